@@ -1,0 +1,5 @@
+"""`python -m flintmq.cli`: the command where no script is installed, such as interpreted from a checkout."""
+
+from flintmq.cli.main import main
+
+main()

@@ -1,0 +1,40 @@
+"""The `flintmq` command: its options, its commands, and what becomes of an error."""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from flintmq.base.errors import ConfigurationError, FlintError
+from flintmq.cli.serve import serve
+from flintmq.cli.version import print_version
+
+# What a shell expects of a command that was called wrongly, and of one that failed.
+EXIT_USAGE = 2
+EXIT_FAILURE = 1
+
+app = typer.Typer(
+    help="FlintMQ, a message broker in Python.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.command()(serve)
+
+
+@app.callback()
+def options(
+    _version: Annotated[
+        bool, typer.Option("--version", callback=print_version, is_eager=True, help="Say which FlintMQ this is.")
+    ] = False,
+) -> None:
+    """Options that stand before a command; they act in their callbacks."""
+
+
+def main() -> None:
+    """Run one command. What FlintMQ raises on purpose becomes one line, and never a traceback."""
+    try:
+        app()
+    except FlintError as error:
+        typer.echo(f"flintmq: {error}", err=True)
+        sys.exit(EXIT_USAGE if isinstance(error, ConfigurationError) else EXIT_FAILURE)

@@ -1,0 +1,173 @@
+"""Settings: what a broker can be told, from a TOML file, over it the environment, over that the command line.
+
+A setting is a field of a section below, and nothing else: its key in the file (`port` in `[listen]`), its variable
+(`FLINTMQ_LISTEN_PORT`), its default, its type and its bounds all follow from there.
+"""
+
+import difflib
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, get_type_hints
+
+import msgspec
+from msgspec import Meta
+
+from flintmq.base import limits
+from flintmq.base.errors import ConfigurationError
+
+PREFIX: Final = "FLINTMQ_"
+FILE_VARIABLE: Final = "FLINTMQ_CONFIG"
+# Variables a broker may inherit without being meant: the build's, the tests', and those that Kubernetes gives every pod
+# when a service is called "flintmq".
+_NO_SETTINGS: Final = (FILE_VARIABLE, "FLINTMQ_BUILD", "FLINTMQ_EXPECT", "FLINTMQ_SERVICE_", "FLINTMQ_PORT")
+
+# A whole frame is held before it is looked at, so larger ones would only let a peer hold more of us.
+_FRAME_CEILING_BYTES: Final = 16 * 1024 * 1024
+# RabbitMQ's ceiling: a body is one piece of memory.
+_MESSAGE_CEILING_BYTES: Final = 512 * 1024 * 1024
+# Ports, channel numbers and heartbeat intervals are 16 bits wide.
+_SHORT_MAX: Final = 65_535
+
+_Text = Annotated[str, Meta(min_length=1)]
+
+
+@dataclass(frozen=True)
+class ListenSettings:
+    """Where clients connect. Port 0 takes a free one."""
+
+    host: _Text = "127.0.0.1"
+    port: Annotated[int, Meta(ge=0, le=_SHORT_MAX)] = 5672
+
+
+@dataclass(frozen=True)
+class StorageSettings:
+    directory: Path = Path("flintmq-data")
+
+
+@dataclass(frozen=True)
+class LimitSettings:
+    """What one connection may take. `heartbeat_seconds` is what the server proposes; 0 proposes none."""
+
+    frame_max_bytes: Annotated[int, Meta(ge=limits.FRAME_MIN_BYTES, le=_FRAME_CEILING_BYTES)] = limits.FRAME_MAX_BYTES
+    channel_max: Annotated[int, Meta(ge=1, le=_SHORT_MAX)] = limits.CHANNEL_MAX
+    heartbeat_seconds: Annotated[int, Meta(ge=0, le=_SHORT_MAX)] = limits.HEARTBEAT_SECONDS
+    message_max_bytes: Annotated[int, Meta(ge=1, le=_MESSAGE_CEILING_BYTES)] = limits.MESSAGE_MAX_BYTES
+
+
+@dataclass(frozen=True)
+class LogSettings:
+    level: Literal["debug", "info", "warning", "error"] = "info"
+    format: Literal["text", "json"] = "text"
+
+
+@dataclass(frozen=True)
+class DefaultUserSettings:
+    """The user made when the data directory is new."""
+
+    name: _Text = "guest"
+    password: _Text = field(default="guest", repr=False)
+
+
+@dataclass(frozen=True)
+class Settings:
+    listen: ListenSettings = ListenSettings()
+    storage: StorageSettings = StorageSettings()
+    limits: LimitSettings = LimitSettings()
+    log: LogSettings = LogSettings()
+    default_user: DefaultUserSettings = DefaultUserSettings()
+
+
+_SECTIONS: Final[dict[str, Any]] = get_type_hints(Settings)
+# The type of each setting by its key, such as "listen.port".
+_TYPES: Final[dict[str, Any]] = {
+    f"{name}.{setting}": hint
+    for name, section in _SECTIONS.items()
+    for setting, hint in get_type_hints(section, include_extras=True).items()
+}
+_VARIABLES: Final = {PREFIX + key.replace(".", "_").upper(): key for key in _TYPES}
+
+
+@dataclass(frozen=True)
+class _Given:
+    """A value somebody gave, and how to name the place to them. Text is read as the type that is wanted."""
+
+    value: object
+    place: str
+    is_text: bool
+
+
+def load(file: Path | None, environment: Mapping[str, str], flags: Mapping[str, str]) -> Settings:
+    """Settings from all three sources. `flags` has keys such as "listen.port".
+
+    Raises ConfigurationError for a file that cannot be read, and for a key or a value that is not right.
+    """
+    given = {
+        **(dict(_from_file(file)) if file else {}),
+        **dict(_from_environment(environment)),
+        **{key: _Given(value, f"{key}, as given on the command line", is_text=True) for key, value in flags.items()},
+    }
+    return Settings(
+        **{
+            name: section(
+                **{
+                    setting.name: _convert(key, given[key])
+                    for setting in fields(section)
+                    if (key := f"{name}.{setting.name}") in given
+                }
+            )
+            for name, section in _SECTIONS.items()
+        }
+    )
+
+
+def _from_file(file: Path) -> Iterator[tuple[str, _Given]]:
+    try:
+        document = tomllib.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigurationError(f"cannot read the settings in {file}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        line = error.object[: error.start].count(b"\n") + 1
+        raise ConfigurationError(f"{file} is not valid TOML: not UTF-8 (at line {line})") from error
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigurationError(f"{file} is not valid TOML: {error}") from error
+    for name, section in document.items():
+        if name not in _SECTIONS:
+            raise ConfigurationError(f"{file}: there is no section [{name}]; {_nearest(name, _SECTIONS)}")
+        if not isinstance(section, dict):
+            raise ConfigurationError(f"{file}: {name} is a section; write [{name}] and its settings below")
+        for setting, value in section.items():
+            key = f"{name}.{setting}"
+            if key not in _TYPES:
+                raise ConfigurationError(f"{file}: there is no setting {key}; {_nearest(key, _TYPES)}")
+            yield key, _Given(value, f"{file}: {key}", is_text=False)
+
+
+def _from_environment(environment: Mapping[str, str]) -> Iterator[tuple[str, _Given]]:
+    for variable, value in environment.items():
+        if key := _VARIABLES.get(variable):
+            yield key, _Given(value, f"{variable} in the environment", is_text=True)
+        elif variable.startswith(PREFIX) and not variable.startswith(_NO_SETTINGS):
+            raise ConfigurationError(f"the variable {variable} is no setting; {_nearest(variable, _VARIABLES)}")
+
+
+def _nearest(word: str, known: Mapping[str, object]) -> str:
+    matches = difflib.get_close_matches(word, known, n=1)
+    return f"did you mean {matches[0]}?" if matches else f"there are {', '.join(known)}"
+
+
+def _convert(key: str, given: _Given) -> object:
+    try:
+        return msgspec.convert(given.value, _TYPES[key], strict=not given.is_text, dec_hook=_path)
+    except msgspec.ValidationError as error:
+        message = str(error)
+        raise ConfigurationError(f"{given.place}: {message[:1].lower()}{message[1:]}") from error
+
+
+def _path(wanted: type, value: object) -> object:
+    if wanted is not Path:
+        raise NotImplementedError(wanted)
+    if not isinstance(value, str) or not value:
+        raise TypeError("Expected a path")
+    return Path(value)
