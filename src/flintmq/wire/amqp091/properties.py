@@ -1,0 +1,250 @@
+"""A message's basic properties, and the bytes they travel as.
+
+"Properties bytes" are a content header's payload without its first twelve bytes (class, weight, body size): the flag
+words, then the values of the properties that are there (amqp-0-9-1 §4.2.6.1). The broker keeps messages with these
+bytes as they came in, so the functions that need one property step over the others without decoding them.
+"""
+
+from dataclasses import dataclass
+from typing import Final, final
+
+from librt.strings import BytesWriter, read_i16_be, read_i32_be, write_i32_be
+from mypy_extensions import i64
+
+from flintmq.base.errors import SyntaxFault
+from flintmq.wire.amqp091.tables import (
+    Table,
+    decode_table,
+    encode_table,
+    pull_longlong,
+    pull_octet,
+    pull_shortstr,
+    push_entry,
+    push_longlong,
+    push_octet,
+    push_shortstr,
+)
+
+CONTENT_TYPE: Final = 0x8000
+CONTENT_ENCODING: Final = 0x4000
+HEADERS: Final = 0x2000
+DELIVERY_MODE: Final = 0x1000
+PRIORITY: Final = 0x0800
+CORRELATION_ID: Final = 0x0400
+REPLY_TO: Final = 0x0200
+EXPIRATION: Final = 0x0100
+MESSAGE_ID: Final = 0x0080
+TIMESTAMP: Final = 0x0040
+TYPE: Final = 0x0020
+USER_ID: Final = 0x0010
+APP_ID: Final = 0x0008
+# Reserved by the specification, and still what clients call it.
+CLUSTER_ID: Final = 0x0004
+# No property: nothing says how long its value would be.
+UNKNOWN: Final = 0x0002
+# Another word of flags follows.
+CONTINUATION: Final = 0x0001
+
+
+@final
+@dataclass
+class Properties:
+    """The properties of a message of class basic; None is a property that is not there. `timestamp` is in seconds."""
+
+    content_type: str | None = None
+    content_encoding: str | None = None
+    headers: Table | None = None
+    delivery_mode: int | None = None
+    priority: int | None = None
+    correlation_id: str | None = None
+    reply_to: str | None = None
+    expiration: str | None = None
+    message_id: str | None = None
+    timestamp: int | None = None
+    type: str | None = None
+    user_id: str | None = None
+    app_id: str | None = None
+    cluster_id: str | None = None
+
+
+def decode_properties(data: bytes) -> Properties:
+    """All properties. Raises SyntaxFault, also for bytes left over."""
+    flags, pos = _pull_flags(data)
+    p = Properties()
+    if flags & CONTENT_TYPE:
+        p.content_type, pos = pull_shortstr(data, pos)
+    if flags & CONTENT_ENCODING:
+        p.content_encoding, pos = pull_shortstr(data, pos)
+    if flags & HEADERS:
+        p.headers, pos = decode_table(data, pos)
+    if flags & DELIVERY_MODE:
+        p.delivery_mode, pos = pull_octet(data, pos)
+    if flags & PRIORITY:
+        p.priority, pos = pull_octet(data, pos)
+    if flags & CORRELATION_ID:
+        p.correlation_id, pos = pull_shortstr(data, pos)
+    if flags & REPLY_TO:
+        p.reply_to, pos = pull_shortstr(data, pos)
+    if flags & EXPIRATION:
+        p.expiration, pos = pull_shortstr(data, pos)
+    if flags & MESSAGE_ID:
+        p.message_id, pos = pull_shortstr(data, pos)
+    if flags & TIMESTAMP:
+        p.timestamp, pos = pull_longlong(data, pos)
+    if flags & TYPE:
+        p.type, pos = pull_shortstr(data, pos)
+    if flags & USER_ID:
+        p.user_id, pos = pull_shortstr(data, pos)
+    if flags & APP_ID:
+        p.app_id, pos = pull_shortstr(data, pos)
+    if flags & CLUSTER_ID:
+        p.cluster_id, pos = pull_shortstr(data, pos)
+    if pos != len(data):
+        raise SyntaxFault(f"{len(data) - pos} bytes are left after the last property")
+    return p
+
+
+def encode_properties(p: Properties) -> bytes:
+    """The properties bytes. Raises LocalProtocolError when a value does not fit its property."""
+    w = BytesWriter()
+    flags = 0
+    w.append(0)
+    w.append(0)
+    if p.content_type is not None:
+        flags |= CONTENT_TYPE
+        push_shortstr(w, p.content_type, "content_type")
+    if p.content_encoding is not None:
+        flags |= CONTENT_ENCODING
+        push_shortstr(w, p.content_encoding, "content_encoding")
+    if p.headers is not None:
+        flags |= HEADERS
+        encode_table(w, p.headers)
+    if p.delivery_mode is not None:
+        flags |= DELIVERY_MODE
+        push_octet(w, p.delivery_mode, "delivery_mode")
+    if p.priority is not None:
+        flags |= PRIORITY
+        push_octet(w, p.priority, "priority")
+    if p.correlation_id is not None:
+        flags |= CORRELATION_ID
+        push_shortstr(w, p.correlation_id, "correlation_id")
+    if p.reply_to is not None:
+        flags |= REPLY_TO
+        push_shortstr(w, p.reply_to, "reply_to")
+    if p.expiration is not None:
+        flags |= EXPIRATION
+        push_shortstr(w, p.expiration, "expiration")
+    if p.message_id is not None:
+        flags |= MESSAGE_ID
+        push_shortstr(w, p.message_id, "message_id")
+    if p.timestamp is not None:
+        flags |= TIMESTAMP
+        push_longlong(w, p.timestamp, "timestamp")
+    if p.type is not None:
+        flags |= TYPE
+        push_shortstr(w, p.type, "type")
+    if p.user_id is not None:
+        flags |= USER_ID
+        push_shortstr(w, p.user_id, "user_id")
+    if p.app_id is not None:
+        flags |= APP_ID
+        push_shortstr(w, p.app_id, "app_id")
+    if p.cluster_id is not None:
+        flags |= CLUSTER_ID
+        push_shortstr(w, p.cluster_id, "cluster_id")
+    w[0] = flags >> 8
+    w[1] = flags & 0xFF
+    return w.getvalue()
+
+
+def delivery_mode(data: bytes) -> int:
+    """The delivery mode, 0 when there is none. Looks at nothing behind it; raises SyntaxFault."""
+    if len(data) == 3 and data[0] == 0x10 and data[1] == 0:
+        # The delivery mode alone, which most publishers send: no need to find it.
+        return data[2]
+    flags, pos = _pull_flags(data)
+    if not flags & DELIVERY_MODE:
+        return 0
+    pos = _skip_to_headers(data, flags, pos)
+    if flags & HEADERS:
+        pos = _table_end(data, pos)
+    return pull_octet(data, pos)[0]
+
+
+def headers(data: bytes) -> Table:
+    """The headers, empty when there are none. Looks at nothing behind them; raises SyntaxFault."""
+    flags, pos = _pull_flags(data)
+    if not flags & HEADERS:
+        return {}
+    return decode_table(data, _skip_to_headers(data, flags, pos))[0]
+
+
+def add_header(data: bytes, key: str, value: object) -> bytes:
+    """The same properties with one more header, behind all others; every other byte is as it was.
+
+    A key that is there already stays: readers take the last. Raises SyntaxFault for properties that are malformed up
+    to the headers' end, LocalProtocolError for a key or value that no table can hold.
+    """
+    flags, pos = _pull_flags(data)
+    pos = _skip_to_headers(data, flags, pos)
+    w = BytesWriter()
+    push_entry(w, key, value, 1)
+    entry = w.getvalue()
+    out = BytesWriter()
+    if flags & HEADERS:
+        end = _table_end(data, pos)
+        out.write(data[:pos])
+        write_i32_be(out, read_i32_be(data, pos) + len(entry))
+        out.write(data[pos + 4 : end])
+        out.write(entry)
+        out.write(data[end:])
+    else:
+        out.append(data[0] | HEADERS >> 8)
+        out.write(data[1:pos])
+        write_i32_be(out, len(entry))
+        out.write(entry)
+        out.write(data[pos:])
+    return out.getvalue()
+
+
+def _pull_flags(data: bytes) -> tuple[i64, i64]:
+    """The flags, and where the values start: behind all words of flags."""
+    if len(data) < 2:
+        raise SyntaxFault("properties have no flags")
+    flags = i64(read_i16_be(data, 0)) & 0xFFFF
+    pos: i64 = 2
+    word = flags
+    while word & CONTINUATION:
+        if len(data) < pos + 2:
+            raise SyntaxFault("properties announce more flags than there are")
+        word = i64(read_i16_be(data, pos)) & 0xFFFF
+        if word & ~CONTINUATION:
+            raise SyntaxFault(f"properties have the unknown flags 0x{word:04x}")
+        pos += 2
+    if flags & UNKNOWN:
+        raise SyntaxFault(f"properties have the unknown flag 0x{UNKNOWN:04x}")
+    return flags, pos
+
+
+def _skip_to_headers(data: bytes, flags: i64, pos: i64) -> i64:
+    if flags & CONTENT_TYPE:
+        pos = _shortstr_end(data, pos)
+    if flags & CONTENT_ENCODING:
+        pos = _shortstr_end(data, pos)
+    return pos
+
+
+def _shortstr_end(data: bytes, pos: i64) -> i64:
+    if pos < len(data):
+        end = pos + 1 + i64(data[pos])
+        if end <= len(data):
+            return end
+    raise SyntaxFault(f"short string at byte {pos} overruns the properties")
+
+
+def _table_end(data: bytes, pos: i64) -> i64:
+    if pos + 4 <= len(data):
+        end = pos + 4 + (i64(read_i32_be(data, pos)) & 0xFFFF_FFFF)
+        if end <= len(data):
+            return end
+    raise SyntaxFault(f"headers at byte {pos} overrun the properties")

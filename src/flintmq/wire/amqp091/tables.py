@@ -1,0 +1,407 @@
+"""Field tables and the primitive values of AMQP 0-9-1: pull_x reads at a position, push_x appends to a writer.
+
+What a peer sent wrong raises SyntaxFault, and only that; what our own side cannot encode raises LocalProtocolError.
+No length is believed before the bytes it promises were seen to be there.
+"""
+
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Final, final
+
+from librt.strings import (
+    BytesWriter,
+    read_f32_be,
+    read_f64_be,
+    read_i16_be,
+    read_i32_be,
+    read_i64_be,
+    write_f64_be,
+    write_i16_be,
+    write_i32_be,
+    write_i64_be,
+)
+from mypy_extensions import i16, i32, i64, u8
+
+from flintmq.base.errors import LocalProtocolError, SyntaxFault
+from flintmq.base.limits import SHORTSTR_MAX_BYTES, TABLE_DEPTH_MAX, TABLE_ENTRIES_MAX
+
+# Keys to str, bytes, bool, int, float, Decimal, Timestamp, None, and tables and lists of these.
+Table = dict[str, object]
+
+# The octet before a value names its type. Where amqp-0-9-1 §4.2.1 and RabbitMQ disagree, this is RabbitMQ's reading,
+# which every client follows: s is a 16-bit integer, l and L are both signed, x is a byte array, decimals are signed.
+TAG_BOOLEAN: Final = 0x74  # t
+TAG_INT8: Final = 0x62  # b
+TAG_UINT8: Final = 0x42  # B
+TAG_INT16: Final = 0x73  # s
+TAG_SHORT_INT: Final = 0x55  # U: the specification's tag for the same; RabbitMQ has none
+TAG_UINT16: Final = 0x75  # u
+TAG_INT32: Final = 0x49  # I
+TAG_UINT32: Final = 0x69  # i
+TAG_INT64: Final = 0x6C  # l
+TAG_LONG_LONG: Final = 0x4C  # L
+TAG_FLOAT: Final = 0x66  # f
+TAG_DOUBLE: Final = 0x64  # d
+TAG_DECIMAL: Final = 0x44  # D
+TAG_LONGSTR: Final = 0x53  # S
+TAG_TIMESTAMP: Final = 0x54  # T
+TAG_TABLE: Final = 0x46  # F
+TAG_LIST: Final = 0x41  # A
+TAG_BYTES: Final = 0x78  # x
+TAG_VOID: Final = 0x56  # V
+
+INT32_MIN: Final = -0x8000_0000
+INT32_MAX: Final = 0x7FFF_FFFF
+INT64_MIN: Final = -0x8000_0000_0000_0000
+INT64_MAX: Final = 0x7FFF_FFFF_FFFF_FFFF
+UINT64_MAX: Final = 0xFFFF_FFFF_FFFF_FFFF
+# A decimal's scale is one octet.
+SCALE_MAX: Final = 255
+
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+ACCEPTED: Final = (
+    "accepted are str, bytes, bool, int of 64 bits, float, Decimal of 32 bits and scale 0 to 255, Timestamp, "
+    "datetime with a time zone, None, and dicts and lists of these"
+)
+
+
+@final
+class Timestamp:
+    """A field of type timestamp: whole seconds since 1970, as an unsigned 64-bit number."""
+
+    def __init__(self, seconds: int) -> None:
+        self.seconds = seconds
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Timestamp) and other.seconds == self.seconds
+
+    def __hash__(self) -> int:
+        return hash(self.seconds)
+
+    def __repr__(self) -> str:
+        return f"Timestamp({self.seconds})"
+
+
+def _require(data: bytes, pos: i64, size: i64, what: str) -> None:
+    if pos < 0 or size > len(data) - pos:
+        raise SyntaxFault(f"{what} at byte {pos} needs {size} bytes, {max(len(data) - pos, 0)} are left")
+
+
+def pull_octet(data: bytes, pos: i64) -> tuple[int, i64]:
+    _require(data, pos, 1, "octet")
+    return data[pos], pos + 1
+
+
+def pull_short(data: bytes, pos: i64) -> tuple[int, i64]:
+    _require(data, pos, 2, "short")
+    return i64(read_i16_be(data, pos)) & 0xFFFF, pos + 2
+
+
+def pull_long(data: bytes, pos: i64) -> tuple[int, i64]:
+    _require(data, pos, 4, "long")
+    return i64(read_i32_be(data, pos)) & 0xFFFF_FFFF, pos + 4
+
+
+def pull_longlong(data: bytes, pos: i64) -> tuple[int, i64]:
+    _require(data, pos, 8, "longlong")
+    value: int = read_i64_be(data, pos)
+    return value & UINT64_MAX, pos + 8
+
+
+def pull_shortstr(data: bytes, pos: i64) -> tuple[str, i64]:
+    _require(data, pos, 1, "short string")
+    start = pos + 1
+    end = start + i64(data[pos])
+    _require(data, start, end - start, "short string")
+    try:
+        return data[start:end].decode("utf-8"), end
+    except UnicodeDecodeError:
+        raise SyntaxFault(f"short string at byte {pos} is not UTF-8") from None
+
+
+def pull_longstr(data: bytes, pos: i64) -> tuple[bytes, i64]:
+    _require(data, pos, 4, "long string")
+    start = pos + 4
+    size = i64(read_i32_be(data, pos)) & 0xFFFF_FFFF
+    _require(data, start, size, "long string")
+    return data[start : start + size], start + size
+
+
+def decode_table(data: bytes, pos: i64) -> tuple[Table, i64]:
+    """The table whose four-byte length is at `pos`, and the position behind it; of equal keys the last one holds.
+
+    Raises SyntaxFault.
+    """
+    return _pull_table(data, pos, len(data), 1)
+
+
+def _pull_end(data: bytes, pos: i64, limit: i64, depth: i64, what: str) -> i64:
+    """Where a table or list ends that has its length at `pos` and must fit its container's `limit`."""
+    if depth > TABLE_DEPTH_MAX:
+        raise SyntaxFault(f"{what} at byte {pos} is nested deeper than {TABLE_DEPTH_MAX}")
+    if pos < 0 or pos + 4 > limit:
+        raise SyntaxFault(f"{what} at byte {pos} has no room for its length")
+    size = i64(read_i32_be(data, pos)) & 0xFFFF_FFFF
+    if size > limit - pos - 4:
+        raise SyntaxFault(f"{what} at byte {pos} claims {size} bytes, {limit - pos - 4} are left")
+    return pos + 4 + size
+
+
+def _pull_table(data: bytes, pos: i64, limit: i64, depth: i64) -> tuple[Table, i64]:
+    end = _pull_end(data, pos, limit, depth, "table")
+    table: Table = {}
+    entries: i64 = 0
+    at = pos + 4
+    while at < end:
+        entries += 1
+        if entries > TABLE_ENTRIES_MAX:
+            raise SyntaxFault(f"table at byte {pos} has more than {TABLE_ENTRIES_MAX} entries")
+        key, at = pull_shortstr(data, at)
+        if at >= end:
+            raise SyntaxFault(f"table at byte {pos} ends within an entry")
+        table[key], at = _pull_value(data, at, end, depth)
+    return table, end
+
+
+def _pull_list(data: bytes, pos: i64, limit: i64, depth: i64) -> tuple[list[object], i64]:
+    end = _pull_end(data, pos, limit, depth, "list")
+    values: list[object] = []
+    at = pos + 4
+    while at < end:
+        if len(values) == TABLE_ENTRIES_MAX:
+            raise SyntaxFault(f"list at byte {pos} has more than {TABLE_ENTRIES_MAX} entries")
+        value, at = _pull_value(data, at, end, depth)
+        values.append(value)
+    return values, end
+
+
+def _pull_value(data: bytes, pos: i64, end: i64, depth: i64) -> tuple[object, i64]:
+    """The value whose tag is at `pos` (which is before `end`), and the position behind it, at most `end`."""
+    tag = data[pos]
+    at = pos + 1
+    if tag == TAG_TABLE:
+        return _pull_table(data, at, end, depth + 1)
+    if tag == TAG_LIST:
+        return _pull_list(data, at, end, depth + 1)
+    if tag == TAG_LONGSTR or tag == TAG_BYTES:
+        raw, after = pull_longstr(data, at)
+        if after > end:
+            raise SyntaxFault(f"string at byte {pos} overruns the table or list around it")
+        return (_text_or_bytes(raw) if tag == TAG_LONGSTR else raw), after
+    size = _fixed_size(tag, pos)
+    if size > end - at:
+        raise SyntaxFault(f"value at byte {pos} needs {size} bytes, {end - at} are left in the table or list around it")
+    return _fixed_value(data, at, tag), at + size
+
+
+def _text_or_bytes(raw: bytes) -> object:
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError:
+        return raw
+
+
+def _fixed_size(tag: int, pos: i64) -> i64:
+    if tag == TAG_INT32 or tag == TAG_UINT32 or tag == TAG_FLOAT:
+        return 4
+    if tag == TAG_INT64 or tag == TAG_LONG_LONG or tag == TAG_DOUBLE or tag == TAG_TIMESTAMP:
+        return 8
+    if tag == TAG_BOOLEAN or tag == TAG_INT8 or tag == TAG_UINT8:
+        return 1
+    if tag == TAG_INT16 or tag == TAG_SHORT_INT or tag == TAG_UINT16:
+        return 2
+    if tag == TAG_VOID:
+        return 0
+    if tag == TAG_DECIMAL:
+        return 5
+    raise SyntaxFault(f"value at byte {pos} has the unknown type 0x{tag:02x}")
+
+
+def _fixed_value(data: bytes, pos: i64, tag: int) -> object:
+    """A value of a type with a fixed size, all of which is there."""
+    if tag == TAG_INT32:
+        return int(read_i32_be(data, pos))
+    if tag == TAG_INT64 or tag == TAG_LONG_LONG:
+        return int(read_i64_be(data, pos))
+    if tag == TAG_BOOLEAN:
+        return data[pos] != 0
+    if tag == TAG_DOUBLE:
+        return read_f64_be(data, pos)
+    if tag == TAG_TIMESTAMP:
+        return Timestamp(pull_longlong(data, pos)[0])
+    if tag == TAG_INT8:
+        return data[pos] - 256 if data[pos] > 127 else data[pos]
+    if tag == TAG_UINT8:
+        return data[pos]
+    if tag == TAG_INT16 or tag == TAG_SHORT_INT:
+        return int(read_i16_be(data, pos))
+    if tag == TAG_UINT16:
+        return pull_short(data, pos)[0]
+    if tag == TAG_UINT32:
+        return pull_long(data, pos)[0]
+    if tag == TAG_FLOAT:
+        return read_f32_be(data, pos)
+    if tag == TAG_DECIMAL:
+        unscaled: int = read_i32_be(data, pos + 1)
+        # From its parts: arithmetic would round to whatever precision the thread's decimal context has.
+        digits = tuple(int(digit) for digit in str(abs(unscaled)))
+        return Decimal((1 if unscaled < 0 else 0, digits, -data[pos]))
+    return None
+
+
+def push_octet(w: BytesWriter, value: int, what: str) -> None:
+    _check_range(value, 0xFF, what)
+    w.append(value)
+
+
+def push_short(w: BytesWriter, value: int, what: str) -> None:
+    _check_range(value, 0xFFFF, what)
+    write_i16_be(w, i16(value - 0x1_0000 if value > 0x7FFF else value))
+
+
+def push_long(w: BytesWriter, value: int, what: str) -> None:
+    _check_range(value, 0xFFFF_FFFF, what)
+    write_i32_be(w, i32(value - 0x1_0000_0000 if value > INT32_MAX else value))
+
+
+def push_longlong(w: BytesWriter, value: int, what: str) -> None:
+    _check_range(value, UINT64_MAX, what)
+    write_i64_be(w, i64(value - 0x1_0000_0000_0000_0000 if value > INT64_MAX else value))
+
+
+def _check_range(value: int, most: int, what: str) -> None:
+    if value < 0 or value > most:
+        raise LocalProtocolError(f"{what} is {value}, must be 0 to {most}")
+
+
+def push_shortstr(w: BytesWriter, value: str, what: str) -> None:
+    raw = _utf8(value, what)
+    if len(raw) > SHORTSTR_MAX_BYTES:
+        raise LocalProtocolError(f"{what} has {len(raw)} bytes in UTF-8, a short string takes {SHORTSTR_MAX_BYTES}")
+    w.append(len(raw))
+    w.write(raw)
+
+
+def push_longstr(w: BytesWriter, value: bytes, what: str) -> None:
+    push_long(w, len(value), f"length of {what}")
+    w.write(value)
+
+
+def _utf8(value: str, what: str) -> bytes:
+    try:
+        return value.encode("utf-8")
+    except UnicodeEncodeError:
+        raise LocalProtocolError(f"{what} has lone surrogates, which UTF-8 cannot carry") from None
+
+
+def encode_table(w: BytesWriter, table: Table) -> None:
+    """Append the table with its length. Raises LocalProtocolError, with a part of it written."""
+    _push_table(w, table, 1)
+
+
+def _begin(w: BytesWriter, entries: i64, depth: i64, what: str) -> i64:
+    """Leave room for the length of a table or list; `_end` fills it in."""
+    if depth > TABLE_DEPTH_MAX:
+        raise LocalProtocolError(f"{what} is nested deeper than {TABLE_DEPTH_MAX}")
+    if entries > TABLE_ENTRIES_MAX:
+        raise LocalProtocolError(f"{what} has {entries} entries, at most {TABLE_ENTRIES_MAX} are accepted")
+    start = len(w)
+    write_i32_be(w, 0)
+    return start
+
+
+def _end(w: BytesWriter, start: i64) -> None:
+    size = len(w) - start - 4
+    w[start] = u8(size >> 24 & 0xFF)
+    w[start + 1] = u8(size >> 16 & 0xFF)
+    w[start + 2] = u8(size >> 8 & 0xFF)
+    w[start + 3] = u8(size & 0xFF)
+
+
+def _push_table(w: BytesWriter, table: Table, depth: i64) -> None:
+    start = _begin(w, len(table), depth, "table")
+    for key, value in table.items():
+        if not isinstance(key, str):
+            raise LocalProtocolError(f"table key {key!r} is not a str")
+        push_entry(w, key, value, depth)
+    _end(w, start)
+
+
+def push_entry(w: BytesWriter, key: str, value: object, depth: i64) -> None:
+    """Append one entry of a table that is `depth` tables and lists deep, itself included."""
+    push_shortstr(w, key, "table key")
+    _push_value(w, key, value, depth)
+
+
+def _push_value(w: BytesWriter, key: str, value: object, depth: i64) -> None:
+    if isinstance(value, str):
+        w.append(TAG_LONGSTR)
+        push_longstr(w, _utf8(value, f"table entry {key!r}"), "table entry")
+    elif isinstance(value, bool):
+        w.append(TAG_BOOLEAN)
+        w.append(1 if value else 0)
+    elif isinstance(value, int):
+        _push_int(w, key, value)
+    elif isinstance(value, bytes):
+        w.append(TAG_BYTES)
+        push_longstr(w, value, "table entry")
+    elif value is None:
+        w.append(TAG_VOID)
+    elif isinstance(value, float):
+        w.append(TAG_DOUBLE)
+        write_f64_be(w, value)
+    elif isinstance(value, dict):
+        w.append(TAG_TABLE)
+        _push_table(w, value, depth + 1)
+    elif isinstance(value, (list, tuple)):
+        w.append(TAG_LIST)
+        start = _begin(w, len(value), depth + 1, f"table entry {key!r}")
+        for item in value:
+            _push_value(w, key, item, depth + 1)
+        _end(w, start)
+    elif isinstance(value, Timestamp):
+        w.append(TAG_TIMESTAMP)
+        push_longlong(w, value.seconds, f"table entry {key!r}")
+    elif isinstance(value, datetime):
+        w.append(TAG_TIMESTAMP)
+        push_longlong(w, _seconds(key, value), f"table entry {key!r}")
+    elif isinstance(value, Decimal):
+        _push_decimal(w, key, value)
+    else:
+        raise _refused(key, value)
+
+
+def _push_int(w: BytesWriter, key: str, value: int) -> None:
+    if INT32_MIN <= value <= INT32_MAX:
+        w.append(TAG_INT32)
+        write_i32_be(w, i32(value))
+    elif INT64_MIN <= value <= INT64_MAX:
+        w.append(TAG_INT64)
+        write_i64_be(w, i64(value))
+    else:
+        raise _refused(key, value)
+
+
+def _push_decimal(w: BytesWriter, key: str, value: Decimal) -> None:
+    sign, digits, exponent = value.as_tuple()
+    # A number of 32 bits has at most ten digits: longer ones are refused before they are computed.
+    if not isinstance(exponent, int) or exponent < -SCALE_MAX or len(digits) + max(exponent, 0) > 10:
+        raise _refused(key, value)
+    unscaled = int("".join(str(digit) for digit in digits)) * 10 ** max(exponent, 0)
+    if sign:
+        unscaled = -unscaled
+    if not INT32_MIN <= unscaled <= INT32_MAX:
+        raise _refused(key, value)
+    w.append(TAG_DECIMAL)
+    w.append(max(-exponent, 0))
+    write_i32_be(w, i32(unscaled))
+
+
+def _seconds(key: str, value: datetime) -> int:
+    if value.utcoffset() is None:
+        raise _refused(key, value)
+    return (value - EPOCH) // timedelta(seconds=1)
+
+
+def _refused(key: str, value: object) -> LocalProtocolError:
+    return LocalProtocolError(f"table entry {key!r} cannot be {value!r} ({type(value).__name__}): {ACCEPTED}")
