@@ -9,7 +9,7 @@ import sys
 import warnings
 from pathlib import Path
 
-from setuptools import Distribution, setup
+from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
 # Every module of these packages is compiled, all into one group: calls between them are C calls.
@@ -20,8 +20,8 @@ COMPILED_MODULES = ("storage/journal/encoder.py", "storage/journal/record.py", "
 SOURCE = Path("src/flintmq")
 MODES = ("auto", "compiled", "interpreted")
 MODE = os.environ.get("FLINTMQ_BUILD", "auto")
-if MODE not in MODES:
-    sys.exit(f"FLINTMQ_BUILD={MODE}: expected one of {', '.join(MODES)}")
+# A front end runs this file several times for metadata only; mypyc's half minute is spent where something is built.
+BUILDS = {"build", "build_ext", "bdist_wheel", "editable_wheel", "install", "develop"}
 
 
 def compiled_sources() -> list[str]:
@@ -31,44 +31,42 @@ def compiled_sources() -> list[str]:
     return sorted(str(path) for path in found if path.name != "__init__.py")
 
 
-class Broker(Distribution):
-    """Known to hold compiled modules before they are made, so that a wheel is tagged for its platform."""
-
-    def has_ext_modules(self) -> bool:
-        return MODE != "interpreted"
-
-
-class CompileBroker(build_ext):
-    """Runs mypyc only when extensions are really built: a front end asks for metadata several times before."""
-
-    def run(self) -> None:
-        try:
-            self._compile()
-        # mypyc ends with SystemExit, a missing compiler or header with errors of several libraries.
-        except (Exception, SystemExit) as error:
-            if MODE == "compiled":
-                raise
-            self._discard()
-            warnings.warn(f"FlintMQ was not compiled and will run interpreted: {error}", stacklevel=1)
-
-    def _compile(self) -> None:
+def extensions() -> list[Extension]:
+    """The compiled group, as C that mypyc wrote; empty where FlintMQ is to run interpreted."""
+    if MODE == "interpreted" or BUILDS.isdisjoint(sys.argv):
+        return []
+    try:
         from mypyc.build import mypycify  # noqa: PLC0415 - an interpreted build must not need mypyc
 
         # Without our lint settings: whether a release compiles must not depend on them.
-        self.distribution.ext_modules = mypycify(
-            ["--config-file=", *compiled_sources()], opt_level="3", group_name="flintmq"
-        )
-        # One large C file, and one shim of a few lines per module: the shims are compiled beside it.
+        return mypycify(["--config-file=", *compiled_sources()], opt_level="3", group_name="flintmq")
+    except (Exception, SystemExit) as error:  # mypyc ends with SystemExit
+        fall_back(error)
+        return []
+
+
+def fall_back(error: BaseException) -> None:
+    """Go on without a compiled broker where that is allowed; called while `error` is handled."""
+    if MODE == "compiled":
+        raise error
+    reason = "mypyc refused a file, see above" if isinstance(error, SystemExit) else error
+    warnings.warn(f"FlintMQ was not compiled and will run interpreted: {reason}", stacklevel=2)
+
+
+class CompileBroker(build_ext):
+    def run(self) -> None:
+        # One large C file, and a shim of a few lines for each module: the shims are compiled beside it.
         self.parallel = os.cpu_count()
-        self.finalize_options()
-        super().run()
+        try:
+            super().run()
+        except Exception as error:  # noqa: BLE001 - a missing compiler and missing headers have many types
+            fall_back(error)
+            # No part of the group may stay: a shim without the group cannot be imported.
+            for output in self.get_outputs():
+                Path(output).unlink(missing_ok=True)
+            self.extensions = []
 
-    def _discard(self) -> None:
-        """Leave no part of the group behind: a shim without its group cannot be imported."""
-        for output in self.get_outputs():
-            Path(output).unlink(missing_ok=True)
-        self.distribution.ext_modules = []
-        self.extensions = []
 
-
-setup(distclass=Broker, cmdclass={"build_ext": CompileBroker})
+if MODE not in MODES:
+    sys.exit(f"FLINTMQ_BUILD={MODE}: expected one of {', '.join(MODES)}")
+setup(ext_modules=extensions(), cmdclass={"build_ext": CompileBroker})
