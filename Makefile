@@ -1,0 +1,86 @@
+# Chores, one command each; every one works in a fresh clone. `make` alone lists them.
+
+PYTHON  ?= python3
+DATA    ?= ./data
+VENV    := .venv
+BIN     := $(VENV)/bin
+SOURCES := $(shell find src -name '*.py') pyproject.toml setup.py README.md LICENSE
+TYPED   := src tests benchmarks setup.py $(wildcard examples)
+NODE    := tests/interop/node
+# Only what was installed counts, whatever the caller has in the environment.
+unexport PYTHONPATH
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: help run test demo bench lint format clean
+
+help:
+	@echo 'make run      install FlintMQ into .venv, compiled, and serve from ./data (DATA=DIR for another place)'
+	@echo 'make test     what CI runs: lint, the whole suite compiled, the hot path again interpreted'
+	@echo 'make demo     the flights example, from a publisher through Spark'
+	@echo 'make bench    FlintMQ beside RabbitMQ, where that is installed (ARGS="--loads a16,b16 --runs 1")'
+	@echo 'make lint     style, types, and who imports whom'
+	@echo 'make format   format the code, and mend what can be mended'
+	@echo 'make clean    remove what building and testing left; ./data stays'
+
+run: $(VENV)/.broker
+	@$(BIN)/flintmq serve --data $(DATA)
+
+test: lint $(VENV)/.development $(VENV)/.node
+	@echo '==> All tests, compiled'
+	@FLINTMQ_EXPECT=compiled $(BIN)/python -m pytest
+	@echo '==> The hot path again, interpreted'
+	@FLINTMQ_EXPECT=interpreted PYTHONPATH=src $(BIN)/python -m pytest $(wildcard tests/unit tests/property)
+
+demo: $(VENV)/.demo
+	@$(BIN)/python examples/flights/run.py
+
+bench: $(VENV)/.broker
+	@$(BIN)/python -m benchmarks.bench $(ARGS)
+
+lint: $(VENV)/.development
+	@echo '==> Lint'
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/ruff format --check --quiet .
+	@$(BIN)/mypy $(TYPED)
+	@PYTHONPATH=src $(BIN)/lint-imports --no-logo
+
+format: $(VENV)/.development
+	@$(BIN)/ruff check --quiet --fix .
+	@$(BIN)/ruff format .
+
+clean:
+	rm -rf $(VENV) build dist src/*.egg-info .bench-data .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(NODE)/node_modules benchmarks/load/amqpload
+	find src tests benchmarks -name __pycache__ -prune -exec rm -rf {} +
+
+# The stamps below say what .venv holds: they are older than what they were made from exactly when it changed.
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "FlintMQ needs Python 3.11 or newer")'
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --upgrade pip
+
+# Modules that were deleted or renamed must not come back from the last build.
+$(VENV)/.broker: $(BIN)/python $(SOURCES)
+	@echo '==> Compiling and installing FlintMQ into $(VENV): about a minute'
+	@rm -rf build
+	@FLINTMQ_BUILD=compiled $(BIN)/python -m pip install --quiet .
+	@touch $@
+
+# The extras by name: pip finds FlintMQ itself installed, and adds what they ask for.
+$(VENV)/.demo: $(VENV)/.broker
+	@echo '==> Installing what the demo needs'
+	@$(BIN)/python -m pip install --quiet 'flintmq[demo]'
+	@touch $@
+
+$(VENV)/.development: $(VENV)/.broker
+	@echo '==> Installing what the tests need'
+	@$(BIN)/python -m pip install --quiet 'flintmq[test,lint]'
+	@touch $@
+
+# Without node, the tests that need it skip and say so.
+$(VENV)/.node: $(BIN)/python $(wildcard $(NODE)/package-lock.json)
+	@if [ -f $(NODE)/package-lock.json ] && command -v npm >/dev/null; then \
+		echo '==> Installing the Node.js client' && npm ci --silent --prefix $(NODE); \
+	fi
+	@touch $@
