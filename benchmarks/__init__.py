@@ -1,0 +1,1 @@
+"""FlintMQ and RabbitMQ under the same loads, side by side: `python -m benchmarks.bench`."""

@@ -1,0 +1,81 @@
+"""The loads, as data: what the generator is told, and which of its figures count."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+# Publisher confirms with 1,000 outstanding; a consumer that holds 1,000 and acknowledges every 100th.
+_DURABLE: Final = ("--persistent", "--confirm", "1000", "--prefetch", "1000", "--ack", "100")
+_PUBLISH_ONLY: Final = ("--consumers", "0")
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One row of the table: a number out of the generator's report, by its path there."""
+
+    name: str
+    unit: str
+    path: tuple[str, ...]
+    less_is_better: bool = False
+
+    def of(self, report: Mapping[str, Any]) -> float:
+        value: Any = report
+        for key in self.path:
+            value = value[key]
+        return float(value)
+
+
+@dataclass(frozen=True)
+class Step:
+    """One run of the generator. A `timed` one lasts as long as was asked for; a drain until the queue is empty."""
+
+    arguments: tuple[str, ...]
+    figures: tuple[Figure, ...]
+    timed: bool = True
+
+
+@dataclass(frozen=True)
+class Load:
+    """`confirms` marks loads whose figures mean little without what a confirm promises."""
+
+    name: str
+    what: str
+    steps: tuple[Step, ...]
+    confirms: bool = False
+    quorum: bool = False
+
+
+def _through(name: str, *arguments: str) -> tuple[Step, ...]:
+    return (Step(arguments, (Figure(name, "msg/s", ("consume_rate",)),)),)
+
+
+def _publish_then_drain(name: str, size: str) -> tuple[Step, ...]:
+    return (
+        Step((*_PUBLISH_ONLY, "--size", size), (Figure(f"{name} publish", "msg/s", ("publish_rate",)),)),
+        Step(("--drain", "--size", size), (Figure(f"{name} drain", "msg/s", ("consume_rate",)),), timed=False),
+    )
+
+
+def _latency(name: str, rate: str, size: str) -> tuple[Step, ...]:
+    p50 = Figure(f"{name} p50", "µs", ("lat_us", "p50"), less_is_better=True)
+    p99 = Figure(f"{name} p99", "µs", ("lat_us", "p99"), less_is_better=True)
+    return (Step(("--rate", rate, "--size", size), (p50, p99)),)
+
+
+_LOADS: Final = (
+    Load("a16", "publisher to auto-ack consumer, transient, 16 B", _through("a16", "--size", "16")),
+    Load("a1k", "the same, 1 KiB", _through("a1k", "--size", "1024")),
+    Load("b16", "persistent, confirms, acks, 16 B", _through("b16", *_DURABLE, "--size", "16"), confirms=True),
+    Load("b1k", "the same, 1 KiB", _through("b1k", *_DURABLE, "--size", "1024"), confirms=True),
+    Load(
+        "b16q",
+        "b16 against a quorum queue of RabbitMQ's",
+        _through("b16q", *_DURABLE, "--size", "16"),
+        confirms=True,
+        quorum=True,
+    ),
+    Load("c16", "publish only, 16 B; then drain", _publish_then_drain("c16", "16")),
+    Load("c1k", "publish only, 1 KiB; then drain", _publish_then_drain("c1k", "1024")),
+    Load("d1k", "latency at 5,000 msg/s, 1 KiB", _latency("d1k", "5000", "1024")),
+)
+LOADS: Final = {load.name: load for load in _LOADS}
