@@ -557,7 +557,10 @@ RESERVED: Final = "reserved"
 
 @final
 class Layout:
-    """A row of the method table, ready for the routines below: parallel lists of the arguments' names and kinds."""
+    """A row of the method table, ready for the routines below: parallel lists of its arguments.
+
+    `labels` are what an error calls them.
+    """
 
     def __init__(self, method: type[Method], arguments: str) -> None:
         self.method = method.name
@@ -565,10 +568,12 @@ class Layout:
         self.make: Callable[..., Method] = method
         self.names: list[str] = []
         self.kinds: list[int] = []
+        self.labels: list[str] = []
         for argument in arguments.split():
             name, _, kind = argument.partition(":")
             self.names.append(name)
             self.kinds.append(KINDS.index(kind))
+            self.labels.append(f"{method.name} {name}")
 
 
 METHODS: Final[dict[int, type[Method]]] = {}
@@ -658,7 +663,7 @@ def encode_method(method: Method) -> bytes:
             if mask:
                 w.append(octet)
                 mask = 0
-            _push_argument(w, value, kind, f"{layout.method} {name}")
+            _push_argument(w, value, kind, layout.labels[i])
             continue
         if mask == 0x100:
             w.append(octet)

@@ -6,7 +6,7 @@ No length is believed before the bytes it promises were seen to be there.
 
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from typing import Final, final
+from typing import Final, cast, final
 
 from librt.strings import (
     BytesWriter,
@@ -271,19 +271,22 @@ def push_longlong(w: BytesWriter, value: int, what: str) -> None:
 
 def _check_range(value: int, most: int, what: str) -> None:
     if value < 0 or value > most:
-        raise LocalProtocolError(f"{what} is {value}, must be 0 to {most}")
+        # Without the value: Python refuses to print an int of thousands of digits.
+        raise LocalProtocolError(f"{what} is out of range: it must be 0 to {most}")
 
 
 def push_shortstr(w: BytesWriter, value: str, what: str) -> None:
     raw = _utf8(value, what)
     if len(raw) > SHORTSTR_MAX_BYTES:
-        raise LocalProtocolError(f"{what} has {len(raw)} bytes in UTF-8, a short string takes {SHORTSTR_MAX_BYTES}")
+        raise LocalProtocolError(
+            f"{what} {value[:32]!r}... has {len(raw)} bytes in UTF-8, a short string takes {SHORTSTR_MAX_BYTES}"
+        )
     w.append(len(raw))
     w.write(raw)
 
 
 def push_longstr(w: BytesWriter, value: bytes, what: str) -> None:
-    push_long(w, len(value), f"length of {what}")
+    push_long(w, len(value), what)
     w.write(value)
 
 
@@ -296,7 +299,7 @@ def _utf8(value: str, what: str) -> bytes:
 
 def encode_table(w: BytesWriter, table: Table) -> None:
     """Append the table with its length. Raises LocalProtocolError, with a part of it written."""
-    _push_table(w, table, 1)
+    _push_table(w, table, 1, "table")
 
 
 def _begin(w: BytesWriter, entries: i64, depth: i64, what: str) -> i64:
@@ -318,9 +321,10 @@ def _end(w: BytesWriter, start: i64) -> None:
     w[start + 3] = u8(size & 0xFF)
 
 
-def _push_table(w: BytesWriter, table: Table, depth: i64) -> None:
-    start = _begin(w, len(table), depth, "table")
-    for key, value in table.items():
+def _push_table(w: BytesWriter, table: Table, depth: i64, what: str) -> None:
+    start = _begin(w, len(table), depth, what)
+    # Its type is our caller's promise, and compiled code would meet a broken one with TypeError.
+    for key, value in cast(dict[object, object], table).items():
         if not isinstance(key, str):
             raise LocalProtocolError(f"table key {key!r} is not a str")
         push_entry(w, key, value, depth)
@@ -336,7 +340,7 @@ def push_entry(w: BytesWriter, key: str, value: object, depth: i64) -> None:
 def _push_value(w: BytesWriter, key: str, value: object, depth: i64) -> None:
     if isinstance(value, str):
         w.append(TAG_LONGSTR)
-        push_longstr(w, _utf8(value, f"table entry {key!r}"), "table entry")
+        push_longstr(w, _utf8(value, key), key)
     elif isinstance(value, bool):
         w.append(TAG_BOOLEAN)
         w.append(1 if value else 0)
@@ -344,7 +348,7 @@ def _push_value(w: BytesWriter, key: str, value: object, depth: i64) -> None:
         _push_int(w, key, value)
     elif isinstance(value, bytes):
         w.append(TAG_BYTES)
-        push_longstr(w, value, "table entry")
+        push_longstr(w, value, key)
     elif value is None:
         w.append(TAG_VOID)
     elif isinstance(value, float):
@@ -352,19 +356,19 @@ def _push_value(w: BytesWriter, key: str, value: object, depth: i64) -> None:
         write_f64_be(w, value)
     elif isinstance(value, dict):
         w.append(TAG_TABLE)
-        _push_table(w, value, depth + 1)
+        _push_table(w, value, depth + 1, key)
     elif isinstance(value, (list, tuple)):
         w.append(TAG_LIST)
-        start = _begin(w, len(value), depth + 1, f"table entry {key!r}")
+        start = _begin(w, len(value), depth + 1, key)
         for item in value:
             _push_value(w, key, item, depth + 1)
         _end(w, start)
     elif isinstance(value, Timestamp):
         w.append(TAG_TIMESTAMP)
-        push_longlong(w, value.seconds, f"table entry {key!r}")
+        push_longlong(w, value.seconds, key)
     elif isinstance(value, datetime):
         w.append(TAG_TIMESTAMP)
-        push_longlong(w, _seconds(key, value), f"table entry {key!r}")
+        push_longlong(w, _seconds(key, value), key)
     elif isinstance(value, Decimal):
         _push_decimal(w, key, value)
     else:
@@ -404,4 +408,6 @@ def _seconds(key: str, value: datetime) -> int:
 
 
 def _refused(key: str, value: object) -> LocalProtocolError:
-    return LocalProtocolError(f"table entry {key!r} cannot be {value!r} ({type(value).__name__}): {ACCEPTED}")
+    return LocalProtocolError(
+        f"table entry {key!r} has a value of type {type(value).__name__} that does not fit: {ACCEPTED}"
+    )
