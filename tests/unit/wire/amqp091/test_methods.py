@@ -70,7 +70,7 @@ SNAPSHOTS: list[tuple[Method, str]] = [
     (methods.BasicPublish(exchange="e", routing_key="k", immediate=True), "003c 0028 0000 01 65 01 6b 02"),
     (methods.BasicReturn(reply_code=312, reply_text="NO_ROUTE", exchange="e", routing_key="k"),
      "003c 0032 0138 08 4e4f5f524f555445 01 65 01 6b"),
-    (methods.BasicDeliver(consumer_tag="c", delivery_tag=(1 << 64) - 1, redelivered=True, exchange="e", routing_key="k"),
+    (methods.BasicDeliver(consumer_tag="c", delivery_tag=2**64 - 1, redelivered=True, exchange="e", routing_key="k"),
      "003c 003c 01 63 ffffffffffffffff 01 01 65 01 6b"),
     (methods.BasicGet(queue="q", no_ack=True), "003c 0046 0000 01 71 01"),
     (methods.BasicGetOk(delivery_tag=1, redelivered=True, exchange="e", routing_key="k", message_count=9),
