@@ -1,0 +1,193 @@
+"""The form of journal and stream files: a header of 64 bytes, then blocks.
+
+A block is the unit of damage and of atomicity: magic, length, CRC, type, payload. It holds many small records or one
+large one, and counts as a whole or not at all. Checksums per block and not per message keep them off the path of
+each message; disks lose sectors of 4 KiB, not single messages.
+
+The magic is drawn at random for each file. Files are written again when all in them is settled: what an earlier life
+left behind does not have the present magic, so the end of the valid blocks is known, and after damage the next block
+is found by searching for four bytes that no publisher can know.
+
+This module only computes: it is given bytes and returns bytes.
+"""
+
+import re
+import struct
+from collections import Counter
+from collections.abc import Sequence
+from typing import Final, final
+from zlib import crc32
+
+from flintmq.base.errors import StorageError
+
+FORMAT_VERSION: Final = 1
+HEADER_BYTES: Final = 64
+BLOCK_HEAD_BYTES: Final = 13
+
+KIND_JOURNAL: Final = 1
+KIND_STREAM: Final = 2
+
+# MARK holds the position up to which the file was synced before the blocks behind it were written: what is broken
+# before it was damaged later, what is broken behind the last one may merely have been torn by a crash.
+TYPE_MARK: Final = 1
+# SEAL ends a file: nothing follows it.
+TYPE_SEAL: Final = 2
+TYPE_JOURNAL: Final = 3
+TYPE_STREAM: Final = 4
+TYPE_LAST: Final = 4
+
+_FILE_MAGIC: Final = b"FLINTMQ\x00"
+# File magic, version, kind, number, extra, block magic; then the CRC of all this.
+_HEADER: Final = struct.Struct(">8sIIqq4s")
+_HEADER_CRC: Final = struct.Struct(">I")
+_LENGTH_AND_TYPE: Final = struct.Struct(">IB")
+_MARK_LENGTH: Final = struct.pack(">I", 8)
+# A mark or a seal: their lengths and types are known, their magic and checksum are not.
+_MARK_OR_SEAL: Final = re.compile(rb"(?s)(?=(.{4})(?:\0\0\0\x08.{4}\x01|\0\0\0\0.{4}\x02))")
+
+
+@final
+class FileHeader:
+    """`number` is the segment of a journal, or the first offset of a stream segment; `extra` is its kind's own."""
+
+    def __init__(self, kind: int, number: int, extra: int, block_magic: bytes) -> None:
+        self.kind = kind
+        self.number = number
+        self.extra = extra
+        self.block_magic = block_magic
+
+
+@final
+class Damage:
+    """Bytes that were on the disk once and cannot be read any more: set aside, never delivered."""
+
+    def __init__(self, file: str, position: int, reason: str) -> None:
+        self.file = file
+        self.position = position
+        self.reason = reason
+
+    def __repr__(self) -> str:
+        return f"{self.file} at byte {self.position}: {self.reason}"
+
+
+@final
+class Scan:
+    """What a file holds: payload positions and lengths of its blocks in order, its damage, and where it ends."""
+
+    def __init__(self) -> None:
+        self.types: list[int] = []
+        self.starts: list[int] = []
+        self.lengths: list[int] = []
+        self.damage: list[Damage] = []
+        self.end = HEADER_BYTES
+        self.sealed = False
+
+
+def encode_header(header: FileHeader) -> bytes:
+    fields = _HEADER.pack(_FILE_MAGIC, FORMAT_VERSION, header.kind, header.number, header.extra, header.block_magic)
+    return (fields + _HEADER_CRC.pack(crc32(fields))).ljust(HEADER_BYTES, b"\x00")
+
+
+def decode_header(data: bytes, file: str) -> FileHeader | None:
+    """The header at the start of a file, None when it is damaged. Raises StorageError for a format not ours."""
+    fields = data[: _HEADER.size]
+    if len(data) < HEADER_BYTES or _HEADER_CRC.pack(crc32(fields)) != data[_HEADER.size : _HEADER.size + 4]:
+        return None
+    file_magic, version, kind, number, extra, block_magic = _HEADER.unpack(fields)
+    if file_magic != _FILE_MAGIC or version != FORMAT_VERSION:
+        raise StorageError(
+            f"{file} has storage format {version}, this FlintMQ reads and writes {FORMAT_VERSION}: "
+            "start the release that wrote it, or choose another data directory"
+        )
+    return FileHeader(kind, number, extra, block_magic)
+
+
+def frame_block(magic: bytes, block_type: int, parts: Sequence[bytes]) -> list[bytes]:
+    """A block as a list of buffers to write: its head, then the payload's parts as they came."""
+    length = 0
+    for part in parts:
+        length += len(part)
+    length_and_type = _LENGTH_AND_TYPE.pack(length, block_type)
+    checksum = crc32(length_and_type)
+    for part in parts:
+        checksum = crc32(part, checksum)
+    head = magic + length_and_type[:4] + _HEADER_CRC.pack(checksum) + length_and_type[4:]
+    return [head, *parts]
+
+
+def mark_payload(synced: int) -> bytes:
+    return struct.pack(">q", synced)
+
+
+def block_end(data: bytes, position: int, magic: bytes) -> int:
+    """Where the block at `position` ends; 0 when there is no intact block."""
+    head_end = position + BLOCK_HEAD_BYTES
+    if data[position : position + 4] != magic or head_end > len(data):
+        return 0
+    length = int.from_bytes(data[position + 4 : position + 8], "big")
+    end = head_end + length
+    if end > len(data) or not 0 < data[position + 12] <= TYPE_LAST:
+        return 0
+    checksum = crc32(data[position + 12 : head_end], crc32(data[position + 4 : position + 8]))
+    checksum = crc32(memoryview(data)[head_end:end], checksum)
+    return end if checksum == int.from_bytes(data[position + 8 : position + 12], "big") else 0
+
+
+def next_block(data: bytes, position: int, magic: bytes) -> int:
+    """The first position from `position` on with an intact block; -1 when there is none."""
+    position = data.find(magic, position)
+    while position >= 0 and not block_end(data, position, magic):
+        position = data.find(magic, position + 1)
+    return position
+
+
+def find_magic(data: bytes) -> bytes:
+    """The block magic of a file whose header is damaged: that of most marks and seals, or of the first block."""
+    counts = Counter(
+        match[1] for match in _MARK_OR_SEAL.finditer(data, HEADER_BYTES) if block_end(data, match.start(), match[1])
+    )
+    return counts.most_common(1)[0][0] if counts else data[HEADER_BYTES : HEADER_BYTES + 4]
+
+
+def scan_blocks(data: bytes, magic: bytes, file: str, synced_whole: bool) -> Scan:
+    """Find the blocks of a file.
+
+    `synced_whole` says that all of it is known to have been synced, because a later file holds blocks. A broken
+    block where the file was synced is damage: reported and skipped. Behind that the first broken block is where a
+    crash tore the file, and what follows is cut off even when intact: a settlement must not survive the message
+    that was its reason.
+    """
+    found = Scan()
+    synced = len(data) if synced_whole else _synced_position(data, magic)
+    position = HEADER_BYTES
+    while not found.sealed:
+        end = block_end(data, position, magic)
+        if end:
+            found.sealed = data[position + 12] == TYPE_SEAL
+            if data[position + 12] > TYPE_SEAL:
+                found.types.append(data[position + 12])
+                found.starts.append(position + BLOCK_HEAD_BYTES)
+                found.lengths.append(end - position - BLOCK_HEAD_BYTES)
+            position = end
+            continue
+        if position >= synced and not synced_whole:
+            break
+        following = next_block(data, position + 1, magic)
+        if following < 0:
+            found.damage.append(Damage(file, position, "the file ends without its seal"))
+            break
+        found.damage.append(Damage(file, position, f"{following - position} bytes do not match their checksum"))
+        position = following
+    found.end = position
+    return found
+
+
+def _synced_position(data: bytes, magic: bytes) -> int:
+    """What the last intact mark says."""
+    position = data.rfind(magic + _MARK_LENGTH)
+    while position >= 0:
+        if block_end(data, position, magic) and data[position + 12] == TYPE_MARK:
+            start = position + BLOCK_HEAD_BYTES
+            return int.from_bytes(data[start : start + 8], "big")
+        position = data.rfind(magic + _MARK_LENGTH, 0, position)
+    return 0

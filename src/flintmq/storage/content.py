@@ -1,0 +1,124 @@
+"""How a message is written in journal and stream records, and read back.
+
+format u8, flags u8, received i64 (Unix ms), exchange u16 + UTF-8, routing key u16 + UTF-8, properties u32 + bytes,
+body u32 + bytes; all numbers big-endian.
+"""
+
+from typing import Final, final
+
+from librt.strings import BytesWriter, read_i16_be, read_i32_be, read_i64_be, write_i16_be, write_i32_be, write_i64_be
+from mypy_extensions import i16, i32, i64
+
+from flintmq.base.errors import StorageError
+from flintmq.base.limits import ROUTE_CACHE_ENTRIES
+from flintmq.broker.message import Address, ContentCodec, Message
+
+FLAG_PERSISTENT: Final = 1
+# The body may be this large and still be copied next to the rest; larger ones are written from where they are.
+BODY_COPY_MAX_BYTES: Final = 65_536
+# A block is written out when it has grown to this: a sector's worth, so that damage takes no more than it must, and
+# below the 5 KiB from which zlib gives up the interpreter for a checksum that takes one microsecond.
+BLOCK_BYTES: Final = 4_096
+
+
+@final
+class AddressEncoder:
+    """Remembers the last address encoded: publishers send runs of messages to one."""
+
+    def __init__(self) -> None:
+        self._address = Address("", "")
+        self._encoded = encode_address(self._address)
+
+    def encode(self, address: Address) -> bytes:
+        if address is not self._address:
+            self._encoded = encode_address(address)
+            self._address = address
+        return self._encoded
+
+
+def encode_address(address: Address) -> bytes:
+    exchange = address.exchange.encode()
+    routing_key = address.routing_key.encode()
+    if len(exchange) > 0x7FFF or len(routing_key) > 0x7FFF:
+        raise StorageError("an exchange name or routing key is longer than 32,767 bytes: no record can hold it")
+    writer = BytesWriter()
+    write_i16_be(writer, i16(len(exchange)))
+    writer.write(exchange)
+    write_i16_be(writer, i16(len(routing_key)))
+    writer.write(routing_key)
+    return writer.getvalue()
+
+
+def write_content_head(writer: BytesWriter, message: Message, address: bytes) -> None:
+    """All but the body's bytes."""
+    writer.append(message.codec.format)
+    writer.append(FLAG_PERSISTENT if message.persistent else 0)
+    write_i64_be(writer, message.timestamp_ms)
+    writer.write(address)
+    properties = message.properties
+    write_i32_be(writer, i32(len(properties)))
+    writer.write(properties)
+    write_i32_be(writer, i32(len(message.body)))
+
+
+@final
+class ContentReader:
+    """Reads messages out of blocks whose checksum was right. `position` is behind the last thing read."""
+
+    def __init__(self, codecs: dict[int, ContentCodec]) -> None:
+        self.position: i64 = 0
+        self._codecs = codecs
+        self._codec: ContentCodec | None = None
+        self._format: i64 = -1
+        self._addresses: dict[bytes, Address] = {}
+
+    def read(self, data: bytes, position: i64) -> Message:
+        message_format: i64 = data[position]
+        flags: i64 = data[position + 1]
+        timestamp_ms = read_i64_be(data, position + 2)
+        exchange_at: i64 = position + 12
+        key_at: i64 = exchange_at + i64(read_i16_be(data, position + 10)) + 2
+        properties_at: i64 = key_at + i64(read_i16_be(data, key_at - 2)) + 4
+        address = self._address(data, exchange_at, key_at, properties_at - 4)
+        body_at: i64 = properties_at + i64(read_i32_be(data, properties_at - 4)) + 4
+        end: i64 = body_at + i64(read_i32_be(data, body_at - 4))
+        codec = self._codec
+        if codec is None or message_format != self._format:
+            codec = self._codec_of(message_format)
+        self.position = end
+        return Message(
+            address,
+            codec,
+            data[properties_at : body_at - 4],
+            data[body_at:end],
+            flags & FLAG_PERSISTENT != 0,
+            timestamp_ms,
+        )
+
+    def skip(self, data: bytes, position: i64) -> None:
+        key_at: i64 = position + 14 + i64(read_i16_be(data, position + 10))
+        properties_at: i64 = key_at + i64(read_i16_be(data, key_at - 2)) + 4
+        body_at: i64 = properties_at + i64(read_i32_be(data, properties_at - 4)) + 4
+        self.position = body_at + i64(read_i32_be(data, body_at - 4))
+
+    def _address(self, data: bytes, exchange_at: i64, key_at: i64, end: i64) -> Address:
+        """One object per address, as when the messages came in: deep queues would hold many copies otherwise."""
+        encoded = data[exchange_at - 2 : end]
+        address = self._addresses.get(encoded)
+        if address is None:
+            if len(self._addresses) >= ROUTE_CACHE_ENTRIES:
+                self._addresses.clear()
+            address = Address(data[exchange_at : key_at - 2].decode(), data[key_at:end].decode())
+            self._addresses[encoded] = address
+        return address
+
+    def _codec_of(self, message_format: i64) -> ContentCodec:
+        codec = self._codecs.get(message_format)
+        if codec is None:
+            raise StorageError(
+                f"a stored message has content format {message_format}, which this FlintMQ does not know: "
+                "start the release that wrote it"
+            )
+        self._codec = codec
+        self._format = message_format
+        return codec

@@ -1,0 +1,213 @@
+"""Definitions in SQLite: <data>/definitions.sqlite. Changes are staged as statements; the sync thread runs them."""
+
+import json
+import sqlite3
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final, final
+
+from flintmq.base.errors import StorageError
+from flintmq.broker.ports import (
+    BindingRecord,
+    Definitions,
+    DefinitionStore,
+    ExchangeRecord,
+    QueueRecord,
+    UserRecord,
+)
+from flintmq.storage.definitions.values import dump_table, load_table
+
+SCHEMA_VERSION: Final = 1
+# "FLNT": tells our database from somebody else's of the same name.
+APPLICATION_ID: Final = 0x464C4E54
+
+SCHEMA: Final = """
+CREATE TABLE meta (key TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE vhosts (name TEXT PRIMARY KEY) WITHOUT ROWID;
+CREATE TABLE users (name TEXT PRIMARY KEY, password_hash TEXT NOT NULL, tags TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE exchanges (
+    vhost TEXT, name TEXT, type TEXT NOT NULL, auto_delete INTEGER NOT NULL, internal INTEGER NOT NULL,
+    arguments TEXT NOT NULL, PRIMARY KEY (vhost, name)) WITHOUT ROWID;
+CREATE TABLE queues (
+    id INTEGER PRIMARY KEY, vhost TEXT NOT NULL, name TEXT NOT NULL, auto_delete INTEGER NOT NULL,
+    arguments TEXT NOT NULL, UNIQUE (vhost, name));
+CREATE TABLE bindings (
+    vhost TEXT, source TEXT, destination TEXT, routing_key TEXT, arguments TEXT,
+    PRIMARY KEY (vhost, source, destination, routing_key, arguments)) WITHOUT ROWID;
+CREATE INDEX bindings_by_destination ON bindings (vhost, destination);
+INSERT INTO meta VALUES ('next_queue_id', 1);
+"""
+
+# SQL and its parameters.
+Statement = tuple[str, tuple[object, ...]]
+
+
+@final
+class DefinitionDatabase:
+    """The file. Opened and read at start-up, then used by the sync thread alone."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            # Autocommit: transactions are begun and ended here, by name.
+            self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+            self._prepare()
+        except sqlite3.Error as error:
+            raise self._unreadable(error) from error
+
+    def _prepare(self) -> None:
+        run = self._connection.execute
+        version: int = run("PRAGMA user_version").fetchone()[0]
+        application: int = run("PRAGMA application_id").fetchone()[0]
+        if version == 0 and application == 0 and not run("SELECT 1 FROM sqlite_master").fetchone():
+            # The pragmas are part of the transaction: the file has all of its schema or none.
+            self._connection.executescript(
+                f"BEGIN; {SCHEMA} PRAGMA application_id = {APPLICATION_ID};"
+                f"PRAGMA user_version = {SCHEMA_VERSION}; COMMIT;"
+            )
+        elif application != APPLICATION_ID or version != SCHEMA_VERSION:
+            self._connection.close()
+            raise StorageError(
+                f"{self.path} has definitions of format {version}, this FlintMQ reads and writes {SCHEMA_VERSION}: "
+                "start the release that wrote it, or choose another data directory"
+            )
+        # One sync per transaction, and readers of the file do not stop us.
+        run("PRAGMA journal_mode = WAL")
+        run("PRAGMA synchronous = FULL")
+
+    def _unreadable(self, error: Exception) -> StorageError:
+        return StorageError(
+            f"{self.path} cannot be read ({error}): put back a copy of it, or move it away to start without definitions"
+        )
+
+    def load(self) -> Definitions:
+        try:
+            return self._load()
+        except (sqlite3.Error, ValueError, KeyError, TypeError) as error:
+            raise self._unreadable(error) from error
+
+    def _load(self) -> Definitions:
+        run = self._connection.execute
+        fault: str = run("PRAGMA quick_check(1)").fetchone()[0]
+        if fault != "ok":
+            raise ValueError(fault)
+        return Definitions(
+            vhosts=[name for (name,) in run("SELECT name FROM vhosts ORDER BY name")],
+            users=[
+                UserRecord(name, password_hash, tuple(json.loads(tags)))
+                for name, password_hash, tags in run("SELECT name, password_hash, tags FROM users ORDER BY name")
+            ],
+            exchanges=[
+                ExchangeRecord(vhost, name, kind, bool(auto_delete), bool(internal), load_table(arguments))
+                for vhost, name, kind, auto_delete, internal, arguments in run(
+                    "SELECT vhost, name, type, auto_delete, internal, arguments FROM exchanges ORDER BY vhost, name"
+                )
+            ],
+            queues=[
+                QueueRecord(queue_id, vhost, name, bool(auto_delete), load_table(arguments))
+                for queue_id, vhost, name, auto_delete, arguments in run(
+                    "SELECT id, vhost, name, auto_delete, arguments FROM queues ORDER BY id"
+                )
+            ],
+            bindings=[
+                BindingRecord(vhost, source, destination, routing_key, load_table(arguments))
+                for vhost, source, destination, routing_key, arguments in run(
+                    "SELECT vhost, source, destination, routing_key, arguments FROM bindings"
+                    " ORDER BY vhost, source, destination, routing_key, arguments"
+                )
+            ],
+            next_queue_id=run("SELECT value FROM meta WHERE key = 'next_queue_id'").fetchone()[0],
+        )
+
+    def apply(self, statements: Sequence[Statement]) -> None:
+        """Run them as one transaction, synced on return."""
+        run = self._connection.execute
+        run("BEGIN IMMEDIATE")
+        for sql, parameters in statements:
+            run(sql, parameters)
+        run("COMMIT")
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+@final
+class SqliteDefinitions(DefinitionStore):
+    """Stages changes for the next batch."""
+
+    def __init__(self, database: DefinitionDatabase) -> None:
+        self._database = database
+        self._statements: list[Statement] = []
+
+    def load(self) -> Definitions:
+        return self._database.load()
+
+    @property
+    def staged(self) -> bool:
+        return bool(self._statements)
+
+    def take(self) -> list[Statement]:
+        """End the batch."""
+        statements = self._statements
+        self._statements = []
+        return statements
+
+    def _stage(self, sql: str, *parameters: object) -> None:
+        for parameter in parameters:
+            if isinstance(parameter, str):
+                # Refused here, where the caller can be told, and not by the sync thread, which would have to stop.
+                parameter.encode()
+        self._statements.append((sql, parameters))
+
+    def put_vhost(self, name: str) -> None:
+        self._stage("INSERT OR REPLACE INTO vhosts VALUES (?)", name)
+
+    def put_user(self, user: UserRecord) -> None:
+        self._stage(
+            "INSERT OR REPLACE INTO users VALUES (?, ?, ?)", user.name, user.password_hash, json.dumps(user.tags)
+        )
+
+    def put_exchange(self, exchange: ExchangeRecord) -> None:
+        self._stage(
+            "INSERT OR REPLACE INTO exchanges VALUES (?, ?, ?, ?, ?, ?)",
+            exchange.vhost,
+            exchange.name,
+            exchange.type,
+            exchange.auto_delete,
+            exchange.internal,
+            dump_table(exchange.arguments),
+        )
+
+    def delete_exchange(self, vhost: str, name: str) -> None:
+        self._stage("DELETE FROM exchanges WHERE vhost = ? AND name = ?", vhost, name)
+        self._stage("DELETE FROM bindings WHERE vhost = ? AND source = ?", vhost, name)
+
+    def put_queue(self, queue: QueueRecord) -> None:
+        self._stage(
+            "INSERT OR REPLACE INTO queues VALUES (?, ?, ?, ?, ?)",
+            queue.id,
+            queue.vhost,
+            queue.name,
+            queue.auto_delete,
+            dump_table(queue.arguments),
+        )
+        self._stage("UPDATE meta SET value = max(value, ?) WHERE key = 'next_queue_id'", queue.id + 1)
+
+    def delete_queue(self, vhost: str, name: str) -> None:
+        self._stage("DELETE FROM queues WHERE vhost = ? AND name = ?", vhost, name)
+        self._stage("DELETE FROM bindings WHERE vhost = ? AND destination = ?", vhost, name)
+
+    def put_binding(self, binding: BindingRecord) -> None:
+        self._stage("INSERT OR REPLACE INTO bindings VALUES (?, ?, ?, ?, ?)", *_binding_key(binding))
+
+    def delete_binding(self, binding: BindingRecord) -> None:
+        self._stage(
+            "DELETE FROM bindings WHERE vhost = ? AND source = ? AND destination = ? AND routing_key = ?"
+            " AND arguments = ?",
+            *_binding_key(binding),
+        )
+
+
+def _binding_key(binding: BindingRecord) -> tuple[object, ...]:
+    """Bindings are told apart by all they have, their arguments included."""
+    return binding.vhost, binding.source, binding.destination, binding.routing_key, dump_table(binding.arguments)

@@ -1,0 +1,221 @@
+"""The one place that touches the disk. Everything else in storage speaks to a `Disk`, so that a simulated one can drop,
+tear and refuse what a real one only rarely does.
+
+Errors are OSError with the path in them. A write or a truncation is on the disk when `sync` has returned; a name (made,
+renamed, removed) is when `sync_directory` of its directory has.
+"""
+
+import errno
+import fcntl
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final, final
+
+from flintmq.base.errors import StorageError
+
+# Linux takes at most this many buffers in one vectored write (IOV_MAX); more are written in several calls.
+WRITE_PARTS_MAX: Final = 1_024
+
+
+class DiskFile(ABC):
+    """An open file, read and written at positions: it has no cursor that two threads could fight over."""
+
+    path: Path
+
+    @abstractmethod
+    def write_at(self, position: int, parts: Sequence[bytes]) -> None:
+        """Write all parts one behind the other."""
+
+    @abstractmethod
+    def read_at(self, position: int, size: int) -> bytes:
+        """Up to `size` bytes; fewer only where the file ends."""
+
+    @abstractmethod
+    def size(self) -> int: ...
+
+    @abstractmethod
+    def truncate(self, size: int) -> None: ...
+
+    @abstractmethod
+    def sync(self) -> None:
+        """Return when everything written is on the disk (fdatasync)."""
+
+    @abstractmethod
+    def close(self) -> None: ...
+
+
+class DiskLock(ABC):
+    @abstractmethod
+    def release(self) -> None: ...
+
+
+class Disk(ABC):
+    @abstractmethod
+    def make_directory(self, path: Path) -> None:
+        """Make it and its parents, durably; it may exist already."""
+
+    @abstractmethod
+    def list_directory(self, path: Path) -> list[str]:
+        """Names in it, sorted; none when it does not exist."""
+
+    @abstractmethod
+    def sync_directory(self, path: Path) -> None: ...
+
+    @abstractmethod
+    def remove_directory(self, path: Path) -> None: ...
+
+    @abstractmethod
+    def create(self, path: Path) -> DiskFile:
+        """Open for reading and writing; made when missing, its content kept when not."""
+
+    @abstractmethod
+    def open(self, path: Path) -> DiskFile:
+        """Open an existing file for reading and writing."""
+
+    @abstractmethod
+    def rename(self, old: Path, new: Path) -> None: ...
+
+    @abstractmethod
+    def unlink(self, path: Path) -> None: ...
+
+    @abstractmethod
+    def lock(self, path: Path) -> DiskLock:
+        """Lock the file for this process; raises StorageError, naming the holder, when another has it."""
+
+    @abstractmethod
+    def random_bytes(self, count: int) -> bytes: ...
+
+
+@final
+class RealFile(DiskFile):
+    def __init__(self, path: Path, flags: int) -> None:
+        self.path = path
+        self._descriptor = os.open(path, flags | os.O_RDWR | os.O_CLOEXEC, 0o640)
+
+    def write_at(self, position: int, parts: Sequence[bytes]) -> None:
+        try:
+            for first in range(0, len(parts), WRITE_PARTS_MAX):
+                position = self._write_some(position, parts[first : first + WRITE_PARTS_MAX])
+        except OSError as error:
+            raise self._named(error) from error
+
+    def _write_some(self, position: int, parts: Sequence[bytes]) -> int:
+        wanted = sum(map(len, parts))
+        written = os.pwritev(self._descriptor, parts, position)
+        if written == wanted:
+            return position + wanted
+        # A short write is rare (a signal, a disk almost full): joining the rest is simpler than counting parts.
+        rest = memoryview(b"".join(parts))
+        while written < wanted:
+            more = os.pwrite(self._descriptor, rest[written:], position + written)
+            if more == 0:
+                raise OSError(errno.EIO, "the disk accepts no more bytes")
+            written += more
+        return position + wanted
+
+    def read_at(self, position: int, size: int) -> bytes:
+        try:
+            data = os.pread(self._descriptor, size, position)
+            if len(data) == size or not data:
+                return data
+            pieces = [data]
+            got = len(data)
+            while got < size and (data := os.pread(self._descriptor, size - got, position + got)):
+                pieces.append(data)
+                got += len(data)
+            return b"".join(pieces)
+        except OSError as error:
+            raise self._named(error) from error
+
+    def size(self) -> int:
+        return os.fstat(self._descriptor).st_size
+
+    def truncate(self, size: int) -> None:
+        try:
+            os.ftruncate(self._descriptor, size)
+            # fdatasync may leave out a size that only shrank.
+            os.fsync(self._descriptor)
+        except OSError as error:
+            raise self._named(error) from error
+
+    def sync(self) -> None:
+        try:
+            os.fdatasync(self._descriptor)
+        except OSError as error:
+            raise self._named(error) from error
+
+    def close(self) -> None:
+        os.close(self._descriptor)
+
+    def _named(self, error: OSError) -> OSError:
+        return OSError(error.errno, error.strerror, str(self.path))
+
+
+@final
+class RealLock(DiskLock):
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def release(self) -> None:
+        # The file stays: removing it would let a third process lock a name the second no longer sees.
+        os.close(self._descriptor)
+
+
+@final
+class RealDisk(Disk):
+    def make_directory(self, path: Path) -> None:
+        if path.is_dir():
+            return
+        self.make_directory(path.parent)
+        path.mkdir(0o750)
+        self.sync_directory(path.parent)
+
+    def list_directory(self, path: Path) -> list[str]:
+        try:
+            return sorted(entry.name for entry in path.iterdir())
+        except FileNotFoundError:
+            return []
+
+    def sync_directory(self, path: Path) -> None:
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, str(path)) from error
+        finally:
+            os.close(descriptor)
+
+    def remove_directory(self, path: Path) -> None:
+        path.rmdir()
+
+    def create(self, path: Path) -> DiskFile:
+        return RealFile(path, os.O_CREAT)
+
+    def open(self, path: Path) -> DiskFile:
+        return RealFile(path, 0)
+
+    def rename(self, old: Path, new: Path) -> None:
+        old.rename(new)
+
+    def unlink(self, path: Path) -> None:
+        path.unlink()
+
+    def lock(self, path: Path) -> DiskLock:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.pread(descriptor, 32, 0).decode(errors="replace").strip() or "unknown"
+            os.close(descriptor)
+            raise StorageError(
+                f"{path.parent} is in use by another broker (process {holder}): stop that one, "
+                "or give this one a data directory of its own"
+            ) from None
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+        return RealLock(descriptor)
+
+    def random_bytes(self, count: int) -> bytes:
+        return os.urandom(count)

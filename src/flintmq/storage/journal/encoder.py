@@ -1,0 +1,214 @@
+"""The journal as the broker sees it: records staged in memory, batch by batch. Never touches the disk.
+
+Records in a journal block are told apart by their first byte:
+- message: count u32 of queues, then queue id i64 and seq i64 of each; then the content (see content.py);
+- settlement: queue id i64, count u32, then first i64 and length u32 of each range of seqs.
+"""
+
+from typing import Final, final
+
+from librt.strings import BytesWriter, write_i32_be, write_i64_be
+from mypy_extensions import i32, i64
+
+from flintmq.broker.message import Entry, Message
+from flintmq.broker.ports import Journal
+from flintmq.storage.content import BLOCK_BYTES, BODY_COPY_MAX_BYTES, AddressEncoder, write_content_head
+
+RECORD_MESSAGE: Final = 1
+RECORD_SETTLEMENT: Final = 2
+
+
+@final
+class SegmentUse:
+    """How many entries of a segment have not been settled."""
+
+    def __init__(self, number: i64) -> None:
+        self.number: i64 = number
+        self.live: i64 = 0
+
+
+@final
+class Settled:
+    """What was settled of one queue in the present batch: the open range, and closed ones if it has gaps."""
+
+    def __init__(self, queue_id: i64, seq: i64) -> None:
+        self.queue_id: i64 = queue_id
+        self.first: i64 = seq
+        self.last: i64 = seq
+        self.closed_count: i64 = 0
+        self.closed: BytesWriter | None = None
+
+    def add(self, seq: i64) -> None:
+        if seq == self.last + 1:
+            self.last = seq
+            return
+        closed = self.closed
+        if closed is None:
+            closed = BytesWriter()
+            self.closed = closed
+        write_i64_be(closed, self.first)
+        write_i32_be(closed, i32(self.last - self.first + 1))
+        self.closed_count += 1
+        self.first = seq
+        self.last = seq
+
+    def write(self, writer: BytesWriter) -> None:
+        writer.append(RECORD_SETTLEMENT)
+        write_i64_be(writer, self.queue_id)
+        write_i32_be(writer, i32(self.closed_count + 1))
+        closed = self.closed
+        if closed is not None:
+            writer.write(closed.getvalue())
+        write_i64_be(writer, self.first)
+        write_i32_be(writer, i32(self.last - self.first + 1))
+
+
+@final
+class JournalBatch:
+    """What one batch adds to the journal. All of it goes to one segment."""
+
+    def __init__(
+        self, segment: int, blocks: list[tuple[bytes, ...]], size: int, messages: int, drop_through: int
+    ) -> None:
+        self.segment = segment
+        self.blocks = blocks
+        self.size = size
+        self.messages = messages
+        # Segments up to this one hold nothing live: to be removed when the batch is synced, not before, since the
+        # settlement that made them dead, or the copy of a message that moved, may be in this very batch.
+        self.drop_through = drop_through
+
+
+@final
+class JournalEncoder(Journal):
+    """Encodes what the broker stages, and counts what lives in each segment."""
+
+    def __init__(self, segment_limit: int) -> None:
+        self._segment_limit: i64 = segment_limit
+        self._writer = BytesWriter()
+        self._blocks: list[tuple[bytes, ...]] = []
+        self._batch_bytes: i64 = 0
+        self._messages: i64 = 0
+        self._segment_bytes: i64 = 0
+        self._addresses = AddressEncoder()
+        self._pending: dict[int, Settled] = {}
+        # The queue and the segment settled last: acknowledgements come in runs.
+        self._settled = Settled(-1, -2)
+        self._settled_use = SegmentUse(0)
+        self._use = SegmentUse(0)
+        # Oldest first.
+        self._uses: dict[int, SegmentUse] = {}
+        self._segment: i64 = 0
+
+    def start(self, segment: int, live: dict[int, int]) -> None:
+        """Begin with a new segment; `live` counts the entries that recovery found in each earlier one, in order."""
+        for number, count in live.items():
+            use = SegmentUse(number)
+            use.live = count
+            self._uses[number] = use
+        self._open(segment)
+
+    def _open(self, segment: i64) -> None:
+        self._segment = segment
+        self._segment_bytes = 0
+        self._use = SegmentUse(segment)
+        self._uses[segment] = self._use
+
+    @property
+    def segment(self) -> int:
+        return self._segment
+
+    def append(self, message: Message, queue_ids: list[int], entries: list[Entry]) -> None:
+        writer = self._writer
+        segment = self._segment
+        # First, since an address can be refused.
+        address = self._addresses.encode(message.address)
+        count: i64 = len(queue_ids)
+        writer.append(RECORD_MESSAGE)
+        write_i32_be(writer, i32(count))
+        i: i64 = 0
+        while i < count:
+            entry = entries[i]
+            entry.segment = segment
+            write_i64_be(writer, queue_ids[i])
+            write_i64_be(writer, entry.seq)
+            i += 1
+        self._use.live += count
+        self._messages += 1
+        write_content_head(writer, message, address)
+        body = message.body
+        if len(body) > BODY_COPY_MAX_BYTES:
+            self._add_block((writer.getvalue(), body), len(writer) + len(body))
+            return
+        writer.write(body)
+        if len(writer) >= BLOCK_BYTES:
+            self._add_block((writer.getvalue(),), len(writer))
+
+    def settle(self, queue_id: i64, entry: Entry) -> None:
+        segment = entry.segment
+        if segment == 0:
+            return
+        entry.segment = 0
+        use = self._settled_use
+        if use.number != segment:
+            use = self._uses[segment]
+            self._settled_use = use
+        use.live -= 1
+        settled = self._settled
+        if settled.queue_id != queue_id:
+            found = self._pending.get(queue_id)
+            if found is None:
+                self._settled = Settled(queue_id, entry.seq)
+                self._pending[queue_id] = self._settled
+                return
+            settled = found
+            self._settled = settled
+        settled.add(entry.seq)
+
+    def _add_block(self, block: tuple[bytes, ...], size: i64) -> None:
+        self._blocks.append(block)
+        self._batch_bytes += size
+        self._writer.truncate(0)
+
+    @property
+    def staged(self) -> bool:
+        return len(self._writer) > 0 or len(self._blocks) > 0 or len(self._pending) > 0
+
+    def take(self) -> JournalBatch:
+        """End the batch. Settlements go last: they never reach the disk before a message of the same batch."""
+        writer = self._writer
+        for settled in self._pending.values():
+            settled.write(writer)
+            if len(writer) >= BLOCK_BYTES:
+                self._add_block((writer.getvalue(),), len(writer))
+        if len(writer) > 0:
+            self._add_block((writer.getvalue(),), len(writer))
+        batch = JournalBatch(self._segment, self._blocks, self._batch_bytes, self._messages, self.drop_dead())
+        self._segment_bytes += self._batch_bytes
+        self.discard()
+        if self._segment_bytes >= self._segment_limit:
+            self._open(self._segment + 1)
+        return batch
+
+    def discard(self) -> None:
+        """Forget what is staged."""
+        self._writer.truncate(0)
+        self._blocks = []
+        self._batch_bytes = 0
+        self._messages = 0
+        self._pending.clear()
+        self._settled = Settled(-1, -2)
+
+    def drop_dead(self) -> int:
+        """The newest segment that can go, with all before it; 0 if none can.
+
+        Only a prefix may go: a later segment may hold the settlements of an earlier one.
+        """
+        dead = 0
+        for number, use in self._uses.items():
+            if use.live > 0 or number == self._segment:
+                break
+            dead = number
+        for number in [number for number in self._uses if number <= dead]:
+            del self._uses[number]
+        return dead

@@ -1,0 +1,194 @@
+"""A node's storage, put together: lock, definitions, journal, streams, and the sync thread over all of them."""
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, final
+
+from flintmq.base.errors import StorageError, StorageFenced
+from flintmq.broker.message import ContentCodec, Entry
+from flintmq.broker.ports import DefinitionStore, Journal, Storage, StreamLog
+from flintmq.storage.block import Damage
+from flintmq.storage.content import ContentReader
+from flintmq.storage.definitions.sqlite import DefinitionDatabase, SqliteDefinitions
+from flintmq.storage.files import Disk, RealDisk
+from flintmq.storage.group_commit import Batch, GroupCommit, RoundWriter
+from flintmq.storage.journal.encoder import JournalEncoder
+from flintmq.storage.journal.files import JournalFiles
+from flintmq.storage.journal.recovery import Replay
+from flintmq.storage.stream.files import DELETED_SUFFIX, StreamFiles, remove_stream_directory
+from flintmq.storage.stream.log import SegmentedStream
+
+# Large enough that making and removing segments is rare, small enough that one live message does not hold back much.
+SEGMENT_BYTES: Final = 64 * 1024 * 1024
+
+
+@final
+class NodeStorage(Storage):
+    """All methods belong to one thread, the event loop's.
+
+    `notify` is called from the sync thread whenever `durable_batch` or `failure` changed; it must not block. The
+    order of start-up: construct, `definitions.load()`, `recover()`, `open_stream()` for each stream.
+    Raises StorageError when the directory cannot be used.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        codecs: dict[int, ContentCodec],
+        notify: Callable[[], None],
+        disk: Disk | None = None,
+        segment_bytes: int = SEGMENT_BYTES,
+    ) -> None:
+        self._path = path
+        self._codecs = codecs
+        self._disk = disk or RealDisk()
+        self._segment_bytes = segment_bytes
+        self._make_usable()
+        self._lock = self._disk.lock(path / "lock")
+        try:
+            self._database = DefinitionDatabase(path / "definitions.sqlite")
+        except StorageError:
+            self._lock.release()
+            raise
+        self._definitions = SqliteDefinitions(self._database)
+        self._journal_files = JournalFiles(self._disk, path / "journal", segment_bytes)
+        self._journal = JournalEncoder(segment_bytes)
+        self._streams: dict[int, SegmentedStream] = {}
+        self._staged_streams: dict[SegmentedStream, None] = {}
+        self._deleted_streams: list[StreamFiles] = []
+        self._next_seqs: dict[int, int] = {}
+        self._batch = 0
+        self._submitted_bytes = 0
+        self._closed = False
+        self._group = GroupCommit(RoundWriter(self._database, self._journal_files), notify)
+        self._group.start()
+
+    def _make_usable(self) -> None:
+        """Make the directory, and find out now, not at the first message, that it cannot be written."""
+        probe = self._path / "probe"
+        try:
+            self._disk.make_directory(self._path)
+            self._disk.create(probe).close()
+            self._disk.unlink(probe)
+        except (FileExistsError, NotADirectoryError) as error:
+            raise StorageError(f"{self._path} is not a directory: choose one for the data") from error
+        except OSError as error:
+            raise StorageError(
+                f"the data directory {self._path} cannot be used ({error.strerror}): "
+                "choose a directory that this user may write to"
+            ) from error
+
+    @property
+    def journal(self) -> Journal:
+        return self._journal
+
+    @property
+    def definitions(self) -> DefinitionStore:
+        return self._definitions
+
+    @property
+    def damage(self) -> list[Damage]:
+        """What was found unreadable so far: set aside, and not delivered."""
+        found = list(self._journal_files.damage)
+        for stream in self._streams.values():
+            found += stream.files.damage
+        return found
+
+    def recover(self, queue_ids: set[int]) -> Iterator[tuple[int, Entry]]:
+        replay = Replay(self._codecs, queue_ids)
+        try:
+            segment = self._journal_files.recover(replay)
+            live = replay.live()
+            self._journal.start(segment, {number: live.get(number, 0) for number in self._journal_files.numbers})
+            self._journal_files.drop(self._journal.drop_dead())
+            self._remove_doomed_streams()
+        except OSError as error:
+            raise self._unreadable(error) from error
+        self._next_seqs = replay.next_seqs()
+        return replay.entries()
+
+    def recovered_next_seq(self, queue_id: int) -> int:
+        return self._next_seqs.get(queue_id, 1)
+
+    def _unreadable(self, error: OSError) -> StorageError:
+        return StorageError(f"{error.filename} cannot be read ({error.strerror}): check the disk and its permissions")
+
+    def _remove_doomed_streams(self) -> None:
+        """Those whose removal a crash cut short."""
+        directory = self._path / "streams"
+        for name in self._disk.list_directory(directory):
+            if name.endswith(DELETED_SUFFIX):
+                remove_stream_directory(self._disk, directory / name)
+
+    def open_stream(self, queue_id: int) -> StreamLog:
+        stream = self._streams.get(queue_id)
+        if stream is None:
+            files = StreamFiles(self._disk, self._stream_directory(queue_id), self._segment_bytes)
+            try:
+                files.recover(ContentReader(self._codecs))
+            except OSError as error:
+                raise self._unreadable(error) from error
+            stream = SegmentedStream(files, self._codecs, self._staged_streams)
+            self._streams[queue_id] = stream
+        return stream
+
+    def delete_stream(self, queue_id: int) -> None:
+        stream = self._streams.pop(queue_id, None)
+        if stream is None:
+            self._deleted_streams.append(StreamFiles(self._disk, self._stream_directory(queue_id), self._segment_bytes))
+            return
+        self._staged_streams.pop(stream, None)
+        stream.files.close_reading()
+        self._deleted_streams.append(stream.files)
+
+    def _stream_directory(self, queue_id: int) -> Path:
+        return self._path / "streams" / str(queue_id)
+
+    def commit(self) -> int:
+        if self._group.failure:
+            self._journal.discard()
+            raise StorageFenced(self._group.failure)
+        journal = self._journal.take() if self._journal.staged else None
+        streams = [(stream.files, stream.take()) for stream in self._staged_streams]
+        definitions = self._definitions.take()
+        if journal is None and not (streams or definitions or self._deleted_streams):
+            return self._batch
+        size = journal.size if journal is not None else 0
+        size += sum(len(part) for _, blocks in streams for block in blocks for part in block.parts)
+        self._batch += 1
+        self._submitted_bytes += size
+        self._group.submit(Batch(self._batch, size, definitions, journal, streams, self._deleted_streams))
+        self._staged_streams.clear()
+        self._deleted_streams = []
+        return self._batch
+
+    @property
+    def durable_batch(self) -> int:
+        return self._group.durable
+
+    @property
+    def backlog_bytes(self) -> int:
+        return self._submitted_bytes - self._group.synced_bytes
+
+    @property
+    def failure(self) -> str:
+        return self._group.failure
+
+    def close(self) -> None:
+        """Commit, sync and end everything; the directory can be opened again. May be called twice."""
+        if self._closed:
+            return
+        self._closed = True
+        if not self._group.failure:
+            self.commit()
+        self._group.close()
+        for stream in self._streams.values():
+            stream.files.close_reading()
+            stream.files.close()
+        self._journal_files.close()
+        # A database that failed may fail here too; what was committed is on the disk.
+        with suppress(sqlite3.Error):
+            self._database.close()
+        self._lock.release()

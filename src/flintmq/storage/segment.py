@@ -1,0 +1,83 @@
+"""A file of blocks being written: by the sync thread, or by start-up before that thread runs."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import final
+
+from flintmq.storage.block import (
+    HEADER_BYTES,
+    TYPE_MARK,
+    TYPE_SEAL,
+    FileHeader,
+    encode_header,
+    frame_block,
+    mark_payload,
+)
+from flintmq.storage.files import Disk, DiskFile
+
+# The parts of one block's payload.
+Block = tuple[bytes, ...]
+
+
+@final
+class SegmentFile:
+    """Appends blocks, and marks in the file what is known to be synced."""
+
+    def __init__(self, file: DiskFile, magic: bytes, position: int) -> None:
+        self.file = file
+        self.magic = magic
+        self.position = position
+        self._synced = position
+        self._marked = position
+
+    def write(self, block_type: int, blocks: Sequence[Block]) -> list[int]:
+        """Write blocks at the end with one call; returns where each begins."""
+        parts = self._mark()
+        position = self.position + sum(map(len, parts))
+        begins: list[int] = []
+        for block in blocks:
+            begins.append(position)
+            framed = frame_block(self.magic, block_type, block)
+            parts += framed
+            position += sum(map(len, framed))
+        self.file.write_at(self.position, parts)
+        self.position = position
+        return begins
+
+    def sync(self) -> None:
+        if self._synced != self.position:
+            written = self.position
+            self.file.sync()
+            self._synced = written
+
+    def seal(self) -> None:
+        """Sync, and end the file with the proof that all of it was synced."""
+        self.sync()
+        parts = self._mark() + frame_block(self.magic, TYPE_SEAL, ())
+        self.file.write_at(self.position, parts)
+        self.position += sum(map(len, parts))
+        self.sync()
+
+    def close(self) -> None:
+        self.file.close()
+
+    def _mark(self) -> list[bytes]:
+        if self._marked == self._synced:
+            return []
+        self._marked = self._synced
+        return frame_block(self.magic, TYPE_MARK, (mark_payload(self._synced),))
+
+
+def create_segment(disk: Disk, draft: Path, path: Path, kind: int, number: int, extra: int) -> SegmentFile:
+    """Make a segment file under its final name, durably.
+
+    The header is synced under the name `draft` (a file there is overwritten), so that no crash can leave a segment
+    whose header is not its own.
+    """
+    file = disk.create(draft)
+    magic = disk.random_bytes(4)
+    file.write_at(0, [encode_header(FileHeader(kind, number, extra, magic))])
+    file.sync()
+    disk.rename(draft, path)
+    disk.sync_directory(path.parent)
+    return SegmentFile(file, magic, HEADER_BYTES)
