@@ -1,0 +1,38 @@
+"""Every limit has a name, a unit in the name, and its reason above it."""
+
+from typing import Final
+
+# RabbitMQ's default, so that clients tuned for it see the same number in connection.tune.
+FRAME_MAX_BYTES: Final = 131_072
+# amqp-0-9-1 §4.2.3: both peers must accept frames up to this before tuning is over.
+FRAME_MIN_BYTES: Final = 4_096
+# Type, channel and size before the payload; the end octet behind it (amqp-0-9-1 §2.3.5).
+FRAME_OVERHEAD_BYTES: Final = 8
+# RabbitMQ's default; each open channel costs about 1 KiB, so a connection stays below 2 MiB of them.
+CHANNEL_MAX: Final = 2_047
+# RabbitMQ's default: dead peers are found in two intervals, and idle links cost one frame a half-minute.
+HEARTBEAT_SECONDS: Final = 60
+# RabbitMQ's: from the first byte awaited to connection.open, for everything in between.
+HANDSHAKE_SECONDS: Final = 10.0
+# How long a refused login waits for its close, so that guessing passwords over one connection is slow.
+REFUSED_LOGIN_SECONDS: Final = 1.0
+# How long we wait for close-ok before we hang up.
+CLOSE_WAIT_SECONDS: Final = 5.0
+# RabbitMQ 4's default: an oversized message is refused when its header arrives.
+MESSAGE_MAX_BYTES: Final = 16 * 1024 * 1024
+# Tables within tables within lists: deeper than any client nests, shallow enough for the C stack.
+TABLE_DEPTH_MAX: Final = 64
+# Entries of one table or list: a table of empty values costs its sender 2 bytes each and us about 100.
+TABLE_ENTRIES_MAX: Final = 4_096
+# A short string's length octet (amqp-0-9-1 §4.2.5.3).
+SHORTSTR_MAX_BYTES: Final = 255
+# How much a connection may have waiting for a slow reader before its consumers get no more.
+OUTPUT_HIGH_WATER_BYTES: Final = 4 * 1024 * 1024
+OUTPUT_LOW_WATER_BYTES: Final = 1024 * 1024
+# What a message costs one delivery loop before others are served: about half a millisecond of compiled work.
+DISPATCH_BURST_MESSAGES: Final = 4_096
+# Journal bytes handed over but not yet synced, above which publishers are no longer read from.
+JOURNAL_BACKLOG_HIGH_BYTES: Final = 64 * 1024 * 1024
+JOURNAL_BACKLOG_LOW_BYTES: Final = 16 * 1024 * 1024
+# Addresses (exchange, routing key) remembered with their route; a publisher of random keys starts the table anew.
+ROUTE_CACHE_ENTRIES: Final = 16_384

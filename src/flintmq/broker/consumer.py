@@ -1,0 +1,32 @@
+"""What a queue knows of a consumer: whether it can take more, and how to give it an entry."""
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING
+
+from mypy_extensions import mypyc_attr
+
+if TYPE_CHECKING:
+    from flintmq.broker.message import Entry
+    from flintmq.broker.queue.base import Queue
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Consumer(ABC):
+    """A subscription to one queue, implemented by the gateway of the protocol it came by."""
+
+    def __init__(self, tag: str, no_ack: bool, exclusive: bool) -> None:
+        self.tag = tag
+        self.no_ack = no_ack
+        self.exclusive = exclusive
+
+    @abstractmethod
+    def can_take(self) -> bool:
+        """Whether there is credit for one more entry and room to write it."""
+
+    @abstractmethod
+    def deliver(self, queue: "Queue", entry: "Entry") -> None:
+        """Hand over an acquired entry. Without `no_ack`, the consumer settles it or gives it back to the queue."""
+
+    @abstractmethod
+    def cancelled(self) -> None:
+        """The queue is gone, or ends the subscription; nothing more will be delivered."""

@@ -1,0 +1,198 @@
+"""What the broker asks of a storage. The broker calls these; only the composition root knows who answers.
+
+All calls stage work in memory and return at once. `Storage.commit()` ends a batch; a batch is durable when
+`Storage.durable_batch` has reached its number. Nothing here blocks, except what is said to be for start-up.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from mypy_extensions import i64, mypyc_attr
+
+from flintmq.broker.message import Entry, Message, Table
+
+
+@dataclass(frozen=True)
+class UserRecord:
+    name: str
+    password_hash: str
+    tags: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class ExchangeRecord:
+    vhost: str
+    name: str
+    type: str
+    auto_delete: bool = False
+    internal: bool = False
+    arguments: Table = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class QueueRecord:
+    """`id` is never used again, not even by a queue of the same name: journal records speak of queues by id."""
+
+    id: int
+    vhost: str
+    name: str
+    auto_delete: bool = False
+    arguments: Table = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class BindingRecord:
+    vhost: str
+    source: str
+    destination: str
+    routing_key: str
+    arguments: Table = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Definitions:
+    """Everything durable that is not a message, as read at start-up."""
+
+    vhosts: list[str]
+    users: list[UserRecord]
+    exchanges: list[ExchangeRecord]
+    queues: list[QueueRecord]
+    bindings: list[BindingRecord]
+    next_queue_id: int
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class DefinitionStore(ABC):
+    """Durable declarations. Changes take effect in the order they were made, one transaction per batch."""
+
+    @abstractmethod
+    def load(self) -> Definitions:
+        """Read everything; for start-up. Raises StorageError when the file cannot be read."""
+
+    @abstractmethod
+    def put_vhost(self, name: str) -> None: ...
+
+    @abstractmethod
+    def put_user(self, user: UserRecord) -> None: ...
+
+    @abstractmethod
+    def put_exchange(self, exchange: ExchangeRecord) -> None: ...
+
+    @abstractmethod
+    def delete_exchange(self, vhost: str, name: str) -> None:
+        """Also deletes the bindings from it."""
+
+    @abstractmethod
+    def put_queue(self, queue: QueueRecord) -> None: ...
+
+    @abstractmethod
+    def delete_queue(self, vhost: str, name: str) -> None:
+        """Also deletes the bindings to it."""
+
+    @abstractmethod
+    def put_binding(self, binding: BindingRecord) -> None: ...
+
+    @abstractmethod
+    def delete_binding(self, binding: BindingRecord) -> None: ...
+
+    @property
+    @abstractmethod
+    def staged(self) -> bool:
+        """Whether the present batch holds changes: answers to them wait for it."""
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Journal(ABC):
+    """Durable messages of all queues, and what happened to them."""
+
+    @abstractmethod
+    def append(self, message: Message, queue_ids: list[int], entries: list[Entry]) -> None:
+        """Stage one message that went to these queues (parallel lists); sets each entry's `segment`."""
+
+    @abstractmethod
+    def settle(self, queue_id: i64, entry: Entry) -> None:
+        """Stage that an entry with a segment has left its queue for good."""
+
+
+@dataclass(frozen=True)
+class StreamRecord:
+    offset: int
+    message: Message
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class StreamLog(ABC):
+    """One stream: an append-only log of messages by offset. Offsets start at 0 and grow by one."""
+
+    @property
+    @abstractmethod
+    def first_offset(self) -> int: ...
+
+    @property
+    @abstractmethod
+    def next_offset(self) -> int:
+        """The offset the next append gets; staged records count."""
+
+    @abstractmethod
+    def append(self, message: Message) -> int:
+        """Stage a message; returns its offset."""
+
+    @abstractmethod
+    def read(self, offset: int, max_records: int, max_bytes: int) -> list[StreamRecord]:
+        """Records from `offset` on, at least one unless the log ends there. Staged records can be read too."""
+
+    @abstractmethod
+    def offset_at(self, timestamp_ms: int) -> int:
+        """The first offset whose message was received at or after this time; `next_offset` if there is none."""
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Storage(ABC):
+    """A node's storage: one journal, one definition store, any number of streams, and group commit over all."""
+
+    @property
+    @abstractmethod
+    def journal(self) -> Journal: ...
+
+    @property
+    @abstractmethod
+    def definitions(self) -> DefinitionStore: ...
+
+    @abstractmethod
+    def open_stream(self, queue_id: int) -> StreamLog:
+        """The log of a stream queue, made when it is not there yet."""
+
+    @abstractmethod
+    def delete_stream(self, queue_id: int) -> None: ...
+
+    @abstractmethod
+    def recover(self, queue_ids: set[int]) -> Iterator[tuple[int, Entry]]:
+        """Unsettled entries of these queues, in order per queue; for start-up. All others are forgotten."""
+
+    @abstractmethod
+    def recovered_next_seq(self, queue_id: int) -> int:
+        """After `recover`: the lowest sequence number a queue may use, above all that records still speak of."""
+
+    @abstractmethod
+    def commit(self) -> int:
+        """End the batch of what was staged since the last call and hand it to the disk; returns its number.
+
+        With nothing staged, returns the number of the newest batch handed over before: waiting for it covers
+        everything staged so far. Raises StorageFenced once a write or sync has failed.
+        """
+
+    @property
+    @abstractmethod
+    def durable_batch(self) -> int:
+        """The newest batch that is on the disk, synced."""
+
+    @property
+    @abstractmethod
+    def backlog_bytes(self) -> int:
+        """Bytes handed over and not synced yet."""
+
+    @property
+    @abstractmethod
+    def failure(self) -> str:
+        """Why the storage is fenced; empty while it is not."""

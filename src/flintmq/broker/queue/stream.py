@@ -1,0 +1,134 @@
+"""The stream queue: a log by offset that any number of consumers read, each from where it likes."""
+
+from typing import Final, final
+
+from mypy_extensions import i64
+
+from flintmq.base.errors import NotImplementedHere, PreconditionFailed
+from flintmq.base.limits import DISPATCH_BURST_MESSAGES
+from flintmq.base.values import Timestamp
+from flintmq.broker.consumer import Consumer
+from flintmq.broker.message import Entry, Message, Table
+from flintmq.broker.ports import StreamLog, StreamRecord
+from flintmq.broker.queue.base import Queue
+
+# Read ahead for one consumer: a few hundred kilobytes, so that a slow one holds little memory.
+_READ_RECORDS: Final = 256
+_READ_BYTES: Final = 256 * 1024
+
+
+@final
+class _Cursor:
+    """Where one consumer is."""
+
+    def __init__(self, consumer: Consumer, offset: int) -> None:
+        self.consumer = consumer
+        self.offset = offset
+        self.ahead: list[StreamRecord] = []
+
+
+@final
+class StreamQueue(Queue):
+    """Messages stay after delivery; settling one only gives its consumer credit back."""
+
+    kind = "stream"
+    keeps_all = True
+
+    def __init__(
+        self,
+        queue_id: int,
+        vhost: str,
+        name: str,
+        arguments: Table,
+        ready: list[Queue],
+        log: StreamLog,
+    ) -> None:
+        super().__init__(queue_id, vhost, name, True, False, None, arguments, ready)
+        self.log = log
+        self._cursors: list[_Cursor] = []
+
+    def enqueue(self, message: Message) -> Entry | None:
+        self.log.append(message)
+        if not self._is_ready and self.consumers:
+            self.touch()
+        return None
+
+    @property
+    def message_count(self) -> int:
+        return self.log.next_offset - self.log.first_offset
+
+    def get(self) -> Entry | None:
+        raise NotImplementedHere(f"basic.get on stream queue '{self.name}': consume from it instead")
+
+    def settle(self, entry: Entry) -> None:
+        """The log keeps it."""
+
+    def requeue(self, entries: list[Entry]) -> None:
+        """The log still has them, and a consumer that wants them again subscribes at their offset."""
+
+    def purge(self) -> int:
+        raise NotImplementedHere(f"queue.purge on stream queue '{self.name}'")
+
+    def delete(self) -> int:
+        count = self.message_count
+        consumers = self.consumers
+        self.consumers = []
+        self._cursors = []
+        for consumer in consumers:
+            consumer.cancelled()
+        return count
+
+    def subscribe(self, consumer: Consumer, arguments: Table) -> None:
+        if consumer.no_ack:
+            raise NotImplementedHere(f"no-ack consumption of stream queue '{self.name}': acknowledge and set a prefetch")
+        offset = self._start_offset(arguments.get("x-stream-offset", "next"))
+        super().subscribe(consumer, arguments)
+        self._cursors.append(_Cursor(consumer, offset))
+
+    def unsubscribe(self, consumer: Consumer) -> None:
+        super().unsubscribe(consumer)
+        self._cursors = [cursor for cursor in self._cursors if cursor.consumer is not consumer]
+
+    def _start_offset(self, wanted: object) -> int:
+        log = self.log
+        if isinstance(wanted, bool):
+            raise self._bad_offset(wanted)
+        if isinstance(wanted, int):
+            return min(max(wanted, log.first_offset), log.next_offset)
+        if wanted == "first":
+            return log.first_offset
+        if wanted == "last":
+            return max(log.next_offset - 1, log.first_offset)
+        if wanted == "next":
+            return log.next_offset
+        if isinstance(wanted, Timestamp):
+            return log.offset_at(wanted.seconds * 1000)
+        raise self._bad_offset(wanted)
+
+    def _bad_offset(self, wanted: object) -> PreconditionFailed:
+        return PreconditionFailed(
+            f"invalid arg 'x-stream-offset' for queue '{self.name}' in vhost '{self.vhost}': {wanted!r} is not "
+            "first, last, next, an offset or a timestamp"
+        )
+
+    def dispatch(self) -> bool:
+        more = False
+        for cursor in list(self._cursors):
+            more |= self._feed(cursor)
+        return more
+
+    def _feed(self, cursor: _Cursor) -> bool:
+        consumer = cursor.consumer
+        burst: i64 = DISPATCH_BURST_MESSAGES
+        while burst > 0 and consumer.can_take():
+            if not cursor.ahead:
+                records = self.log.read(cursor.offset, _READ_RECORDS, _READ_BYTES)
+                if not records:
+                    return False
+                records.reverse()
+                cursor.ahead = records
+            record = cursor.ahead.pop()
+            cursor.offset = record.offset + 1
+            consumer.deliver(self, Entry(record.message, record.offset))
+            burst -= 1
+        return burst == 0

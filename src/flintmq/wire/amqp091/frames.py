@@ -1,0 +1,50 @@
+"""Frames of AMQP 0-9-1: type, channel, size, payload, end octet (amqp-0-9-1 §2.3.5, §4.2.3).
+
+This file writes frames; reading them is the loop in `protocol.amqp091.connection`, which must not make an object per
+frame.
+"""
+
+from typing import Final
+
+from librt.strings import BytesWriter, write_i16_be, write_i32_be, write_i64_be
+from mypy_extensions import i16, i32, i64
+
+FRAME_METHOD: Final = 1
+FRAME_HEADER: Final = 2
+FRAME_BODY: Final = 3
+FRAME_HEARTBEAT: Final = 8
+FRAME_END: Final = 0xCE
+
+# amqp-0-9-1 §4.2.2: "AMQP", then protocol id 0 and version 0-9-1.
+PROTOCOL_HEADER: Final = b"AMQP\x00\x00\x09\x01"
+HEARTBEAT_FRAME: Final = b"\x08\x00\x00\x00\x00\x00\x00\xce"
+
+# Class basic, weight 0: how every content header begins.
+_BASIC_HEADER: Final = 60 << 16
+# Bytes of a content header before its property flags: class, weight, body size.
+CONTENT_HEADER_BYTES: Final = 12
+
+
+def write_method(w: BytesWriter, channel: i64, payload: bytes) -> None:
+    w.append(FRAME_METHOD)
+    write_i16_be(w, i16(channel))
+    write_i32_be(w, i32(len(payload)))
+    w.write(payload)
+    w.append(FRAME_END)
+
+
+def write_content_header(w: BytesWriter, channel: i64, properties: bytes, body_size: i64) -> None:
+    w.append(FRAME_HEADER)
+    write_i16_be(w, i16(channel))
+    write_i32_be(w, i32(CONTENT_HEADER_BYTES + len(properties)))
+    write_i32_be(w, _BASIC_HEADER)
+    write_i64_be(w, body_size)
+    w.write(properties)
+    w.append(FRAME_END)
+
+
+def write_body_frame_start(w: BytesWriter, channel: i64, size: i64) -> None:
+    """What stands before `size` bytes of body; FRAME_END follows them."""
+    w.append(FRAME_BODY)
+    write_i16_be(w, i16(channel))
+    write_i32_be(w, i32(size))
