@@ -1,0 +1,333 @@
+"""A channel as the server sees it: messages in from a publisher, messages out to consumers, and their settlement.
+
+The methods that are answered one by one (declare, consume, qos...) are functions beside this file; here is what every
+message passes through.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, final
+
+from mypy_extensions import i64
+
+from flintmq.base.errors import FlintError, NoRoute, NotFound, NotImplementedHere, ResourceError
+from flintmq.broker.message import Entry, Message
+from flintmq.broker.queue.base import Queue
+from flintmq.broker.vhost import STORED, UNROUTED, VHost
+from flintmq.gateway.amqp091.codec import CODEC_091
+from flintmq.gateway.amqp091.consumer import ChannelConsumer, Window
+from flintmq.gateway.amqp091.gateway import Gateway
+from flintmq.gateway.amqp091.publication import Publication, Publications
+from flintmq.gateway.amqp091.unacked import Delivery, Unacked
+from flintmq.protocol.amqp091.channel import Channel, ChannelOwner
+from flintmq.protocol.amqp091.output import Output
+from flintmq.wire.amqp091.methods import BasicCancel, BasicNack, BasicReturn, Method, encode_method
+from flintmq.wire.amqp091.properties import add_header, delivery_mode
+from flintmq.wire.amqp091.tables import encode_address
+
+if TYPE_CHECKING:
+    from flintmq.gateway.amqp091.connection import ServerConnection
+
+_PERSISTENT: Final = 2
+
+# A method's function: told the channel and the method, answers through the channel or raises an AmqpError.
+Handler = Callable[["ServerChannel", Method], None]
+
+
+@final
+class _Promise:
+    """What a channel may say once a batch is durable: answers in order, and confirms up to a publish."""
+
+    def __init__(self, batch: int, confirm: i64, replies: list["_Reply"]) -> None:
+        self.batch = batch
+        self.confirm: i64 = confirm
+        self.replies = replies
+
+
+@final
+class _Reply:
+    """An encoded answer, and the consumer that may start once it is out."""
+
+    def __init__(self, payload: bytes, consumer: ChannelConsumer | None) -> None:
+        self.payload = payload
+        self.consumer = consumer
+
+
+@final
+class ServerChannel(Window, ChannelOwner):
+    def __init__(
+        self,
+        channel: Channel,
+        output: Output,
+        gateway: Gateway,
+        vhost: VHost,
+        connection: "ServerConnection",
+        notify_cancel: bool,
+        handlers: dict[int, Handler],
+    ) -> None:
+        super().__init__()
+        self.vhost = vhost
+        # Also the owner of exclusive queues.
+        self.connection = connection
+        self.gateway = gateway
+        self.consumers: dict[str, ChannelConsumer] = {}
+        self.unacked = Unacked()
+        # Prefetch of consumers yet to come (RabbitMQ's global=false).
+        self.prefetch: i64 = 0
+        # The queue that an empty name means (amqp-0-9-1 queue.bind.queue).
+        self.last_queue = ""
+        self._channel = channel
+        self._output = output
+        self._handlers = handlers
+        self._notify_cancel = notify_cancel
+        self._publications: Publications = gateway.publications(vhost.name)
+        self._publication: Publication | None = None
+        self._method = b""
+        self._properties = b""
+        self._persistent = False
+        self._confirming = False
+        self._published: i64 = 0
+        self._confirmed: i64 = 0
+        self._is_active = False
+        self._stored = False
+        self._replies: list[_Reply] = []
+        self._promises: deque[_Promise] = deque()
+
+    @property
+    def is_open(self) -> bool:
+        return self._channel.is_open
+
+    # -- publishing ---------------------------------------------------------------------------------------------
+
+    def on_content(self, method: bytes, properties: bytes, body: bytes) -> None:
+        publication = self._publication
+        if publication is None or method != self._method:
+            publication = self._publications.get(method)
+            self._publication = publication
+            self._method = method
+        if properties != self._properties:
+            self._properties = properties
+            self._persistent = delivery_mode(properties) == _PERSISTENT
+        if publication.immediate:
+            raise NotImplementedHere("immediate=true is not implemented yet")
+        gateway = self.gateway
+        # The same bytes again and again are kept once.
+        message = Message(
+            publication.address, CODEC_091, self._properties, body, self._persistent, gateway.broker.now_ms
+        )
+        outcome = self.vhost.publish(publication.route, message)
+        if outcome == UNROUTED:
+            if publication.mandatory:
+                self._return(message)
+        elif outcome == STORED and not self._stored:
+            self._stored = True
+            self._activate()
+        if self._confirming:
+            self._published += 1
+            if not self._is_active:
+                self._activate()
+
+    def _return(self, message: Message) -> None:
+        address = message.address
+        method = BasicReturn(
+            reply_code=NoRoute.code,
+            reply_text=NoRoute.name,
+            exchange=address.exchange,
+            routing_key=address.routing_key,
+        )
+        self._channel.send_content(encode_method(method), message.properties, message.body)
+
+    def select_confirms(self) -> None:
+        self._confirming = True
+
+    # -- the tick -----------------------------------------------------------------------------------------------
+
+    def _activate(self) -> None:
+        if not self._is_active:
+            self._is_active = True
+            self.gateway.activate(self)
+
+    def end_tick(self, batch: int, durable: int) -> bool:
+        """What came in this tick is safe with `batch`; True when this channel has to wait for that."""
+        self._is_active = False
+        must_wait = (self._stored or bool(self._replies)) and batch > durable
+        self._stored = False
+        if must_wait or self._promises:
+            self._promises.append(_Promise(batch if must_wait else self._promises[-1].batch, self._published, self._replies))
+            self._replies = []
+            return True
+        self._keep(_Promise(batch, self._published, self._replies))
+        self._replies = []
+        return False
+
+    def on_durable(self, durable: int) -> bool:
+        """Keep the promises of batches up to this one; True while there are more to wait for."""
+        promises = self._promises
+        confirm = self._confirmed
+        while promises and promises[0].batch <= durable:
+            promise = promises.popleft()
+            confirm = promise.confirm
+            for reply in promise.replies:
+                self._say(reply)
+        self._confirm(confirm)
+        return bool(promises)
+
+    def _keep(self, promise: _Promise) -> None:
+        for reply in promise.replies:
+            self._say(reply)
+        self._confirm(promise.confirm)
+
+    def _confirm(self, upto: i64) -> None:
+        if self._confirming and upto > self._confirmed:
+            self._channel.send_ack(upto, upto - self._confirmed > 1)
+            self._confirmed = upto
+
+    def on_failure(self, reason: str) -> None:
+        """The storage failed: nothing that waited for it will become safe."""
+        self._is_active = False
+        stored = self._stored or bool(self._promises)
+        waited_for_reply = bool(self._replies) or any(promise.replies for promise in self._promises)
+        self._stored = False
+        self._promises.clear()
+        self._replies = []
+        if not self._channel.is_open:
+            return
+        if not stored and not waited_for_reply:
+            self._confirm(self._published)
+        elif self._confirming and not waited_for_reply:
+            self._channel.send(BasicNack(delivery_tag=self._published, multiple=True, requeue=False))
+            self._confirmed = self._published
+        else:
+            self.connection.fail(ResourceError(f"nothing durable can be stored: {reason}"))
+
+    # -- answers ------------------------------------------------------------------------------------------------
+
+    def on_method(self, method: Method) -> None:
+        handler = self._handlers.get(method.id)
+        if handler is None:
+            raise NotImplementedHere(f"{method.name} is not implemented yet")
+        handler(self, method)
+
+    def reply(self, method: Method, starts: ChannelConsumer | None = None) -> None:
+        """Answer, behind any answer that still waits; `starts` is a consumer that may deliver from then on."""
+        reply = _Reply(encode_method(method), starts)
+        if self._replies or self._promises:
+            self._replies.append(reply)
+            self._activate()
+        else:
+            self._say(reply)
+
+    def reply_when_durable(self, method: Method) -> None:
+        """Answer a change of definitions once it is on the disk."""
+        if self.gateway.broker.storage.definitions.staged:
+            self._replies.append(_Reply(encode_method(method), None))
+            self._activate()
+        else:
+            self.reply(method)
+
+    def _say(self, reply: _Reply) -> None:
+        self._channel.send_payload(reply.payload)
+        consumer = reply.consumer
+        if consumer is not None:
+            self.start(consumer)
+
+    def send_content(self, method: Method, properties: bytes, body: bytes) -> None:
+        self._channel.send_content(encode_method(method), properties, body)
+
+    # -- delivering ---------------------------------------------------------------------------------------------
+
+    def start(self, consumer: ChannelConsumer) -> None:
+        consumer.started = True
+        consumer.queue.touch()
+
+    def has_room(self) -> bool:
+        return self._output.has_room()
+
+    def deliver(self, consumer: ChannelConsumer, queue: Queue, entry: Entry) -> None:
+        if consumer.no_ack:
+            tag = self.unacked.add(None)
+        else:
+            tag = self.unacked.add(Delivery(entry, queue, consumer))
+            consumer.held += 1
+            self.held += 1
+        message = entry.message
+        properties = message.properties
+        if queue.keeps_all:
+            properties = add_header(properties, "x-stream-offset", entry.seq)
+        address = message.address
+        if not address.encoded:
+            address.encoded = encode_address(address.exchange, address.routing_key)
+        self._channel.send_delivery(
+            consumer.prefix, tag, entry.redelivered, address.encoded, properties, message.body
+        )
+
+    def consumer_cancelled(self, consumer: ChannelConsumer) -> None:
+        self.consumers.pop(consumer.tag, None)
+        if self._notify_cancel:
+            self._channel.send(BasicCancel(consumer_tag=consumer.tag, no_wait=True))
+
+    def resume(self) -> None:
+        """The socket has room again: the queues of this channel's consumers may go on."""
+        for consumer in self.consumers.values():
+            consumer.queue.touch()
+
+    # -- settling -----------------------------------------------------------------------------------------------
+
+    def on_ack(self, delivery_tag: i64, multiple: bool) -> None:
+        for delivery in self.unacked.take(delivery_tag, multiple):
+            delivery.queue.settle(delivery.entry)
+            self._release(delivery)
+
+    def settle(self, delivery_tag: i64, multiple: bool, requeue: bool) -> None:
+        """basic.nack and basic.reject."""
+        taken = self.unacked.take(delivery_tag, multiple)
+        if requeue:
+            self.requeue(taken)
+            return
+        for delivery in taken:
+            delivery.queue.settle(delivery.entry)
+            self._release(delivery)
+
+    def requeue(self, deliveries: list[Delivery]) -> None:
+        entries: dict[Queue, list[Entry]] = {}
+        for delivery in deliveries:
+            self._release(delivery)
+            entries.setdefault(delivery.queue, []).append(delivery.entry)
+        for queue, returned in entries.items():
+            queue.requeue(returned)
+
+    def _release(self, delivery: Delivery) -> None:
+        consumer = delivery.consumer
+        if consumer is None:
+            return
+        consumer.held -= 1
+        self.held -= 1
+        if self.limit == 0:
+            delivery.queue.touch()
+        else:
+            # The shared window may let any consumer of this channel go on.
+            self.resume()
+
+    # -- names --------------------------------------------------------------------------------------------------
+
+    def queue(self, name: str) -> Queue:
+        """The queue a method names; an empty name means the one this channel declared last."""
+        if name == "":
+            if self.last_queue == "":
+                raise NotFound("no previously declared queue")
+            name = self.last_queue
+        return self.vhost.queue(name, self.connection)
+
+    # -- the end ------------------------------------------------------------------------------------------------
+
+    def on_closed(self, error: FlintError | None) -> None:
+        consumers = self.consumers
+        self.consumers = {}
+        self._promises.clear()
+        self._replies = []
+        # First the subscriptions, so that nothing is requeued into a consumer that is on its way out.
+        for consumer in consumers.values():
+            consumer.queue.unsubscribe(consumer)
+        self.requeue(self.unacked.take_all())
+        for consumer in consumers.values():
+            self.vhost.unsubscribe(consumer.queue, consumer)

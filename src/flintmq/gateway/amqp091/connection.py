@@ -1,0 +1,133 @@
+"""A connection as the server sees it: login, virtual host, channels, and what ends with it."""
+
+from typing import Final, final
+
+from flintmq.base.errors import AmqpError, AuthenticationFailed, FlintError, LocalProtocolError, NotAllowed
+from flintmq.broker.message import Table
+from flintmq.broker.queue.base import Queue
+from flintmq.broker.vhost import VHost
+from flintmq.gateway.amqp091 import basic_methods, exchange_methods, queue_methods, stream_methods
+from flintmq.gateway.amqp091.channel import Handler, ServerChannel
+from flintmq.gateway.amqp091.gateway import Gateway
+from flintmq.protocol.amqp091.channel import Channel, ChannelOwner
+from flintmq.protocol.amqp091.connection import Connection, ConnectionOwner
+from flintmq.protocol.amqp091.output import Output
+from flintmq.protocol.amqp091.states import Role
+from flintmq.protocol.sasl import amqplain, plain
+from flintmq.wire.amqp091 import spec
+
+# What the server does for each method; one that is legal and not here is 540 not-implemented.
+_HANDLERS: Final[dict[int, Handler]] = {
+    spec.CHANNEL_FLOW: basic_methods.flow,
+    spec.EXCHANGE_DECLARE: exchange_methods.declare,
+    spec.EXCHANGE_DELETE: exchange_methods.delete,
+    spec.QUEUE_DECLARE: queue_methods.declare,
+    spec.QUEUE_BIND: queue_methods.bind,
+    spec.QUEUE_UNBIND: queue_methods.unbind,
+    spec.QUEUE_PURGE: queue_methods.purge,
+    spec.QUEUE_DELETE: queue_methods.delete,
+    spec.BASIC_QOS: basic_methods.qos,
+    spec.BASIC_CONSUME: basic_methods.consume,
+    spec.BASIC_CANCEL: basic_methods.cancel,
+    spec.BASIC_CANCEL_OK: basic_methods.cancel_ok,
+    spec.BASIC_GET: basic_methods.get,
+    spec.BASIC_REJECT: basic_methods.reject,
+    spec.BASIC_NACK: basic_methods.nack,
+    spec.BASIC_RECOVER: basic_methods.recover,
+    spec.BASIC_RECOVER_ASYNC: basic_methods.recover_async,
+    spec.CONFIRM_SELECT: basic_methods.select_confirms,
+    spec.STREAM_QUERY: stream_methods.query,
+    spec.STREAM_FETCH: stream_methods.fetch,
+}
+
+
+@final
+class ServerConnection(ConnectionOwner):
+    """`peer` names the other side in logs and errors. `closed` says why the connection ended, once it has."""
+
+    def __init__(self, gateway: Gateway, output: Output, peer: str) -> None:
+        self.peer = peer
+        self.user = ""
+        self.vhost: VHost | None = None
+        self.exclusive_queues: dict[str, Queue] = {}
+        self.is_closed = False
+        self.closed: FlintError | None = None
+        self.engine = Connection(
+            Role.SERVER, self, output, gateway.offer.tuning, gateway.offer.properties, f"{plain.NAME} {amqplain.NAME}"
+        )
+        self._gateway = gateway
+        self._output = output
+        self._channels: list[ServerChannel] = []
+        self._notify_cancel = False
+        self._mechanism = ""
+
+    # -- login --------------------------------------------------------------------------------------------------
+
+    def on_login(self, mechanism: str, response: bytes, client_properties: Table) -> None:
+        capabilities = client_properties.get("capabilities")
+        if isinstance(capabilities, dict):
+            self._notify_cancel = capabilities.get("consumer_cancel_notify") is True
+        self._mechanism = mechanism
+        try:
+            if mechanism == plain.NAME:
+                user, password = plain.credentials(response)
+            elif mechanism == amqplain.NAME:
+                user, password = amqplain.credentials(response)
+            else:
+                raise AuthenticationFailed(f"mechanism '{mechanism}' is not offered")
+        except AuthenticationFailed as error:
+            self.engine.refuse_login(error)
+            return
+        self.user = user
+        self._gateway.host.authenticate(self, user, password)
+
+    def login_accepted(self) -> None:
+        self.engine.accept_login()
+
+    def login_refused(self, why: str) -> None:
+        """`why` is for the log; the client is told no more than that it was refused."""
+        self.engine.refuse_login(
+            AuthenticationFailed(
+                f"Login was refused using authentication mechanism {self._mechanism}. For details see the broker log."
+            )
+        )
+
+    def on_open(self, virtual_host: str) -> None:
+        vhost = self._gateway.broker.vhosts.get(virtual_host)
+        if vhost is None:
+            raise NotAllowed(f"vhost {virtual_host} not found")
+        self.vhost = vhost
+        self.engine.accept_open()
+
+    def on_blocked(self, reason: str | None) -> None:
+        raise LocalProtocolError("a server is not told to block")
+
+    # -- channels -----------------------------------------------------------------------------------------------
+
+    def on_channel(self, channel: Channel) -> ChannelOwner:
+        vhost = self.vhost
+        assert vhost is not None
+        made = ServerChannel(channel, self._output, self._gateway, vhost, self, self._notify_cancel, _HANDLERS)
+        self._channels = [known for known in self._channels if known.is_open]
+        self._channels.append(made)
+        return made
+
+    def resume(self) -> None:
+        """The socket has room again."""
+        for channel in self._channels:
+            channel.resume()
+
+    # -- the end ------------------------------------------------------------------------------------------------
+
+    def fail(self, error: AmqpError) -> None:
+        """Close from our side, for a reason that is none of the client's doing."""
+        self.engine.close(error.code, error.reply_text, error)
+
+    def on_closed(self, error: FlintError | None) -> None:
+        self.is_closed = True
+        self.closed = error
+        vhost = self.vhost
+        if vhost is not None:
+            for queue in list(self.exclusive_queues.values()):
+                vhost.remove_queue(queue)
+        self.exclusive_queues.clear()

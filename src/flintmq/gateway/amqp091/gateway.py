@@ -1,0 +1,100 @@
+"""What all AMQP 0-9-1 connections of a server share: the broker, the tick, and who has to hear of the next sync."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, final
+
+from mypy_extensions import mypyc_attr
+
+from flintmq.base.errors import StorageFenced
+from flintmq.broker.broker import Broker
+from flintmq.broker.message import Table
+from flintmq.gateway.amqp091.publication import Publications
+from flintmq.protocol.amqp091.connection import Tuning
+
+if TYPE_CHECKING:
+    from flintmq.gateway.amqp091.channel import ServerChannel
+    from flintmq.gateway.amqp091.connection import ServerConnection
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Host(ABC):
+    """What a gateway needs and may not do itself."""
+
+    @abstractmethod
+    def authenticate(self, connection: "ServerConnection", user: str, password: str) -> None:
+        """Check a password, in its own time, and call the connection's `login_accepted` or `login_refused`."""
+
+
+@dataclass(frozen=True)
+class Offer:
+    """What the server says of itself in connection.start and connection.tune."""
+
+    properties: Table
+    tuning: Tuning
+
+
+@final
+class Gateway:
+    """`random_bytes(n)` is the source of names the server makes up."""
+
+    def __init__(self, broker: Broker, host: Host, offer: Offer, random_bytes: Callable[[int], bytes]) -> None:
+        self.broker = broker
+        self.host = host
+        self.offer = offer
+        self.random_bytes = random_bytes
+        self._publications: dict[str, Publications] = {}
+        # Channels that published, or changed definitions, in this tick.
+        self._active: list[ServerChannel] = []
+        # Channels that wait for a batch to become durable.
+        self._waiting: dict[ServerChannel, None] = {}
+
+    def publications(self, vhost: str) -> Publications:
+        known = self._publications.get(vhost)
+        if known is None:
+            known = Publications()
+            self._publications[vhost] = known
+        return known
+
+    def activate(self, channel: "ServerChannel") -> None:
+        self._active.append(channel)
+
+    def end_tick(self) -> bool:
+        """Deliver, hand the tick's durable work to the storage, and confirm what needs no waiting.
+
+        True when there is more to deliver: call again once the sockets had their turn.
+        """
+        more = self.broker.dispatch()
+        storage = self.broker.storage
+        try:
+            batch = storage.commit()
+        except StorageFenced:
+            self._fail(storage.failure)
+            return more
+        if self._active:
+            durable = storage.durable_batch
+            active = self._active
+            self._active = []
+            for channel in active:
+                if channel.end_tick(batch, durable):
+                    self._waiting[channel] = None
+        return more
+
+    def on_durable(self) -> None:
+        """The storage made progress, or failed: tell the channels that wait for it."""
+        storage = self.broker.storage
+        if storage.failure:
+            self._fail(storage.failure)
+            return
+        durable = storage.durable_batch
+        for channel in list(self._waiting):
+            if not channel.on_durable(durable):
+                del self._waiting[channel]
+
+    def _fail(self, reason: str) -> None:
+        concerned = {**self._waiting, **dict.fromkeys(self._active)}
+        self._waiting = {}
+        self._active = []
+        for channel in concerned:
+            channel.on_failure(reason)

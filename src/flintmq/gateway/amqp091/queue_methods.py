@@ -1,0 +1,88 @@
+"""queue.* as the server answers it."""
+
+from base64 import urlsafe_b64encode
+
+from flintmq.gateway.amqp091.channel import ServerChannel
+from flintmq.wire.amqp091.methods import (
+    Method,
+    QueueBind,
+    QueueBindOk,
+    QueueDeclare,
+    QueueDeclareOk,
+    QueueDelete,
+    QueueDeleteOk,
+    QueuePurge,
+    QueuePurgeOk,
+    QueueUnbind,
+    QueueUnbindOk,
+)
+
+
+def generated_name(prefix: str, channel: ServerChannel) -> str:
+    """A name nobody else has: 128 random bits."""
+    return prefix + urlsafe_b64encode(channel.gateway.random_bytes(16)).decode().rstrip("=")
+
+
+def declare(channel: ServerChannel, method: Method) -> None:
+    assert isinstance(method, QueueDeclare)
+    connection = channel.connection
+    vhost = channel.vhost
+    if method.passive:
+        queue = channel.queue(method.queue)
+    else:
+        generated = method.queue == ""
+        queue = vhost.declare_queue(
+            generated_name("amq.gen-", channel) if generated else method.queue,
+            method.durable,
+            method.exclusive,
+            method.auto_delete,
+            method.arguments,
+            connection,
+            generated,
+        )
+        if queue.owner is connection:
+            connection.exclusive_queues[queue.name] = queue
+    channel.last_queue = queue.name
+    if not method.no_wait:
+        channel.reply_when_durable(
+            QueueDeclareOk(
+                queue=queue.name,
+                message_count=min(queue.message_count, 0xFFFFFFFF),
+                consumer_count=queue.consumer_count,
+            )
+        )
+
+
+def bind(channel: ServerChannel, method: Method) -> None:
+    assert isinstance(method, QueueBind)
+    queue = channel.queue(method.queue)
+    # amqp-0-9-1 queue.bind.queue: without a queue's name, an empty key means the name of the last declared one.
+    key = queue.name if method.queue == "" and method.routing_key == "" else method.routing_key
+    channel.vhost.bind(queue, method.exchange, key, method.arguments)
+    if not method.no_wait:
+        channel.reply_when_durable(QueueBindOk())
+
+
+def unbind(channel: ServerChannel, method: Method) -> None:
+    assert isinstance(method, QueueUnbind)
+    queue = channel.queue(method.queue)
+    channel.vhost.unbind(queue, method.exchange, method.routing_key, method.arguments)
+    channel.reply_when_durable(QueueUnbindOk())
+
+
+def purge(channel: ServerChannel, method: Method) -> None:
+    assert isinstance(method, QueuePurge)
+    count = channel.queue(method.queue).purge()
+    if not method.no_wait:
+        channel.reply(QueuePurgeOk(message_count=count))
+
+
+def delete(channel: ServerChannel, method: Method) -> None:
+    assert isinstance(method, QueueDelete)
+    name = method.queue
+    if name == "":
+        name = channel.queue("").name
+    count = channel.vhost.delete_queue(name, method.if_unused, method.if_empty, channel.connection)
+    channel.connection.exclusive_queues.pop(name, None)
+    if not method.no_wait:
+        channel.reply_when_durable(QueueDeleteOk(message_count=count))

@@ -1,0 +1,68 @@
+"""stream.*: FlintMQ's own class of methods, for readers that want ranges of a stream rather than a subscription."""
+
+from typing import Final
+
+from librt.strings import BytesWriter
+
+from flintmq.base.errors import PreconditionFailed
+from flintmq.broker.queue.stream import StreamQueue
+from flintmq.gateway.amqp091.channel import ServerChannel
+from flintmq.wire.amqp091.chunk import push_record
+from flintmq.wire.amqp091.methods import Method, StreamFetch, StreamFetchOk, StreamQuery, StreamQueryOk
+from flintmq.wire.amqp091.tables import encode_address
+
+# What one answer may carry, beyond a single message that is larger: a millisecond or so of the event loop's time.
+_FETCH_MAX_BYTES: Final = 4 * 1024 * 1024
+_FETCH_MAX_RECORDS: Final = 16_384
+
+
+def query(channel: ServerChannel, method: Method) -> None:
+    """Which offsets there are, and which is the first at or after a timestamp."""
+    assert isinstance(method, StreamQuery)
+    log = _stream(channel, method.queue).log
+    channel.reply(
+        StreamQueryOk(
+            first_offset=log.first_offset,
+            next_offset=log.next_offset,
+            offset_at=log.offset_at(method.timestamp) if method.timestamp else log.first_offset,
+        )
+    )
+
+
+def fetch(channel: ServerChannel, method: Method) -> None:
+    """Records from an offset on, as one content; none when the range is empty."""
+    assert isinstance(method, StreamFetch)
+    log = _stream(channel, method.queue).log
+    start = method.offset
+    stop = min(method.end_offset, log.next_offset)
+    if start < log.first_offset:
+        raise PreconditionFailed(
+            f"offset {start} of stream '{method.queue}' in vhost '{channel.vhost.name}' is gone: the first one "
+            f"kept is {log.first_offset}"
+        )
+    w = BytesWriter()
+    count = 0
+    following = start
+    if start < stop:
+        max_bytes = min(method.max_bytes or _FETCH_MAX_BYTES, _FETCH_MAX_BYTES)
+        for record in log.read(start, min(stop - start, _FETCH_MAX_RECORDS), max_bytes):
+            message = record.message
+            address = message.address
+            if not address.encoded:
+                address.encoded = encode_address(address.exchange, address.routing_key)
+            push_record(
+                w, record.offset, message.timestamp_ms, address.encoded, message.properties, message.body
+            )
+            count += 1
+            following = record.offset + 1
+    answer = StreamFetchOk(first_offset=start, next_offset=following, record_count=count)
+    channel.send_content(answer, b"\x00\x00", w.getvalue())
+
+
+def _stream(channel: ServerChannel, name: str) -> StreamQueue:
+    queue = channel.queue(name)
+    if not isinstance(queue, StreamQueue):
+        raise PreconditionFailed(
+            f"queue '{queue.name}' in vhost '{queue.vhost}' is not a stream: it has no offsets"
+        )
+    return queue

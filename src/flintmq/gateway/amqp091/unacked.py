@@ -1,0 +1,87 @@
+"""Deliveries of a channel that its client has not settled yet, by delivery tag."""
+
+from typing import Final, final
+
+from mypy_extensions import i64
+
+from flintmq.base.errors import PreconditionFailed
+from flintmq.broker.message import Entry
+from flintmq.broker.queue.base import Queue
+from flintmq.gateway.amqp091.consumer import ChannelConsumer
+
+# Settled slots at the front are cut off from here on, once they are half of all: rare enough to be free.
+_TRIM_SLOTS: Final = 1024
+
+
+@final
+class Delivery:
+    """An entry in a client's hands; `consumer` is None when it was taken by basic.get."""
+
+    def __init__(self, entry: Entry, queue: Queue, consumer: ChannelConsumer | None) -> None:
+        self.entry = entry
+        self.queue = queue
+        self.consumer = consumer
+
+
+@final
+class Unacked:
+    """Tags are given out in order, so a list by tag serves: `_slots[_head]` is the oldest, with tag `_first`."""
+
+    def __init__(self) -> None:
+        self._slots: list[Delivery | None] = []
+        self._head: i64 = 0
+        self._first: i64 = 1
+
+    def add(self, delivery: Delivery | None) -> i64:
+        """Returns the delivery tag. None uses up a tag for what needs no settlement."""
+        slots = self._slots
+        if delivery is None and self._head == len(slots):
+            tag: i64 = self._first
+            self._first += 1
+            return tag
+        slots.append(delivery)
+        return self._first + len(slots) - self._head - 1
+
+    def take(self, tag: i64, multiple: bool) -> list[Delivery]:
+        """The delivery of that tag, or all up to it (0: all there are), which are no longer unacknowledged.
+
+        Raises PreconditionFailed for a tag that is not outstanding.
+        """
+        slots = self._slots
+        count: i64 = len(slots) - self._head
+        if multiple and tag == 0:
+            tag = self._first + count - 1
+        elif tag < self._first or tag >= self._first + count:
+            raise PreconditionFailed(f"unknown delivery tag {tag}")
+        at: i64 = self._head + tag - self._first
+        taken: list[Delivery] = []
+        if multiple:
+            if at >= self._head and slots[at] is None:
+                raise PreconditionFailed(f"unknown delivery tag {tag}")
+            for index in range(self._head, at + 1):
+                found = slots[index]
+                if found is not None:
+                    taken.append(found)
+                    slots[index] = None
+            self._first += at + 1 - self._head
+            self._head = at + 1
+        else:
+            found = slots[at]
+            if found is None:
+                raise PreconditionFailed(f"unknown delivery tag {tag}")
+            taken.append(found)
+            slots[at] = None
+            while self._head < len(slots) and slots[self._head] is None:
+                self._head += 1
+                self._first += 1
+        if self._head == len(slots) or (self._head >= _TRIM_SLOTS and self._head * 2 >= len(slots)):
+            del slots[: self._head]
+            self._head = 0
+        return taken
+
+    def take_all(self) -> list[Delivery]:
+        return self.take(0, True)
+
+    def __len__(self) -> int:
+        """Upper bound of what is outstanding: slots settled out of order count until the ones before them are."""
+        return len(self._slots) - self._head

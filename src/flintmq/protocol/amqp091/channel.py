@@ -1,0 +1,296 @@
+"""One channel of an AMQP 0-9-1 connection, for either role: legality, content assembly, and encoding.
+
+This file does not know what a queue is. What arrives goes to the channel's owner; what the owner says goes to the
+connection's output.
+"""
+
+from abc import ABC, abstractmethod
+from typing import Final, final
+
+from librt.strings import BytesWriter, read_i16_be, read_i32_be, read_i64_be, write_i16_be, write_i32_be, write_i64_be
+from mypy_extensions import i16, i32, i64, mypyc_attr, trait
+
+from flintmq.base.errors import (
+    ChannelFault,
+    ClosedByPeer,
+    CommandInvalid,
+    FlintError,
+    FrameFault,
+    LocalProtocolError,
+    PreconditionFailed,
+    SyntaxFault,
+    UnexpectedFrame,
+)
+from flintmq.protocol.amqp091.output import Output
+from flintmq.protocol.amqp091.states import RECEIVED, Role
+from flintmq.wire.amqp091 import spec
+from flintmq.wire.amqp091.frames import CONTENT_HEADER_BYTES, FRAME_END, FRAME_METHOD, write_method
+from flintmq.wire.amqp091.methods import (
+    ChannelClose,
+    ChannelCloseOk,
+    ChannelOpen,
+    ChannelOpenOk,
+    Method,
+    decode_method,
+    encode_method,
+)
+
+# What the next frame of a channel has to be (amqp-0-9-1 §4.2.6.1: method, header, bodies; nothing in between).
+_METHOD: Final = 0
+_HEADER: Final = 1
+_BODY: Final = 2
+
+# Life of a channel number.
+UNUSED: Final = 0
+OPENING: Final = 1
+OPEN: Final = 2
+CLOSING: Final = 3
+
+_ACK_PAYLOAD_BYTES: Final = 13
+_EMPTY: Final = b""
+
+
+@trait
+@mypyc_attr(allow_interpreted_subclasses=True)
+class ChannelOwner(ABC):
+    """Who is told what arrives on a channel. Raise an AmqpError to close the channel or the connection."""
+
+    @abstractmethod
+    def on_method(self, method: Method) -> None:
+        """A method without content, legal for the peer to send. The client also gets channel.open-ok here."""
+
+    @abstractmethod
+    def on_content(self, method: bytes, properties: bytes, body: bytes) -> None:
+        """A method with content, whole: its undecoded payload, the encoded properties, the body."""
+
+    @abstractmethod
+    def on_ack(self, delivery_tag: i64, multiple: bool) -> None:
+        """basic.ack, which is too frequent to become an object."""
+
+    @abstractmethod
+    def on_closed(self, error: FlintError | None) -> None:
+        """The channel takes no more; told once, whoever closed it. `error` is why, where there is a reason."""
+
+
+@final
+class Channel:
+    """A channel number and its present life."""
+
+    def __init__(self, number: i64, role: Role, output: Output, message_max_bytes: i64) -> None:
+        self.number: i64 = number
+        self.state = UNUSED
+        self._received = RECEIVED[role]
+        self._is_server = role is Role.SERVER
+        self._output = output
+        self._message_max: i64 = message_max_bytes
+        self._owner: ChannelOwner | None = None
+        self._expect: i64 = _METHOD
+        self._method: bytes = _EMPTY
+        self._properties: bytes = _EMPTY
+        self._body_left: i64 = 0
+        self._body_first: bytes = _EMPTY
+        self._body_rest: BytesWriter | None = None
+
+    @property
+    def is_open(self) -> bool:
+        return self.state == OPEN
+
+    # -- what arrives -------------------------------------------------------------------------------------------
+
+    def receive_method(self, method_id: i64, data: bytes, start: i64, stop: i64) -> None:
+        """A method frame's payload is data[start:stop]."""
+        if self.state != OPEN:
+            self._receive_while_not_open(method_id, data[start:stop])
+            return
+        if self._expect != _METHOD:
+            raise UnexpectedFrame(f"channel {self.number}: a method where content was due")
+        if self._is_server:
+            if method_id == spec.BASIC_PUBLISH:
+                self._method = data[start:stop]
+                self._expect = _HEADER
+                return
+        elif method_id == spec.BASIC_DELIVER or method_id in spec.CONTENT_METHODS:
+            if method_id not in self._received:
+                raise CommandInvalid(f"method {method_id >> 16}/{method_id & 0xFFFF} is not for this side to receive")
+            self._method = data[start:stop]
+            self._expect = _HEADER
+            return
+        owner = self._owner
+        assert owner is not None
+        if method_id == spec.BASIC_ACK:
+            if stop - start != _ACK_PAYLOAD_BYTES:
+                raise SyntaxFault("basic.ack: 9 bytes of arguments are due")
+            owner.on_ack(read_i64_be(data, start + 4), (data[start + 12] & 1) != 0)
+            return
+        method = decode_method(data[start:stop])
+        if method_id in self._received:
+            owner.on_method(method)
+        elif method_id == spec.CHANNEL_CLOSE:
+            assert isinstance(method, ChannelClose)
+            self.send(ChannelCloseOk())
+            self._end(ClosedByPeer(method.reply_code, method.reply_text, False))
+        elif method_id == spec.CHANNEL_OPEN:
+            raise ChannelFault("second 'channel.open' seen")
+        else:
+            raise CommandInvalid(f"{method.name} is not for this side to receive")
+
+    def _receive_while_not_open(self, method_id: i64, payload: bytes) -> None:
+        # A closed channel of ours may still be written to until the peer has seen our close: that is dropped.
+        if self.state == CLOSING:
+            if method_id == spec.CHANNEL_CLOSE_OK:
+                self.state = UNUSED
+            elif method_id == spec.CHANNEL_CLOSE:
+                self.send(ChannelCloseOk())
+            return
+        if self.state == OPENING and method_id == spec.CHANNEL_OPEN_OK:
+            self.state = OPEN
+            owner = self._owner
+            assert owner is not None
+            owner.on_method(ChannelOpenOk())
+            return
+        decode_method(payload)
+        raise ChannelFault(f"expected 'channel.open' on channel {self.number}")
+
+    def receive_header(self, data: bytes, start: i64, stop: i64) -> None:
+        if self.state != OPEN:
+            self._drop_content("header")
+            return
+        if self._expect != _HEADER:
+            raise UnexpectedFrame(f"channel {self.number}: a content header where none was due")
+        if stop - start < CONTENT_HEADER_BYTES + 2:
+            raise FrameFault("content header too short")
+        if read_i16_be(data, start) != spec.BASIC_CLASS:
+            raise UnexpectedFrame(f"content header of class {read_i16_be(data, start)}, class 60 was due")
+        size = read_i64_be(data, start + 4)
+        if size < 0 or size > self._message_max:
+            raise PreconditionFailed(f"message size {size} is larger than configured max size {self._message_max}")
+        self._properties = data[start + CONTENT_HEADER_BYTES : stop]
+        if size == 0:
+            self._deliver_content(_EMPTY)
+        else:
+            self._body_left = size
+            self._expect = _BODY
+
+    def receive_body(self, data: bytes, start: i64, stop: i64) -> None:
+        if self.state != OPEN:
+            self._drop_content("body")
+            return
+        if self._expect != _BODY:
+            raise UnexpectedFrame(f"channel {self.number}: a body frame where none was due")
+        left = self._body_left - (stop - start)
+        if left < 0:
+            raise FrameFault(f"channel {self.number}: body longer than its header says")
+        part = data[start:stop]
+        self._body_left = left
+        rest = self._body_rest
+        if left == 0:
+            if rest is None:
+                self._deliver_content(part)
+            else:
+                rest.write(part)
+                self._body_rest = None
+                self._deliver_content(rest.getvalue())
+            return
+        if rest is None:
+            rest = BytesWriter()
+            self._body_rest = rest
+        rest.write(part)
+
+    def _deliver_content(self, body: bytes) -> None:
+        self._expect = _METHOD
+        owner = self._owner
+        assert owner is not None
+        owner.on_content(self._method, self._properties, body)
+
+    def _drop_content(self, what: str) -> None:
+        if self.state != CLOSING:
+            raise ChannelFault(f"content {what} on channel {self.number}, which is not open")
+
+    # -- what the owner says ------------------------------------------------------------------------------------
+
+    def attach(self, owner: ChannelOwner) -> None:
+        """The server's side of channel.open: from now on `owner` is told what arrives."""
+        self._owner = owner
+        self.state = OPEN
+        self._expect = _METHOD
+
+    def open(self, owner: ChannelOwner) -> None:
+        """The client's side: ask for the channel; channel.open-ok goes to the owner."""
+        self._owner = owner
+        self.state = OPENING
+        self._expect = _METHOD
+        self.send(ChannelOpen())
+
+    def send(self, method: Method) -> None:
+        write_method(self._output.writer, self.number, encode_method(method))
+        self._output.touch()
+
+    def send_payload(self, payload: bytes) -> None:
+        """A method that is encoded already."""
+        write_method(self._output.writer, self.number, payload)
+        self._output.touch()
+
+    def send_content(self, method: bytes, properties: bytes, body: bytes) -> None:
+        """A method with content: its encoded payload, encoded properties, and a body of any size."""
+        write_method(self._output.writer, self.number, method)
+        self._output.content(self.number, properties, body)
+        self._output.touch()
+
+    def send_delivery(
+        self, prefix: bytes, delivery_tag: i64, redelivered: bool, address: bytes, properties: bytes, body: bytes
+    ) -> None:
+        """basic.deliver, written straight into the output.
+
+        `prefix` is the method's id and consumer tag, `address` its exchange and routing key, all encoded.
+        """
+        output = self._output
+        w = output.writer
+        w.append(FRAME_METHOD)
+        write_i16_be(w, i16(self.number))
+        write_i32_be(w, i32(len(prefix) + 9 + len(address)))
+        w.write(prefix)
+        write_i64_be(w, delivery_tag)
+        w.append(1 if redelivered else 0)
+        w.write(address)
+        w.append(FRAME_END)
+        output.content(self.number, properties, body)
+        output.touch()
+
+    def send_ack(self, delivery_tag: i64, multiple: bool) -> None:
+        """basic.ack: a settlement by a client, a confirm by a server."""
+        w = self._output.writer
+        w.append(FRAME_METHOD)
+        write_i16_be(w, i16(self.number))
+        write_i32_be(w, _ACK_PAYLOAD_BYTES)
+        write_i32_be(w, spec.BASIC_ACK)
+        write_i64_be(w, delivery_tag)
+        w.append(1 if multiple else 0)
+        w.append(FRAME_END)
+        self._output.touch()
+
+    def close(self, code: int = 200, text: str = "", method_id: int = 0, error: FlintError | None = None) -> None:
+        """Send channel.close; nothing more goes out or comes in on this channel until close-ok frees its number."""
+        if self.state not in (OPEN, OPENING):
+            raise LocalProtocolError(f"channel {self.number} is not open")
+        self.send(
+            ChannelClose(reply_code=code, reply_text=text, class_id=method_id >> 16, method_id=method_id & 0xFFFF)
+        )
+        self._end(error)
+        self.state = CLOSING
+
+    def abandon(self, error: FlintError | None) -> None:
+        """The connection is over, and this channel with it."""
+        if self.state in (OPEN, OPENING):
+            self._end(error)
+        self.state = UNUSED
+
+    def _end(self, error: FlintError | None) -> None:
+        owner = self._owner
+        self.state = UNUSED
+        self._owner = None
+        self._expect = _METHOD
+        self._method = _EMPTY
+        self._properties = _EMPTY
+        self._body_rest = None
+        if owner is not None:
+            owner.on_closed(error)

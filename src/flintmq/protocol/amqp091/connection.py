@@ -1,0 +1,531 @@
+"""An AMQP 0-9-1 connection without its socket, for either role: bytes in, calls to an owner out.
+
+This file reads frames and keeps the connection's own state; each channel keeps its own. It knows no clock: time comes
+in with the bytes, and `next_timer` says when it wants to be asked again.
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from typing import final
+
+from librt.strings import read_i16_be, read_i32_be
+from mypy_extensions import i64, mypyc_attr
+
+from flintmq.base.errors import (
+    AmqpError,
+    ChannelFault,
+    ClosedByPeer,
+    CommandInvalid,
+    ConnectionLost,
+    FlintError,
+    FrameFault,
+    LocalProtocolError,
+    NotAllowed,
+    NotImplementedHere,
+    UnexpectedFrame,
+)
+from flintmq.base.limits import (
+    CHANNEL_MAX,
+    FRAME_MAX_BYTES,
+    FRAME_MIN_BYTES,
+    FRAME_OVERHEAD_BYTES,
+    HEARTBEAT_SECONDS,
+    MESSAGE_MAX_BYTES,
+)
+from flintmq.protocol.amqp091 import channel as channels
+from flintmq.protocol.amqp091.channel import Channel, ChannelOwner
+from flintmq.protocol.amqp091.output import Output
+from flintmq.protocol.amqp091.states import CONNECTION, Role, State
+from flintmq.wire.amqp091 import spec
+from flintmq.wire.amqp091.frames import (
+    FRAME_BODY,
+    FRAME_END,
+    FRAME_HEADER,
+    FRAME_HEARTBEAT,
+    FRAME_METHOD,
+    HEARTBEAT_FRAME,
+    PROTOCOL_HEADER,
+    write_method,
+)
+from flintmq.wire.amqp091.methods import (
+    ConnectionBlocked,
+    ConnectionClose,
+    ConnectionCloseOk,
+    ConnectionOpen,
+    ConnectionOpenOk,
+    ConnectionStart,
+    ConnectionStartOk,
+    ConnectionTune,
+    ConnectionTuneOk,
+    ConnectionUnblocked,
+    Method,
+    decode_method,
+    encode_method,
+)
+from flintmq.wire.amqp091.tables import Table
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """What a side offers or insists on; after tuning, what both agreed on. Sizes in bytes, heartbeat in seconds."""
+
+    channel_max: int = CHANNEL_MAX
+    frame_max: int = FRAME_MAX_BYTES
+    heartbeat: int = HEARTBEAT_SECONDS
+    message_max: int = MESSAGE_MAX_BYTES
+
+
+@dataclass(frozen=True)
+class Login:
+    """The client's half of the handshake, to be sent as start-ok and open."""
+
+    mechanism: str
+    response: bytes
+    virtual_host: str = "/"
+    properties: Table = field(default_factory=dict)
+    locale: str = "en_US"
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class ConnectionOwner(ABC):
+    """Who is told what happens on a connection as a whole. A server's owner answers logins and opens."""
+
+    @abstractmethod
+    def on_login(self, mechanism: str, response: bytes, client_properties: Table) -> None:
+        """Server: start-ok came. Call `accept_login` or `refuse_login`, now or later."""
+
+    @abstractmethod
+    def on_open(self, virtual_host: str) -> None:
+        """Server: open came. Call `accept_open`, or raise the AmqpError that refuses it. Client: open-ok came."""
+
+    @abstractmethod
+    def on_channel(self, channel: Channel) -> ChannelOwner:
+        """Server: a channel was opened; its owner is returned."""
+
+    @abstractmethod
+    def on_blocked(self, reason: str | None) -> None:
+        """Client: the server stopped (a reason) or resumed (None) taking publishes."""
+
+    @abstractmethod
+    def on_closed(self, error: FlintError | None) -> None:
+        """The connection takes no more; told once, after its channels were. What is in the output still goes out."""
+
+
+@final
+class Connection:
+    """One end of a connection. Feed it bytes by `receive`; send what `output` gathers."""
+
+    def __init__(
+        self,
+        role: Role,
+        owner: ConnectionOwner,
+        output: Output,
+        tuning: Tuning,
+        server_properties: Table | None = None,
+        mechanisms: str = "PLAIN AMQPLAIN",
+        login: Login | None = None,
+    ) -> None:
+        self.role = role
+        self.state = State.HEADER if role is Role.SERVER else State.START
+        self.output = output
+        self.tuning = tuning
+        self.peer_properties: Table = {}
+        self._owner = owner
+        self._is_server = role is Role.SERVER
+        self._properties: Table = server_properties or {}
+        self._mechanisms = mechanisms
+        self._login = login
+        self._channels: dict[int, Channel] = {}
+        self._last: Channel | None = None
+        self._is_open = False
+        self._payload_max: i64 = FRAME_MIN_BYTES - FRAME_OVERHEAD_BYTES
+        # Bytes of an incomplete frame, and how many it takes before reading on makes sense.
+        self._held: list[bytes] = []
+        self._held_bytes: i64 = 0
+        self._needed: i64 = 1
+        # The frame in hand: where the next one starts, and whose fault an error would be.
+        self._next: i64 = 0
+        self._frame_channel: i64 = 0
+        self._frame_method: i64 = 0
+        self._heartbeat = 0.0
+        self._received_at = 0.0
+        self._sent_at = 0.0
+        self._told_closed = False
+        if role is Role.CLIENT:
+            if login is None:
+                raise LocalProtocolError("a client connection needs a login")
+            output.writer.write(PROTOCOL_HEADER)
+            output.touch()
+
+    # -- bytes in -----------------------------------------------------------------------------------------------
+
+    def receive(self, data: bytes, now: float) -> None:
+        """Take in bytes; calls the owner for what they say. Faults of the peer become closes, never exceptions."""
+        self._received_at = now
+        if self._held_bytes > 0:
+            self._held.append(data)
+            self._held_bytes += len(data)
+            if self._held_bytes < self._needed:
+                return
+            data = b"".join(self._held)
+            self._held = []
+            self._held_bytes = 0
+        pos: i64 = 0
+        end: i64 = len(data)
+        while True:
+            self._next = pos
+            try:
+                pos = self._read(data, pos, end)
+                break
+            except AmqpError as error:
+                self._refuse(error)
+                if self.state is State.CLOSED:
+                    return
+                if self._next <= pos:
+                    # The frame itself cannot be trusted, so nothing behind it can.
+                    return
+                pos = self._next
+        if pos < end:
+            self._held.append(data[pos:])
+            self._held_bytes = end - pos
+
+    def _read(self, data: bytes, pos: i64, end: i64) -> i64:
+        """Read whole frames from `pos`; returns where the first incomplete one starts."""
+        if self.state is State.HEADER:
+            if end - pos < 8:
+                self._needed = 8
+                if not PROTOCOL_HEADER.startswith(data[pos:end]):
+                    self._wrong_protocol()
+                    return end
+                return pos
+            if data[pos : pos + 8] != PROTOCOL_HEADER:
+                self._wrong_protocol()
+                return end
+            pos += 8
+            self._next = pos
+            self._start()
+        elif self.state is State.START and data[pos : pos + 4] == b"AMQP":
+            raise NotImplementedHere(f"the server answered with protocol header {data[pos : pos + 8].hex()}")
+        while end - pos >= 7:
+            kind: i64 = data[pos]
+            number: i64 = i64(read_i16_be(data, pos + 1)) & 0xFFFF
+            size: i64 = i64(read_i32_be(data, pos + 3)) & 0xFFFFFFFF
+            self._frame_channel = number
+            self._frame_method = 0
+            if size > self._payload_max:
+                self._frame_channel = 0
+                raise FrameFault(
+                    f"type {kind}, {size + FRAME_OVERHEAD_BYTES} bytes: a frame may have "
+                    f"{self._payload_max + FRAME_OVERHEAD_BYTES}"
+                )
+            start: i64 = pos + 7
+            stop: i64 = start + size
+            if stop >= end:
+                self._needed = size + FRAME_OVERHEAD_BYTES
+                return pos
+            if data[stop] != FRAME_END:
+                self._frame_channel = 0
+                raise FrameFault(f"type {kind}: end octet {data[stop]:#04x}, 0xce was due")
+            pos = stop + 1
+            self._next = pos
+            if number == 0:
+                self._receive_on_zero(kind, data, start, stop)
+                if self.state is State.CLOSED:
+                    return end
+                continue
+            if not self._is_open:
+                if self.state is State.CLOSING:
+                    continue
+                raise ChannelFault(f"a frame on channel {number} while {self.state.value}")
+            channel = self._last
+            if channel is None or channel.number != number:
+                channel = self._channel(number)
+            if kind == FRAME_METHOD:
+                if size < 4:
+                    raise FrameFault("a method frame needs 4 bytes at least")
+                method: i64 = i64(read_i32_be(data, start)) & 0xFFFFFFFF
+                self._frame_method = method
+                if method == spec.CHANNEL_OPEN and self._is_server and channel.state == channels.UNUSED:
+                    self._open_channel(channel)
+                else:
+                    channel.receive_method(method, data, start, stop)
+            elif kind == FRAME_HEADER:
+                channel.receive_header(data, start, stop)
+            elif kind == FRAME_BODY:
+                channel.receive_body(data, start, stop)
+            elif kind == FRAME_HEARTBEAT:
+                raise FrameFault(f"a heartbeat on channel {number}, channel 0 was due")
+            else:
+                raise FrameFault(f"frame type {kind} is unknown")
+        self._needed = 7
+        return pos
+
+    def _channel(self, number: i64) -> Channel:
+        channel = self._channels.get(number)
+        if channel is None:
+            if number > self.tuning.channel_max:
+                raise ChannelFault(f"channel {number} is above the negotiated channel_max of {self.tuning.channel_max}")
+            channel = Channel(number, self.role, self.output, self.tuning.message_max)
+            self._channels[number] = channel
+        self._last = channel
+        return channel
+
+    def _open_channel(self, channel: Channel) -> None:
+        owner = self._owner.on_channel(channel)
+        channel.attach(owner)
+        channel.send_payload(_CHANNEL_OPEN_OK)
+
+    def _wrong_protocol(self) -> None:
+        # amqp-0-9-1 §4.2.2: answer with the header of a supported protocol, then close the socket.
+        self.output.writer.write(PROTOCOL_HEADER)
+        self.output.touch()
+        self._finish(FrameFault("the peer does not speak AMQP 0-9-1"))
+
+    # -- channel 0 ----------------------------------------------------------------------------------------------
+
+    def _receive_on_zero(self, kind: i64, data: bytes, start: i64, stop: i64) -> None:
+        if kind == FRAME_HEARTBEAT:
+            return
+        if kind != FRAME_METHOD:
+            if self.state is State.CLOSING:
+                return
+            raise UnexpectedFrame(f"frame type {kind} on channel 0")
+        if stop - start < 4:
+            raise FrameFault("a method frame needs 4 bytes at least")
+        method_id: i64 = i64(read_i32_be(data, start)) & 0xFFFFFFFF
+        self._frame_method = method_id
+        target = CONNECTION[self.role].get(self.state, {}).get(method_id)
+        if target is None:
+            if self.state is State.CLOSING:
+                return
+            method = decode_method(data[start:stop])
+            if method_id == spec.CONNECTION_UPDATE_SECRET:
+                raise NotImplementedHere("connection.update-secret is not implemented yet")
+            raise CommandInvalid(f"{method.name} on channel 0 while {self.state.value}")
+        self._move(target, decode_method(data[start:stop]))
+
+    def _move(self, target: State, method: Method) -> None:
+        if isinstance(method, ConnectionClose):
+            self._send(ConnectionCloseOk())
+            self._finish(ClosedByPeer(method.reply_code, method.reply_text, True))
+        elif isinstance(method, ConnectionCloseOk):
+            self._finish(None)
+        elif isinstance(method, ConnectionStartOk):
+            self.state = target
+            self.peer_properties = method.client_properties
+            self._owner.on_login(method.mechanism, method.response, method.client_properties)
+        elif isinstance(method, ConnectionTuneOk):
+            self._agree(method.channel_max, method.frame_max, method.heartbeat)
+            self.state = target
+        elif isinstance(method, ConnectionOpen):
+            self.state = target
+            self._owner.on_open(method.virtual_host)
+        elif isinstance(method, ConnectionStart):
+            self.state = target
+            self._answer_start(method)
+        elif isinstance(method, ConnectionTune):
+            self.state = target
+            self._answer_tune(method)
+        elif isinstance(method, ConnectionOpenOk):
+            self.state = target
+            self._is_open = True
+            self._owner.on_open("")
+        elif isinstance(method, ConnectionBlocked):
+            self._owner.on_blocked(method.reason)
+        else:
+            assert isinstance(method, ConnectionUnblocked)
+            self._owner.on_blocked(None)
+
+    def _start(self) -> None:
+        self.state = State.START_OK
+        self._send(
+            ConnectionStart(
+                version_major=0,
+                version_minor=9,
+                server_properties=self._properties,
+                mechanisms=self._mechanisms.encode(),
+                locales=b"en_US",
+            )
+        )
+
+    def _answer_start(self, start: ConnectionStart) -> None:
+        login = self._login
+        assert login is not None
+        self.peer_properties = start.server_properties
+        offered = start.mechanisms.decode(errors="replace").split()
+        if login.mechanism not in offered:
+            raise NotAllowed(f"the server offers {' '.join(offered) or 'no mechanism'}, not {login.mechanism}")
+        self._send(
+            ConnectionStartOk(
+                client_properties=login.properties,
+                mechanism=login.mechanism,
+                response=login.response,
+                locale=login.locale,
+            )
+        )
+
+    def _answer_tune(self, offer: ConnectionTune) -> None:
+        login = self._login
+        assert login is not None
+        mine = self.tuning
+        self._set_tuning(
+            _smaller(mine.channel_max, offer.channel_max),
+            _smaller(mine.frame_max, offer.frame_max),
+            _smaller(mine.heartbeat, offer.heartbeat),
+        )
+        agreed = self.tuning
+        self._send(
+            ConnectionTuneOk(
+                channel_max=agreed.channel_max, frame_max=agreed.frame_max, heartbeat=agreed.heartbeat
+            )
+        )
+        self._send(ConnectionOpen(virtual_host=login.virtual_host))
+
+    def _agree(self, channel_max: int, frame_max: int, heartbeat: int) -> None:
+        # amqp-0-9-1 connection.tune-ok: values above the offer, or a frame_max below the minimum, end the connection.
+        offer = self.tuning
+        if channel_max > offer.channel_max:
+            raise NotAllowed(f"negotiated channel_max = {channel_max} is higher than the maximum of {offer.channel_max}")
+        if frame_max > offer.frame_max:
+            raise NotAllowed(f"negotiated frame_max = {frame_max} is higher than the maximum of {offer.frame_max}")
+        if frame_max != 0 and frame_max < FRAME_MIN_BYTES:
+            raise NotAllowed(f"negotiated frame_max = {frame_max} is lower than the minimum of {FRAME_MIN_BYTES}")
+        self._set_tuning(channel_max or offer.channel_max, frame_max or offer.frame_max, heartbeat)
+
+    def _set_tuning(self, channel_max: int, frame_max: int, heartbeat: int) -> None:
+        self.tuning = Tuning(channel_max, frame_max, heartbeat, self.tuning.message_max)
+        self.output.frame_max = frame_max
+        self._payload_max = frame_max - FRAME_OVERHEAD_BYTES
+        self._heartbeat = float(heartbeat)
+
+    # -- what the owner says ------------------------------------------------------------------------------------
+
+    def accept_login(self) -> None:
+        if self.state is not State.LOGIN:
+            return
+        self.state = State.TUNE_OK
+        offer = self.tuning
+        self._send(
+            ConnectionTune(channel_max=offer.channel_max, frame_max=offer.frame_max, heartbeat=offer.heartbeat)
+        )
+
+    def refuse_login(self, error: AmqpError) -> None:
+        """Clients that declare `authentication_failure_close` are told; the specification just hangs up."""
+        if self.state is not State.LOGIN:
+            return
+        capabilities = self.peer_properties.get("capabilities")
+        if isinstance(capabilities, dict) and capabilities.get("authentication_failure_close") is True:
+            self._frame_method = spec.CONNECTION_START_OK
+            self._close_with(error)
+        else:
+            self._finish(error)
+
+    def accept_open(self) -> None:
+        if self.state is not State.OPENING:
+            return
+        self.state = State.OPEN
+        self._is_open = True
+        self._send(ConnectionOpenOk())
+
+    def open_channel(self, owner: ChannelOwner) -> Channel:
+        """Client: ask for a channel under the lowest free number; it may be used before open-ok comes."""
+        if not self._is_open:
+            raise LocalProtocolError(f"the connection is {self.state.value}")
+        number = 1
+        while number in self._channels and self._channels[number].state != channels.UNUSED:
+            number += 1
+        if number > self.tuning.channel_max:
+            raise LocalProtocolError(f"all {self.tuning.channel_max} channels are in use; close one")
+        channel = self._channel(number)
+        channel.open(owner)
+        return channel
+
+    def close(self, code: int = 200, text: str = "", error: FlintError | None = None) -> None:
+        """Send connection.close; all channels end now. Harmless when the connection is closing already."""
+        if self.state in (State.CLOSING, State.CLOSED):
+            return
+        if self.state in (State.HEADER, State.START):
+            self._finish(error)
+            return
+        self._send(
+            ConnectionClose(
+                reply_code=code,
+                reply_text=text,
+                class_id=int(self._frame_method >> 16),
+                method_id=int(self._frame_method & 0xFFFF),
+            )
+        )
+        self._end(error)
+        self.state = State.CLOSING
+
+    def lost(self, error: FlintError | None) -> None:
+        """The transport is gone."""
+        self._finish(error or ConnectionLost("the peer closed the socket"))
+
+    def blocked(self, reason: str | None) -> None:
+        """Server: tell the client that publishes are not taken for now, or again."""
+        self._send(ConnectionUnblocked() if reason is None else ConnectionBlocked(reason=reason))
+
+    # -- time ---------------------------------------------------------------------------------------------------
+
+    def next_timer(self) -> float | None:
+        """When `handle_timer` wants to be called, in the clock of `receive`; None while there is no heartbeat."""
+        if self._heartbeat <= 0.0 or self.state is State.CLOSED:
+            return None
+        return min(self._sent_at + self._heartbeat / 2, self._received_at + 2 * self._heartbeat)
+
+    def handle_timer(self, now: float) -> None:
+        """Send a heartbeat when nothing was sent for half an interval; give up after two intervals of silence."""
+        if self._heartbeat <= 0.0 or self.state is State.CLOSED:
+            return
+        if now >= self._received_at + 2 * self._heartbeat:
+            self._finish(ConnectionLost(f"missed heartbeats: nothing came in {2 * self._heartbeat:g} s"))
+        elif now >= self._sent_at + self._heartbeat / 2:
+            self.output.writer.write(HEARTBEAT_FRAME)
+            self.output.touch()
+            self._sent_at = now
+
+    def sent(self, now: float) -> None:
+        """The transport wrote something: no heartbeat is due for a while."""
+        self._sent_at = now
+
+    # -- ends ---------------------------------------------------------------------------------------------------
+
+    def _refuse(self, error: AmqpError) -> None:
+        """A fault of the peer, turned into the close its type asks for."""
+        if self.state is State.CLOSING:
+            return
+        channel = self._channels.get(self._frame_channel)
+        if error.closes_connection or channel is None or channel.state not in (channels.OPEN, channels.OPENING):
+            self._close_with(error)
+        else:
+            channel.close(error.code, error.reply_text, int(self._frame_method), error)
+
+    def _close_with(self, error: AmqpError) -> None:
+        self.close(error.code, error.reply_text, error)
+
+    def _send(self, method: Method) -> None:
+        write_method(self.output.writer, 0, encode_method(method))
+        self.output.touch()
+
+    def _end(self, error: FlintError | None) -> None:
+        self._is_open = False
+        for channel in list(self._channels.values()):
+            channel.abandon(error)
+        if not self._told_closed:
+            self._told_closed = True
+            self._owner.on_closed(error)
+
+    def _finish(self, error: FlintError | None) -> None:
+        self.state = State.CLOSED
+        self._end(error)
+
+
+_CHANNEL_OPEN_OK = bytes.fromhex("0014000b00000000")
+
+
+def _smaller(mine: int, offered: int) -> int:
+    """Zero means no limit (amqp-0-9-1 connection.tune)."""
+    if mine == 0 or offered == 0:
+        return mine or offered
+    return min(mine, offered)

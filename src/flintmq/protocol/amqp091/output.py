@@ -1,0 +1,90 @@
+"""Bytes on their way to the peer: gathered during a tick, written by the transport at its end."""
+
+from typing import Final, final
+
+from librt.strings import BytesWriter
+from mypy_extensions import i64
+
+from flintmq.base.limits import FRAME_MIN_BYTES, FRAME_OVERHEAD_BYTES, OUTPUT_HIGH_WATER_BYTES
+from flintmq.wire.amqp091.frames import FRAME_END, write_body_frame_start, write_content_header
+
+# From here on a body is cheaper to hand to the kernel from where it lies than to copy into the batch.
+_LARGE_BODY_BYTES: Final = 65_536
+# About what a message costs beside its body, so that a flood of empty ones counts too.
+_CONTENT_OVERHEAD_BYTES: Final = 64
+# A writer that grew beyond this in a burst is not kept.
+_WRITER_KEEP_BYTES: Final = 1024 * 1024
+
+
+@final
+class Output:
+    """The out-going side of a connection.
+
+    `waiting` is shared by all connections of a server: an Output puts itself there when it gets its first bytes, so
+    that the end of a tick visits only those that have some.
+    """
+
+    def __init__(self, waiting: "list[Output]") -> None:
+        self.writer = BytesWriter()
+        # Before tuning, both sides keep to the minimum that every peer accepts (amqp-0-9-1 §4.2.3).
+        self.frame_max: i64 = FRAME_MIN_BYTES
+        # Body bytes gathered and not taken by the kernel yet; while too many, no consumer of this connection can take.
+        self.backlog: i64 = 0
+        # A consumer was told to wait for the backlog: it has to be looked at again when that shrinks.
+        self.starved = False
+        self._chunks: list[bytes] = []
+        self._waiting = waiting
+        self._is_waiting = False
+
+    def has_room(self) -> bool:
+        """Whether another message may be written now; a refusal is remembered in `starved`."""
+        if self.backlog < OUTPUT_HIGH_WATER_BYTES:
+            return True
+        self.starved = True
+        return False
+
+    def touch(self) -> None:
+        """To be called by whoever writes."""
+        if not self._is_waiting:
+            self._is_waiting = True
+            self._waiting.append(self)
+
+    def content(self, channel: i64, properties: bytes, body: bytes) -> None:
+        """A content header, and as many body frames as frame_max asks for (none for an empty body)."""
+        w = self.writer
+        size: i64 = len(body)
+        self.backlog += size + _CONTENT_OVERHEAD_BYTES
+        write_content_header(w, channel, properties, size)
+        room: i64 = self.frame_max - FRAME_OVERHEAD_BYTES
+        if size <= room and size < _LARGE_BODY_BYTES:
+            if size > 0:
+                write_body_frame_start(w, channel, size)
+                w.write(body)
+                w.append(FRAME_END)
+            return
+        pos: i64 = 0
+        while pos < size:
+            step: i64 = size - pos
+            if step > room:
+                step = room
+            write_body_frame_start(w, channel, step)
+            self._chunks.append(w.getvalue())
+            w.truncate(0)
+            self._chunks.append(body if step == size else body[pos : pos + step])
+            w.append(FRAME_END)
+            pos += step
+
+    def take(self) -> list[bytes]:
+        """Everything gathered so far, in order; the caller writes it."""
+        self._is_waiting = False
+        chunks = self._chunks
+        size: i64 = len(self.writer)
+        if size > 0:
+            chunks.append(self.writer.getvalue())
+            if size > _WRITER_KEEP_BYTES:
+                self.writer = BytesWriter()
+            else:
+                self.writer.truncate(0)
+        if chunks:
+            self._chunks = []
+        return chunks

@@ -1,0 +1,21 @@
+"""SASL PLAIN (RFC 4616): authorization id, user and password, with a zero octet between."""
+
+from flintmq.base.errors import AuthenticationFailed
+
+NAME = "PLAIN"
+
+
+def credentials(response: bytes) -> tuple[str, str]:
+    """User and password; raises AuthenticationFailed when the response is none of this mechanism."""
+    parts = response.split(b"\0")
+    if len(parts) != 3:
+        raise AuthenticationFailed("PLAIN: the response is not authzid NUL user NUL password")
+    try:
+        return parts[1].decode(), parts[2].decode()
+    except UnicodeDecodeError:
+        raise AuthenticationFailed("PLAIN: user and password have to be UTF-8") from None
+
+
+def response(user: str, password: str) -> bytes:
+    """What a client sends."""
+    return b"\0" + user.encode() + b"\0" + password.encode()
