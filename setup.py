@@ -15,7 +15,13 @@ from setuptools.command.build_ext import build_ext
 # Every module of these packages is compiled, all into one group: calls between them are C calls.
 COMPILED_PACKAGES = ("base", "wire", "protocol", "broker", "gateway")
 # The part of the storage that runs once per message; the rest of it waits for the disk.
-COMPILED_MODULES = ("storage/journal/encoder.py", "storage/journal/record.py", "storage/journal/recovery.py")
+COMPILED_MODULES = (
+    "storage/block.py",
+    "storage/content.py",
+    "storage/journal/encoder.py",
+    "storage/journal/recovery.py",
+    "storage/stream/encoder.py",
+)
 
 SOURCE = Path("src/flintmq")
 MODES = ("auto", "compiled", "interpreted")

@@ -14,10 +14,9 @@ from flintmq.base.limits import ROUTE_CACHE_ENTRIES
 from flintmq.broker.message import Address, ContentCodec, Message
 
 FLAG_PERSISTENT: Final = 1
-# The body may be this large and still be copied next to the rest; larger ones are written from where they are.
-BODY_COPY_MAX_BYTES: Final = 65_536
-# A block is written out when it has grown to this: a sector's worth, so that damage takes no more than it must, and
-# below the 5 KiB from which zlib gives up the interpreter for a checksum that takes one microsecond.
+# A block ends when it has grown to this: a sector's worth, so that damage takes no more than it must, and below the
+# 5 KiB from which zlib gives up the interpreter for a checksum that takes one microsecond. A body of this size ends a
+# block by itself, and is written from where it is instead of being copied.
 BLOCK_BYTES: Final = 4_096
 
 

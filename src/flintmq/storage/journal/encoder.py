@@ -12,7 +12,7 @@ from mypy_extensions import i32, i64
 
 from flintmq.broker.message import Entry, Message
 from flintmq.broker.ports import Journal
-from flintmq.storage.content import BLOCK_BYTES, BODY_COPY_MAX_BYTES, AddressEncoder, write_content_head
+from flintmq.storage.content import BLOCK_BYTES, AddressEncoder, write_content_head
 
 RECORD_MESSAGE: Final = 1
 RECORD_SETTLEMENT: Final = 2
@@ -137,7 +137,7 @@ class JournalEncoder(Journal):
         self._messages += 1
         write_content_head(writer, message, address)
         body = message.body
-        if len(body) > BODY_COPY_MAX_BYTES:
+        if len(body) >= BLOCK_BYTES:
             self._add_block((writer.getvalue(), body), len(writer) + len(body))
             return
         writer.write(body)

@@ -14,7 +14,6 @@ from flintmq.broker.message import ContentCodec, Message
 from flintmq.broker.ports import StreamRecord
 from flintmq.storage.content import (
     BLOCK_BYTES,
-    BODY_COPY_MAX_BYTES,
     AddressEncoder,
     ContentReader,
     write_content_head,
@@ -59,7 +58,7 @@ class StreamEncoder:
         if message.timestamp_ms > self._highest:
             self._highest = message.timestamp_ms
         body = message.body
-        if len(body) > BODY_COPY_MAX_BYTES:
+        if len(body) >= BLOCK_BYTES:
             self._end_block(body)
         else:
             writer.write(body)
