@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from librt.strings import BytesWriter
 
 from flintmq.base.errors import NotImplementedHere, SyntaxFault
+from flintmq.base.values import Timestamp
 from flintmq.wire.amqp091.methods import METHODS, Method, decode_method, encode_method
 from flintmq.wire.amqp091.properties import (
     Properties,
@@ -22,7 +23,7 @@ from flintmq.wire.amqp091.properties import (
     headers,
 )
 from flintmq.wire.amqp091.spec import METHOD_TABLE
-from flintmq.wire.amqp091.tables import Table, Timestamp, decode_table, encode_table
+from flintmq.wire.amqp091.tables import Table, decode_table, encode_table
 
 
 def _fits_shortstr(text: str) -> bool:

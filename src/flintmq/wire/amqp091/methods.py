@@ -611,14 +611,14 @@ def decode_method(payload: bytes) -> Method:
 
 def _pull_arguments(layout: Layout, payload: bytes, pos: i64) -> Method:
     values: list[object] = []
-    # Neighbouring bits share octets, the first in the lowest place (amqp-0-9-1 §4.2.5.2); `mask` is the next one's
-    # place, 0 between runs of bits.
+    # Neighbouring bits share an octet, the first in the lowest place (amqp-0-9-1 §4.2.5.2), and no method has more than
+    # eight of them. `mask` is the next one's place, 0 between runs of bits.
     octet = 0
     mask = 0
     for i, kind in enumerate(layout.kinds):
         value: object
         if kind == BIT:
-            if mask in (0, 0x100):
+            if mask == 0:
                 octet, pos = pull_octet(payload, pos)
                 mask = 1
             value = octet & mask != 0
@@ -665,9 +665,6 @@ def encode_method(method: Method) -> bytes:
                 mask = 0
             _push_argument(w, value, kind, layout.labels[i])
             continue
-        if mask == 0x100:
-            w.append(octet)
-            mask = 0
         if mask == 0:
             octet = 0
             mask = 1

@@ -6,7 +6,7 @@ No length is believed before the bytes it promises were seen to be there.
 
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from typing import Final, cast, final
+from typing import Final, cast
 
 from librt.strings import (
     BytesWriter,
@@ -24,6 +24,7 @@ from mypy_extensions import i16, i32, i64, u8
 
 from flintmq.base.errors import LocalProtocolError, SyntaxFault
 from flintmq.base.limits import SHORTSTR_MAX_BYTES, TABLE_DEPTH_MAX, TABLE_ENTRIES_MAX
+from flintmq.base.values import Timestamp
 
 # Keys to str, bytes, bool, int, float, Decimal, Timestamp, None, and tables and lists of these.
 Table = dict[str, object]
@@ -63,23 +64,6 @@ ACCEPTED: Final = (
     "accepted are str, bytes, bool, int of 64 bits, float, Decimal of 32 bits and scale 0 to 255, Timestamp, "
     "datetime with a time zone, None, and dicts and lists of these"
 )
-
-
-@final
-class Timestamp:
-    """A field of type timestamp: whole seconds since 1970, as an unsigned 64-bit number."""
-
-    def __init__(self, seconds: int) -> None:
-        self.seconds = seconds
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Timestamp) and other.seconds == self.seconds
-
-    def __hash__(self) -> int:
-        return hash(self.seconds)
-
-    def __repr__(self) -> str:
-        return f"Timestamp({self.seconds})"
 
 
 def _require(data: bytes, pos: i64, size: i64, what: str) -> None:
@@ -283,6 +267,17 @@ def push_shortstr(w: BytesWriter, value: str, what: str) -> None:
         )
     w.append(len(raw))
     w.write(raw)
+
+
+def encode_shortstr(value: str) -> bytes:
+    w = BytesWriter()
+    push_shortstr(w, value, "short string")
+    return w.getvalue()
+
+
+def encode_address(exchange: str, routing_key: str) -> bytes:
+    """An exchange and a routing key, as publish, deliver, return and get-ok have them side by side."""
+    return encode_shortstr(exchange) + encode_shortstr(routing_key)
 
 
 def push_longstr(w: BytesWriter, value: bytes, what: str) -> None:

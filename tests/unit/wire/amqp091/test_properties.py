@@ -3,6 +3,7 @@
 import pytest
 
 from flintmq.base.errors import LocalProtocolError, SyntaxFault
+from flintmq.base.values import Timestamp
 from flintmq.wire.amqp091.properties import (
     Properties,
     add_header,
@@ -11,7 +12,6 @@ from flintmq.wire.amqp091.properties import (
     encode_properties,
     headers,
 )
-from flintmq.wire.amqp091.tables import Timestamp
 
 ALL = Properties(
     content_type="t",
@@ -201,7 +201,9 @@ def test_an_added_header_is_the_one_readers_see() -> None:
     assert b"forged" in data
 
 
-@pytest.mark.parametrize("raw", ["", "20", "2000", "2000 0000", "2000 00000001", "9000 05 02", "8000", "0002", "0001"])
+@pytest.mark.parametrize(
+    "raw", ["", "20", "2000", "2000 0000", "2000 00000001", "9000 05 02", "8000", "8000 01", "0002", "0001"]
+)
 def test_a_header_is_not_added_to_malformed_properties(raw: str) -> None:
     """What cannot be stepped over cannot be changed."""
     with pytest.raises(SyntaxFault):
