@@ -4,7 +4,7 @@ from typing import final
 
 from mypy_extensions import i64
 
-from flintmq.broker.ports import Storage
+from flintmq.broker.ports import Definitions, Storage
 from flintmq.broker.queue.base import Queue
 from flintmq.broker.queue.classic import ClassicQueue
 from flintmq.broker.vhost import QueueIds, VHost
@@ -45,9 +45,8 @@ class Broker:
                 more = True
         return more
 
-    def recover(self) -> int:
+    def recover(self, definitions: Definitions) -> int:
         """Build everything from storage, before the first connection; returns how many messages were found."""
-        definitions = self.storage.definitions.load()
         self._ids = QueueIds(definitions.next_queue_id)
         for name in definitions.vhosts:
             self.vhosts[name] = VHost(name, self.storage, self._ready, self._ids)

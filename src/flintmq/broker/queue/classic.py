@@ -115,23 +115,29 @@ class ClassicQueue(Queue):
             return self._dispatch_to(consumers[0])
         burst: i64 = DISPATCH_BURST_MESSAGES
         while burst > 0:
-            count: i64 = len(consumers)
-            if count == 0 or self._count == 0:
+            if self._count == 0:
                 return False
-            tried: i64 = 0
-            while tried < count:
-                if self._turn >= count:
-                    self._turn = 0
-                consumer = consumers[self._turn]
-                self._turn += 1
-                if consumer.can_take():
-                    break
-                tried += 1
-            else:
+            consumer = self._next_consumer()
+            if consumer is None:
                 return False
             self._give(consumer)
             burst -= 1
         return True
+
+    def _next_consumer(self) -> Consumer | None:
+        """The next one in turn that can take an entry."""
+        consumers = self.consumers
+        count: i64 = len(consumers)
+        tried: i64 = 0
+        while tried < count:
+            if self._turn >= count:
+                self._turn = 0
+            consumer = consumers[self._turn]
+            self._turn += 1
+            if consumer.can_take():
+                return consumer
+            tried += 1
+        return None
 
     def _dispatch_to(self, consumer: Consumer) -> bool:
         burst: i64 = DISPATCH_BURST_MESSAGES

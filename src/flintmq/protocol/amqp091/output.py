@@ -5,7 +5,7 @@ from typing import Final, final
 from librt.strings import BytesWriter
 from mypy_extensions import i64
 
-from flintmq.base.limits import FRAME_MIN_BYTES, FRAME_OVERHEAD_BYTES, OUTPUT_HIGH_WATER_BYTES
+from flintmq.base.limits import FRAME_MIN_BYTES, FRAME_OVERHEAD_BYTES, OUTPUT_HIGH_WATER_BYTES, OUTPUT_LOW_WATER_BYTES
 from flintmq.wire.amqp091.frames import FRAME_END, write_body_frame_start, write_content_header
 
 # From here on a body is cheaper to hand to the kernel from where it lies than to copy into the batch.
@@ -17,37 +17,51 @@ _WRITER_KEEP_BYTES: Final = 1024 * 1024
 
 
 @final
+class Outbox:
+    """What the end of a tick has to visit: outputs that got bytes, and outputs that refused a message."""
+
+    def __init__(self) -> None:
+        self.waiting: list[Output] = []
+        self.starved: list[Output] = []
+
+
+@final
 class Output:
-    """The out-going side of a connection.
+    """The out-going side of a connection. `outbox` is shared by all connections of a server."""
 
-    `waiting` is shared by all connections of a server: an Output puts itself there when it gets its first bytes, so
-    that the end of a tick visits only those that have some.
-    """
-
-    def __init__(self, waiting: "list[Output]") -> None:
+    def __init__(self, outbox: Outbox) -> None:
         self.writer = BytesWriter()
         # Before tuning, both sides keep to the minimum that every peer accepts (amqp-0-9-1 §4.2.3).
         self.frame_max: i64 = FRAME_MIN_BYTES
         # Body bytes gathered and not taken by the kernel yet; while too many, no consumer of this connection can take.
         self.backlog: i64 = 0
-        # A consumer was told to wait for the backlog: it has to be looked at again when that shrinks.
-        self.starved = False
         self._chunks: list[bytes] = []
-        self._waiting = waiting
+        self._outbox = outbox
         self._is_waiting = False
+        self._is_starved = False
 
     def has_room(self) -> bool:
-        """Whether another message may be written now; a refusal is remembered in `starved`."""
+        """Whether another message may be written now. After a refusal, `backlog_is` says when to ask again."""
         if self.backlog < OUTPUT_HIGH_WATER_BYTES:
             return True
-        self.starved = True
+        if not self._is_starved:
+            self._is_starved = True
+            self._outbox.starved.append(self)
+        return False
+
+    def backlog_is(self, size: i64) -> bool:
+        """The transport still holds this much. True when a message that was refused would now be taken."""
+        self.backlog = size
+        if self._is_starved and size < OUTPUT_LOW_WATER_BYTES:
+            self._is_starved = False
+            return True
         return False
 
     def touch(self) -> None:
         """To be called by whoever writes."""
         if not self._is_waiting:
             self._is_waiting = True
-            self._waiting.append(self)
+            self._outbox.waiting.append(self)
 
     def content(self, channel: i64, properties: bytes, body: bytes) -> None:
         """A content header, and as many body frames as frame_max asks for (none for an empty body)."""

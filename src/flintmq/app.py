@@ -1,0 +1,141 @@
+"""The composition root: the only file that knows all parts of a broker."""
+
+import asyncio
+import gc
+import os
+import signal
+import time
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import structlog
+import uvloop
+
+from flintmq import __version__, compiled
+from flintmq.base.errors import FlintError
+from flintmq.broker.broker import Broker
+from flintmq.broker.ports import UserRecord
+from flintmq.gateway.amqp091.codec import CODEC_091
+from flintmq.gateway.amqp091.gateway import Offer
+from flintmq.protocol.amqp091.connection import Tuning
+from flintmq.server import logs
+from flintmq.server.amqp import AmqpServer
+from flintmq.server.auth import Authenticator, hash_password
+from flintmq.server.config import Settings
+from flintmq.storage.node import NodeStorage
+
+log = structlog.get_logger()
+
+# How long a shutdown waits for clients to agree to it.
+_SHUTDOWN_SECONDS: Final = 2.0
+# Objects of messages come and go without cycles; the collector looks for the rare cycles elsewhere.
+_GC_THRESHOLDS: Final = (50_000, 50, 50)
+
+
+def run(settings: Settings) -> int:
+    """Run a broker until SIGTERM or SIGINT; returns the exit code. Raises FlintError when it cannot start."""
+    logs.configure(settings.log)
+    return uvloop.run(serve(settings, _until_signalled))
+
+
+async def _until_signalled(port: int) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    await stop.wait()
+
+
+async def serve(settings: Settings, until: Callable[[int], Awaitable[None]]) -> int:
+    """Start a broker, run it as long as `until(port)` takes, and stop it cleanly."""
+    loop = asyncio.get_running_loop()
+    # The sync thread reports through this; nothing is staged, so nothing reported, before the server is there.
+    server: AmqpServer | None = None
+
+    def on_durable() -> None:
+        if server is not None:
+            server.on_durable()
+
+    def notify() -> None:
+        loop.call_soon_threadsafe(on_durable)
+
+    storage = NodeStorage(settings.storage.directory, {CODEC_091.format: CODEC_091}, notify)
+    try:
+        broker = Broker(storage)
+        users = _recover(broker, settings)
+        loopback_only = frozenset({"guest"} if settings.default_user.password == "guest" else ())
+        server = AmqpServer(broker, _offer(settings), Authenticator(users, loopback_only), os.urandom)
+        listener = await _listen(loop, server, settings)
+        port = listener.sockets[0].getsockname()[1]
+        build = "compiled by mypyc" if compiled else "interpreted: slower by far; install with a C compiler at hand"
+        log.info("FlintMQ " + __version__, build=build)
+        log.info(
+            "listening",
+            amqp=f"amqp://{settings.listen.host}:{port}",
+            data=str(settings.storage.directory.resolve()),
+        )
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(*_GC_THRESHOLDS)
+        try:
+            await until(port)
+        finally:
+            log.info("stopping")
+            listener.close()
+            await server.close(_SHUTDOWN_SECONDS)
+    finally:
+        storage.close()
+    return 1 if storage.failure else 0
+
+
+def _recover(broker: Broker, settings: Settings) -> list[UserRecord]:
+    """Build the broker from its storage; a new one gets its virtual host and its user. Returns all users."""
+    started = time.perf_counter()
+    storage = broker.storage
+    definitions = storage.definitions.load()
+    count = broker.recover(definitions)
+    users = list(definitions.users)
+    if "/" not in broker.vhosts:
+        broker.add_vhost("/")
+    if not users:
+        default = settings.default_user
+        users.append(UserRecord(default.name, hash_password(default.password), ("administrator",)))
+        storage.definitions.put_user(users[0])
+    storage.commit()
+    if isinstance(storage, NodeStorage):
+        for damage in storage.damage:
+            log.error("damaged record set aside", damage=str(damage))
+    seconds = time.perf_counter() - started
+    log.info("recovered", messages=count, queues=len(definitions.queues), seconds=round(seconds, 3))
+    return users
+
+
+async def _listen(loop: asyncio.AbstractEventLoop, server: AmqpServer, settings: Settings) -> asyncio.Server:
+    listen = settings.listen
+    try:
+        return await loop.create_server(server.protocol, listen.host, listen.port, backlog=1024)
+    except OSError as error:
+        raise FlintError(
+            f"cannot listen on {listen.host}:{listen.port} ({error.strerror or error}): is another broker running "
+            "there? Choose another with --port"
+        ) from error
+
+
+def _offer(settings: Settings) -> Offer:
+    limits = settings.limits
+    return Offer(
+        {
+            "product": "FlintMQ",
+            "version": __version__,
+            "platform": "Python",
+            "capabilities": {
+                "publisher_confirms": True,
+                "basic.nack": True,
+                "consumer_cancel_notify": True,
+                "per_consumer_qos": True,
+                "authentication_failure_close": True,
+                "flintmq.stream": True,
+            },
+        },
+        Tuning(limits.channel_max, limits.frame_max_bytes, limits.heartbeat_seconds, limits.message_max_bytes),
+    )

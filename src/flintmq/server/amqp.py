@@ -1,0 +1,330 @@
+"""AMQP over TCP: sockets on one side, engines on the other, and the tick between them. This file decides nothing."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import final
+
+import structlog
+
+from flintmq.base.errors import ConnectionForced, ConnectionLost, FlintError, InternalError
+from flintmq.base.limits import (
+    CLOSE_WAIT_SECONDS,
+    HANDSHAKE_SECONDS,
+    JOURNAL_BACKLOG_HIGH_BYTES,
+    JOURNAL_BACKLOG_LOW_BYTES,
+    OUTPUT_LOW_WATER_BYTES,
+)
+from flintmq.broker.broker import Broker
+from flintmq.gateway.amqp091.connection import ServerConnection
+from flintmq.gateway.amqp091.gateway import Gateway, Host, Offer
+from flintmq.protocol.amqp091.output import Outbox, Output
+from flintmq.protocol.amqp091.states import State
+from flintmq.server.auth import Authenticator
+
+log = structlog.get_logger()
+
+
+@final
+class AmqpServer(Host):
+    """All AMQP connections of a node, and its tick.
+
+    What the sockets brought in one turn of the event loop is taken in first; then, once, queues are dispatched, the
+    storage gets its batch, and every connection with output writes it.
+    """
+
+    def __init__(
+        self, broker: Broker, offer: Offer, authenticator: Authenticator, random_bytes: Callable[[int], bytes]
+    ) -> None:
+        self.outbox = Outbox()
+        self.gateway = Gateway(broker, self, offer, random_bytes)
+        self._storage = broker.storage
+        self._authenticator = authenticator
+        self._loop = asyncio.get_running_loop()
+        self._peers: dict[Output, Peer] = {}
+        self._is_tick_due = False
+        # Who sent something in this tick, and who is not read from until the storage has caught up.
+        self._heard: list[Peer] = []
+        self._held_back: list[Peer] = []
+        self._was_fenced = False
+
+    # -- connections --------------------------------------------------------------------------------------------
+
+    def protocol(self) -> "Peer":
+        return Peer(self, self._loop)
+
+    def add(self, peer: "Peer") -> None:
+        self._peers[peer.output] = peer
+
+    def remove(self, peer: "Peer") -> None:
+        self._peers.pop(peer.output, None)
+
+    def authenticate(self, connection: ServerConnection, user: str, password: str) -> None:
+        address = connection.peer.rpartition(":")[0].strip("[]")
+
+        def answer(why: str) -> None:
+            self._loop.call_soon_threadsafe(self._authenticated, connection, why)
+
+        self._authenticator.check(user, password, address, answer)
+
+    def _authenticated(self, connection: ServerConnection, why: str) -> None:
+        if why:
+            log.warning("login refused", peer=connection.peer, reason=why)
+            connection.login_refused(why)
+        else:
+            connection.login_accepted()
+        self.want_tick()
+
+    # -- the tick -----------------------------------------------------------------------------------------------
+
+    def received(self, peer: "Peer", data: bytes) -> None:
+        self.gateway.broker.now_ms = time.time_ns() // 1_000_000
+        peer.connection.engine.receive(data, self._loop.time())
+        self._heard.append(peer)
+        self.want_tick()
+
+    def want_tick(self) -> None:
+        if not self._is_tick_due:
+            self._is_tick_due = True
+            self._loop.call_soon(self._tick)
+
+    def _tick(self) -> None:
+        self._is_tick_due = False
+        self._feed_starved()
+        more = self.gateway.end_tick()
+        self._flush()
+        if self._storage.backlog_bytes > JOURNAL_BACKLOG_HIGH_BYTES:
+            self._hold_back()
+        self._heard.clear()
+        if more or any(not self._peers[output].is_full for output in self.outbox.starved if output in self._peers):
+            self.want_tick()
+
+    def _flush(self) -> None:
+        waiting = self.outbox.waiting
+        self.outbox.waiting = []
+        for output in waiting:
+            peer = self._peers.get(output)
+            if peer is None:
+                output.take()
+            else:
+                peer.flush()
+
+    def _feed_starved(self) -> None:
+        """Consumers that were refused for want of room in their output get another chance where there is room now."""
+        starved = self.outbox.starved
+        if not starved:
+            return
+        self.outbox.starved = [output for output in starved if not self._has_room(output)]
+
+    def _has_room(self, output: Output) -> bool:
+        peer = self._peers.get(output)
+        if peer is None:
+            return True
+        if not output.backlog_is(peer.unsent_bytes()):
+            return False
+        peer.connection.resume()
+        return True
+
+    def _hold_back(self) -> None:
+        """The disk is behind: those who sent something are not read from until it has caught up."""
+        for peer in self._heard:
+            if peer.hold():
+                self._held_back.append(peer)
+
+    def on_durable(self) -> None:
+        """The storage made progress, or failed."""
+        if self._storage.failure and not self._was_fenced:
+            self._was_fenced = True
+            log.error("storage fenced", reason=self._storage.failure)
+        self.gateway.on_durable()
+        if self._held_back and (
+            self._storage.backlog_bytes < JOURNAL_BACKLOG_LOW_BYTES or self._storage.failure
+        ):
+            held = self._held_back
+            self._held_back = []
+            for peer in held:
+                peer.go_on()
+        self._flush()
+
+    # -- the end ------------------------------------------------------------------------------------------------
+
+    async def close(self, seconds: float) -> None:
+        """Close every connection with 320, and wait that long at most for the peers to agree."""
+        for peer in list(self._peers.values()):
+            peer.connection.fail(ConnectionForced("broker forced connection closure with reason 'shutdown'"))
+        self._flush()
+        stop = self._loop.time() + seconds
+        while self._peers and self._loop.time() < stop:
+            await asyncio.sleep(0.01)
+        for peer in list(self._peers.values()):
+            peer.abort()
+        self._authenticator.close()
+
+
+@final
+class Peer(asyncio.Protocol):
+    """One socket and its connection."""
+
+    def __init__(self, server: AmqpServer, loop: asyncio.AbstractEventLoop) -> None:
+        self.output = Output(server.outbox)
+        self.is_full = False
+        self._server = server
+        self._loop = loop
+        self._transport: asyncio.Transport | None = None
+        self._connection: ServerConnection | None = None
+        self._is_held = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._hangup: asyncio.TimerHandle | None = None
+        self._was_open = False
+
+    @property
+    def connection(self) -> ServerConnection:
+        assert self._connection is not None
+        return self._connection
+
+    # -- asyncio ------------------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        transport.set_write_buffer_limits(high=OUTPUT_LOW_WATER_BYTES, low=OUTPUT_LOW_WATER_BYTES // 4)
+        address = transport.get_extra_info("peername")
+        self._connection = ServerConnection(self._server.gateway, self.output, _printable(address))
+        self._server.add(self)
+        self._hangup = self._loop.call_later(HANDSHAKE_SECONDS, self._handshake_timed_out)
+        log.debug("connection accepted", peer=self._connection.peer)
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            self._server.received(self, data)
+        except Exception as error:
+            # A fault of ours must cost one connection, not the node.
+            log.exception("internal error", peer=self.connection.peer)
+            self.connection.fail(InternalError(f"{type(error).__name__} while reading; see the broker log"))
+            self._server.want_tick()
+
+    def eof_received(self) -> None:
+        return None
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        connection = self.connection
+        connection.engine.lost(ConnectionLost(str(exc)) if exc else None)
+        self._server.remove(self)
+        for timer in (self._timer, self._hangup):
+            if timer is not None:
+                timer.cancel()
+        self._transport = None
+        self._log_end()
+        self._server.want_tick()
+
+    def pause_writing(self) -> None:
+        self.is_full = True
+
+    def resume_writing(self) -> None:
+        self.is_full = False
+        self._server.want_tick()
+
+    # -- output -------------------------------------------------------------------------------------------------
+
+    def unsent_bytes(self) -> int:
+        return 0 if self._transport is None else self._transport.get_write_buffer_size()
+
+    def flush(self) -> None:
+        chunks = self.output.take()
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return
+        if len(chunks) == 1:
+            transport.write(chunks[0])
+        elif chunks:
+            transport.writelines(chunks)
+        self.output.backlog = transport.get_write_buffer_size()
+        engine = self.connection.engine
+        now = self._loop.time()
+        engine.sent(now)
+        state = engine.state
+        if state is State.CLOSED:
+            transport.close()
+        elif state is State.CLOSING:
+            if self._was_open or self._hangup is None:
+                self._hang_up_in(CLOSE_WAIT_SECONDS)
+        elif state is State.OPEN and not self._was_open:
+            self._opened()
+
+    def _opened(self) -> None:
+        self._was_open = True
+        connection = self.connection
+        if self._hangup is not None:
+            self._hangup.cancel()
+            self._hangup = None
+        vhost = connection.vhost
+        log.info("connection opened", peer=connection.peer, user=connection.user, vhost=vhost.name if vhost else "")
+        self._arm()
+
+    # -- time ---------------------------------------------------------------------------------------------------
+
+    def _arm(self) -> None:
+        due = self.connection.engine.next_timer()
+        if due is not None:
+            self._timer = self._loop.call_at(due, self._on_timer)
+
+    def _on_timer(self) -> None:
+        engine = self.connection.engine
+        now = self._loop.time()
+        if self._is_held:
+            # Silent because we do not read, not because the peer is gone.
+            engine.receive(b"", now)
+        engine.handle_timer(now)
+        if engine.state is State.CLOSED:
+            self.abort()
+        else:
+            self.flush()
+            self._arm()
+
+    def _handshake_timed_out(self) -> None:
+        log.warning("handshake timed out", peer=self.connection.peer, seconds=HANDSHAKE_SECONDS)
+        self.abort()
+
+    def _hang_up_in(self, seconds: float) -> None:
+        if self._hangup is None:
+            self._hangup = self._loop.call_later(seconds, self.abort)
+
+    def abort(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+    # -- flow ---------------------------------------------------------------------------------------------------
+
+    def hold(self) -> bool:
+        """Stop reading; False when that is so already, or there is nothing to read."""
+        if self._is_held or self._transport is None or self._transport.is_closing():
+            return False
+        self._is_held = True
+        self._transport.pause_reading()
+        return True
+
+    def go_on(self) -> None:
+        self._is_held = False
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()
+
+    def _log_end(self) -> None:
+        connection = self.connection
+        reason = connection.closed
+        if reason is None or is_clean(reason):
+            log.info("connection closed", peer=connection.peer, user=connection.user)
+        else:
+            log.warning("connection ended", peer=connection.peer, user=connection.user, reason=str(reason))
+
+
+def is_clean(reason: FlintError) -> bool:
+    """Whether a connection ended as its client meant it to."""
+    return getattr(reason, "code", 0) == 200
+
+
+def _printable(address: object) -> str:
+    """host:port, and [host]:port for IPv6."""
+    if isinstance(address, tuple) and len(address) >= 2:
+        host = f"[{address[0]}]" if ":" in str(address[0]) else address[0]
+        return f"{host}:{address[1]}"
+    return str(address)
