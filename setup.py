@@ -33,7 +33,7 @@ BUILDS = {"build", "build_ext", "bdist_wheel", "editable_wheel", "install", "dev
 def compiled_sources() -> list[str]:
     """The files to compile. A package's own `__init__` holds at most a docstring and stays as it is."""
     found = [path for package in COMPILED_PACKAGES for path in (SOURCE / package).rglob("*.py")]
-    found += [SOURCE / module for module in COMPILED_MODULES if (SOURCE / module).exists()]
+    found += [SOURCE / module for module in COMPILED_MODULES]
     return sorted(str(path) for path in found if path.name != "__init__.py")
 
 
