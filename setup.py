@@ -19,6 +19,7 @@ COMPILED_MODULES = (
     "storage/block.py",
     "storage/content.py",
     "storage/journal/encoder.py",
+    "storage/journal/occupancy.py",
     "storage/journal/recovery.py",
     "storage/stream/encoder.py",
 )

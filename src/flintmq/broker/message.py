@@ -70,11 +70,12 @@ class Entry:
     """A message on one queue: its place there and what happened to it.
 
     `seq` grows by one per entry of a queue and is never reused. `segment` is the journal segment that holds it, 0
-    while it is in memory only.
+    while it is in memory only; `slot`, its place there, is the journal's own.
     """
 
     def __init__(self, message: Message, seq: i64) -> None:
         self.message = message
         self.seq: i64 = seq
         self.segment: i64 = 0
+        self.slot: i64 = 0
         self.redelivered = False

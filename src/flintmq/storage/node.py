@@ -28,9 +28,8 @@ SEGMENT_BYTES: Final = 64 * 1024 * 1024
 class NodeStorage(Storage):
     """All methods belong to one thread, the event loop's.
 
-    `notify` is called from the sync thread whenever `durable_batch` or `failure` changed; it must not block. The
-    order of start-up: construct, `definitions.load()`, `recover()`, `open_stream()` for each stream.
-    Raises StorageError when the directory cannot be used.
+    `notify` is called from the sync thread whenever `durable_batch` or `failure` changed; it must not block. Nothing
+    may be appended to the journal before `recover()`. Raises StorageError when the directory cannot be used.
     """
 
     def __init__(
@@ -99,10 +98,8 @@ class NodeStorage(Storage):
     def recover(self, queue_ids: set[int]) -> Iterator[tuple[int, Entry]]:
         replay = Replay(self._codecs, queue_ids)
         try:
-            segment = self._journal_files.recover(replay)
-            live = replay.live()
-            self._journal.start(segment, {number: live.get(number, 0) for number in self._journal_files.numbers})
-            self._journal_files.drop(self._journal.drop_dead())
+            self._journal.start(self._journal_files.recover(replay, self._journal.occupancy))
+            self._journal_files.drop(self._journal.occupancy.drop_dead())
             self._remove_doomed_streams()
         except OSError as error:
             raise self._unreadable(error) from error
@@ -170,7 +167,8 @@ class NodeStorage(Storage):
 
     @property
     def backlog_bytes(self) -> int:
-        return self._submitted_bytes - self._group.synced_bytes
+        # Nothing is waiting for a disk that failed.
+        return 0 if self._group.failure else self._submitted_bytes - self._group.synced_bytes
 
     @property
     def failure(self) -> str:

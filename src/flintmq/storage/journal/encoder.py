@@ -13,18 +13,10 @@ from mypy_extensions import i32, i64
 from flintmq.broker.message import Entry, Message
 from flintmq.broker.ports import Journal
 from flintmq.storage.content import BLOCK_BYTES, AddressEncoder, write_content_head
+from flintmq.storage.journal.occupancy import Occupancy
 
 RECORD_MESSAGE: Final = 1
 RECORD_SETTLEMENT: Final = 2
-
-
-@final
-class SegmentUse:
-    """How many entries of a segment have not been settled."""
-
-    def __init__(self, number: i64) -> None:
-        self.number: i64 = number
-        self.live: i64 = 0
 
 
 @final
@@ -81,60 +73,46 @@ class JournalBatch:
 
 @final
 class JournalEncoder(Journal):
-    """Encodes what the broker stages, and counts what lives in each segment."""
+    """Encodes what the broker stages, and knows what lives in each segment."""
 
     def __init__(self, segment_limit: int) -> None:
+        self.occupancy = Occupancy()
+        self._use = self.occupancy.current
         self._segment_limit: i64 = segment_limit
         self._writer = BytesWriter()
         self._blocks: list[tuple[bytes, ...]] = []
         self._batch_bytes: i64 = 0
         self._messages: i64 = 0
-        self._segment_bytes: i64 = 0
         self._addresses = AddressEncoder()
         self._pending: dict[int, Settled] = {}
-        # The queue and the segment settled last: acknowledgements come in runs.
+        # The queue settled last: acknowledgements come in runs.
         self._settled = Settled(-1, -2)
-        self._settled_use = SegmentUse(0)
-        self._use = SegmentUse(0)
-        # Oldest first.
-        self._uses: dict[int, SegmentUse] = {}
-        self._segment: i64 = 0
 
-    def start(self, segment: int, live: dict[int, int]) -> None:
-        """Begin with a new segment; `live` counts the entries that recovery found in each earlier one, in order."""
-        for number, count in live.items():
-            use = SegmentUse(number)
-            use.live = count
-            self._uses[number] = use
-        self._open(segment)
-
-    def _open(self, segment: i64) -> None:
-        self._segment = segment
-        self._segment_bytes = 0
-        self._use = SegmentUse(segment)
-        self._uses[segment] = self._use
-
-    @property
-    def segment(self) -> int:
-        return self._segment
+    def start(self, segment: int) -> None:
+        """Begin with a new segment, behind those that recovery put into `occupancy`."""
+        self._use = self.occupancy.open(segment)
 
     def append(self, message: Message, queue_ids: list[int], entries: list[Entry]) -> None:
-        writer = self._writer
-        segment = self._segment
         # First, since an address can be refused.
         address = self._addresses.encode(message.address)
+        self._messages += 1
+        self._write_message(message, address, queue_ids, entries)
+
+    def _write_message(self, message: Message, address: bytes, queue_ids: list[int], entries: list[Entry]) -> None:
+        writer = self._writer
+        use = self._use
         count: i64 = len(queue_ids)
         writer.append(RECORD_MESSAGE)
         write_i32_be(writer, i32(count))
         i: i64 = 0
         while i < count:
             entry = entries[i]
-            entry.segment = segment
-            write_i64_be(writer, queue_ids[i])
+            queue_id = queue_ids[i]
+            use.add(queue_id, entry)
+            write_i64_be(writer, queue_id)
             write_i64_be(writer, entry.seq)
             i += 1
-        self._use.live += count
-        self._messages += 1
+        use.total += count
         write_content_head(writer, message, address)
         body = message.body
         if len(body) >= BLOCK_BYTES:
@@ -145,15 +123,10 @@ class JournalEncoder(Journal):
             self._add_block((writer.getvalue(),), len(writer))
 
     def settle(self, queue_id: i64, entry: Entry) -> None:
-        segment = entry.segment
-        if segment == 0:
+        if entry.segment == 0:
             return
+        self.occupancy.remove(entry)
         entry.segment = 0
-        use = self._settled_use
-        if use.number != segment:
-            use = self._uses[segment]
-            self._settled_use = use
-        use.live -= 1
         settled = self._settled
         if settled.queue_id != queue_id:
             found = self._pending.get(queue_id)
@@ -176,6 +149,7 @@ class JournalEncoder(Journal):
 
     def take(self) -> JournalBatch:
         """End the batch. Settlements go last: they never reach the disk before a message of the same batch."""
+        self._move()
         writer = self._writer
         for settled in self._pending.values():
             settled.write(writer)
@@ -183,11 +157,12 @@ class JournalEncoder(Journal):
                 self._add_block((writer.getvalue(),), len(writer))
         if len(writer) > 0:
             self._add_block((writer.getvalue(),), len(writer))
-        batch = JournalBatch(self._segment, self._blocks, self._batch_bytes, self._messages, self.drop_dead())
-        self._segment_bytes += self._batch_bytes
+        use = self._use
+        use.size += self._batch_bytes
+        batch = JournalBatch(use.number, self._blocks, self._batch_bytes, self._messages, self.occupancy.drop_dead())
         self.discard()
-        if self._segment_bytes >= self._segment_limit:
-            self._open(self._segment + 1)
+        if use.size >= self._segment_limit:
+            self._use = self.occupancy.open(use.number + 1)
         return batch
 
     def discard(self) -> None:
@@ -199,16 +174,26 @@ class JournalEncoder(Journal):
         self._pending.clear()
         self._settled = Settled(-1, -2)
 
-    def drop_dead(self) -> int:
-        """The newest segment that can go, with all before it; 0 if none can.
+    def _move(self) -> None:
+        """Write some live entries of the oldest segment again, where that is to be emptied.
 
-        Only a prefix may go: a later segment may hold the settlements of an earlier one.
+        A message may be on the disk twice then: recovery takes the later copy, and the old segment goes only when
+        the batch with the new one is synced.
         """
-        dead = 0
-        for number, use in self._uses.items():
-            if use.live > 0 or number == self._segment:
-                break
-            dead = number
-        for number in [number for number in self._uses if number <= dead]:
-            del self._uses[number]
-        return dead
+        queue_ids: list[int] = []
+        entries: list[Entry] = []
+        for queue_id, entry in self.occupancy.next_to_move():
+            self.occupancy.remove(entry)
+            if entries and entries[0].message is not entry.message:
+                self._write_again(queue_ids, entries)
+                queue_ids = []
+                entries = []
+            queue_ids.append(queue_id)
+            entries.append(entry)
+        if entries:
+            self._write_again(queue_ids, entries)
+
+    def _write_again(self, queue_ids: list[int], entries: list[Entry]) -> None:
+        """The entries are those of one message: a fan-out stays one record."""
+        message = entries[0].message
+        self._write_message(message, self._addresses.encode(message.address), queue_ids, entries)

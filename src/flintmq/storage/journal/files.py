@@ -21,6 +21,7 @@ from flintmq.storage.block import (
     scan_blocks,
 )
 from flintmq.storage.files import Disk
+from flintmq.storage.journal.occupancy import Occupancy
 from flintmq.storage.journal.recovery import Replay
 from flintmq.storage.segment import Block, SegmentFile, create_segment
 
@@ -41,7 +42,7 @@ class JournalFiles:
         self._current: SegmentFile | None = None
         self._next: SegmentFile | None = None
 
-    def recover(self, replay: Replay) -> int:
+    def recover(self, replay: Replay, occupancy: Occupancy) -> int:
         """Feed all segments to `replay`, end the last one where it was torn, and open a new one: its number.
 
         The old tail is never continued: blocks behind the cut would be found again once new ones reached them.
@@ -55,7 +56,11 @@ class JournalFiles:
         while numbers and not self._holds_blocks(numbers[-1]):
             self._remove(numbers.pop())
         for number in numbers:
-            self._read_segment(number, replay, number == numbers[-1])
+            use = occupancy.restore(number)
+            replay.begin_segment(number)
+            use.size = self._read_segment(number, replay, number == numbers[-1])
+            use.total = replay.segment_total
+        replay.occupy(occupancy)
         self.numbers = numbers
         self._open(highest + 1)
         return highest + 1
@@ -82,7 +87,8 @@ class JournalFiles:
         data, magic, _ = self._load(number)
         return len(magic) == 4 and next_block(data, HEADER_BYTES, magic) >= 0
 
-    def _read_segment(self, number: int, replay: Replay, is_tail: bool) -> None:
+    def _read_segment(self, number: int, replay: Replay, is_tail: bool) -> int:
+        """Returns the bytes that are in use."""
         path = self._path(number)
         data, magic, header_intact = self._load(number)
         if not header_intact:
@@ -91,7 +97,7 @@ class JournalFiles:
         found = scan_blocks(data, magic, str(path), not is_tail)
         self.damage += found.damage
         for block_type, start, length in zip(found.types, found.starts, found.lengths, strict=True):
-            if block_type != TYPE_JOURNAL or not replay.read_block(data, start, length, number):
+            if block_type != TYPE_JOURNAL or not replay.read_block(data, start, length):
                 self.damage.append(Damage(str(path), start, "the block's records do not fill it"))
         if is_tail and not found.sealed:
             file = self._disk.open(path)
@@ -99,6 +105,7 @@ class JournalFiles:
             tail = SegmentFile(file, magic, found.end)
             tail.seal()
             tail.close()
+        return found.end
 
     def _open(self, number: int) -> None:
         self._current = self._next or self._create(number)

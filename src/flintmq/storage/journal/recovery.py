@@ -15,6 +15,7 @@ from mypy_extensions import i64
 from flintmq.broker.message import ContentCodec, Entry
 from flintmq.storage.content import ContentReader
 from flintmq.storage.journal.encoder import RECORD_MESSAGE, RECORD_SETTLEMENT
+from flintmq.storage.journal.occupancy import Occupancy
 
 
 @final
@@ -50,30 +51,41 @@ class QueueReplay:
 
 @final
 class Replay:
-    """Collects the unsettled entries of the queues that still exist."""
+    """Collects the unsettled entries of the queues that still exist. `begin_segment` comes before its blocks."""
 
     def __init__(self, codecs: dict[int, ContentCodec], queue_ids: set[int]) -> None:
         self._content = ContentReader(codecs)
         self._queues: dict[int, QueueReplay] = {}
+        # The segment being read, and how many entries it brought, live or not.
+        self._segment: i64 = 0
+        self._total: i64 = 0
         for queue_id in queue_ids:
             self._queues[queue_id] = QueueReplay()
 
-    def read_block(self, data: bytes, start: int, length: int, segment: int) -> bool:
+    def begin_segment(self, segment: int) -> None:
+        self._segment = segment
+        self._total = 0
+
+    @property
+    def segment_total(self) -> int:
+        """How many entries the segment brought, live or not."""
+        return self._total
+
+    def read_block(self, data: bytes, start: int, length: int) -> bool:
         """Apply one block's records; False when they do not fill it exactly, which no intact block does."""
         position: i64 = start
         end: i64 = start + length
-        segment64: i64 = segment
         while position < end:
             record = data[position]
             if record == RECORD_MESSAGE:
-                position = self._read_message(data, position, segment64)
+                position = self._read_message(data, position)
             elif record == RECORD_SETTLEMENT:
                 position = self._read_settlement(data, position)
             else:
                 return False
         return position == end
 
-    def _read_message(self, data: bytes, position: i64, segment: i64) -> i64:
+    def _read_message(self, data: bytes, position: i64) -> i64:
         count = i64(read_i32_be(data, position + 1))
         at = position + 5
         content_at = at + 16 * count
@@ -84,6 +96,8 @@ class Replay:
                 wanted = True
                 break
             i += 1
+        slot = self._total
+        self._total += count
         if not wanted:
             self._content.skip(data, content_at)
             return self._content.position
@@ -92,9 +106,11 @@ class Replay:
             queue = self._queues.get(read_i64_be(data, at))
             if queue is not None:
                 entry = Entry(message, read_i64_be(data, at + 8))
-                entry.segment = segment
+                entry.segment = self._segment
+                entry.slot = slot
                 entry.redelivered = True
                 queue.add(entry)
+            slot += 1
             at += 16
         return self._content.position
 
@@ -109,13 +125,11 @@ class Replay:
                 at += 12
         return end
 
-    def live(self) -> dict[int, int]:
-        """How many entries each segment holds."""
-        counts: dict[int, int] = {}
-        for queue in self._queues.values():
+    def occupy(self, occupancy: Occupancy) -> None:
+        """Enter what was found into the segments it was found in."""
+        for queue_id, queue in self._queues.items():
             for entry in queue.entries.values():
-                counts[entry.segment] = counts.get(entry.segment, 0) + 1
-        return counts
+                occupancy.use(entry.segment).restore(queue_id, entry)
 
     def next_seqs(self) -> dict[int, int]:
         return {queue_id: queue.highest_seq + 1 for queue_id, queue in self._queues.items()}
