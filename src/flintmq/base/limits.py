@@ -14,8 +14,6 @@ CHANNEL_MAX: Final = 2_047
 HEARTBEAT_SECONDS: Final = 60
 # RabbitMQ's: from the first byte awaited to connection.open, for everything in between.
 HANDSHAKE_SECONDS: Final = 10.0
-# How long a refused login waits for its close, so that guessing passwords over one connection is slow.
-REFUSED_LOGIN_SECONDS: Final = 1.0
 # How long we wait for close-ok before we hang up.
 CLOSE_WAIT_SECONDS: Final = 5.0
 # RabbitMQ 4's default: an oversized message is refused when its header arrives.
@@ -29,8 +27,12 @@ SHORTSTR_MAX_BYTES: Final = 255
 # How much a connection may have waiting for a slow reader before its consumers get no more.
 OUTPUT_HIGH_WATER_BYTES: Final = 4 * 1024 * 1024
 OUTPUT_LOW_WATER_BYTES: Final = 1024 * 1024
-# What a message costs one delivery loop before others are served: about half a millisecond of compiled work.
-DISPATCH_BURST_MESSAGES: Final = 4_096
+# What one queue may deliver before others get their turn: a few milliseconds of compiled work, and more than one
+# connection can send in a tick, so that a queue whose consumers keep up does not grow.
+DISPATCH_BURST_MESSAGES: Final = 16_384
+# What is read from one connection before the tick runs. The event loop would read on as long as there is more, and
+# what is taken in but not delivered is memory and latency.
+TICK_READ_BYTES: Final = 512 * 1024
 # Journal bytes handed over but not yet synced, above which publishers are no longer read from.
 JOURNAL_BACKLOG_HIGH_BYTES: Final = 64 * 1024 * 1024
 JOURNAL_BACKLOG_LOW_BYTES: Final = 16 * 1024 * 1024

@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable
-from typing import final
+from typing import cast, final
 
 import structlog
 
@@ -14,6 +14,7 @@ from flintmq.base.limits import (
     JOURNAL_BACKLOG_HIGH_BYTES,
     JOURNAL_BACKLOG_LOW_BYTES,
     OUTPUT_LOW_WATER_BYTES,
+    TICK_READ_BYTES,
 )
 from flintmq.broker.broker import Broker
 from flintmq.gateway.amqp091.connection import ServerConnection
@@ -80,8 +81,12 @@ class AmqpServer(Host):
     def received(self, peer: "Peer", data: bytes) -> None:
         self.gateway.broker.now_ms = time.time_ns() // 1_000_000
         peer.connection.engine.receive(data, self._loop.time())
-        self._heard.append(peer)
+        peer.count(len(data))
         self.want_tick()
+
+    def heard(self, peer: "Peer") -> None:
+        """The first bytes of a peer in this tick came."""
+        self._heard.append(peer)
 
     def want_tick(self) -> None:
         if not self._is_tick_due:
@@ -93,9 +98,16 @@ class AmqpServer(Host):
         self._feed_starved()
         more = self.gateway.end_tick()
         self._flush()
-        if self._storage.backlog_bytes > JOURNAL_BACKLOG_HIGH_BYTES:
-            self._hold_back()
-        self._heard.clear()
+        heard = self._heard
+        self._heard = []
+        is_behind = self._storage.backlog_bytes > JOURNAL_BACKLOG_HIGH_BYTES
+        for peer in heard:
+            if is_behind:
+                # The disk is: who sent something is not read from until it has caught up.
+                peer.hold()
+                self._held_back.append(peer)
+            else:
+                peer.read_on()
         if more or any(not self._peers[output].is_full for output in self.outbox.starved if output in self._peers):
             self.want_tick()
 
@@ -125,12 +137,6 @@ class AmqpServer(Host):
         peer.connection.resume()
         return True
 
-    def _hold_back(self) -> None:
-        """The disk is behind: those who sent something are not read from until it has caught up."""
-        for peer in self._heard:
-            if peer.hold():
-                self._held_back.append(peer)
-
     def on_durable(self) -> None:
         """The storage made progress, or failed."""
         if self._storage.failure and not self._was_fenced:
@@ -143,7 +149,7 @@ class AmqpServer(Host):
             held = self._held_back
             self._held_back = []
             for peer in held:
-                peer.go_on()
+                peer.read_on()
         self._flush()
 
     # -- the end ------------------------------------------------------------------------------------------------
@@ -173,6 +179,7 @@ class Peer(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._connection: ServerConnection | None = None
         self._is_held = False
+        self._tick_bytes = 0
         self._timer: asyncio.TimerHandle | None = None
         self._hangup: asyncio.TimerHandle | None = None
         self._was_open = False
@@ -185,10 +192,11 @@ class Peer(asyncio.Protocol):
     # -- asyncio ------------------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-        transport.set_write_buffer_limits(high=OUTPUT_LOW_WATER_BYTES, low=OUTPUT_LOW_WATER_BYTES // 4)
-        address = transport.get_extra_info("peername")
+        # uvloop's transports are asyncio's in all but their base class.
+        stream = cast(asyncio.Transport, transport)
+        self._transport = stream
+        stream.set_write_buffer_limits(high=OUTPUT_LOW_WATER_BYTES, low=OUTPUT_LOW_WATER_BYTES // 4)
+        address = stream.get_extra_info("peername")
         self._connection = ServerConnection(self._server.gateway, self.output, _printable(address))
         self._server.add(self)
         self._hangup = self._loop.call_later(HANDSHAKE_SECONDS, self._handshake_timed_out)
@@ -295,18 +303,26 @@ class Peer(asyncio.Protocol):
 
     # -- flow ---------------------------------------------------------------------------------------------------
 
-    def hold(self) -> bool:
-        """Stop reading; False when that is so already, or there is nothing to read."""
-        if self._is_held or self._transport is None or self._transport.is_closing():
-            return False
-        self._is_held = True
-        self._transport.pause_reading()
-        return True
+    def count(self, size: int) -> None:
+        """Bytes came in; once they are enough for a tick, the rest stays in the socket until it has run."""
+        if self._tick_bytes == 0:
+            self._server.heard(self)
+        self._tick_bytes += size
+        if self._tick_bytes >= TICK_READ_BYTES:
+            self.hold()
 
-    def go_on(self) -> None:
-        self._is_held = False
-        if self._transport is not None and not self._transport.is_closing():
-            self._transport.resume_reading()
+    def hold(self) -> None:
+        """Stop reading until `read_on`."""
+        if not self._is_held and self._transport is not None and not self._transport.is_closing():
+            self._is_held = True
+            self._transport.pause_reading()
+
+    def read_on(self) -> None:
+        self._tick_bytes = 0
+        if self._is_held:
+            self._is_held = False
+            if self._transport is not None and not self._transport.is_closing():
+                self._transport.resume_reading()
 
     def _log_end(self) -> None:
         connection = self.connection

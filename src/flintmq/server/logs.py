@@ -15,7 +15,9 @@ def configure(settings: LogSettings) -> None:
         renderer = structlog.processors.JSONRenderer()
         exceptions: list[structlog.typing.Processor] = [structlog.processors.dict_tracebacks]
     else:
-        renderer = structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), pad_event_to=24)
+        renderer = structlog.dev.ConsoleRenderer(
+            colors=sys.stderr.isatty(), pad_event_to=24, exception_formatter=structlog.dev.plain_traceback
+        )
         exceptions = []
     structlog.configure(
         processors=[

@@ -50,32 +50,37 @@ class Unacked:
         slots = self._slots
         count: i64 = len(slots) - self._head
         if multiple and tag == 0:
-            tag = self._first + count - 1
-        elif tag < self._first or tag >= self._first + count:
+            return self._take_front(count)
+        if tag < self._first or tag >= self._first + count:
             raise PreconditionFailed(f"unknown delivery tag {tag}")
         at: i64 = self._head + tag - self._first
+        found = slots[at]
+        if found is None:
+            raise PreconditionFailed(f"unknown delivery tag {tag}")
+        if multiple or at == self._head:
+            return self._take_front(at + 1 - self._head)
+        slots[at] = None
+        return [found]
+
+    def _take_front(self, count: i64) -> list[Delivery]:
+        """Take out the first `count` slots, and the settled ones behind them."""
+        slots = self._slots
         taken: list[Delivery] = []
-        if multiple:
-            if at >= self._head and slots[at] is None:
-                raise PreconditionFailed(f"unknown delivery tag {tag}")
-            for index in range(self._head, at + 1):
-                found = slots[index]
-                if found is not None:
-                    taken.append(found)
-                    slots[index] = None
-            self._first += at + 1 - self._head
-            self._head = at + 1
-        else:
-            found = slots[at]
-            if found is None:
-                raise PreconditionFailed(f"unknown delivery tag {tag}")
-            taken.append(found)
-            slots[at] = None
-            while self._head < len(slots) and slots[self._head] is None:
-                self._head += 1
-                self._first += 1
-        if self._head == len(slots) or (self._head >= _TRIM_SLOTS and self._head * 2 >= len(slots)):
-            del slots[: self._head]
+        head: i64 = self._head
+        stop: i64 = head + count
+        size: i64 = len(slots)
+        while head < size:
+            found = slots[head]
+            if found is not None:
+                if head >= stop:
+                    break
+                taken.append(found)
+                slots[head] = None
+            head += 1
+        self._first += head - self._head
+        self._head = head
+        if head == size or (head >= _TRIM_SLOTS and head * 2 >= size):
+            del slots[:head]
             self._head = 0
         return taken
 
