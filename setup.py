@@ -8,6 +8,7 @@ import os
 import sys
 import warnings
 from pathlib import Path
+from typing import cast
 
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
@@ -46,10 +47,12 @@ def extensions() -> list[Extension]:
         from mypyc.build import mypycify  # noqa: PLC0415 - an interpreted build must not need mypyc
 
         # Without our lint settings: whether a release compiles must not depend on them.
-        compiled = mypycify(["--config-file=", *compiled_sources()], opt_level="3", group_name="flintmq")
+        group = mypycify(["--config-file=", *compiled_sources()], opt_level="3", group_name="flintmq")
     except (Exception, SystemExit) as error:  # noqa: BLE001 - mypyc ends with SystemExit, or whatever broke it
         fall_back(error)
         return []
+    # With setuptools loaded, mypyc makes its kind of extensions and not those of distutils.
+    compiled = cast("list[Extension]", group)
     for extension in compiled:
         # What a newer compiler warns of in generated C is no reason to go without it.
         extension.extra_compile_args = [flag for flag in extension.extra_compile_args if flag != "-Werror"]

@@ -9,20 +9,31 @@ import pytest
 import flintmq
 
 # One module of each compiled package: a build that left one out is not the build we mean.
-_HOT_MODULES = ("flintmq.base.limits", "flintmq.broker.message")
+_HOT_MODULES = (
+    "flintmq.base.limits",
+    "flintmq.broker.broker",
+    "flintmq.gateway.amqp091.gateway",
+    "flintmq.protocol.amqp091.connection",
+    "flintmq.storage.journal.encoder",
+    "flintmq.wire.amqp091.frames",
+)
+_SUFFIXES = {"compiled": ".so", "interpreted": ".py"}
 
 
 def pytest_configure() -> None:
     expected = os.environ.get("FLINTMQ_EXPECT")
     if expected is None:
         return
-    suffix = {"compiled": ".so", "interpreted": ".py"}[expected]
+    suffix = _SUFFIXES.get(expected)
+    if suffix is None:
+        raise pytest.UsageError(f"FLINTMQ_EXPECT={expected}: expected one of {', '.join(_SUFFIXES)}")
     for name in _HOT_MODULES:
         file = importlib.import_module(name).__file__ or ""
         if not file.endswith(suffix):
             raise pytest.UsageError(f"FLINTMQ_EXPECT={expected}, but {name} is {file}")
-    source = Path(__file__).parents[1] / "src"
-    if flintmq.compiled == Path(flintmq.__file__).is_relative_to(source):
+    # What is compiled is tested as installed; what is interpreted, where it is edited.
+    in_source = Path(flintmq.__file__).is_relative_to(Path(__file__).parents[1] / "src")
+    if in_source != (expected == "interpreted"):
         raise pytest.UsageError(f"FLINTMQ_EXPECT={expected}, but flintmq is {flintmq.__file__}")
 
 
