@@ -1,0 +1,383 @@
+"""The engine in both roles: two of them talk, and every exchange is checked from both ends."""
+
+import pytest
+
+from flintmq.base.errors import ClosedByPeer, ConnectionLost, LocalProtocolError, NotFound, ResourceError
+from flintmq.protocol.amqp091.connection import Tuning
+from flintmq.protocol.amqp091.states import State
+from flintmq.wire.amqp091 import spec
+from flintmq.wire.amqp091.frames import PROTOCOL_HEADER
+from flintmq.wire.amqp091.methods import (
+    BasicPublish,
+    BasicQos,
+    ChannelOpenOk,
+    QueueDeclare,
+    QueueDeclareOk,
+    encode_method,
+)
+from tests.unit.protocol.amqp091.pair import ConnectionPair, Recorder, Side
+
+PUBLISH = encode_method(BasicPublish(exchange="x", routing_key="k"))
+NO_PROPERTIES = b"\0\0"
+
+
+def frame(kind: int, channel: int, payload: bytes, end: int = 0xCE) -> bytes:
+    return bytes([kind]) + channel.to_bytes(2, "big") + len(payload).to_bytes(4, "big") + payload + bytes([end])
+
+
+def header(size: int, class_id: int = 60) -> bytes:
+    return class_id.to_bytes(2, "big") + b"\0\0" + size.to_bytes(8, "big") + NO_PROPERTIES
+
+
+def closed_with(side: Side) -> tuple[int, str]:
+    """Code and text of the close that this side was told."""
+    (reason,) = side.closed
+    assert isinstance(reason, ClosedByPeer)
+    return reason.code, reason.text
+
+
+def close_in(data: bytes) -> int:
+    """The reply code of the connection.close among these frames."""
+    pos = 0
+    while pos < len(data):
+        size = int.from_bytes(data[pos + 3 : pos + 7], "big")
+        payload = data[pos + 7 : pos + 7 + size]
+        if data[pos] == 1 and int.from_bytes(payload[:4], "big") == spec.CONNECTION_CLOSE:
+            return int.from_bytes(payload[4:6], "big")
+        pos += 8 + size
+    raise AssertionError("no connection.close")
+
+
+# -- the handshake --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("step", [0, 1, 7])
+def test_handshake_reaches_open_on_both_sides(step: int) -> None:
+    """Whatever pieces the bytes come in, both sides agree that the connection is open, and on its tuning."""
+    pair = ConnectionPair(Tuning(100, 131072, 30), Tuning(50, 8192, 60), step=step).open()
+    for side in (pair.server, pair.client):
+        assert side.engine.state is State.OPEN
+        tuning = side.engine.tuning
+        assert (tuning.channel_max, tuning.frame_max, tuning.heartbeat) == (50, 8192, 30)
+    assert pair.server.logins == [("PLAIN", b"\0user\0secret")]
+    assert pair.server.opened == ["/"]
+
+
+def test_zero_means_no_limit_of_mine() -> None:
+    """A client that tunes to 0 takes what the server offers."""
+    pair = ConnectionPair(Tuning(100, 8192, 30), Tuning(0, 0, 0)).open()
+    assert pair.server.engine.tuning.frame_max == 8192
+    assert pair.server.engine.tuning.channel_max == 100
+
+
+@pytest.mark.parametrize("start", [b"HTTP/1.1", b"AMQP\x00\x01\x00\x00", b"AMQP\x01\x01\x00\x09", b"\x16\x03\x01"])
+def test_wrong_protocol_is_answered_with_ours(start: bytes) -> None:
+    """Any other opening gets our protocol header and a closed connection (amqp-0-9-1 §4.2.2)."""
+    server = ConnectionPair().server
+    server.engine.receive(start, 0.0)
+    assert server.sent() == PROTOCOL_HEADER
+    assert server.engine.state is State.CLOSED
+    assert len(server.closed) == 1
+
+
+@pytest.mark.parametrize(
+    ("capability", "told"), [(True, True), (False, False)], ids=["client can be told", "client cannot"]
+)
+def test_refused_login(capability: bool, told: bool) -> None:
+    """A client that declares authentication_failure_close gets 403; any other is hung up on."""
+    pair = ConnectionPair(
+        password="wrong", properties={"capabilities": {"authentication_failure_close": capability}}
+    )
+    pair.pump()
+    if told:
+        code, text = closed_with(pair.client)
+        assert code == 403
+        assert text.startswith("ACCESS_REFUSED")
+    assert pair.server.engine.state is State.CLOSED
+    assert pair.server.opened == []
+
+
+@pytest.mark.parametrize(
+    ("tuned", "words"),
+    [
+        ("000a001f 0bb8 00020000 003c", "channel_max = 3000 is higher"),
+        ("000a001f 07ff 00030000 003c", "frame_max = 196608 is higher"),
+        ("000a001f 07ff 00000100 003c", "frame_max = 256 is lower"),
+    ],
+)
+def test_tuning_beyond_the_offer_is_refused(tuned: str, words: str) -> None:
+    """tune-ok above the offer, or a frame below the minimum, ends the connection with 530."""
+    pair = ConnectionPair()
+    server = pair.server
+    server.engine.receive(pair.client.sent(), 0.0)
+    pair.client.engine.receive(server.sent(), 0.0)
+    server.engine.receive(pair.client.sent(), 0.0)
+    server.sent()
+    server.engine.receive(frame(1, 0, bytes.fromhex(tuned)), 0.0)
+    answer = server.sent()
+    assert close_in(answer) == 530
+    assert words.encode() in answer
+
+
+# -- channels -------------------------------------------------------------------------------------------------------
+
+
+def test_channel_opens_carries_methods_and_closes() -> None:
+    """A method arrives as it was sent, the answer too, and a close is told to both owners once."""
+    pair = ConnectionPair().open()
+    mine, theirs = pair.channel()
+    assert isinstance(mine.methods[0], ChannelOpenOk)
+    assert mine.channel is not None
+    assert theirs.channel is not None
+    mine.channel.send(QueueDeclare(queue="q", durable=True, arguments={"x-a": 1}))
+    pair.pump()
+    assert theirs.methods == [QueueDeclare(queue="q", durable=True, arguments={"x-a": 1})]
+    theirs.channel.send(QueueDeclareOk(queue="q", message_count=3))
+    pair.pump()
+    assert mine.methods[1] == QueueDeclareOk(queue="q", message_count=3)
+    mine.channel.close()
+    pair.pump()
+    assert mine.closed == [None]
+    (reason,) = theirs.closed
+    assert isinstance(reason, ClosedByPeer)
+    assert reason.code == 200
+
+
+def test_fault_of_a_method_closes_its_channel_only() -> None:
+    """A soft error becomes channel.close with its code, text and method; other channels and the number live on."""
+    pair = ConnectionPair().open()
+    mine, theirs = pair.channel()
+    other, _ = pair.channel()
+    theirs.fault = NotFound("no queue 'q' in vhost '/'")
+    assert mine.channel is not None
+    mine.channel.send(BasicQos(prefetch_count=1))
+    pair.pump()
+    (reason,) = mine.closed
+    assert isinstance(reason, ClosedByPeer)
+    assert (reason.code, reason.text) == (404, "NOT_FOUND - no queue 'q' in vhost '/'")
+    assert theirs.closed
+    assert not other.closed
+    again, _ = pair.channel()
+    assert again.channel is not None
+    assert again.channel.number == mine.channel.number
+
+
+def test_hard_fault_closes_the_connection() -> None:
+    """A hard error becomes connection.close, and every channel's owner is told."""
+    pair = ConnectionPair().open()
+    mine, theirs = pair.channel()
+    other, _ = pair.channel()
+    theirs.fault = ResourceError("no room")
+    assert mine.channel is not None
+    mine.channel.send(BasicQos(prefetch_count=1))
+    pair.pump()
+    assert closed_with(pair.client) == (506, "RESOURCE_ERROR - no room")
+    assert mine.closed
+    assert other.closed
+    assert pair.server.engine.state is State.CLOSED
+
+
+def test_what_a_closing_channel_still_sends_is_dropped() -> None:
+    """Between our close and the peer's close-ok, its methods and contents have no effect."""
+    pair = ConnectionPair().open()
+    mine, theirs = pair.channel()
+    assert mine.channel is not None
+    theirs.fault = NotFound("x")
+    mine.channel.send(BasicQos(prefetch_count=1))
+    mine.channel.send_content(PUBLISH, NO_PROPERTIES, b"late")
+    mine.channel.send(BasicQos(prefetch_count=2))
+    pair.pump()
+    assert theirs.methods == []
+    assert theirs.contents == []
+    assert pair.server.engine.state is State.OPEN
+
+
+def test_channel_max_is_kept_on_both_sides() -> None:
+    """The client refuses to open more; the server closes a peer that does it all the same."""
+    pair = ConnectionPair(Tuning(channel_max=2)).open()
+    pair.channel()
+    pair.channel()
+    with pytest.raises(LocalProtocolError, match="all 2 channels"):
+        pair.client.engine.open_channel(Recorder())
+    pair.server.engine.receive(frame(1, 3, bytes.fromhex("0014000a00")), 0.0)
+    pair.pump()
+    assert closed_with(pair.client)[0] == 504
+
+
+# -- content --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("step", [0, 1, 1000])
+@pytest.mark.parametrize("size", [0, 1, 4088, 4089, 70_000, 300_000])
+def test_bodies_of_any_size_arrive_whole(size: int, step: int) -> None:
+    """A body is cut into frames of the agreed size and put together again, byte for byte."""
+    if step == 1 and size > 5000:
+        step = 13
+    pair = ConnectionPair(Tuning(frame_max=4096), step=step).open()
+    mine, theirs = pair.channel()
+    assert mine.channel is not None
+    body = bytes(i * 31 & 0xFF for i in range(size))
+    mine.channel.send_content(PUBLISH, NO_PROPERTIES, body)
+    mine.channel.send_content(PUBLISH, b"\x10\x00\x02", b"next")
+    pair.pump()
+    assert theirs.contents == [(PUBLISH, NO_PROPERTIES, body), (PUBLISH, b"\x10\x00\x02", b"next")]
+
+
+def test_acks_arrive_without_becoming_methods() -> None:
+    """basic.ack goes to on_ack in both roles: settlements to the server, confirms to the client."""
+    pair = ConnectionPair().open()
+    mine, theirs = pair.channel()
+    assert mine.channel is not None
+    assert theirs.channel is not None
+    mine.channel.send_ack(7, False)
+    theirs.channel.send_ack(2**40, True)
+    pair.pump()
+    assert theirs.acks == [(7, False)]
+    assert mine.acks == [(2**40, True)]
+
+
+def test_message_above_the_limit_is_refused_at_its_header() -> None:
+    """An oversized body closes the channel with 406 before a byte of it is kept; the rest of it is dropped."""
+    pair = ConnectionPair(Tuning(message_max=1000)).open()
+    mine, theirs = pair.channel()
+    assert mine.channel is not None
+    mine.channel.send_content(PUBLISH, NO_PROPERTIES, bytes(200_000))
+    pair.pump()
+    (reason,) = mine.closed
+    assert isinstance(reason, ClosedByPeer)
+    assert reason.code == 406
+    assert "size 200000" in reason.text
+    assert theirs.contents == []
+    assert pair.server.engine.state is State.OPEN
+
+
+# -- what a peer may not do -----------------------------------------------------------------------------------------
+
+OPEN_CHANNEL = frame(1, 1, bytes.fromhex("0014000a00"))
+FAULTS = {
+    "end octet": (OPEN_CHANNEL + frame(1, 1, PUBLISH, end=0), 501),
+    "frame too large": (frame(3, 1, bytes(131_072)), 501),
+    "frame type": (OPEN_CHANNEL + frame(9, 1, b""), 501),
+    "method frame too short": (OPEN_CHANNEL + frame(1, 1, b"\0"), 501),
+    "heartbeat on a channel": (OPEN_CHANNEL + frame(8, 1, b""), 501),
+    "unknown method": (OPEN_CHANNEL + frame(1, 1, bytes.fromhex("003c03e7")), 540),
+    "unknown class": (OPEN_CHANNEL + frame(1, 1, bytes.fromhex("03e7000a")), 540),
+    "cut-off arguments": (OPEN_CHANNEL + frame(1, 1, bytes.fromhex("003c000a00")), 502),
+    "a server's method": (OPEN_CHANNEL + frame(1, 1, encode_method(QueueDeclareOk())), 503),
+    "connection method late": (frame(1, 0, bytes.fromhex("000a0028012f0000")), 503),
+    "channel not open": (frame(1, 1, PUBLISH), 504),
+    "header on a channel not open": (frame(2, 1, header(1)), 504),
+    "channel opened twice": (OPEN_CHANNEL * 2, 504),
+    "header without method": (OPEN_CHANNEL + frame(2, 1, header(1)), 505),
+    "body without header": (OPEN_CHANNEL + frame(1, 1, PUBLISH) + frame(3, 1, b"x"), 505),
+    "method within content": (OPEN_CHANNEL + frame(1, 1, PUBLISH) * 2, 505),
+    "header of another class": (OPEN_CHANNEL + frame(1, 1, PUBLISH) + frame(2, 1, header(1, 50)), 505),
+    "body longer than its header says": (
+        OPEN_CHANNEL + frame(1, 1, PUBLISH) + frame(2, 1, header(1)) + frame(3, 1, b"xy"),
+        501,
+    ),
+    "header too short": (OPEN_CHANNEL + frame(1, 1, PUBLISH) + frame(2, 1, b"\0" * 12), 501),
+    "content on channel 0": (frame(2, 0, header(1)), 505),
+}
+
+
+@pytest.mark.parametrize("step", [0, 1], ids=["whole", "byte by byte"])
+@pytest.mark.parametrize(("data", "code"), FAULTS.values(), ids=FAULTS.keys())
+def test_fault_of_a_peer_closes_with_its_code(data: bytes, code: int, step: int) -> None:
+    """Each way to break the protocol ends in connection.close with the reply code the specification gives it."""
+    if step and len(data) > 1000:
+        step = 997
+    pair = ConnectionPair().open()
+    for start in range(0, len(data), step or len(data)):
+        pair.server.engine.receive(data[start : start + (step or len(data))], 0.0)
+    assert close_in(pair.server.sent()) == code
+    assert len(pair.server.closed) == 1
+
+
+def test_frame_length_is_not_believed() -> None:
+    """A length that no frame may have is refused at once: nothing waits for four gigabytes."""
+    pair = ConnectionPair().open()
+    pair.server.engine.receive(bytes([3, 0, 1, 0xFF, 0xFF, 0xFF, 0xFF]), 0.0)
+    assert close_in(pair.server.sent()) == 501
+
+
+def test_methods_before_open_are_refused() -> None:
+    """A channel used before connection.open ends the connection."""
+    pair = ConnectionPair()
+    server = pair.server
+    server.engine.receive(PROTOCOL_HEADER, 0.0)
+    server.sent()
+    server.engine.receive(OPEN_CHANNEL, 0.0)
+    assert close_in(server.sent()) == 504
+
+
+# -- ends -----------------------------------------------------------------------------------------------------------
+
+
+def test_close_from_either_side_ends_both() -> None:
+    """connection.close and its answer leave both engines closed and every owner told."""
+    for closer, other in (("client", "server"), ("server", "client")):
+        pair = ConnectionPair().open()
+        mine, theirs = pair.channel()
+        getattr(pair, closer).engine.close(200, "bye")
+        pair.pump()
+        assert getattr(pair, closer).engine.state is State.CLOSED
+        assert closed_with(getattr(pair, other)) == (200, "bye")
+        assert len(mine.closed) == len(theirs.closed) == 1
+
+
+def test_lost_transport_is_told() -> None:
+    """When the socket goes, channels and connection are told why, once."""
+    pair = ConnectionPair().open()
+    _, theirs = pair.channel()
+    pair.server.engine.lost(None)
+    pair.server.engine.lost(None)
+    assert len(pair.server.closed) == len(theirs.closed) == 1
+    assert isinstance(pair.server.closed[0], ConnectionLost)
+
+
+# -- heartbeats -----------------------------------------------------------------------------------------------------
+
+
+def test_heartbeats_keep_a_silent_connection() -> None:
+    """Each side sends when it was silent for half an interval, and nobody gives up as long as they arrive."""
+    pair = ConnectionPair(Tuning(heartbeat=10), Tuning(heartbeat=10)).open()
+    for _ in range(100):
+        pair.now += 1.0
+        for side in (pair.client, pair.server):
+            due = side.engine.next_timer()
+            assert due is not None
+            if due <= pair.now:
+                side.engine.handle_timer(pair.now)
+        pair.pump()
+    assert pair.client.engine.state is State.OPEN
+    assert pair.server.engine.state is State.OPEN
+
+
+def test_silence_of_two_intervals_ends_the_connection() -> None:
+    """A peer that sends nothing for two heartbeat intervals is given up, with that as the reason."""
+    pair = ConnectionPair(Tuning(heartbeat=10), Tuning(heartbeat=10)).open()
+    pair.server.engine.handle_timer(19.0)
+    assert pair.server.engine.state is State.OPEN
+    pair.server.engine.handle_timer(20.0)
+    assert pair.server.engine.state is State.CLOSED
+    (reason,) = pair.server.closed
+    assert isinstance(reason, ConnectionLost)
+    assert "heartbeat" in str(reason)
+
+
+def test_no_heartbeat_means_no_timer() -> None:
+    """An interval of 0 turns heartbeats off."""
+    pair = ConnectionPair(Tuning(heartbeat=0), Tuning(heartbeat=0)).open()
+    assert pair.server.engine.next_timer() is None
+    pair.server.engine.handle_timer(1e9)
+    assert pair.server.engine.state is State.OPEN
+
+
+def test_blocked_and_unblocked_reach_the_client() -> None:
+    """connection.blocked comes with its reason, connection.unblocked without."""
+    pair = ConnectionPair().open()
+    pair.server.engine.blocked("low on memory")
+    pair.server.engine.blocked(None)
+    pair.pump()
+    assert pair.client.blocked == ["low on memory", None]
