@@ -15,7 +15,7 @@ from flintmq.broker.message import Entry, Message
 from flintmq.broker.queue.base import Queue
 from flintmq.broker.vhost import STORED, UNROUTED, VHost
 from flintmq.gateway.amqp091.codec import CODEC_091
-from flintmq.gateway.amqp091.consumer import ChannelConsumer, Window
+from flintmq.gateway.amqp091.consumer import ChannelConsumer
 from flintmq.gateway.amqp091.gateway import Gateway
 from flintmq.gateway.amqp091.publication import Publication, Publications
 from flintmq.gateway.amqp091.unacked import Delivery, Unacked
@@ -54,7 +54,7 @@ class _Reply:
 
 
 @final
-class ServerChannel(Window, ChannelOwner):
+class ServerChannel(ChannelOwner):
     def __init__(
         self,
         channel: Channel,
@@ -65,7 +65,6 @@ class ServerChannel(Window, ChannelOwner):
         notify_cancel: bool,
         handlers: dict[int, Handler],
     ) -> None:
-        super().__init__()
         self.vhost = vhost
         # Also the owner of exclusive queues.
         self.connection = connection
@@ -74,6 +73,9 @@ class ServerChannel(Window, ChannelOwner):
         self.unacked = Unacked()
         # Prefetch of consumers yet to come (RabbitMQ's global=false).
         self.prefetch: i64 = 0
+        # Messages that all consumers together may hold unacknowledged (global=true), 0 for any; and how many they do.
+        self.limit: i64 = 0
+        self.held: i64 = 0
         # The queue that an empty name means (amqp-0-9-1 queue.bind.queue).
         self.last_queue = ""
         self._channel = channel

@@ -1,7 +1,6 @@
 """A basic.consume subscription: credit by prefetch, and deliveries written into its channel."""
 
-from abc import ABC, abstractmethod
-from typing import final
+from typing import TYPE_CHECKING, final
 
 from mypy_extensions import i64
 
@@ -9,25 +8,8 @@ from flintmq.broker.consumer import Consumer
 from flintmq.broker.message import Entry
 from flintmq.broker.queue.base import Queue
 
-
-class Window(ABC):
-    """What a channel's consumers share: RabbitMQ's qos with global=true, the flow, and the socket's room.
-
-    `limit` is in messages, 0 for none; `held` is how many the consumers hold unacknowledged.
-    """
-
-    def __init__(self) -> None:
-        self.limit: i64 = 0
-        self.held: i64 = 0
-
-    @abstractmethod
-    def has_room(self) -> bool: ...
-
-    @abstractmethod
-    def deliver(self, consumer: "ChannelConsumer", queue: Queue, entry: Entry) -> None: ...
-
-    @abstractmethod
-    def consumer_cancelled(self, consumer: "ChannelConsumer") -> None: ...
+if TYPE_CHECKING:
+    from flintmq.gateway.amqp091.channel import ServerChannel
 
 
 @final
@@ -39,7 +21,14 @@ class ChannelConsumer(Consumer):
     """
 
     def __init__(
-        self, tag: str, no_ack: bool, exclusive: bool, queue: Queue, window: Window, limit: i64, prefix: bytes
+        self,
+        tag: str,
+        no_ack: bool,
+        exclusive: bool,
+        queue: Queue,
+        channel: "ServerChannel",
+        limit: i64,
+        prefix: bytes,
     ) -> None:
         super().__init__(tag, no_ack, exclusive)
         self.queue = queue
@@ -47,20 +36,20 @@ class ChannelConsumer(Consumer):
         self.held: i64 = 0
         self.prefix = prefix
         self.started = False
-        self._window = window
+        self._channel = channel
 
     def can_take(self) -> bool:
-        window = self._window
-        if not self.started or not window.has_room():
+        channel = self._channel
+        if not self.started or not channel.has_room():
             return False
         if self.no_ack:
             return True
         if self.limit != 0 and self.held >= self.limit:
             return False
-        return window.limit == 0 or window.held < window.limit
+        return channel.limit == 0 or channel.held < channel.limit
 
     def deliver(self, queue: Queue, entry: Entry) -> None:
-        self._window.deliver(self, queue, entry)
+        self._channel.deliver(self, queue, entry)
 
     def cancelled(self) -> None:
-        self._window.consumer_cancelled(self)
+        self._channel.consumer_cancelled(self)

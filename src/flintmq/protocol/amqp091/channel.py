@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from typing import Final, final
 
 from librt.strings import BytesWriter, read_i16_be, read_i32_be, read_i64_be, write_i16_be, write_i32_be, write_i64_be
-from mypy_extensions import i16, i32, i64, mypyc_attr, trait
+from mypy_extensions import i16, i32, i64, mypyc_attr
 
 from flintmq.base.errors import (
     ChannelFault,
@@ -50,7 +50,6 @@ _ACK_PAYLOAD_BYTES: Final = 13
 _EMPTY: Final = b""
 
 
-@trait
 @mypyc_attr(allow_interpreted_subclasses=True)
 class ChannelOwner(ABC):
     """Who is told what arrives on a channel. Raise an AmqpError to close the channel or the connection."""
