@@ -20,7 +20,10 @@ WRITE_PARTS_MAX: Final = 1_024
 
 
 class DiskFile(ABC):
-    """An open file, read and written at positions: it has no cursor that two threads could fight over."""
+    """An open file, read and written at positions: it has no cursor that two threads could fight over.
+
+    `path` is for errors: whoever renames an open file sets it anew.
+    """
 
     path: Path
 

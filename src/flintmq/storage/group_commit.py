@@ -53,7 +53,8 @@ class RoundWriter:
     def __init__(self, database: DefinitionDatabase, journal: JournalFiles) -> None:
         self._database = database
         self._journal = journal
-        # In order, so that a simulated run can be repeated.
+        # Written at any time, and since the last sync; in order, so that a simulated run can be repeated.
+        self._streams: dict[StreamFiles, None] = {}
         self._dirty_streams: dict[StreamFiles, None] = {}
         self._drop_through = 0
 
@@ -69,8 +70,10 @@ class RoundWriter:
                 self._drop_through = max(self._drop_through, batch.journal.drop_through)
             for files, stream_blocks in batch.streams:
                 files.write(stream_blocks)
+                self._streams[files] = None
                 self._dirty_streams[files] = None
             for files in batch.deleted_streams:
+                self._streams.pop(files, None)
                 self._dirty_streams.pop(files, None)
                 files.remove()
 
@@ -88,7 +91,10 @@ class RoundWriter:
         self._journal.prepare()
 
     def seal(self) -> None:
+        """End all files in order: nothing is written any more."""
         self._journal.seal()
+        for files in self._streams:
+            files.seal()
 
 
 def _by_segment(batches: list[Batch]) -> Iterator[tuple[int, list[tuple[bytes, ...]]]]:

@@ -12,7 +12,7 @@ from flintmq.broker.ports import DefinitionStore, Journal, Storage, StreamLog
 from flintmq.storage.block import Damage
 from flintmq.storage.content import ContentReader
 from flintmq.storage.definitions.sqlite import DefinitionDatabase, SqliteDefinitions
-from flintmq.storage.files import Disk, RealDisk
+from flintmq.storage.files import Disk, DiskLock, RealDisk
 from flintmq.storage.group_commit import Batch, GroupCommit, RoundWriter
 from flintmq.storage.journal.encoder import JournalEncoder
 from flintmq.storage.journal.files import JournalFiles
@@ -44,8 +44,7 @@ class NodeStorage(Storage):
         self._codecs = codecs
         self._disk = disk or RealDisk()
         self._segment_bytes = segment_bytes
-        self._make_usable()
-        self._lock = self._disk.lock(path / "lock")
+        self._lock = self._make_usable()
         try:
             self._database = DefinitionDatabase(path / "definitions.sqlite")
         except StorageError:
@@ -64,13 +63,11 @@ class NodeStorage(Storage):
         self._group = GroupCommit(RoundWriter(self._database, self._journal_files), notify)
         self._group.start()
 
-    def _make_usable(self) -> None:
-        """Make the directory, and find out now, not at the first message, that it cannot be written."""
-        probe = self._path / "probe"
+    def _make_usable(self) -> DiskLock:
+        """Make the directory, and find out now, not at the first message, whether it can be written."""
         try:
             self._disk.make_directory(self._path)
-            self._disk.create(probe).close()
-            self._disk.unlink(probe)
+            return self._disk.lock(self._path / "lock")
         except (FileExistsError, NotADirectoryError) as error:
             raise StorageError(f"{self._path} is not a directory: choose one for the data") from error
         except OSError as error:

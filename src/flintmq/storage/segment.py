@@ -79,5 +79,6 @@ def create_segment(disk: Disk, draft: Path, path: Path, kind: int, number: int, 
     file.write_at(0, [encode_header(FileHeader(kind, number, extra, magic))])
     file.sync()
     disk.rename(draft, path)
+    file.path = path
     disk.sync_directory(path.parent)
     return SegmentFile(file, magic, HEADER_BYTES)

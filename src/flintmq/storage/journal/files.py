@@ -121,6 +121,7 @@ class JournalFiles:
         current = self._writer()
         if number != self.numbers[-1]:
             current.seal()
+            self._current = None
             current.close()
             self._open(number)
             current = self._writer()

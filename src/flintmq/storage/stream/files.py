@@ -202,7 +202,7 @@ class StreamFiles:
             self._disk.make_directory(self._directory)
         else:
             self._writer.seal()
-            self._writer.close()
+            self.close()
         path = self._path(first.first_offset)
         self._writer = create_segment(
             self._disk, self._directory / DRAFT, path, KIND_STREAM, first.first_offset, first.highest_before

@@ -1,0 +1,142 @@
+"""The journal's records: a hex snapshot per record, ranges of settlements, blocks, and which segment they go to."""
+
+import pytest
+
+from flintmq.base.errors import StorageError
+from flintmq.broker.message import Address, Entry
+from flintmq.storage.content import BLOCK_BYTES
+from flintmq.storage.journal.encoder import JournalBatch, JournalEncoder
+from tests.unit.storage.nodes import message
+
+
+def _encoder(limit: int = 1 << 20) -> JournalEncoder:
+    encoder = JournalEncoder(limit)
+    encoder.start(1)
+    return encoder
+
+
+def _append(encoder: JournalEncoder, seq: int, body: bytes = b"b") -> Entry:
+    entry = Entry(message(body), seq)
+    encoder.append(entry.message, [1], [entry])
+    return entry
+
+
+def _payload(batch: JournalBatch) -> bytes:
+    return b"".join(b"".join(block) for block in batch.blocks)
+
+
+def test_message_snapshot() -> None:
+    """A message is written once with all its queues."""
+    encoder = _encoder()
+    sent = message(b"body", 0x0102030405)
+    encoder.append(sent, [0x11, 0x22], [Entry(sent, 3), Entry(sent, 4)])
+    assert _payload(encoder.take()).hex(" ") == (
+        "01 00 00 00 02 "
+        "00 00 00 00 00 00 00 11 00 00 00 00 00 00 00 03 "
+        "00 00 00 00 00 00 00 22 00 00 00 00 00 00 00 04 "
+        "07 01 00 00 00 01 02 03 04 05 "
+        "00 02 65 78 00 03 6b 65 79 "
+        "00 00 00 02 70 70 "
+        "00 00 00 04 62 6f 64 79"
+    )
+
+
+def test_settlement_snapshot() -> None:
+    """Consecutive settlements of a queue become one range; gaps begin another."""
+    encoder = _encoder()
+    entries = [_append(encoder, seq) for seq in (1, 2, 3, 5, 6)]
+    encoder.take()
+    for entry in entries:
+        encoder.settle(0x11, entry)
+    assert _payload(encoder.take()).hex(" ") == (
+        "02 00 00 00 00 00 00 00 11 00 00 00 02 "
+        "00 00 00 00 00 00 00 01 00 00 00 03 "
+        "00 00 00 00 00 00 00 05 00 00 00 02"
+    )
+
+
+def test_interleaved_queues_still_make_ranges() -> None:
+    """Two queues settled in turn cost one range each."""
+    encoder = _encoder()
+    ours, theirs = [_append(encoder, seq) for seq in (1, 2, 3)], [_append(encoder, seq) for seq in (1, 2, 3)]
+    encoder.take()
+    for entry, other in zip(ours, theirs, strict=True):
+        encoder.settle(1, entry)
+        encoder.settle(2, other)
+    assert len(_payload(encoder.take())) == 2 * (13 + 12)
+
+
+def test_settlement_follows_the_messages_of_its_batch() -> None:
+    """A settlement must not reach the disk before a copy of the message that replaces it."""
+    encoder = _encoder()
+    old = _append(encoder, 1)
+    encoder.take()
+    encoder.settle(1, old)
+    _append(encoder, 2, b"moved")
+    payload = _payload(encoder.take())
+    assert payload[0] == 1
+    assert payload[-25] == 2
+
+
+def test_settling_twice_or_in_memory_only_writes_nothing() -> None:
+    """Only an entry with a segment can be settled, and once."""
+    encoder = _encoder()
+    entry = _append(encoder, 1)
+    encoder.settle(1, entry)
+    encoder.take()
+    encoder.settle(1, entry)
+    encoder.settle(1, Entry(message(b"transient"), 9))
+    assert not encoder.staged
+
+
+def test_blocks_stay_near_their_size() -> None:
+    """Small records share blocks of about a sector."""
+    encoder = _encoder()
+    for seq in range(1, 1001):
+        _append(encoder, seq, b"x" * 100)
+    batch = encoder.take()
+    sizes = [sum(map(len, block)) for block in batch.blocks]
+    assert all(BLOCK_BYTES <= size < BLOCK_BYTES + 200 for size in sizes[:-1])
+    assert sum(sizes) == batch.size
+
+
+def test_large_body_is_not_copied() -> None:
+    """A body of a block's size goes to the disk from where it is."""
+    body = b"x" * BLOCK_BYTES
+    encoder = _encoder()
+    _append(encoder, 1, body)
+    assert encoder.take().blocks[0][1] is body
+
+
+def test_segment_is_followed_by_the_next_at_its_limit() -> None:
+    """A batch stays in one segment; the batch after the limit begins the next, and entries know theirs."""
+    encoder = _encoder(limit=1000)
+    first = _append(encoder, 1, b"x" * 999)
+    assert encoder.take().segment == 1
+    second = _append(encoder, 2)
+    assert encoder.take().segment == 2
+    assert (first.segment, second.segment) == (1, 2)
+
+
+def test_segments_are_dropped_from_the_oldest_on() -> None:
+    """A dead segment goes with the batch that killed it, and only when no older one lives."""
+    encoder = _encoder(limit=100)
+    entries = []
+    for seq in range(1, 5):
+        entries.append(_append(encoder, seq, b"x" * 100))
+        assert encoder.take().drop_through == 0
+    encoder.settle(1, entries[1])
+    assert encoder.take().drop_through == 0
+    encoder.settle(1, entries[0])
+    assert encoder.take().drop_through == 2
+    encoder.settle(1, entries[2])
+    assert encoder.take().drop_through == 3
+
+
+def test_too_long_an_address_leaves_no_trace() -> None:
+    """A message that cannot be written is refused before any of it is staged."""
+    encoder = _encoder()
+    sent = message(b"b", address=Address("", "k" * 40_000))
+    with pytest.raises(StorageError, match="longer than 32,767 bytes"):
+        encoder.append(sent, [1], [Entry(sent, 1)])
+    assert not encoder.staged

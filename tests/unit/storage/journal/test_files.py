@@ -1,0 +1,129 @@
+"""The life of segment files: made ahead, filled, removed when dead, and used again."""
+
+from pathlib import Path
+
+from flintmq.broker.message import Entry
+from tests.unit.storage.disks import FaultyDisk
+from tests.unit.storage.nodes import OpenNode, segments
+
+
+def _names(path: Path) -> list[str]:
+    return [file.name.lstrip("0") for file in sorted((path / "journal").iterdir())]
+
+
+def _fill(node: OpenNode, count: int) -> list[Entry]:
+    """Messages of half a kilobyte, a batch each."""
+    entries = []
+    for _ in range(count):
+        entries += node.publish(b"x" * 500)
+        node.sync()
+    return entries
+
+
+def test_dead_segments_are_removed_and_used_again(tmp_path: Path) -> None:
+    """A queue that is consumed keeps the journal small, however much goes through it."""
+    node = OpenNode(tmp_path, segment=10_000)
+    names = set()
+    for _ in range(20):
+        for entry in _fill(node, 10):
+            node.storage.journal.settle(1, entry)
+        assert len(_names(tmp_path)) <= 4
+        names.update(_names(tmp_path))
+    assert "spare" in names
+    node.close()
+    reopened = OpenNode(tmp_path)
+    assert (reopened.bodies(), reopened.storage.damage) == ([], [])
+    reopened.close()
+
+
+def test_a_segment_waits_for_the_sync_of_its_last_settlement(tmp_path: Path) -> None:
+    """Nothing is removed before the settlements that killed it are on the disk."""
+    disk = FaultyDisk()
+    node = OpenNode(tmp_path, disk=disk, segment=1000)
+    entries = _fill(node, 3)
+    for entry in entries:
+        node.storage.journal.settle(1, entry)
+    disk.calls.clear()
+    node.publish(b"awaited")
+    node.sync()
+    node.close()
+    removal = disk.calls.index("rename spare")
+    assert any(call.startswith("sync 0") for call in disk.calls[:removal])
+
+
+def test_segments_are_removed_oldest_first_each_durably(tmp_path: Path) -> None:
+    """No crash can keep an old segment and lose a newer one that settled its messages."""
+    disk = FaultyDisk()
+    node = OpenNode(tmp_path, disk=disk, segment=1000)
+    for entry in _fill(node, 8):
+        node.storage.journal.settle(1, entry)
+    disk.calls.clear()
+    node.publish(b"awaited")
+    node.sync()
+    node.close()
+    kept = [call for call in disk.calls if call.startswith(("rename spare", "unlink", "sync-directory"))]
+    assert kept[:6] == [
+        "rename spare",
+        "sync-directory journal",
+        f"unlink {2:020d}.journal",
+        "sync-directory journal",
+        f"unlink {3:020d}.journal",
+        "sync-directory journal",
+    ]
+
+
+def test_next_segment_is_made_ahead(tmp_path: Path) -> None:
+    """When a segment is half full the next one is already there, and a restart does not mistake it for the tail."""
+    node = OpenNode(tmp_path, segment=10_000)
+    _fill(node, 5)
+    assert len(segments(tmp_path)) == 1
+    _fill(node, 8)
+    node.close()
+    assert len(segments(tmp_path)) == 2
+    reopened = OpenNode(tmp_path)
+    assert len(reopened.bodies()) == 13
+    assert reopened.storage.damage == []
+    reopened.close()
+
+
+def test_stuck_message_does_not_keep_the_journal_growing(tmp_path: Path) -> None:
+    """One message nobody consumes moves forward, so that all that came after it can be removed."""
+    node = OpenNode(tmp_path, segment=10_000)
+    stuck = node.publish(b"stuck", 1, 2)
+    for _ in range(30):
+        for entry in _fill(node, 10):
+            node.storage.journal.settle(1, entry)
+    assert len(segments(tmp_path)) <= 6
+    assert stuck[0].segment > 1
+    node.storage.journal.settle(2, stuck[1])
+    node.close()
+    reopened = OpenNode(tmp_path)
+    assert reopened.bodies() == [b"stuck"]
+    assert reopened.bodies(2) == []
+    assert (reopened.left[1][0].seq, reopened.storage.damage) == (1, [])
+    reopened.close()
+
+
+def test_moved_fan_out_stays_one_record(tmp_path: Path) -> None:
+    """Moving a message of many queues, also after a restart, does not multiply its body."""
+    queue_ids = tuple(range(1, 41))
+    node = OpenNode(tmp_path, queue_ids, segment=10_000)
+    node.publish(b"y" * 3000, *queue_ids)
+    node.close()
+    node = OpenNode(tmp_path, queue_ids, segment=10_000)
+    moved = node.left[40][0]
+    before = moved.segment
+    for _ in range(12):
+        for entry in _fill(node, 10):
+            node.storage.journal.settle(1, entry)
+    assert moved.segment > before
+    assert sum(file.read_bytes().count(b"y" * 3000) for file in segments(tmp_path)) == 1
+    node.close()
+
+
+def test_live_messages_are_not_moved_for_nothing(tmp_path: Path) -> None:
+    """A journal full of live messages is left as it is."""
+    node = OpenNode(tmp_path, segment=10_000)
+    entries = _fill(node, 150)
+    assert entries[0].segment == 1
+    node.close()

@@ -1,0 +1,223 @@
+"""What is on the queues after a restart, from real files: torn, damaged, moved, or merely closed."""
+
+from pathlib import Path
+
+import pytest
+
+from flintmq.base.errors import StorageError
+from tests.unit.storage.nodes import CODECS, OpenNode, crashed_copy, message, segments
+
+
+def _reopened(path: Path, queue_ids: tuple[int, ...] = (1, 2), segment: int = 1 << 26) -> OpenNode:
+    """Open a directory just to see what is in it."""
+    node = OpenNode(path, queue_ids, segment=segment)
+    node.close()
+    return node
+
+
+def test_entries_come_back_in_order(tmp_path: Path) -> None:
+    """After a restart the unsettled entries are there, in order, whole, in their segment, and marked redelivered."""
+    node = OpenNode(tmp_path)
+    entries = [node.publish(b"%d" % i)[0] for i in range(1, 101)]
+    for entry in entries[10:20]:
+        node.storage.journal.settle(1, entry)
+    node.close()
+    left = _reopened(tmp_path).left[1]
+    assert [entry.seq for entry in left] == [*range(1, 11), *range(21, 101)]
+    assert [entry.message.body for entry in left] == [b"%d" % entry.seq for entry in left]
+    first = left[0]
+    assert (first.segment, first.redelivered, first.message.persistent) == (1, True, True)
+    assert (first.message.properties, first.message.timestamp_ms) == (b"pp", 1_700_000_000_000)
+    assert (first.message.address.exchange, first.message.address.routing_key) == ("ex", "key")
+    assert first.message.codec is CODECS[7]
+
+
+def test_fan_out_is_one_message_again(tmp_path: Path) -> None:
+    """Queues that shared a message share it after a restart, and lose it one by one."""
+    node = OpenNode(tmp_path)
+    first, _ = node.publish(b"both", 1, 2)
+    node.publish(b"also both", 1, 2)
+    node.storage.journal.settle(1, first)
+    node.close()
+    left = _reopened(tmp_path).left
+    assert [entry.message.body for entry in left[2]] == [b"both", b"also both"]
+    assert left[1][0].message is left[2][1].message
+
+
+def test_unknown_queues_are_forgotten(tmp_path: Path) -> None:
+    """What was on a queue that no longer exists does not come back, and holds no segment."""
+    node = OpenNode(tmp_path)
+    node.publish(b"gone", 2)
+    node.publish(b"kept", 1, 2)
+    node.close()
+    reopened = _reopened(tmp_path, (1,))
+    assert reopened.bodies() == [b"kept"]
+    node = OpenNode(tmp_path, (3,))
+    assert len(segments(tmp_path)) == 1
+    node.close()
+
+
+def test_seqs_are_not_reused(tmp_path: Path) -> None:
+    """A queue goes on behind its highest seq, even when that one was settled, and over several restarts."""
+    node = OpenNode(tmp_path)
+    last = [node.publish(b"%d" % i)[0] for i in range(1, 6)][-1]
+    node.storage.journal.settle(1, last)
+    node.close()
+    for _ in range(3):
+        reopened = _reopened(tmp_path)
+        assert reopened.seqs == {1: 6, 2: 1}
+        assert len(reopened.bodies()) == 4
+
+
+def test_settlement_in_a_later_segment_counts(tmp_path: Path) -> None:
+    """A settlement finds its message in an earlier segment."""
+    node = OpenNode(tmp_path, segment=1000)
+    entries = [node.publish(b"x" * 1000)[0] for _ in range(2)]
+    node.sync()
+    node.publish(b"later")
+    node.storage.journal.settle(1, entries[1])
+    node.close()
+    assert [entry.seq for entry in _reopened(tmp_path).left[1]] == [1, 3]
+
+
+def test_torn_at_every_byte(tmp_path: Path) -> None:
+    """Wherever a crash tears the last writes, every batch before the tear is there, and the journal goes on."""
+    node = OpenNode(tmp_path / "node")
+    sizes = []
+    for i in range(3):
+        node.publish(b"body %d" % i)
+        node.sync()
+        sizes.append(segments(node.path)[0].stat().st_size)
+    crashed = crashed_copy(node, tmp_path / "crashed")
+    node.close()
+    file = segments(crashed)[0]
+    whole = file.read_bytes()
+    for size in range(sizes[0], sizes[2] + 1):
+        for leftover in [*segments(crashed), crashed / "journal" / "spare"]:
+            leftover.unlink(missing_ok=True)
+        file.write_bytes(whole[:size])
+        node = OpenNode(crashed)
+        expected = [b"body 0", b"body 1", b"body 2"][: sum(size >= end for end in sizes)]
+        assert node.bodies() == expected, size
+        assert node.storage.damage == []
+        node.publish(b"next")
+        node.close()
+        assert _reopened(crashed).bodies() == [*expected, b"next"], size
+
+
+def test_cut_blocks_do_not_come_back(tmp_path: Path) -> None:
+    """What was cut behind a tear stays gone when new records are written, and after further restarts."""
+    node = OpenNode(tmp_path / "node")
+    node.publish(b"first")
+    node.sync()
+    before = segments(node.path)[0].stat().st_size
+    node.publish(b"torn")
+    node.publish(b"x" * 5000)
+    node.publish(b"behind the tear")
+    node.sync()
+    crashed = crashed_copy(node, tmp_path / "crashed")
+    node.close()
+    _flip(segments(crashed)[0], before + 40)
+    for _ in range(3):
+        node = OpenNode(crashed)
+        assert node.bodies() == [b"first"]
+        assert node.storage.damage == []
+        node.close()
+
+
+def test_damage_in_the_middle_is_reported_and_hides_nothing(tmp_path: Path) -> None:
+    """A broken block that was synced costs its own messages: they are reported, not delivered; the rest is there."""
+    node = OpenNode(tmp_path)
+    ends = []
+    for i in range(5):
+        node.publish(b"body %d" % i)
+        node.sync()
+        ends.append(segments(tmp_path)[0].stat().st_size)
+    node.close()
+    file = segments(tmp_path)[0]
+    whole = file.read_bytes()
+    for position in range(ends[1], ends[2]):
+        file.write_bytes(whole)
+        _flip(file, position)
+        node = OpenNode(tmp_path)
+        lost = {b"body 2"} - set(node.bodies())
+        assert set(node.bodies()) | lost == {b"body %d" % i for i in range(5)}, position
+        # The mark between the two blocks can be hit as well; it costs no message.
+        assert len(node.storage.damage) == 1
+        assert str(file) in str(node.storage.damage[0])
+        assert node.seqs[1] == 6
+        node.close()
+        for later in segments(tmp_path)[1:]:
+            later.unlink()
+
+
+def test_lost_header_sector_hides_nothing(tmp_path: Path) -> None:
+    """A file whose header is gone is still read: its blocks say what its magic is."""
+    node = OpenNode(tmp_path)
+    node.publish(b"kept")
+    node.close()
+    file = segments(tmp_path)[0]
+    file.write_bytes(bytes(64) + file.read_bytes()[64:])
+    node = OpenNode(tmp_path)
+    assert node.bodies() == [b"kept"]
+    assert [damage.reason for damage in node.storage.damage] == ["the file's header does not match its checksum"]
+    node.close()
+
+
+def test_damage_in_an_earlier_segment_is_never_a_tear(tmp_path: Path) -> None:
+    """Only the last segment can be torn: in an earlier one, even the last block's loss is reported."""
+    node = OpenNode(tmp_path, segment=1000)
+    node.publish(b"x" * 1000)
+    node.sync()
+    end = segments(tmp_path)[0].stat().st_size
+    node.publish(b"in the second segment")
+    node.sync()
+    node.close()
+    _flip(segments(tmp_path)[0], end - 1)
+    node = OpenNode(tmp_path, segment=1000)
+    assert node.bodies() == [b"in the second segment"]
+    assert len(node.storage.damage) == 1
+    node.close()
+
+
+def test_another_format_version_is_refused(tmp_path: Path) -> None:
+    """A journal of another format stops the start and says what to do."""
+    OpenNode(tmp_path).close()
+    file = segments(tmp_path)[0]
+    # Version 2, with the checksum such a header has.
+    header = file.read_bytes()[:11] + b"\x02" + file.read_bytes()[12:36]
+    from zlib import crc32  # noqa: PLC0415
+
+    file.write_bytes((header + crc32(header).to_bytes(4)).ljust(64, b"\x00") + file.read_bytes()[64:])
+    with pytest.raises(StorageError, match="storage format 2"):
+        OpenNode(tmp_path)
+
+
+def test_a_segment_under_another_name_is_refused(tmp_path: Path) -> None:
+    """A file that says it is another segment was misplaced by somebody."""
+    node = OpenNode(tmp_path)
+    node.publish(b"b")
+    node.close()
+    segments(tmp_path)[0].rename(tmp_path / "journal" / f"{9:020d}.journal")
+    with pytest.raises(StorageError, match="is not segment 9"):
+        OpenNode(tmp_path)
+
+
+def test_unknown_content_format_is_refused(tmp_path: Path) -> None:
+    """A message of a protocol this broker does not know is not delivered as something else."""
+    node = OpenNode(tmp_path)
+    sent = message(b"b")
+    CODECS[7].format = 8
+    try:
+        node.storage.journal.append(sent, [1], [node.publish(b"")[0]])
+    finally:
+        CODECS[7].format = 7
+    node.close()
+    with pytest.raises(StorageError, match="content format 8"):
+        OpenNode(tmp_path)
+
+
+def _flip(file: Path, position: int) -> None:
+    data = bytearray(file.read_bytes())
+    data[position] ^= 0x04
+    file.write_bytes(data)

@@ -1,0 +1,84 @@
+"""A node's storage as tests use it: with a codec, and with somebody to wait for the sync thread."""
+
+import shutil
+import threading
+from pathlib import Path
+
+from flintmq.base.errors import StorageFenced
+from flintmq.broker.message import Address, ContentCodec, Entry, Message, Table
+from flintmq.storage.files import Disk
+from flintmq.storage.node import SEGMENT_BYTES, NodeStorage
+
+
+class PlainCodec(ContentCodec):
+    def headers(self, properties: bytes) -> Table:
+        return {}
+
+
+CODEC = PlainCodec()
+CODEC.format = 7
+CODECS: dict[int, ContentCodec] = {7: CODEC}
+ADDRESS = Address("ex", "key")
+
+
+def message(body: bytes, timestamp_ms: int = 1_700_000_000_000, address: Address = ADDRESS) -> Message:
+    return Message(address, CODEC, b"pp", body, True, timestamp_ms)
+
+
+class OpenNode:
+    """Opens and recovers the storage; `left` is what was on each queue, `seqs` what comes next on it."""
+
+    def __init__(
+        self, path: Path, queue_ids: tuple[int, ...] = (1, 2), disk: Disk | None = None, segment: int = SEGMENT_BYTES
+    ) -> None:
+        self.path = path
+        self._changed = threading.Event()
+        self.storage = NodeStorage(path, CODECS, self._changed.set, disk, segment)
+        self.left: dict[int, list[Entry]] = {queue_id: [] for queue_id in queue_ids}
+        try:
+            for queue_id, entry in self.storage.recover(set(queue_ids)):
+                self.left[queue_id].append(entry)
+        except BaseException:
+            self.storage.close()
+            raise
+        self.seqs = {queue_id: self.storage.recovered_next_seq(queue_id) for queue_id in queue_ids}
+
+    def publish(self, body: bytes, *queue_ids: int) -> list[Entry]:
+        """Stage one message for these queues (queue 1 unless told)."""
+        chosen = list(queue_ids or (1,))
+        sent = message(body)
+        entries = []
+        for queue_id in chosen:
+            entries.append(Entry(sent, self.seqs[queue_id]))
+            self.seqs[queue_id] += 1
+        self.storage.journal.append(sent, chosen, entries)
+        return entries
+
+    def sync(self) -> int:
+        """Commit, and wait until it is durable; raises StorageFenced if it never will be."""
+        number = self.storage.commit()
+        self.wait_for(number)
+        return number
+
+    def wait_for(self, number: int) -> None:
+        while self.storage.durable_batch < number:
+            if self.storage.failure:
+                raise StorageFenced(self.storage.failure)
+            assert self._changed.wait(10), "the sync thread made no progress"
+            self._changed.clear()
+
+    def bodies(self, queue_id: int = 1) -> list[bytes]:
+        return [entry.message.body for entry in self.left[queue_id]]
+
+    def close(self) -> None:
+        self.storage.close()
+
+
+def crashed_copy(node: OpenNode, to: Path) -> Path:
+    """The directory as it is now: what a kill of the process would leave."""
+    shutil.copytree(node.path, to)
+    return to
+
+
+def segments(path: Path) -> list[Path]:
+    return sorted((path / "journal").glob("*.journal"))

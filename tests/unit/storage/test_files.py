@@ -1,0 +1,82 @@
+"""The real disk: what the rest of storage relies on."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from flintmq.base.errors import StorageError
+from flintmq.storage.files import WRITE_PARTS_MAX, RealDisk
+
+
+def test_many_parts_arrive_whole(tmp_path: Path) -> None:
+    """More buffers than one system call takes are written behind each other."""
+    file = RealDisk().create(tmp_path / "file")
+    parts = [b"%d," % i for i in range(2 * WRITE_PARTS_MAX + 3)]
+    file.write_at(5, parts)
+    assert file.read_at(5, 1 << 20) == b"".join(parts)
+    assert file.size() == 5 + sum(map(len, parts))
+    file.close()
+
+
+def test_short_writes_are_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the system takes a part of the bytes, the rest follows."""
+    real = os.pwrite
+    monkeypatch.setattr(os, "pwritev", lambda fd, parts, position: real(fd, b"".join(parts)[:3], position))
+    monkeypatch.setattr(os, "pwrite", lambda fd, data, position: real(fd, bytes(data[:2]), position))
+    file = RealDisk().create(tmp_path / "file")
+    file.write_at(0, [b"abcd", b"efgh"])
+    assert file.read_at(0, 100) == b"abcdefgh"
+    file.close()
+
+
+def test_short_reads_are_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the system gives a part of the bytes, the rest is asked for, up to the end of the file."""
+    file = RealDisk().create(tmp_path / "file")
+    file.write_at(0, [b"abcdefgh"])
+    real = os.pread
+    monkeypatch.setattr(os, "pread", lambda fd, size, position: real(fd, min(size, 3), position))
+    assert file.read_at(1, 6) == b"bcdefg"
+    assert file.read_at(4, 100) == b"efgh"
+    file.close()
+
+
+def test_disk_that_takes_nothing_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A write of no bytes does not loop for ever; the error names the file."""
+    monkeypatch.setattr(os, "pwritev", lambda fd, parts, position: 0)
+    monkeypatch.setattr(os, "pwrite", lambda fd, data, position: 0)
+    file = RealDisk().create(tmp_path / "file")
+    with pytest.raises(OSError, match="accepts no more bytes") as caught:
+        file.write_at(0, [b"abcd"])
+    assert caught.value.filename == str(tmp_path / "file")
+    file.close()
+
+
+def test_truncated_file_ends_there(tmp_path: Path) -> None:
+    """Truncating cuts off what is behind."""
+    file = RealDisk().create(tmp_path / "file")
+    file.write_at(0, [b"abcdefgh"])
+    file.truncate(3)
+    assert file.read_at(0, 100) == b"abc"
+    file.close()
+
+
+def test_lock_is_for_one(tmp_path: Path) -> None:
+    """The second to lock is told who holds it, and gets it when that one lets go."""
+    disk = RealDisk()
+    held = disk.lock(tmp_path / "lock")
+    with pytest.raises(StorageError, match=f"in use by another broker .process {os.getpid()}.: stop that one"):
+        disk.lock(tmp_path / "lock")
+    held.release()
+    disk.lock(tmp_path / "lock").release()
+
+
+def test_directories_are_made_with_their_parents(tmp_path: Path) -> None:
+    """Making a directory makes its parents, and making it again does nothing."""
+    disk = RealDisk()
+    disk.make_directory(tmp_path / "a" / "b")
+    disk.make_directory(tmp_path / "a" / "b")
+    disk.create(tmp_path / "a" / "b" / "z").close()
+    disk.create(tmp_path / "a" / "b" / "y").close()
+    assert disk.list_directory(tmp_path / "a" / "b") == ["y", "z"]
+    assert disk.list_directory(tmp_path / "nowhere") == []
