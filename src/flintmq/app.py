@@ -38,15 +38,16 @@ def run(settings: Settings) -> int:
     return uvloop.run(serve(settings, _until_signalled))
 
 
-async def _until_signalled(port: int) -> None:
+def _until_signalled(port: int) -> Awaitable[object]:
+    """Signals count from this call on, not only once the answer is awaited."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    await stop.wait()
+    return stop.wait()
 
 
-async def serve(settings: Settings, until: Callable[[int], Awaitable[None]]) -> int:
+async def serve(settings: Settings, until: Callable[[int], Awaitable[object]]) -> int:
     """Start a broker, run it as long as `until(port)` takes, and stop it cleanly."""
     loop = asyncio.get_running_loop()
     # The sync thread reports through this; nothing is staged, so nothing reported, before the server is there.
@@ -67,6 +68,8 @@ async def serve(settings: Settings, until: Callable[[int], Awaitable[None]]) -> 
         server = AmqpServer(broker, _offer(settings), Authenticator(users, loopback_only), os.urandom)
         listener = await _listen(loop, server, settings)
         port = listener.sockets[0].getsockname()[1]
+        # Before anybody can know that we listen: whoever does may stop us.
+        end = until(port)
         build = "compiled by mypyc" if compiled else "interpreted: slower by far; install with a C compiler at hand"
         log.info("FlintMQ " + __version__, build=build)
         log.info(
@@ -78,7 +81,7 @@ async def serve(settings: Settings, until: Callable[[int], Awaitable[None]]) -> 
         gc.freeze()
         gc.set_threshold(*_GC_THRESHOLDS)
         try:
-            await until(port)
+            await end
         finally:
             log.info("stopping")
             listener.close()

@@ -1,0 +1,148 @@
+"""A broker as its users run it: a process of its own, reached over sockets, killed and started again at will."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final
+
+# Generous: a machine that builds and tests at once may be slow, and only a failure waits for it.
+START_SECONDS: Final = 60.0
+STOP_SECONDS: Final = 30.0
+
+# One line of the log: "event", "level", and the facts of the event.
+LogLine = dict[str, Any]
+
+
+def command(*arguments: str) -> list[str]:
+    """`flintmq` with these arguments, as installed (or found) for the interpreter that runs the tests."""
+    return [sys.executable, "-m", "flintmq.cli", *arguments]
+
+
+def environment(**settings: str) -> dict[str, str]:
+    """This process's environment without settings of a broker that happen to be in it, and with these."""
+    return {**{name: value for name, value in os.environ.items() if not name.startswith("FLINTMQ_")}, **settings}
+
+
+class BrokerProcess:
+    """`flintmq serve` on a free port. `arguments` are further flags; `settings` are variables, FLINTMQ_... and all."""
+
+    def __init__(self, data: Path, *arguments: str, **settings: str) -> None:
+        self.data = data
+        self.port = 0
+        self._command = command("serve", "--port", "0", "--data", str(data), "--log-format", "json", *arguments)
+        self._environment = environment(**settings)
+        self._process: subprocess.Popen[str] | None = None
+        self._reader: threading.Thread | None = None
+        self._log: list[LogLine] = []
+        self._logged = threading.Condition()
+
+    def __enter__(self) -> "BrokerProcess":
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # -- life ---------------------------------------------------------------------------------------------------
+
+    def launch(self) -> None:
+        """Start the process without waiting for it. The log of an earlier one is forgotten."""
+        assert not self.is_running, "the broker runs already"
+        self._log = []
+        self._process = subprocess.Popen(  # noqa: S603 - our own command
+            self._command, env=self._environment, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        )
+        self._reader = threading.Thread(target=self._read_log, args=(self._process, self._log), daemon=True)
+        self._reader.start()
+
+    def start(self) -> None:
+        """Start, and return once it listens."""
+        self.launch()
+        line = self.wait_for_log("listening", timeout=START_SECONDS)
+        self.port = int(line["amqp"].rpartition(":")[2])
+
+    def kill(self) -> None:
+        """SIGKILL: no chance to end anything in order."""
+        self.process.kill()
+        self._wait()
+
+    def stop(self) -> int:
+        """SIGTERM; returns the exit code."""
+        self.process.terminate()
+        return self._wait()
+
+    def restart(self) -> None:
+        """Stop in order, and start again: on another port."""
+        self.stop()
+        self.start()
+
+    def close(self) -> None:
+        """End the process if it still runs, however it feels about it."""
+        if self.is_running:
+            self.process.send_signal(signal.SIGCONT)
+            self.kill()
+
+    def _wait(self) -> int:
+        code = self.process.wait(STOP_SECONDS)
+        assert self._reader is not None
+        self._reader.join(STOP_SECONDS)
+        return code
+
+    @property
+    def process(self) -> "subprocess.Popen[str]":
+        assert self._process is not None, "the broker was not started"
+        return self._process
+
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def url(self) -> str:
+        return f"amqp://guest:guest@127.0.0.1:{self.port}/%2f"
+
+    # -- what it says -------------------------------------------------------------------------------------------
+
+    @property
+    def log(self) -> list[LogLine]:
+        with self._logged:
+            return list(self._log)
+
+    def wait_for_log(
+        self, event: str, timeout: float = 30.0, matches: Callable[[LogLine], bool] | None = None, **facts: object
+    ) -> LogLine:
+        """The first line of this event that has these facts; waits until there is one."""
+        deadline = time.monotonic() + timeout
+        with self._logged:
+            while True:
+                for line in self._log:
+                    if line["event"] == event and facts.items() <= line.items() and (not matches or matches(line)):
+                        return line
+                left = deadline - time.monotonic()
+                ended = self._reader is not None and not self._reader.is_alive()
+                if left <= 0 or ended:
+                    said = "\n".join(map(str, self._log[-40:]))
+                    why = "the broker ended" if ended else f"not within {timeout:g} s"
+                    raise AssertionError(f"no log line {event!r} with {facts}: {why}. It said:\n{said}")
+                self._logged.wait(min(left, 0.5))
+
+    def _read_log(self, process: "subprocess.Popen[str]", log: list[LogLine]) -> None:
+        assert process.stderr is not None
+        with process.stderr as lines:
+            for text in lines:
+                try:
+                    line = json.loads(text)
+                except ValueError:
+                    line = {"event": text.rstrip("\n")}
+                with self._logged:
+                    log.append(line)
+                    self._logged.notify_all()
