@@ -1,5 +1,6 @@
 import os
 import re
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -44,3 +45,12 @@ def test_help_names_the_commands() -> None:
     """`flintmq` without arguments shows what it can do."""
     ran = _run()
     assert "serve" in ran.stdout + ran.stderr
+
+
+def test_a_broker_that_cannot_start_says_why_and_fails(tmp_path: Path) -> None:
+    """What is wrong with the machine, and not with the settings, ends with status 1, and without a traceback."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        ran = _run("serve", "--data", str(tmp_path / "data"), "--port", str(taken.getsockname()[1]))
+    assert ran.returncode == 1
+    assert ran.stderr.splitlines()[-1].startswith("flintmq: cannot listen on 127.0.0.1:")
+    assert "Traceback" not in ran.stderr
