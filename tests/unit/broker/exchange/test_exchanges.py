@@ -1,0 +1,166 @@
+"""Where each exchange type sends a message, and what a naive reading of the specification says of it."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+import pytest
+
+from flintmq.base.errors import PreconditionFailed
+from flintmq.broker.exchange.base import Binding, Exchange
+from flintmq.broker.exchange.direct import DirectExchange
+from flintmq.broker.exchange.fanout import FanoutExchange
+from flintmq.broker.exchange.headers import HeadersExchange
+from flintmq.broker.exchange.topic import TopicExchange
+from flintmq.broker.message import Table
+from flintmq.broker.queue.base import Queue
+from flintmq.broker.queue.classic import ClassicQueue
+from tests.unit.broker.memory import MemoryJournal, message
+
+
+def queue(name: str) -> Queue:
+    return ClassicQueue(1, "/", name, False, False, None, {}, [], MemoryJournal())
+
+
+def make(kind: type[Exchange]) -> Exchange:
+    return kind("/", "x", True, False, False, {})
+
+
+def names(exchange: Exchange, key: str = "", headers: str = "") -> list[str]:
+    return sorted(found.name for found in exchange.route(key, message(headers=headers)))
+
+
+def bound(kind: type[Exchange], *bindings: tuple[str, str, Table]) -> Exchange:
+    exchange = make(kind)
+    queues: dict[str, Queue] = {}
+    for name, key, arguments in bindings:
+        exchange.bind(Binding(queues.setdefault(name, queue(name)), key, arguments))
+    return exchange
+
+
+def test_direct_goes_by_the_exact_key() -> None:
+    """Only bindings with the very key match, each queue once."""
+    exchange = bound(
+        DirectExchange, ("a", "k", {}), ("b", "k", {}), ("b", "k", {"x": 1}), ("c", "K", {}), ("d", "", {})
+    )
+    assert names(exchange, "k") == ["a", "b"]
+    assert names(exchange, "") == ["d"]
+    assert names(exchange, "other") == []
+
+
+def test_fanout_goes_to_all() -> None:
+    """Every bound queue gets the message once, whatever the key."""
+    exchange = bound(FanoutExchange, ("a", "k", {}), ("a", "l", {}), ("b", "", {}))
+    assert names(exchange, "anything") == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "key", "matches"),
+    [
+        ("#", "", True),
+        ("#", "a.b.c", True),
+        ("*", "", True),
+        ("*", "a.b", False),
+        ("a.*.c", "a.b.c", True),
+        ("a.*.c", "a.c", False),
+        ("a.#.c", "a.c", True),
+        ("a.#.c", "a.b.b.c", True),
+        ("a.#", "a", True),
+        ("#.a.#", "b.a", True),
+        ("#.#", "", True),
+        ("*.#.*", "a", False),
+        ("a.b", "a.b.", False),
+        ("a", "*", False),
+        ("*", "*", True),
+        ("#", "#.#", True),
+    ],
+)
+def test_topic_patterns(pattern: str, key: str, matches: bool) -> None:
+    """`*` stands for one word, `#` for any number of them, in patterns only."""
+    assert names(bound(TopicExchange, ("q", pattern, {})), key) == (["q"] if matches else [])
+
+
+def naive_match(pattern: list[str], words: list[str]) -> bool:
+    if not pattern:
+        return not words
+    if pattern[0] == "#":
+        return naive_match(pattern[1:], words) or (bool(words) and naive_match(pattern, words[1:]))
+    return bool(words) and pattern[0] in ("*", words[0]) and naive_match(pattern[1:], words[1:])
+
+
+WORDS = st.lists(st.sampled_from(["a", "b", "", "*", "#"]), min_size=1, max_size=5)
+
+
+@given(st.lists(WORDS, max_size=12), st.lists(st.integers(0, 11), max_size=6), WORDS)
+def test_topic_agrees_with_a_naive_matcher(patterns: list[list[str]], removed: list[int], key: list[str]) -> None:
+    """With any patterns bound, and some unbound again, the tree finds what comparing one by one finds."""
+    exchange = make(TopicExchange)
+    bindings = [Binding(queue(str(at)), ".".join(pattern), {}) for at, pattern in enumerate(patterns)]
+    for binding in bindings:
+        assert exchange.bind(binding)
+    for at in set(removed):
+        if at < len(bindings):
+            assert exchange.unbind(bindings[at]) is not None
+    left = [at for at in range(len(patterns)) if at not in removed]
+    # A word of a key that looks like a wildcard is an ordinary word, which only a wildcard of a pattern matches.
+    words = [word if word not in ("*", "#") else "literal" for word in key]
+    expected = sorted(str(at) for at in left if naive_match(patterns[at], words))
+    assert names(exchange, ".".join(key)) == expected
+
+
+def test_many_wildcards_do_not_multiply() -> None:
+    """A pattern of many `#` against a long key is matched at once: the ways to match are not counted out."""
+    pattern = ".".join(["#", "a"] * 60)
+    exchange = bound(TopicExchange, ("q", pattern, {}))
+    assert names(exchange, ".".join(["a"] * 120)) == ["q"]
+    assert names(exchange, ".".join(["a"] * 59)) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "headers", "matches"),
+    [
+        ({"a": 1, "b": "x"}, "a=1;b=x;c=2", True),
+        ({"a": 1, "b": "x"}, "a=1", False),
+        ({"x-match": "all", "a": 1}, "a=2", False),
+        ({"x-match": "any", "a": 1, "b": "x"}, "b=x", True),
+        ({"x-match": "any", "a": 1, "b": "x"}, "c=1", False),
+        ({"x-match": "any", "a": None}, "a=anything", True),
+        ({}, "a=1", True),
+        ({"x-match": "any"}, "a=1", False),
+        ({"x-other": 1, "a": 1}, "a=1", True),
+        ({"x-match": "all-with-x", "x-other": 1, "a": 1}, "a=1", False),
+        ({"x-match": "any-with-x", "x-other": 1}, "x-other=1", True),
+    ],
+)
+def test_headers(arguments: Table, headers: str, matches: bool) -> None:
+    """All or any of the arguments agree with the headers; those that begin with x- count only where asked."""
+    assert names(bound(HeadersExchange, ("q", "ignored", arguments)), "", headers) == (["q"] if matches else [])
+
+
+def test_headers_refuses_an_unknown_match() -> None:
+    """A binding that could never mean anything is refused with 406."""
+    with pytest.raises(PreconditionFailed, match="x-match"):
+        make(HeadersExchange).check("", {"x-match": "some"})
+
+
+@pytest.mark.parametrize("kind", [DirectExchange, FanoutExchange, TopicExchange, HeadersExchange])
+def test_binding_twice_is_one_binding(kind: type[Exchange]) -> None:
+    """The same binding again changes nothing, and one unbind removes it."""
+    exchange = make(kind)
+    target = queue("q")
+    assert exchange.bind(Binding(target, "k", {"a": 1}))
+    assert not exchange.bind(Binding(target, "k", {"a": 1}))
+    assert names(exchange, "k", "a=1") == ["q"]
+    assert exchange.unbind(Binding(target, "k", {"a": 2})) is None
+    assert exchange.unbind(Binding(target, "k", {"a": 1})) is not None
+    assert names(exchange, "k", "a=1") == []
+
+
+@pytest.mark.parametrize("kind", [DirectExchange, FanoutExchange, TopicExchange, HeadersExchange])
+def test_deleted_queue_leaves_no_binding(kind: type[Exchange]) -> None:
+    """All bindings of a queue go with it, and only those."""
+    exchange = make(kind)
+    gone, stays = queue("gone"), queue("stays")
+    for key in ("k", "l"):
+        exchange.bind(Binding(gone, key, {}))
+        exchange.bind(Binding(stays, key, {}))
+    assert len(exchange.unbind_queue(gone)) == 2
+    assert names(exchange, "k", "a=1") == ["stays"]

@@ -1,0 +1,215 @@
+"""A storage that keeps everything in memory, and is as durable as a test says; and consumers that remember."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from mypy_extensions import i64
+
+from flintmq.base.errors import StorageFenced
+from flintmq.broker.consumer import Consumer
+from flintmq.broker.message import Address, ContentCodec, Entry, Message, Table
+from flintmq.broker.ports import (
+    BindingRecord,
+    Definitions,
+    DefinitionStore,
+    ExchangeRecord,
+    Journal,
+    QueueRecord,
+    Storage,
+    StreamLog,
+    StreamRecord,
+    UserRecord,
+)
+
+if TYPE_CHECKING:
+    from flintmq.broker.queue.base import Queue
+
+
+class HeaderCodec(ContentCodec):
+    """Properties like b"a=1;b=2" hold the headers."""
+
+    def headers(self, properties: bytes) -> Table:
+        pairs = [pair.split("=") for pair in properties.decode().split(";") if pair]
+        return {name: int(value) if value.isdigit() else value for name, value in pairs}
+
+
+def message(body: str = "m", persistent: bool = False, headers: str = "", key: str = "") -> Message:
+    return Message(Address("", key), HeaderCodec(), headers.encode(), body.encode(), persistent, 1000)
+
+
+class MemoryJournal(Journal):
+    """`kept` is what a restart would find: (queue id, seq) to body."""
+
+    def __init__(self) -> None:
+        self.kept: dict[tuple[int, int], bytes] = {}
+        self.appends: list[tuple[bytes, list[int]]] = []
+
+    def append(self, message: Message, queue_ids: list[int], entries: list[Entry]) -> None:
+        self.appends.append((message.body, list(queue_ids)))
+        for queue_id, entry in zip(queue_ids, entries, strict=True):
+            entry.segment = 1
+            self.kept[queue_id, entry.seq] = message.body
+
+    def settle(self, queue_id: i64, entry: Entry) -> None:
+        entry.segment = 0
+        del self.kept[queue_id, entry.seq]
+
+
+class MemoryDefinitions(DefinitionStore):
+    def __init__(self) -> None:
+        self.vhosts: list[str] = []
+        self.exchanges: dict[str, ExchangeRecord] = {}
+        self.queues: dict[str, QueueRecord] = {}
+        self.bindings: list[BindingRecord] = []
+        self.has_staged = False
+
+    def load(self) -> Definitions:
+        return Definitions(
+            self.vhosts, [], list(self.exchanges.values()), list(self.queues.values()), self.bindings, 100
+        )
+
+    def put_vhost(self, name: str) -> None:
+        self.vhosts.append(name)
+
+    def put_user(self, user: UserRecord) -> None:
+        self.has_staged = True
+
+    def put_exchange(self, exchange: ExchangeRecord) -> None:
+        self.exchanges[exchange.name] = exchange
+        self.has_staged = True
+
+    def delete_exchange(self, vhost: str, name: str) -> None:
+        del self.exchanges[name]
+        self.bindings = [binding for binding in self.bindings if binding.source != name]
+        self.has_staged = True
+
+    def put_queue(self, queue: QueueRecord) -> None:
+        self.queues[queue.name] = queue
+        self.has_staged = True
+
+    def delete_queue(self, vhost: str, name: str) -> None:
+        del self.queues[name]
+        self.bindings = [binding for binding in self.bindings if binding.destination != name]
+        self.has_staged = True
+
+    def put_binding(self, binding: BindingRecord) -> None:
+        self.bindings.append(binding)
+        self.has_staged = True
+
+    def delete_binding(self, binding: BindingRecord) -> None:
+        self.bindings.remove(binding)
+        self.has_staged = True
+
+    @property
+    def staged(self) -> bool:
+        return self.has_staged
+
+
+class MemoryStream(StreamLog):
+    def __init__(self) -> None:
+        self.messages: list[Message] = []
+
+    @property
+    def first_offset(self) -> int:
+        return 0
+
+    @property
+    def next_offset(self) -> int:
+        return len(self.messages)
+
+    def append(self, message: Message) -> int:
+        self.messages.append(message)
+        return len(self.messages) - 1
+
+    def read(self, offset: int, max_records: int, max_bytes: int) -> list[StreamRecord]:
+        found = self.messages[offset : offset + max_records]
+        return [StreamRecord(offset + at, each) for at, each in enumerate(found)]
+
+    def offset_at(self, timestamp_ms: int) -> int:
+        return next((at for at, each in enumerate(self.messages) if each.timestamp_ms >= timestamp_ms), self.next_offset)
+
+
+class MemoryStorage(Storage):
+    """Every commit is a new batch; `sync()` makes all of them durable, `fence()` fails for good."""
+
+    def __init__(self) -> None:
+        self.memory_journal = MemoryJournal()
+        self.memory_definitions = MemoryDefinitions()
+        self.streams: dict[int, MemoryStream] = {}
+        self.batch = 0
+        self.synced = 0
+        self.reason = ""
+
+    @property
+    def journal(self) -> Journal:
+        return self.memory_journal
+
+    @property
+    def definitions(self) -> DefinitionStore:
+        return self.memory_definitions
+
+    def open_stream(self, queue_id: int) -> StreamLog:
+        return self.streams.setdefault(queue_id, MemoryStream())
+
+    def delete_stream(self, queue_id: int) -> None:
+        del self.streams[queue_id]
+
+    def recover(self, queue_ids: set[int]) -> Iterator[tuple[int, Entry]]:
+        for (queue_id, seq), body in sorted(self.memory_journal.kept.items()):
+            if queue_id in queue_ids:
+                entry = Entry(message(body.decode(), persistent=True), seq)
+                entry.segment = 1
+                entry.redelivered = True
+                yield queue_id, entry
+
+    def recovered_next_seq(self, queue_id: int) -> int:
+        return 1 + max((seq for queue, seq in self.memory_journal.kept if queue == queue_id), default=0)
+
+    def commit(self) -> int:
+        if self.reason:
+            raise StorageFenced(self.reason)
+        self.batch += 1
+        self.memory_definitions.has_staged = False
+        return self.batch
+
+    def sync(self) -> None:
+        self.synced = self.batch
+
+    def fence(self, reason: str) -> None:
+        self.reason = reason
+
+    @property
+    def durable_batch(self) -> int:
+        return self.synced
+
+    @property
+    def backlog_bytes(self) -> int:
+        return 0
+
+    @property
+    def failure(self) -> str:
+        return self.reason
+
+
+class Taker(Consumer):
+    """Takes up to `credit` entries, and remembers them."""
+
+    def __init__(self, credit: int = 1_000_000, no_ack: bool = False, exclusive: bool = False) -> None:
+        super().__init__("taker", no_ack, exclusive)
+        self.credit = credit
+        self.taken: list[Entry] = []
+        self.is_cancelled = False
+
+    def can_take(self) -> bool:
+        return self.credit > 0
+
+    def deliver(self, queue: "Queue", entry: Entry) -> None:
+        self.credit -= 1
+        self.taken.append(entry)
+
+    def cancelled(self) -> None:
+        self.is_cancelled = True
+
+    @property
+    def bodies(self) -> list[str]:
+        return [entry.message.body.decode() for entry in self.taken]
