@@ -157,7 +157,8 @@ class MemoryStorage(Storage):
     def recover(self, queue_ids: set[int]) -> Iterator[tuple[int, Entry]]:
         for (queue_id, seq), body in sorted(self.memory_journal.kept.items()):
             if queue_id in queue_ids:
-                entry = Entry(message(body.decode(), persistent=True), seq)
+                # What gateways made of it does not matter here: two octets of flags are AMQP's "no properties".
+                entry = Entry(Message(Address("", ""), HeaderCodec(), b"\0\0", body, True, 0), seq)
                 entry.segment = 1
                 entry.redelivered = True
                 yield queue_id, entry

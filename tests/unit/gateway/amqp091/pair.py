@@ -1,0 +1,140 @@
+"""A client's engine against the server's gateway, over a storage that is as durable as the test says."""
+
+from flintmq.base.errors import FlintError
+from flintmq.broker.broker import Broker
+from flintmq.gateway.amqp091.connection import ServerConnection
+from flintmq.gateway.amqp091.gateway import Gateway, Host, Offer
+from flintmq.protocol.amqp091.channel import Channel
+from flintmq.protocol.amqp091.connection import Login, Tuning
+from flintmq.protocol.amqp091.output import Outbox, Output
+from flintmq.protocol.amqp091.states import Role
+from flintmq.protocol.sasl import plain
+from flintmq.wire.amqp091.methods import BasicDeliver, BasicPublish, Method, decode_method, encode_method
+from flintmq.wire.amqp091.properties import Properties, encode_properties
+from tests.unit.broker.memory import MemoryStorage
+from tests.unit.protocol.amqp091.pair import Recorder, Side
+
+PERSISTENT = encode_properties(Properties(delivery_mode=2))
+TRANSIENT = encode_properties(Properties())
+NOTIFIED = {"capabilities": {"consumer_cancel_notify": True, "authentication_failure_close": True}}
+
+
+class OpenHost(Host):
+    """Lets in whoever has the password "secret"."""
+
+    def authenticate(self, connection: ServerConnection, user: str, password: str) -> None:
+        if password == "secret":
+            connection.login_accepted()
+        else:
+            connection.login_refused("wrong password")
+
+
+class Server:
+    """A broker without I/O. Names it makes up are counted: amq.gen-AAAA..., one byte up each time."""
+
+    def __init__(self) -> None:
+        self.storage = MemoryStorage()
+        self.broker = Broker(self.storage)
+        self.vhost = self.broker.add_vhost("/")
+        self._made = 0
+        self.gateway = Gateway(self.broker, OpenHost(), Offer({"product": "test"}, Tuning()), self._random)
+
+    def _random(self, count: int) -> bytes:
+        self._made += 1
+        return self._made.to_bytes(count, "big")
+
+
+class Client:
+    """A connection to a Server. `tick` carries bytes both ways and lets the server end its tick."""
+
+    def __init__(self, server: Server, password: str = "secret", vhost: str = "/") -> None:
+        self.server = server
+        self.side = Side(Role.CLIENT, Tuning(), Login("PLAIN", plain.response("u", password), vhost, NOTIFIED))
+        self.output = Output(Outbox())
+        self.connection = ServerConnection(server.gateway, self.output, "test:1")
+        self.tick()
+
+    def tick(self) -> None:
+        while True:
+            up = self.side.sent()
+            if up:
+                self.connection.engine.receive(up, 0.0)
+            while self.server.gateway.end_tick():
+                pass
+            down = b"".join(self.output.take())
+            self.output.backlog_is(0)
+            if down:
+                self.side.engine.receive(down, 0.0)
+            if not up and not down:
+                return
+
+    def durable(self) -> None:
+        """All the server handed to its storage is on the disk now."""
+        self.server.storage.sync()
+        self.server.gateway.on_durable()
+        self.tick()
+
+    def channel(self) -> "ClientChannel":
+        recorder = Recorder()
+        channel = self.side.engine.open_channel(recorder)
+        self.tick()
+        recorder.methods.clear()
+        return ClientChannel(self, recorder, channel)
+
+    @property
+    def closed(self) -> FlintError | None:
+        (reason,) = self.side.closed
+        return reason
+
+
+class ClientChannel:
+    def __init__(self, client: Client, recorder: Recorder, channel: Channel) -> None:
+        self._client = client
+        self._recorder = recorder
+        self.channel = channel
+
+    def send(self, *methods: Method) -> None:
+        for method in methods:
+            self.channel.send(method)
+
+    def call(self, *methods: Method) -> list[Method]:
+        """Send, let everything happen, disk included; returns the methods that came back."""
+        self.send(*methods)
+        self._client.tick()
+        self._client.durable()
+        return self.came()
+
+    def came(self) -> list[Method]:
+        """Methods that came since the last look."""
+        methods = self._recorder.methods[:]
+        self._recorder.methods.clear()
+        return methods
+
+    def publish(
+        self, body: str, key: str = "q", exchange: str = "", properties: bytes = PERSISTENT, mandatory: bool = False
+    ) -> None:
+        method = BasicPublish(exchange=exchange, routing_key=key, mandatory=mandatory)
+        self.channel.send_content(encode_method(method), properties, body.encode())
+
+    @property
+    def acks(self) -> list[tuple[int, bool]]:
+        return self._recorder.acks
+
+    @property
+    def contents(self) -> list[tuple[Method, bytes, str]]:
+        """What came with content: method, properties, body."""
+        return [(decode_method(method), props, body.decode(errors="replace")) for method, props, body in self._recorder.contents]
+
+    def deliveries(self) -> list[tuple[int, str, bool]]:
+        """Delivery tag, body and redelivered of what came since the last look."""
+        found = []
+        for method, _, body in self.contents:
+            assert isinstance(method, BasicDeliver)
+            found.append((method.delivery_tag, body, method.redelivered))
+        self._recorder.contents.clear()
+        return found
+
+    @property
+    def closed(self) -> FlintError | None:
+        (reason,) = self._recorder.closed
+        return reason

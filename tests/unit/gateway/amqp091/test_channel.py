@@ -1,0 +1,734 @@
+"""The server's side of AMQP 0-9-1 without sockets and disks: what a client is told, and when."""
+
+import pytest
+
+from flintmq.base.errors import ClosedByPeer
+from flintmq.base.values import Timestamp
+from flintmq.wire.amqp091.chunk import decode_chunk
+from flintmq.wire.amqp091.methods import (
+    BasicCancel,
+    BasicCancelOk,
+    BasicConsume,
+    BasicConsumeOk,
+    BasicGet,
+    BasicGetEmpty,
+    BasicGetOk,
+    BasicNack,
+    BasicQos,
+    BasicQosOk,
+    BasicRecover,
+    BasicRecoverOk,
+    BasicReject,
+    BasicReturn,
+    ChannelFlow,
+    ConfirmSelect,
+    ConfirmSelectOk,
+    ExchangeBind,
+    ExchangeDeclare,
+    ExchangeDeclareOk,
+    ExchangeDelete,
+    ExchangeDeleteOk,
+    Method,
+    QueueBind,
+    QueueBindOk,
+    QueueDeclare,
+    QueueDeclareOk,
+    QueueDelete,
+    QueueDeleteOk,
+    QueuePurge,
+    QueuePurgeOk,
+    QueueUnbind,
+    QueueUnbindOk,
+    StreamFetch,
+    StreamFetchOk,
+    StreamQuery,
+    StreamQueryOk,
+    TxSelect,
+)
+from flintmq.wire.amqp091.properties import headers
+from tests.unit.gateway.amqp091.pair import TRANSIENT, Client, ClientChannel, Server
+
+DURABLE_Q = QueueDeclare(queue="q", durable=True)
+
+
+def code_of(reason: object) -> tuple[int, str]:
+    assert isinstance(reason, ClosedByPeer)
+    return reason.code, reason.text
+
+
+def opened(declare: QueueDeclare = DURABLE_Q, confirms: bool = False) -> tuple[Client, ClientChannel]:
+    client = Client(Server())
+    channel = client.channel()
+    channel.call(declare)
+    if confirms:
+        channel.call(ConfirmSelect())
+    return client, channel
+
+
+# -- confirms and the disk ------------------------------------------------------------------------------------------
+
+
+def test_confirm_waits_for_the_sync() -> None:
+    """A persistent message on a durable queue is confirmed after its batch is durable, not before."""
+    client, channel = opened(confirms=True)
+    channel.publish("a")
+    channel.publish("b")
+    client.tick()
+    assert channel.acks == []
+    client.durable()
+    assert channel.acks == [(2, True)]
+
+
+def test_confirms_that_need_no_sync_come_at_once() -> None:
+    """Transient and unroutable messages are confirmed at the end of the tick."""
+    client, channel = opened(confirms=True)
+    channel.publish("a", properties=TRANSIENT)
+    channel.publish("b", key="nowhere")
+    client.tick()
+    assert channel.acks == [(2, True)]
+
+
+def test_confirms_of_one_channel_keep_their_order() -> None:
+    """A transient message does not overtake a persistent one before it: acknowledging it would cover both."""
+    client, channel = opened(confirms=True)
+    channel.publish("a")
+    client.tick()
+    channel.publish("b", properties=TRANSIENT)
+    client.tick()
+    assert channel.acks == []
+    client.durable()
+    assert channel.acks == [(2, True)]
+
+
+def test_confirm_covers_only_what_is_durable() -> None:
+    """What came after a sync began waits for the next one."""
+    client, channel = opened(confirms=True)
+    channel.publish("a")
+    client.tick()
+    client.server.storage.sync()
+    channel.publish("b")
+    client.tick()
+    client.server.gateway.on_durable()
+    client.tick()
+    assert channel.acks == [(1, False)]
+    client.durable()
+    assert channel.acks == [(1, False), (2, False)]
+
+
+def test_delivery_does_not_wait_for_the_sync() -> None:
+    """A consumer gets a message while its publisher still waits for the confirm."""
+    client, channel = opened(confirms=True)
+    channel.call(BasicConsume(queue="q", consumer_tag="c"))
+    channel.publish("a")
+    client.tick()
+    assert channel.deliveries() == [(1, "a", False)]
+    assert channel.acks == []
+
+
+def test_failed_storage_nacks_what_it_could_not_keep() -> None:
+    """When the disk fails, waiting confirms become nacks, and so do later persistent publishes."""
+    client, channel = opened(confirms=True)
+    channel.publish("a")
+    client.tick()
+    client.server.storage.fence("disk failed")
+    client.server.gateway.on_durable()
+    client.tick()
+    assert channel.came() == [BasicNack(delivery_tag=1, multiple=True, requeue=False)]
+    channel.publish("b")
+    client.tick()
+    assert channel.came() == [BasicNack(delivery_tag=2, multiple=True, requeue=False)]
+    channel.publish("c", properties=TRANSIENT)
+    client.tick()
+    assert channel.acks == [(3, False)]
+
+
+def test_failed_storage_closes_who_would_not_hear_otherwise() -> None:
+    """A publisher without confirms, or a declare in flight, is closed with 506 and the reason."""
+    client, channel = opened()
+    client.server.storage.fence("disk full: no space left")
+    channel.publish("a")
+    client.tick()
+    code, text = code_of(client.closed)
+    assert code == 506
+    assert "disk full: no space left" in text
+
+
+def test_declare_is_answered_when_it_is_durable() -> None:
+    """declare-ok of a durable queue waits for the disk, and answers behind it keep their order."""
+    client = Client(Server())
+    channel = client.channel()
+    channel.send(DURABLE_Q, BasicQos(prefetch_count=3))
+    client.tick()
+    assert channel.came() == []
+    client.durable()
+    assert channel.came() == [QueueDeclareOk(queue="q"), BasicQosOk()]
+
+
+def test_deliveries_wait_for_consume_ok() -> None:
+    """A consumer that was set up in one go with its durable queue gets nothing before its consume-ok."""
+    client = Client(Server())
+    channel = client.channel()
+    channel.send(DURABLE_Q, BasicConsume(queue="q", consumer_tag="c"))
+    channel.publish("a")
+    client.tick()
+    assert channel.deliveries() == []
+    client.durable()
+    assert channel.came() == [QueueDeclareOk(queue="q"), BasicConsumeOk(consumer_tag="c")]
+    assert channel.deliveries() == [(1, "a", False)]
+
+
+def test_fan_out_is_journaled_once() -> None:
+    """One message on three durable queues is one record for the disk."""
+    client = Client(Server())
+    channel = client.channel()
+    for name in ("a", "b", "c"):
+        channel.call(QueueDeclare(queue=name, durable=True), QueueBind(queue=name, exchange="amq.fanout"))
+    channel.publish("m", exchange="amq.fanout")
+    client.tick()
+    assert client.server.storage.memory_journal.appends == [(b"m", [1, 2, 3])]
+
+
+# -- publishing -----------------------------------------------------------------------------------------------------
+
+
+def test_mandatory_message_comes_back() -> None:
+    """An unroutable mandatory message is returned whole with 312, before its confirm."""
+    client, channel = opened(confirms=True)
+    channel.publish("a", key="nowhere", mandatory=True)
+    client.tick()
+    ((method, properties, body),) = channel.contents
+    assert method == BasicReturn(reply_code=312, reply_text="NO_ROUTE", exchange="", routing_key="nowhere")
+    assert (properties, body) == (b"\x10\x00\x02", "a")
+    assert channel.acks == [(1, False)]
+
+
+@pytest.mark.parametrize(
+    ("exchange", "code", "text"),
+    [("nope", 404, "NOT_FOUND - no exchange 'nope' in vhost '/'"), ("inside", 403, "internal exchange 'inside'")],
+)
+def test_publish_to_a_wrong_exchange_closes_the_channel(exchange: str, code: int, text: str) -> None:
+    """A missing or internal exchange closes the channel with RabbitMQ's code and words."""
+    client, channel = opened()
+    channel.call(ExchangeDeclare(exchange="inside", internal=True))
+    channel.publish("a", exchange=exchange)
+    client.tick()
+    found, words = code_of(channel.closed)
+    assert found == code
+    assert text in words
+
+
+def test_route_follows_the_bindings() -> None:
+    """A publisher's remembered route is thrown away when bindings, queues or exchanges change."""
+    client, channel = opened()
+    channel.call(QueueDeclare(queue="r"))
+    channel.publish("1", key="k", exchange="amq.direct")
+    channel.send(QueueBind(queue="q", exchange="amq.direct", routing_key="k"))
+    channel.publish("2", key="k", exchange="amq.direct")
+    channel.send(QueueBind(queue="r", exchange="amq.direct", routing_key="k"))
+    channel.publish("3", key="k", exchange="amq.direct")
+    channel.send(QueueUnbind(queue="q", exchange="amq.direct", routing_key="k"))
+    channel.publish("4", key="k", exchange="amq.direct")
+    channel.send(QueueDelete(queue="r"))
+    channel.publish("5", key="k", exchange="amq.direct")
+    client.tick()
+    queue = client.server.vhost.queues["q"]
+    entries = [queue.get(), queue.get()]
+    assert [entry.message.body for entry in entries if entry is not None] == [b"2", b"3"]
+    assert queue.get() is None
+
+
+# -- consuming ------------------------------------------------------------------------------------------------------
+
+
+def test_prefetch_is_credit_that_settling_gives_back() -> None:
+    """With a prefetch of 2, two are delivered; each ack brings another."""
+    client, channel = opened()
+    channel.call(BasicQos(prefetch_count=2), BasicConsume(queue="q", consumer_tag="c"))
+    for body in "abcde":
+        channel.publish(body)
+    client.tick()
+    assert channel.deliveries() == [(1, "a", False), (2, "b", False)]
+    channel.channel.send_ack(1, False)
+    client.tick()
+    assert channel.deliveries() == [(3, "c", False)]
+    channel.channel.send_ack(3, True)
+    client.tick()
+    assert channel.deliveries() == [(4, "d", False), (5, "e", False)]
+
+
+def test_global_prefetch_is_shared_by_the_channel() -> None:
+    """global=true limits all consumers of the channel together (RabbitMQ's meaning)."""
+    client, channel = opened()
+    channel.call(QueueDeclare(queue="r"), BasicQos(prefetch_count=3, global_=True))
+    channel.call(BasicConsume(queue="q", consumer_tag="c"), BasicConsume(queue="r", consumer_tag="d"))
+    for body in "abc":
+        channel.publish(body)
+        channel.publish(body, key="r")
+    client.tick()
+    assert len(channel.deliveries()) == 3
+    channel.channel.send_ack(2, True)
+    client.tick()
+    assert len(channel.deliveries()) == 2
+
+
+def test_prefetch_set_later_is_for_later_consumers() -> None:
+    """global=false says nothing about consumers that are there already."""
+    client, channel = opened()
+    channel.call(BasicConsume(queue="q", consumer_tag="c"), BasicQos(prefetch_count=1))
+    for body in "abc":
+        channel.publish(body)
+    client.tick()
+    assert len(channel.deliveries()) == 3
+
+
+@pytest.mark.parametrize("method", [BasicReject(delivery_tag=2), BasicNack(delivery_tag=2)])
+def test_requeue_brings_a_message_back_marked(method: Method) -> None:
+    """reject and nack with requeue deliver the message again, flagged; without, it is gone."""
+    client, channel = opened()
+    channel.call(BasicConsume(queue="q", consumer_tag="c"))
+    for body in "abc":
+        channel.publish(body)
+    client.tick()
+    channel.deliveries()
+    channel.send(method)
+    client.tick()
+    assert channel.deliveries() == [(4, "b", True)]
+    channel.send(BasicNack(delivery_tag=4, multiple=True, requeue=False))
+    client.tick()
+    assert channel.deliveries() == []
+    assert client.server.storage.memory_journal.kept == {}
+
+
+def test_recover_delivers_again_what_is_unacknowledged() -> None:
+    """basic.recover requeues everything the channel holds, in its old order."""
+    client, channel = opened()
+    channel.call(BasicConsume(queue="q", consumer_tag="c"))
+    for body in "abc":
+        channel.publish(body)
+    client.tick()
+    channel.deliveries()
+    channel.channel.send_ack(2, False)
+    assert channel.call(BasicRecover(requeue=True)) == [BasicRecoverOk()]
+    assert channel.deliveries() == [(4, "a", True), (5, "c", True)]
+
+
+@pytest.mark.parametrize("tag", [0, 2, 99])
+def test_unknown_delivery_tag_closes_the_channel(tag: int) -> None:
+    """Acknowledging what is not outstanding is 406, as in RabbitMQ."""
+    client, channel = opened()
+    channel.call(BasicConsume(queue="q", consumer_tag="c"))
+    channel.publish("a")
+    client.tick()
+    channel.channel.send_ack(tag, False)
+    client.tick()
+    assert code_of(channel.closed) == (406, f"PRECONDITION_FAILED - unknown delivery tag {tag}")
+
+
+def test_acks_out_of_order_and_twice() -> None:
+    """Single acks in any order settle each once; the second ack of one closes the channel."""
+    client, channel = opened()
+    channel.call(BasicConsume(queue="q", consumer_tag="c"))
+    for body in "abcd":
+        channel.publish(body)
+    client.tick()
+    for tag in (3, 1, 4, 2):
+        channel.channel.send_ack(tag, False)
+    client.tick()
+    assert client.server.storage.memory_journal.kept == {}
+    channel.channel.send_ack(3, False)
+    client.tick()
+    assert code_of(channel.closed)[0] == 406
+
+
+def test_closed_channel_gives_back_what_it_held() -> None:
+    """Unacknowledged messages go to another consumer, flagged, in order, before younger ones."""
+    client, channel = opened()
+    channel.call(BasicConsume(queue="q", consumer_tag="c"))
+    for body in "abc":
+        channel.publish(body)
+    client.tick()
+    other = client.channel()
+    other.publish("d")
+    client.tick()
+    channel.channel.close()
+    client.tick()
+    other.call(BasicConsume(queue="q", consumer_tag="d"))
+    assert other.deliveries() == [(1, "a", True), (2, "b", True), (3, "c", True), (4, "d", True)]
+
+
+def test_cancel_stops_deliveries_and_keeps_what_is_held() -> None:
+    """After cancel-ok nothing more comes; what was delivered can still be acknowledged."""
+    client, channel = opened()
+    channel.call(BasicConsume(queue="q", consumer_tag="c"))
+    channel.publish("a")
+    client.tick()
+    assert channel.call(BasicCancel(consumer_tag="c")) == [BasicCancelOk(consumer_tag="c")]
+    channel.publish("b")
+    client.tick()
+    assert channel.deliveries() == [(1, "a", False)]
+    channel.channel.send_ack(1, False)
+    client.tick()
+    assert channel.call(DURABLE_Q) == [QueueDeclareOk(queue="q", message_count=1)]
+
+
+def test_deleted_queue_cancels_its_consumers() -> None:
+    """Clients that declare consumer_cancel_notify get basic.cancel."""
+    client, channel = opened()
+    channel.call(BasicConsume(queue="q", consumer_tag="c"))
+    other = client.channel()
+    assert other.call(QueueDelete(queue="q")) == [QueueDeleteOk()]
+    assert channel.came() == [BasicCancel(consumer_tag="c", no_wait=True)]
+
+
+def test_get_takes_one() -> None:
+    """get-ok carries the message and how many are left; get-empty says that there is none."""
+    client, channel = opened()
+    assert channel.call(BasicGet(queue="q")) == [BasicGetEmpty()]
+    channel.publish("a")
+    channel.publish("b")
+    channel.send(BasicGet(queue="q"), BasicGet(queue="q", no_ack=True))
+    client.tick()
+    (first, _, a), (second, _, b) = channel.contents
+    assert first == BasicGetOk(delivery_tag=1, routing_key="q", message_count=1)
+    assert second == BasicGetOk(delivery_tag=2, routing_key="q", message_count=0)
+    assert (a, b) == ("a", "b")
+    assert list(client.server.storage.memory_journal.kept.values()) == [b"a"]
+
+
+def test_slow_reader_gets_no_more_than_fits() -> None:
+    """When a connection's output is full, messages stay in the queue until there is room."""
+    client, channel = opened()
+    channel.call(BasicConsume(queue="q", consumer_tag="c", no_ack=True))
+    for _ in range(10):
+        channel.channel.send_content(bytes.fromhex("003c0028 0000 00 0171 00"), TRANSIENT, bytes(1_000_000))
+    client.connection.engine.receive(client.side.sent(), 0.0)
+    client.server.gateway.end_tick()
+    assert client.server.vhost.queues["q"].message_count == 5
+    client.output.take()
+    assert client.output.backlog_is(0)
+    client.connection.resume()
+    client.server.gateway.end_tick()
+    assert client.server.vhost.queues["q"].message_count == 0
+
+
+# -- declaring ------------------------------------------------------------------------------------------------------
+
+
+def test_generated_names() -> None:
+    """An empty name is filled in by the server, and an empty name later means that queue."""
+    client = Client(Server())
+    channel = client.channel()
+    (answer,) = channel.call(QueueDeclare(exclusive=True))
+    assert isinstance(answer, QueueDeclareOk)
+    assert answer.queue.startswith("amq.gen-")
+    (consume_ok,) = channel.call(BasicConsume())
+    assert isinstance(consume_ok, BasicConsumeOk)
+    assert consume_ok.consumer_tag.startswith("amq.ctag-")
+    assert channel.call(QueuePurge()) == [QueuePurgeOk()]
+
+
+@pytest.mark.parametrize(
+    ("method", "code", "text"),
+    [
+        (QueueDeclare(queue="nope", passive=True), 404, "NOT_FOUND - no queue 'nope' in vhost '/'"),
+        (QueueDeclare(queue="amq.mine"), 403, "reserved prefix"),
+        (
+            QueueDeclare(queue="q"),
+            406,
+            "inequivalent arg 'durable' for queue 'q' in vhost '/': received 'false' but current is 'true'",
+        ),
+        (
+            QueueDeclare(queue="q", durable=True, arguments={"x-queue-type": "stream"}),
+            406,
+            "inequivalent arg 'x-queue-type'",
+        ),
+        (QueueDeclare(queue="new", arguments={"x-queue-type": "odd"}), 406, "x-queue-type"),
+        (ExchangeDeclare(exchange="nope", passive=True), 404, "no exchange 'nope'"),
+        (ExchangeDeclare(exchange="amq.mine"), 403, "reserved prefix"),
+        (ExchangeDeclare(exchange=""), 403, "default exchange"),
+        (ExchangeDeclare(exchange="amq.direct", type="fanout", durable=True), 406, "inequivalent arg 'type'"),
+        (ExchangeDelete(exchange="amq.topic"), 403, "reserved prefix"),
+        (QueueBind(queue="q", exchange=""), 403, "default exchange"),
+        (QueueBind(queue="q", exchange="nope"), 404, "no exchange 'nope'"),
+        (QueueBind(queue="nope", exchange="amq.direct"), 404, "no queue 'nope'"),
+        (QueueBind(queue="q", exchange="amq.headers", arguments={"x-match": "odd"}), 406, "x-match"),
+        (BasicConsume(queue="nope"), 404, "no queue 'nope'"),
+        (BasicGet(queue="nope"), 404, "no queue 'nope'"),
+        (StreamQuery(queue="q"), 406, "not a stream"),
+    ],
+)
+def test_soft_errors(method: Method, code: int, text: str) -> None:
+    """What a client may get wrong closes its channel with RabbitMQ's code and words, and no more."""
+    client, channel = opened()
+    channel.call(method)
+    found, words = code_of(channel.closed)
+    assert found == code
+    assert text in words
+    assert client.channel().call(DURABLE_Q) == [QueueDeclareOk(queue="q")]
+
+
+@pytest.mark.parametrize(
+    ("method", "code", "text"),
+    [
+        (ExchangeDeclare(exchange="x", type="odd"), 503, "unknown exchange type 'odd'"),
+        (TxSelect(), 540, "tx.select is not implemented yet"),
+        (ExchangeBind(destination="amq.direct", source="amq.topic"), 540, "exchange.bind"),
+        (BasicQos(prefetch_size=1), 540, "prefetch_size"),
+        (BasicRecover(requeue=False), 540, "requeue=false"),
+        (ChannelFlow(active=False), 540, "channel.flow"),
+        (QueueDeclare(queue="n", arguments={"x-message-ttl": 5}), 540, "x-message-ttl"),
+        (QueueDeclare(queue="n", arguments={"x-queue-type": "quorum"}), 540, "quorum"),
+        (BasicConsume(queue="q", arguments={"x-priority": 5}), 540, "x-priority"),
+    ],
+)
+def test_hard_errors(method: Method, code: int, text: str) -> None:
+    """What is not there, and what cannot be, closes the connection and says what it was."""
+    client, channel = opened()
+    channel.call(method)
+    found, words = code_of(client.closed)
+    assert found == code
+    assert text in words
+
+
+def test_reused_consumer_tag_closes_the_connection() -> None:
+    """A tag names one consumer of a channel (amqp-0-9-1 basic.consume.consumer-tag)."""
+    client, channel = opened()
+    channel.call(BasicConsume(queue="q", consumer_tag="c"), BasicConsume(queue="q", consumer_tag="c"))
+    assert code_of(client.closed) == (530, "NOT_ALLOWED - attempt to reuse consumer tag 'c'")
+
+
+def test_unknown_vhost_and_wrong_password() -> None:
+    """Both end the connection, with 530 and 403."""
+    server = Server()
+    assert code_of(Client(server, vhost="nope").closed) == (530, "NOT_ALLOWED - vhost nope not found")
+    code, text = code_of(Client(server, password="wrong").closed)
+    assert code == 403
+    assert "Login was refused using authentication mechanism PLAIN" in text
+
+
+def test_no_wait_is_not_answered() -> None:
+    """Methods with no-wait do their work and answer nothing."""
+    client = Client(Server())
+    channel = client.channel()
+    answers = channel.call(
+        QueueDeclare(queue="q", durable=True, no_wait=True),
+        ExchangeDeclare(exchange="x", no_wait=True),
+        QueueBind(queue="q", exchange="x", routing_key="k", no_wait=True),
+        ConfirmSelect(no_wait=True),
+        BasicConsume(queue="q", consumer_tag="c", no_wait=True),
+    )
+    assert answers == []
+    channel.publish("a", exchange="x", key="k")
+    client.tick()
+    client.durable()
+    assert channel.acks == [(1, False)]
+    assert channel.deliveries() == [(1, "a", False)]
+
+
+def test_exclusive_queue_ends_with_its_connection() -> None:
+    """Another connection is refused with 405 while it is there, and finds nothing once its owner is gone."""
+    server = Server()
+    mine, other = Client(server), Client(server)
+    mine.channel().call(QueueDeclare(queue="x", exclusive=True, durable=True))
+    assert server.storage.memory_definitions.queues == {}
+    channel = other.channel()
+    channel.call(QueueDeclare(queue="x", passive=True))
+    assert code_of(channel.closed)[0] == 405
+    mine.connection.engine.lost(None)
+    channel = other.channel()
+    channel.call(QueueDeclare(queue="x", passive=True))
+    assert code_of(channel.closed)[0] == 404
+
+
+def test_auto_delete_queue_ends_with_its_last_consumer() -> None:
+    """It stays while it never had a consumer, and goes when the last one does, with its auto-delete exchange."""
+    client, channel = opened(QueueDeclare(queue="q", auto_delete=True))
+    channel.call(ExchangeDeclare(exchange="x", type="fanout", auto_delete=True), QueueBind(queue="q", exchange="x"))
+    channel.call(BasicConsume(queue="q", consumer_tag="c"), BasicConsume(queue="q", consumer_tag="d"))
+    channel.call(BasicCancel(consumer_tag="c"))
+    assert "q" in client.server.vhost.queues
+    channel.call(BasicCancel(consumer_tag="d"))
+    assert "q" not in client.server.vhost.queues
+    assert "x" not in client.server.vhost.exchanges
+
+
+def test_delete_conditions() -> None:
+    """if-unused and if-empty refuse with 406; deleting what is not there is no error (RabbitMQ)."""
+    client, channel = opened()
+    channel.publish("a")
+    channel.call(QueueBind(queue="q", exchange="amq.direct"))
+    for method in (QueueDelete(queue="q", if_empty=True),):
+        refused = client.channel()
+        refused.call(method)
+        assert code_of(refused.closed)[0] == 406
+    assert channel.call(QueueDelete(queue="q")) == [QueueDeleteOk(message_count=1)]
+    assert channel.call(QueueDelete(queue="q")) == [QueueDeleteOk()]
+    assert channel.call(ExchangeDelete(exchange="nope")) == [ExchangeDeleteOk()]
+
+
+def test_restart_restores_what_is_durable() -> None:
+    """Durable exchanges, queues, bindings and persistent messages are there again; everything else is not."""
+    server = Server()
+    channel = Client(server).channel()
+    assert channel.call(
+        ExchangeDeclare(exchange="x", type="topic", durable=True),
+        ExchangeDeclare(exchange="y", type="topic"),
+        DURABLE_Q,
+        QueueDeclare(queue="r"),
+        QueueBind(queue="q", exchange="x", routing_key="a.#"),
+        QueueBind(queue="r", exchange="x", routing_key="a.#"),
+    ) == [ExchangeDeclareOk(), ExchangeDeclareOk(), QueueDeclareOk(queue="q"), QueueDeclareOk(queue="r")] + [
+        QueueBindOk()
+    ] * 2
+    for body in "abc":
+        channel.publish(body, exchange="x", key="a.b")
+    channel.publish("transient", properties=TRANSIENT)
+    channel.call(BasicGet(queue="q", no_ack=True))
+
+    again = Server()
+    again.storage.memory_journal.kept = server.storage.memory_journal.kept
+    again.storage.memory_definitions = server.storage.memory_definitions
+    again.broker.vhosts.clear()
+    assert again.broker.recover(again.storage.definitions.load()) == 2
+    vhost = again.broker.vhosts["/"]
+    assert set(vhost.queues) == {"q"}
+    assert "x" in vhost.exchanges
+    assert "y" not in vhost.exchanges
+    again.vhost = vhost
+    channel = Client(again).channel()
+    channel.publish("d", exchange="x", key="a.z")
+    channel.call(BasicConsume(queue="q", consumer_tag="c"))
+    assert channel.deliveries() == [(1, "b", True), (2, "c", True), (3, "d", False)]
+
+
+# -- streams --------------------------------------------------------------------------------------------------------
+
+STREAM = QueueDeclare(queue="s", durable=True, arguments={"x-queue-type": "stream"})
+
+
+def with_stream(count: int) -> tuple[Client, ClientChannel]:
+    client, channel = opened(STREAM)
+    for number in range(count):
+        client.server.broker.now_ms = 1000 * number
+        channel.publish(str(number), key="s", properties=TRANSIENT)
+        client.tick()
+    return client, channel
+
+
+@pytest.mark.parametrize(
+    ("offset", "first"),
+    [("first", 0), ("last", 9), (4, 4), (-5, 0), (Timestamp(6), 6), (Timestamp(0), 0)],
+)
+def test_stream_is_read_from_anywhere(offset: object, first: int) -> None:
+    """A consumer starts where x-stream-offset says, and each message carries its offset."""
+    client, channel = with_stream(10)
+    channel.call(
+        BasicQos(prefetch_count=100),
+        BasicConsume(queue="s", consumer_tag="c", arguments={"x-stream-offset": offset}),
+    )
+    found = [(headers(properties)["x-stream-offset"], body) for _, properties, body in channel.contents]
+    assert found == [(number, str(number)) for number in range(first, 10)]
+
+
+def test_stream_next_sees_only_what_comes() -> None:
+    """Without an offset a consumer gets what is published from now on."""
+    client, channel = with_stream(3)
+    channel.call(BasicQos(prefetch_count=100), BasicConsume(queue="s", consumer_tag="c"))
+    channel.publish("new", key="s")
+    client.tick()
+    assert [body for _, body, _ in channel.deliveries()] == ["new"]
+
+
+def test_stream_serves_many_readers() -> None:
+    """Each reader has its own place and its own credit, and settling removes nothing."""
+    client, channel = with_stream(5)
+    other = client.channel()
+    for each, credit in ((channel, 2), (other, 5)):
+        each.call(
+            BasicQos(prefetch_count=credit),
+            BasicConsume(queue="s", consumer_tag="c", arguments={"x-stream-offset": "first"}),
+        )
+    assert [body for _, body, _ in channel.deliveries()] == ["0", "1"]
+    assert [body for _, body, _ in other.deliveries()] == ["0", "1", "2", "3", "4"]
+    channel.channel.send_ack(2, True)
+    client.tick()
+    assert [body for _, body, _ in channel.deliveries()] == ["2", "3"]
+    assert client.server.vhost.queues["s"].message_count == 5
+
+
+@pytest.mark.parametrize(
+    ("method", "code"),
+    [
+        (BasicConsume(queue="s", no_ack=True), 540),
+        (BasicGet(queue="s"), 540),
+        (QueuePurge(queue="s"), 540),
+    ],
+)
+def test_stream_refuses_what_makes_no_sense(method: Method, code: int) -> None:
+    """get, purge and no-ack are refused on a stream, as in RabbitMQ."""
+    client, channel = with_stream(1)
+    channel.call(method)
+    assert code_of(client.closed)[0] == code
+
+
+@pytest.mark.parametrize("offset", ["odd", 1.5, True])
+def test_stream_refuses_a_bad_offset(offset: object) -> None:
+    """x-stream-offset of another kind is 406."""
+    client, channel = with_stream(1)
+    channel.call(BasicConsume(queue="s", arguments={"x-stream-offset": offset}))
+    assert code_of(channel.closed)[0] == 406
+
+
+def test_stream_ranges() -> None:
+    """stream.query tells the bounds, stream.fetch gives the records of a range, packed."""
+    client, channel = with_stream(10)
+    assert channel.call(StreamQuery(queue="s", timestamp=4500)) == [
+        StreamQueryOk(first_offset=0, next_offset=10, offset_at=5)
+    ]
+    channel.send(StreamFetch(queue="s", offset=3, end_offset=6), StreamFetch(queue="s", offset=10, end_offset=99))
+    client.tick()
+    (some, _, _), (none, _, _) = channel.contents
+    assert some == StreamFetchOk(first_offset=3, next_offset=6, record_count=3)
+    assert none == StreamFetchOk(first_offset=10, next_offset=10, record_count=0)
+    records = decode_chunk(channel._recorder.contents[0][2])
+    assert [(record.offset, record.body, record.routing_key) for record in records] == [
+        (3, b"3", "s"),
+        (4, b"4", "s"),
+        (5, b"5", "s"),
+    ]
+    assert [record.timestamp_ms for record in records] == [3000, 4000, 5000]
+
+
+def test_stream_publish_is_stored_persistent_or_not() -> None:
+    """Every message of a stream is kept, so its confirm waits for the disk whatever its delivery mode."""
+    client, channel = opened(STREAM, confirms=True)
+    channel.publish("a", key="s", properties=TRANSIENT)
+    client.tick()
+    assert channel.acks == []
+    client.durable()
+    assert channel.acks == [(1, False)]
+
+
+def test_answers_that_waited_do_not_reach_a_closed_channel() -> None:
+    """A channel that closes while its declare waits for the disk hears no more of it."""
+    client = Client(Server())
+    channel = client.channel()
+    channel.send(DURABLE_Q)
+    client.tick()
+    channel.channel.close()
+    client.tick()
+    client.durable()
+    assert channel.came() == []
+    assert client.side.closed == []
+
+
+def test_confirm_select_is_answered() -> None:
+    """confirm.select-ok comes, also when it is asked for twice."""
+    client = Client(Server())
+    assert client.channel().call(ConfirmSelect(), ConfirmSelect()) == [ConfirmSelectOk(), ConfirmSelectOk()]
+
+
+def test_unbinding_what_is_not_bound_is_no_error() -> None:
+    """As in RabbitMQ."""
+    _, channel = opened()
+    assert channel.call(QueueUnbind(queue="q", exchange="amq.direct", routing_key="k")) == [QueueUnbindOk()]
