@@ -47,7 +47,10 @@ def test_block_snapshot() -> None:
 def test_header_snapshot() -> None:
     """A header is file magic, version, kind, number, extra, block magic, CRC, and zeros up to 64 bytes."""
     header = encode_header(FileHeader(KIND_JOURNAL, 5, 6, MAGIC))
-    assert header.rstrip(b"\x00").hex(" ", 4) == "464c494e 544d5100 00000001 00000001 00000000 00000005 00000000 00000006 face0001 dd9c8724"
+    assert (
+        header.rstrip(b"\x00").hex(" ", 4)
+        == "464c494e 544d5100 00000001 00000001 00000000 00000005 00000000 00000006 face0001 dd9c8724"
+    )
     assert len(header) == HEADER_BYTES
 
 

@@ -43,8 +43,8 @@ def test_short_reads_are_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 def test_disk_that_takes_nothing_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A write of no bytes does not loop for ever; the error names the file."""
-    monkeypatch.setattr(os, "pwritev", lambda fd, parts, position: 0)
-    monkeypatch.setattr(os, "pwrite", lambda fd, data, position: 0)
+    monkeypatch.setattr(os, "pwritev", lambda *_: 0)
+    monkeypatch.setattr(os, "pwrite", lambda *_: 0)
     file = RealDisk().create(tmp_path / "file")
     with pytest.raises(OSError, match="accepts no more bytes") as caught:
         file.write_at(0, [b"abcd"])

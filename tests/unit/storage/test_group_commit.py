@@ -67,6 +67,7 @@ def test_batches_that_wait_share_a_sync(tmp_path: Path) -> None:
     node.publish(b"first")
     node.storage.commit()
     _until(lambda: "write" in _journal_calls(disk))
+    number = 0
     for i in range(20):
         node.publish(b"%d" % i)
         number = node.storage.commit()
@@ -83,6 +84,7 @@ def test_settlements_alone_are_synced_later(tmp_path: Path) -> None:
     entries = [node.publish(b"b")[0] for _ in range(10)]
     node.sync()
     disk.calls.clear()
+    number = 0
     for entry in entries[:5]:
         node.storage.journal.settle(1, entry)
         number = node.storage.commit()

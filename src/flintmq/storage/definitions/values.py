@@ -48,7 +48,7 @@ def _untag(value: object) -> object:
     if not isinstance(value, dict):
         return value
     if "$bytes" in value:
-        return b64decode(value["$bytes"])
+        return b64decode(value["$bytes"], validate=True)
     if "$decimal" in value:
         return Decimal(value["$decimal"])
     if "$timestamp" in value:

@@ -49,9 +49,7 @@ def test_settlement_snapshot() -> None:
     for entry in entries:
         encoder.settle(0x11, entry)
     assert _payload(encoder.take()).hex(" ") == (
-        "02 00 00 00 00 00 00 00 11 00 00 00 02 "
-        "00 00 00 00 00 00 00 01 00 00 00 03 "
-        "00 00 00 00 00 00 00 05 00 00 00 02"
+        "02 00 00 00 00 00 00 00 11 00 00 00 02 00 00 00 00 00 00 00 01 00 00 00 03 00 00 00 00 00 00 00 05 00 00 00 02"
     )
 
 

@@ -1,6 +1,7 @@
 """What is on the queues after a restart, from real files: torn, damaged, moved, or merely closed."""
 
 from pathlib import Path
+from zlib import crc32
 
 import pytest
 
@@ -186,8 +187,6 @@ def test_another_format_version_is_refused(tmp_path: Path) -> None:
     file = segments(tmp_path)[0]
     # Version 2, with the checksum such a header has.
     header = file.read_bytes()[:11] + b"\x02" + file.read_bytes()[12:36]
-    from zlib import crc32  # noqa: PLC0415
-
     file.write_bytes((header + crc32(header).to_bytes(4)).ljust(64, b"\x00") + file.read_bytes()[64:])
     with pytest.raises(StorageError, match="storage format 2"):
         OpenNode(tmp_path)

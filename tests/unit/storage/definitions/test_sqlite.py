@@ -1,0 +1,179 @@
+"""Definitions: what was put is loaded after a restart, and a file that is not ours is refused."""
+
+import sqlite3
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+from flintmq.base.errors import StorageError
+from flintmq.base.values import Timestamp
+from flintmq.broker.ports import BindingRecord, Definitions, ExchangeRecord, QueueRecord, UserRecord
+from flintmq.storage.definitions.sqlite import DefinitionDatabase, SqliteDefinitions
+
+EXCHANGE = ExchangeRecord("/", "ex", "topic", True, True, {"alternate-exchange": "other"})
+QUEUE = QueueRecord(4, "/", "q", True, {"x-bytes": b"\x00", "x-when": Timestamp(5), "x-d": Decimal("1.5")})
+BINDING = BindingRecord("/", "ex", "q", "key.#", {"x-match": "any"})
+
+
+def _store(path: Path) -> tuple[DefinitionDatabase, SqliteDefinitions]:
+    database = DefinitionDatabase(path / "definitions.sqlite")
+    return database, SqliteDefinitions(database)
+
+
+def _put_all(store: SqliteDefinitions) -> None:
+    store.put_vhost("/")
+    store.put_user(UserRecord("guest", "hash", ("administrator", "a,b")))
+    store.put_exchange(EXCHANGE)
+    store.put_queue(QUEUE)
+    store.put_binding(BINDING)
+
+
+def _reloaded(path: Path) -> Definitions:
+    database, store = _store(path)
+    loaded = store.load()
+    database.close()
+    return loaded
+
+
+def test_new_directory_is_empty(tmp_path: Path) -> None:
+    """A new store has nothing, and queue ids begin at 1."""
+    assert _reloaded(tmp_path) == Definitions([], [], [], [], [], 1)
+
+
+def test_everything_comes_back(tmp_path: Path) -> None:
+    """Every kind of definition is read back as it was put, types of arguments included."""
+    database, store = _store(tmp_path)
+    _put_all(store)
+    database.apply(store.take())
+    database.close()
+    user = UserRecord("guest", "hash", ("administrator", "a,b"))
+    assert _reloaded(tmp_path) == Definitions(["/"], [user], [EXCHANGE], [QUEUE], [BINDING], 5)
+
+
+def test_staged_until_taken(tmp_path: Path) -> None:
+    """Answers to declarations wait while the present batch holds changes, and only then."""
+    database, store = _store(tmp_path)
+    seen = [store.staged]
+    store.put_vhost("/")
+    seen.append(store.staged)
+    store.take()
+    seen.append(store.staged)
+    assert seen == [False, True, False]
+    database.close()
+
+
+def test_deleting_takes_the_bindings_along(tmp_path: Path) -> None:
+    """A deleted exchange or queue leaves no binding, and only its own."""
+    database, store = _store(tmp_path)
+    _put_all(store)
+    store.put_binding(BindingRecord("/", "other", "q2", "k"))
+    store.put_binding(BindingRecord("other vhost", "ex", "q", "k"))
+    store.delete_exchange("/", "ex")
+    database.apply(store.take())
+    assert [(binding.vhost, binding.source) for binding in store.load().bindings] == [
+        ("/", "other"),
+        ("other vhost", "ex"),
+    ]
+    store.put_binding(BINDING)
+    store.delete_queue("/", "q")
+    database.apply(store.take())
+    loaded = store.load()
+    assert [binding.destination for binding in loaded.bindings] == ["q2", "q"]
+    assert (loaded.exchanges, loaded.queues) == ([], [])
+    database.close()
+
+
+def test_bindings_are_told_apart_by_arguments(tmp_path: Path) -> None:
+    """Deleting a binding leaves the one that differs only in its arguments."""
+    database, store = _store(tmp_path)
+    other = BindingRecord("/", "ex", "q", "key.#", {"x-match": "all"})
+    store.put_binding(BINDING)
+    store.put_binding(BINDING)
+    store.put_binding(other)
+    store.delete_binding(BINDING)
+    database.apply(store.take())
+    assert store.load().bindings == [other]
+    database.close()
+
+
+def test_queue_ids_are_not_used_again(tmp_path: Path) -> None:
+    """The next id stays above every id ever put, whatever was deleted since."""
+    database, store = _store(tmp_path)
+    store.put_queue(QueueRecord(7, "/", "a"))
+    store.put_queue(QueueRecord(3, "/", "b"))
+    store.delete_queue("/", "a")
+    database.apply(store.take())
+    database.close()
+    assert _reloaded(tmp_path).next_queue_id == 8
+
+
+def test_a_batch_is_one_transaction(tmp_path: Path) -> None:
+    """When one change fails none of its batch is there."""
+    database, store = _store(tmp_path)
+    store.put_vhost("/")
+    with pytest.raises(sqlite3.Error):
+        database.apply([*store.take(), ("INSERT INTO nowhere VALUES (1)", ())])
+    database.close()
+    assert _reloaded(tmp_path).vhosts == []
+
+
+def test_a_name_that_is_no_text_is_refused_at_once(tmp_path: Path) -> None:
+    """What SQLite cannot store is refused to the caller, not found out by the sync thread."""
+    database, store = _store(tmp_path)
+    with pytest.raises(UnicodeEncodeError):
+        store.put_vhost("\udc80")
+    assert not store.staged
+    database.close()
+
+
+def test_commits_are_synced(tmp_path: Path) -> None:
+    """Each transaction is on the disk when it returns."""
+    database, _ = _store(tmp_path)
+    full = 2
+    assert database._connection.execute("PRAGMA synchronous").fetchone() == (full,)
+    assert database._connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    database.close()
+
+
+def test_garbage_is_refused(tmp_path: Path) -> None:
+    """A file that is no database stops the start and says what to do."""
+    (tmp_path / "definitions.sqlite").write_bytes(b"not a database, but long enough to look like a header" * 30)
+    with pytest.raises(StorageError, match=r"definitions\.sqlite cannot be read .*: put back a copy"):
+        _store(tmp_path)
+
+
+def test_damaged_pages_are_refused(tmp_path: Path) -> None:
+    """A database with a broken page is not half believed."""
+    database, store = _store(tmp_path)
+    for i in range(2000):
+        store.put_queue(QueueRecord(i, "/", f"queue {i}"))
+    database.apply(store.take())
+    database.close()
+    file = tmp_path / "definitions.sqlite"
+    data = bytearray(file.read_bytes())
+    data[20_000:60_000] = b"\xa5" * 40_000
+    file.write_bytes(data)
+    with pytest.raises(StorageError, match="cannot be read"):
+        _reloaded(tmp_path)
+
+
+def test_arguments_nobody_wrote_are_refused(tmp_path: Path) -> None:
+    """Arguments that are not what this broker writes stop the start."""
+    database, store = _store(tmp_path)
+    _put_all(store)
+    database.apply([*store.take(), ("UPDATE queues SET arguments = '[]'", ())])
+    with pytest.raises(StorageError, match="arguments are not a table"):
+        store.load()
+    database.close()
+
+
+@pytest.mark.parametrize("pragma", ["user_version = 2", "application_id = 1"])
+def test_another_format_is_refused(tmp_path: Path, pragma: str) -> None:
+    """Another version, or another program's database, is left alone."""
+    _store(tmp_path)[0].close()
+    connection = sqlite3.connect(tmp_path / "definitions.sqlite")
+    connection.execute(f"PRAGMA {pragma}")
+    connection.close()
+    with pytest.raises(StorageError, match="start the release that wrote it, or choose another data directory"):
+        _store(tmp_path)

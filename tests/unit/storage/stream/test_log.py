@@ -1,0 +1,288 @@
+"""Streams: appended, read by offset and by time, while being written, after restarts, and damaged."""
+
+import random
+from pathlib import Path
+
+import pytest
+
+from flintmq.base.errors import StorageError
+from flintmq.broker.ports import StreamLog, StreamRecord
+from flintmq.storage.stream.log import SegmentedStream
+from tests.unit.storage.nodes import OpenNode, crashed_copy, message
+
+STREAM = 5
+
+
+def _open(path: Path, segment: int = 1 << 26) -> tuple[OpenNode, StreamLog]:
+    node = OpenNode(path, segment=segment)
+    return node, node.storage.open_stream(STREAM)
+
+
+def _body(offset: int) -> bytes:
+    return b"record %d " % offset * (1 + offset % 40)
+
+
+def _append(stream: StreamLog, count: int) -> None:
+    for _ in range(count):
+        offset = stream.next_offset
+        assert stream.append(message(_body(offset), 1000 + 10 * offset)) == offset
+
+
+def _offsets(records: list[StreamRecord]) -> list[int]:
+    assert all(record.message.body == _body(record.offset) for record in records)
+    return [record.offset for record in records]
+
+
+def _files(path: Path) -> list[Path]:
+    return sorted((path / "streams" / str(STREAM)).glob("*.stream"))
+
+
+def _everything(stream: StreamLog) -> list[int]:
+    return _offsets(stream.read(0, 1 << 30, 1 << 40))
+
+
+def test_staged_records_can_be_read(tmp_path: Path) -> None:
+    """A record can be read as soon as it was appended."""
+    node, stream = _open(tmp_path)
+    assert (stream.first_offset, stream.next_offset, stream.read(0, 10, 100)) == (0, 0, [])
+    _append(stream, 3)
+    assert _offsets(stream.read(0, 10, 10_000)) == [0, 1, 2]
+    assert (stream.first_offset, stream.next_offset) == (0, 3)
+    node.close()
+
+
+def test_read_across_files_and_memory(tmp_path: Path) -> None:
+    """Any range is read whole, wherever its parts are: old segments, the last one, or memory."""
+    node, stream = _open(tmp_path, segment=50_000)
+    for _ in range(20):
+        _append(stream, 50)
+        node.sync()
+    _append(stream, 50)
+    assert len(_files(tmp_path)) > 3
+    assert _everything(stream) == list(range(1050))
+    for offset in range(0, 1050, 7):
+        assert _offsets(stream.read(offset, 5, 1 << 30)) == list(range(offset, min(offset + 5, 1050)))
+    node.close()
+
+
+def test_limits_of_a_read(tmp_path: Path) -> None:
+    """A read gives at most so many records and bytes, but one at least."""
+    node, stream = _open(tmp_path)
+    for _ in range(10):
+        stream.append(message(b"x" * 100))
+    node.sync()
+    for _ in range(10):
+        stream.append(message(b"x" * 100))
+    assert len(stream.read(0, 3, 1 << 20)) == 3
+    assert len(stream.read(0, 100, 1)) == 1
+    assert len(stream.read(0, 100, 5 * 102)) == 5
+    assert len(stream.read(8, 100, 4 * 102)) == 4
+    assert stream.read(0, 0, 100) == []
+    assert stream.read(20, 10, 100) == []
+    node.close()
+
+
+def test_large_bodies(tmp_path: Path) -> None:
+    """A record larger than one read of the disk comes whole."""
+    node, stream = _open(tmp_path)
+    bodies = [b"a" * 10, b"b" * 1_000_000, b"c" * 10, b"d" * 200_000]
+    for body in bodies:
+        stream.append(message(body))
+    node.sync()
+    assert [record.message.body for record in stream.read(0, 10, 1 << 30)] == bodies
+    assert stream.read(3, 1, 1)[0].message.body == bodies[3]
+    node.close()
+
+
+def test_restart(tmp_path: Path) -> None:
+    """After a restart everything is there, and offsets go on."""
+    for round_number in range(4):
+        node, stream = _open(tmp_path, segment=20_000)
+        assert stream.next_offset == 200 * round_number
+        assert _everything(stream) == list(range(200 * round_number))
+        _append(stream, 200)
+        node.close()
+    node, stream = _open(tmp_path)
+    assert _everything(stream) == list(range(800))
+    assert node.storage.damage == []
+    node.close()
+
+
+def test_search_by_time(tmp_path: Path) -> None:
+    """The first record received at or after a time is found, in files and in memory, also after a restart."""
+    node, stream = _open(tmp_path, segment=100_000)
+    for _ in range(15):
+        _append(stream, 100)
+        node.sync()
+    _append(stream, 100)
+    for _ in range(2):
+        for offset in range(0, 1600, 37):
+            assert stream.offset_at(1000 + 10 * offset) == offset
+            assert stream.offset_at(1000 + 10 * offset - 9) == offset
+        assert stream.offset_at(0) == 0
+        assert stream.offset_at(1000 + 10 * 1600) == 1600
+        node.close()
+        node, stream = _open(tmp_path)
+    node.close()
+
+
+def test_search_by_time_when_the_clock_goes_back(tmp_path: Path) -> None:
+    """Times that are not in order are still found at their first record."""
+    node, stream = _open(tmp_path, segment=30_000)
+    chance = random.Random(7)  # noqa: S311 - a repeatable test
+    times = [chance.randrange(1000, 2000) + 5 * i for i in range(400)]
+    for i, time in enumerate(times):
+        stream.append(message(b"x" * 500, time))
+        if i % 20 == 0:
+            node.sync()
+    node.close()
+    node, stream = _open(tmp_path)
+    assert len(_files(tmp_path)) > 3
+    for wanted in range(900, 4200, 50):
+        expected = next((i for i, time in enumerate(times) if time >= wanted), len(times))
+        assert stream.offset_at(wanted) == expected
+    node.close()
+
+
+def test_reading_while_it_is_written(tmp_path: Path) -> None:
+    """Whatever the sync thread is doing, a reader sees every record once and whole."""
+    node, stream = _open(tmp_path, segment=30_000)
+    seen: list[int] = []
+    for _ in range(300):
+        _append(stream, 10)
+        node.storage.commit()
+        seen += _offsets(stream.read(len(seen), 7, 1 << 20))
+        assert stream.read(0, 1, 1)[0].offset == 0
+    while len(seen) < 3000:
+        seen += _offsets(stream.read(len(seen), 100, 1 << 20))
+    assert seen == list(range(3000))
+    node.close()
+
+
+def test_memory_keeps_only_what_is_not_written(tmp_path: Path) -> None:
+    """Records leave memory once they are in the files."""
+    node, stream = _open(tmp_path)
+    assert isinstance(stream, SegmentedStream)
+    _append(stream, 100)
+    node.sync()
+    stream.read(0, 1, 1)
+    assert len(stream._tail) == 0
+    node.close()
+
+
+def test_torn_at_every_byte(tmp_path: Path) -> None:
+    """Wherever a crash tears the last write, the records of earlier batches are there, and offsets go on."""
+    node, stream = _open(tmp_path / "node")
+    sizes = []
+    for _ in range(3):
+        _append(stream, 2)
+        node.sync()
+        sizes.append(_files(node.path)[0].stat().st_size)
+    crashed = crashed_copy(node, tmp_path / "crashed")
+    node.close()
+    whole = _files(crashed)[0].read_bytes()
+    name = _files(crashed)[0]
+    for size in range(sizes[0], len(whole) + 1):
+        for leftover in _files(crashed):
+            leftover.unlink()
+        name.write_bytes(whole[:size])
+        node, stream = _open(crashed)
+        count = 2 * sum(size >= end for end in sizes)
+        assert _everything(stream) == list(range(count)), size
+        assert node.storage.damage == []
+        _append(stream, 1)
+        node.close()
+        node, stream = _open(crashed)
+        assert _everything(stream) == list(range(count + 1)), size
+        node.close()
+
+
+def test_damage_leaves_a_gap(tmp_path: Path) -> None:
+    """A broken block costs its records: they are reported and passed over, and all others keep their offsets."""
+    node, stream = _open(tmp_path, segment=20_000)
+    for _ in range(40):
+        _append(stream, 20)
+        node.sync()
+    node.close()
+    for file in _files(tmp_path):
+        whole = file.read_bytes()
+        for position in (0, 70, len(whole) // 2, len(whole) - 60):
+            file.write_bytes(whole)
+            _flip(file, position)
+            node, stream = _open(tmp_path)
+            read = _everything(stream)
+            assert len(read) >= 740, position
+            assert read == sorted(set(read))
+            assert stream.offset_at(0) == read[0]
+            assert stream.next_offset >= 800
+            missing = set(range(800)) - set(read)
+            if missing and max(missing) < 799:
+                assert stream.read(min(missing), 1, 1)[0].offset == max(missing) + 1
+            assert len(node.storage.damage) >= 1
+            node.close()
+        file.write_bytes(whole)
+
+
+def test_offsets_lost_at_the_end_are_not_given_again(tmp_path: Path) -> None:
+    """Readers that saw a record which is lost now would skip another one of its offset."""
+    node, stream = _open(tmp_path)
+    for _ in range(3):
+        _append(stream, 5)
+        node.sync()
+    before = _files(tmp_path)[0].stat().st_size
+    _append(stream, 5)
+    node.close()
+    _flip(_files(tmp_path)[0], before + 100)
+    node, stream = _open(tmp_path)
+    assert stream.next_offset >= 20
+    offset = stream.append(message(b"next"))
+    node.close()
+    node, stream = _open(tmp_path)
+    assert [record.offset for record in stream.read(14, 10, 10_000)] == [14, offset]
+    node.close()
+
+
+def test_delete_removes_the_files(tmp_path: Path) -> None:
+    """A deleted stream leaves nothing, whether it was written, staged, never opened, or cut short while removed."""
+    node, stream = _open(tmp_path)
+    _append(stream, 10)
+    node.sync()
+    stream.read(0, 1, 1)
+    _append(stream, 10)
+    node.storage.delete_stream(STREAM)
+    node.sync()
+    other = node.storage.open_stream(6)
+    _append(other, 10)
+    node.storage.open_stream(7)
+    node.storage.delete_stream(7)
+    node.sync()
+    node.close()
+    assert [file.name for file in (tmp_path / "streams").iterdir()] == ["6"]
+    node = OpenNode(tmp_path)
+    node.storage.delete_stream(6)
+    node.sync()
+    node.close()
+    doomed = tmp_path / "streams" / "9.deleted"
+    doomed.mkdir()
+    (doomed / "file").touch()
+    OpenNode(tmp_path).close()
+    assert list((tmp_path / "streams").iterdir()) == []
+
+
+def test_misplaced_segment_is_refused(tmp_path: Path) -> None:
+    """A file that says it begins elsewhere was misplaced by somebody."""
+    node, stream = _open(tmp_path)
+    _append(stream, 10)
+    node.close()
+    file = _files(tmp_path)[0]
+    file.rename(file.with_name(f"{3:020d}.stream"))
+    node = OpenNode(tmp_path)
+    with pytest.raises(StorageError, match="is not the stream segment of offset 3"):
+        node.storage.open_stream(STREAM)
+    node.close()
+
+
+def _flip(file: Path, position: int) -> None:
+    data = bytearray(file.read_bytes())
+    data[position] ^= 0x04
+    file.write_bytes(data)

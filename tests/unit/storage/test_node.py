@@ -1,0 +1,100 @@
+"""Starting and ending a node's storage."""
+
+import errno
+from pathlib import Path
+
+import pytest
+
+from flintmq.base.errors import StorageError
+from flintmq.broker.ports import QueueRecord
+from flintmq.storage.files import DiskLock
+from tests.unit.storage.disks import FaultyDisk
+from tests.unit.storage.nodes import CODECS, OpenNode, segments
+
+
+class _NoRoomDisk(FaultyDisk):
+    def lock(self, path: Path) -> DiskLock:
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+
+def test_second_broker_is_refused(tmp_path: Path) -> None:
+    """Two brokers cannot share a directory; once the first has closed, the second may have it."""
+    node = OpenNode(tmp_path)
+    with pytest.raises(StorageError, match="in use by another broker"):
+        OpenNode(tmp_path)
+    node.close()
+    OpenNode(tmp_path).close()
+
+
+def test_refused_start_lets_go_of_the_directory(tmp_path: Path) -> None:
+    """A start that failed does not keep the next one out."""
+    OpenNode(tmp_path).close()
+    definitions = (tmp_path / "definitions.sqlite").read_bytes()
+    (tmp_path / "definitions.sqlite").write_bytes(b"garbage" * 1000)
+    with pytest.raises(StorageError, match=r"definitions\.sqlite"):
+        OpenNode(tmp_path)
+    (tmp_path / "definitions.sqlite").write_bytes(definitions)
+    OpenNode(tmp_path).close()
+
+
+def test_a_file_is_no_data_directory(tmp_path: Path) -> None:
+    """A path that is a file, or goes through one, is refused in words."""
+    (tmp_path / "file").touch()
+    for path in (tmp_path / "file", tmp_path / "file" / "below"):
+        with pytest.raises(StorageError, match="is not a directory: choose one for the data"):
+            OpenNode(path)
+
+
+def test_a_directory_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
+    """Missing rights are found out at the start and said."""
+    with pytest.raises(StorageError, match=r"cannot be used \(Permission denied\): choose a directory"):
+        OpenNode(tmp_path, disk=_NoRoomDisk())
+
+
+def test_journal_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
+    """An I/O error while recovering stops the start and names the file."""
+    with pytest.raises(StorageError, match=r"cannot be read \(Input/output error\): check the disk"):
+        OpenNode(tmp_path, disk=FaultyDisk(fail_at=2))
+
+
+def test_directory_is_made(tmp_path: Path) -> None:
+    """A data directory that does not exist yet is made, with its parents."""
+    OpenNode(tmp_path / "a" / "b").close()
+    assert (tmp_path / "a" / "b" / "lock").exists()
+
+
+def test_close_keeps_what_was_staged(tmp_path: Path) -> None:
+    """Closing commits and syncs what nobody committed, and may be done twice."""
+    node = OpenNode(tmp_path)
+    node.storage.definitions.put_queue(QueueRecord(1, "/", "q"))
+    node.publish(b"staged")
+    node.storage.journal.settle(1, node.publish(b"settled")[0])
+    node.close()
+    node.close()
+    node = OpenNode(tmp_path)
+    assert node.bodies() == [b"staged"]
+    assert node.storage.definitions.load().next_queue_id == 2
+    node.close()
+
+
+def test_clean_close_makes_all_of_the_last_segment_known_as_synced(tmp_path: Path) -> None:
+    """After a clean close, a broken last block is damage and not taken for a tear."""
+    node = OpenNode(tmp_path)
+    node.publish(b"last")
+    node.sync()
+    end = segments(tmp_path)[0].stat().st_size
+    node.close()
+    data = bytearray(segments(tmp_path)[0].read_bytes())
+    data[end - 1] ^= 1
+    segments(tmp_path)[0].write_bytes(data)
+    node = OpenNode(tmp_path)
+    assert (node.bodies(), len(node.storage.damage)) == ([], 1)
+    node.close()
+
+
+def test_restarts_leave_nothing_behind(tmp_path: Path) -> None:
+    """Opening and closing again and again does not pile up files."""
+    for _ in range(5):
+        OpenNode(tmp_path).close()
+    assert len(list((tmp_path / "journal").iterdir())) <= 2
+    assert len(CODECS) == 1
