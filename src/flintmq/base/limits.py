@@ -6,6 +6,8 @@ from typing import Final
 FRAME_MAX_BYTES: Final = 131_072
 # amqp-0-9-1 §4.2.3: both peers must accept frames up to this before tuning is over.
 FRAME_MIN_BYTES: Final = 4_096
+# What a frame may have before tuning: RabbitMQ's, since tokens and client properties outgrew the minimum.
+HANDSHAKE_FRAME_MAX_BYTES: Final = 8_192
 # Type, channel and size before the payload; the end octet behind it (amqp-0-9-1 §2.3.5).
 FRAME_OVERHEAD_BYTES: Final = 8
 # RabbitMQ's default; each open channel costs about 1 KiB, so a connection stays below 2 MiB of them.

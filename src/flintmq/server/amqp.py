@@ -100,7 +100,7 @@ class AmqpServer(Host):
         self._flush()
         heard = self._heard
         self._heard = []
-        is_behind = self._storage.backlog_bytes > JOURNAL_BACKLOG_HIGH_BYTES
+        is_behind = self._storage.backlog_bytes > JOURNAL_BACKLOG_HIGH_BYTES and not self._storage.failure
         for peer in heard:
             if is_behind:
                 # The disk is: who sent something is not read from until it has caught up.

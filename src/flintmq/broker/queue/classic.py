@@ -37,6 +37,8 @@ class ClassicQueue(Queue):
     ) -> None:
         super().__init__(queue_id, vhost, name, durable, auto_delete, owner, arguments, ready)
         self._journal = journal
+        # An exclusive queue ends with its connection, durable or not.
+        self._survives = durable and owner is None
         self._front: list[Entry] = []
         self._middle: deque[list[Entry]] = deque()
         self._back: list[Entry] = []
@@ -50,7 +52,7 @@ class ClassicQueue(Queue):
         self._append(entry)
         if not self._is_ready and self.consumers:
             self.touch()
-        if message.persistent and self.durable:
+        if message.persistent and self._survives:
             return entry
         return None
 

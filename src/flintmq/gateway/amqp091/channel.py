@@ -94,10 +94,12 @@ class ServerChannel(ChannelOwner):
         self._stored = False
         self._replies: list[_Reply] = []
         self._promises: deque[_Promise] = deque()
+        # The engine's channel may have a new life under the same number by the time the disk answers for this one.
+        self._is_closed = False
 
     @property
     def is_open(self) -> bool:
-        return self._channel.is_open
+        return not self._is_closed
 
     # -- publishing ---------------------------------------------------------------------------------------------
 
@@ -113,6 +115,9 @@ class ServerChannel(ChannelOwner):
         if publication.immediate:
             raise NotImplementedHere("immediate=true is not implemented yet")
         gateway = self.gateway
+        if self._persistent and gateway.failure:
+            self._refuse_publish()
+            return
         # The same bytes again and again are kept once.
         message = Message(
             publication.address, CODEC_091, self._properties, body, self._persistent, gateway.broker.now_ms
@@ -128,6 +133,14 @@ class ServerChannel(ChannelOwner):
             self._published += 1
             if not self._is_active:
                 self._activate()
+
+    def _refuse_publish(self) -> None:
+        """The storage has failed for good: nothing persistent is taken, and the publisher hears of it."""
+        if not self._confirming:
+            raise ResourceError(f"nothing durable can be stored: {self.gateway.failure}")
+        self._published += 1
+        self._stored = True
+        self._activate()
 
     def _return(self, message: Message) -> None:
         address = message.address
@@ -152,6 +165,8 @@ class ServerChannel(ChannelOwner):
     def end_tick(self, batch: int, durable: int) -> bool:
         """What came in this tick is safe with `batch`; True when this channel has to wait for that."""
         self._is_active = False
+        if self._is_closed:
+            return False
         must_wait = (self._stored or bool(self._replies)) and batch > durable
         self._stored = False
         if must_wait or self._promises:
@@ -192,7 +207,7 @@ class ServerChannel(ChannelOwner):
         self._stored = False
         self._promises.clear()
         self._replies = []
-        if not self._channel.is_open:
+        if self._is_closed:
             return
         if not stored and not waited_for_reply:
             self._confirm(self._published)
@@ -323,6 +338,7 @@ class ServerChannel(ChannelOwner):
     # -- the end ------------------------------------------------------------------------------------------------
 
     def on_closed(self, error: FlintError | None) -> None:
+        self._is_closed = True
         consumers = self.consumers
         self.consumers = {}
         self._promises.clear()

@@ -44,6 +44,8 @@ class Gateway:
         self.host = host
         self.offer = offer
         self.random_bytes = random_bytes
+        # Why the storage takes nothing any more; empty while it does.
+        self.failure = ""
         self._publications: dict[str, Publications] = {}
         # Channels that published, or changed definitions, in this tick.
         self._active: list[ServerChannel] = []
@@ -93,6 +95,7 @@ class Gateway:
                 del self._waiting[channel]
 
     def _fail(self, reason: str) -> None:
+        self.failure = reason
         concerned = {**self._waiting, **dict.fromkeys(self._active)}
         self._waiting = {}
         self._active = []

@@ -29,6 +29,7 @@ from flintmq.base.limits import (
     FRAME_MAX_BYTES,
     FRAME_MIN_BYTES,
     FRAME_OVERHEAD_BYTES,
+    HANDSHAKE_FRAME_MAX_BYTES,
     HEARTBEAT_SECONDS,
     MESSAGE_MAX_BYTES,
 )
@@ -138,7 +139,7 @@ class Connection:
         self._channels: dict[int, Channel] = {}
         self._last: Channel | None = None
         self._is_open = False
-        self._payload_max: i64 = FRAME_MIN_BYTES - FRAME_OVERHEAD_BYTES
+        self._payload_max: i64 = HANDSHAKE_FRAME_MAX_BYTES - FRAME_OVERHEAD_BYTES
         # Bytes of an incomplete frame, and how many it takes before reading on makes sense.
         self._held: list[bytes] = []
         self._held_bytes: i64 = 0

@@ -137,6 +137,7 @@ def test_failed_storage_nacks_what_it_could_not_keep() -> None:
     channel.publish("b")
     client.tick()
     assert channel.came() == [BasicNack(delivery_tag=2, multiple=True, requeue=False)]
+    assert client.server.vhost.queues["q"].message_count == 1
     channel.publish("c", properties=TRANSIENT)
     client.tick()
     assert channel.acks == [(3, False)]
@@ -531,6 +532,10 @@ def test_exclusive_queue_ends_with_its_connection() -> None:
     mine, other = Client(server), Client(server)
     mine.channel().call(QueueDeclare(queue="x", exclusive=True, durable=True))
     assert server.storage.memory_definitions.queues == {}
+    publisher = mine.channel()
+    publisher.publish("a", key="x")
+    mine.tick()
+    assert server.storage.memory_journal.kept == {}
     channel = other.channel()
     channel.call(QueueDeclare(queue="x", passive=True))
     assert code_of(channel.closed)[0] == 405
@@ -720,6 +725,19 @@ def test_answers_that_waited_do_not_reach_a_closed_channel() -> None:
     client.durable()
     assert channel.came() == []
     assert client.side.closed == []
+
+
+def test_confirms_that_waited_do_not_reach_the_next_channel_of_that_number() -> None:
+    """A channel closed before its confirm, and opened again, starts with a clean slate."""
+    client, channel = opened(confirms=True)
+    channel.publish("a")
+    channel.channel.close()
+    client.tick()
+    again = client.channel()
+    assert again.channel.number == channel.channel.number
+    client.durable()
+    assert again.acks == []
+    assert channel.acks == []
 
 
 def test_confirm_select_is_answered() -> None:
