@@ -5,7 +5,6 @@ import gc
 import os
 import signal
 import time
-from collections.abc import Awaitable, Callable
 from typing import Final
 
 import structlog
@@ -28,6 +27,8 @@ log = structlog.get_logger()
 
 # How long a shutdown waits for clients to agree to it.
 _SHUTDOWN_SECONDS: Final = 2.0
+# Everybody knows this user's password, so it may log in from this machine only (RabbitMQ's rule, too).
+_KNOWN_TO_ALL: Final = frozenset({"guest"})
 # Objects of messages come and go without cycles; the collector looks for the rare cycles elsewhere.
 _GC_THRESHOLDS: Final = (50_000, 50, 50)
 
@@ -35,20 +36,18 @@ _GC_THRESHOLDS: Final = (50_000, 50, 50)
 def run(settings: Settings) -> int:
     """Run a broker until SIGTERM or SIGINT; returns the exit code. Raises FlintError when it cannot start."""
     logs.configure(settings.log)
-    return uvloop.run(serve(settings, _until_signalled))
+    return uvloop.run(_serve_until_signalled(settings))
 
 
-def _until_signalled(port: int) -> Awaitable[object]:
-    """Signals count from this call on, not only once the answer is awaited."""
+async def _serve_until_signalled(settings: Settings) -> int:
     stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
-    return stop.wait()
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    return await serve(settings, stop)
 
 
-async def serve(settings: Settings, until: Callable[[int], Awaitable[object]]) -> int:
-    """Start a broker, run it as long as `until(port)` takes, and stop it cleanly."""
+async def serve(settings: Settings, stop: asyncio.Event) -> int:
+    """Start a broker, run it until `stop` is set, and stop it cleanly."""
     loop = asyncio.get_running_loop()
     # The sync thread reports through this; nothing is staged, so nothing reported, before the server is there.
     server: AmqpServer | None = None
@@ -64,14 +63,11 @@ async def serve(settings: Settings, until: Callable[[int], Awaitable[object]]) -
     try:
         broker = Broker(storage)
         users = _recover(broker, settings)
-        loopback_only = frozenset({"guest"} if settings.default_user.password == "guest" else ())
-        server = AmqpServer(broker, _offer(settings), Authenticator(users, loopback_only), os.urandom)
+        server = AmqpServer(broker, _offer(settings), Authenticator(users, _KNOWN_TO_ALL), os.urandom)
         listener = await _listen(loop, server, settings)
         port = listener.sockets[0].getsockname()[1]
-        # Before anybody can know that we listen: whoever does may stop us.
-        end = until(port)
         build = "compiled by mypyc" if compiled else "interpreted: slower by far; install with a C compiler at hand"
-        log.info("FlintMQ " + __version__, build=build)
+        log.info("FlintMQ", version=__version__, build=build)
         log.info(
             "listening",
             amqp=f"amqp://{settings.listen.host}:{port}",
@@ -81,7 +77,7 @@ async def serve(settings: Settings, until: Callable[[int], Awaitable[object]]) -
         gc.freeze()
         gc.set_threshold(*_GC_THRESHOLDS)
         try:
-            await end
+            await stop.wait()
         finally:
             log.info("stopping")
             listener.close()

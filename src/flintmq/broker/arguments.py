@@ -41,7 +41,9 @@ def queue_kind(arguments: Table) -> str:
     if kind == "quorum":
         raise NotImplementedHere("x-queue-type 'quorum' is not implemented yet")
     if kind not in QUEUE_KINDS:
-        raise PreconditionFailed(f"invalid arg 'x-queue-type': unknown queue type '{kind}'; there are classic and stream")
+        raise PreconditionFailed(
+            f"invalid arg 'x-queue-type': unknown queue type '{kind}'; there are classic and stream"
+        )
     return kind
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import cast, final
 
 import structlog
@@ -43,6 +44,7 @@ class AmqpServer(Host):
         self._authenticator = authenticator
         self._loop = asyncio.get_running_loop()
         self._peers: dict[Output, Peer] = {}
+        self._deserted = asyncio.Event()
         self._is_tick_due = False
         # Who sent something in this tick, and who is not read from until the storage has caught up.
         self._heard: list[Peer] = []
@@ -56,9 +58,12 @@ class AmqpServer(Host):
 
     def add(self, peer: "Peer") -> None:
         self._peers[peer.output] = peer
+        self._deserted.clear()
 
     def remove(self, peer: "Peer") -> None:
         self._peers.pop(peer.output, None)
+        if not self._peers:
+            self._deserted.set()
 
     def authenticate(self, connection: ServerConnection, user: str, password: str) -> None:
         address = connection.peer.rpartition(":")[0].strip("[]")
@@ -143,9 +148,7 @@ class AmqpServer(Host):
             self._was_fenced = True
             log.error("storage fenced", reason=self._storage.failure)
         self.gateway.on_durable()
-        if self._held_back and (
-            self._storage.backlog_bytes < JOURNAL_BACKLOG_LOW_BYTES or self._storage.failure
-        ):
+        if self._held_back and (self._storage.backlog_bytes < JOURNAL_BACKLOG_LOW_BYTES or self._storage.failure):
             held = self._held_back
             self._held_back = []
             for peer in held:
@@ -159,9 +162,9 @@ class AmqpServer(Host):
         for peer in list(self._peers.values()):
             peer.connection.fail(ConnectionForced("broker forced connection closure with reason 'shutdown'"))
         self._flush()
-        stop = self._loop.time() + seconds
-        while self._peers and self._loop.time() < stop:
-            await asyncio.sleep(0.01)
+        if self._peers:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._deserted.wait(), seconds)
         for peer in list(self._peers.values()):
             peer.abort()
         self._authenticator.close()

@@ -126,7 +126,9 @@ class MemoryStream(StreamLog):
         return [StreamRecord(offset + at, each) for at, each in enumerate(found)]
 
     def offset_at(self, timestamp_ms: int) -> int:
-        return next((at for at, each in enumerate(self.messages) if each.timestamp_ms >= timestamp_ms), self.next_offset)
+        return next(
+            (at for at, each in enumerate(self.messages) if each.timestamp_ms >= timestamp_ms), self.next_offset
+        )
 
 
 class MemoryStorage(Storage):

@@ -37,9 +37,7 @@ class HeadersExchange(Exchange):
         if not self.bindings:
             return []
         headers = message.codec.headers(message.properties)
-        return list(
-            dict.fromkeys([b.queue for b in self.bindings.values() if _matches(b.arguments, headers)])
-        )
+        return list(dict.fromkeys([b.queue for b in self.bindings.values() if _matches(b.arguments, headers)]))
 
 
 def _matches(arguments: Table, headers: Table) -> bool:

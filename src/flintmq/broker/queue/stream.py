@@ -80,7 +80,9 @@ class StreamQueue(Queue):
 
     def subscribe(self, consumer: Consumer, arguments: Table) -> None:
         if consumer.no_ack:
-            raise NotImplementedHere(f"no-ack consumption of stream queue '{self.name}': acknowledge and set a prefetch")
+            raise NotImplementedHere(
+                f"no-ack consumption of stream queue '{self.name}': acknowledge and set a prefetch"
+            )
         offset = self._start_offset(arguments.get("x-stream-offset", "next"))
         super().subscribe(consumer, arguments)
         self._cursors.append(_Cursor(consumer, offset))

@@ -1,4 +1,4 @@
-"""basic.*, but for what every message passes through, and confirm.select and channel.flow, as the server answers them."""
+"""basic.*, confirm.select and channel.flow as the server answers them, but for what every message passes through."""
 
 from flintmq.base.errors import NotAllowed, NotImplementedHere
 from flintmq.broker.arguments import check_consumer_arguments

@@ -170,7 +170,9 @@ class ServerChannel(ChannelOwner):
         must_wait = (self._stored or bool(self._replies)) and batch > durable
         self._stored = False
         if must_wait or self._promises:
-            self._promises.append(_Promise(batch if must_wait else self._promises[-1].batch, self._published, self._replies))
+            self._promises.append(
+                _Promise(batch if must_wait else self._promises[-1].batch, self._published, self._replies)
+            )
             self._replies = []
             return True
         self._keep(_Promise(batch, self._published, self._replies))
@@ -274,9 +276,7 @@ class ServerChannel(ChannelOwner):
         address = message.address
         if not address.encoded:
             address.encoded = encode_address(address.exchange, address.routing_key)
-        self._channel.send_delivery(
-            consumer.prefix, tag, entry.redelivered, address.encoded, properties, message.body
-        )
+        self._channel.send_delivery(consumer.prefix, tag, entry.redelivered, address.encoded, properties, message.body)
 
     def consumer_cancelled(self, consumer: ChannelConsumer) -> None:
         self.consumers.pop(consumer.tag, None)

@@ -50,9 +50,7 @@ def fetch(channel: ServerChannel, method: Method) -> None:
             address = message.address
             if not address.encoded:
                 address.encoded = encode_address(address.exchange, address.routing_key)
-            push_record(
-                w, record.offset, message.timestamp_ms, address.encoded, message.properties, message.body
-            )
+            push_record(w, record.offset, message.timestamp_ms, address.encoded, message.properties, message.body)
             count += 1
             following = record.offset + 1
     answer = StreamFetchOk(first_offset=start, next_offset=following, record_count=count)
@@ -62,7 +60,5 @@ def fetch(channel: ServerChannel, method: Method) -> None:
 def _stream(channel: ServerChannel, name: str) -> StreamQueue:
     queue = channel.queue(name)
     if not isinstance(queue, StreamQueue):
-        raise PreconditionFailed(
-            f"queue '{queue.name}' in vhost '{queue.vhost}' is not a stream: it has no offsets"
-        )
+        raise PreconditionFailed(f"queue '{queue.name}' in vhost '{queue.vhost}' is not a stream: it has no offsets")
     return queue

@@ -7,7 +7,7 @@ connection's output.
 from abc import ABC, abstractmethod
 from typing import Final, final
 
-from librt.strings import BytesWriter, read_i16_be, read_i32_be, read_i64_be, write_i16_be, write_i32_be, write_i64_be
+from librt.strings import BytesWriter, read_i16_be, read_i64_be, write_i16_be, write_i32_be, write_i64_be
 from mypy_extensions import i16, i32, i64, mypyc_attr
 
 from flintmq.base.errors import (

@@ -376,9 +376,7 @@ class Connection:
         )
         agreed = self.tuning
         self._send(
-            ConnectionTuneOk(
-                channel_max=agreed.channel_max, frame_max=agreed.frame_max, heartbeat=agreed.heartbeat
-            )
+            ConnectionTuneOk(channel_max=agreed.channel_max, frame_max=agreed.frame_max, heartbeat=agreed.heartbeat)
         )
         self._send(ConnectionOpen(virtual_host=login.virtual_host))
 
@@ -386,7 +384,9 @@ class Connection:
         # amqp-0-9-1 connection.tune-ok: values above the offer, or a frame_max below the minimum, end the connection.
         offer = self.tuning
         if channel_max > offer.channel_max:
-            raise NotAllowed(f"negotiated channel_max = {channel_max} is higher than the maximum of {offer.channel_max}")
+            raise NotAllowed(
+                f"negotiated channel_max = {channel_max} is higher than the maximum of {offer.channel_max}"
+            )
         if frame_max > offer.frame_max:
             raise NotAllowed(f"negotiated frame_max = {frame_max} is higher than the maximum of {offer.frame_max}")
         if frame_max != 0 and frame_max < FRAME_MIN_BYTES:
@@ -406,9 +406,7 @@ class Connection:
             return
         self.state = State.TUNE_OK
         offer = self.tuning
-        self._send(
-            ConnectionTune(channel_max=offer.channel_max, frame_max=offer.frame_max, heartbeat=offer.heartbeat)
-        )
+        self._send(ConnectionTune(channel_max=offer.channel_max, frame_max=offer.frame_max, heartbeat=offer.heartbeat))
 
     def refuse_login(self, error: AmqpError) -> None:
         """Clients that declare `authentication_failure_close` are told; the specification just hangs up."""

@@ -23,9 +23,7 @@ class ChunkRecord:
     body: bytes
 
 
-def push_record(
-    w: BytesWriter, offset: i64, timestamp_ms: i64, address: bytes, properties: bytes, body: bytes
-) -> None:
+def push_record(w: BytesWriter, offset: i64, timestamp_ms: i64, address: bytes, properties: bytes, body: bytes) -> None:
     """`address` is the exchange and the routing key, encoded already."""
     write_i64_be(w, offset)
     write_i64_be(w, timestamp_ms)

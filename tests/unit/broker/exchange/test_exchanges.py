@@ -1,8 +1,8 @@
 """Where each exchange type sends a message, and what a naive reading of the specification says of it."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-import pytest
 
 from flintmq.base.errors import PreconditionFailed
 from flintmq.broker.exchange.base import Binding, Exchange

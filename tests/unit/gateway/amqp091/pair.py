@@ -123,7 +123,10 @@ class ClientChannel:
     @property
     def contents(self) -> list[tuple[Method, bytes, str]]:
         """What came with content: method, properties, body."""
-        return [(decode_method(method), props, body.decode(errors="replace")) for method, props, body in self._recorder.contents]
+        return [
+            (decode_method(method), props, body.decode(errors="replace"))
+            for method, props, body in self._recorder.contents
+        ]
 
     def deliveries(self) -> list[tuple[int, str, bool]]:
         """Delivery tag, body and redelivered of what came since the last look."""

@@ -575,16 +575,18 @@ def test_restart_restores_what_is_durable() -> None:
     """Durable exchanges, queues, bindings and persistent messages are there again; everything else is not."""
     server = Server()
     channel = Client(server).channel()
-    assert channel.call(
-        ExchangeDeclare(exchange="x", type="topic", durable=True),
-        ExchangeDeclare(exchange="y", type="topic"),
-        DURABLE_Q,
-        QueueDeclare(queue="r"),
-        QueueBind(queue="q", exchange="x", routing_key="a.#"),
-        QueueBind(queue="r", exchange="x", routing_key="a.#"),
-    ) == [ExchangeDeclareOk(), ExchangeDeclareOk(), QueueDeclareOk(queue="q"), QueueDeclareOk(queue="r")] + [
-        QueueBindOk()
-    ] * 2
+    assert (
+        channel.call(
+            ExchangeDeclare(exchange="x", type="topic", durable=True),
+            ExchangeDeclare(exchange="y", type="topic"),
+            DURABLE_Q,
+            QueueDeclare(queue="r"),
+            QueueBind(queue="q", exchange="x", routing_key="a.#"),
+            QueueBind(queue="r", exchange="x", routing_key="a.#"),
+        )
+        == [ExchangeDeclareOk(), ExchangeDeclareOk(), QueueDeclareOk(queue="q"), QueueDeclareOk(queue="r")]
+        + [QueueBindOk()] * 2
+    )
     for body in "abc":
         channel.publish(body, exchange="x", key="a.b")
     channel.publish("transient", properties=TRANSIENT)
@@ -626,7 +628,7 @@ def with_stream(count: int) -> tuple[Client, ClientChannel]:
 )
 def test_stream_is_read_from_anywhere(offset: object, first: int) -> None:
     """A consumer starts where x-stream-offset says, and each message carries its offset."""
-    client, channel = with_stream(10)
+    _client, channel = with_stream(10)
     channel.call(
         BasicQos(prefetch_count=100),
         BasicConsume(queue="s", consumer_tag="c", arguments={"x-stream-offset": offset}),
@@ -679,7 +681,7 @@ def test_stream_refuses_what_makes_no_sense(method: Method, code: int) -> None:
 @pytest.mark.parametrize("offset", ["odd", 1.5, True])
 def test_stream_refuses_a_bad_offset(offset: object) -> None:
     """x-stream-offset of another kind is 406."""
-    client, channel = with_stream(1)
+    _client, channel = with_stream(1)
     channel.call(BasicConsume(queue="s", arguments={"x-stream-offset": offset}))
     assert code_of(channel.closed)[0] == 406
 

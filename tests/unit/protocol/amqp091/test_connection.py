@@ -85,9 +85,7 @@ def test_wrong_protocol_is_answered_with_ours(start: bytes) -> None:
 )
 def test_refused_login(capability: bool, told: bool) -> None:
     """A client that declares authentication_failure_close gets 403; any other is hung up on."""
-    pair = ConnectionPair(
-        password="wrong", properties={"capabilities": {"authentication_failure_close": capability}}
-    )
+    pair = ConnectionPair(password="wrong", properties={"capabilities": {"authentication_failure_close": capability}})
     pair.pump()
     if told:
         code, text = closed_with(pair.client)
