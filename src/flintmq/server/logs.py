@@ -21,6 +21,7 @@ def configure(settings: LogSettings) -> None:
         exceptions = []
     structlog.configure(
         processors=[
+            _printable,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=False),
             *exceptions,
@@ -29,3 +30,11 @@ def configure(settings: LogSettings) -> None:
         wrapper_class=structlog.make_filtering_bound_logger(getattr(logging, settings.level.upper())),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
     )
+
+
+def _printable(_logger: object, _method: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
+    """Peers choose their user names, among others: no line may look like two, or drive a terminal."""
+    for key, value in event.items():
+        if isinstance(value, str) and not value.isprintable():
+            event[key] = ascii(value)
+    return event
