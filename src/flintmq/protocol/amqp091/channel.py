@@ -70,6 +70,9 @@ class ChannelOwner(ABC):
     def on_closed(self, error: FlintError | None) -> None:
         """The channel takes no more; told once, whoever closed it. `error` is why, where there is a reason."""
 
+    def on_released(self) -> None:
+        """Behind `on_closed`, where our side closed: the peer agreed, or is gone, and the number is free again."""
+
 
 @final
 class Channel:
@@ -83,6 +86,8 @@ class Channel:
         self._output = output
         self._message_max: i64 = message_max_bytes
         self._owner: ChannelOwner | None = None
+        # The owner while our close is not answered yet.
+        self._leaving: ChannelOwner | None = None
         self._expect: i64 = _METHOD
         self._method: bytes = _EMPTY
         self._properties: bytes = _EMPTY
@@ -137,7 +142,7 @@ class Channel:
         # A closed channel of ours may still be written to until the peer has seen our close: that is dropped.
         if self.state == CLOSING:
             if method_id == spec.CHANNEL_CLOSE_OK:
-                self.state = UNUSED
+                self._release()
             elif method_id == spec.CHANNEL_CLOSE:
                 self.send(ChannelCloseOk())
             return
@@ -274,14 +279,23 @@ class Channel:
         self.send(
             ChannelClose(reply_code=code, reply_text=text, class_id=method_id >> 16, method_id=method_id & 0xFFFF)
         )
+        owner = self._owner
         self._end(error)
         self.state = CLOSING
+        self._leaving = owner
 
     def abandon(self, error: FlintError | None) -> None:
         """The connection is over, and this channel with it."""
         if self.state in (OPEN, OPENING):
             self._end(error)
+        self._release()
+
+    def _release(self) -> None:
+        owner = self._leaving
         self.state = UNUSED
+        self._leaving = None
+        if owner is not None:
+            owner.on_released()
 
     def _end(self, error: FlintError | None) -> None:
         owner = self._owner

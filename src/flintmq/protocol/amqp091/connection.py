@@ -290,6 +290,8 @@ class Connection:
         if kind != FRAME_METHOD:
             if self.state is State.CLOSING:
                 return
+            if kind != FRAME_HEADER and kind != FRAME_BODY:
+                raise FrameFault(f"frame type {kind} is unknown")
             raise UnexpectedFrame(f"frame type {kind} on channel 0")
         if stop - start < 4:
             raise FrameFault("a method frame needs 4 bytes at least")
@@ -369,10 +371,13 @@ class Connection:
         login = self._login
         assert login is not None
         mine = self.tuning
+        if 0 < offer.frame_max < FRAME_MIN_BYTES:
+            raise NotAllowed(f"the server's frame_max of {offer.frame_max} is below the minimum of {FRAME_MIN_BYTES}")
         self._set_tuning(
             _smaller(mine.channel_max, offer.channel_max),
             _smaller(mine.frame_max, offer.frame_max),
-            _smaller(mine.heartbeat, offer.heartbeat),
+            # amqp-0-9-1 connection.tune-ok: the client decides, and zero is a client that wants none.
+            0 if mine.heartbeat == 0 else _smaller(mine.heartbeat, offer.heartbeat),
         )
         agreed = self.tuning
         self._send(
@@ -517,6 +522,8 @@ class Connection:
 
     def _finish(self, error: FlintError | None) -> None:
         self.state = State.CLOSED
+        # The transport has to hang up, even where there is nothing more to say.
+        self.output.touch()
         self._end(error)
 
 
