@@ -1,0 +1,48 @@
+"""Clients of FlintMQ, and of any AMQP 0-9-1 broker: `connect` blocks, `aio.connect` is for asyncio."""
+
+from flintmq.base.errors import ConnectionLost, FlintError, LocalProtocolError
+from flintmq.client.blocking import Batch, Channel, Connection, connect
+from flintmq.client.delivery import Delivery, Returned
+from flintmq.client.errors import (
+    ChannelClosed,
+    ConnectFailed,
+    ConnectionClosed,
+    ConnectTimeout,
+    ConsumerCancelled,
+    InvalidUrl,
+    LoginRefused,
+    PublishFailed,
+    TimedOut,
+)
+from flintmq.client.publish import Publish
+from flintmq.client.values import QueueInfo, StreamChunk, StreamInfo
+from flintmq.wire.amqp091.chunk import ChunkRecord
+from flintmq.wire.amqp091.properties import Properties, encode_properties
+
+__all__ = [
+    "Batch",
+    "Channel",
+    "ChannelClosed",
+    "ChunkRecord",
+    "ConnectFailed",
+    "ConnectTimeout",
+    "Connection",
+    "ConnectionClosed",
+    "ConnectionLost",
+    "ConsumerCancelled",
+    "Delivery",
+    "FlintError",
+    "InvalidUrl",
+    "LocalProtocolError",
+    "LoginRefused",
+    "Properties",
+    "Publish",
+    "PublishFailed",
+    "QueueInfo",
+    "Returned",
+    "StreamChunk",
+    "StreamInfo",
+    "TimedOut",
+    "connect",
+    "encode_properties",
+]

@@ -1,0 +1,331 @@
+"""The blocking client. It has no thread: heartbeats are answered, and all else noticed, while a call is made."""
+
+import time
+from collections.abc import Iterable, Iterator
+from types import TracebackType
+from typing import Final, Self, TypeVar, final
+
+from flintmq.base.errors import FlintError, LocalProtocolError
+from flintmq.client import handshake, link, requests, url
+from flintmq.client.channel import ClientChannel
+from flintmq.client.confirms import Confirms
+from flintmq.client.delivery import Delivery, Inbox, Returned
+from flintmq.client.errors import PublishFailed, TimedOut
+from flintmq.client.link import Link
+from flintmq.client.publish import Publishable
+from flintmq.client.session import Session
+from flintmq.client.values import QueueInfo, StreamChunk, StreamInfo
+from flintmq.client.waiting import Request
+from flintmq.wire.amqp091.properties import Properties
+from flintmq.wire.amqp091.tables import Table
+
+T = TypeVar("T")
+
+# How long a request may take: the server may have a disk to wait for.
+REQUEST_SECONDS: Final = 60.0
+# How long a close may take, which needs no disk.
+_CLOSE_SECONDS: Final = 5.0
+# What is published before it is sent, and confirms are looked for.
+PIECE_BYTES: Final = 256 * 1024
+
+
+def connect(amqp_url: str, timeout: float | None = None, name: str = "") -> "Connection":
+    """Connect within `timeout` seconds (default: the URL's connection_timeout, or 10); the server shows `name`.
+
+    Raises InvalidUrl, ConnectFailed, ConnectTimeout, LoginRefused, ConnectionClosed or ConnectionLost.
+    """
+    target = url.parse(amqp_url)
+    session = handshake.session(target, name)
+    return Connection(session, link.connect(target, session, target.connect_seconds if timeout is None else timeout))
+
+
+@final
+class Connection:
+    """To be used by one thread at a time. As a context manager, it closes at the end."""
+
+    def __init__(self, session: Session, link: Link) -> None:
+        self._session = session
+        self._link = link
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def is_open(self) -> bool:
+        return self._session.closed is None
+
+    @property
+    def blocked(self) -> str | None:
+        """Why the server takes no publishes at present; None while it does."""
+        return self._session.blocked
+
+    @property
+    def server_properties(self) -> Table:
+        return self._session.server_properties
+
+    def channel(self, confirms: bool = False) -> "Channel":
+        """Open a channel; with `confirms`, the server confirms what is published on it."""
+        core, opened = self._session.open_channel()
+        channel = Channel(core, self._link)
+        channel.wait_for(opened)
+        if confirms:
+            channel.ask(requests.select_confirms())
+        return channel
+
+    def process(self, timeout: float = 0.0) -> None:
+        """Take in what comes, and answer heartbeats, for `timeout` seconds; 0: only what is there already.
+
+        A program that makes no other call for longer than the heartbeat calls this now and then.
+        """
+        self._session.check()
+        stop = time.monotonic() + timeout
+        self._link.look()
+        while self.is_open and (left := stop - time.monotonic()) > 0:
+            self._link.wait(self._session.ended, left)
+        self._session.check()
+
+    def close(self) -> None:
+        """Close all channels and the connection. Harmless when it is closed."""
+        try:
+            if self.is_open:
+                self._session.close()
+                self._link.wait(self._session.ended, _CLOSE_SECONDS)
+        except FlintError:
+            # It ended in another way, which is what was wanted.
+            pass
+        finally:
+            self._link.close()
+
+
+@final
+class Channel:
+    """As a context manager, it closes at the end. Any method raises ChannelClosed, ConnectionClosed or ConnectionLost
+    when the channel is over, and TimedOut when the server does not answer.
+    """
+
+    def __init__(self, core: ClientChannel, link: Link) -> None:
+        self._core = core
+        self._link = link
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def is_open(self) -> bool:
+        return self._core.is_open
+
+    def close(self) -> None:
+        """Give back all deliveries that are not settled, and close. Harmless when it is closed."""
+        if self.is_open:
+            self._core.close()
+            self._link.wait(self._core.ended, _CLOSE_SECONDS)
+
+    # -- exchanges, queues, bindings ----------------------------------------------------------------------------
+
+    def declare_exchange(
+        self,
+        name: str,
+        type: str = "direct",
+        durable: bool = True,
+        auto_delete: bool = False,
+        internal: bool = False,
+        passive: bool = False,
+        arguments: Table | None = None,
+    ) -> None:
+        self.ask(requests.declare_exchange(name, type, durable, auto_delete, internal, passive, arguments))
+
+    def delete_exchange(self, name: str, if_unused: bool = False) -> None:
+        self.ask(requests.delete_exchange(name, if_unused))
+
+    def declare_queue(
+        self,
+        name: str = "",
+        durable: bool = True,
+        exclusive: bool = False,
+        auto_delete: bool = False,
+        passive: bool = False,
+        arguments: Table | None = None,
+    ) -> QueueInfo:
+        """An empty name lets the server choose one."""
+        return self.ask(requests.declare_queue(name, durable, exclusive, auto_delete, passive, arguments))
+
+    def delete_queue(self, name: str, if_unused: bool = False, if_empty: bool = False) -> int:
+        """How many messages went with it."""
+        return self.ask(requests.delete_queue(name, if_unused, if_empty))
+
+    def purge_queue(self, name: str) -> int:
+        """How many messages were deleted."""
+        return self.ask(requests.purge_queue(name))
+
+    def bind(self, queue: str, exchange: str, routing_key: str = "", arguments: Table | None = None) -> None:
+        self.ask(requests.bind(queue, exchange, routing_key, arguments))
+
+    def unbind(self, queue: str, exchange: str, routing_key: str = "", arguments: Table | None = None) -> None:
+        self.ask(requests.unbind(queue, exchange, routing_key, arguments))
+
+    # -- publishing ---------------------------------------------------------------------------------------------
+
+    def publish(
+        self,
+        body: bytes,
+        exchange: str = "",
+        routing_key: str = "",
+        properties: bytes | Properties | None = None,
+        mandatory: bool = False,
+    ) -> None:
+        """Hand a message to the kernel. What the server thinks of it is told by a later call."""
+        self._wait_for_flow(REQUEST_SECONDS)
+        self._core.publish(exchange, routing_key, body, properties, mandatory)
+        self._link.flush(REQUEST_SECONDS)
+
+    def publish_batch(self, publishes: Iterable[Publishable], timeout: float = 60.0) -> int:
+        """Publish all; returns their number once the server has confirmed every one of them.
+
+        Raises PublishFailed when it refused or returned some (the others are safe), TimedOut after `timeout` seconds.
+        """
+        confirms = self._confirms()
+        stop = time.monotonic() + timeout
+        if not confirms.is_reported:
+            self.wait_for_confirms(timeout)
+        before = confirms.published
+        iterator = iter(publishes)
+        more = True
+        while more:
+            left = stop - time.monotonic()
+            self._wait_for_flow(left)
+            more = self._core.publish_some(iterator, PIECE_BYTES)
+            self._link.flush(left)
+            self._link.look()
+        self.wait_for_confirms(stop - time.monotonic())
+        return confirms.published - before
+
+    def wait_for_confirms(self, timeout: float = 60.0) -> None:
+        """Wait until all that was published is confirmed. Raises PublishFailed, TimedOut."""
+        confirms = self._confirms()
+        if not self._link.wait(confirms, timeout):
+            raise TimedOut(f"the server has not confirmed all messages within {timeout:g} s")
+        if confirms.error is not None:
+            raise confirms.error.with_traceback(None)
+        nacked = confirms.report()
+        returned = self.take_returned()
+        if nacked or returned:
+            raise PublishFailed(nacked, returned)
+
+    def take_returned(self) -> list[Returned]:
+        """Mandatory messages that came back since the last call; without confirms, this is how to learn of them."""
+        returned = self._core.returned
+        self._core.returned = []
+        return returned
+
+    def _confirms(self) -> Confirms:
+        confirms = self._core.confirms
+        if confirms is None:
+            raise LocalProtocolError("this channel has no confirms; open it with channel(confirms=True)")
+        return confirms
+
+    def _wait_for_flow(self, seconds: float) -> None:
+        if not self._core.flow.is_ready and not self._link.wait(self._core.flow, seconds):
+            raise TimedOut(f"the server has stopped this channel's publishes for {seconds:g} s")
+
+    # -- consuming ----------------------------------------------------------------------------------------------
+
+    def get(self, queue: str, no_ack: bool = False) -> Delivery | None:
+        """One message, None when there is none; to be settled by `ack` or `nack` unless `no_ack`."""
+        return self.ask(requests.get(queue, no_ack))
+
+    def ack(self, delivery_tag: int, multiple: bool = False) -> None:
+        """Settle a message, or all of this channel up to it, for good."""
+        self._core.ack(delivery_tag, multiple)
+        self._link.flush(REQUEST_SECONDS)
+
+    def nack(self, delivery_tag: int, multiple: bool = False, requeue: bool = True) -> None:
+        """Give a message back, or reject it for good."""
+        self._core.nack(delivery_tag, multiple, requeue)
+        self._link.flush(REQUEST_SECONDS)
+
+    def consume(
+        self,
+        queue: str,
+        prefetch: int = 1000,
+        batch_size: int = 500,
+        timeout: float | None = None,
+        arguments: Table | None = None,
+        no_ack: bool = False,
+    ) -> Iterator["Batch"]:
+        """Messages as they come, up to `batch_size` at once: a batch waits for its first message only.
+
+        Ends after `timeout` seconds without one; None: never. At most `prefetch` are unsettled at a time. Ending the
+        loop ends the subscription, and messages that were in no batch yet go back to the queue.
+        """
+        self.ask(requests.prefetch(prefetch))
+        request = requests.consume(queue, no_ack, arguments)
+        inbox = self._core.subscribe(request)
+        self.wait_for(request)
+        try:
+            while True:
+                if len(inbox.deliveries) < batch_size:
+                    self._link.look()
+                if not self._link.wait(inbox, timeout):
+                    return
+                yield Batch(inbox.take(batch_size), self._core, self._link)
+        finally:
+            self._unsubscribe(inbox)
+
+    def _unsubscribe(self, inbox: Inbox) -> None:
+        if self.is_open:
+            if inbox.error is None:
+                self.ask(requests.cancel(inbox.consumer_tag))
+            self._core.unsubscribed(inbox)
+            self._link.flush(REQUEST_SECONDS)
+
+    # -- streams ------------------------------------------------------------------------------------------------
+
+    def stream_query(self, queue: str, timestamp_ms: int = 0) -> StreamInfo:
+        """Offsets of a stream; `offset_at` is the first whose message was received at `timestamp_ms` or later."""
+        return self.ask(requests.stream_query(queue, timestamp_ms))
+
+    def stream_fetch(self, queue: str, offset: int, end_offset: int, max_bytes: int = 4 * 1024 * 1024) -> StreamChunk:
+        """Records from `offset` on, before `end_offset`, of about `max_bytes` at most; the server may send fewer."""
+        return self.ask(requests.stream_fetch(queue, offset, end_offset, max_bytes))
+
+    # -- waiting ------------------------------------------------------------------------------------------------
+
+    def ask(self, request: Request[T]) -> T:
+        """Send a request, and wait for its answer."""
+        self._core.ask(request)
+        return self.wait_for(request)
+
+    def wait_for(self, request: Request[T]) -> T:
+        if not self._link.wait(request, REQUEST_SECONDS):
+            raise TimedOut(f"the server has not answered {request.method.name} within {REQUEST_SECONDS:g} s")
+        return request.result()
+
+
+@final
+class Batch:
+    """Messages that came together, and their settlement; one that was settled by itself is left out of it."""
+
+    def __init__(self, messages: list[Delivery], core: ClientChannel, link: Link) -> None:
+        self.messages = messages
+        self._core = core
+        self._link = link
+
+    def ack(self) -> None:
+        """They are done with. With `no_ack` there is nothing to do."""
+        self._core.ack_all(self.messages)
+        self._link.flush(REQUEST_SECONDS)
+
+    def nack(self, requeue: bool = True) -> None:
+        """Give them back, or reject them for good."""
+        self._core.nack_all(self.messages, requeue)
+        self._link.flush(REQUEST_SECONDS)

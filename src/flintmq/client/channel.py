@@ -1,0 +1,327 @@
+"""A channel as a client sees it, without its socket: requests and their answers, publishes and their confirms,
+deliveries and their settlement. The blocking and the asyncio client are both drivers of this.
+"""
+
+from collections import deque
+from collections.abc import Iterator
+from typing import Any, Final, final
+
+from librt.strings import read_i32_be, read_i64_be
+from mypy_extensions import i64
+
+from flintmq.base.errors import FlintError, SyntaxFault, UnexpectedFrame
+from flintmq.client.confirms import Confirms
+from flintmq.client.delivery import Delivery, Inbox, Returned
+from flintmq.client.errors import ConsumerCancelled, channel_error
+from flintmq.client.publish import Publish, Publishable, encode_publish, encoded
+from flintmq.client.tags import Tags
+from flintmq.client.waiting import Answer, Request, Waitable
+from flintmq.protocol.amqp091.channel import Channel, ChannelOwner
+from flintmq.protocol.amqp091.output import Output
+from flintmq.wire.amqp091 import spec
+from flintmq.wire.amqp091.methods import (
+    BasicCancel,
+    BasicCancelOk,
+    BasicConsume,
+    BasicGet,
+    BasicGetOk,
+    BasicNack,
+    BasicReturn,
+    ChannelFlow,
+    ChannelFlowOk,
+    ConfirmSelect,
+    Method,
+    decode_method,
+)
+from flintmq.wire.amqp091.properties import Properties
+from flintmq.wire.amqp091.tables import encode_shortstr, pull_shortstr
+
+# basic.deliver: method id, consumer tag, then delivery tag and redelivered before the address.
+_TAG_START: Final = 4
+_TAG_AND_FLAG_BYTES: Final = 9
+
+
+@final
+class ClientChannel(ChannelOwner):
+    """`ended` gets ready when the channel is over and its number free; `closed` is why it takes no more."""
+
+    def __init__(self, output: Output) -> None:
+        self.closed: FlintError | None = None
+        self.ended = Waitable()
+        # Not ready while the server asked us to stop publishing (channel.flow).
+        self.flow = Waitable()
+        self.flow.ready()
+        self.confirms: Confirms | None = None
+        self.returned: list[Returned] = []
+        self._is_closing = False
+        self._output = output
+        self._channel: Channel | None = None
+        self._requests: deque[Request[Any]] = deque()
+        # By consumer tag, as it is encoded.
+        self._inboxes: dict[bytes, Inbox] = {}
+        self._consumers = 0
+        self._settled = Tags()
+        # The last of each, since mostly the next message has the same.
+        self._inbox: Inbox | None = None
+        self._inbox_tag = b""
+        self._address = b""
+        self._exchange = ""
+        self._routing_key = ""
+        self._publish_exchange = ""
+        self._publish_key = ""
+        self._publish_mandatory = False
+        self._publish_method = encode_publish("", "", False)
+
+    def attach(self, channel: Channel) -> None:
+        self._channel = channel
+
+    @property
+    def is_open(self) -> bool:
+        return self.closed is None
+
+    @property
+    def channel(self) -> Channel:
+        """The engine's channel. Raises what closed it."""
+        if self.closed is not None:
+            raise self.closed.with_traceback(None)
+        channel = self._channel
+        assert channel is not None
+        return channel
+
+    # -- requests -----------------------------------------------------------------------------------------------
+
+    def ask(self, request: Request[Any]) -> None:
+        """Send a method; its answer makes the request ready. Answers come in the order of requests."""
+        self.channel.send(request.method)
+        self._requests.append(request)
+
+    def expect(self, request: Request[Any]) -> None:
+        """The method was sent already."""
+        self._requests.append(request)
+
+    def on_method(self, method: Method) -> None:
+        if isinstance(method, BasicNack):
+            self._confirmed(method.delivery_tag, method.multiple, False)
+        elif isinstance(method, BasicCancel):
+            self._cancelled(method)
+        elif isinstance(method, ChannelFlow):
+            self._flow(method.active)
+        else:
+            self._answer(Answer(method))
+
+    def _answer(self, answer: Answer) -> None:
+        method = answer.method
+        requests = self._requests
+        if not requests or type(method) not in requests[0].answers:
+            raise UnexpectedFrame(f"{method.name} answers nothing that was asked")
+        request = requests.popleft()
+        if isinstance(method, BasicGetOk) and isinstance(request.method, BasicGet) and request.method.no_ack:
+            self._settled.add(method.delivery_tag, method.delivery_tag)
+        if isinstance(request.method, ConfirmSelect):
+            self.confirms = Confirms()
+        request.answer(answer)
+
+    def _flow(self, active: bool) -> None:
+        if active:
+            self.flow.ready()
+        else:
+            self.flow.is_ready = False
+        self.channel.send(ChannelFlowOk(active=active))
+
+    # -- publishing ---------------------------------------------------------------------------------------------
+
+    def publish(
+        self, exchange: str, routing_key: str, body: bytes, properties: bytes | Properties | None, mandatory: bool
+    ) -> None:
+        """Write a message into the output. Raises LocalProtocolError for what cannot be encoded."""
+        channel = self.channel
+        if (
+            exchange != self._publish_exchange
+            or routing_key != self._publish_key
+            or mandatory != self._publish_mandatory
+        ):
+            self._publish_method = encode_publish(exchange, routing_key, mandatory)
+            self._publish_exchange = exchange
+            self._publish_key = routing_key
+            self._publish_mandatory = mandatory
+        channel.send_content(self._publish_method, encoded(properties), body)
+        if self.confirms is not None:
+            self.confirms.count()
+
+    def publish_some(self, publishes: Iterator[Publishable], max_bytes: i64) -> bool:
+        """Publish until the output holds about that much; False when there are no more."""
+        output = self._output
+        for given in publishes:
+            item = given if isinstance(given, Publish) else Publish(*given)
+            self.publish(item.exchange, item.routing_key, item.body, item.properties, item.mandatory)
+            if output.backlog >= max_bytes:
+                return True
+        return False
+
+    def on_ack(self, delivery_tag: i64, multiple: bool) -> None:
+        self._confirmed(delivery_tag, multiple, True)
+
+    def _confirmed(self, delivery_tag: i64, multiple: bool, taken: bool) -> None:
+        confirms = self.confirms
+        if confirms is None:
+            raise UnexpectedFrame("a confirm came, and confirms were not asked for")
+        confirms.settle(delivery_tag, multiple, taken)
+
+    # -- messages in --------------------------------------------------------------------------------------------
+
+    def on_content(self, method: bytes, properties: bytes, body: bytes) -> None:
+        if read_i32_be(method, 0) == spec.BASIC_DELIVER:
+            self._deliver(method, properties, body)
+            return
+        came = decode_method(method)
+        if isinstance(came, BasicReturn):
+            self.returned.append(
+                Returned(came.reply_code, came.reply_text, came.exchange, came.routing_key, properties, body)
+            )
+        else:
+            self._answer(Answer(came, properties, body))
+
+    def _deliver(self, method: bytes, properties: bytes, body: bytes) -> None:
+        size: i64 = len(method)
+        stop: i64 = _TAG_START + 1 + method[_TAG_START] if size > _TAG_START else size
+        start: i64 = stop + _TAG_AND_FLAG_BYTES
+        if start >= size:
+            raise SyntaxFault("basic.deliver: ends within its arguments")
+        tag = method[_TAG_START:stop]
+        inbox = self._inbox
+        if inbox is None or tag != self._inbox_tag:
+            inbox = self._inboxes.get(tag)
+            if inbox is None:
+                raise UnexpectedFrame(f"a delivery to consumer tag {tag[1:]!r}, which is none of ours")
+            self._inbox = inbox
+            self._inbox_tag = tag
+        address = method[start:]
+        if address != self._address or not address:
+            exchange, middle = pull_shortstr(address, 0)
+            routing_key, end = pull_shortstr(address, middle)
+            if end != len(address):
+                raise SyntaxFault("basic.deliver: bytes are left after the last argument")
+            self._address = address
+            self._exchange = exchange
+            self._routing_key = routing_key
+        delivery_tag: i64 = read_i64_be(method, stop)
+        if inbox.no_ack:
+            self._settled.add(delivery_tag, delivery_tag)
+        inbox.put(
+            Delivery(
+                delivery_tag,
+                (method[stop + 8] & 1) != 0,
+                self._exchange,
+                self._routing_key,
+                properties,
+                body,
+            )
+        )
+
+    # -- consuming ----------------------------------------------------------------------------------------------
+
+    def subscribe(self, request: Request[Any]) -> Inbox:
+        """Send basic.consume, whose consumer tag is chosen here; deliveries are gathered in the inbox."""
+        method = request.method
+        assert isinstance(method, BasicConsume)
+        self._consumers += 1
+        method.consumer_tag = f"c{self._consumers}"
+        self.ask(request)
+        inbox = Inbox(method.consumer_tag, method.no_ack)
+        self._inboxes[encode_shortstr(inbox.consumer_tag)] = inbox
+        return inbox
+
+    def unsubscribed(self, inbox: Inbox) -> None:
+        """The subscription is over. What it brought and nobody took goes back to the queue."""
+        self._inboxes.pop(encode_shortstr(inbox.consumer_tag), None)
+        self._inbox = None
+        left = inbox.deliveries
+        inbox.deliveries = []
+        if self.closed is None and not inbox.no_ack:
+            self.nack_all(left, True)
+
+    def _cancelled(self, method: BasicCancel) -> None:
+        if not method.no_wait:
+            self.channel.send(BasicCancelOk(consumer_tag=method.consumer_tag))
+        inbox = self._inboxes.get(encode_shortstr(method.consumer_tag))
+        if inbox is not None:
+            inbox.fail(ConsumerCancelled(f"the server cancelled consumer '{inbox.consumer_tag}': its queue is gone"))
+
+    # -- settling -----------------------------------------------------------------------------------------------
+
+    def ack(self, delivery_tag: i64, multiple: bool) -> None:
+        self.channel.send_ack(delivery_tag, multiple)
+        self._note(delivery_tag, multiple)
+
+    def nack(self, delivery_tag: i64, multiple: bool, requeue: bool) -> None:
+        self.channel.send(BasicNack(delivery_tag=delivery_tag, multiple=multiple, requeue=requeue))
+        self._note(delivery_tag, multiple)
+
+    def ack_all(self, deliveries: list[Delivery]) -> None:
+        """Acknowledge these and no others, with as few frames as that allows; those settled already are left out."""
+        for first, last, multiple in self._runs(deliveries):
+            if multiple:
+                self.ack(last, True)
+            else:
+                for tag in range(first, last + 1):
+                    self.ack(tag, False)
+
+    def nack_all(self, deliveries: list[Delivery], requeue: bool) -> None:
+        """The same, given back (or discarded, or dead-lettered: what the queue does with what is rejected)."""
+        for first, last, multiple in self._runs(deliveries):
+            if multiple:
+                self.nack(last, True, requeue)
+            else:
+                for tag in range(first, last + 1):
+                    self.nack(tag, False, requeue)
+
+    def _runs(self, deliveries: list[Delivery]) -> list[tuple[int, int, bool]]:
+        """Runs of neighbouring tags: first, last, and whether everything before them is settled."""
+        settled = self._settled
+        runs: list[tuple[int, int, bool]] = []
+        first: i64 = 0
+        last: i64 = -1
+        for delivery in deliveries:
+            tag: i64 = delivery.delivery_tag
+            if tag in settled:
+                continue
+            if tag != last + 1:
+                if first > 0:
+                    runs.append((first, last, first == settled.floor + 1))
+                first = tag
+            last = tag
+        if first > 0:
+            runs.append((first, last, first == settled.floor + 1))
+        return runs
+
+    def _note(self, delivery_tag: i64, multiple: bool) -> None:
+        if multiple:
+            self._settled.add_up_to(delivery_tag)
+        else:
+            self._settled.add(delivery_tag, delivery_tag)
+
+    # -- the end ------------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Ask for the end; `ended` gets ready when the server agreed. Harmless on a channel that is closed."""
+        if self.closed is None:
+            self._is_closing = True
+            self.channel.close()
+
+    def on_closed(self, error: FlintError | None) -> None:
+        reason = channel_error(error)
+        self.closed = reason
+        requests = self._requests
+        self._requests = deque()
+        for request in requests:
+            request.fail(reason)
+        for inbox in self._inboxes.values():
+            inbox.lose(reason)
+        if self.confirms is not None:
+            self.confirms.fail(reason)
+        self.flow.fail(reason)
+        if not self._is_closing:
+            self.ended.ready()
+
+    def on_released(self) -> None:
+        self.ended.ready()

@@ -1,0 +1,34 @@
+"""How a client introduces itself."""
+
+import platform
+from typing import Final
+
+from flintmq import __version__
+from flintmq.base.limits import CHANNEL_MAX, FRAME_MAX_BYTES
+from flintmq.client.session import Session
+from flintmq.client.url import Target
+from flintmq.protocol.amqp091.connection import Login, Tuning
+from flintmq.protocol.sasl import plain
+
+# Above the largest message a server can be configured to take, with room for what a stream chunk has around it.
+_CONTENT_MAX_BYTES: Final = 1024 * 1024 * 1024
+
+
+def session(target: Target, name: str) -> Session:
+    """A session that has its first bytes ready to be sent. `name` is shown by the server's tools."""
+    properties: dict[str, object] = {
+        "product": "FlintMQ client",
+        "version": __version__,
+        "platform": f"Python {platform.python_version()}",
+        "capabilities": {
+            "publisher_confirms": True,
+            "basic.nack": True,
+            "consumer_cancel_notify": True,
+            "authentication_failure_close": True,
+            "connection.blocked": True,
+        },
+    }
+    if name:
+        properties["connection_name"] = name
+    login = Login(plain.NAME, plain.response(target.user, target.password), target.virtual_host, properties)
+    return Session(login, Tuning(CHANNEL_MAX, FRAME_MAX_BYTES, target.heartbeat, _CONTENT_MAX_BYTES))

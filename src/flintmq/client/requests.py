@@ -1,0 +1,165 @@
+"""Requests by the name of what they do: the method they send, and what its answer means."""
+
+from flintmq.client.delivery import Delivery
+from flintmq.client.values import QueueInfo, StreamChunk, StreamInfo
+from flintmq.client.waiting import Answer, Request
+from flintmq.wire.amqp091 import methods
+from flintmq.wire.amqp091.methods import Method
+from flintmq.wire.amqp091.tables import Table
+
+
+def declare_exchange(
+    name: str,
+    type: str,
+    durable: bool,
+    auto_delete: bool,
+    internal: bool,
+    passive: bool,
+    arguments: Table | None,
+) -> Request[None]:
+    return _acknowledged(
+        methods.ExchangeDeclare(
+            exchange=name,
+            type=type,
+            durable=durable,
+            auto_delete=auto_delete,
+            internal=internal,
+            passive=passive,
+            arguments=arguments or {},
+        ),
+        methods.ExchangeDeclareOk,
+    )
+
+
+def delete_exchange(name: str, if_unused: bool) -> Request[None]:
+    return _acknowledged(methods.ExchangeDelete(exchange=name, if_unused=if_unused), methods.ExchangeDeleteOk)
+
+
+def declare_queue(
+    name: str,
+    durable: bool,
+    exclusive: bool,
+    auto_delete: bool,
+    passive: bool,
+    arguments: Table | None,
+) -> Request[QueueInfo]:
+    method = methods.QueueDeclare(
+        queue=name,
+        durable=durable,
+        exclusive=exclusive,
+        auto_delete=auto_delete,
+        passive=passive,
+        arguments=arguments or {},
+    )
+    return Request(method, (methods.QueueDeclareOk,), _queue_info)
+
+
+def delete_queue(name: str, if_unused: bool, if_empty: bool) -> Request[int]:
+    method = methods.QueueDelete(queue=name, if_unused=if_unused, if_empty=if_empty)
+    return Request(method, (methods.QueueDeleteOk,), _deleted)
+
+
+def purge_queue(name: str) -> Request[int]:
+    return Request(methods.QueuePurge(queue=name), (methods.QueuePurgeOk,), _purged)
+
+
+def bind(queue: str, exchange: str, routing_key: str, arguments: Table | None) -> Request[None]:
+    return _acknowledged(
+        methods.QueueBind(queue=queue, exchange=exchange, routing_key=routing_key, arguments=arguments or {}),
+        methods.QueueBindOk,
+    )
+
+
+def unbind(queue: str, exchange: str, routing_key: str, arguments: Table | None) -> Request[None]:
+    return _acknowledged(
+        methods.QueueUnbind(queue=queue, exchange=exchange, routing_key=routing_key, arguments=arguments or {}),
+        methods.QueueUnbindOk,
+    )
+
+
+def select_confirms() -> Request[None]:
+    return _acknowledged(methods.ConfirmSelect(), methods.ConfirmSelectOk)
+
+
+def prefetch(count: int) -> Request[None]:
+    return _acknowledged(methods.BasicQos(prefetch_count=count), methods.BasicQosOk)
+
+
+def get(queue: str, no_ack: bool) -> Request[Delivery | None]:
+    return Request(methods.BasicGet(queue=queue, no_ack=no_ack), (methods.BasicGetOk, methods.BasicGetEmpty), _delivery)
+
+
+def consume(queue: str, no_ack: bool, arguments: Table | None) -> Request[None]:
+    """To be sent by `ClientChannel.subscribe`, which chooses the consumer tag."""
+    return _acknowledged(
+        methods.BasicConsume(queue=queue, no_ack=no_ack, arguments=arguments or {}), methods.BasicConsumeOk
+    )
+
+
+def cancel(consumer_tag: str) -> Request[None]:
+    return _acknowledged(methods.BasicCancel(consumer_tag=consumer_tag), methods.BasicCancelOk)
+
+
+def stream_query(queue: str, timestamp_ms: int) -> Request[StreamInfo]:
+    return Request(methods.StreamQuery(queue=queue, timestamp=timestamp_ms), (methods.StreamQueryOk,), _stream_info)
+
+
+def stream_fetch(queue: str, offset: int, end_offset: int, max_bytes: int) -> Request[StreamChunk]:
+    method = methods.StreamFetch(queue=queue, offset=offset, end_offset=end_offset, max_bytes=max_bytes)
+    return Request(method, (methods.StreamFetchOk,), _chunk)
+
+
+def _acknowledged(method: Method, answer: type[Method]) -> Request[None]:
+    return Request(method, (answer,), _nothing)
+
+
+# -- what answers mean ------------------------------------------------------------------------------------------
+
+
+def _nothing(answer: Answer) -> None:
+    """An answer that says no more than that it came."""
+
+
+def _queue_info(answer: Answer) -> QueueInfo:
+    method = answer.method
+    assert isinstance(method, methods.QueueDeclareOk)
+    return QueueInfo(method.queue, method.message_count, method.consumer_count)
+
+
+def _deleted(answer: Answer) -> int:
+    method = answer.method
+    assert isinstance(method, methods.QueueDeleteOk)
+    return method.message_count
+
+
+def _purged(answer: Answer) -> int:
+    method = answer.method
+    assert isinstance(method, methods.QueuePurgeOk)
+    return method.message_count
+
+
+def _delivery(answer: Answer) -> Delivery | None:
+    method = answer.method
+    if isinstance(method, methods.BasicGetEmpty):
+        return None
+    assert isinstance(method, methods.BasicGetOk)
+    return Delivery(
+        method.delivery_tag,
+        method.redelivered,
+        method.exchange,
+        method.routing_key,
+        answer.properties,
+        answer.body,
+    )
+
+
+def _stream_info(answer: Answer) -> StreamInfo:
+    method = answer.method
+    assert isinstance(method, methods.StreamQueryOk)
+    return StreamInfo(method.first_offset, method.next_offset, method.offset_at)
+
+
+def _chunk(answer: Answer) -> StreamChunk:
+    method = answer.method
+    assert isinstance(method, methods.StreamFetchOk)
+    return StreamChunk(method.first_offset, method.next_offset, method.record_count, answer.body)

@@ -1,0 +1,87 @@
+"""AMQP URLs: amqp://user:password@host:port/vhost?heartbeat=seconds&connection_timeout=milliseconds."""
+
+from dataclasses import dataclass, field
+from typing import Final
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from flintmq.base.limits import HEARTBEAT_SECONDS
+from flintmq.client.errors import InvalidUrl
+
+_PORT: Final = 5672
+_SHORT_MAX: Final = 65_535
+_CONNECT_SECONDS: Final = 10.0
+_OPTIONS: Final = ("heartbeat", "connection_timeout")
+
+
+@dataclass(frozen=True)
+class Target:
+    """Whom to connect to, as whom, and on which terms. `heartbeat` is in seconds, 0 for none."""
+
+    host: str = "localhost"
+    port: int = _PORT
+    user: str = "guest"
+    password: str = field(default="guest", repr=False)
+    virtual_host: str = "/"
+    heartbeat: int = HEARTBEAT_SECONDS
+    connect_seconds: float = _CONNECT_SECONDS
+
+    @property
+    def address(self) -> str:
+        """host:port, for messages."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def parse(url: str) -> Target:
+    """What a URL says; what it leaves out is guest:guest, port 5672, virtual host "/". Raises InvalidUrl."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+        host = parts.hostname
+    except ValueError as error:
+        raise InvalidUrl(f"AMQP URL: {error}") from None
+    if parts.scheme == "amqps":
+        raise InvalidUrl("AMQP URL: amqps (TLS) is not supported; use amqp://")
+    if parts.scheme != "amqp":
+        raise InvalidUrl("AMQP URL: it has to begin with amqp://, as in amqp://user:password@host:5672/vhost")
+    if not host:
+        raise InvalidUrl("AMQP URL: the host is missing, as in amqp://user:password@host:5672/vhost")
+    if parts.fragment:
+        raise InvalidUrl("AMQP URL: a '#' within a name is written %23")
+    if port == 0:
+        raise InvalidUrl("AMQP URL: port 0 cannot be connected to")
+    path = parts.path[1:]
+    if "/" in path:
+        raise InvalidUrl("AMQP URL: a '/' within the name of a virtual host is written %2F")
+    options = _options(parts.query)
+    milliseconds = options.get("connection_timeout")
+    if milliseconds == 0:
+        raise InvalidUrl("AMQP URL: connection_timeout has to be 1 millisecond at least")
+    return Target(
+        host,
+        port or _PORT,
+        "guest" if parts.username is None else _unquoted(parts.username, "user"),
+        "guest" if parts.password is None else _unquoted(parts.password, "password"),
+        _unquoted(path, "virtual host") or "/",
+        options.get("heartbeat", HEARTBEAT_SECONDS),
+        _CONNECT_SECONDS if milliseconds is None else milliseconds / 1000,
+    )
+
+
+def _options(query: str) -> dict[str, int]:
+    options: dict[str, int] = {}
+    for name, value in parse_qsl(query, keep_blank_values=True):
+        if name not in _OPTIONS:
+            raise InvalidUrl(f"AMQP URL: unknown option '{name}'; known are {' and '.join(_OPTIONS)}")
+        if not (value.isascii() and value.isdecimal()):
+            raise InvalidUrl(f"AMQP URL: {name} has to be a whole number, not '{value}'")
+        options[name] = int(value)
+    if options.get("heartbeat", 0) > _SHORT_MAX:
+        raise InvalidUrl(f"AMQP URL: heartbeat may be {_SHORT_MAX} seconds at most")
+    return options
+
+
+def _unquoted(text: str, what: str) -> str:
+    try:
+        return unquote(text, errors="strict")
+    except UnicodeDecodeError:
+        raise InvalidUrl(f"AMQP URL: the {what} is not UTF-8 once its percent signs are decoded") from None

@@ -1,0 +1,42 @@
+"""What the server answers, as values."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from flintmq.wire.amqp091.chunk import ChunkRecord, decode_chunk
+
+
+@dataclass(frozen=True)
+class QueueInfo:
+    """`message_count` is how many messages could be delivered at once."""
+
+    name: str
+    message_count: int
+    consumer_count: int
+
+
+@dataclass(frozen=True)
+class StreamInfo:
+    """Offsets of a stream: the first one kept, the one the next message will get, and the one that was asked for."""
+
+    first_offset: int
+    next_offset: int
+    offset_at: int
+
+
+@dataclass(frozen=True)
+class StreamChunk:
+    """Records of a stream from `first_offset` on. `next_offset` is where to go on; equal when there was nothing.
+
+    `data` is what came over the wire, in the layout of `flintmq.wire.amqp091.chunk`.
+    """
+
+    first_offset: int
+    next_offset: int
+    record_count: int
+    data: bytes
+
+    @cached_property
+    def records(self) -> list[ChunkRecord]:
+        """Decoded when they are first asked for. Raises SyntaxFault when they are malformed."""
+        return decode_chunk(self.data)
