@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final
+from typing import Any, Final, Self
 
 # Generous: a machine that builds and tests at once may be slow, and only a failure waits for it.
 START_SECONDS: Final = 60.0
@@ -43,7 +43,7 @@ class BrokerProcess:
         self._log: list[LogLine] = []
         self._logged = threading.Condition()
 
-    def __enter__(self) -> "BrokerProcess":
+    def __enter__(self) -> Self:
         self.start()
         return self
 

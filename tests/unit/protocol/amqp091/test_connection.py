@@ -334,6 +334,19 @@ def test_lost_transport_is_told() -> None:
     assert isinstance(pair.server.closed[0], ConnectionLost)
 
 
+def test_the_end_asks_for_a_hang_up() -> None:
+    """An engine that is done has its transport visited once more, to be hung up, though there is nothing to say."""
+    pair = ConnectionPair().open()
+    server = pair.server
+    server.engine.close(320, "bye")
+    pair.client.engine.receive(server.sent(), 0.0)
+    server.output._outbox.waiting.clear()
+    server.engine.receive(pair.client.sent(), 0.0)
+    assert server.engine.state is State.CLOSED
+    assert server.output._outbox.waiting == [server.output]
+    assert server.sent() == b""
+
+
 # -- heartbeats -----------------------------------------------------------------------------------------------------
 
 

@@ -1,0 +1,46 @@
+"""Peers that do not speak AMQP 0-9-1 at all."""
+
+import pytest
+
+from flintmq.wire.amqp091.frames import PROTOCOL_HEADER
+from tests.servers import BrokerProcess
+from tests.sockets import AmqpSocket
+
+STRANGERS = {
+    "zeros": bytes(64),
+    "noise": bytes(range(255, 0, -1)),
+    "http": b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    "tls": bytes.fromhex("16030100c5010000c10303"),
+    "amqp-1.0": b"AMQP\x00\x01\x00\x00",
+    "amqp-1.0-sasl": b"AMQP\x03\x01\x00\x00",
+    "amqp-0-9": b"AMQP\x00\x00\x09\x00",
+    "amqp-0-8": b"AMQP\x01\x01\x08\x00",
+    "mqtt": bytes.fromhex("101000044d51545404020000") + b"\x00\x04test",
+    # Not the start of any header, and shorter than one.
+    "short": b"\r\n",
+}
+
+
+@pytest.mark.parametrize("greeting", STRANGERS.values(), ids=STRANGERS.keys())
+def test_a_stranger_is_told_the_protocol(broker: BrokerProcess, attacker: AmqpSocket, greeting: bytes) -> None:
+    """Whoever speaks another protocol gets the header of ours, as amqp-0-9-1 §4.2.2 asks, and is hung up on."""
+    attacker.send(greeting)
+    assert attacker.rest() == PROTOCOL_HEADER
+    line = broker.wait_for_log("connection ended", peer=attacker.name)
+    assert line["level"] == "warning"
+    assert "does not speak AMQP 0-9-1" in line["reason"]
+
+
+def test_a_flood_instead_of_a_header(broker: BrokerProcess, attacker: AmqpSocket) -> None:
+    """Megabytes of noise cost their sender the connection, and nobody else anything."""
+    with pytest.raises(OSError, match=r"reset|[Bb]roken pipe"):
+        for _ in range(1_000):
+            attacker.send(bytes(1024 * 1024))
+    assert "does not speak AMQP 0-9-1" in broker.wait_for_log("connection ended", peer=attacker.name)["reason"]
+
+
+def test_hanging_up_within_the_header(broker: BrokerProcess, attacker: AmqpSocket) -> None:
+    """A peer that leaves within its first eight bytes is logged as gone."""
+    attacker.send(PROTOCOL_HEADER[:5])
+    attacker.close()
+    assert "closed the socket" in broker.wait_for_log("connection ended", peer=attacker.name)["reason"]
