@@ -8,7 +8,7 @@ from typing import cast, final
 
 import structlog
 
-from flintmq.base.errors import ConnectionForced, ConnectionLost, FlintError, InternalError
+from flintmq.base.errors import AmqpError, ConnectionForced, ConnectionLost, FlintError, InternalError
 from flintmq.base.limits import (
     CLOSE_WAIT_SECONDS,
     HANDSHAKE_SECONDS,
@@ -80,6 +80,11 @@ class AmqpServer(Host):
         else:
             connection.login_accepted()
         self.want_tick()
+
+    def channel_failed(self, connection: ServerConnection, channel: int, error: AmqpError) -> None:
+        log.warning(
+            "channel closed", peer=connection.peer, user=connection.user, channel=channel, reason=error.reply_text
+        )
 
     # -- the tick -----------------------------------------------------------------------------------------------
 

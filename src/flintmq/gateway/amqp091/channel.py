@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, final
 
 from mypy_extensions import i64
 
-from flintmq.base.errors import FlintError, NoRoute, NotFound, NotImplementedHere, ResourceError
+from flintmq.base.errors import AmqpError, FlintError, NoRoute, NotFound, NotImplementedHere, ResourceError
 from flintmq.broker.message import Entry, Message
 from flintmq.broker.queue.base import Queue
 from flintmq.broker.vhost import STORED, UNROUTED, VHost
@@ -339,6 +339,8 @@ class ServerChannel(ChannelOwner):
 
     def on_closed(self, error: FlintError | None) -> None:
         self._is_closed = True
+        if isinstance(error, AmqpError) and not error.closes_connection:
+            self.gateway.host.channel_failed(self.connection, int(self._channel.number), error)
         consumers = self.consumers
         self.consumers = {}
         self._promises.clear()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, final
 
 from mypy_extensions import mypyc_attr
 
-from flintmq.base.errors import StorageFenced
+from flintmq.base.errors import AmqpError, StorageFenced
 from flintmq.broker.broker import Broker
 from flintmq.broker.message import Table
 from flintmq.gateway.amqp091.publication import Publications
@@ -25,6 +25,10 @@ class Host(ABC):
     @abstractmethod
     def authenticate(self, connection: "ServerConnection", user: str, password: str) -> None:
         """Check a password, in its own time, and call the connection's `login_accepted` or `login_refused`."""
+
+    @abstractmethod
+    def channel_failed(self, connection: "ServerConnection", channel: int, error: AmqpError) -> None:
+        """A fault of the client cost it this channel, and the connection goes on: somebody may want to know."""
 
 
 @dataclass(frozen=True)

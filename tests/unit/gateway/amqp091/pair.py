@@ -1,6 +1,6 @@
 """A client's engine against the server's gateway, over a storage that is as durable as the test says."""
 
-from flintmq.base.errors import FlintError
+from flintmq.base.errors import AmqpError, FlintError
 from flintmq.broker.broker import Broker
 from flintmq.gateway.amqp091.connection import ServerConnection
 from flintmq.gateway.amqp091.gateway import Gateway, Host, Offer
@@ -20,13 +20,19 @@ NOTIFIED = {"capabilities": {"consumer_cancel_notify": True, "authentication_fai
 
 
 class OpenHost(Host):
-    """Lets in whoever has the password "secret"."""
+    """Lets in whoever has the password "secret", and remembers which channels failed."""
+
+    def __init__(self) -> None:
+        self.failed: list[tuple[int, AmqpError]] = []
 
     def authenticate(self, connection: ServerConnection, user: str, password: str) -> None:
         if password == "secret":
             connection.login_accepted()
         else:
             connection.login_refused("wrong password")
+
+    def channel_failed(self, connection: ServerConnection, channel: int, error: AmqpError) -> None:
+        self.failed.append((channel, error))
 
 
 class Server:
@@ -36,8 +42,9 @@ class Server:
         self.storage = MemoryStorage()
         self.broker = Broker(self.storage)
         self.vhost = self.broker.add_vhost("/")
+        self.host = OpenHost()
         self._made = 0
-        self.gateway = Gateway(self.broker, OpenHost(), Offer({"product": "test"}, Tuning()), self._random)
+        self.gateway = Gateway(self.broker, self.host, Offer({"product": "test"}, Tuning()), self._random)
 
     def _random(self, count: int) -> bytes:
         self._made += 1

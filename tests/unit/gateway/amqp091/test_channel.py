@@ -208,7 +208,7 @@ def test_mandatory_message_comes_back() -> None:
     [("nope", 404, "NOT_FOUND - no exchange 'nope' in vhost '/'"), ("inside", 403, "internal exchange 'inside'")],
 )
 def test_publish_to_a_wrong_exchange_closes_the_channel(exchange: str, code: int, text: str) -> None:
-    """A missing or internal exchange closes the channel with RabbitMQ's code and words."""
+    """A missing or internal exchange closes the channel with RabbitMQ's code and words, and the host hears of it."""
     client, channel = opened()
     channel.call(ExchangeDeclare(exchange="inside", internal=True))
     channel.publish("a", exchange=exchange)
@@ -216,6 +216,7 @@ def test_publish_to_a_wrong_exchange_closes_the_channel(exchange: str, code: int
     found, words = code_of(channel.closed)
     assert found == code
     assert text in words
+    assert [(number, error.code) for number, error in client.server.host.failed] == [(1, code)]
 
 
 def test_route_follows_the_bindings() -> None:
