@@ -15,8 +15,16 @@ from setuptools.command.build_ext import build_ext
 
 # Every module of these packages is compiled, all into one group: calls between them are C calls.
 COMPILED_PACKAGES = ("base", "wire", "protocol", "broker", "gateway")
-# The part of the storage that runs once per message; the rest of it waits for the disk.
+# What runs once per message in the client and in the storage; the rest of them waits for the network and the disk.
 COMPILED_MODULES = (
+    "client/channel.py",
+    "client/confirms.py",
+    "client/delivery.py",
+    "client/errors.py",
+    "client/publish.py",
+    "client/session.py",
+    "client/tags.py",
+    "client/waiting.py",
     "storage/block.py",
     "storage/content.py",
     "storage/journal/encoder.py",

@@ -1,6 +1,7 @@
 """Clients of FlintMQ, and of any AMQP 0-9-1 broker: `connect` blocks, `aio.connect` is for asyncio."""
 
 from flintmq.base.errors import ConnectionLost, FlintError, LocalProtocolError
+from flintmq.client import aio
 from flintmq.client.blocking import Batch, Channel, Connection, connect
 from flintmq.client.delivery import Delivery, Returned
 from flintmq.client.errors import (
@@ -43,6 +44,7 @@ __all__ = [
     "StreamChunk",
     "StreamInfo",
     "TimedOut",
+    "aio",
     "connect",
     "encode_properties",
 ]

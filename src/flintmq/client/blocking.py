@@ -5,28 +5,25 @@ from collections.abc import Iterable, Iterator
 from types import TracebackType
 from typing import Final, Self, TypeVar, final
 
-from flintmq.base.errors import FlintError, LocalProtocolError
-from flintmq.client import handshake, link, requests, url
+from flintmq.base.errors import FlintError
+from flintmq.client import handshake, requests, socket_link, url
 from flintmq.client.channel import ClientChannel
-from flintmq.client.confirms import Confirms
 from flintmq.client.delivery import Delivery, Inbox, Returned
-from flintmq.client.errors import PublishFailed, TimedOut
-from flintmq.client.link import Link
+from flintmq.client.errors import TimedOut
 from flintmq.client.publish import Publishable
 from flintmq.client.session import Session
+from flintmq.client.socket_link import SocketLink
 from flintmq.client.values import QueueInfo, StreamChunk, StreamInfo
-from flintmq.client.waiting import Request
+from flintmq.client.waiting import REQUEST_SECONDS, Request
 from flintmq.wire.amqp091.properties import Properties
 from flintmq.wire.amqp091.tables import Table
 
 T = TypeVar("T")
 
-# How long a request may take: the server may have a disk to wait for.
-REQUEST_SECONDS: Final = 60.0
 # How long a close may take, which needs no disk.
 _CLOSE_SECONDS: Final = 5.0
 # What is published before it is sent, and confirms are looked for.
-PIECE_BYTES: Final = 256 * 1024
+_PIECE_BYTES: Final = 256 * 1024
 
 
 def connect(amqp_url: str, timeout: float | None = None, name: str = "") -> "Connection":
@@ -36,14 +33,16 @@ def connect(amqp_url: str, timeout: float | None = None, name: str = "") -> "Con
     """
     target = url.parse(amqp_url)
     session = handshake.session(target, name)
-    return Connection(session, link.connect(target, session, target.connect_seconds if timeout is None else timeout))
+    return Connection(
+        session, socket_link.connect(target, session, target.connect_seconds if timeout is None else timeout)
+    )
 
 
 @final
 class Connection:
     """To be used by one thread at a time. As a context manager, it closes at the end."""
 
-    def __init__(self, session: Session, link: Link) -> None:
+    def __init__(self, session: Session, link: SocketLink) -> None:
         self._session = session
         self._link = link
 
@@ -71,11 +70,10 @@ class Connection:
     def channel(self, confirms: bool = False) -> "Channel":
         """Open a channel; with `confirms`, the server confirms what is published on it."""
         core, opened = self._session.open_channel()
-        channel = Channel(core, self._link)
-        channel.wait_for(opened)
+        self._link.answer(opened)
         if confirms:
-            channel.ask(requests.select_confirms())
-        return channel
+            self._link.answer(core.ask(requests.select_confirms()))
+        return Channel(core, self._link)
 
     def process(self, timeout: float = 0.0) -> None:
         """Take in what comes, and answer heartbeats, for `timeout` seconds; 0: only what is there already.
@@ -108,7 +106,7 @@ class Channel:
     when the channel is over, and TimedOut when the server does not answer.
     """
 
-    def __init__(self, core: ClientChannel, link: Link) -> None:
+    def __init__(self, core: ClientChannel, link: SocketLink) -> None:
         self._core = core
         self._link = link
 
@@ -142,10 +140,10 @@ class Channel:
         passive: bool = False,
         arguments: Table | None = None,
     ) -> None:
-        self.ask(requests.declare_exchange(name, type, durable, auto_delete, internal, passive, arguments))
+        self._ask(requests.declare_exchange(name, type, durable, auto_delete, internal, passive, arguments))
 
     def delete_exchange(self, name: str, if_unused: bool = False) -> None:
-        self.ask(requests.delete_exchange(name, if_unused))
+        self._ask(requests.delete_exchange(name, if_unused))
 
     def declare_queue(
         self,
@@ -157,21 +155,21 @@ class Channel:
         arguments: Table | None = None,
     ) -> QueueInfo:
         """An empty name lets the server choose one."""
-        return self.ask(requests.declare_queue(name, durable, exclusive, auto_delete, passive, arguments))
+        return self._ask(requests.declare_queue(name, durable, exclusive, auto_delete, passive, arguments))
 
     def delete_queue(self, name: str, if_unused: bool = False, if_empty: bool = False) -> int:
         """How many messages went with it."""
-        return self.ask(requests.delete_queue(name, if_unused, if_empty))
+        return self._ask(requests.delete_queue(name, if_unused, if_empty))
 
     def purge_queue(self, name: str) -> int:
         """How many messages were deleted."""
-        return self.ask(requests.purge_queue(name))
+        return self._ask(requests.purge_queue(name))
 
     def bind(self, queue: str, exchange: str, routing_key: str = "", arguments: Table | None = None) -> None:
-        self.ask(requests.bind(queue, exchange, routing_key, arguments))
+        self._ask(requests.bind(queue, exchange, routing_key, arguments))
 
     def unbind(self, queue: str, exchange: str, routing_key: str = "", arguments: Table | None = None) -> None:
-        self.ask(requests.unbind(queue, exchange, routing_key, arguments))
+        self._ask(requests.unbind(queue, exchange, routing_key, arguments))
 
     # -- publishing ---------------------------------------------------------------------------------------------
 
@@ -193,7 +191,7 @@ class Channel:
 
         Raises PublishFailed when it refused or returned some (the others are safe), TimedOut after `timeout` seconds.
         """
-        confirms = self._confirms()
+        confirms = self._core.confirms
         stop = time.monotonic() + timeout
         if not confirms.is_reported:
             self.wait_for_confirms(timeout)
@@ -203,7 +201,7 @@ class Channel:
         while more:
             left = stop - time.monotonic()
             self._wait_for_flow(left)
-            more = self._core.publish_some(iterator, PIECE_BYTES)
+            more = self._core.publish_some(iterator, _PIECE_BYTES)
             self._link.flush(left)
             self._link.look()
         self.wait_for_confirms(stop - time.monotonic())
@@ -211,27 +209,13 @@ class Channel:
 
     def wait_for_confirms(self, timeout: float = 60.0) -> None:
         """Wait until all that was published is confirmed. Raises PublishFailed, TimedOut."""
-        confirms = self._confirms()
-        if not self._link.wait(confirms, timeout):
+        if not self._link.wait(self._core.confirms, timeout):
             raise TimedOut(f"the server has not confirmed all messages within {timeout:g} s")
-        if confirms.error is not None:
-            raise confirms.error.with_traceback(None)
-        nacked = confirms.report()
-        returned = self.take_returned()
-        if nacked or returned:
-            raise PublishFailed(nacked, returned)
+        self._core.report()
 
     def take_returned(self) -> list[Returned]:
         """Mandatory messages that came back since the last call; without confirms, this is how to learn of them."""
-        returned = self._core.returned
-        self._core.returned = []
-        return returned
-
-    def _confirms(self) -> Confirms:
-        confirms = self._core.confirms
-        if confirms is None:
-            raise LocalProtocolError("this channel has no confirms; open it with channel(confirms=True)")
-        return confirms
+        return self._core.take_returned()
 
     def _wait_for_flow(self, seconds: float) -> None:
         if not self._core.flow.is_ready and not self._link.wait(self._core.flow, seconds):
@@ -241,7 +225,7 @@ class Channel:
 
     def get(self, queue: str, no_ack: bool = False) -> Delivery | None:
         """One message, None when there is none; to be settled by `ack` or `nack` unless `no_ack`."""
-        return self.ask(requests.get(queue, no_ack))
+        return self._ask(requests.get(queue, no_ack))
 
     def ack(self, delivery_tag: int, multiple: bool = False) -> None:
         """Settle a message, or all of this channel up to it, for good."""
@@ -267,10 +251,10 @@ class Channel:
         Ends after `timeout` seconds without one; None: never. At most `prefetch` are unsettled at a time. Ending the
         loop ends the subscription, and messages that were in no batch yet go back to the queue.
         """
-        self.ask(requests.prefetch(prefetch))
+        self._ask(requests.prefetch(prefetch))
         request = requests.consume(queue, no_ack, arguments)
         inbox = self._core.subscribe(request)
-        self.wait_for(request)
+        self._link.answer(request)
         try:
             while True:
                 if len(inbox.deliveries) < batch_size:
@@ -284,7 +268,7 @@ class Channel:
     def _unsubscribe(self, inbox: Inbox) -> None:
         if self.is_open:
             if inbox.error is None:
-                self.ask(requests.cancel(inbox.consumer_tag))
+                self._ask(requests.cancel(inbox.consumer_tag))
             self._core.unsubscribed(inbox)
             self._link.flush(REQUEST_SECONDS)
 
@@ -292,30 +276,21 @@ class Channel:
 
     def stream_query(self, queue: str, timestamp_ms: int = 0) -> StreamInfo:
         """Offsets of a stream; `offset_at` is the first whose message was received at `timestamp_ms` or later."""
-        return self.ask(requests.stream_query(queue, timestamp_ms))
+        return self._ask(requests.stream_query(queue, timestamp_ms))
 
     def stream_fetch(self, queue: str, offset: int, end_offset: int, max_bytes: int = 4 * 1024 * 1024) -> StreamChunk:
         """Records from `offset` on, before `end_offset`, of about `max_bytes` at most; the server may send fewer."""
-        return self.ask(requests.stream_fetch(queue, offset, end_offset, max_bytes))
+        return self._ask(requests.stream_fetch(queue, offset, end_offset, max_bytes))
 
-    # -- waiting ------------------------------------------------------------------------------------------------
-
-    def ask(self, request: Request[T]) -> T:
-        """Send a request, and wait for its answer."""
-        self._core.ask(request)
-        return self.wait_for(request)
-
-    def wait_for(self, request: Request[T]) -> T:
-        if not self._link.wait(request, REQUEST_SECONDS):
-            raise TimedOut(f"the server has not answered {request.method.name} within {REQUEST_SECONDS:g} s")
-        return request.result()
+    def _ask(self, request: Request[T]) -> T:
+        return self._link.answer(self._core.ask(request))
 
 
 @final
 class Batch:
     """Messages that came together, and their settlement; one that was settled by itself is left out of it."""
 
-    def __init__(self, messages: list[Delivery], core: ClientChannel, link: Link) -> None:
+    def __init__(self, messages: list[Delivery], core: ClientChannel, link: SocketLink) -> None:
         self.messages = messages
         self._core = core
         self._link = link

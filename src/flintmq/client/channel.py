@@ -4,15 +4,15 @@ deliveries and their settlement. The blocking and the asyncio client are both dr
 
 from collections import deque
 from collections.abc import Iterator
-from typing import Any, Final, final
+from typing import Any, Final, TypeVar, final
 
 from librt.strings import read_i32_be, read_i64_be
 from mypy_extensions import i64
 
-from flintmq.base.errors import FlintError, SyntaxFault, UnexpectedFrame
+from flintmq.base.errors import FlintError, LocalProtocolError, SyntaxFault, UnexpectedFrame
 from flintmq.client.confirms import Confirms
 from flintmq.client.delivery import Delivery, Inbox, Returned
-from flintmq.client.errors import ConsumerCancelled, channel_error
+from flintmq.client.errors import ConsumerCancelled, PublishFailed, channel_error
 from flintmq.client.publish import Publish, Publishable, encode_publish, encoded
 from flintmq.client.tags import Tags
 from flintmq.client.waiting import Answer, Request, Waitable
@@ -36,6 +36,8 @@ from flintmq.wire.amqp091.methods import (
 from flintmq.wire.amqp091.properties import Properties
 from flintmq.wire.amqp091.tables import encode_shortstr, pull_shortstr
 
+T = TypeVar("T")
+
 # basic.deliver: method id, consumer tag, then delivery tag and redelivered before the address.
 _TAG_START: Final = 4
 _TAG_AND_FLAG_BYTES: Final = 9
@@ -51,8 +53,8 @@ class ClientChannel(ChannelOwner):
         # Not ready while the server asked us to stop publishing (channel.flow).
         self.flow = Waitable()
         self.flow.ready()
-        self.confirms: Confirms | None = None
-        self.returned: list[Returned] = []
+        self._confirms: Confirms | None = None
+        self._returned: list[Returned] = []
         self._is_closing = False
         self._output = output
         self._channel: Channel | None = None
@@ -90,10 +92,11 @@ class ClientChannel(ChannelOwner):
 
     # -- requests -----------------------------------------------------------------------------------------------
 
-    def ask(self, request: Request[Any]) -> None:
+    def ask(self, request: Request[T]) -> Request[T]:
         """Send a method; its answer makes the request ready. Answers come in the order of requests."""
         self.channel.send(request.method)
         self._requests.append(request)
+        return request
 
     def expect(self, request: Request[Any]) -> None:
         """The method was sent already."""
@@ -118,7 +121,7 @@ class ClientChannel(ChannelOwner):
         if isinstance(method, BasicGetOk) and isinstance(request.method, BasicGet) and request.method.no_ack:
             self._settled.add(method.delivery_tag, method.delivery_tag)
         if isinstance(request.method, ConfirmSelect):
-            self.confirms = Confirms()
+            self._confirms = Confirms()
         request.answer(answer)
 
     def _flow(self, active: bool) -> None:
@@ -145,8 +148,8 @@ class ClientChannel(ChannelOwner):
             self._publish_key = routing_key
             self._publish_mandatory = mandatory
         channel.send_content(self._publish_method, encoded(properties), body)
-        if self.confirms is not None:
-            self.confirms.count()
+        if self._confirms is not None:
+            self._confirms.count()
 
     def publish_some(self, publishes: Iterator[Publishable], max_bytes: i64) -> bool:
         """Publish until the output holds about that much; False when there are no more."""
@@ -162,10 +165,32 @@ class ClientChannel(ChannelOwner):
         self._confirmed(delivery_tag, multiple, True)
 
     def _confirmed(self, delivery_tag: i64, multiple: bool, taken: bool) -> None:
-        confirms = self.confirms
+        confirms = self._confirms
         if confirms is None:
             raise UnexpectedFrame("a confirm came, and confirms were not asked for")
         confirms.settle(delivery_tag, multiple, taken)
+
+    @property
+    def confirms(self) -> Confirms:
+        """Raises LocalProtocolError when they were not asked for."""
+        confirms = self._confirms
+        if confirms is None:
+            raise LocalProtocolError("this channel has no confirms; open it with channel(confirms=True)")
+        return confirms
+
+    def report(self) -> None:
+        """To be called when `confirms` are ready: raises PublishFailed for what the server refused or returned."""
+        confirms = self.confirms
+        confirms.check()
+        nacked = confirms.report()
+        returned = self.take_returned()
+        if nacked or returned:
+            raise PublishFailed(nacked, returned)
+
+    def take_returned(self) -> list[Returned]:
+        returned = self._returned
+        self._returned = []
+        return returned
 
     # -- messages in --------------------------------------------------------------------------------------------
 
@@ -175,7 +200,7 @@ class ClientChannel(ChannelOwner):
             return
         came = decode_method(method)
         if isinstance(came, BasicReturn):
-            self.returned.append(
+            self._returned.append(
                 Returned(came.reply_code, came.reply_text, came.exchange, came.routing_key, properties, body)
             )
         else:
@@ -235,8 +260,7 @@ class ClientChannel(ChannelOwner):
         """The subscription is over. What it brought and nobody took goes back to the queue."""
         self._inboxes.pop(encode_shortstr(inbox.consumer_tag), None)
         self._inbox = None
-        left = inbox.deliveries
-        inbox.deliveries = []
+        left = inbox.empty()
         if self.closed is None and not inbox.no_ack:
             self.nack_all(left, True)
 
@@ -317,8 +341,8 @@ class ClientChannel(ChannelOwner):
             request.fail(reason)
         for inbox in self._inboxes.values():
             inbox.lose(reason)
-        if self.confirms is not None:
-            self.confirms.fail(reason)
+        if self._confirms is not None:
+            self._confirms.fail(reason)
         self.flow.fail(reason)
         if not self._is_closing:
             self.ended.ready()

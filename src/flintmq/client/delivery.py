@@ -1,10 +1,13 @@
 """Messages that came in, and where they wait to be taken."""
 
-from typing import final
+from typing import Final, final
 
 from flintmq.base.errors import FlintError
 from flintmq.client.waiting import Waitable
 from flintmq.wire.amqp091.properties import Properties, decode_properties
+
+# About what a delivery takes beside its body, so that a flood of empty ones counts, too.
+_DELIVERY_BYTES: Final = 256
 
 
 @final
@@ -84,19 +87,20 @@ class Inbox(Waitable):
         self.consumer_tag = consumer_tag
         self.no_ack = no_ack
         self.deliveries: list[Delivery] = []
-        self.bytes = 0
+        # About what these take, while they are here.
+        self.held_bytes = 0
 
     def put(self, delivery: Delivery) -> None:
         self.deliveries.append(delivery)
-        self.bytes += len(delivery.body)
+        self.held_bytes += len(delivery.body) + _DELIVERY_BYTES
         if not self.is_ready:
             self.ready()
 
     def take(self, count: int) -> list[Delivery]:
         """The oldest ones, `count` at most. Raises what ended the subscription when there are no more."""
         taken = self.deliveries
-        if not taken and self.error is not None:
-            raise self.error.with_traceback(None)
+        if not taken:
+            self.check()
         if len(taken) > count:
             self.deliveries = taken[count:]
             taken = taken[:count]
@@ -104,12 +108,18 @@ class Inbox(Waitable):
             self.deliveries = []
             self.is_ready = self.error is not None
         for delivery in taken:
-            self.bytes -= len(delivery.body)
+            self.held_bytes -= len(delivery.body) + _DELIVERY_BYTES
         return taken
+
+    def empty(self) -> list[Delivery]:
+        """All that are left, whatever has happened."""
+        left = self.deliveries
+        self.deliveries = []
+        self.held_bytes = 0
+        return left
 
     def lose(self, error: FlintError) -> None:
         """The channel ended. What would have to be acknowledged will come again, to somebody else."""
         if not self.no_ack:
-            self.deliveries = []
-            self.bytes = 0
+            self.empty()
         self.fail(error)

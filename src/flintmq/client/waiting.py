@@ -1,35 +1,49 @@
 """What a client waits for: the core makes it ready, and a driver (blocking or asyncio) waits in its own way."""
 
 from collections.abc import Callable
-from typing import Generic, TypeVar, cast, final
+from typing import Final, Generic, TypeVar, cast, final
 
 from flintmq.base.errors import FlintError
 from flintmq.wire.amqp091.methods import Method
 
 T = TypeVar("T")
 
+# How long a request may take: the server may have a disk to wait for.
+REQUEST_SECONDS: Final = 60.0
+
 
 class Waitable:
-    """Not ready until something arrives, or until it never will: then `error` says why.
-
-    `wake` belongs to whoever waits; it is called once, when this gets ready.
-    """
+    """Not ready until something arrives, or until it never will: then `error` says why."""
 
     def __init__(self) -> None:
         self.is_ready = False
         self.error: FlintError | None = None
-        self.wake: Callable[[], None] | None = None
+        self._wakers: list[Callable[[], None]] = []
+
+    def when_ready(self, wake: Callable[[], None]) -> None:
+        """`wake` is called once, when this gets ready, unless it is forgotten before."""
+        self._wakers.append(wake)
+
+    def forget(self, wake: Callable[[], None]) -> None:
+        if wake in self._wakers:
+            self._wakers.remove(wake)
 
     def ready(self) -> None:
         self.is_ready = True
-        wake = self.wake
-        if wake is not None:
-            self.wake = None
-            wake()
+        if self._wakers:
+            wakers = self._wakers
+            self._wakers = []
+            for wake in wakers:
+                wake()
 
     def fail(self, error: FlintError) -> None:
         self.error = error
         self.ready()
+
+    def check(self) -> None:
+        """Raises what kept it from happening."""
+        if self.error is not None:
+            raise self.error.with_traceback(None)
 
 
 @final
@@ -59,7 +73,5 @@ class Request(Waitable, Generic[T]):
 
     def result(self) -> T:
         """The answer, once this is ready. Raises what ended the channel before it came."""
-        error = self.error
-        if error is not None:
-            raise error.with_traceback(None)
+        self.check()
         return cast(T, self._result)

@@ -4,13 +4,15 @@ import select
 import socket
 import time
 from contextlib import suppress
-from typing import Final, final
+from typing import Final, TypeVar, final
 
 from flintmq.base.errors import ConnectionLost, FlintError
 from flintmq.client.errors import ConnectFailed, ConnectTimeout, TimedOut
 from flintmq.client.session import Session
 from flintmq.client.url import Target
-from flintmq.client.waiting import Waitable
+from flintmq.client.waiting import REQUEST_SECONDS, Request, Waitable
+
+T = TypeVar("T")
 
 # One read; the parser is quickest on large pieces.
 _READ_BYTES: Final = 256 * 1024
@@ -24,7 +26,7 @@ _READ_AND_WRITE: Final = select.POLLIN | select.POLLOUT
 
 
 @final
-class Link:
+class SocketLink:
     """The socket of a session. Every method may read and write: nothing may wait for a peer that waits for us."""
 
     def __init__(self, sock: socket.socket, session: Session) -> None:
@@ -45,6 +47,12 @@ class Link:
                 return False
             self._send(stop)
         return True
+
+    def answer(self, request: Request[T]) -> T:
+        """Wait for it. Raises TimedOut, and what ended the channel before it came."""
+        if not self.wait(request, REQUEST_SECONDS):
+            raise TimedOut(f"the server has not answered {request.method.name} within {REQUEST_SECONDS:g} s")
+        return request.result()
 
     def flush(self, seconds: float) -> None:
         """Send everything. Raises TimedOut when the server does not take it, and what ended the connection."""
@@ -152,7 +160,7 @@ class Link:
         self._unsent.clear()
 
 
-def connect(target: Target, session: Session, seconds: float) -> Link:
+def connect(target: Target, session: Session, seconds: float) -> SocketLink:
     """Connect, and shake hands. Raises ConnectFailed, ConnectTimeout, LoginRefused, ConnectionClosed (an unknown
     virtual host, say) or ConnectionLost.
     """
@@ -165,7 +173,7 @@ def connect(target: Target, session: Session, seconds: float) -> Link:
         raise ConnectFailed(f"no connection to {target.address}: {error.strerror or error}") from error
     sock.setblocking(False)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    link = Link(sock, session)
+    link = SocketLink(sock, session)
     try:
         if not link.wait(session.opened, max(0.0, stop - time.monotonic())):
             raise ConnectTimeout(f"{target.address} accepted, but did not open a connection within {seconds:g} s")

@@ -1,0 +1,306 @@
+"""The asyncio client: the names of the blocking one, awaited."""
+
+# ruff: noqa: ASYNC109 - a timeout is an argument there, so it is one here
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Iterator
+from types import TracebackType
+from typing import Final, Self, TypeVar, final
+
+from flintmq.base.errors import FlintError
+from flintmq.client import handshake, loop_link, requests, url
+from flintmq.client.channel import ClientChannel
+from flintmq.client.delivery import Delivery, Inbox, Returned
+from flintmq.client.errors import TimedOut
+from flintmq.client.loop_link import LoopLink
+from flintmq.client.publish import Publishable
+from flintmq.client.session import Session
+from flintmq.client.values import QueueInfo, StreamChunk, StreamInfo
+from flintmq.client.waiting import REQUEST_SECONDS, Request
+from flintmq.wire.amqp091.properties import Properties
+from flintmq.wire.amqp091.tables import Table
+
+T = TypeVar("T")
+
+# How long a close may take, which needs no disk.
+_CLOSE_SECONDS: Final = 5.0
+
+
+async def connect(amqp_url: str, timeout: float | None = None, name: str = "") -> "Connection":
+    """Connect within `timeout` seconds (default: the URL's connection_timeout, or 10); the server shows `name`.
+
+    Raises InvalidUrl, ConnectFailed, ConnectTimeout, LoginRefused, ConnectionClosed or ConnectionLost.
+    """
+    target = url.parse(amqp_url)
+    session = handshake.session(target, name)
+    seconds = target.connect_seconds if timeout is None else timeout
+    return Connection(session, await loop_link.connect(target, session, seconds))
+
+
+@final
+class Connection:
+    """To be used in one event loop, by any number of tasks. As a context manager, it closes at the end."""
+
+    def __init__(self, session: Session, link: LoopLink) -> None:
+        self._session = session
+        self._link = link
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    @property
+    def is_open(self) -> bool:
+        return self._session.closed is None
+
+    @property
+    def blocked(self) -> str | None:
+        """Why the server takes no publishes at present; None while it does."""
+        return self._session.blocked
+
+    @property
+    def server_properties(self) -> Table:
+        return self._session.server_properties
+
+    async def channel(self, confirms: bool = False) -> "Channel":
+        """Open a channel; with `confirms`, the server confirms what is published on it."""
+        core, opened = self._session.open_channel()
+        await self._link.answer(opened)
+        if confirms:
+            await self._link.answer(core.ask(requests.select_confirms()))
+        return Channel(core, self._link)
+
+    async def close(self) -> None:
+        """Close all channels and the connection. Harmless when it is closed."""
+        try:
+            if self.is_open:
+                self._session.close()
+                await self._link.wait(self._session.ended, _CLOSE_SECONDS)
+        except FlintError:
+            # It ended in another way, which is what was wanted.
+            pass
+        finally:
+            self._link.close()
+
+
+@final
+class Channel:
+    """As a context manager, it closes at the end. Any method raises ChannelClosed, ConnectionClosed or ConnectionLost
+    when the channel is over, and TimedOut when the server does not answer.
+    """
+
+    def __init__(self, core: ClientChannel, link: LoopLink) -> None:
+        self._core = core
+        self._link = link
+        # A batch counts its publishes, so one goes at a time.
+        self._publishing = asyncio.Lock()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    @property
+    def is_open(self) -> bool:
+        return self._core.is_open
+
+    async def close(self) -> None:
+        """Give back all deliveries that are not settled, and close. Harmless when it is closed."""
+        if self.is_open:
+            self._core.close()
+            await self._link.wait(self._core.ended, _CLOSE_SECONDS)
+
+    # -- exchanges, queues, bindings ----------------------------------------------------------------------------
+
+    async def declare_exchange(
+        self,
+        name: str,
+        type: str = "direct",
+        durable: bool = True,
+        auto_delete: bool = False,
+        internal: bool = False,
+        passive: bool = False,
+        arguments: Table | None = None,
+    ) -> None:
+        await self._ask(requests.declare_exchange(name, type, durable, auto_delete, internal, passive, arguments))
+
+    async def delete_exchange(self, name: str, if_unused: bool = False) -> None:
+        await self._ask(requests.delete_exchange(name, if_unused))
+
+    async def declare_queue(
+        self,
+        name: str = "",
+        durable: bool = True,
+        exclusive: bool = False,
+        auto_delete: bool = False,
+        passive: bool = False,
+        arguments: Table | None = None,
+    ) -> QueueInfo:
+        """An empty name lets the server choose one."""
+        return await self._ask(requests.declare_queue(name, durable, exclusive, auto_delete, passive, arguments))
+
+    async def delete_queue(self, name: str, if_unused: bool = False, if_empty: bool = False) -> int:
+        """How many messages went with it."""
+        return await self._ask(requests.delete_queue(name, if_unused, if_empty))
+
+    async def purge_queue(self, name: str) -> int:
+        """How many messages were deleted."""
+        return await self._ask(requests.purge_queue(name))
+
+    async def bind(self, queue: str, exchange: str, routing_key: str = "", arguments: Table | None = None) -> None:
+        await self._ask(requests.bind(queue, exchange, routing_key, arguments))
+
+    async def unbind(self, queue: str, exchange: str, routing_key: str = "", arguments: Table | None = None) -> None:
+        await self._ask(requests.unbind(queue, exchange, routing_key, arguments))
+
+    # -- publishing ---------------------------------------------------------------------------------------------
+
+    async def publish(
+        self,
+        body: bytes,
+        exchange: str = "",
+        routing_key: str = "",
+        properties: bytes | Properties | None = None,
+        mandatory: bool = False,
+    ) -> None:
+        """Send a message. What the server thinks of it is told by a later call. A batch on this channel goes first."""
+        async with self._publishing:
+            await self._wait_for_flow(REQUEST_SECONDS)
+            self._core.publish(exchange, routing_key, body, properties, mandatory)
+            await self._link.send(REQUEST_SECONDS)
+
+    async def publish_batch(self, publishes: Iterable[Publishable], timeout: float = 60.0) -> int:
+        """Publish all; returns their number once the server has confirmed every one of them.
+
+        Raises PublishFailed when it refused or returned some (the others are safe), TimedOut after `timeout` seconds.
+        """
+        async with self._publishing:
+            try:
+                async with asyncio.timeout(timeout):
+                    return await self._publish_batch(iter(publishes), timeout)
+            except TimeoutError:
+                raise _not_confirmed(timeout) from None
+
+    async def _publish_batch(self, publishes: Iterator[Publishable], seconds: float) -> int:
+        confirms = self._core.confirms
+        if not confirms.is_reported:
+            await self.wait_for_confirms(seconds)
+        before = confirms.published
+        more = True
+        while more:
+            await self._wait_for_flow(seconds)
+            more = self._core.publish_some(publishes, loop_link.PIECE_BYTES)
+            await self._link.send(seconds)
+        await self.wait_for_confirms(seconds)
+        return confirms.published - before
+
+    async def wait_for_confirms(self, timeout: float = 60.0) -> None:
+        """Wait until all that was published is confirmed. Raises PublishFailed, TimedOut."""
+        if not await self._link.wait(self._core.confirms, timeout):
+            raise _not_confirmed(timeout)
+        self._core.report()
+
+    def take_returned(self) -> list[Returned]:
+        """Mandatory messages that came back since the last call; without confirms, this is how to learn of them."""
+        return self._core.take_returned()
+
+    async def _wait_for_flow(self, seconds: float) -> None:
+        if not self._core.flow.is_ready and not await self._link.wait(self._core.flow, seconds):
+            raise TimedOut(f"the server has stopped this channel's publishes for {seconds:g} s")
+
+    # -- consuming ----------------------------------------------------------------------------------------------
+
+    async def get(self, queue: str, no_ack: bool = False) -> Delivery | None:
+        """One message, None when there is none; to be settled by `ack` or `nack` unless `no_ack`."""
+        return await self._ask(requests.get(queue, no_ack))
+
+    async def ack(self, delivery_tag: int, multiple: bool = False) -> None:
+        """Settle a message, or all of this channel up to it, for good."""
+        self._core.ack(delivery_tag, multiple)
+        await self._link.send(REQUEST_SECONDS)
+
+    async def nack(self, delivery_tag: int, multiple: bool = False, requeue: bool = True) -> None:
+        """Give a message back, or reject it for good."""
+        self._core.nack(delivery_tag, multiple, requeue)
+        await self._link.send(REQUEST_SECONDS)
+
+    async def consume(
+        self,
+        queue: str,
+        prefetch: int = 1000,
+        batch_size: int = 500,
+        timeout: float | None = None,
+        arguments: Table | None = None,
+        no_ack: bool = False,
+    ) -> AsyncIterator["Batch"]:
+        """Messages as they come, up to `batch_size` at once: a batch waits for its first message only.
+
+        Ends after `timeout` seconds without one; None: never. At most `prefetch` are unsettled at a time. Ending the
+        loop ends the subscription, and messages that were in no batch yet go back to the queue.
+        """
+        await self._ask(requests.prefetch(prefetch))
+        request = requests.consume(queue, no_ack, arguments)
+        inbox = self._core.subscribe(request)
+        await self._link.answer(request)
+        self._link.watch(inbox)
+        try:
+            while await self._link.wait(inbox, timeout):
+                messages = inbox.take(batch_size)
+                self._link.taken()
+                yield Batch(messages, self._core, self._link)
+        finally:
+            self._link.unwatch(inbox)
+            await self._unsubscribe(inbox)
+
+    async def _unsubscribe(self, inbox: Inbox) -> None:
+        if self.is_open:
+            if inbox.error is None:
+                await self._ask(requests.cancel(inbox.consumer_tag))
+            self._core.unsubscribed(inbox)
+            await self._link.send(REQUEST_SECONDS)
+
+    # -- streams ------------------------------------------------------------------------------------------------
+
+    async def stream_query(self, queue: str, timestamp_ms: int = 0) -> StreamInfo:
+        """Offsets of a stream; `offset_at` is the first whose message was received at `timestamp_ms` or later."""
+        return await self._ask(requests.stream_query(queue, timestamp_ms))
+
+    async def stream_fetch(
+        self, queue: str, offset: int, end_offset: int, max_bytes: int = 4 * 1024 * 1024
+    ) -> StreamChunk:
+        """Records from `offset` on, before `end_offset`, of about `max_bytes` at most; the server may send fewer."""
+        return await self._ask(requests.stream_fetch(queue, offset, end_offset, max_bytes))
+
+    async def _ask(self, request: Request[T]) -> T:
+        return await self._link.answer(self._core.ask(request))
+
+
+@final
+class Batch:
+    """Messages that came together, and their settlement; one that was settled by itself is left out of it."""
+
+    def __init__(self, messages: list[Delivery], core: ClientChannel, link: LoopLink) -> None:
+        self.messages = messages
+        self._core = core
+        self._link = link
+
+    async def ack(self) -> None:
+        """They are done with. With `no_ack` there is nothing to do."""
+        self._core.ack_all(self.messages)
+        await self._link.send(REQUEST_SECONDS)
+
+    async def nack(self, requeue: bool = True) -> None:
+        """Give them back, or reject them for good."""
+        self._core.nack_all(self.messages, requeue)
+        await self._link.send(REQUEST_SECONDS)
+
+
+def _not_confirmed(seconds: float) -> TimedOut:
+    return TimedOut(f"the server has not confirmed all messages within {seconds:g} s")

@@ -1,0 +1,205 @@
+"""A session over an asyncio transport."""
+
+import asyncio
+from typing import Final, TypeVar, cast, final
+
+from flintmq.base.errors import ConnectionLost, FlintError
+from flintmq.client.delivery import Inbox
+from flintmq.client.errors import ConnectFailed, ConnectTimeout, TimedOut
+from flintmq.client.session import Session
+from flintmq.client.url import Target
+from flintmq.client.waiting import REQUEST_SECONDS, Request, Waitable
+
+T = TypeVar("T")
+
+# What is written before it is sent, and other tasks get their turn.
+PIECE_BYTES: Final = 256 * 1024
+# Deliveries that nobody has taken yet, above which the socket is not read from unless somebody waits for something.
+_HELD_HIGH_BYTES: Final = 16 * 1024 * 1024
+_HELD_LOW_BYTES: Final = 4 * 1024 * 1024
+
+
+@final
+class LoopLink(asyncio.Protocol):
+    """The transport of a session, and what its tasks wait for."""
+
+    def __init__(self, session: Session, loop: asyncio.AbstractEventLoop) -> None:
+        self.session = session
+        self._loop = loop
+        self._transport: asyncio.Transport | None = None
+        self._is_flush_due = False
+        self._room = Waitable()
+        self._room.ready()
+        self._inboxes: list[Inbox] = []
+        self._waiting = 0
+        self._is_reading = True
+        self._timer: asyncio.TimerHandle | None = None
+
+    async def wait(self, waitable: Waitable, seconds: float | None) -> bool:
+        """Send everything, and wait until this is ready; False when time is up (None: there is no limit)."""
+        self.flush()
+        if waitable.is_ready:
+            return True
+        if self.session.ended.is_ready:
+            self.session.check()
+        future = self._loop.create_future()
+
+        def wake() -> None:
+            if not future.done():
+                future.set_result(None)
+
+        waitable.when_ready(wake)
+        self._waiting += 1
+        self._see_to_reading()
+        try:
+            async with asyncio.timeout(seconds):
+                await future
+        except TimeoutError:
+            return waitable.is_ready
+        finally:
+            waitable.forget(wake)
+            self._waiting -= 1
+        return True
+
+    async def answer(self, request: Request[T]) -> T:
+        """Wait for it. Raises TimedOut, and what ended the channel before it came."""
+        if not await self.wait(request, REQUEST_SECONDS):
+            raise TimedOut(f"the server has not answered {request.method.name} within {REQUEST_SECONDS:g} s")
+        return request.result()
+
+    async def send(self, seconds: float) -> None:
+        """Send what was written, together with what else is in this turn of the loop, and wait while the transport is
+        full. Raises TimedOut when the server does not take it.
+        """
+        if self.session.output.backlog >= PIECE_BYTES:
+            self.flush()
+            # A task that only publishes never waits while the kernel takes everything: others want their turn.
+            await asyncio.sleep(0)
+        elif not self._is_flush_due:
+            self._is_flush_due = True
+            self._loop.call_soon(self._flush_now)
+        if not self._room.is_ready and not await self.wait(self._room, seconds):
+            raise TimedOut(f"the server did not take what was sent within {seconds:g} s")
+        self.session.check()
+
+    def flush(self) -> None:
+        transport = self._transport
+        session = self.session
+        if transport is None or transport.is_closing() or not session.has_output():
+            return
+        transport.writelines(session.take_output())
+        session.engine.sent(self._loop.time())
+
+    def _flush_now(self) -> None:
+        self._is_flush_due = False
+        self.flush()
+
+    def close(self) -> None:
+        if self._transport is not None:
+            if self.session.ended.is_ready:
+                self._transport.close()
+            else:
+                self._transport.abort()
+
+    # -- deliveries that wait to be taken -----------------------------------------------------------------------
+
+    def watch(self, inbox: Inbox) -> None:
+        self._inboxes.append(inbox)
+
+    def unwatch(self, inbox: Inbox) -> None:
+        self._inboxes.remove(inbox)
+        self._see_to_reading()
+
+    def taken(self) -> None:
+        """Something was taken from an inbox."""
+        if not self._is_reading:
+            self._see_to_reading()
+
+    def _see_to_reading(self) -> None:
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return
+        held = sum(inbox.held_bytes for inbox in self._inboxes)
+        if self._is_reading:
+            if held > _HELD_HIGH_BYTES and self._waiting == 0:
+                self._is_reading = False
+                transport.pause_reading()
+        elif held < _HELD_LOW_BYTES or self._waiting > 0:
+            self._is_reading = True
+            transport.resume_reading()
+
+    # -- asyncio ------------------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # uvloop's transports are asyncio's in all but their base class.
+        self._transport = cast(asyncio.Transport, transport)
+        self.flush()
+
+    def data_received(self, data: bytes) -> None:
+        session = self.session
+        session.receive(data, self._loop.time())
+        self.flush()
+        if session.ended.is_ready:
+            self.close()
+        elif self._inboxes:
+            self._see_to_reading()
+        if self._timer is None and session.opened.is_ready:
+            self._arm()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.session.lost(ConnectionLost(f"the socket failed: {exc}") if exc else None)
+        self._room.ready()
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def pause_writing(self) -> None:
+        self._room.is_ready = False
+
+    def resume_writing(self) -> None:
+        self._room.ready()
+
+    # -- time ---------------------------------------------------------------------------------------------------
+
+    def _arm(self) -> None:
+        due = self.session.engine.next_timer()
+        if due is not None:
+            self._timer = self._loop.call_at(due, self._on_timer)
+
+    def _on_timer(self) -> None:
+        session = self.session
+        now = self._loop.time()
+        if not self._is_reading:
+            # Silent because we do not read, not because the server is gone.
+            session.receive(b"", now)
+        session.engine.handle_timer(now)
+        session.notice_end()
+        self.flush()
+        if session.ended.is_ready:
+            if self._transport is not None:
+                self._transport.abort()
+        else:
+            self._arm()
+
+
+async def connect(target: Target, session: Session, seconds: float) -> LoopLink:
+    """Connect, and shake hands. Raises ConnectFailed, ConnectTimeout, LoginRefused, ConnectionClosed (an unknown
+    virtual host, say) or ConnectionLost.
+    """
+    loop = asyncio.get_running_loop()
+    link = LoopLink(session, loop)
+    stop = loop.time() + seconds
+    try:
+        async with asyncio.timeout(seconds):
+            await loop.create_connection(lambda: link, target.host, target.port)
+    except TimeoutError:
+        raise ConnectTimeout(f"no connection to {target.address} within {seconds:g} s") from None
+    except OSError as error:
+        raise ConnectFailed(f"no connection to {target.address}: {error.strerror or error}") from error
+    try:
+        if not await link.wait(session.opened, stop - loop.time()):
+            raise ConnectTimeout(f"{target.address} accepted, but did not open a connection within {seconds:g} s")
+        session.check()
+    except (FlintError, asyncio.CancelledError):
+        link.close()
+        raise
+    return link
