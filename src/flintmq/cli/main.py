@@ -6,6 +6,8 @@ from typing import Annotated
 import typer
 
 from flintmq.base.errors import ConfigurationError, FlintError
+from flintmq.cli.consume import consume
+from flintmq.cli.publish import publish
 from flintmq.cli.serve import serve
 from flintmq.cli.version import print_version
 
@@ -19,7 +21,8 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-app.command()(serve)
+for command in (serve, publish, consume):
+    app.command()(command)
 
 
 @app.callback()

@@ -19,9 +19,16 @@ from flintmq.base.errors import ConfigurationError
 
 PREFIX: Final = "FLINTMQ_"
 FILE_VARIABLE: Final = "FLINTMQ_CONFIG"
-# Variables a broker may inherit without being meant: the build's, the tests', and those that Kubernetes gives every pod
+# Variables a broker may inherit without being meant: the clients', the build's, the tests', and those that Kubernetes gives every pod
 # when a service is called "flintmq".
-_NO_SETTINGS: Final = (FILE_VARIABLE, "FLINTMQ_BUILD", "FLINTMQ_EXPECT", "FLINTMQ_SERVICE_", "FLINTMQ_PORT")
+_NO_SETTINGS: Final = (
+    FILE_VARIABLE,
+    "FLINTMQ_URL",
+    "FLINTMQ_BUILD",
+    "FLINTMQ_EXPECT",
+    "FLINTMQ_SERVICE_",
+    "FLINTMQ_PORT",
+)
 
 # A whole frame is held before it is looked at, so larger ones would only let a peer hold more of us.
 _FRAME_CEILING_BYTES: Final = 16 * 1024 * 1024
