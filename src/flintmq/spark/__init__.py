@@ -1,0 +1,1 @@
+"""Apache Spark reads FlintMQ's streams and publishes to its exchanges: format("flintmq")."""

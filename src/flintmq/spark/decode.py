@@ -1,0 +1,129 @@
+"""A chunk of stream records to one Arrow record batch, a column at a time.
+
+The chunk itself serves as the values of a binary array whose elements are everything in it, in order: exchange,
+length, routing key, length, properties, length, body, and the next record's head. A column is every eighth element.
+"""
+
+import json
+from collections.abc import Callable
+from operator import attrgetter
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from flintmq.base.errors import SyntaxFault
+from flintmq.base.values import Timestamp
+from flintmq.spark.columns import HEADERS, PROPERTIES
+from flintmq.wire.amqp091.chunk_index import BOUNDS, ChunkIndex, index_chunk
+from flintmq.wire.amqp091.properties import Properties, decode_properties
+
+# The elements of a record that are columns; see ChunkIndex.
+_EXCHANGE: Final = 0
+_ROUTING_KEY: Final = 2
+_PROPERTIES: Final = 4
+_BODY: Final = 6
+# What fits 64 bits when counted in microseconds. No clock says more; a publisher may.
+_SECONDS_MAX: Final = 0x7FFF_FFFF_FFFF_FFFF // 1_000_000
+
+
+class ChunkDecoder:
+    """Makes record batches of exactly `schema`, whose columns are some or all of those in columns.py."""
+
+    def __init__(self, schema: StructType, queue: str) -> None:
+        self._queue = queue
+        self._schema = to_arrow_schema(schema, timezone="UTC")
+        self._needs_properties = any(name == HEADERS or name in PROPERTIES for name in self._schema.names)
+
+    def decode(self, data: bytes) -> pa.RecordBatch:
+        """All records of a chunk. Raises SyntaxFault."""
+        fields = _Fields(data, index_chunk(data), self._needs_properties)
+        columns = [self._column(fields, column) for column in self._schema]
+        return pa.RecordBatch.from_arrays(columns, schema=self._schema)
+
+    def _column(self, fields: "_Fields", column: pa.Field) -> pa.Array:
+        name = column.name
+        if name == "body":
+            return fields.element(_BODY)
+        if name == "exchange":
+            return fields.element(_EXCHANGE).cast(column.type)
+        if name == "routing_key":
+            return fields.element(_ROUTING_KEY).cast(column.type)
+        if name == "queue":
+            return pa.repeat(pa.scalar(self._queue), fields.count)
+        if name == "offset":
+            return fields.numbers(fields.index.offsets, column.type)
+        if name == "timestamp":
+            return fields.numbers(fields.index.timestamps_us, column.type)
+        return fields.property(_VALUE_OF.get(name, attrgetter(name)), column.type)
+
+
+class _Fields:
+    def __init__(self, data: bytes, index: ChunkIndex, needs_properties: bool) -> None:
+        self.index = index
+        self.count = index.count
+        elements = max(BOUNDS * index.count - 1, 0)
+        # Without records there are no bounds, and Arrow wants one even for no elements.
+        bounds = index.bounds or bytes(4)
+        self._elements = pa.Array.from_buffers(pa.binary(), elements, [None, pa.py_buffer(bounds), pa.py_buffer(data)])
+        self._properties: list[Properties] = []
+        if needs_properties:
+            # Most publishers say the same of all messages: what is distinct is decoded once.
+            encoded = self.element(_PROPERTIES).dictionary_encode()
+            self._properties = [_decoded(value) for value in encoded.dictionary.to_pylist()]
+            self._which_properties = encoded.indices
+
+    def element(self, place: int) -> pa.Array:
+        """One element of each record, copied side by side."""
+        return self._elements.take(pa.array(np.arange(place, BOUNDS * self.count, BOUNDS)))
+
+    def numbers(self, values: bytes, type: pa.DataType) -> pa.Array:
+        return pa.Array.from_buffers(type, self.count, [None, pa.py_buffer(values)])
+
+    def property(self, value_of: Callable[[Properties], object], type: pa.DataType) -> pa.Array:
+        distinct = pa.array([value_of(properties) for properties in self._properties], type)
+        return distinct.take(self._which_properties)
+
+
+def _decoded(encoded: bytes) -> Properties:
+    try:
+        return decode_properties(encoded)
+    except SyntaxFault:
+        # The broker looks at no more of them than it needs. One broken message must not stop a query for good.
+        return Properties()
+
+
+def _microseconds(properties: Properties) -> int | None:
+    seconds = properties.timestamp
+    return seconds * 1_000_000 if seconds is not None and seconds <= _SECONDS_MAX else None
+
+
+def _headers(properties: Properties) -> list[tuple[str, str | None]] | None:
+    if properties.headers is None:
+        return None
+    return [(key, None if value is None else _text(value)) for key, value in properties.headers.items()]
+
+
+def _text(value: object) -> str:
+    """A header's value as text: nested ones as JSON."""
+    if isinstance(value, str):
+        return value
+    plain = _plain(value)
+    return plain if isinstance(plain, str) else json.dumps(plain, default=_plain)
+
+
+def _plain(value: object) -> object:
+    """What JSON has no type for, as the nearest that it has."""
+    if isinstance(value, bytes):
+        return value.decode(errors="backslashreplace")
+    if isinstance(value, Timestamp):
+        return value.seconds
+    if isinstance(value, (dict, list, bool, int, float)):
+        return value
+    return str(value)
+
+
+# Columns that are not the property of their name, as it is.
+_VALUE_OF: Final[dict[str, Callable[[Properties], object]]] = {HEADERS: _headers, "message_timestamp": _microseconds}

@@ -1,0 +1,161 @@
+"""Rows of a data frame to messages, a column at a time."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import fields
+from itertools import repeat
+from typing import Final
+
+import pyarrow as pa
+from pyspark.sql.types import (
+    BinaryType,
+    BooleanType,
+    DataType,
+    FractionalType,
+    IntegralType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from flintmq.base.errors import ConfigurationError, FlintError
+from flintmq.spark.columns import HEADERS, MESSAGE, PROPERTIES
+from flintmq.spark.options import WriteOptions
+from flintmq.wire.amqp091.properties import Properties, encode_properties
+
+# What the client's publish_batch takes: exchange, routing key, body, encoded properties, mandatory.
+Row = tuple[str, str, bytes, bytes, bool]
+
+_PERSISTENT: Final = 2
+_TRANSIENT: Final = 1
+_BODY: Final = "body"
+# As Spark's Kafka sink calls it.
+_VALUE: Final = "value"
+_TEXT: Final = (StringType,)
+_BYTES: Final = (BinaryType, StringType)
+_NUMBER: Final = (IntegralType,)
+_HEADER_VALUES: Final = (StringType, BinaryType, BooleanType, IntegralType, FractionalType)
+# Reading yields these too; a data frame that was read can be written as it is, and the broker sets them anew.
+_LEFT_OUT: Final = frozenset({"queue", "offset", "timestamp"})
+# The property that a column of another name sets.
+_PROPERTY_OF: Final = {"message_timestamp": "timestamp"}
+_PROPERTY_ORDER: Final = tuple(field.name for field in fields(Properties))
+
+
+class RowEncoder:
+    """Checks the columns when the writing is planned: raises ConfigurationError."""
+
+    def __init__(self, schema: StructType, options: WriteOptions) -> None:
+        self._mandatory = options.mandatory
+        columns = {column.name.lower(): column for column in schema.fields}
+        for name, column in columns.items():
+            _check(name, column)
+        self._body = _only(columns, _BODY, _VALUE)
+        if options.exchange is None and "exchange" not in columns:
+            raise ConfigurationError(
+                "say where to publish: with the option exchange (empty for the default exchange, whose routing keys "
+                "are names of queues), or with a column of that name"
+            )
+        # As in Spark's Kafka sink, an option speaks for all rows, whatever a column says.
+        self._exchange = columns["exchange"].name if options.exchange is None else ""
+        self._fixed_exchange = options.exchange or ""
+        keyed = options.routing_key is None and "routing_key" in columns
+        self._routing_key = columns["routing_key"].name if keyed else ""
+        self._fixed_routing_key = options.routing_key or ""
+        self._defaults: dict[str, object] = {"delivery_mode": _PERSISTENT if options.persistent else _TRANSIENT}
+        if options.content_type is not None:
+            self._defaults["content_type"] = options.content_type
+            columns.pop("content_type", None)
+        self._properties = {
+            _PROPERTY_OF.get(name, name): column.name
+            for name, column in columns.items()
+            if name in PROPERTIES or name == HEADERS
+        }
+
+    def rows(self, batch: pa.RecordBatch) -> Iterator[Row]:
+        """Raises FlintError when a row cannot be a message."""
+        return zip(
+            _texts(batch, self._exchange, self._fixed_exchange),
+            _texts(batch, self._routing_key, self._fixed_routing_key),
+            _bodies(batch, self._body),
+            self._encoded_properties(batch),
+            repeat(self._mandatory, batch.num_rows),
+            strict=True,
+        )
+
+    def _encoded_properties(self, batch: pa.RecordBatch) -> Iterable[bytes]:
+        rows = batch.num_rows
+        if not self._properties:
+            return repeat(encode_properties(Properties(**self._defaults)), rows)  # type: ignore[arg-type]
+        values = [self._property(batch, name) for name in _PROPERTY_ORDER]
+        return (encode_properties(Properties(*row)) for row in zip(*values, strict=True))
+
+    def _property(self, batch: pa.RecordBatch, name: str) -> Iterable[object]:
+        default = self._defaults.get(name)
+        if name not in self._properties:
+            return repeat(default, batch.num_rows)
+        column = batch.column(self._properties[name])
+        if name == HEADERS:
+            return (None if entries is None else dict(entries) for entries in column.to_pylist())
+        if name == "timestamp":
+            whole = column.cast(pa.timestamp("us", "UTC")).cast(pa.int64()).to_pylist()
+            return (None if microseconds is None else microseconds // 1_000_000 for microseconds in whole)
+        return (default if value is None else value for value in column.to_pylist())
+
+
+def _check(name: str, column: StructField) -> None:
+    if name in _LEFT_OUT:
+        return
+    kind = column.dataType
+    if name in (_BODY, _VALUE):
+        _check_type(column, kind, _BYTES, "binary or string")
+    elif name == HEADERS:
+        is_map = isinstance(kind, MapType) and isinstance(kind.keyType, StringType)
+        value = kind.valueType if isinstance(kind, MapType) and is_map else kind
+        _check_type(column, value, _HEADER_VALUES if is_map else (), "a map from string to text, bytes or numbers")
+    elif name not in PROPERTIES and name not in MESSAGE:
+        known = [_BODY, "exchange", "routing_key", *PROPERTIES, HEADERS]
+        raise ConfigurationError(
+            f"the column {column.name} is nothing that a message has: drop it, or put it into the body. Known are "
+            f"{', '.join(known)}"
+        )
+    elif isinstance(PROPERTIES.get(name), IntegralType):
+        _check_type(column, kind, _NUMBER, "a whole number")
+    elif isinstance(PROPERTIES.get(name), TimestampType):
+        _check_type(column, kind, (TimestampType,), "timestamp")
+    else:
+        _check_type(column, kind, _TEXT, "string")
+
+
+def _check_type(column: StructField, kind: DataType, allowed: tuple[type[DataType], ...], what: str) -> None:
+    if not isinstance(kind, allowed):
+        raise ConfigurationError(f"the column {column.name} is {column.dataType.simpleString()}: it must be {what}")
+
+
+def _only(columns: dict[str, StructField], one: str, other: str) -> str:
+    if (one in columns) == (other in columns):
+        raise ConfigurationError(f"the data needs a column {one} (or {other}, but not both), binary or string")
+    return columns[one if one in columns else other].name
+
+
+def _texts(batch: pa.RecordBatch, column: str, fixed: str) -> Iterable[str]:
+    """Of an exchange or a routing key, null means empty."""
+    if not column:
+        return repeat(fixed, batch.num_rows)
+    return (value or "" for value in batch.column(column).to_pylist())
+
+
+def _bodies(batch: pa.RecordBatch, name: str) -> Iterable[bytes]:
+    column = batch.column(name)
+    if column.null_count:
+        raise FlintError(
+            f"{column.null_count} rows have no {name}, and a message must have a body: filter them out, or make them "
+            "empty with coalesce"
+        )
+    if pa.types.is_string(column.type):
+        column = column.cast(pa.binary())
+    elif pa.types.is_large_string(column.type):
+        column = column.cast(pa.large_binary())
+    bodies: list[bytes] = column.to_pylist()
+    return bodies

@@ -1,0 +1,167 @@
+"""Rows to messages: which columns mean what, and which are refused."""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    IntegerType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from flintmq.base.errors import ConfigurationError, FlintError
+from flintmq.spark.columns import READABLE
+from flintmq.spark.options import write_options
+from flintmq.spark.rows import RowEncoder
+from flintmq.wire.amqp091.properties import Properties, decode_properties, encode_properties
+
+PERSISTENT = b"\x10\x00\x02"
+TRANSIENT = b"\x10\x00\x01"
+
+
+BINARY = BinaryType()
+INT = IntegerType()
+LONG = LongType()
+TEXT = StringType()
+
+Columns = dict[str, DataType]
+BODY: Columns = {"body": BINARY}
+
+
+def schema_of(columns: Columns) -> StructType:
+    return StructType([StructField(name, kind) for name, kind in columns.items()])
+
+
+def encoder(columns: Columns, **options: str) -> RowEncoder:
+    return RowEncoder(schema_of(columns), write_options({"url": "amqp://h/", **options}))
+
+
+def rows(
+    columns: Columns, values: Sequence[Mapping[str, object]], **options: str
+) -> list[tuple[str, str, bytes, bytes, bool]]:
+    schema = to_arrow_schema(schema_of(columns), timezone="UTC")
+    return [*encoder(columns, **options).rows(pa.RecordBatch.from_pylist(values, schema))]
+
+
+def test_the_body_alone() -> None:
+    """With the address in the options, a body is all that rows need."""
+    assert rows(BODY, [{"body": b""}, {"body": b"\xff"}], exchange="x", routingKey="k") == [
+        ("x", "k", b"", PERSISTENT, False),
+        ("x", "k", b"\xff", PERSISTENT, False),
+    ]
+
+
+def test_text_as_body() -> None:
+    """A string is published in UTF-8, also under the name that Kafka's sink gives it, however it is spelled."""
+    assert rows({"Value": TEXT}, [{"Value": "ü"}], exchange="x")[0][2] == "ü".encode()
+
+
+def test_addresses_by_row() -> None:
+    """Rows say where they go when no option does; null is empty."""
+    values: list[dict[str, object]] = [
+        {"body": b"1", "exchange": "a", "routing_key": "k"},
+        {"body": b"2", "exchange": None},
+    ]
+    assert [row[:3] for row in rows({**BODY, "exchange": TEXT, "routing_key": TEXT}, values)] == [
+        ("a", "k", b"1"),
+        ("", "", b"2"),
+    ]
+
+
+def test_options_win_over_columns() -> None:
+    """An option speaks for all rows."""
+    values = [{"body": b"1", "exchange": "a", "routing_key": "k", "content_type": "t"}]
+    columns: Columns = {**BODY, "exchange": TEXT, "routing_key": TEXT, "content_type": TEXT}
+    row = rows(columns, values, exchange="x", routingKey="y", contentType="z")[0]
+    assert row[:2] == ("x", "y")
+    assert decode_properties(row[3]).content_type == "z"
+
+
+def test_transient_and_mandatory() -> None:
+    """Options choose the delivery mode and whether somebody must take the message."""
+    options = {"exchange": "x", "persistent": "false", "mandatory": "true"}
+    assert rows(BODY, [{"body": b""}], **options) == [("x", "", b"", TRANSIENT, True)]
+
+
+def test_properties() -> None:
+    """A column sets the property of its name; null leaves it out, and the delivery mode as the option says."""
+    given: dict[str, object] = {
+        "content_type": "t",
+        "content_encoding": "e",
+        "delivery_mode": 1,
+        "priority": 3,
+        "correlation_id": "c",
+        "reply_to": "r",
+        "expiration": "5",
+        "message_id": "m",
+        "type": "y",
+        "user_id": "u",
+        "app_id": "a",
+    }
+    values = {
+        **given,
+        "message_timestamp": datetime(2023, 11, 14, 22, 13, 20, 999_000, UTC),
+        "headers": {"k": "v", "none": None},
+    }
+    types: Columns = {name: INT if name in ("delivery_mode", "priority") else TEXT for name in given}
+    types |= {"message_timestamp": TimestampType(), "headers": MapType(TEXT, TEXT)}
+    full, empty = rows({**BODY, **types}, [{"body": b"", **values}, {"body": b""}], exchange="x")
+    expected = Properties(**given, headers={"k": "v", "none": None}, timestamp=1_700_000_000)  # type: ignore[arg-type]
+    assert decode_properties(full[3]) == expected
+    assert empty[3] == PERSISTENT
+
+
+def test_typed_headers() -> None:
+    """Header values keep a type that the protocol has."""
+    row = rows({**BODY, "headers": MapType(TEXT, LONG)}, [{"body": b"", "headers": {"n": 7}}], exchange="x")[0]
+    assert decode_properties(row[3]).headers == {"n": 7}
+
+
+def test_what_was_read_can_be_written() -> None:
+    """All columns that reading yields are accepted, and those that only the broker sets are left out."""
+    values = {"body": b"b", "exchange": "x", "routing_key": "k", "queue": "q", "offset": 5, "type": "t"}
+    expected = ("x", "k", b"b", encode_properties(Properties(delivery_mode=2, type="t")), False)
+    assert rows(READABLE, [values]) == [expected]
+
+
+@pytest.mark.parametrize(
+    ("columns", "expected"),
+    [
+        ({"routing_key": TEXT}, "needs a column body"),
+        ({**BODY, "value": TEXT}, "not both"),
+        ({"body": INT}, "column body is int: it must be binary or string"),
+        ({**BODY, "routingkey": TEXT}, "routingkey is nothing that a message has"),
+        ({**BODY, "priority": TEXT}, "it must be a whole number"),
+        ({**BODY, "message_id": INT}, "it must be string"),
+        ({**BODY, "message_timestamp": LONG}, "it must be timestamp"),
+        ({**BODY, "headers": TEXT}, "it must be a map"),
+        ({**BODY, "headers": MapType(INT, TEXT)}, "it must be a map"),
+        ({**BODY, "headers": MapType(TEXT, ArrayType(INT))}, "it must be a map"),
+    ],
+)
+def test_wrong_columns(columns: Columns, expected: str) -> None:
+    """Columns that are no part of a message, or have another type, are refused before anything is published."""
+    with pytest.raises(ConfigurationError, match=expected):
+        encoder(columns, exchange="x")
+
+
+def test_no_exchange() -> None:
+    """Somebody must say where to publish."""
+    with pytest.raises(ConfigurationError, match="say where to publish"):
+        encoder(BODY)
+
+
+def test_null_bodies() -> None:
+    """A row without a body is no message."""
+    with pytest.raises(FlintError, match="1 rows have no body"):
+        rows(BODY, [{"body": b""}, {"body": None}], exchange="x")
