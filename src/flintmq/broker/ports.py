@@ -134,6 +134,11 @@ class StreamLog(ABC):
     def next_offset(self) -> int:
         """The offset the next append gets; staged records count."""
 
+    @property
+    @abstractmethod
+    def durable_offset(self) -> int:
+        """The first offset that a crash could take, and give to another message; `next_offset` if there is none."""
+
     @abstractmethod
     def append(self, message: Message) -> int:
         """Stage a message; returns its offset."""

@@ -106,8 +106,12 @@ class MemoryDefinitions(DefinitionStore):
 
 
 class MemoryStream(StreamLog):
+    """`damaged` are offsets that cannot be read any more."""
+
     def __init__(self) -> None:
         self.messages: list[Message] = []
+        self.damaged: set[int] = set()
+        self.durable = 0
 
     @property
     def first_offset(self) -> int:
@@ -117,13 +121,17 @@ class MemoryStream(StreamLog):
     def next_offset(self) -> int:
         return len(self.messages)
 
+    @property
+    def durable_offset(self) -> int:
+        return self.durable
+
     def append(self, message: Message) -> int:
         self.messages.append(message)
         return len(self.messages) - 1
 
     def read(self, offset: int, max_records: int, max_bytes: int) -> list[StreamRecord]:
-        found = self.messages[offset : offset + max_records]
-        return [StreamRecord(offset + at, each) for at, each in enumerate(found)]
+        whole = [at for at in range(offset, len(self.messages)) if at not in self.damaged]
+        return [StreamRecord(at, self.messages[at]) for at in whole[:max_records]]
 
     def offset_at(self, timestamp_ms: int) -> int:
         return next(
@@ -177,6 +185,8 @@ class MemoryStorage(Storage):
 
     def sync(self) -> None:
         self.synced = self.batch
+        for stream in self.streams.values():
+            stream.durable = len(stream.messages)
 
     def fence(self, reason: str) -> None:
         self.reason = reason

@@ -1,4 +1,8 @@
-"""stream.*: FlintMQ's own class of methods, for readers that want ranges of a stream rather than a subscription."""
+"""stream.*: FlintMQ's own class of methods, for readers that want ranges of a stream rather than a subscription.
+
+Such readers remember offsets in a place of their own, so they are told of durable records only: after a crash, the
+offset of one that was lost belongs to another message, and a reader that is past it would never see that.
+"""
 
 from typing import Final
 
@@ -20,13 +24,9 @@ def query(channel: ServerChannel, method: Method) -> None:
     """Which offsets there are, and which is the first at or after a timestamp."""
     assert isinstance(method, StreamQuery)
     log = _stream(channel, method.queue).log
-    channel.reply(
-        StreamQueryOk(
-            first_offset=log.first_offset,
-            next_offset=log.next_offset,
-            offset_at=log.offset_at(method.timestamp) if method.timestamp else log.first_offset,
-        )
-    )
+    first, end = log.first_offset, log.durable_offset
+    at = log.offset_at(method.timestamp) if method.timestamp else first
+    channel.reply(StreamQueryOk(first_offset=first, next_offset=end, offset_at=min(at, end)))
 
 
 def fetch(channel: ServerChannel, method: Method) -> None:
@@ -34,7 +34,7 @@ def fetch(channel: ServerChannel, method: Method) -> None:
     assert isinstance(method, StreamFetch)
     log = _stream(channel, method.queue).log
     start = method.offset
-    stop = min(method.end_offset, log.next_offset)
+    stop = min(method.end_offset, log.durable_offset)
     if start < log.first_offset:
         raise PreconditionFailed(
             f"offset {start} of stream '{method.queue}' in vhost '{channel.vhost.name}' is gone: the first one "
@@ -46,6 +46,10 @@ def fetch(channel: ServerChannel, method: Method) -> None:
     if start < stop:
         max_bytes = min(method.max_bytes or _FETCH_MAX_BYTES, _FETCH_MAX_BYTES)
         for record in log.read(start, min(stop - start, _FETCH_MAX_RECORDS), max_bytes):
+            if record.offset >= stop:
+                # Everything between was damaged, and set aside.
+                following = stop
+                break
             message = record.message
             address = message.address
             if not address.encoded:

@@ -80,6 +80,8 @@ class StreamFiles:
     def __init__(self, disk: Disk, directory: Path, segment_limit: int) -> None:
         self.segments: list[StreamSegment] = []
         self.written_offset = 0
+        # Written and synced up to here.
+        self.durable_offset = 0
         self.highest_timestamp = 0
         self.damage: list[Damage] = []
         self._disk = disk
@@ -103,6 +105,7 @@ class StreamFiles:
             if segment.highest_before == UNKNOWN:
                 self._index_whole(segment)
         self.segments[:0] = earlier
+        self.durable_offset = self.written_offset
 
     def _path(self, first_offset: int) -> Path:
         return self._directory / f"{first_offset:020d}{SUFFIX}"
@@ -215,6 +218,7 @@ class StreamFiles:
     def sync(self) -> None:
         if self._writer is not None:
             self._writer.sync()
+            self.durable_offset = self.written_offset
 
     def seal(self) -> None:
         if self._writer is not None:

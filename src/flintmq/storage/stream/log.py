@@ -38,6 +38,10 @@ class SegmentedStream(StreamLog):
     def next_offset(self) -> int:
         return self._encoder.next_offset
 
+    @property
+    def durable_offset(self) -> int:
+        return self.files.durable_offset
+
     def append(self, message: Message) -> int:
         offset = self._encoder.append(message)
         self._tail.append(message)

@@ -690,6 +690,7 @@ def test_stream_refuses_a_bad_offset(offset: object) -> None:
 def test_stream_ranges() -> None:
     """stream.query tells the bounds, stream.fetch gives the records of a range, packed."""
     client, channel = with_stream(10)
+    client.durable()
     assert channel.call(StreamQuery(queue="s", timestamp=4500)) == [
         StreamQueryOk(first_offset=0, next_offset=10, offset_at=5)
     ]
@@ -753,3 +754,30 @@ def test_unbinding_what_is_not_bound_is_no_error() -> None:
     """As in RabbitMQ."""
     _, channel = opened()
     assert channel.call(QueueUnbind(queue="q", exchange="amq.direct", routing_key="k")) == [QueueUnbindOk()]
+
+
+def test_stream_ranges_end_with_what_is_durable() -> None:
+    """What a crash could still take is neither counted nor given out: its offset may come to belong to another."""
+    client, channel = with_stream(3)
+    client.durable()
+    channel.publish("staged", key="s")
+    channel.send(StreamQuery(queue="s", timestamp=999_999), StreamFetch(queue="s", offset=0, end_offset=99))
+    client.tick()
+    assert channel.came() == [StreamQueryOk(first_offset=0, next_offset=3, offset_at=3)]
+    ((answer, _, _),) = channel.contents
+    assert answer == StreamFetchOk(first_offset=0, next_offset=3, record_count=3)
+
+
+@pytest.mark.parametrize(
+    ("damaged", "next_offset", "count"), [({4, 5}, 6, 1), ({3, 4, 5}, 6, 0), ({4}, 6, 2), ({3, 4, 5, 6, 7, 8, 9}, 3, 0)]
+)
+def test_stream_range_with_a_gap(damaged: set[int], next_offset: int, count: int) -> None:
+    """Records that cannot be read are left out, and none from behind the range come in their place."""
+    client, channel = with_stream(10)
+    client.durable()
+    (log,) = client.server.storage.streams.values()
+    log.damaged = damaged
+    channel.send(StreamFetch(queue="s", offset=3, end_offset=6))
+    client.tick()
+    ((answer, _, _),) = channel.contents
+    assert answer == StreamFetchOk(first_offset=3, next_offset=next_offset, record_count=count)

@@ -51,6 +51,21 @@ def test_staged_records_can_be_read(tmp_path: Path) -> None:
     node.close()
 
 
+def test_durable_offset(tmp_path: Path) -> None:
+    """Records count as durable once they are synced, also those of an earlier run."""
+    node, stream = _open(tmp_path, segment=2_000)
+    for count in (3, 40, 100):
+        before = stream.durable_offset
+        _append(stream, count)
+        assert stream.durable_offset == before
+        node.sync()
+        assert stream.durable_offset == stream.next_offset == before + count
+    node.close()
+    node, stream = _open(tmp_path)
+    assert stream.durable_offset == 143
+    node.close()
+
+
 def test_read_across_files_and_memory(tmp_path: Path) -> None:
     """Any range is read whole, wherever its parts are: old segments, the last one, or memory."""
     node, stream = _open(tmp_path, segment=50_000)
