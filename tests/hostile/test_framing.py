@@ -150,9 +150,7 @@ def test_nothing_is_said_on_a_channel_after_its_close(attacker: AmqpSocket) -> N
     """A confirm that was due when the channel failed does not come behind channel.close: no client could place it."""
     attacker.open().open_channel()
     attacker.send_method(1, ConfirmSelect(no_wait=True))
-    attacker.send(
-        PUBLISH + header_frame(1, 0) + method_frame(1, BasicPublish(exchange="missing")) + header_frame(1, 0)
-    )
+    attacker.send(PUBLISH + header_frame(1, 0) + method_frame(1, BasicPublish(exchange="missing")) + header_frame(1, 0))
     last = attacker.read_frame().method
     if last.name == "basic.ack":
         last = attacker.read_frame().method

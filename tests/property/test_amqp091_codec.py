@@ -17,6 +17,7 @@ from flintmq.wire.amqp091.methods import METHODS, Method, decode_method, encode_
 from flintmq.wire.amqp091.properties import (
     Properties,
     add_header,
+    check_properties,
     decode_properties,
     delivery_mode,
     encode_properties,
@@ -203,6 +204,24 @@ def test_one_wrong_octet_parses_or_is_refused(data: bytes, place: int, octet: in
     damaged = data[:place] + bytes([octet]) + data[place + 1 :]
     for reader in READERS:
         _read(reader, damaged)
+
+
+@given(p=properties, place=st.integers(0), octet=st.integers(0, 255))
+@example(p=Properties(headers={"k": [[1], {"k": b"\x80"}]}), place=0, octet=0x20)
+def test_checking_properties_agrees_with_decoding_them(p: Properties, place: int, octet: int) -> None:
+    """What is taken without being decoded can be decoded, and what can be decoded is taken."""
+    data = encode_properties(p)
+    place %= len(data)
+    for suspect in (data, data[:place] + bytes([octet]) + data[place + 1 :]):
+        assert _refused(check_properties, suspect) == _refused(decode_properties, suspect)
+
+
+def _refused(reader: Callable[[bytes], object], data: bytes) -> bool:
+    try:
+        reader(data)
+    except SyntaxFault:
+        return True
+    return False
 
 
 @given(data=valid)

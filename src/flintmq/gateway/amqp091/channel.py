@@ -22,7 +22,7 @@ from flintmq.gateway.amqp091.unacked import Delivery, Unacked
 from flintmq.protocol.amqp091.channel import Channel, ChannelOwner
 from flintmq.protocol.amqp091.output import Output
 from flintmq.wire.amqp091.methods import BasicCancel, BasicNack, BasicReturn, Method, encode_method
-from flintmq.wire.amqp091.properties import add_header, delivery_mode
+from flintmq.wire.amqp091.properties import add_header, check_properties, delivery_mode
 from flintmq.wire.amqp091.tables import encode_address
 
 if TYPE_CHECKING:
@@ -110,6 +110,8 @@ class ServerChannel(ChannelOwner):
             self._publication = publication
             self._method = method
         if properties != self._properties:
+            # Whoever reads this message later, be it a client or a stream's reader, must be able to.
+            check_properties(properties)
             self._properties = properties
             self._persistent = delivery_mode(properties) == _PERSISTENT
         if publication.immediate:

@@ -34,6 +34,7 @@ from flintmq.wire.amqp091.methods import (
     decode_method,
     encode_method,
 )
+from flintmq.wire.amqp091.tables import UINT64_MAX
 
 # What the next frame of a channel has to be (amqp-0-9-1 §4.2.6.1: method, header, bodies; nothing in between).
 _METHOD: Final = 0
@@ -167,7 +168,9 @@ class Channel:
             raise UnexpectedFrame(f"content header of class {read_i16_be(data, start)}, class 60 was due")
         size = read_i64_be(data, start + 4)
         if size < 0 or size > self._message_max:
-            raise PreconditionFailed(f"message size {size} is larger than configured max size {self._message_max}")
+            raise PreconditionFailed(
+                f"message size {int(size) & UINT64_MAX} is larger than configured max size {self._message_max}"
+            )
         self._properties = data[start + CONTENT_HEADER_BYTES : stop]
         if size == 0:
             self._deliver_content(_EMPTY)

@@ -14,6 +14,8 @@ from mypy_extensions import i64
 from flintmq.base.errors import SyntaxFault
 from flintmq.wire.amqp091.tables import (
     Table,
+    check_shortstr,
+    check_table,
     decode_table,
     encode_table,
     pull_longlong,
@@ -155,6 +157,48 @@ def encode_properties(p: Properties) -> bytes:
     w[0] = flags >> 8
     w[1] = flags & 0xFF
     return w.getvalue()
+
+
+def check_properties(data: bytes) -> None:
+    """Raises SyntaxFault exactly where `decode_properties` does; nothing is decoded."""
+    if len(data) == 3 and data[0] == 0x10 and data[1] == 0:
+        # The delivery mode alone, which most publishers send.
+        return
+    flags, pos = _pull_flags(data)
+    # Asked once for all, since most are: a name that is not ASCII may still be UTF-8, and costs a look.
+    is_ascii = data[pos:].isascii()
+    if flags & CONTENT_TYPE:
+        pos = check_shortstr(data, pos, is_ascii)
+    if flags & CONTENT_ENCODING:
+        pos = check_shortstr(data, pos, is_ascii)
+    if flags & HEADERS:
+        pos = check_table(data, pos, is_ascii)
+    if flags & DELIVERY_MODE:
+        pos += 1
+    if flags & PRIORITY:
+        pos += 1
+    if flags & CORRELATION_ID:
+        pos = check_shortstr(data, pos, is_ascii)
+    if flags & REPLY_TO:
+        pos = check_shortstr(data, pos, is_ascii)
+    if flags & EXPIRATION:
+        pos = check_shortstr(data, pos, is_ascii)
+    if flags & MESSAGE_ID:
+        pos = check_shortstr(data, pos, is_ascii)
+    if flags & TIMESTAMP:
+        pos += 8
+    if flags & TYPE:
+        pos = check_shortstr(data, pos, is_ascii)
+    if flags & USER_ID:
+        pos = check_shortstr(data, pos, is_ascii)
+    if flags & APP_ID:
+        pos = check_shortstr(data, pos, is_ascii)
+    if flags & CLUSTER_ID:
+        pos = check_shortstr(data, pos, is_ascii)
+    if pos > len(data):
+        raise SyntaxFault(f"properties need {pos - len(data)} bytes more")
+    if pos != len(data):
+        raise SyntaxFault(f"{len(data) - pos} bytes are left after the last property")
 
 
 def delivery_mode(data: bytes) -> int:

@@ -7,6 +7,7 @@ from flintmq.base.values import Timestamp
 from flintmq.wire.amqp091.properties import (
     Properties,
     add_header,
+    check_properties,
     decode_properties,
     delivery_mode,
     encode_properties,
@@ -143,12 +144,16 @@ def test_malformed_properties_are_a_syntax_fault(raw: str) -> None:
         decode_properties(data)
     with pytest.raises(SyntaxFault):
         delivery_mode(data)
+    with pytest.raises(SyntaxFault):
+        check_properties(data)
 
 
 def test_bytes_after_the_last_property_are_a_syntax_fault() -> None:
     """Decoding takes all there is; the delivery mode alone does not look behind itself."""
     with pytest.raises(SyntaxFault, match="1 bytes are left"):
         decode_properties(bytes.fromhex("1000 02 00"))
+    with pytest.raises(SyntaxFault, match="1 bytes are left"):
+        check_properties(bytes.fromhex("1000 02 00"))
     assert delivery_mode(bytes.fromhex("1000 02 00")) == 2
 
 
@@ -158,6 +163,8 @@ def test_every_prefix_of_properties_is_a_syntax_fault() -> None:
     for end in range(len(data)):
         with pytest.raises(SyntaxFault):
             decode_properties(data[:end])
+        with pytest.raises(SyntaxFault):
+            check_properties(data[:end])
 
 
 def test_headers_are_read_alone() -> None:
