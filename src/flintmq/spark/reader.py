@@ -9,6 +9,7 @@ from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, Inp
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
+from flintmq.base.errors import ConfigurationError
 from flintmq.spark.connecting import Connecting
 from flintmq.spark.decode import ChunkDecoder
 from flintmq.spark.offsets import OffsetRange, Place, batch_end, batch_range, offset_of, place, split
@@ -42,6 +43,10 @@ class BatchReader(DataSourceReader):
             stream = Stream(connecting, options)
             start = stream.start()
             end = stream.end()
+        if start > end:
+            raise ConfigurationError(
+                f"the options say to start at offset {start} and to end at {end}, which is before it"
+            )
         # Spark puts a partition of its own in the place of none.
         ranges = split(start, end, options.min_partitions, options.max_messages_per_partition)
         return [*ranges] or [OffsetRange(start, start)]

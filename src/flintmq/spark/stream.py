@@ -44,10 +44,8 @@ class Stream:
                 f"the option {which}Offsets is {offset}, and the stream '{self._queue}' ends at {bounds.next_offset}"
             )
         if offset < bounds.first_offset:
-            if self._options.fail_on_data_loss:
-                raise self._lost(offset, bounds.first_offset)
-            return bounds.first_offset
-        return offset
+            self._missing(offset, bounds.first_offset, bounds.first_offset - offset)
+        return max(offset, bounds.first_offset)
 
     def chunks(self, start: int, end: int) -> Iterator[bytes]:
         """The messages of a range, as chunks (see wire/amqp091/chunk.py). Raises FlintError."""
@@ -55,13 +53,18 @@ class Stream:
         while offset < end:
             chunk = self._fetch(offset, end)
             if chunk is None or chunk.next_offset == offset:
-                offset = self._behind_gap(offset, end)
-            else:
-                offset = chunk.next_offset
-                yield chunk.data
+                following = self._behind_gap(offset, end)
+                self._missing(offset, following, following - offset)
+                offset = following
+                continue
+            gone = chunk.next_offset - offset - chunk.record_count
+            if gone:
+                self._missing(offset, chunk.next_offset, gone)
+            offset = chunk.next_offset
+            yield chunk.data
 
     def _fetch(self, offset: int, end: int) -> fc.StreamChunk | None:
-        """None when the broker has not this offset."""
+        """None when the broker does not have this offset any more."""
         size = self._options.fetch_bytes
         try:
             return self._connecting.call(lambda channel: channel.stream_fetch(self._queue, offset, end, size))
@@ -71,16 +74,15 @@ class Stream:
             raise
 
     def _behind_gap(self, offset: int, end: int) -> int:
-        """The next offset there is, or the end. Raises DataLost unless that was allowed."""
+        """The next offset there is, or the end."""
         first = self.bounds().first_offset
-        following = first if offset < first < end else end
-        if self._options.fail_on_data_loss:
-            raise self._lost(offset, following)
-        return following
+        return first if offset < first < end else end
 
-    def _lost(self, offset: int, following: int) -> DataLost:
-        return DataLost(
-            f"the messages {offset} to {following - 1} of stream '{self._queue}' are gone: retention dropped them "
-            "before they were read, or the stream was deleted and made anew. To go on without them, set the option "
-            "failOnDataLoss to false"
-        )
+    def _missing(self, offset: int, following: int, count: int) -> None:
+        """Raises DataLost unless that was allowed."""
+        if self._options.fail_on_data_loss:
+            raise DataLost(
+                f"{count} of the messages {offset} to {following - 1} of stream '{self._queue}' are gone: retention "
+                "dropped them before they were read, the stream was deleted and made anew, or its files are damaged. "
+                "To go on without them, set the option failOnDataLoss to false"
+            )

@@ -1,0 +1,107 @@
+"""A stream as a reader sees it: bounds, ranges, and what is done about messages that are gone."""
+
+from collections.abc import Callable
+from typing import TypeVar, cast
+
+import pytest
+
+import flintmq.client as fc
+from flintmq.base.errors import ConfigurationError, FlintError
+from flintmq.spark.connecting import Connecting
+from flintmq.spark.options import batch_read_options
+from flintmq.spark.stream import DataLost, Stream
+
+T = TypeVar("T")
+
+
+class Log:
+    """A broker's stream of one-byte messages, in place of a channel and its connection. A fetch gives three."""
+
+    def __init__(self, first: int, end: int, damaged: frozenset[int] = frozenset()) -> None:
+        self._first = first
+        self._end = end
+        self._damaged = damaged
+
+    def call(self, operation: Callable[[fc.Channel], T]) -> T:
+        return operation(cast(fc.Channel, self))
+
+    def stream_query(self, queue: str, timestamp_ms: int) -> fc.StreamInfo:
+        return fc.StreamInfo(self._first, self._end, min(max(timestamp_ms // 1000, self._first), self._end))
+
+    def stream_fetch(self, queue: str, offset: int, end_offset: int, max_bytes: int) -> fc.StreamChunk:
+        if offset < self._first:
+            raise fc.ChannelClosed(406, "gone")
+        stop = min(end_offset, self._end)
+        found = [at for at in range(offset, stop) if at not in self._damaged][:3]
+        following = found[-1] + 1 if found else offset
+        return fc.StreamChunk(offset, following, len(found), bytes(found))
+
+
+def stream(log: Log, **options: str) -> Stream:
+    given = {"url": "amqp://h/", "queue": "q", **options}
+    return Stream(cast(Connecting, log), batch_read_options(given))
+
+
+def read(log: Log, start: int, end: int, **options: str) -> list[int]:
+    return [*b"".join(stream(log, **options).chunks(start, end))]
+
+
+def test_a_range_in_pieces() -> None:
+    """A range is fetched piece by piece, and nothing outside of it."""
+    assert read(Log(0, 20), 2, 11) == list(range(2, 11))
+    assert read(Log(0, 20), 5, 5) == []
+
+
+@pytest.mark.parametrize(
+    ("log", "start", "end", "left"),
+    [
+        (Log(5, 20), 2, 8, [5, 6, 7]),
+        (Log(15, 20), 2, 8, []),
+        (Log(0, 5), 2, 8, [2, 3, 4]),
+        (Log(0, 20, frozenset({4, 5})), 2, 8, [2, 3, 6, 7]),
+        (Log(0, 20, frozenset({6, 7})), 2, 8, [2, 3, 4, 5]),
+    ],
+    ids=["retention", "retention of all", "made anew", "damage within", "damage at the end"],
+)
+def test_messages_that_are_gone(log: Log, start: int, end: int, left: list[int]) -> None:
+    """A range with messages missing, however they went, fails; or gives the rest where that was allowed."""
+    assert read(log, start, end, failOnDataLoss="false") == left
+    with pytest.raises(DataLost, match="failOnDataLoss"):
+        read(log, start, end)
+
+
+def test_other_refusals() -> None:
+    """Whatever else the broker says is the reader's error."""
+
+    class Gone(Log):
+        def stream_fetch(self, queue: str, offset: int, end_offset: int, max_bytes: int) -> fc.StreamChunk:
+            raise fc.ChannelClosed(404, "no queue 'q'")
+
+    with pytest.raises(FlintError, match="404 no queue 'q'"):
+        read(Gone(0, 5), 0, 5, failOnDataLoss="false")
+
+
+@pytest.mark.parametrize(
+    ("options", "start", "end"),
+    [
+        ({}, 5, 20),
+        ({"startingOffsets": "latest"}, 20, 20),
+        ({"startingOffsets": "7", "endingOffsets": "9"}, 7, 9),
+        ({"startingOffsets": "20"}, 20, 20),
+        ({"startingTimestamp": "8500", "endingTimestamp": "11000"}, 8, 11),
+        ({"startingTimestamp": "0"}, 5, 20),
+        ({"startingOffsets": "2", "failOnDataLoss": "false"}, 5, 20),
+    ],
+)
+def test_bounds(options: dict[str, str], start: int, end: int) -> None:
+    """Where a read starts and ends, by word, offset or time."""
+    chosen = stream(Log(5, 20), **options)
+    assert (chosen.start(), chosen.end()) == (start, end)
+
+
+def test_bounds_that_are_not_there() -> None:
+    """An offset the stream does not have yet, or any more, is refused."""
+    with pytest.raises(ConfigurationError, match=r"startingOffsets is 21, and the stream 'q' ends at 20"):
+        stream(Log(5, 20), startingOffsets="21").start()
+    with pytest.raises(DataLost, match="3 of the messages 2 to 4"):
+        stream(Log(5, 20), startingOffsets="2").start()
