@@ -13,7 +13,7 @@ from flintmq.client.channel import ClientChannel
 from flintmq.client.delivery import Delivery, Inbox, Returned
 from flintmq.client.errors import TimedOut
 from flintmq.client.loop_link import LoopLink
-from flintmq.client.publish import Publishable
+from flintmq.client.publish import Body, Publishable
 from flintmq.client.session import Session
 from flintmq.client.values import QueueInfo, StreamChunk, StreamInfo
 from flintmq.client.waiting import REQUEST_SECONDS, Request
@@ -164,7 +164,7 @@ class Channel:
 
     async def publish(
         self,
-        body: bytes,
+        body: Body,
         exchange: str = "",
         routing_key: str = "",
         properties: bytes | Properties | None = None,
@@ -277,6 +277,24 @@ class Channel:
     ) -> StreamChunk:
         """Records from `offset` on, before `end_offset`, of about `max_bytes` at most; the server may send fewer."""
         return await self._ask(requests.stream_fetch(queue, offset, end_offset, max_bytes))
+
+    async def stream_chunks(
+        self, queue: str, offset: int, end_offset: int, max_bytes: int = 4 * 1024 * 1024
+    ) -> AsyncIterator[StreamChunk]:
+        """All records from `offset` on, before `end_offset` or the stream's present end: the server prepares a chunk
+        while its forerunner is in use.
+        """
+        request = self._core.ask(requests.stream_fetch(queue, offset, end_offset, max_bytes))
+        while True:
+            chunk = await self._link.answer(request)
+            if chunk.next_offset == chunk.first_offset:
+                return
+            if chunk.next_offset >= end_offset:
+                yield chunk
+                return
+            request = self._core.ask(requests.stream_fetch(queue, chunk.next_offset, end_offset, max_bytes))
+            await self._link.send(REQUEST_SECONDS)
+            yield chunk
 
     async def _ask(self, request: Request[T]) -> T:
         return await self._link.answer(self._core.ask(request))

@@ -10,7 +10,7 @@ from flintmq.client import handshake, requests, socket_link, url
 from flintmq.client.channel import ClientChannel
 from flintmq.client.delivery import Delivery, Inbox, Returned
 from flintmq.client.errors import TimedOut
-from flintmq.client.publish import Publishable
+from flintmq.client.publish import Body, Publishable
 from flintmq.client.session import Session
 from flintmq.client.socket_link import SocketLink
 from flintmq.client.values import QueueInfo, StreamChunk, StreamInfo
@@ -175,7 +175,7 @@ class Channel:
 
     def publish(
         self,
-        body: bytes,
+        body: Body,
         exchange: str = "",
         routing_key: str = "",
         properties: bytes | Properties | None = None,
@@ -281,6 +281,24 @@ class Channel:
     def stream_fetch(self, queue: str, offset: int, end_offset: int, max_bytes: int = 4 * 1024 * 1024) -> StreamChunk:
         """Records from `offset` on, before `end_offset`, of about `max_bytes` at most; the server may send fewer."""
         return self._ask(requests.stream_fetch(queue, offset, end_offset, max_bytes))
+
+    def stream_chunks(
+        self, queue: str, offset: int, end_offset: int, max_bytes: int = 4 * 1024 * 1024
+    ) -> Iterator[StreamChunk]:
+        """All records from `offset` on, before `end_offset` or the stream's present end: the server prepares a chunk
+        while its forerunner is in use.
+        """
+        request = self._core.ask(requests.stream_fetch(queue, offset, end_offset, max_bytes))
+        while True:
+            chunk = self._link.answer(request)
+            if chunk.next_offset == chunk.first_offset:
+                return
+            if chunk.next_offset >= end_offset:
+                yield chunk
+                return
+            request = self._core.ask(requests.stream_fetch(queue, chunk.next_offset, end_offset, max_bytes))
+            self._link.flush(REQUEST_SECONDS)
+            yield chunk
 
     def _ask(self, request: Request[T]) -> T:
         return self._link.answer(self._core.ask(request))

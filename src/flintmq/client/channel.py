@@ -13,7 +13,7 @@ from flintmq.base.errors import FlintError, LocalProtocolError, SyntaxFault, Une
 from flintmq.client.confirms import Confirms
 from flintmq.client.delivery import Delivery, Inbox, Returned
 from flintmq.client.errors import ConsumerCancelled, PublishFailed, channel_error
-from flintmq.client.publish import Publish, Publishable, encode_publish, encoded
+from flintmq.client.publish import Body, Publish, Publishable, body_bytes, encode_publish, encoded
 from flintmq.client.tags import Tags
 from flintmq.client.waiting import Answer, Request, Waitable
 from flintmq.protocol.amqp091.channel import Channel, ChannelOwner
@@ -134,9 +134,9 @@ class ClientChannel(ChannelOwner):
     # -- publishing ---------------------------------------------------------------------------------------------
 
     def publish(
-        self, exchange: str, routing_key: str, body: bytes, properties: bytes | Properties | None, mandatory: bool
+        self, exchange: str, routing_key: str, body: Body, properties: bytes | Properties | None, mandatory: bool
     ) -> None:
-        """Write a message into the output. Raises LocalProtocolError for what cannot be encoded."""
+        """Write a message into the output. Raises TypeError and LocalProtocolError for what cannot be encoded."""
         channel = self.channel
         if (
             exchange != self._publish_exchange
@@ -147,7 +147,7 @@ class ClientChannel(ChannelOwner):
             self._publish_exchange = exchange
             self._publish_key = routing_key
             self._publish_mandatory = mandatory
-        channel.send_content(self._publish_method, encoded(properties), body)
+        channel.send_content(self._publish_method, encoded(properties), body_bytes(body))
         if self._confirms is not None:
             self._confirms.count()
 
@@ -283,26 +283,28 @@ class ClientChannel(ChannelOwner):
 
     def ack_all(self, deliveries: list[Delivery]) -> None:
         """Acknowledge these and no others, with as few frames as that allows; those settled already are left out."""
-        for first, last, multiple in self._runs(deliveries):
-            if multiple:
-                self.ack(last, True)
-            else:
-                for tag in range(first, last + 1):
-                    self.ack(tag, False)
+        for tag, multiple in self._settlements(deliveries):
+            self.ack(tag, multiple)
 
     def nack_all(self, deliveries: list[Delivery], requeue: bool) -> None:
         """The same, given back (or discarded, or dead-lettered: what the queue does with what is rejected)."""
-        for first, last, multiple in self._runs(deliveries):
-            if multiple:
-                self.nack(last, True, requeue)
+        for tag, multiple in self._settlements(deliveries):
+            self.nack(tag, multiple, requeue)
+
+    def _settlements(self, deliveries: list[Delivery]) -> Iterator[tuple[int, bool]]:
+        """Tag, multiple. Each is to be sent before the next is asked for: it may be what allows a multiple one."""
+        settled = self._settled
+        for first, last in self._runs(deliveries):
+            if first == settled.floor + 1:
+                yield last, True
             else:
                 for tag in range(first, last + 1):
-                    self.nack(tag, False, requeue)
+                    yield tag, False
 
-    def _runs(self, deliveries: list[Delivery]) -> list[tuple[int, int, bool]]:
-        """Runs of neighbouring tags: first, last, and whether everything before them is settled."""
+    def _runs(self, deliveries: list[Delivery]) -> list[tuple[int, int]]:
+        """First and last of runs of neighbouring tags that are not settled."""
         settled = self._settled
-        runs: list[tuple[int, int, bool]] = []
+        runs: list[tuple[int, int]] = []
         first: i64 = 0
         last: i64 = -1
         for delivery in deliveries:
@@ -311,11 +313,11 @@ class ClientChannel(ChannelOwner):
                 continue
             if tag != last + 1:
                 if first > 0:
-                    runs.append((first, last, first == settled.floor + 1))
+                    runs.append((first, last))
                 first = tag
             last = tag
         if first > 0:
-            runs.append((first, last, first == settled.floor + 1))
+            runs.append((first, last))
         return runs
 
     def _note(self, delivery_tag: i64, multiple: bool) -> None:

@@ -42,7 +42,8 @@ class SocketLink:
         stop = None if seconds is None else time.monotonic() + seconds
         self._send(stop)
         while not waitable.is_ready:
-            self.session.check()
+            if self.session.ended.is_ready:
+                self.session.check()
             if not self._turn(stop):
                 return False
             self._send(stop)
@@ -61,6 +62,7 @@ class SocketLink:
             raise TimedOut(f"the server did not take what was sent within {seconds:g} s")
         if time.monotonic() - self._looked_at > _LOOK_SECONDS:
             self.look()
+        self.session.check()
 
     def look(self) -> None:
         """Take in what has come already, and see to the heartbeat."""

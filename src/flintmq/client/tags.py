@@ -49,8 +49,3 @@ class Tags:
             return True
         at = bisect_right(self._firsts, tag)
         return at > 0 and self._lasts[at - 1] >= tag
-
-    @property
-    def has_gaps(self) -> bool:
-        """Whether some tag above the floor is done."""
-        return bool(self._firsts)
