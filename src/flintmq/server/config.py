@@ -19,8 +19,8 @@ from flintmq.base.errors import ConfigurationError
 
 PREFIX: Final = "FLINTMQ_"
 FILE_VARIABLE: Final = "FLINTMQ_CONFIG"
-# Variables a broker may inherit without being meant: the clients', the build's, the tests', and those that Kubernetes gives every pod
-# when a service is called "flintmq".
+# Variables a broker may inherit without being meant: the clients', the build's, the tests', and those that Kubernetes
+# gives every pod when a service is called "flintmq".
 _NO_SETTINGS: Final = (
     FILE_VARIABLE,
     "FLINTMQ_URL",
