@@ -7,6 +7,7 @@ from mypy_extensions import i64
 from flintmq.broker.ports import Definitions, Storage
 from flintmq.broker.queue.base import Queue
 from flintmq.broker.queue.classic import ClassicQueue
+from flintmq.broker.queue.stream import StreamQueue
 from flintmq.broker.vhost import QueueIds, VHost
 
 
@@ -19,10 +20,12 @@ class Broker:
         self.vhosts: dict[str, VHost] = {}
         self.now_ms: i64 = 0
         self._ready: list[Queue] = []
+        # Streams with consumers that wait for records to become durable.
+        self._unsynced: list[StreamQueue] = []
         self._ids = QueueIds(1)
 
     def add_vhost(self, name: str) -> VHost:
-        vhost = VHost(name, self.storage, self._ready, self._ids)
+        vhost = VHost(name, self.storage, self._ready, self._unsynced, self._ids)
         self.vhosts[name] = vhost
         self.storage.definitions.put_vhost(name)
         return vhost
@@ -45,11 +48,18 @@ class Broker:
                 more = True
         return more
 
+    def on_durable(self) -> None:
+        """The storage made progress: streams may have more to deliver at the end of the next tick."""
+        unsynced = self._unsynced[:]
+        self._unsynced.clear()
+        for stream in unsynced:
+            stream.synced()
+
     def recover(self, definitions: Definitions) -> int:
         """Build everything from storage, before the first connection; returns how many messages were found."""
         self._ids = QueueIds(definitions.next_queue_id)
         for name in definitions.vhosts:
-            self.vhosts[name] = VHost(name, self.storage, self._ready, self._ids)
+            self.vhosts[name] = VHost(name, self.storage, self._ready, self._unsynced, self._ids)
         for exchange in definitions.exchanges:
             self.vhosts[exchange.vhost].restore_exchange(exchange)
         queues: dict[int, ClassicQueue] = {}

@@ -66,12 +66,15 @@ class QueueIds:
 
 @final
 class VHost:
-    def __init__(self, name: str, storage: Storage, ready: list[Queue], ids: QueueIds) -> None:
+    def __init__(
+        self, name: str, storage: Storage, ready: list[Queue], unsynced: list[StreamQueue], ids: QueueIds
+    ) -> None:
         self.name = name
         self.queues: dict[str, Queue] = {}
         self.exchanges: dict[str, Exchange] = {"": DefaultExchange(name, self.queues)}
         self._storage = storage
         self._ready = ready
+        self._unsynced = unsynced
         self._ids = ids
         # Grows with every change of exchanges, queues or bindings: a Route of another version is out of date.
         self.version: i64 = 0
@@ -240,7 +243,7 @@ class VHost:
         queue: Queue
         if args.queue_kind(arguments) == "stream":
             log = self._storage.open_stream(queue_id)
-            queue = StreamQueue(queue_id, self.name, name, arguments, self._ready, log)
+            queue = StreamQueue(queue_id, self.name, name, arguments, self._ready, log, self._unsynced)
         else:
             queue = ClassicQueue(
                 queue_id,

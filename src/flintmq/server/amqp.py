@@ -159,6 +159,7 @@ class AmqpServer(Host):
             for peer in held:
                 peer.read_on()
         self._flush()
+        self.want_tick()
 
     # -- the end ------------------------------------------------------------------------------------------------
 

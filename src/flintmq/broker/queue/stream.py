@@ -29,7 +29,11 @@ class _Cursor:
 
 @final
 class StreamQueue(Queue):
-    """Messages stay after delivery; settling one only gives its consumer credit back."""
+    """Messages stay after delivery; settling one only gives its consumer credit back.
+
+    Consumers remember offsets, so they get durable records only: the offset of one that a crash took would belong to
+    another message. `unsynced` is the list of streams that wait for the disk, shared by all streams of the broker.
+    """
 
     kind = "stream"
     keeps_all = True
@@ -42,10 +46,13 @@ class StreamQueue(Queue):
         arguments: Table,
         ready: list[Queue],
         log: StreamLog,
+        unsynced: "list[StreamQueue]",
     ) -> None:
         super().__init__(queue_id, vhost, name, True, False, None, arguments, ready)
         self.log = log
         self._cursors: list[_Cursor] = []
+        self._unsynced = unsynced
+        self._is_waiting = False
 
     def enqueue(self, message: Message) -> Entry | None:
         self.log.append(message)
@@ -114,18 +121,34 @@ class StreamQueue(Queue):
         )
 
     def dispatch(self) -> bool:
+        log = self.log
+        end = log.durable_offset
         more = False
         for cursor in list(self._cursors):
-            more |= self._feed(cursor)
+            more |= self._feed(cursor, end)
+        if end < log.next_offset and not self._is_waiting:
+            self._is_waiting = True
+            self._unsynced.append(self)
         return more
 
-    def _feed(self, cursor: _Cursor) -> bool:
+    def synced(self) -> None:
+        """More may be durable now."""
+        self._is_waiting = False
+        self.touch()
+
+    def _feed(self, cursor: _Cursor, end: int) -> bool:
         consumer = cursor.consumer
         burst: i64 = DISPATCH_BURST_MESSAGES
         while burst > 0 and consumer.can_take():
             if not cursor.ahead:
-                records = self.log.read(cursor.offset, _READ_RECORDS, _READ_BYTES)
+                if cursor.offset >= end:
+                    return False
+                records = self.log.read(cursor.offset, min(end - cursor.offset, _READ_RECORDS), _READ_BYTES)
+                while records and records[-1].offset >= end:
+                    # Records between were damaged and set aside, so the count reached too far.
+                    records.pop()
                 if not records:
+                    cursor.offset = end
                     return False
                 records.reverse()
                 cursor.ahead = records

@@ -88,11 +88,12 @@ class Gateway:
         return more
 
     def on_durable(self) -> None:
-        """The storage made progress, or failed: tell the channels that wait for it."""
+        """The storage made progress, or failed: tell who waits for it. A tick has to follow."""
         storage = self.broker.storage
         if storage.failure:
             self._fail(storage.failure)
             return
+        self.broker.on_durable()
         durable = storage.durable_batch
         for channel in list(self._waiting):
             if not channel.on_durable(durable):

@@ -644,7 +644,26 @@ def test_stream_next_sees_only_what_comes() -> None:
     channel.call(BasicQos(prefetch_count=100), BasicConsume(queue="s", consumer_tag="c"))
     channel.publish("new", key="s")
     client.tick()
+    client.durable()
     assert [body for _, body, _ in channel.deliveries()] == ["new"]
+
+
+def test_stream_consumer_sees_durable_records_only() -> None:
+    """A record is delivered once no crash can take it: its offset would belong to another message afterwards."""
+    client, channel = with_stream(0)
+    channel.call(
+        BasicQos(prefetch_count=100),
+        BasicConsume(queue="s", consumer_tag="c", arguments={"x-stream-offset": "first"}),
+    )
+    channel.publish("a", key="s")
+    client.tick()
+    assert channel.deliveries() == []
+    client.durable()
+    channel.publish("b", key="s")
+    client.tick()
+    assert [body for _, body, _ in channel.deliveries()] == ["a"]
+    client.durable()
+    assert [body for _, body, _ in channel.deliveries()] == ["b"]
 
 
 def test_stream_serves_many_readers() -> None:
