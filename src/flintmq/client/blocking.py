@@ -191,18 +191,21 @@ class Channel:
 
         Raises PublishFailed when it refused or returned some (the others are safe), TimedOut after `timeout` seconds.
         """
+        try:
+            return self._publish_batch(iter(publishes), time.monotonic() + timeout)
+        except TimedOut:
+            raise _not_confirmed(timeout) from None
+
+    def _publish_batch(self, publishes: Iterator[Publishable], stop: float) -> int:
         confirms = self._core.confirms
-        stop = time.monotonic() + timeout
         if not confirms.is_reported:
-            self.wait_for_confirms(timeout)
+            self.wait_for_confirms(stop - time.monotonic())
         before = confirms.published
-        iterator = iter(publishes)
         more = True
         while more:
-            left = stop - time.monotonic()
-            self._wait_for_flow(left)
-            more = self._core.publish_some(iterator, _PIECE_BYTES)
-            self._link.flush(left)
+            self._wait_for_flow(stop - time.monotonic())
+            more = self._core.publish_some(publishes, _PIECE_BYTES)
+            self._link.flush(stop - time.monotonic())
             self._link.look()
         self.wait_for_confirms(stop - time.monotonic())
         return confirms.published - before
@@ -210,7 +213,7 @@ class Channel:
     def wait_for_confirms(self, timeout: float = 60.0) -> None:
         """Wait until all that was published is confirmed. Raises PublishFailed, TimedOut."""
         if not self._link.wait(self._core.confirms, timeout):
-            raise TimedOut(f"the server has not confirmed all messages within {timeout:g} s")
+            raise _not_confirmed(timeout)
         self._core.report()
 
     def take_returned(self) -> list[Returned]:
@@ -322,3 +325,7 @@ class Batch:
         """Give them back, or reject them for good."""
         self._core.nack_all(self.messages, requeue)
         self._link.flush(REQUEST_SECONDS)
+
+
+def _not_confirmed(seconds: float) -> TimedOut:
+    return TimedOut(f"the server has not confirmed all messages within {seconds:g} s")
