@@ -31,12 +31,18 @@ def environment(**settings: str) -> dict[str, str]:
 
 
 class BrokerProcess:
-    """`flintmq serve` on a free port. `arguments` are further flags; `settings` are variables, FLINTMQ_... and all."""
+    """`flintmq serve` on a free port.
 
-    def __init__(self, data: Path, *arguments: str, **settings: str) -> None:
+    `arguments` are further flags; `settings` are variables, FLINTMQ_... and all; `wrapper` is a command to run it by.
+    """
+
+    def __init__(self, data: Path, *arguments: str, wrapper: tuple[str, ...] = (), **settings: str) -> None:
         self.data = data
         self.port = 0
-        self._command = command("serve", "--port", "0", "--data", str(data), "--log-format", "json", *arguments)
+        self._command = [
+            *wrapper,
+            *command("serve", "--port", "0", "--data", str(data), "--log-format", "json", *arguments),
+        ]
         self._environment = environment(**settings)
         self._process: subprocess.Popen[str] | None = None
         self._reader: threading.Thread | None = None

@@ -196,7 +196,7 @@ class AmqpSocket:
         self.send(PROTOCOL_HEADER)
         return self.expect(ConnectionStart)
 
-    def log_in(self, user: str = "guest", password: str = "guest", **client_properties: object) -> ConnectionTune:  # noqa: S107
+    def log_in(self, user: str = "guest", password: str = "guest", **client_properties: object) -> ConnectionTune:
         """From connection.start to connection.tune."""
         self.begin()
         start_ok = ConnectionStartOk(

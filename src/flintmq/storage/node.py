@@ -1,5 +1,6 @@
 """A node's storage, put together: lock, definitions, journal, streams, and the sync thread over all of them."""
 
+import errno
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -107,6 +108,8 @@ class NodeStorage(Storage):
         return self._next_seqs.get(queue_id, 1)
 
     def _unreadable(self, error: OSError) -> StorageError:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            return StorageError(f"disk full: {error.filename} cannot be written ({error.strerror}): make room")
         return StorageError(f"{error.filename} cannot be read ({error.strerror}): check the disk and its permissions")
 
     def _remove_doomed_streams(self) -> None:
