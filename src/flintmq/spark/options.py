@@ -158,13 +158,13 @@ def write_options(given: Mapping[str, str]) -> WriteOptions:
 
 
 def _endpoint(o: "_Given") -> Endpoint:
-    url, env, file = o.text("url"), o.text("urlEnv"), o.text("urlFile")
-    if sum(value is not None for value in (url, env, file)) != 1:
+    url, env, file = o.text("url") or "", o.text("urlEnv") or "", o.text("urlFile") or ""
+    if sum(map(bool, (url, env, file))) != 1:
         raise ConfigurationError(
             "say where the broker is with exactly one of the options url (amqp://user:password@host/vhost), "
             "urlEnv (an environment variable that holds the URL) and urlFile (a file that holds it)"
         )
-    return Endpoint(url or "", env or "", file or "")
+    return Endpoint(url, env, file)
 
 
 class _Given:

@@ -1,0 +1,110 @@
+"""A broker, and Spark as its users run it: in one process, and as a small cluster."""
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+import flintmq
+import flintmq.client as fc
+from tests.servers import BrokerProcess
+
+# What the packages under test are imported from: executors have no other way to learn it.
+PACKAGES = str(Path(flintmq.__file__).parents[1])
+
+Settings = dict[str, bool | float | int | str | None]
+
+
+class Queues:
+    """Streams and exchanges of one test, which others cannot have met."""
+
+    def __init__(self, channel: fc.Channel, prefix: str) -> None:
+        self.channel = channel
+        self._prefix = prefix
+
+    def stream(self, *bodies: bytes, name: str = "stream") -> str:
+        """Declare a stream of these messages, which are sent to it directly."""
+        queue = f"{self._prefix}.{name}"
+        self.channel.declare_queue(queue, arguments={"x-queue-type": "stream"})
+        self.add(queue, *bodies)
+        return queue
+
+    def add(self, queue: str, *bodies: bytes) -> None:
+        self.channel.publish_batch([("", queue, body) for body in bodies])
+
+    def exchange(self, type: str = "topic") -> str:
+        name = f"{self._prefix}.exchange"
+        self.channel.declare_exchange(name, type=type)
+        return name
+
+    def bound(self, exchange: str, routing_key: str = "#", name: str = "bound") -> str:
+        """A queue of what comes to this exchange."""
+        queue = f"{self._prefix}.{name}"
+        self.channel.declare_queue(queue)
+        self.channel.bind(queue, exchange, routing_key)
+        return queue
+
+    def taken(self, queue: str) -> list[fc.Delivery]:
+        """All messages of a queue, and there is none left."""
+        count = self.channel.declare_queue(queue, passive=True).message_count
+        found: list[fc.Delivery] = []
+        while len(found) < count:
+            message = self.channel.get(queue, no_ack=True)
+            assert message is not None
+            found.append(message)
+        return found
+
+
+@pytest.fixture(scope="session")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    with BrokerProcess(tmp_path_factory.mktemp("broker") / "data") as running:
+        # Before there is a JVM: what plans queries has the environment that it was started with.
+        os.environ["BROKER_URL"] = running.url
+        yield running
+        assert running.stop() == 0
+
+
+@pytest.fixture
+def queues(broker: BrokerProcess, request: pytest.FixtureRequest) -> Iterator[Queues]:
+    with fc.connect(broker.url) as connection, connection.channel(confirms=True) as channel:
+        yield Queues(channel, f"{request.path.stem}.{request.node.name}")
+
+
+@pytest.fixture(scope="module")
+def spark(broker: BrokerProcess, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """Two tasks at a time, in the driver's process."""
+    yield from _session("local[2]", tmp_path_factory.mktemp("spark"), {})
+
+
+@pytest.fixture(scope="module")
+def cluster(broker: BrokerProcess, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """Two executors in processes of their own, to which readers and writers travel. They know BROKER_URL too."""
+    environment: Settings = {"spark.executorEnv.PYTHONPATH": PACKAGES, "spark.executorEnv.BROKER_URL": broker.url}
+    yield from _session("local-cluster[2,1,1024]", tmp_path_factory.mktemp("cluster"), environment)
+
+
+def _session(master: str, directory: Path, settings: Settings) -> Iterator[SparkSession]:
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    session = (
+        SparkSession.builder.master(master)
+        .appName("tests")
+        .config("spark.ui.enabled", "false")
+        .config("spark.driver.memory", "1g")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.executor.memory", "512m")
+        .config("spark.local.dir", str(directory / "local"))
+        .config("spark.sql.warehouse.dir", str(directory / "warehouse"))
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.sql.session.timeZone", "UTC")
+        .config(map=settings)
+        .getOrCreate()
+    )
+    session.sparkContext.setLogLevel("OFF")
+    try:
+        yield session
+    finally:
+        session.stop()

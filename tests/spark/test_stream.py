@@ -1,0 +1,164 @@
+"""spark.readStream.format("flintmq"): every message once, whatever stops the query in between."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+import flintmq.client as fc
+from tests.servers import BrokerProcess
+from tests.spark.conftest import Queues
+
+# Generous: only a failure waits for it.
+PATIENCE_SECONDS = 60
+
+
+def numbers(start: int, end: int) -> list[bytes]:
+    return [b"%d" % number for number in range(start, end)]
+
+
+class Pipeline:
+    """A stream captured as Parquet files, and what a restart needs."""
+
+    def __init__(self, spark: SparkSession, url: str, directory: Path) -> None:
+        self._spark = spark
+        self._url = url
+        self.lake = str(directory / "lake")
+        self.checkpoint = str(directory / "checkpoint")
+
+    def read(self, queue: str, **options: str) -> DataFrame:
+        given = {"url": self._url, "queue": queue, "startingOffsets": "earliest", **options}
+        return self._spark.readStream.format("flintmq").options(**given).load()
+
+    def capture(self, queue: str, **options: str) -> DataStreamWriter:
+        writer = self.read(queue, **options).writeStream.format("parquet")
+        return writer.option("path", self.lake).option("checkpointLocation", self.checkpoint)
+
+    def capture_now(self, queue: str, **options: str) -> StreamingQuery:
+        """Capture what there is, and end."""
+        query = self.capture(queue, **options).trigger(availableNow=True).start()
+        assert query.awaitTermination(PATIENCE_SECONDS)
+        return query
+
+    def captured(self) -> list[tuple[int, bytes]]:
+        rows = self._spark.read.schema("offset long, body binary").parquet(self.lake).orderBy("offset").collect()
+        return [(row.offset, bytes(row.body)) for row in rows]
+
+    def wait_for(self, query: StreamingQuery, count: int) -> None:
+        until(lambda: not query.isActive or len(self.captured()) >= count)
+
+
+def until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+@pytest.fixture
+def pipeline(spark: SparkSession, broker: BrokerProcess, tmp_path: Path) -> Pipeline:
+    return Pipeline(spark, broker.url, tmp_path)
+
+
+def test_restarts(pipeline: Pipeline, queues: Queues, tmp_path: Path) -> None:
+    """A query that is started again goes on where it was; nothing in its checkpoint tells the password."""
+    queue = queues.stream()
+    for start, end in ((0, 100), (100, 300)):
+        queues.add(queue, *numbers(start, end))
+        pipeline.capture_now(queue, minPartitions="3")
+        assert pipeline.captured() == list(enumerate(numbers(0, end)))
+    pipeline.capture_now(queue)
+    assert len(pipeline.captured()) == 300
+    files = [file for file in tmp_path.joinpath("checkpoint").rglob("*") if file.is_file()]
+    assert any(b'"offset":300' in file.read_bytes().replace(b" ", b"") for file in files)
+    assert not any(b"guest" in file.read_bytes() for file in files)
+
+
+def test_limit_per_trigger(pipeline: Pipeline, queues: Queues) -> None:
+    """maxMessagesPerTrigger bounds every micro-batch, and availableNow reads all in as many as it takes."""
+    queue = queues.stream(*numbers(0, 25))
+    query = pipeline.capture_now(queue, maxMessagesPerTrigger="10")
+    assert [progress.numInputRows for progress in query.recentProgress if progress.numInputRows] == [10, 10, 5]
+    assert pipeline.captured() == list(enumerate(numbers(0, 25)))
+
+
+def test_going_on(pipeline: Pipeline, queues: Queues) -> None:
+    """A running query takes what comes, after a pause too; its progress tells how far the stream goes."""
+    queue = queues.stream(*numbers(0, 10))
+    query = pipeline.capture(queue).start()
+    try:
+        pipeline.wait_for(query, 10)
+        time.sleep(1.0)
+        queues.add(queue, *numbers(10, 20))
+        pipeline.wait_for(query, 20)
+        until(lambda: '"offset": 20' in str(query.lastProgress))
+    finally:
+        query.stop()
+    assert pipeline.captured() == list(enumerate(numbers(0, 20)))
+
+
+def test_a_failed_first_batch(spark: SparkSession, pipeline: Pipeline, queues: Queues) -> None:
+    """A query that starts with "latest" and fails in its first batch loses nothing that came since it began."""
+    queue = queues.stream(*numbers(0, 5))
+    fails = True
+    seen: list[bytes] = []
+
+    def sink(frame: DataFrame, batch: int) -> None:
+        found = [bytes(row.body) for row in frame.orderBy("offset").collect()]
+        if found and fails:
+            raise RuntimeError("the sink is away")
+        seen.extend(found)
+
+    writer = pipeline.read(queue, startingOffsets="latest").writeStream.foreachBatch(sink)
+    writer = writer.option("checkpointLocation", pipeline.checkpoint)
+    query = writer.start()
+    until(lambda: query.lastProgress is not None)
+    queues.add(queue, *numbers(5, 15))
+    with pytest.raises(StreamingQueryException, match="the sink is away"):
+        query.awaitTermination(PATIENCE_SECONDS)
+    queues.add(queue, *numbers(15, 20))
+    fails = False
+    query = writer.trigger(availableNow=True).start()
+    assert query.awaitTermination(PATIENCE_SECONDS)
+    assert seen == numbers(5, 20)
+
+
+def test_another_queue(pipeline: Pipeline, queues: Queues) -> None:
+    """A checkpoint is of one queue."""
+    pipeline.capture_now(queues.stream(b"1"))
+    other = queues.stream(b"2", name="other")
+    query = pipeline.capture(other).trigger(availableNow=True).start()
+    with pytest.raises(StreamingQueryException, match="a query keeps its queue"):
+        query.awaitTermination(PATIENCE_SECONDS)
+
+
+def test_a_broker_that_is_killed(spark: SparkSession, tmp_path: Path) -> None:
+    """A query outlives a broker that is killed and started again: what was confirmed is read, and read once."""
+    with BrokerProcess(tmp_path / "data") as earlier:
+        port = str(earlier.port)
+    # The same port every time: clients have no other way to find it again.
+    with BrokerProcess(tmp_path / "data", "--port", port) as broker:
+        pipeline = Pipeline(spark, broker.url, tmp_path)
+        publish(broker, 0, 500)
+        query = pipeline.capture("s", maxMessagesPerTrigger="100").start()
+        try:
+            pipeline.wait_for(query, 100)
+            broker.kill()
+            time.sleep(1.0)
+            broker.start()
+            publish(broker, 500, 800)
+            pipeline.wait_for(query, 800)
+        finally:
+            query.stop()
+        assert pipeline.captured() == list(enumerate(numbers(0, 800)))
+
+
+def publish(broker: BrokerProcess, start: int, end: int) -> None:
+    with fc.connect(broker.url) as connection, connection.channel(confirms=True) as channel:
+        channel.declare_queue("s", arguments={"x-queue-type": "stream"})
+        channel.publish_batch([("", "s", body) for body in numbers(start, end)])
