@@ -70,6 +70,18 @@ def test_seqs_are_not_reused(tmp_path: Path) -> None:
         assert len(reopened.bodies()) == 4
 
 
+def test_seqs_are_not_reused_while_a_settlement_speaks_of_them(tmp_path: Path) -> None:
+    """A queue goes on behind a seq whose message is gone with its segment, and of which only the settlement is left."""
+    node = OpenNode(tmp_path, segment=1000)
+    entry = node.publish(b"x" * 1000)[0]
+    node.sync()
+    node.publish(b"keeps the segment", 2)
+    node.storage.journal.settle(1, entry)
+    node.close()
+    assert [file.name for file in segments(tmp_path)] == [f"{2:020d}.journal"]
+    assert _reopened(tmp_path).seqs == {1: 2, 2: 2}
+
+
 def test_settlement_in_a_later_segment_counts(tmp_path: Path) -> None:
     """A settlement finds its message in an earlier segment."""
     node = OpenNode(tmp_path, segment=1000)
@@ -124,6 +136,7 @@ def test_cut_blocks_do_not_come_back(tmp_path: Path) -> None:
         assert node.bodies() == [b"first"]
         assert node.storage.damage == []
         node.close()
+    assert b"behind the tear" not in segments(crashed)[0].read_bytes()
 
 
 def test_damage_in_the_middle_is_reported_and_hides_nothing(tmp_path: Path) -> None:
@@ -178,6 +191,24 @@ def test_damage_in_an_earlier_segment_is_never_a_tear(tmp_path: Path) -> None:
     node = OpenNode(tmp_path, segment=1000)
     assert node.bodies() == [b"in the second segment"]
     assert len(node.storage.damage) == 1
+    node.close()
+
+
+def test_an_earlier_segment_that_was_cut_short_is_damaged(tmp_path: Path) -> None:
+    """An earlier segment without its end has lost something, even when all that is left is intact."""
+    node = OpenNode(tmp_path, segment=1000)
+    node.publish(b"first")
+    node.sync()
+    end = segments(tmp_path)[0].stat().st_size
+    node.publish(b"x" * 1000)
+    node.sync()
+    node.publish(b"in the second segment")
+    node.close()
+    first = segments(tmp_path)[0]
+    first.write_bytes(first.read_bytes()[:end])
+    node = OpenNode(tmp_path, segment=1000)
+    assert node.bodies() == [b"first", b"in the second segment"]
+    assert [damage.reason for damage in node.storage.damage] == ["the file ends without its seal"]
     node.close()
 
 
