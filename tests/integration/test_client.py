@@ -62,6 +62,8 @@ def test_nobody_there_is_an_error_with_the_address(connect: Connect) -> None:
     """A refused connection says where nobody listened."""
     with pytest.raises(fc.ConnectFailed, match="127.0.0.1:1: "):
         connect("amqp://127.0.0.1:1")
+    with pytest.raises(fc.ConnectFailed, match="no host can be called so"):
+        connect("amqp://" + "a" * 70)
 
 
 # -- exchanges, queues, bindings --------------------------------------------------------------------------------

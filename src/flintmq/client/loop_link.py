@@ -40,8 +40,8 @@ class LoopLink(asyncio.Protocol):
         self.flush()
         if waitable.is_ready:
             return True
-        if self.session.ended.is_ready:
-            self.session.check()
+        # Whatever can be waited for fails with its connection.
+        assert not self.session.ended.is_ready
         future = self._loop.create_future()
 
         def wake() -> None:
@@ -193,6 +193,8 @@ async def connect(target: Target, session: Session, seconds: float) -> LoopLink:
             await loop.create_connection(lambda: link, target.host, target.port)
     except TimeoutError:
         raise ConnectTimeout(f"no connection to {target.address} within {seconds:g} s") from None
+    except UnicodeError as error:
+        raise ConnectFailed(f"no connection to {target.address}: no host can be called so") from error
     except OSError as error:
         raise ConnectFailed(f"no connection to {target.address}: {error.strerror or error}") from error
     try:

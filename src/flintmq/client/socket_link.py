@@ -42,8 +42,8 @@ class SocketLink:
         stop = None if seconds is None else time.monotonic() + seconds
         self._send(stop)
         while not waitable.is_ready:
-            if self.session.ended.is_ready:
-                self.session.check()
+            # Whatever can be waited for fails with its connection.
+            assert not self.session.ended.is_ready
             if not self._turn(stop):
                 return False
             self._send(stop)
@@ -171,6 +171,8 @@ def connect(target: Target, session: Session, seconds: float) -> SocketLink:
         sock = socket.create_connection((target.host, target.port), seconds)
     except TimeoutError:
         raise ConnectTimeout(f"no connection to {target.address} within {seconds:g} s") from None
+    except UnicodeError as error:
+        raise ConnectFailed(f"no connection to {target.address}: no host can be called so") from error
     except OSError as error:
         raise ConnectFailed(f"no connection to {target.address}: {error.strerror or error}") from error
     sock.setblocking(False)

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from flintmq.base.limits import HEARTBEAT_SECONDS
+from flintmq.base.limits import HEARTBEAT_SECONDS, SHORTSTR_MAX_BYTES
 from flintmq.client.errors import InvalidUrl
 
 _PORT: Final = 5672
@@ -52,6 +52,9 @@ def parse(url: str) -> Target:
     path = parts.path[1:]
     if "/" in path:
         raise InvalidUrl("AMQP URL: a '/' within the name of a virtual host is written %2F")
+    virtual_host = _unquoted(path, "virtual host") or "/"
+    if len(virtual_host.encode()) > SHORTSTR_MAX_BYTES:
+        raise InvalidUrl(f"AMQP URL: the virtual host is longer than {SHORTSTR_MAX_BYTES} bytes")
     options = _options(parts.query)
     milliseconds = options.get("connection_timeout")
     if milliseconds == 0:
@@ -61,7 +64,7 @@ def parse(url: str) -> Target:
         port or _PORT,
         "guest" if parts.username is None else _unquoted(parts.username, "user"),
         "guest" if parts.password is None else _unquoted(parts.password, "password"),
-        _unquoted(path, "virtual host") or "/",
+        virtual_host,
         options.get("heartbeat", HEARTBEAT_SECONDS),
         _CONNECT_SECONDS if milliseconds is None else milliseconds / 1000,
     )
@@ -82,6 +85,10 @@ def _options(query: str) -> dict[str, int]:
 
 def _unquoted(text: str, what: str) -> str:
     try:
-        return unquote(text, errors="strict")
+        name = unquote(text, errors="strict")
     except UnicodeDecodeError:
         raise InvalidUrl(f"AMQP URL: the {what} is not UTF-8 once its percent signs are decoded") from None
+    # The login separates user and password by it (RFC 4616).
+    if "\0" in name:
+        raise InvalidUrl(f"AMQP URL: the {what} has a zero character in it")
+    return name
