@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, Self, TypeVar
 
+from flintmq.base.limits import FRAME_MAX_BYTES, FRAME_OVERHEAD_BYTES
 from flintmq.wire.amqp091.frames import (
     FRAME_BODY,
     FRAME_END,
@@ -79,10 +80,12 @@ def header_frame(channel: int, size: int, properties: bytes = NO_PROPERTIES, cla
 def publish_frames(
     channel: int, exchange: str, routing_key: str, body: bytes, properties: bytes = NO_PROPERTIES
 ) -> bytes:
-    """A whole message whose body fits one frame."""
+    """A whole message, for a connection that agreed to the broker's own frame_max."""
     method = method_frame(channel, BasicPublish(exchange=exchange, routing_key=routing_key))
     header = header_frame(channel, len(body), properties)
-    return method + header + (frame(FRAME_BODY, channel, body) if body else b"")
+    room = FRAME_MAX_BYTES - FRAME_OVERHEAD_BYTES
+    bodies = [frame(FRAME_BODY, channel, body[start : start + room]) for start in range(0, len(body), room)]
+    return b"".join([method, header, *bodies])
 
 
 class AmqpSocket:

@@ -1,0 +1,188 @@
+"""A broker stopped in order and started again: what is durable is there as it was, what is transient is not."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pika
+import pytest
+from pika.adapters.blocking_connection import BlockingChannel
+from pika.exceptions import AMQPError, ChannelClosedByBroker
+
+from tests.servers import BrokerProcess
+
+PERSISTENT = pika.BasicProperties(delivery_mode=2)
+HOW = ["stopped", "killed"]
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
+    with BrokerProcess(tmp_path / "data") as running:
+        yield running
+
+
+@contextmanager
+def _channel(broker: BrokerProcess) -> Iterator[BlockingChannel]:
+    connection = pika.BlockingConnection(pika.URLParameters(broker.url))
+    channel = connection.channel()
+    channel.confirm_delivery()
+    yield channel
+    # A broker that was killed meanwhile does not answer.
+    with suppress(AMQPError):
+        connection.close()
+
+
+def _end_and_start(broker: BrokerProcess, how: str) -> None:
+    if how == "stopped":
+        assert broker.stop() == 0
+    else:
+        broker.kill()
+    broker.start()
+
+
+def _drain(channel: BlockingChannel, queue: str) -> list[tuple[bytes, bool]]:
+    """Bodies and redelivered flags of all that is on the queue."""
+    got: list[tuple[bytes, bool]] = []
+    while True:
+        method, _, body = channel.basic_get(queue, auto_ack=True)
+        if method is None:
+            return got
+        got.append((body, method.redelivered))
+
+
+@pytest.mark.parametrize("how", HOW)
+def test_exchanges_queues_and_bindings_stay(broker: BrokerProcess, how: str) -> None:
+    """Durable exchanges of every type route as they did, arguments of bindings included."""
+    with _channel(broker) as channel:
+        for kind in ("direct", "fanout", "topic", "headers"):
+            channel.exchange_declare(f"x.{kind}", kind, durable=True)
+        channel.exchange_declare("x.internal", "fanout", durable=True, internal=True)
+        for queue in ("q.one", "q.two"):
+            channel.queue_declare(queue, durable=True, arguments={"x-anything": [1, "two", {"three": None}]})
+        channel.queue_bind("q.one", "x.direct", "one")
+        channel.queue_bind("q.two", "x.direct", "two")
+        channel.queue_bind("q.one", "x.fanout")
+        channel.queue_bind("q.two", "x.fanout")
+        channel.queue_bind("q.one", "x.topic", "a.*.c")
+        channel.queue_bind("q.two", "x.topic", "#")
+        channel.queue_bind("q.one", "x.headers", arguments={"x-match": "all", "color": "red", "size": 3})
+        channel.queue_bind("q.two", "x.headers", arguments={"x-match": "any", "color": "red", "size": 4})
+        channel.queue_bind("q.two", "x.direct", "dropped")
+        channel.queue_unbind("q.two", "x.direct", "dropped")
+        channel.queue_declare("q.gone", durable=True)
+        channel.queue_delete("q.gone")
+        channel.exchange_declare("x.gone", durable=True)
+        channel.exchange_delete("x.gone")
+    _end_and_start(broker, how)
+    red = pika.BasicProperties(headers={"color": "red", "size": 3}, delivery_mode=2)
+    with _channel(broker) as channel:
+        for body, exchange, key, properties in (
+            (b"direct", "x.direct", "one", PERSISTENT),
+            (b"fanout", "x.fanout", "", PERSISTENT),
+            (b"topic", "x.topic", "a.b.c", PERSISTENT),
+            (b"headers", "x.headers", "", red),
+            (b"dropped", "x.direct", "dropped", PERSISTENT),
+        ):
+            channel.basic_publish(exchange, key, body, properties)
+        assert [body for body, _ in _drain(channel, "q.one")] == [b"direct", b"fanout", b"topic", b"headers"]
+        assert [body for body, _ in _drain(channel, "q.two")] == [b"fanout", b"topic", b"headers"]
+        # An equal declaration finds what is there; nothing of it was forgotten.
+        channel.exchange_declare("x.internal", "fanout", durable=True, internal=True)
+    for missing in ("q.gone", "x.gone"):
+        assert not _exists(broker, missing)
+
+
+def _exists(broker: BrokerProcess, name: str) -> bool:
+    with _channel(broker) as channel:
+        declare = channel.exchange_declare if name.startswith("x.") else channel.queue_declare
+        try:
+            declare(name, passive=True)
+        except ChannelClosedByBroker as closed:
+            if closed.reply_code == 404:
+                return False
+            raise
+        return True
+
+
+@pytest.mark.parametrize("how", HOW)
+def test_what_is_transient_ends_with_the_broker(broker: BrokerProcess, how: str) -> None:
+    """Transient exchanges, queues and messages, and exclusive queues, are not there after a restart."""
+    with _channel(broker) as channel:
+        channel.exchange_declare("x.transient", durable=False)
+        channel.queue_declare("q.transient", durable=False)
+        channel.queue_declare("q.durable", durable=True)
+        channel.queue_declare("q.exclusive", durable=True, exclusive=True)
+        channel.queue_bind("q.transient", "amq.direct", "key")
+        channel.queue_bind("q.durable", "x.transient", "key")
+        channel.queue_bind("q.durable", "amq.direct", "key")
+        channel.basic_publish("amq.direct", "key", b"persistent", PERSISTENT)
+        channel.basic_publish("amq.direct", "key", b"transient")
+        if how == "killed":
+            broker.kill()
+    if how == "stopped":
+        assert broker.stop() == 0
+    broker.start()
+    for name in ("x.transient", "q.transient", "q.exclusive"):
+        assert not _exists(broker, name)
+    with _channel(broker) as channel:
+        assert [body for body, _ in _drain(channel, "q.durable")] == [b"persistent"]
+
+
+@pytest.mark.parametrize("how", HOW)
+def test_messages_stay_as_they_were(broker: BrokerProcess, how: str) -> None:
+    """Order, properties, headers, bodies of all sizes and addresses survive; what was taken and not settled is back."""
+    headers: dict[str, Any] = {"text": "ü", "n": -5, "big": 2**40, "list": [1, [True, None]], "table": {"deep": "x"}}
+    sent = pika.BasicProperties("text/plain", "utf-8", headers, 2, 5, "corr", "reply", None, "id", 1_700_000_000, "t")
+    bodies = [b"", b"x", bytes(100_000), b"last"]
+    with _channel(broker) as channel:
+        channel.queue_declare("q", durable=True)
+        channel.queue_bind("q", "amq.topic", "some.#")
+        for body in bodies:
+            channel.basic_publish("amq.topic", "some.key", body, sent)
+        settled = channel.basic_get("q", auto_ack=True)
+        assert settled[2] == b""
+        assert channel.basic_get("q")[2] == b"x"
+    _end_and_start(broker, how)
+    with _channel(broker) as channel:
+        for body in bodies[1:]:
+            method, properties, found = channel.basic_get("q", auto_ack=True)
+            assert found == body
+            assert (method.exchange, method.routing_key, method.redelivered) == ("amq.topic", "some.key", True)
+            assert properties == sent
+        assert channel.basic_get("q")[0] is None
+
+
+@pytest.mark.parametrize("how", HOW)
+def test_a_stream_goes_on_at_its_offset(broker: BrokerProcess, how: str) -> None:
+    """Records keep their offsets over a restart, and the next one gets the next."""
+    stream = {"x-queue-type": "stream"}
+    with _channel(broker) as channel:
+        channel.queue_declare("s", durable=True, arguments=stream)
+        for number in range(5):
+            channel.basic_publish("", "s", b"%d" % number)
+    _end_and_start(broker, how)
+    with _channel(broker) as channel:
+        assert channel.queue_declare("s", durable=True, arguments=stream).method.message_count == 5
+        channel.basic_publish("", "s", b"5")
+        channel.basic_qos(prefetch_count=10)
+        found = []
+        for method, properties, body in channel.consume("s", arguments={"x-stream-offset": 3}, inactivity_timeout=30):
+            found.append((properties.headers["x-stream-offset"], body))
+            channel.basic_ack(method.delivery_tag)
+            if len(found) == 3:
+                break
+        channel.cancel()
+    assert found == [(3, b"3"), (4, b"4"), (5, b"5")]
+
+
+def test_many_restarts(broker: BrokerProcess) -> None:
+    """What is never touched stays where it is, however often the broker starts; what is added comes behind it."""
+    with _channel(broker) as channel:
+        channel.queue_declare("q", durable=True)
+    for number in range(4):
+        with _channel(broker) as channel:
+            channel.basic_publish("", "q", b"%d" % number, PERSISTENT)
+        _end_and_start(broker, HOW[number % 2])
+    with _channel(broker) as channel:
+        assert [body for body, _ in _drain(channel, "q")] == [b"0", b"1", b"2", b"3"]
