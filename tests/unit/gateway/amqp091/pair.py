@@ -2,6 +2,7 @@
 
 from flintmq.base.errors import AmqpError, FlintError
 from flintmq.broker.broker import Broker
+from flintmq.broker.message import Table
 from flintmq.gateway.amqp091.connection import ServerConnection
 from flintmq.gateway.amqp091.gateway import Gateway, Host, Offer
 from flintmq.protocol.amqp091.channel import Channel
@@ -16,7 +17,7 @@ from tests.unit.protocol.amqp091.pair import Recorder, Side
 
 PERSISTENT = encode_properties(Properties(delivery_mode=2))
 TRANSIENT = encode_properties(Properties())
-NOTIFIED = {"capabilities": {"consumer_cancel_notify": True, "authentication_failure_close": True}}
+NOTIFIED: Table = {"capabilities": {"consumer_cancel_notify": True, "authentication_failure_close": True}}
 
 
 class OpenHost(Host):
