@@ -123,8 +123,9 @@ class JournalMachine(RuleBasedStateMachine):
 
     @rule()
     def sync(self) -> None:
-        self.write()
-        self.writer.sync()
+        self.commit()
+        self.writer.write_through(self.handed_over)
+        self.handed_over = []
         self.promised = set(self.body)
         self.settled = set(self.settling)
         self.writer.tidy()

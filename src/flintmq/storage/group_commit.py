@@ -59,15 +59,29 @@ class RoundWriter:
         self._drop_through = 0
 
     def write(self, batches: list[Batch]) -> None:
-        """Definitions are durable before the messages that need them; all else after the next `sync`."""
+        """Write settlements, for a sync to come."""
+        for number, blocks in _by_segment(batches):
+            self._journal.write(number, blocks)
+        self._note_dead(batches)
+
+    def write_through(self, batches: list[Batch]) -> None:
+        """Write and sync all of it, and what was written before. Definitions come first: messages need them."""
         statements = [statement for batch in batches for statement in batch.definitions]
         if statements:
             self._database.apply(statements)
         for number, blocks in _by_segment(batches):
-            self._journal.write(number, blocks)
+            self._journal.write_through(number, blocks)
+        self._write_streams(batches)
+        self.sync()
+        self._note_dead(batches)
+
+    def _note_dead(self, batches: list[Batch]) -> None:
         for batch in batches:
             if batch.journal is not None:
                 self._drop_through = max(self._drop_through, batch.journal.drop_through)
+
+    def _write_streams(self, batches: list[Batch]) -> None:
+        for batch in batches:
             for files, stream_blocks in batch.streams:
                 files.write(stream_blocks)
                 self._streams[files] = None
@@ -152,12 +166,15 @@ class GroupCommit:
     def _round(self) -> bool:
         batches, open_for_more = self._collect()
         for group in _between_definitions(batches):
-            self._writer.write(group)
             self._unsynced += group
             if any(batch.awaited for batch in group):
-                self._sync()
+                self._writer.write_through(group)
+                self._report()
+            else:
+                self._writer.write(group)
         if self._unsynced and (not open_for_more or time.monotonic() >= self._sync_due):
-            self._sync()
+            self._writer.sync()
+            self._report()
         if not open_for_more:
             self._writer.seal()
         return open_for_more
@@ -177,8 +194,7 @@ class GroupCommit:
             return batches, True
         return batches, False
 
-    def _sync(self) -> None:
-        self._writer.sync()
+    def _report(self) -> None:
         self.synced_bytes += sum(batch.size for batch in self._unsynced)
         self.durable = self._unsynced[-1].number
         self._unsynced = []

@@ -32,6 +32,24 @@ class SegmentFile:
 
     def write(self, block_type: int, blocks: Sequence[Block]) -> list[int]:
         """Write blocks at the end with one call; returns where each begins."""
+        parts, begins, end = self._frame(block_type, blocks)
+        self.file.write_at(self.position, parts)
+        self.position = end
+        return begins
+
+    def write_through(self, block_type: int, blocks: Sequence[Block]) -> None:
+        """Write blocks at the end; they and all before them are synced then."""
+        if self._synced != self.position:
+            self.write(block_type, blocks)
+            self.sync()
+            return
+        parts, _, end = self._frame(block_type, blocks)
+        self.file.write_through(self.position, parts)
+        self.position = end
+        self._synced = end
+
+    def _frame(self, block_type: int, blocks: Sequence[Block]) -> tuple[list[bytes], list[int], int]:
+        """What to write, where each block will begin, and where the last will end."""
         parts = self._mark()
         position = self.position + sum(map(len, parts))
         begins: list[int] = []
@@ -40,9 +58,7 @@ class SegmentFile:
             framed = frame_block(self.magic, block_type, block)
             parts += framed
             position += sum(map(len, framed))
-        self.file.write_at(self.position, parts)
-        self.position = position
-        return begins
+        return parts, begins, position
 
     def sync(self) -> None:
         if self._synced != self.position:

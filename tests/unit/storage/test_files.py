@@ -20,13 +20,38 @@ def test_many_parts_arrive_whole(tmp_path: Path) -> None:
 
 
 def test_short_writes_are_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the system takes a part of the bytes, the rest follows."""
+    """Where the system takes a part of the bytes, the rest follows, and is synced if it had to be."""
     real = os.pwrite
-    monkeypatch.setattr(os, "pwritev", lambda fd, parts, position: real(fd, b"".join(parts)[:3], position))
+    synced: list[int] = []
+    monkeypatch.setattr(os, "pwritev", lambda fd, parts, position, _: real(fd, b"".join(parts)[:3], position))
     monkeypatch.setattr(os, "pwrite", lambda fd, data, position: real(fd, bytes(data[:2]), position))
+    monkeypatch.setattr(os, "fdatasync", synced.append)
     file = RealDisk().create(tmp_path / "file")
     file.write_at(0, [b"abcd", b"efgh"])
-    assert file.read_at(0, 100) == b"abcdefgh"
+    assert synced == []
+    file.write_through(8, [b"ijkl", b"mnop"])
+    assert len(synced) == 1
+    assert file.read_at(0, 100) == b"abcdefghijklmnop"
+    file.close()
+
+
+def test_writing_through_asks_for_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is written through is synced by the write itself, or by a sync when it takes several writes."""
+    calls: list[object] = []
+    real = os.pwritev
+
+    def pwritev(descriptor: int, parts: list[bytes], position: int, flags: int) -> int:
+        calls.append(flags)
+        return real(descriptor, parts, position, flags)
+
+    monkeypatch.setattr(os, "pwritev", pwritev)
+    monkeypatch.setattr(os, "fdatasync", lambda _: calls.append("sync"))
+    file = RealDisk().create(tmp_path / "file")
+    file.write_through(0, [b"abc", b"def"])
+    assert calls == [os.RWF_DSYNC]
+    file.write_through(6, [b"x"] * (WRITE_PARTS_MAX + 1))
+    assert calls == [os.RWF_DSYNC, 0, 0, "sync"]
+    assert file.read_at(0, 2000) == b"abcdef" + b"x" * (WRITE_PARTS_MAX + 1)
     file.close()
 
 

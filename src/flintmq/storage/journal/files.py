@@ -107,10 +107,11 @@ class JournalFiles:
             tail.close()
         return found.end
 
-    def _open(self, number: int) -> None:
+    def _open(self, number: int) -> SegmentFile:
         self._current = self._next or self._create(number)
         self._next = None
         self.numbers.append(number)
+        return self._current
 
     def _create(self, number: int) -> SegmentFile:
         self._has_spare = False
@@ -118,18 +119,21 @@ class JournalFiles:
 
     def write(self, number: int, blocks: Sequence[Block]) -> None:
         """Write blocks of a segment: the present one, or the one after it, which then begins."""
-        current = self._writer()
-        if number != self.numbers[-1]:
-            current.seal()
-            self._current = None
-            current.close()
-            self._open(number)
-            current = self._writer()
-        current.write(TYPE_JOURNAL, blocks)
+        self._writer(number).write(TYPE_JOURNAL, blocks)
 
-    def _writer(self) -> SegmentFile:
-        assert self._current is not None, "the journal is written to before it was recovered"
-        return self._current
+    def write_through(self, number: int, blocks: Sequence[Block]) -> None:
+        """The same, and sync all that was written."""
+        self._writer(number).write_through(TYPE_JOURNAL, blocks)
+
+    def _writer(self, number: int) -> SegmentFile:
+        current = self._current
+        assert current is not None, "the journal is written to before it was recovered"
+        if number == self.numbers[-1]:
+            return current
+        current.seal()
+        self._current = None
+        current.close()
+        return self._open(number)
 
     def sync(self) -> None:
         if self._current is not None:
