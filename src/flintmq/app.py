@@ -71,6 +71,7 @@ async def serve(settings: Settings, stop: asyncio.Event) -> int:
         log.info(
             "listening",
             amqp=f"amqp://{settings.listen.host}:{port}",
+            connect=_url(settings, users, port),
             data=str(settings.storage.directory.resolve()),
         )
         gc.collect()
@@ -107,6 +108,14 @@ def _recover(broker: Broker, settings: Settings) -> list[UserRecord]:
     seconds = time.perf_counter() - started
     log.info("recovered", messages=count, queues=len(definitions.queues), seconds=round(seconds, 3))
     return users
+
+
+def _url(settings: Settings, users: list[UserRecord], port: int) -> str:
+    """What a client may be given as it is, as long as the password is the one that everybody knows."""
+    default = settings.default_user
+    is_known = default.name in _KNOWN_TO_ALL and default.name == default.password and len(users) == 1
+    login = f"{default.name}:{default.password}" if is_known else "USER:PASSWORD"
+    return f"amqp://{login}@{settings.listen.host}:{port}/%2f"
 
 
 async def _listen(loop: asyncio.AbstractEventLoop, server: AmqpServer, settings: Settings) -> asyncio.Server:
