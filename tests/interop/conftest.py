@@ -1,0 +1,61 @@
+"""A broker for all of the package, and clients to reach it with."""
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Final
+
+import pytest
+
+from tests.interop import with_amqplib
+from tests.interop.peer import Peer
+from tests.interop.with_aio_pika import AioPikaPeer
+from tests.interop.with_amqplib import AmqplibPeer
+from tests.interop.with_kombu import KombuPeer
+from tests.interop.with_pika import PikaPeer
+from tests.servers import BrokerProcess
+
+PEERS: Final[dict[str, type[Peer]]] = {peer.name: peer for peer in (PikaPeer, AioPikaPeer, KombuPeer, AmqplibPeer)}
+Connect = Callable[..., Peer]
+
+
+@pytest.fixture(scope="package")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    with BrokerProcess(tmp_path_factory.mktemp("interop") / "data") as running:
+        yield running
+        assert running.stop() == 0
+        internal = [line for line in running.log if line["event"] == "internal error"]
+        assert not internal, internal
+
+
+@pytest.fixture
+def connect(broker: BrokerProcess) -> Iterator[Connect]:
+    """Connects a client, by its name; closes it after the test."""
+    made: list[Peer] = []
+
+    def connect(name: str, url: str = "") -> Peer:
+        if name == AmqplibPeer.name and with_amqplib.missing():
+            pytest.skip(with_amqplib.missing())
+        peer = PEERS[name](url or broker.url)
+        made.append(peer)
+        return peer
+
+    yield connect
+    for peer in made:
+        peer.close()
+
+
+@pytest.fixture(params=list(PEERS))
+def client(request: pytest.FixtureRequest) -> str:
+    """The name of a client: a test that asks for it runs with each."""
+    return str(request.param)
+
+
+@pytest.fixture
+def peer(client: str, connect: Connect) -> Peer:
+    return connect(client)
+
+
+@pytest.fixture
+def name(request: pytest.FixtureRequest) -> str:
+    """A name for what this test declares: some clients take no other characters."""
+    return re.sub("[^a-z0-9]+", "-", request.node.name.lower())
