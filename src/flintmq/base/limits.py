@@ -29,6 +29,9 @@ SHORTSTR_MAX_BYTES: Final = 255
 # How much a connection may have waiting for a slow reader before its consumers get no more.
 OUTPUT_HIGH_WATER_BYTES: Final = 4 * 1024 * 1024
 OUTPUT_LOW_WATER_BYTES: Final = 1024 * 1024
+# How much may wait for a reader that asks for more without reading (by returns, or basic.get): above this it is not
+# read from. Deliveries alone stay below, so that a client busy sending may leave them for later.
+OUTPUT_CHOKE_BYTES: Final = 64 * 1024 * 1024
 # What one queue may deliver before others get their turn: a few milliseconds of compiled work, and more than one
 # connection can send in a tick, so that a queue whose consumers keep up does not grow.
 DISPATCH_BURST_MESSAGES: Final = 16_384

@@ -14,6 +14,7 @@ from flintmq.base.limits import (
     HANDSHAKE_SECONDS,
     JOURNAL_BACKLOG_HIGH_BYTES,
     JOURNAL_BACKLOG_LOW_BYTES,
+    OUTPUT_CHOKE_BYTES,
     OUTPUT_LOW_WATER_BYTES,
     TICK_READ_BYTES,
 )
@@ -116,8 +117,12 @@ class AmqpServer(Host):
                 # The disk is: who sent something is not read from until it has caught up.
                 peer.hold()
                 self._held_back.append(peer)
+            elif peer.unsent_bytes() > OUTPUT_CHOKE_BYTES:
+                peer.choke()
             else:
                 peer.read_on()
+                if peer.connection.engine.is_paused:
+                    self._loop.call_soon(peer.go_on)
         if more or any(not self._peers[output].is_full for output in self.outbox.starved if output in self._peers):
             self.want_tick()
 
@@ -188,6 +193,9 @@ class Peer(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._connection: ServerConnection | None = None
         self._is_held = False
+        self._is_choked = False
+        # What waited to be sent when the timer was asked last.
+        self._unsent_bytes = 0
         self._tick_bytes = 0
         self._timer: asyncio.TimerHandle | None = None
         self._hangup: asyncio.TimerHandle | None = None
@@ -220,6 +228,10 @@ class Peer(asyncio.Protocol):
             self.connection.fail(InternalError(f"{type(error).__name__} while reading; see the broker log"))
             self._server.want_tick()
 
+    def go_on(self) -> None:
+        """Take in what the engine left, which could not be answered before; the tick decides about reading."""
+        self.data_received(b"")
+
     def eof_received(self) -> None:
         return None
 
@@ -239,6 +251,10 @@ class Peer(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         self.is_full = False
+        if self._is_choked:
+            self._is_choked = False
+            self.output.backlog = self.unsent_bytes()
+            self.go_on()
         self._server.want_tick()
 
     # -- output -------------------------------------------------------------------------------------------------
@@ -288,7 +304,10 @@ class Peer(asyncio.Protocol):
     def _on_timer(self) -> None:
         engine = self.connection.engine
         now = self._loop.time()
-        if self._is_held:
+        unsent = self.unsent_bytes()
+        makes_progress = not self._is_choked or unsent < self._unsent_bytes
+        self._unsent_bytes = unsent
+        if self._is_held and makes_progress:
             # Silent because we do not read, not because the peer is gone.
             engine.receive(b"", now)
         engine.handle_timer(now)
@@ -325,6 +344,12 @@ class Peer(asyncio.Protocol):
         if not self._is_held and self._transport is not None and not self._transport.is_closing():
             self._is_held = True
             self._transport.pause_reading()
+
+    def choke(self) -> None:
+        """Stop reading until the peer has read most of what waits for it."""
+        self._is_choked = True
+        self._tick_bytes = 0
+        self.hold()
 
     def read_on(self) -> None:
         self._tick_bytes = 0

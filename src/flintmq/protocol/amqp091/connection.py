@@ -32,6 +32,7 @@ from flintmq.base.limits import (
     HANDSHAKE_FRAME_MAX_BYTES,
     HEARTBEAT_SECONDS,
     MESSAGE_MAX_BYTES,
+    OUTPUT_CHOKE_BYTES,
 )
 from flintmq.protocol.amqp091 import channel as channels
 from flintmq.protocol.amqp091.channel import Channel, ChannelOwner
@@ -190,6 +191,11 @@ class Connection:
             self._held.append(data[pos:])
             self._held_bytes = end - pos
 
+    @property
+    def is_paused(self) -> bool:
+        """Whole frames may wait in here because too much waits in the output: `receive(b"")` goes on with them."""
+        return self._needed == 0 and self._held_bytes > 0
+
     def _read(self, data: bytes, pos: i64, end: i64) -> i64:
         """Read whole frames from `pos`; returns where the first incomplete one starts."""
         if self.state is State.HEADER:
@@ -250,6 +256,10 @@ class Connection:
                     self._open_channel(channel)
                 else:
                     channel.receive_method(method, data, start, stop)
+                    if self.output.backlog > OUTPUT_CHOKE_BYTES and self._is_server:
+                        # A few bytes can ask for megabytes: the peer has to read some before it is heard again.
+                        self._needed = 0
+                        return pos
             elif kind == FRAME_HEADER:
                 channel.receive_header(data, start, stop)
             elif kind == FRAME_BODY:

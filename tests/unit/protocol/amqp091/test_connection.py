@@ -3,6 +3,7 @@
 import pytest
 
 from flintmq.base.errors import ClosedByPeer, ConnectionLost, LocalProtocolError, NotFound, ResourceError
+from flintmq.base.limits import OUTPUT_CHOKE_BYTES
 from flintmq.protocol.amqp091.connection import Tuning
 from flintmq.protocol.amqp091.states import State
 from flintmq.wire.amqp091 import spec
@@ -297,6 +298,24 @@ def test_frame_length_is_not_believed() -> None:
     pair = ConnectionPair().open()
     pair.server.engine.receive(bytes([3, 0, 1, 0xFF, 0xFF, 0xFF, 0xFF]), 0.0)
     assert close_in(pair.server.sent()) == 501
+
+
+def test_a_server_hears_no_more_while_too_much_waits() -> None:
+    """With an output full of answers nobody reads, one more method is taken at a time; with room, all that came."""
+    pair = ConnectionPair().open()
+    mine, theirs = pair.channel()
+    assert mine.channel is not None
+    for _ in range(3):
+        mine.channel.send(BasicQos())
+    server = pair.server
+    server.output.backlog = OUTPUT_CHOKE_BYTES + 1
+    server.engine.receive(pair.client.sent(), 0.0)
+    assert (len(theirs.methods), server.engine.is_paused) == (1, True)
+    server.engine.receive(b"", 0.0)
+    assert (len(theirs.methods), server.engine.is_paused) == (2, True)
+    server.output.backlog = 0
+    server.engine.receive(b"", 0.0)
+    assert (len(theirs.methods), server.engine.is_paused) == (3, False)
 
 
 def test_methods_before_open_are_refused() -> None:
