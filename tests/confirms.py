@@ -2,18 +2,14 @@
 
 from typing import Final, Generic, TypeVar
 
-from flintmq.base.errors import ClosedByPeer
 from flintmq.wire.amqp091.frames import FRAME_METHOD
 from flintmq.wire.amqp091.methods import (
     BasicAck,
     BasicNack,
-    ChannelClose,
     ConfirmSelect,
     ConfirmSelectOk,
-    ConnectionClose,
-    Method,
 )
-from tests.sockets import PERSISTENT, AmqpSocket, Frame, publish_frames
+from tests.sockets import PERSISTENT, AmqpSocket, Frame, publish_frames, raise_if_closed
 
 T = TypeVar("T")
 
@@ -69,8 +65,3 @@ class ConfirmedPublisher(Generic[T]):
         to += [self._pending.pop(number) for number in range(first, tag + 1) if number in self._pending]
         if multiple:
             self._answered = max(self._answered, tag)
-
-
-def raise_if_closed(method: Method) -> None:
-    if isinstance(method, ChannelClose | ConnectionClose):
-        raise ClosedByPeer(method.reply_code, method.reply_text, isinstance(method, ConnectionClose))

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, Self, TypeVar
 
+from flintmq.base.errors import ClosedByPeer
 from flintmq.base.limits import FRAME_MAX_BYTES, FRAME_OVERHEAD_BYTES
 from flintmq.wire.amqp091.frames import (
     FRAME_BODY,
@@ -20,6 +21,7 @@ from flintmq.wire.amqp091.frames import (
 )
 from flintmq.wire.amqp091.methods import (
     BasicPublish,
+    ChannelClose,
     ChannelOpen,
     ChannelOpenOk,
     ConnectionClose,
@@ -86,6 +88,11 @@ def publish_frames(
     room = FRAME_MAX_BYTES - FRAME_OVERHEAD_BYTES
     bodies = [frame(FRAME_BODY, channel, body[start : start + room]) for start in range(0, len(body), room)]
     return b"".join([method, header, *bodies])
+
+
+def raise_if_closed(method: Method) -> None:
+    if isinstance(method, ChannelClose | ConnectionClose):
+        raise ClosedByPeer(method.reply_code, method.reply_text, isinstance(method, ConnectionClose))
 
 
 class AmqpSocket:
@@ -166,11 +173,13 @@ class AmqpSocket:
             del self._received[:position]
 
     def expect(self, kind: type[M], channel: int = 0) -> M:
-        """The next method, which has to be this one; heartbeats are passed over."""
+        """The next method, which has to be this one; heartbeats are passed over. Raises ClosedByPeer for a close."""
         found = self.read_frame()
         while found.kind == FRAME_HEARTBEAT:
             found = self.read_frame()
         method = found.method
+        if not isinstance(method, kind):
+            raise_if_closed(method)
         assert isinstance(method, kind), f"{kind.__name__} was due, not {method}"
         assert found.channel == channel, f"{method} came on channel {found.channel}"
         return method

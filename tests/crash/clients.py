@@ -10,7 +10,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import Final
 
-from flintmq.base.errors import FlintError
+from flintmq.base.errors import ClosedByPeer, ConnectionForced, FlintError
 from flintmq.wire.amqp091.frames import FRAME_BODY, FRAME_HEADER, FRAME_METHOD
 from flintmq.wire.amqp091.methods import (
     BasicAck,
@@ -80,11 +80,15 @@ class Mark:
 
 
 class Client(ABC):
-    """A thread; `start` returns once it is connected. `failure` is what it died of, if not of the kill."""
+    """A thread, connected when it is made.
+
+    `failure` is what it died of, if not of the broker's end; `was_told` whether the broker announced that.
+    """
 
     def __init__(self, port: int, name: str, rng: random.Random) -> None:
         self.name = name
         self.failure: BaseException | None = None
+        self.was_told = False
         self.rng = rng
         self.connection = AmqpSocket(port).open()
         self.connection.open_channel(CHANNEL)
@@ -109,8 +113,11 @@ class Client(ABC):
             while not self._stop.is_set():
                 self.step()
         except (EOFError, ConnectionError):
-            # The broker was killed, as it was meant to be.
+            # The broker was killed, or stopped, as it was meant to be.
             pass
+        except ClosedByPeer as closed:
+            self.was_told = closed.code == ConnectionForced.code
+            self.failure = None if self.was_told else closed
         except (FlintError, AssertionError, OSError) as error:
             self.failure = error
         finally:

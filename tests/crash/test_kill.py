@@ -7,7 +7,7 @@ on the machine besides: a seed repeats a load, not a run.
 import os
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -55,20 +55,29 @@ class Story:
         self._declarer: Declarer | None = None
         self._chapter = 0
 
-    def run(self, kills: int) -> None:
-        """Load and kill, so many times; in between everything is looked at."""
+    def begin(self) -> None:
         self.broker.start()
         inspector = Inspector(self.broker.port)
         inspector.declare_all()
         inspector.close()
+
+    def kill(self, kills: int) -> None:
+        """Load and kill, so many times; in between everything is looked at."""
         for _ in range(kills):
-            self._load_and_kill()
+            self._load_until(self._kill)
             if self.rng.random() < 0.2:
                 self._kill_while_starting()
             self.broker.start()
             self._look()
             if max(len(ledger.due) for ledger in self.queues.values()) > DEPTH:
                 self._empty()
+
+    def stop(self, stops: int) -> None:
+        """The same, with SIGTERM."""
+        for _ in range(stops):
+            self._load_until(self._stop)
+            self.broker.start()
+            self._look()
 
     def end(self) -> None:
         """Take everything out: what is left is what was promised, and a last crash brings nothing back."""
@@ -87,7 +96,14 @@ class Story:
         rng = random.Random(f"{self._seed} {self._chapter} {name}")  # noqa: S311 - choices, not secrets
         return self.broker.port, f"{name}{self._chapter}", rng
 
-    def _load_and_kill(self) -> None:
+    def _kill(self) -> None:
+        self.broker.kill()
+        self.kills += 1
+
+    def _stop(self) -> None:
+        assert self.broker.stop() == 0
+
+    def _load_until(self, end: Callable[[], None]) -> None:
         self._chapter += 1
         publishers = [Publisher(*self._cast("p")), Publisher(*self._cast("q"))]
         readers = [
@@ -99,10 +115,10 @@ class Story:
         for client in clients:
             client.start()
         time.sleep(self.rng.uniform(*LOAD_SECONDS))
-        self.broker.kill()
-        self.kills += 1
+        end()
         for client in clients:
             client.join()
+            assert client.was_told == (end == self._stop), f"{client.name} was told: {client.was_told}"
         self._enter(publishers, readers)
         self._declarer = declarer
 
@@ -166,7 +182,8 @@ def test_a_loaded_broker_survives_kills(tmp_path: Path) -> None:
     """Every confirmed message is there in its order, none that was settled and synced comes back, no stream forks."""
     story = Story(tmp_path / "data", SEED)
     try:
-        story.run(KILLS)
+        story.begin()
+        story.kill(KILLS)
         story.end()
     except BaseException as error:
         error.add_note(f"CRASH_SEED={SEED} CRASH_KILLS={KILLS}; killed {story.kills} times")
@@ -178,3 +195,14 @@ def test_a_loaded_broker_survives_kills(tmp_path: Path) -> None:
         f"{story.kills} kills under load and {story.kills_at_start} during a start; "
         f"{story.confirmed} messages confirmed, none lost"
     )
+
+
+def test_a_loaded_broker_stops_in_order(tmp_path: Path) -> None:
+    """A SIGTERM under load closes every client with 320, exits with 0, and keeps what a kill would keep."""
+    story = Story(tmp_path / "data", SEED)
+    try:
+        story.begin()
+        story.stop(5)
+        story.end()
+    finally:
+        story.broker.close()
