@@ -173,4 +173,4 @@ class JournalMachine(RuleBasedStateMachine):
 
 
 TestJournal = JournalMachine.TestCase
-TestJournal.settings = settings(max_examples=300, stateful_step_count=50, deadline=None)
+TestJournal.settings = settings(max_examples=200, stateful_step_count=50, deadline=None)

@@ -122,7 +122,7 @@ def _by_segment(batches: list[Batch]) -> Iterator[tuple[int, list[tuple[bytes, .
             yield number, blocks
             blocks = []
         number = batch.journal.segment
-        blocks = blocks + batch.journal.blocks
+        blocks += batch.journal.blocks
     if blocks:
         yield number, blocks
 
