@@ -32,7 +32,7 @@ from tests.servers import BrokerProcess
 KILLS = int(os.environ.get("CRASH_KILLS", "50"))
 SEED = os.environ.get("CRASH_SEED") or str(time.time_ns())
 # A load lives that long: some die while it begins, most in full flow.
-LOAD_SECONDS = (0.01, 0.8)
+LOAD_SECONDS = (0.01, 0.6)
 # A start takes about this long: within it a broker may be killed, too.
 START_SECONDS = 0.6
 # A queue deeper than this is emptied between two kills, so that looking at it stays quick.
@@ -202,7 +202,7 @@ def test_a_loaded_broker_stops_in_order(tmp_path: Path) -> None:
     story = Story(tmp_path / "data", SEED)
     try:
         story.begin()
-        story.stop(5)
+        story.stop(3)
         story.end()
     finally:
         story.broker.close()
