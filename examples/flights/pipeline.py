@@ -1,0 +1,161 @@
+"""The Spark side: one stream read by two queries, one into Parquet files, one into statistics that go back."""
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from dataset import LATE_MINUTES
+from pyspark import SparkContext
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import expr
+from pyspark.sql.streaming.query import StreamingQuery
+
+# Small enough that a run takes several micro-batches, and that a stop comes in the middle.
+MESSAGES_PER_TRIGGER = 50_000
+
+# The JVM ends within a second or two.
+STOP_SECONDS = 30
+
+STATISTICS = [
+    "count(*) AS flights",
+    "count_if(dep_time IS NULL) AS cancelled",
+    "avg(dep_delay) AS departure_delay",
+    "avg(arr_delay) AS arrival_delay",
+    # A flight that never arrived is neither late nor on time: of null, avg takes no notice.
+    f"avg(CAST(arr_delay > {LATE_MINUTES} AS INT)) AS late",
+]
+
+
+def start_spark(directory: Path) -> SparkSession:
+    """Spark within this process and its children; what it writes, its log too, goes below `directory`."""
+    # Its Python workers run whatever this says; without it, the first python3 of the PATH.
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    scratch = directory / "scratch"
+    scratch.mkdir()
+    with _errors_to(directory / "spark.log"), _interrupts_later():
+        spark = (
+            SparkSession.builder.master("local[2]")
+            .appName("flights")
+            .config("spark.driver.memory", "1g")
+            .config("spark.driver.extraJavaOptions", f"-Djava.io.tmpdir={scratch}")
+            .config("spark.local.dir", str(scratch))
+            .config("spark.sql.warehouse.dir", str(directory / "warehouse"))
+            .config("spark.sql.shuffle.partitions", "2")
+            .config("spark.ui.enabled", "false")
+            .config("spark.ui.showConsoleProgress", "false")
+            .getOrCreate()
+        )
+    spark.sparkContext.setLogLevel("ERROR")
+    return spark
+
+
+def stop_spark() -> None:
+    """End Spark in whatever state an interrupt left it, and its JVM, which else would find out in its own time."""
+    # PySpark knows no other way to what it started.
+    context, gateway = SparkContext._active_spark_context, SparkContext._gateway  # noqa: SLF001
+    with suppress(Exception):
+        if context is not None:
+            context.stop()
+    if gateway is not None:
+        gateway.proc.terminate()
+        gateway.proc.wait(STOP_SECONDS)
+
+
+@contextmanager
+def _errors_to(file: Path) -> Iterator[None]:
+    """What starts meanwhile, which is Spark's JVM, has this file as its standard error; we keep ours."""
+    ours = os.dup(2)
+    with file.open("ab") as log:
+        os.dup2(log.fileno(), 2)
+        try:
+            yield
+        finally:
+            os.dup2(ours, 2)
+            os.close(ours)
+
+
+@contextmanager
+def _interrupts_later() -> Iterator[None]:
+    """A JVM whose start was interrupted is known to nobody, and would stay."""
+    came: list[int] = []
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = [signal.signal(number, lambda number, _frame: came.append(number)) for number in numbers]
+    try:
+        yield
+    finally:
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)
+        if came:
+            signal.raise_signal(came[0])
+
+
+class Pipeline:
+    """`url_file` holds the broker's URL: in Spark's plans and checkpoints stands the file's name, and no password."""
+
+    def __init__(self, spark: SparkSession, url_file: Path, directory: Path, schema: str) -> None:
+        self.lake = directory / "lake"
+        self._spark = spark
+        self._url_file = str(url_file)
+        self._checkpoints = directory / "checkpoints"
+        self._schema = schema
+
+    def _flights(self, queue: str) -> DataFrame:
+        messages = (
+            self._spark.readStream.format("flintmq")
+            .option("urlFile", self._url_file)
+            .option("queue", queue)
+            .option("startingOffsets", "earliest")
+            .option("includeProperties", "true")
+            .option("maxMessagesPerTrigger", str(MESSAGES_PER_TRIGGER))
+            .load()
+        )
+        parsed = f"from_json(CAST(body AS STRING), '{self._schema}') AS flight"
+        return messages.selectExpr("offset", "message_id", parsed).select("offset", "message_id", "flight.*")
+
+    def capture(self, queue: str) -> StreamingQuery:
+        """Every event into the lake. Started again, it goes on from its checkpoint."""
+        return (
+            self._flights(queue)
+            .writeStream.queryName("capture")
+            .format("parquet")
+            .option("path", str(self.lake))
+            .option("checkpointLocation", str(self._checkpoints / "capture"))
+            .trigger(processingTime="1 second")
+            .start()
+        )
+
+    def statistics(self, queue: str, exchange: str) -> StreamingQuery:
+        """Delays per carrier so far, published by every micro-batch: as JSON, with the carrier as routing key."""
+        by_carrier = self._flights(queue).groupBy("carrier").agg(*map(expr, STATISTICS))
+        return (
+            by_carrier.selectExpr("carrier AS routing_key", "to_json(struct(*)) AS body")
+            .writeStream.queryName("statistics")
+            .format("flintmq")
+            .option("urlFile", self._url_file)
+            .option("exchange", exchange)
+            .option("contentType", "application/json")
+            .option("mandatory", "true")
+            .option("checkpointLocation", str(self._checkpoints / "statistics"))
+            .outputMode("complete")
+            .trigger(processingTime="1 second")
+            .start()
+        )
+
+    def captured(self) -> DataFrame:
+        """What is in the lake."""
+        return self._spark.read.parquet(str(self.lake))
+
+
+def messages_read(query: StreamingQuery) -> int:
+    """How far a query has come. Raises what ended it, if something did."""
+    failure = query.exception()
+    if failure is not None:
+        raise failure
+    progress = query.lastProgress
+    end = json.loads(progress.sources[0].endOffset) if progress is not None else None
+    return int(end["offset"]) if end else 0
