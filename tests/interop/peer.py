@@ -159,9 +159,9 @@ class PeerChannel(ABC):
 class Peer(ABC):
     """A connection by one client; a login that is refused raises Refused."""
 
-    # The client's name, and what it has no encoding for in headers.
+    # The client's name, and the types of headers it does not have.
     name: ClassVar[str]
-    unsendable: ClassVar[tuple[type, ...]] = ()
+    unknown: ClassVar[tuple[type, ...]] = ()
 
     @abstractmethod
     def __init__(self, url: str) -> None: ...

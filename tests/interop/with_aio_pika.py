@@ -194,9 +194,6 @@ class AioPikaChannel(PeerChannel):
     def recover(self) -> None:
         self._run(self._underlay("basic_recover", requeue=True))
 
-    def select_transactions(self) -> None:
-        self._run(self._underlay("tx_select"))
-
     def close(self) -> None:
         self._run(self._closing())
 
@@ -233,6 +230,8 @@ class AioPikaPeer(Peer):
         return channel
 
     def close(self) -> None:
+        if self._loop.is_closed():
+            return
         self._loop.run_until_complete(self._connection.close())
         # What the client left to be done, such as closing callbacks.
         for task in (pending := asyncio.all_tasks(self._loop)):

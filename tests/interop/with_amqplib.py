@@ -3,6 +3,7 @@
 # ruff: noqa: ANN401 - what the client gives and takes has no types to name
 
 import json
+import re
 import shutil
 import subprocess
 from base64 import b64decode, b64encode
@@ -189,6 +190,10 @@ class AmqplibChannel(PeerChannel):
         options = {_SPELLED[name]: value for name, value in (properties or {}).items()}
         self._command("publish", exchange, key, body, {**options, "mandatory": mandatory})
 
+    def publish_all(self, queue: str, bodies: list[bytes]) -> None:
+        """Publish persistent messages together; returns once all are confirmed."""
+        self._command("publishAll", queue, bodies, {"persistent": True})
+
     def get(self, queue: str, *, no_ack: bool = False) -> Message | None:
         message = self.call("get", queue, {"noAck": no_ack})
         return _message(message) if message else None
@@ -231,9 +236,11 @@ class AmqplibPeer(Peer):
         self._is_closed = False
         try:
             self.server_properties = self.command("connect", 0, url, {})
-        except BaseException:
+        except Refused as error:
             self._agent.end()
-            raise
+            # amqplib keeps the code of a refused login in its text only.
+            found = re.search(r"terminated by server: (\d+)", error.text)
+            raise Refused(int(found[1]) if found else error.code, error.text) from None
 
     def command(self, name: str, channel: int, *arguments: Any) -> Any:
         try:
@@ -264,6 +271,7 @@ class AmqplibPeer(Peer):
     def close(self) -> None:
         if not self._is_closed:
             self.command("close", 0)
+            self._is_closed = True
         self._agent.end()
 
 

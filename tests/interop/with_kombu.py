@@ -4,10 +4,10 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import Any
+from importlib import import_module
+from typing import Any, Final
 
 import amqp.exceptions
-from kombu.connection import Connection
 
 from tests.interop.peer import (
     WAIT_SECONDS,
@@ -22,6 +22,8 @@ from tests.interop.peer import (
     Returned,
     plain,
 )
+
+kombu: Final[Any] = import_module("kombu")
 
 
 @contextmanager
@@ -114,9 +116,6 @@ class KombuChannel(PeerChannel):
     def recover(self) -> None:
         self._call("basic_recover", requeue=True)
 
-    def select_transactions(self) -> None:
-        self._call("tx_select")
-
     def close(self) -> None:
         self._call("close")
 
@@ -128,11 +127,10 @@ class KombuChannel(PeerChannel):
 class KombuPeer(Peer):
     name = "kombu"
     # py-amqp sends bytes as it sends text.
-    unsendable = (bytes,)
+    unknown = (bytes,)
 
     def __init__(self, url: str) -> None:
-        connection: Any = Connection
-        self._connection = connection(url, connect_timeout=WAIT_SECONDS)
+        self._connection = kombu.Connection(url, connect_timeout=WAIT_SECONDS)
         with _refusals():
             self._connection.connect()
 

@@ -114,9 +114,6 @@ class PikaChannel(PeerChannel):
     def recover(self) -> None:
         self._call("basic_recover", requeue=True)
 
-    def select_transactions(self) -> None:
-        self._call("tx_select")
-
     def close(self) -> None:
         self._call("close")
 
@@ -127,7 +124,8 @@ class PikaChannel(PeerChannel):
 
 class PikaPeer(Peer):
     name = "pika"
-    unsendable = (float,)
+    # pika refuses to send floats, and cuts those it reads to integers.
+    unknown = (float,)
 
     def __init__(self, url: str) -> None:
         with _refusals():

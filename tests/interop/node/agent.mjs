@@ -47,6 +47,13 @@ const commands = {
     return true;
   },
 
+  // All are written before any is confirmed.
+  async publishAll(number, queue, contents, options) {
+    const channel = channels.get(number);
+    for (const content of contents) channel.sendToQueue(queue, content, options);
+    await channel.waitForConfirms();
+  },
+
   async consume(number, queue, options) {
     let tag = '';
     const reply = await channels.get(number).consume(queue, (message) => {

@@ -1,0 +1,54 @@
+"""Clients that have nothing to say for longer than their heartbeats allow: alive all the same, and told apart."""
+
+import asyncio
+import threading
+
+import aio_pika
+import pika
+
+from tests.interop import with_amqplib
+from tests.interop.with_amqplib import AmqplibPeer
+from tests.servers import BrokerProcess
+
+# Three intervals: without heartbeats from either side, the other one would have hung up after two.
+HEARTBEAT_SECONDS = 2
+IDLE_SECONDS = 6.5
+
+
+def test_idle_clients_stay_connected(broker: BrokerProcess) -> None:
+    """Clients that send heartbeats every two seconds, and want them, outlive a silence of three intervals."""
+    url = f"{broker.url}?heartbeat={HEARTBEAT_SECONDS}"
+    blocking = pika.BlockingConnection(pika.URLParameters(url))
+    node = None if with_amqplib.missing() else AmqplibPeer(url)
+
+    async def idle() -> None:
+        connection = await aio_pika.connect(url)
+        channel = await connection.channel()
+        sleeper = threading.Thread(target=blocking.sleep, args=(IDLE_SECONDS,))
+        sleeper.start()
+        await asyncio.sleep(IDLE_SECONDS)
+        await asyncio.to_thread(sleeper.join)
+        await channel.declare_queue(exclusive=True)
+        await connection.close()
+
+    asyncio.run(idle())
+    blocking.channel().queue_declare("", exclusive=True)
+    blocking.close()
+    if node is not None:
+        node.channel().round_trip()
+        node.close()
+
+
+def test_a_client_that_fell_silent_is_disconnected(broker: BrokerProcess) -> None:
+    """A client that agreed to heartbeats and sends none is hung up on, and what it held goes back."""
+    silent = pika.BlockingConnection(pika.URLParameters(f"{broker.url}?heartbeat=1"))
+    channel = silent.channel()
+    channel.queue_declare("silent")
+    channel.basic_publish("", "silent", b"held")
+    assert channel.basic_get("silent")[2] == b"held"
+    broker.wait_for_log("connection ended", matches=lambda line: "missed heartbeats" in line["reason"])
+    other = pika.BlockingConnection(pika.URLParameters(broker.url))
+    method, _, body = other.channel().basic_get("silent", auto_ack=True)
+    assert (body, method.redelivered) == (b"held", True)
+    other.channel().queue_delete("silent")
+    other.close()
