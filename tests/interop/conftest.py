@@ -6,7 +6,7 @@ from typing import Final
 
 import pytest
 
-from tests.interop import with_amqplib
+from tests.interop.node_agent import missing
 from tests.interop.peer import Peer
 from tests.interop.with_aio_pika import AioPikaPeer
 from tests.interop.with_amqplib import AmqplibPeer
@@ -33,8 +33,8 @@ def connect(broker: BrokerProcess) -> Iterator[Connect]:
     made: list[Peer] = []
 
     def connect(name: str, url: str = "") -> Peer:
-        if name == AmqplibPeer.name and with_amqplib.missing():
-            pytest.skip(with_amqplib.missing())
+        if name == AmqplibPeer.name and missing():
+            pytest.skip(missing())
         peer = PEERS[name](url or broker.url)
         made.append(peer)
         return peer

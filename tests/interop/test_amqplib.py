@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from tests.interop.conftest import Connect
+from tests.interop.node_agent import NODE_FOLDER
 from tests.interop.peer import Refused
-from tests.interop.with_amqplib import NODE_FOLDER, AmqplibChannel, AmqplibPeer
+from tests.interop.with_amqplib import AmqplibChannel, AmqplibPeer
 
 
 @pytest.fixture

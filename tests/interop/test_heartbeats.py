@@ -6,7 +6,7 @@ import threading
 import aio_pika
 import pika
 
-from tests.interop import with_amqplib
+from tests.interop.node_agent import missing
 from tests.interop.with_amqplib import AmqplibPeer
 from tests.servers import BrokerProcess
 
@@ -19,7 +19,7 @@ def test_idle_clients_stay_connected(broker: BrokerProcess) -> None:
     """Clients that send heartbeats every two seconds, and want them, outlive a silence of three intervals."""
     url = f"{broker.url}?heartbeat={HEARTBEAT_SECONDS}"
     blocking = pika.BlockingConnection(pika.URLParameters(url))
-    node = None if with_amqplib.missing() else AmqplibPeer(url)
+    node = None if missing() else AmqplibPeer(url)
 
     async def idle() -> None:
         connection = await aio_pika.connect(url)
