@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from mypy_extensions import mypyc_attr
 
 if TYPE_CHECKING:
+    from flintmq.base.errors import StorageError
     from flintmq.broker.message import Entry
     from flintmq.broker.queue.base import Queue
 
@@ -30,3 +31,7 @@ class Consumer(ABC):
     @abstractmethod
     def cancelled(self) -> None:
         """The queue is gone, or ends the subscription; nothing more will be delivered."""
+
+    @abstractmethod
+    def failed(self, error: "StorageError") -> None:
+        """What comes next cannot be read: end the subscription, and let the client know why."""

@@ -145,7 +145,10 @@ class StreamLog(ABC):
 
     @abstractmethod
     def read(self, offset: int, max_records: int, max_bytes: int) -> list[StreamRecord]:
-        """Records from `offset` on, at least one unless the log ends there. Staged records can be read too."""
+        """Records from `offset` on, at least one unless the log ends there. Staged records can be read too.
+
+        Raises StorageError when a file cannot be read, as `offset_at` does.
+        """
 
     @abstractmethod
     def offset_at(self, timestamp_ms: int) -> int:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from mypy_extensions import i64
 
-from flintmq.base.errors import StorageFenced
+from flintmq.base.errors import StorageError, StorageFenced
 from flintmq.broker.consumer import Consumer
 from flintmq.broker.message import Address, ContentCodec, Entry, Message, Table
 from flintmq.broker.ports import (
@@ -222,6 +222,9 @@ class Taker(Consumer):
 
     def cancelled(self) -> None:
         self.is_cancelled = True
+
+    def failed(self, error: StorageError) -> None:
+        raise error
 
     @property
     def bodies(self) -> list[str]:

@@ -4,7 +4,7 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from flintmq.base.errors import NotImplementedHere, PreconditionFailed
+from flintmq.base.errors import NotImplementedHere, PreconditionFailed, StorageError
 from flintmq.base.limits import DISPATCH_BURST_MESSAGES
 from flintmq.base.values import Timestamp
 from flintmq.broker.consumer import Consumer
@@ -25,6 +25,8 @@ class _Cursor:
         self.consumer = consumer
         self.offset = offset
         self.ahead: list[StreamRecord] = []
+        # Unsubscribed, perhaps by what happened to another one in the same round.
+        self.ended = False
 
 
 @final
@@ -96,7 +98,9 @@ class StreamQueue(Queue):
 
     def unsubscribe(self, consumer: Consumer) -> None:
         super().unsubscribe(consumer)
-        self._cursors = [cursor for cursor in self._cursors if cursor.consumer is not consumer]
+        for cursor in self._cursors:
+            cursor.ended = cursor.consumer is consumer
+        self._cursors = [cursor for cursor in self._cursors if not cursor.ended]
 
     def _start_offset(self, wanted: object) -> int:
         log = self.log
@@ -125,7 +129,8 @@ class StreamQueue(Queue):
         end = log.durable_offset
         more = False
         for cursor in list(self._cursors):
-            more |= self._feed(cursor, end)
+            if not cursor.ended:
+                more |= self._feed(cursor, end)
         if end < log.next_offset and not self._is_waiting:
             self._is_waiting = True
             self._unsynced.append(self)
@@ -143,7 +148,11 @@ class StreamQueue(Queue):
             if not cursor.ahead:
                 if cursor.offset >= end:
                     return False
-                records = self.log.read(cursor.offset, min(end - cursor.offset, _READ_RECORDS), _READ_BYTES)
+                try:
+                    records = self.log.read(cursor.offset, min(end - cursor.offset, _READ_RECORDS), _READ_BYTES)
+                except StorageError as error:
+                    consumer.failed(error)
+                    return False
                 while records and records[-1].offset >= end:
                     # Records between were damaged and set aside, so the count reached too far.
                     records.pop()

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, final
 
 from mypy_extensions import i64
 
+from flintmq.base.errors import InternalError, StorageError
 from flintmq.broker.consumer import Consumer
 from flintmq.broker.message import Entry
 from flintmq.broker.queue.base import Queue
@@ -53,3 +54,7 @@ class ChannelConsumer(Consumer):
 
     def cancelled(self) -> None:
         self._channel.consumer_cancelled(self)
+
+    def failed(self, error: StorageError) -> None:
+        # Not a cancel: that says the queue is gone, and clients would make a new one.
+        self._channel.connection.fail(InternalError(str(error)))

@@ -3,6 +3,7 @@
 from collections import deque
 from typing import Final, final
 
+from flintmq.base.errors import StorageError
 from flintmq.broker.message import ContentCodec, Message
 from flintmq.broker.ports import StreamLog, StreamRecord
 from flintmq.storage.stream.encoder import StreamBlock, StreamEncoder, StreamReader
@@ -63,7 +64,10 @@ class SegmentedStream(StreamLog):
         self._trim()
         reader = self._reader
         reader.begin(max(offset, self.first_offset), max_records, max_bytes)
-        self.files.read(reader)
+        try:
+            self.files.read(reader)
+        except OSError as error:
+            raise _unreadable(error) from error
         # Records that the sync thread wrote after the trim may have come from the files already.
         first = max(reader.next, self._tail_offset)
         for position in range(first - self._tail_offset, len(self._tail)):
@@ -73,10 +77,17 @@ class SegmentedStream(StreamLog):
         return reader.records
 
     def offset_at(self, timestamp_ms: int) -> int:
-        offset = self.files.search_from(timestamp_ms)
+        try:
+            offset = self.files.search_from(timestamp_ms)
+        except OSError as error:
+            raise _unreadable(error) from error
         while records := self.read(offset, SEARCH_RECORDS, SEARCH_BYTES):
             for record in records:
                 if record.message.timestamp_ms >= timestamp_ms:
                     return record.offset
             offset = records[-1].offset + 1
         return self.next_offset
+
+
+def _unreadable(error: OSError) -> StorageError:
+    return StorageError(f"{error.filename} cannot be read ({error.strerror}): check the disk and its permissions")

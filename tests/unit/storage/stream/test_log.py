@@ -51,6 +51,22 @@ def test_staged_records_can_be_read(tmp_path: Path) -> None:
     node.close()
 
 
+def test_unreadable_file(tmp_path: Path) -> None:
+    """A file that somebody took away is a typed error that names it, for reading by offset and by time."""
+    node, stream = _open(tmp_path)
+    _append(stream, 3)
+    node.close()
+    node, stream = _open(tmp_path)
+    (file,) = _files(tmp_path)
+    file.unlink()
+    for _ in range(2):
+        with pytest.raises(StorageError, match=f"{file} cannot be read"):
+            stream.read(0, 10, 10_000)
+    with pytest.raises(StorageError, match=f"{file} cannot be read"):
+        stream.offset_at(1)
+    node.close()
+
+
 def test_durable_offset(tmp_path: Path) -> None:
     """Records count as durable once they are synced, also those of an earlier run."""
     node, stream = _open(tmp_path, segment=2_000)

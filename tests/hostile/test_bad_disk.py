@@ -1,4 +1,4 @@
-"""A disk that fills up or fails under load: nothing confirmed is lost, everybody is told, and a restart mends it."""
+"""A disk that fills up or fails: nothing confirmed is lost, everybody concerned is told, and others are served."""
 
 import shutil
 from collections.abc import Iterator
@@ -172,3 +172,25 @@ def test_a_sync_that_fails_once(tmp_path: Path) -> None:
         assert broker.stop() == 1
     with BrokerProcess(tmp_path / "data") as broker:
         _nothing_is_lost(broker, confirmed)
+
+
+def test_a_stream_that_cannot_be_read(tmp_path: Path) -> None:
+    """Who reads a stream whose file is gone is closed with 541 and told the file; others of its queues go on."""
+    with BrokerProcess(tmp_path / "data") as broker:
+        _declare(broker)
+        with _open(broker) as client:
+            publisher = ConfirmedPublisher[int](client)
+            publisher.publish(0, "amq.fanout", "", _body(0))
+            while publisher.pending:
+                publisher.collect(30.0)
+        broker.restart()
+        (file,) = (tmp_path / "data" / "streams").glob("*/*.stream")
+        file.unlink()
+        with _open(broker) as client:
+            client.call(1, BasicConsume(queue=STREAM, arguments={"x-stream-offset": "first"}), BasicConsumeOk)
+            close = client.expect_close(541)
+            assert close.reply_text.startswith(f"INTERNAL_ERROR - {file} cannot be read (")
+            assert str(file) in broker.wait_for_log("connection ended", peer=client.name)["reason"]
+        for queue in QUEUES:
+            assert _contents(broker, queue) == [0]
+        assert broker.stop() == 0
