@@ -65,9 +65,8 @@ class _Fields:
         self.index = index
         self.count = index.count
         elements = max(BOUNDS * index.count - 1, 0)
-        # Without records there are no bounds, and Arrow wants one even for no elements.
-        bounds = index.bounds or bytes(4)
-        self._elements = pa.Array.from_buffers(pa.binary(), elements, [None, pa.py_buffer(bounds), pa.py_buffer(data)])
+        buffers = [None, pa.py_buffer(index.bounds), pa.py_buffer(data)]
+        self._elements = pa.Array.from_buffers(pa.binary(), elements, buffers)
         self._properties: list[Properties] = []
         if needs_properties:
             # Most publishers say the same of all messages: what is distinct is decoded once.
