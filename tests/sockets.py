@@ -1,5 +1,6 @@
 """An AMQP 0-9-1 client that may break the rules: it writes what it is given, and reads frame by frame."""
 
+import itertools
 import select
 import socket
 import struct
@@ -95,11 +96,17 @@ def raise_if_closed(method: Method) -> None:
         raise ClosedByPeer(method.reply_code, method.reply_text, isinstance(method, ConnectionClose))
 
 
+_NUMBERS = itertools.count(1)
+
+
 class AmqpSocket:
     """A connection to a broker on this machine. Reading raises EOFError once the broker has hung up."""
 
     def __init__(self, port: int) -> None:
-        self._socket = socket.create_connection(("127.0.0.1", port), timeout=WAIT_SECONDS)
+        # Each from a loopback address of its own: ports are used again, and a log would speak of two by one name.
+        number = next(_NUMBERS)
+        source = (f"127.1.{number >> 8 & 0xFF}.{number & 0xFF}", 0)
+        self._socket = socket.create_connection(("127.0.0.1", port), timeout=WAIT_SECONDS, source_address=source)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._received = bytearray()
         host, number = self._socket.getsockname()

@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import os
+import resource
 import signal
 import time
 from typing import Final
@@ -11,7 +12,8 @@ import structlog
 import uvloop
 
 from flintmq import __version__, compiled
-from flintmq.base.errors import FlintError
+from flintmq.base.errors import ConfigurationError, FlintError
+from flintmq.base.limits import RESERVED_DESCRIPTORS
 from flintmq.broker.broker import Broker
 from flintmq.broker.ports import UserRecord
 from flintmq.gateway.amqp091.codec import CODEC_091
@@ -27,6 +29,8 @@ log = structlog.get_logger()
 
 # How long a shutdown waits for clients to agree to it.
 _SHUTDOWN_SECONDS: Final = 2.0
+# Where the system sets no limit, memory does.
+_CONNECTIONS_UNLIMITED: Final = 1_000_000
 # Everybody knows this user's password, so it may log in from this machine only (RabbitMQ's rule, too).
 _KNOWN_TO_ALL: Final = frozenset({"guest"})
 # Objects of messages come and go without cycles; the collector looks for the rare cycles elsewhere.
@@ -63,7 +67,7 @@ async def serve(settings: Settings, stop: asyncio.Event) -> int:
     try:
         broker = Broker(storage)
         users = _recover(broker, settings)
-        server = AmqpServer(broker, _offer(settings), Authenticator(users, _KNOWN_TO_ALL), os.urandom)
+        server = AmqpServer(broker, _offer(settings), Authenticator(users, _KNOWN_TO_ALL), os.urandom, _connections())
         listener = await _listen(loop, server, settings)
         port = listener.sockets[0].getsockname()[1]
         build = "compiled by mypyc" if compiled else "interpreted: slower by far; install with a C compiler at hand"
@@ -108,6 +112,19 @@ def _recover(broker: Broker, settings: Settings) -> list[UserRecord]:
     seconds = time.perf_counter() - started
     log.info("recovered", messages=count, queues=len(definitions.queues), seconds=round(seconds, 3))
     return users
+
+
+def _connections() -> int:
+    """How many sockets there may be: all descriptors the system allows but for a reserve. Raises ConfigurationError."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    if most == resource.RLIM_INFINITY:
+        return _CONNECTIONS_UNLIMITED
+    if most <= RESERVED_DESCRIPTORS:
+        raise ConfigurationError(
+            f"{most} open files are allowed, more than {RESERVED_DESCRIPTORS} are needed: raise it with ulimit -n"
+        )
+    return most - RESERVED_DESCRIPTORS
 
 
 def _url(settings: Settings, users: list[UserRecord], port: int) -> str:

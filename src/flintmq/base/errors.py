@@ -48,12 +48,6 @@ class AmqpError(FlintError):
         return whole.encode()[:255].decode(errors="ignore")
 
 
-class ContentTooLarge(AmqpError):
-    code: ClassVar[int] = 311
-    name: ClassVar[str] = "CONTENT_TOO_LARGE"
-    closes_connection: ClassVar[bool] = False
-
-
 class NoRoute(AmqpError):
     """Sent in basic.return only: no queue took a mandatory message."""
 
@@ -65,11 +59,6 @@ class NoRoute(AmqpError):
 class ConnectionForced(AmqpError):
     code: ClassVar[int] = 320
     name: ClassVar[str] = "CONNECTION_FORCED"
-
-
-class InvalidPath(AmqpError):
-    code: ClassVar[int] = 402
-    name: ClassVar[str] = "INVALID_PATH"
 
 
 class AccessRefused(AmqpError):

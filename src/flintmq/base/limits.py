@@ -14,6 +14,9 @@ FRAME_OVERHEAD_BYTES: Final = 8
 CHANNEL_MAX: Final = 2_047
 # RabbitMQ's default: dead peers are found in two intervals, and idle links cost one frame a half-minute.
 HEARTBEAT_SECONDS: Final = 60
+# File descriptors that sockets may not take: segments, streams and the database open files at any time, and a storage
+# that cannot is fenced.
+RESERVED_DESCRIPTORS: Final = 256
 # RabbitMQ's: from the first byte awaited to connection.open, for everything in between.
 HANDSHAKE_SECONDS: Final = 10.0
 # How long we wait for close-ok before we hang up.

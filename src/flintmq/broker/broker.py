@@ -41,12 +41,23 @@ class Broker:
         turn = ready[:]
         ready.clear()
         more = False
-        for queue in turn:
-            queue.dispatched()
-            if queue.dispatch():
-                queue.touch()
-                more = True
+        turn.reverse()
+        try:
+            while turn:
+                queue = turn.pop()
+                queue.dispatched()
+                if queue.dispatch():
+                    queue.touch()
+                    more = True
+        finally:
+            # A queue that fails must not take along those behind it.
+            ready.extend(turn)
         return more
+
+    @property
+    def has_ready(self) -> bool:
+        """Whether a queue may have something to deliver."""
+        return bool(self._ready)
 
     def on_durable(self) -> None:
         """The storage made progress: streams may have more to deliver at the end of the next tick."""

@@ -99,7 +99,7 @@ class DefinitionStore(ABC):
     @property
     @abstractmethod
     def staged(self) -> bool:
-        """Whether the present batch holds changes: answers to them wait for it."""
+        """Whether the present batch holds changes."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -194,6 +194,11 @@ class Storage(ABC):
     @abstractmethod
     def durable_batch(self) -> int:
         """The newest batch that is on the disk, synced."""
+
+    @property
+    @abstractmethod
+    def definitions_durable(self) -> bool:
+        """Whether all definitions are on the disk: answers that tell of them wait until they are."""
 
     @property
     @abstractmethod

@@ -286,6 +286,8 @@ class VHost:
             self._storage.definitions.delete_queue(self.name, queue.name)
         if queue.keeps_all:
             self._storage.delete_stream(queue.id)
+        # Routes that publishers remember may hold the queue for a while; they must not hold a connection with it.
+        queue.owner = None
         return count
 
     def unsubscribe(self, queue: Queue, consumer: Consumer) -> None:

@@ -37,7 +37,12 @@ class AmqpServer(Host):
     """
 
     def __init__(
-        self, broker: Broker, offer: Offer, authenticator: Authenticator, random_bytes: Callable[[int], bytes]
+        self,
+        broker: Broker,
+        offer: Offer,
+        authenticator: Authenticator,
+        random_bytes: Callable[[int], bytes],
+        connection_max: int,
     ) -> None:
         self.outbox = Outbox()
         self.gateway = Gateway(broker, self, offer, random_bytes)
@@ -46,6 +51,7 @@ class AmqpServer(Host):
         self._loop = asyncio.get_running_loop()
         self._peers: dict[Output, Peer] = {}
         self._deserted = asyncio.Event()
+        self._connection_max = connection_max
         self._is_tick_due = False
         # Who sent something in this tick, and who is not read from until the storage has caught up.
         self._heard: list[Peer] = []
@@ -56,6 +62,11 @@ class AmqpServer(Host):
 
     def protocol(self) -> "Peer":
         return Peer(self, self._loop)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether one more socket would take from what the storage needs."""
+        return len(self._peers) >= self._connection_max
 
     def add(self, peer: "Peer") -> None:
         self._peers[peer.output] = peer
@@ -72,7 +83,7 @@ class AmqpServer(Host):
         def answer(why: str) -> None:
             self._loop.call_soon_threadsafe(self._authenticated, connection, why)
 
-        self._authenticator.check(user, password, address, answer)
+        self._authenticator.check(user, password, address, lambda: not connection.is_closed, answer)
 
     def _authenticated(self, connection: ServerConnection, why: str) -> None:
         if why:
@@ -107,7 +118,12 @@ class AmqpServer(Host):
     def _tick(self) -> None:
         self._is_tick_due = False
         self._feed_starved()
-        more = self.gateway.end_tick()
+        try:
+            more = self.gateway.end_tick()
+        except Exception:
+            # A fault of ours in one queue or channel: the others go on.
+            log.exception("internal error in a tick")
+            more = self.gateway.broker.has_ready
         self._flush()
         heard = self._heard
         self._heard = []
@@ -211,6 +227,12 @@ class Peer(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports are asyncio's in all but their base class.
         stream = cast(asyncio.Transport, transport)
+        if self._server.is_full:
+            log.warning(
+                "connection refused: no more file descriptors", peer=_printable(stream.get_extra_info("peername"))
+            )
+            stream.abort()
+            return
         self._transport = stream
         stream.set_write_buffer_limits(high=OUTPUT_LOW_WATER_BYTES, low=OUTPUT_LOW_WATER_BYTES // 4)
         address = stream.get_extra_info("peername")
@@ -236,7 +258,9 @@ class Peer(asyncio.Protocol):
         return None
 
     def connection_lost(self, exc: Exception | None) -> None:
-        connection = self.connection
+        if self._connection is None:
+            return
+        connection = self._connection
         connection.engine.lost(ConnectionLost(str(exc)) if exc else None)
         self._server.remove(self)
         for timer in (self._timer, self._hangup):

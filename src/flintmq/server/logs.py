@@ -2,10 +2,16 @@
 
 import logging
 import sys
+from typing import Final
 
 import structlog
 
 from flintmq.server.config import LogSettings
+
+# Without the values of variables: these are what peers sent, passwords included.
+_TRACEBACKS: Final = structlog.processors.ExceptionRenderer(
+    structlog.tracebacks.ExceptionDictTransformer(show_locals=False)
+)
 
 
 def configure(settings: LogSettings) -> None:
@@ -13,7 +19,7 @@ def configure(settings: LogSettings) -> None:
     renderer: structlog.typing.Processor
     if settings.format == "json":
         renderer = structlog.processors.JSONRenderer()
-        exceptions: list[structlog.typing.Processor] = [structlog.processors.dict_tracebacks]
+        exceptions: list[structlog.typing.Processor] = [_TRACEBACKS]
     else:
         renderer = structlog.dev.ConsoleRenderer(
             colors=sys.stderr.isatty(), pad_event_to=24, exception_formatter=structlog.dev.plain_traceback

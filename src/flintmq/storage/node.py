@@ -60,6 +60,8 @@ class NodeStorage(Storage):
         self._next_seqs: dict[int, int] = {}
         self._batch = 0
         self._submitted_bytes = 0
+        # The newest batch that changed definitions.
+        self._definitions_batch = 0
         self._closed = False
         self._group = GroupCommit(RoundWriter(self._database, self._journal_files), notify)
         self._group.start()
@@ -146,6 +148,12 @@ class NodeStorage(Storage):
     def commit(self) -> int:
         if self._group.failure:
             self._journal.discard()
+            self._definitions.take()
+            for stream in self._staged_streams:
+                stream.take()
+            self._staged_streams.clear()
+            # Nothing will come of those that were not durable; who waited for them is told so.
+            self._definitions_batch = 0
             raise StorageFenced(self._group.failure)
         journal = self._journal.take() if self._journal.staged else None
         streams = [(stream.files, stream.take()) for stream in self._staged_streams]
@@ -156,6 +164,8 @@ class NodeStorage(Storage):
         size += sum(len(part) for _, blocks in streams for block in blocks for part in block.parts)
         self._batch += 1
         self._submitted_bytes += size
+        if definitions:
+            self._definitions_batch = self._batch
         self._group.submit(Batch(self._batch, size, definitions, journal, streams, self._deleted_streams))
         self._staged_streams.clear()
         self._deleted_streams = []
@@ -164,6 +174,10 @@ class NodeStorage(Storage):
     @property
     def durable_batch(self) -> int:
         return self._group.durable
+
+    @property
+    def definitions_durable(self) -> bool:
+        return not self._definitions.staged and self._definitions_batch <= self._group.durable
 
     @property
     def backlog_bytes(self) -> int:

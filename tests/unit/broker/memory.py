@@ -147,6 +147,7 @@ class MemoryStorage(Storage):
         self.memory_definitions = MemoryDefinitions()
         self.streams: dict[int, MemoryStream] = {}
         self.batch = 0
+        self.definitions_batch = 0
         self.synced = 0
         self.reason = ""
 
@@ -178,8 +179,12 @@ class MemoryStorage(Storage):
 
     def commit(self) -> int:
         if self.reason:
+            self.memory_definitions.has_staged = False
+            self.definitions_batch = 0
             raise StorageFenced(self.reason)
         self.batch += 1
+        if self.memory_definitions.has_staged:
+            self.definitions_batch = self.batch
         self.memory_definitions.has_staged = False
         return self.batch
 
@@ -194,6 +199,10 @@ class MemoryStorage(Storage):
     @property
     def durable_batch(self) -> int:
         return self.synced
+
+    @property
+    def definitions_durable(self) -> bool:
+        return not self.memory_definitions.has_staged and self.definitions_batch <= self.synced
 
     @property
     def backlog_bytes(self) -> int:

@@ -42,6 +42,8 @@ class ClassicQueue(Queue):
         self._front: list[Entry] = []
         self._middle: deque[list[Entry]] = deque()
         self._back: list[Entry] = []
+        # Came back, and not sorted into the front yet: one by one that would take the square of their number.
+        self._returned: list[Entry] = []
         self._count: i64 = 0
         self._seq: i64 = 0
         self._turn: i64 = 0
@@ -79,6 +81,10 @@ class ClassicQueue(Queue):
             self._back = []
 
     def _take(self) -> Entry:
+        if self._returned:
+            self._front.extend(self._returned)
+            self._front.sort(key=_seq_of, reverse=True)
+            self._returned = []
         if not self._front:
             if self._middle:
                 self._front = self._middle.popleft()
@@ -100,8 +106,7 @@ class ClassicQueue(Queue):
             return
         for entry in entries:
             entry.redelivered = True
-        self._front.extend(entries)
-        self._front.sort(key=_seq_of, reverse=True)
+        self._returned.extend(entries)
         self._count += len(entries)
         self.touch()
 

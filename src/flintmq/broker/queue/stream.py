@@ -79,6 +79,7 @@ class StreamQueue(Queue):
         raise NotImplementedHere(f"queue.purge on stream queue '{self.name}'")
 
     def delete(self) -> int:
+        self.gone = True
         count = self.message_count
         consumers = self.consumers
         self.consumers = []

@@ -1,6 +1,6 @@
 """basic.*, confirm.select and channel.flow as the server answers them, but for what every message passes through."""
 
-from flintmq.base.errors import NotAllowed, NotImplementedHere
+from flintmq.base.errors import NotAllowed, NotImplementedHere, PreconditionFailed
 from flintmq.broker.arguments import check_consumer_arguments
 from flintmq.gateway.amqp091.channel import ServerChannel
 from flintmq.gateway.amqp091.consumer import ChannelConsumer
@@ -28,7 +28,7 @@ from flintmq.wire.amqp091.methods import (
     ConfirmSelectOk,
     Method,
 )
-from flintmq.wire.amqp091.tables import encode_shortstr
+from flintmq.wire.amqp091.tables import INT64_MAX, encode_shortstr
 
 
 def qos(channel: ServerChannel, method: Method) -> None:
@@ -51,6 +51,11 @@ def consume(channel: ServerChannel, method: Method) -> None:
     if tag in channel.consumers:
         raise NotAllowed(f"attempt to reuse consumer tag '{tag}'")
     check_consumer_arguments(method.arguments)
+    if queue.keeps_all and not method.no_ack and channel.prefetch == 0 and channel.limit == 0:
+        # It would be sent the whole stream, and all of it would be held for its acknowledgement (RabbitMQ's rule, too).
+        raise PreconditionFailed(
+            f"consumer prefetch count is not set for 'queue '{queue.name}' in vhost '{queue.vhost}''"
+        )
     prefix = spec.BASIC_DELIVER.to_bytes(4, "big") + encode_shortstr(tag)
     consumer = ChannelConsumer(tag, method.no_ack, method.exclusive, queue, channel, channel.prefetch, prefix)
     queue.subscribe(consumer, method.arguments)
@@ -66,6 +71,8 @@ def cancel(channel: ServerChannel, method: Method) -> None:
     consumer = channel.consumers.pop(method.consumer_tag, None)
     if consumer is not None:
         channel.vhost.unsubscribe(consumer.queue, consumer)
+        if consumer.queue.gone:
+            channel.connection.exclusive_queues.pop(consumer.queue.name, None)
     if not method.no_wait:
         channel.reply(BasicCancelOk(consumer_tag=method.consumer_tag))
 
@@ -94,17 +101,24 @@ def get(channel: ServerChannel, method: Method) -> None:
         routing_key=message.address.routing_key,
         message_count=queue.message_count,
     )
-    channel.send_content(answer, message.properties, message.body)
+    channel.reply_with(answer, message.properties, message.body)
 
 
 def reject(channel: ServerChannel, method: Method) -> None:
     assert isinstance(method, BasicReject)
-    channel.settle(method.delivery_tag, False, method.requeue)
+    channel.settle(_tag(method.delivery_tag), False, method.requeue)
 
 
 def nack(channel: ServerChannel, method: Method) -> None:
     assert isinstance(method, BasicNack)
-    channel.settle(method.delivery_tag, method.multiple, method.requeue)
+    channel.settle(_tag(method.delivery_tag), method.multiple, method.requeue)
+
+
+def _tag(delivery_tag: int) -> int:
+    """Tags are unsigned on the wire, and ours never get so far that they would not be signed ones as well."""
+    if delivery_tag > INT64_MAX:
+        raise PreconditionFailed(f"unknown delivery tag {delivery_tag}")
+    return delivery_tag
 
 
 def recover(channel: ServerChannel, method: Method) -> None:

@@ -46,11 +46,19 @@ class _Promise:
 
 @final
 class _Reply:
-    """An encoded answer, and the consumer that may start once it is out."""
+    """An encoded answer, the consumer that may start once it is out, and the content that goes with it."""
 
-    def __init__(self, payload: bytes, consumer: ChannelConsumer | None) -> None:
+    def __init__(
+        self,
+        payload: bytes,
+        consumer: ChannelConsumer | None,
+        properties: bytes | None = None,
+        body: bytes = b"",
+    ) -> None:
         self.payload = payload
         self.consumer = consumer
+        self.properties = properties
+        self.body = body
 
 
 @final
@@ -231,7 +239,13 @@ class ServerChannel(ChannelOwner):
 
     def reply(self, method: Method, starts: ChannelConsumer | None = None) -> None:
         """Answer, behind any answer that still waits; `starts` is a consumer that may deliver from then on."""
-        reply = _Reply(encode_method(method), starts)
+        self._reply(_Reply(encode_method(method), starts))
+
+    def reply_with(self, method: Method, properties: bytes, body: bytes) -> None:
+        """Answer with content, in its turn as `reply` does."""
+        self._reply(_Reply(encode_method(method), None, properties, body))
+
+    def _reply(self, reply: _Reply) -> None:
         if self._replies or self._promises:
             self._replies.append(reply)
             self._activate()
@@ -240,20 +254,21 @@ class ServerChannel(ChannelOwner):
 
     def reply_when_durable(self, method: Method) -> None:
         """Answer a change of definitions once it is on the disk."""
-        if self.gateway.broker.storage.definitions.staged:
+        if not self.gateway.broker.storage.definitions_durable:
             self._replies.append(_Reply(encode_method(method), None))
             self._activate()
         else:
             self.reply(method)
 
     def _say(self, reply: _Reply) -> None:
+        properties = reply.properties
+        if properties is not None:
+            self._channel.send_content(reply.payload, properties, reply.body)
+            return
         self._channel.send_payload(reply.payload)
         consumer = reply.consumer
         if consumer is not None:
             self.start(consumer)
-
-    def send_content(self, method: Method, properties: bytes, body: bytes) -> None:
-        self._channel.send_content(encode_method(method), properties, body)
 
     # -- delivering ---------------------------------------------------------------------------------------------
 
@@ -283,7 +298,8 @@ class ServerChannel(ChannelOwner):
     def consumer_cancelled(self, consumer: ChannelConsumer) -> None:
         self.consumers.pop(consumer.tag, None)
         if self._notify_cancel:
-            self._channel.send(BasicCancel(consumer_tag=consumer.tag, no_wait=True))
+            # Behind a consume-ok that still waits for the disk: the client has to know whom this is about.
+            self.reply(BasicCancel(consumer_tag=consumer.tag, no_wait=True))
 
     def resume(self) -> None:
         """The socket has room again: the queues of this channel's consumers may go on."""
@@ -296,6 +312,7 @@ class ServerChannel(ChannelOwner):
         for delivery in self.unacked.take(delivery_tag, multiple):
             delivery.queue.settle(delivery.entry)
             self._release(delivery)
+        self._reopen_window()
 
     def settle(self, delivery_tag: i64, multiple: bool, requeue: bool) -> None:
         """basic.nack and basic.reject."""
@@ -306,6 +323,7 @@ class ServerChannel(ChannelOwner):
         for delivery in taken:
             delivery.queue.settle(delivery.entry)
             self._release(delivery)
+        self._reopen_window()
 
     def requeue(self, deliveries: list[Delivery]) -> None:
         entries: dict[Queue, list[Entry]] = {}
@@ -314,6 +332,7 @@ class ServerChannel(ChannelOwner):
             entries.setdefault(delivery.queue, []).append(delivery.entry)
         for queue, returned in entries.items():
             queue.requeue(returned)
+        self._reopen_window()
 
     def _release(self, delivery: Delivery) -> None:
         consumer = delivery.consumer
@@ -321,10 +340,11 @@ class ServerChannel(ChannelOwner):
             return
         consumer.held -= 1
         self.held -= 1
-        if self.limit == 0:
-            delivery.queue.touch()
-        else:
-            # The shared window may let any consumer of this channel go on.
+        delivery.queue.touch()
+
+    def _reopen_window(self) -> None:
+        """Where consumers share a limit, a settlement may let any of them go on."""
+        if self.limit != 0:
             self.resume()
 
     # -- names --------------------------------------------------------------------------------------------------

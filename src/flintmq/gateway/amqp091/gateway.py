@@ -85,7 +85,8 @@ class Gateway:
             for channel in active:
                 if channel.end_tick(batch, durable):
                     self._waiting[channel] = None
-        return more
+        # A consumer whose consume-ok went out just now may have something to get.
+        return more or self.broker.has_ready
 
     def on_durable(self) -> None:
         """The storage made progress, or failed: tell who waits for it. A tick has to follow."""

@@ -15,7 +15,7 @@ from flintmq.wire.amqp091.chunk import push_record
 from flintmq.wire.amqp091.methods import Method, StreamFetch, StreamFetchOk, StreamQuery, StreamQueryOk
 from flintmq.wire.amqp091.tables import encode_address
 
-# What one answer may carry, beyond a single message that is larger: a millisecond or so of the event loop's time.
+# What one answer may carry, beyond a single message that is larger: some ten milliseconds of the event loop's time.
 _FETCH_MAX_BYTES: Final = 4 * 1024 * 1024
 _FETCH_MAX_RECORDS: Final = 16_384
 
@@ -58,7 +58,7 @@ def fetch(channel: ServerChannel, method: Method) -> None:
             count += 1
             following = record.offset + 1
     answer = StreamFetchOk(first_offset=start, next_offset=following, record_count=count)
-    channel.send_content(answer, b"\x00\x00", w.getvalue())
+    channel.reply_with(answer, b"\x00\x00", w.getvalue())
 
 
 def _stream(channel: ServerChannel, name: str) -> StreamQueue:

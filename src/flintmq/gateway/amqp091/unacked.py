@@ -8,6 +8,7 @@ from flintmq.base.errors import PreconditionFailed
 from flintmq.broker.message import Entry
 from flintmq.broker.queue.base import Queue
 from flintmq.gateway.amqp091.consumer import ChannelConsumer
+from flintmq.wire.amqp091.tables import UINT64_MAX
 
 # Settled slots at the front are cut off from here on, once they are half of all: rare enough to be free.
 _TRIM_SLOTS: Final = 1024
@@ -52,7 +53,7 @@ class Unacked:
         if multiple and tag == 0:
             return self._take_front(count)
         if tag < self._first or tag >= self._first + count:
-            raise PreconditionFailed(f"unknown delivery tag {tag}")
+            raise PreconditionFailed(f"unknown delivery tag {int(tag) & UINT64_MAX}")
         at: i64 = self._head + tag - self._first
         found = slots[at]
         if found is None:

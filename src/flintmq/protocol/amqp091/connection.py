@@ -454,7 +454,7 @@ class Connection:
         channel.open(owner)
         return channel
 
-    def close(self, code: int = 200, text: str = "", error: FlintError | None = None) -> None:
+    def close(self, code: int = 200, text: str = "", error: FlintError | None = None, method_id: int = 0) -> None:
         """Send connection.close; all channels end now. Harmless when the connection is closing already."""
         if self.state in (State.CLOSING, State.CLOSED):
             return
@@ -465,8 +465,8 @@ class Connection:
             ConnectionClose(
                 reply_code=code,
                 reply_text=text,
-                class_id=int(self._frame_method >> 16),
-                method_id=int(self._frame_method & 0xFFFF),
+                class_id=method_id >> 16,
+                method_id=method_id & 0xFFFF,
             )
         )
         self._end(error)
@@ -516,7 +516,7 @@ class Connection:
             channel.close(error.code, error.reply_text, int(self._frame_method), error)
 
     def _close_with(self, error: AmqpError) -> None:
-        self.close(error.code, error.reply_text, error)
+        self.close(error.code, error.reply_text, error, int(self._frame_method))
 
     def _send(self, method: Method) -> None:
         write_method(self.output.writer, 0, encode_method(method))

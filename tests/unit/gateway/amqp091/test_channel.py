@@ -4,6 +4,8 @@ import pytest
 
 from flintmq.base.errors import ClosedByPeer
 from flintmq.base.values import Timestamp
+from flintmq.broker.message import Entry
+from flintmq.broker.queue.base import Queue
 from flintmq.wire.amqp091.chunk import decode_chunk
 from flintmq.wire.amqp091.methods import (
     BasicCancel,
@@ -46,7 +48,9 @@ from flintmq.wire.amqp091.methods import (
     TxSelect,
 )
 from flintmq.wire.amqp091.properties import headers
+from tests.unit.broker.memory import Taker
 from tests.unit.gateway.amqp091.pair import TRANSIENT, Client, ClientChannel, Server
+from tests.unit.protocol.amqp091.pair import Recorder
 
 DURABLE_Q = QueueDeclare(queue="q", durable=True)
 
@@ -761,6 +765,112 @@ def test_confirms_that_waited_do_not_reach_the_next_channel_of_that_number() -> 
     client.durable()
     assert again.acks == []
     assert channel.acks == []
+
+
+def test_every_answer_waits_its_turn() -> None:
+    """A get behind a declare that waits for the disk is answered behind it, with content as without."""
+    client, channel = opened()
+    channel.publish("a")
+    channel.send(QueueDeclare(queue="r", durable=True), BasicGet(queue="r"), BasicGet(queue="q"))
+    client.tick()
+    assert channel.came() == []
+    assert channel.contents == []
+    client.durable()
+    assert channel.came() == [QueueDeclareOk(queue="r"), BasicGetEmpty()]
+    assert [body for _, _, body in channel.contents] == ["a"]
+
+
+def test_cancel_by_the_server_comes_behind_consume_ok() -> None:
+    """A queue that goes while its consume-ok waits for the disk cancels a consumer that its client knows."""
+    client, channel = opened()
+    channel.send(QueueDeclare(queue="r", durable=True), BasicConsume(queue="q", consumer_tag="c"))
+    client.tick()
+    other = client.channel()
+    other.call(QueueDelete(queue="q"))
+    assert channel.came() == [
+        QueueDeclareOk(queue="r"),
+        BasicConsumeOk(consumer_tag="c"),
+        BasicCancel(consumer_tag="c", no_wait=True),
+    ]
+
+
+def test_consumer_that_starts_at_the_end_of_a_tick_is_served_in_the_next() -> None:
+    """The batch becomes durable before the tick of a consume behind it ends: nothing else has to happen."""
+    client, channel = opened(confirms=True)
+    channel.publish("a")
+    client.tick()
+    client.server.storage.sync()
+    channel.send(BasicConsume(queue="q", consumer_tag="c"))
+    client.connection.engine.receive(client.side.sent(), 0.0)
+    client.server.gateway.on_durable()
+    client.server.storage.synced += 10
+    client.tick()
+    assert channel.deliveries() == [(1, "a", False)]
+
+
+def test_equal_declare_of_another_client_waits_for_the_disk_too() -> None:
+    """Nobody is told of a queue that a crash could still take away."""
+    server = Server()
+    first, second = Client(server).channel(), Client(server)
+    first.send(DURABLE_Q)
+    first._client.tick()
+    channel = second.channel()
+    channel.send(DURABLE_Q)
+    second.tick()
+    assert channel.came() == []
+    second.durable()
+    assert channel.came() == [QueueDeclareOk(queue="q")]
+
+
+def test_failed_storage_leaves_transient_work_alone() -> None:
+    """A durable declare costs its connection; afterwards transient ones of others are served."""
+    server = Server()
+    client = Client(server)
+    client.channel()
+    server.storage.fence("disk failed")
+    client.side.engine.open_channel(Recorder()).send(DURABLE_Q)
+    client.tick()
+    assert code_of(client.closed)[0] == 506
+    assert Client(server).channel().call(QueueDeclare(queue="t")) == [QueueDeclareOk(queue="t")]
+
+
+class Breaking(Taker):
+    """A consumer that cannot be delivered to."""
+
+    def deliver(self, queue: Queue, entry: Entry) -> None:
+        raise OSError("broken")
+
+
+@pytest.mark.parametrize("method", [BasicReject(delivery_tag=2**63), BasicNack(delivery_tag=2**64 - 1)])
+def test_delivery_tag_beyond_any(method: BasicReject | BasicNack) -> None:
+    """Tags are 64 bits wide, and the largest are as unknown as others."""
+    _, channel = opened()
+    channel.call(method)
+    assert code_of(channel.closed) == (406, f"PRECONDITION_FAILED - unknown delivery tag {method.delivery_tag}")
+
+
+def test_stream_asks_for_a_prefetch() -> None:
+    """Without one a consumer would be sent all there is, and have to acknowledge it: 406, as in RabbitMQ."""
+    _, channel = with_stream(1)
+    channel.call(BasicConsume(queue="s"))
+    code, text = code_of(channel.closed)
+    assert code == 406
+    assert "prefetch count is not set" in text
+
+
+def test_queue_that_fails_does_not_take_others_along() -> None:
+    """When one queue cannot be dispatched, those behind it in the tick are served in the next."""
+    client, channel = opened()
+    channel.call(BasicConsume(queue="q", consumer_tag="c"))
+    taker = Breaking()
+    client.server.vhost.declare_queue("broken", False, False, False, {}, client.connection).subscribe(taker, {})
+    channel.publish("x", key="broken", properties=TRANSIENT)
+    channel.publish("a")
+    client.connection.engine.receive(client.side.sent(), 0.0)
+    with pytest.raises(OSError, match="broken"):
+        client.server.gateway.end_tick()
+    client.tick()
+    assert channel.deliveries() == [(1, "a", False)]
 
 
 def test_confirm_select_is_answered() -> None:
