@@ -1,9 +1,12 @@
 """Looking at a broker after a crash, without taking anything away."""
 
 from flintmq.wire.amqp091.methods import (
+    BasicAck,
     BasicConsume,
     BasicConsumeOk,
     BasicDeliver,
+    BasicQos,
+    BasicQosOk,
     ChannelClose,
     ChannelCloseOk,
     ExchangeDeclare,
@@ -19,6 +22,9 @@ from flintmq.wire.amqp091.properties import headers
 from tests.crash.clients import ADDRESSES, FANOUT, QUEUES, STREAM, TOPIC, Declarer, name_in
 from tests.crash.ledger import Seen
 from tests.sockets import AmqpSocket
+
+# Of streams, which are acknowledged by halves of it.
+PREFETCH = 10_000
 
 
 class Inspector:
@@ -61,11 +67,16 @@ class Inspector:
         connection = self._connection
         connection.open_channel(2)
         count = connection.call(2, QueueDeclare(queue=queue, passive=True), QueueDeclareOk).message_count - already
+        if queue == STREAM:
+            # Streams ask for a prefetch, and acknowledging takes nothing away from them.
+            connection.call(2, BasicQos(prefetch_count=PREFETCH), BasicQosOk)
         connection.call(2, BasicConsume(queue=queue, arguments=arguments), BasicConsumeOk)
         read = []
         for _ in range(count):
             delivery = connection.expect(BasicDeliver, 2)
             read.append((delivery, *connection.read_content()))
+            if queue == STREAM and delivery.delivery_tag % (PREFETCH // 2) == 0:
+                connection.send_method(2, BasicAck(delivery_tag=delivery.delivery_tag, multiple=True))
         connection.call(2, ChannelClose(reply_code=200), ChannelCloseOk)
         return read
 

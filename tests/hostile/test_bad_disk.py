@@ -11,6 +11,8 @@ from flintmq.wire.amqp091.methods import (
     BasicConsume,
     BasicConsumeOk,
     BasicDeliver,
+    BasicQos,
+    BasicQosOk,
     QueueBind,
     QueueBindOk,
     QueueDeclare,
@@ -82,6 +84,8 @@ def _contents(broker: BrokerProcess, queue: str) -> list[int]:
     with _open(broker) as client:
         count = client.call(1, QueueDeclare(queue=queue, passive=True), QueueDeclareOk).message_count
         arguments: dict[str, object] = {"x-stream-offset": "first"} if queue == STREAM else {}
+        if queue == STREAM:
+            client.call(1, BasicQos(prefetch_count=0xFFFF), BasicQosOk)
         client.call(1, BasicConsume(queue=queue, arguments=arguments), BasicConsumeOk)
         numbers = []
         for _ in range(count):
@@ -187,6 +191,7 @@ def test_a_stream_that_cannot_be_read(tmp_path: Path) -> None:
         (file,) = (tmp_path / "data" / "streams").glob("*/*.stream")
         file.unlink()
         with _open(broker) as client:
+            client.call(1, BasicQos(prefetch_count=1), BasicQosOk)
             client.call(1, BasicConsume(queue=STREAM, arguments={"x-stream-offset": "first"}), BasicConsumeOk)
             close = client.expect_close(541)
             assert close.reply_text.startswith(f"INTERNAL_ERROR - {file} cannot be read (")
