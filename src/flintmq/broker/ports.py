@@ -96,11 +96,6 @@ class DefinitionStore(ABC):
     @abstractmethod
     def delete_binding(self, binding: BindingRecord) -> None: ...
 
-    @property
-    @abstractmethod
-    def staged(self) -> bool:
-        """Whether the present batch holds changes."""
-
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Journal(ABC):

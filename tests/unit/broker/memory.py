@@ -100,10 +100,6 @@ class MemoryDefinitions(DefinitionStore):
         self.bindings.remove(binding)
         self.has_staged = True
 
-    @property
-    def staged(self) -> bool:
-        return self.has_staged
-
 
 class MemoryStream(StreamLog):
     """`damaged` are offsets that cannot be read any more."""

@@ -87,7 +87,3 @@ class Unacked:
 
     def take_all(self) -> list[Delivery]:
         return self.take(0, True)
-
-    def __len__(self) -> int:
-        """Upper bound of what is outstanding: slots settled out of order count until the ones before them are."""
-        return len(self._slots) - self._head
