@@ -4,6 +4,7 @@ from typing import final
 
 from mypy_extensions import i64
 
+from flintmq.broker.dialect import RABBITMQ, Dialect
 from flintmq.broker.ports import Definitions, Storage
 from flintmq.broker.queue.base import Queue
 from flintmq.broker.queue.classic import ClassicQueue
@@ -24,8 +25,8 @@ class Broker:
         self._unsynced: list[StreamQueue] = []
         self._ids = QueueIds(1)
 
-    def add_vhost(self, name: str) -> VHost:
-        vhost = VHost(name, self.storage, self._ready, self._unsynced, self._ids)
+    def add_vhost(self, name: str, dialect: Dialect = RABBITMQ) -> VHost:
+        vhost = VHost(name, self.storage, self._ready, self._unsynced, self._ids, dialect)
         self.vhosts[name] = vhost
         self.storage.definitions.put_vhost(name)
         return vhost

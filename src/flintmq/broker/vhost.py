@@ -7,6 +7,7 @@ from mypy_extensions import i64
 from flintmq.base.errors import AccessRefused, CommandInvalid, NotFound, PreconditionFailed
 from flintmq.broker import arguments as args
 from flintmq.broker.consumer import Consumer
+from flintmq.broker.dialect import RABBITMQ, Dialect
 from flintmq.broker.exchange.base import Binding, Exchange
 from flintmq.broker.exchange.default import DefaultExchange
 from flintmq.broker.exchange.direct import DirectExchange
@@ -67,9 +68,16 @@ class QueueIds:
 @final
 class VHost:
     def __init__(
-        self, name: str, storage: Storage, ready: list[Queue], unsynced: list[StreamQueue], ids: QueueIds
+        self,
+        name: str,
+        storage: Storage,
+        ready: list[Queue],
+        unsynced: list[StreamQueue],
+        ids: QueueIds,
+        dialect: Dialect = RABBITMQ,
     ) -> None:
         self.name = name
+        self.dialect = dialect
         self.queues: dict[str, Queue] = {}
         self.exchanges: dict[str, Exchange] = {"": DefaultExchange(name, self.queues)}
         self._storage = storage

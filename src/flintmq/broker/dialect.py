@@ -1,0 +1,50 @@
+"""Which of two meanings a virtual host gives to AMQP 0-9-1 where the specification and RabbitMQ differ.
+
+`RABBITMQ` is what clients of today expect; `STRICT` is the specification to the letter. What RabbitMQ merely leaves out
+is no difference: both dialects do it.
+"""
+
+from typing import Final, final
+
+from flintmq.base.errors import ConfigurationError
+
+
+@final
+class Dialect:
+    """A named answer to each difference; every attribute but the name is true where the specification wins.
+
+    `missing_is_fault`: deleting an exchange or a queue, or unbinding what is not bound, is 404 when it is not there.
+    `failed_unbind_ends_connection`: queue.unbind that fails closes the connection instead of the channel.
+    `foreign_tag_is_fault`: cancelling a consumer tag that this channel never had is 530.
+    `checks_names`: names of exchanges and queues are made of letters, digits, hyphen, underscore, period, colon.
+    `checks_field_names`: so are, but for hyphen, period and colon, names in arguments and headers.
+    `binds_default_exchange`: queues can be bound to the default exchange by further keys.
+    `compares_what_is_specified`: redeclared exchanges have to agree in type, durability and all arguments and in
+    nothing else, and redeclared queues in all but auto-delete.
+    `prefetch_spans_channel`: basic.qos limits a channel, and with `global` the connection; RabbitMQ's limits each
+    consumer, and with `global` the channel.
+    """
+
+    def __init__(self, name: str, specified: bool) -> None:
+        self.name = name
+        self.missing_is_fault = specified
+        self.failed_unbind_ends_connection = specified
+        self.foreign_tag_is_fault = specified
+        self.checks_names = specified
+        self.checks_field_names = specified
+        self.binds_default_exchange = specified
+        self.compares_what_is_specified = specified
+        self.prefetch_spans_channel = specified
+
+
+RABBITMQ: Final = Dialect("rabbitmq", False)
+STRICT: Final = Dialect("strict", True)
+DIALECTS: Final = {dialect.name: dialect for dialect in (RABBITMQ, STRICT)}
+
+
+def dialect_named(name: str) -> Dialect:
+    """Raises ConfigurationError for a name that is none of a dialect."""
+    found = DIALECTS.get(name)
+    if found is None:
+        raise ConfigurationError(f"dialect '{name}' is unknown: there are {' and '.join(sorted(DIALECTS))}")
+    return found
