@@ -73,20 +73,27 @@ FAULTS = {
     "connection opened twice": Fault(method_frame(0, ConnectionOpen()), 503, "connection.open on channel 0 while open"),
     "method only a server sends": Fault(method_frame(1, BasicDeliver()), 503, "not for this side to receive"),
     "tune from a client": Fault(method_frame(0, ConnectionTune()), 503, "connection.tune on channel 0"),
-    "header without a method": Fault(header_frame(1, 1), 505, "content header where none was due"),
-    "body without a method": Fault(frame(FRAME_BODY, 1, b"x"), 505, "body frame where none was due"),
-    "body without a header": Fault(PUBLISH + frame(FRAME_BODY, 1, b"x"), 505, "body frame where none was due"),
-    "method between method and header": Fault(PUBLISH + QOS, 505, "a method where content was due"),
-    "method between header and body": Fault(PUBLISH + header_frame(1, 1) + QOS, 505, "a method where content was due"),
-    "header of another class": Fault(PUBLISH + header_frame(1, 1, class_id=50), 505, "class 50, class 60 was due"),
+    "header without a method": Fault(header_frame(1, 1), 505, "expected method frame, got non method frame instead"),
+    "body without a method": Fault(frame(FRAME_BODY, 1, b"x"), 505, "expected method frame"),
+    "body without a header": Fault(
+        PUBLISH + frame(FRAME_BODY, 1, b"x"), 505, "expected content header for class 60, got non content header frame"
+    ),
+    "method between method and header": Fault(PUBLISH + QOS, 505, "expected content header for class 60"),
+    "method between header and body": Fault(PUBLISH + header_frame(1, 1) + QOS, 505, "expected content body, got non"),
+    "header of another class": Fault(
+        PUBLISH + header_frame(1, 1, class_id=50), 505, "for class 60, got one for class 50"
+    ),
+    "header with a weight": Fault(
+        PUBLISH + frame(FRAME_HEADER, 1, bytes.fromhex("003c0001 0000000000000001 0000")), 505, "weight 1 instead"
+    ),
     "header cut short": Fault(PUBLISH + frame(FRAME_HEADER, 1, bytes(12)), 501, "content header too short"),
     "body longer than announced": Fault(
-        PUBLISH + header_frame(1, 3) + frame(FRAME_BODY, 1, b"four"), 501, "body longer than its header says"
+        PUBLISH + header_frame(1, 3) + frame(FRAME_BODY, 1, b"four"), 505, "content body of 3 bytes more, got 4"
     ),
     "second body frame too long": Fault(
         PUBLISH + header_frame(1, 3) + frame(FRAME_BODY, 1, b"tw") + frame(FRAME_BODY, 1, b"tw"),
-        501,
-        "body longer than its header says",
+        505,
+        "content body of 1 bytes more, got 2",
     ),
     "immediate": Fault(
         method_frame(1, BasicPublish(routing_key="nowhere", immediate=True)) + header_frame(1, 0), 540, "immediate=true"

@@ -7,8 +7,8 @@ connection's output.
 from abc import ABC, abstractmethod
 from typing import Final, final
 
-from librt.strings import BytesWriter, read_i16_be, read_i64_be, write_i16_be, write_i32_be, write_i64_be
-from mypy_extensions import i16, i32, i64, mypyc_attr
+from librt.strings import BytesWriter, read_i32_be, read_i64_be, write_i32_be, write_i64_be
+from mypy_extensions import i32, i64, mypyc_attr
 
 from flintmq.base.errors import (
     ChannelFault,
@@ -24,7 +24,7 @@ from flintmq.base.errors import (
 from flintmq.protocol.amqp091.output import Output
 from flintmq.protocol.amqp091.states import RECEIVED, Role
 from flintmq.wire.amqp091 import spec
-from flintmq.wire.amqp091.frames import CONTENT_HEADER_BYTES, FRAME_END, FRAME_METHOD, write_method
+from flintmq.wire.amqp091.frames import CONTENT_HEADER_BYTES, FRAME_END, FRAME_METHOD, write_channel, write_method
 from flintmq.wire.amqp091.methods import (
     ChannelClose,
     ChannelCloseOk,
@@ -47,6 +47,8 @@ OPENING: Final = 1
 OPEN: Final = 2
 CLOSING: Final = 3
 
+# How a content header begins: class basic, weight 0.
+_BASIC_CONTENT: Final = spec.BASIC_CLASS << 16
 _ACK_PAYLOAD_BYTES: Final = 13
 _EMPTY: Final = b""
 
@@ -108,7 +110,7 @@ class Channel:
             self._receive_while_not_open(method_id, data[start:stop])
             return
         if self._expect != _METHOD:
-            raise UnexpectedFrame(f"channel {self.number}: a method where content was due")
+            raise self._unexpected()
         if self._is_server:
             if method_id == spec.BASIC_PUBLISH:
                 self._method = data[start:stop]
@@ -161,11 +163,15 @@ class Channel:
             self._drop_content("header")
             return
         if self._expect != _HEADER:
-            raise UnexpectedFrame(f"channel {self.number}: a content header where none was due")
+            raise self._unexpected()
         if stop - start < CONTENT_HEADER_BYTES + 2:
             raise FrameFault("content header too short")
-        if read_i16_be(data, start) != spec.BASIC_CLASS:
-            raise UnexpectedFrame(f"content header of class {read_i16_be(data, start)}, class 60 was due")
+        # Class, and the weight, which must be zero (amqp-0-9-1 §4.2.6.1).
+        if read_i32_be(data, start) != _BASIC_CONTENT:
+            raise UnexpectedFrame(
+                f"expected content header for class {spec.BASIC_CLASS}, got one for class "
+                f"{data[start] << 8 | data[start + 1]}, weight {data[start + 2] << 8 | data[start + 3]} instead"
+            )
         size = read_i64_be(data, start + 4)
         if size < 0 or size > self._message_max:
             raise PreconditionFailed(
@@ -183,10 +189,10 @@ class Channel:
             self._drop_content("body")
             return
         if self._expect != _BODY:
-            raise UnexpectedFrame(f"channel {self.number}: a body frame where none was due")
+            raise self._unexpected()
         left = self._body_left - (stop - start)
         if left < 0:
-            raise FrameFault(f"channel {self.number}: body longer than its header says")
+            raise UnexpectedFrame(f"expected content body of {self._body_left} bytes more, got {stop - start}")
         part = data[start:stop]
         self._body_left = left
         rest = self._body_rest
@@ -208,6 +214,21 @@ class Channel:
         owner = self._owner
         assert owner is not None
         owner.on_content(self._method, self._properties, body)
+
+    def content_method(self) -> i64:
+        """The method whose content came last, or is coming: 0 when there is none."""
+        return i64(read_i32_be(self._method, 0)) if self._method else 0
+
+    def _unexpected(self) -> UnexpectedFrame:
+        """A frame out of order (amqp-0-9-1 §4.2.6: method, header, bodies; nothing in between)."""
+        if self._expect == _HEADER:
+            return UnexpectedFrame(
+                f"expected content header for class {spec.BASIC_CLASS}, got non content header frame instead"
+            )
+        if self._expect == _BODY:
+            return UnexpectedFrame("expected content body, got non content body frame instead")
+        self._method = _EMPTY
+        return UnexpectedFrame("expected method frame, got non method frame instead")
 
     def _drop_content(self, what: str) -> None:
         if self.state != CLOSING:
@@ -253,7 +274,7 @@ class Channel:
         output = self._output
         w = output.writer
         w.append(FRAME_METHOD)
-        write_i16_be(w, i16(self.number))
+        write_channel(w, self.number)
         write_i32_be(w, i32(len(prefix) + 9 + len(address)))
         w.write(prefix)
         write_i64_be(w, delivery_tag)
@@ -267,7 +288,7 @@ class Channel:
         """basic.ack: a settlement by a client, a confirm by a server."""
         w = self._output.writer
         w.append(FRAME_METHOD)
-        write_i16_be(w, i16(self.number))
+        write_channel(w, self.number)
         write_i32_be(w, _ACK_PAYLOAD_BYTES)
         write_i32_be(w, spec.BASIC_ACK)
         write_i64_be(w, delivery_tag)

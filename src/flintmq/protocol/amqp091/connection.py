@@ -264,9 +264,10 @@ class Connection:
                 channel.receive_header(data, start, stop)
             elif kind == FRAME_BODY:
                 channel.receive_body(data, start, stop)
-            elif kind == FRAME_HEARTBEAT:
-                raise FrameFault(f"a heartbeat on channel {number}, channel 0 was due")
             else:
+                self._frame_channel = 0
+                if kind == FRAME_HEARTBEAT:
+                    raise FrameFault(f"a heartbeat on channel {number}, channel 0 was due")
                 raise FrameFault(f"frame type {kind} is unknown")
         self._needed = 7
         return pos
@@ -510,6 +511,9 @@ class Connection:
         if self.state is State.CLOSING:
             return
         channel = self._channels.get(self._frame_channel)
+        if channel is not None and (self._frame_method == 0 or isinstance(error, UnexpectedFrame)):
+            # Found at a frame of content, or for want of one: it is the method before it that fails.
+            self._frame_method = channel.content_method()
         if error.closes_connection or channel is None or channel.state not in (channels.OPEN, channels.OPENING):
             self._close_with(error)
         else:

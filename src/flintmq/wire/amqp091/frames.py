@@ -25,9 +25,14 @@ _BASIC_HEADER: Final = 60 << 16
 CONTENT_HEADER_BYTES: Final = 12
 
 
+def write_channel(w: BytesWriter, channel: i64) -> None:
+    """A channel number, which is unsigned: half of them have no i16 of the same value."""
+    write_i16_be(w, i16(channel if channel < 0x8000 else channel - 0x1_0000))
+
+
 def write_method(w: BytesWriter, channel: i64, payload: bytes) -> None:
     w.append(FRAME_METHOD)
-    write_i16_be(w, i16(channel))
+    write_channel(w, channel)
     write_i32_be(w, i32(len(payload)))
     w.write(payload)
     w.append(FRAME_END)
@@ -35,7 +40,7 @@ def write_method(w: BytesWriter, channel: i64, payload: bytes) -> None:
 
 def write_content_header(w: BytesWriter, channel: i64, properties: bytes, body_size: i64) -> None:
     w.append(FRAME_HEADER)
-    write_i16_be(w, i16(channel))
+    write_channel(w, channel)
     write_i32_be(w, i32(CONTENT_HEADER_BYTES + len(properties)))
     write_i32_be(w, _BASIC_HEADER)
     write_i64_be(w, body_size)
@@ -46,5 +51,5 @@ def write_content_header(w: BytesWriter, channel: i64, properties: bytes, body_s
 def write_body_frame_start(w: BytesWriter, channel: i64, size: i64) -> None:
     """What stands before `size` bytes of body; FRAME_END follows them."""
     w.append(FRAME_BODY)
-    write_i16_be(w, i16(channel))
+    write_channel(w, channel)
     write_i32_be(w, i32(size))

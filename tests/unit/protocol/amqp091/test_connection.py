@@ -1,5 +1,7 @@
 """The engine in both roles: two of them talk, and every exchange is checked from both ends."""
 
+from collections.abc import Iterator
+
 import pytest
 
 from flintmq.base.errors import ClosedByPeer, ConnectionLost, LocalProtocolError, NotFound, ResourceError
@@ -12,8 +14,10 @@ from flintmq.wire.amqp091.methods import (
     BasicPublish,
     BasicQos,
     ChannelOpenOk,
+    ConnectionClose,
     QueueDeclare,
     QueueDeclareOk,
+    decode_method,
     encode_method,
 )
 from tests.unit.protocol.amqp091.pair import ConnectionPair, Recorder, Side
@@ -37,15 +41,23 @@ def closed_with(side: Side) -> tuple[int, str]:
     return reason.code, reason.text
 
 
-def close_in(data: bytes) -> int:
-    """The reply code of the connection.close among these frames."""
+def frames(data: bytes) -> Iterator[tuple[int, int, bytes]]:
+    """Type, channel and payload of each."""
     pos = 0
     while pos < len(data):
         size = int.from_bytes(data[pos + 3 : pos + 7], "big")
-        payload = data[pos + 7 : pos + 7 + size]
-        if data[pos] == 1 and int.from_bytes(payload[:4], "big") == spec.CONNECTION_CLOSE:
-            return int.from_bytes(payload[4:6], "big")
+        assert data[pos + 7 + size] == 0xCE
+        yield data[pos], int.from_bytes(data[pos + 1 : pos + 3], "big"), data[pos + 7 : pos + 7 + size]
         pos += 8 + size
+
+
+def close_in(data: bytes) -> ConnectionClose:
+    """The connection.close among these frames."""
+    for kind, _, payload in frames(data):
+        if kind == 1 and int.from_bytes(payload[:4], "big") == spec.CONNECTION_CLOSE:
+            close = decode_method(payload)
+            assert isinstance(close, ConnectionClose)
+            return close
     raise AssertionError("no connection.close")
 
 
@@ -114,7 +126,7 @@ def test_tuning_beyond_the_offer_is_refused(tuned: str, words: str) -> None:
     server.sent()
     server.engine.receive(frame(1, 0, bytes.fromhex(tuned)), 0.0)
     answer = server.sent()
-    assert close_in(answer) == 530
+    assert close_in(answer).reply_code == 530
     assert words.encode() in answer
 
 
@@ -203,6 +215,23 @@ def test_channel_max_is_kept_on_both_sides() -> None:
     assert closed_with(pair.client)[0] == 504
 
 
+@pytest.mark.parametrize("number", [0x7FFF, 0x8000, 0xFFFF])
+def test_channel_numbers_are_unsigned(number: int) -> None:
+    """Each of the 65,535 channels there can be carries methods, content and confirms, and is closed by its number."""
+    pair = ConnectionPair(Tuning(channel_max=0xFFFF), Tuning(channel_max=0xFFFF)).open()
+    engine = pair.server.engine
+    engine.receive(frame(1, number, bytes.fromhex("0014000a00")), 0.0)
+    (owner,) = pair.server.channels
+    channel = owner.channel
+    assert channel is not None
+    channel.send(QueueDeclareOk(queue="q"))
+    channel.send_delivery(b"\0\x3c\0\x3c\1c", 1, False, b"\1x\1k", NO_PROPERTIES, bytes(70_000))
+    channel.send_ack(1, False)
+    channel.close()
+    kinds = [(kind, channel) for kind, channel, _ in frames(pair.server.sent())]
+    assert kinds == [(1, number), (1, number), (1, number), (2, number), (3, number), (1, number), (1, number)]
+
+
 # -- content --------------------------------------------------------------------------------------------------------
 
 
@@ -273,7 +302,11 @@ FAULTS = {
     "header of another class": (OPEN_CHANNEL + frame(1, 1, PUBLISH) + frame(2, 1, header(1, 50)), 505),
     "body longer than its header says": (
         OPEN_CHANNEL + frame(1, 1, PUBLISH) + frame(2, 1, header(1)) + frame(3, 1, b"xy"),
-        501,
+        505,
+    ),
+    "header with a weight": (
+        OPEN_CHANNEL + frame(1, 1, PUBLISH) + frame(2, 1, b"\0\x3c\0\1" + header(1)[4:]),
+        505,
     ),
     "header too short": (OPEN_CHANNEL + frame(1, 1, PUBLISH) + frame(2, 1, b"\0" * 12), 501),
     "content on channel 0": (frame(2, 0, header(1)), 505),
@@ -289,7 +322,7 @@ def test_fault_of_a_peer_closes_with_its_code(data: bytes, code: int, step: int)
     pair = ConnectionPair().open()
     for start in range(0, len(data), step or len(data)):
         pair.server.engine.receive(data[start : start + (step or len(data))], 0.0)
-    assert close_in(pair.server.sent()) == code
+    assert close_in(pair.server.sent()).reply_code == code
     assert len(pair.server.closed) == 1
 
 
@@ -297,7 +330,7 @@ def test_frame_length_is_not_believed() -> None:
     """A length that no frame may have is refused at once: nothing waits for four gigabytes."""
     pair = ConnectionPair().open()
     pair.server.engine.receive(bytes([3, 0, 1, 0xFF, 0xFF, 0xFF, 0xFF]), 0.0)
-    assert close_in(pair.server.sent()) == 501
+    assert close_in(pair.server.sent()).reply_code == 501
 
 
 def test_a_server_hears_no_more_while_too_much_waits() -> None:
@@ -325,7 +358,35 @@ def test_methods_before_open_are_refused() -> None:
     server.engine.receive(PROTOCOL_HEADER, 0.0)
     server.sent()
     server.engine.receive(OPEN_CHANNEL, 0.0)
-    assert close_in(server.sent()) == 504
+    assert close_in(server.sent()).reply_code == 504
+
+
+@pytest.mark.parametrize("sent", ["header(1, 50)", "body(2)", "body(0)", "method", "refused"])
+def test_faults_of_content_name_its_method(sent: str) -> None:
+    """What is wrong with a header or a body, or with the message as a whole, is wrong with its basic.publish."""
+    pair = ConnectionPair(Tuning(message_max=100)).open()
+    _, theirs = pair.channel()
+    send = {
+        "header(1, 50)": frame(2, 1, header(1, 50)),
+        "body(2)": frame(2, 1, header(1)) + frame(3, 1, b"xy"),
+        "body(0)": frame(3, 1, b""),
+        "method": frame(1, 1, encode_method(BasicQos())),
+        "refused": frame(2, 1, header(0)),
+    }
+    if sent == "refused":
+        theirs.fault = ResourceError("no room")
+    pair.server.engine.receive(frame(1, 1, PUBLISH) + send[sent], 0.0)
+    close = close_in(pair.server.sent())
+    assert (close.class_id, close.method_id) == (60, 40)
+
+
+def test_a_frame_that_belongs_to_nothing_names_nothing() -> None:
+    """A header out of the blue is the fault of no method, whatever was published before."""
+    pair = ConnectionPair().open()
+    pair.channel()
+    pair.server.engine.receive(frame(1, 1, PUBLISH) + frame(2, 1, header(0)) + frame(2, 1, header(0)), 0.0)
+    close = close_in(pair.server.sent())
+    assert (close.class_id, close.method_id) == (0, 0)
 
 
 # -- ends -----------------------------------------------------------------------------------------------------------
