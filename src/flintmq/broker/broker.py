@@ -73,7 +73,7 @@ class Broker:
         for name in definitions.vhosts:
             self.vhosts[name] = VHost(name, self.storage, self._ready, self._unsynced, self._ids)
         for exchange in definitions.exchanges:
-            self.vhosts[exchange.vhost].restore_exchange(exchange)
+            self.vhosts[exchange.vhost].exchanges.restore(exchange)
         queues: dict[int, ClassicQueue] = {}
         for record in definitions.queues:
             queue = self.vhosts[record.vhost].restore_queue(record)

@@ -13,9 +13,9 @@ from flintmq.wire.amqp091.methods import (
 def declare(channel: ServerChannel, method: Method) -> None:
     assert isinstance(method, ExchangeDeclare)
     if method.passive:
-        channel.vhost.exchange(method.exchange)
+        channel.vhost.exchanges.find(method.exchange)
     else:
-        channel.vhost.declare_exchange(
+        channel.vhost.exchanges.declare(
             method.exchange, method.type, method.durable, method.auto_delete, method.internal, method.arguments
         )
     if not method.no_wait:
@@ -24,6 +24,6 @@ def declare(channel: ServerChannel, method: Method) -> None:
 
 def delete(channel: ServerChannel, method: Method) -> None:
     assert isinstance(method, ExchangeDelete)
-    channel.vhost.delete_exchange(method.exchange, method.if_unused)
+    channel.vhost.exchanges.delete(method.exchange, method.if_unused)
     if not method.no_wait:
         channel.reply_when_durable(ExchangeDeleteOk())

@@ -559,7 +559,7 @@ def test_auto_delete_queue_ends_with_its_last_consumer() -> None:
     assert "q" in client.server.vhost.queues
     channel.call(BasicCancel(consumer_tag="d"))
     assert "q" not in client.server.vhost.queues
-    assert "x" not in client.server.vhost.exchanges
+    assert "x" not in client.server.vhost.exchanges.by_name
 
 
 def test_delete_conditions() -> None:
@@ -604,8 +604,8 @@ def test_restart_restores_what_is_durable() -> None:
     assert again.broker.recover(again.storage.definitions.load()) == 2
     vhost = again.broker.vhosts["/"]
     assert set(vhost.queues) == {"q"}
-    assert "x" in vhost.exchanges
-    assert "y" not in vhost.exchanges
+    assert "x" in vhost.exchanges.by_name
+    assert "y" not in vhost.exchanges.by_name
     again.vhost = vhost
     channel = Client(again).channel()
     channel.publish("d", exchange="x", key="a.z")
