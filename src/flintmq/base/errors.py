@@ -48,6 +48,14 @@ class AmqpError(FlintError):
         return whole.encode()[:255].decode(errors="ignore")
 
 
+class ContentTooLarge(AmqpError):
+    """Content that its recipient cannot take, on a channel that may go on with other content."""
+
+    code: ClassVar[int] = 311
+    name: ClassVar[str] = "CONTENT_TOO_LARGE"
+    closes_connection: ClassVar[bool] = False
+
+
 class NoRoute(AmqpError):
     """Sent in basic.return only: no queue took a mandatory message."""
 

@@ -10,6 +10,9 @@ FRAME_MIN_BYTES: Final = 4_096
 HANDSHAKE_FRAME_MAX_BYTES: Final = 8_192
 # Type, channel and size before the payload; the end octet behind it (amqp-0-9-1 §2.3.5).
 FRAME_OVERHEAD_BYTES: Final = 8
+# The part of a frame that a publisher's content header leaves free. A header cannot be cut in two, and the broker adds
+# to it (a stream's offset, why a message was dead-lettered): without room for that, nobody could be sent the message.
+HEADER_RESERVE: Final = 1 / 16
 # RabbitMQ's default; each open channel costs about 1 KiB, so a connection stays below 2 MiB of them.
 CHANNEL_MAX: Final = 2_047
 # RabbitMQ's default: dead peers are found in two intervals, and idle links cost one frame a half-minute.
@@ -23,6 +26,9 @@ HANDSHAKE_SECONDS: Final = 10.0
 CLOSE_WAIT_SECONDS: Final = 5.0
 # RabbitMQ 4's default: an oversized message is refused when its header arrives.
 MESSAGE_MAX_BYTES: Final = 16 * 1024 * 1024
+# What the messages that a connection has begun, and not ended, may hold on all its channels: each may be as large as a
+# message, and 2,047 channels of those would be 32 GiB.
+ASSEMBLY_MAX_BYTES: Final = 64 * 1024 * 1024
 # Tables within tables within lists: deeper than any client nests, shallow enough for the C stack.
 TABLE_DEPTH_MAX: Final = 64
 # Entries of one table or list: a table of empty values costs its sender 2 bytes each and us about 100.

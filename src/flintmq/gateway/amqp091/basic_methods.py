@@ -88,12 +88,16 @@ def get(channel: ServerChannel, method: Method) -> None:
     if entry is None:
         channel.reply(BasicGetEmpty())
         return
+    message = entry.message
+    refusal = channel.refusal(queue, message.properties)
+    if refusal is not None:
+        queue.requeue([entry])
+        raise refusal
     if method.no_ack:
         tag = channel.unacked.add(None)
         queue.settle(entry)
     else:
         tag = channel.unacked.add(Delivery(entry, queue, None))
-    message = entry.message
     answer = BasicGetOk(
         delivery_tag=tag,
         redelivered=entry.redelivered,

@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING, Final, final
 
 from mypy_extensions import i64
 
-from flintmq.base.errors import AmqpError, FlintError, NoRoute, NotFound, NotImplementedHere, ResourceError
+from flintmq.base.errors import (
+    AmqpError,
+    ContentTooLarge,
+    FlintError,
+    NoRoute,
+    NotFound,
+    NotImplementedHere,
+    ResourceError,
+)
+from flintmq.base.limits import FRAME_OVERHEAD_BYTES
 from flintmq.broker.message import Entry, Message
 from flintmq.broker.queue.base import Queue
 from flintmq.broker.vhost import STORED, UNROUTED, VHost
@@ -21,6 +30,7 @@ from flintmq.gateway.amqp091.publication import Publication, Publications
 from flintmq.gateway.amqp091.unacked import Delivery, Unacked
 from flintmq.protocol.amqp091.channel import Channel, ChannelOwner
 from flintmq.protocol.amqp091.output import Output
+from flintmq.wire.amqp091.frames import CONTENT_HEADER_BYTES
 from flintmq.wire.amqp091.methods import BasicCancel, BasicNack, BasicReturn, Method, encode_method
 from flintmq.wire.amqp091.properties import add_header, check_properties, delivery_mode
 from flintmq.wire.amqp091.tables import encode_address
@@ -88,6 +98,10 @@ class ServerChannel(ChannelOwner):
         self.last_queue = ""
         self._channel = channel
         self._output = output
+        # Whatever is sent has its properties in one frame (amqp-0-9-1 §4.2.6.1).
+        self._properties_max: i64 = output.frame_max - FRAME_OVERHEAD_BYTES - CONTENT_HEADER_BYTES
+        # Why this channel has to be closed when the tick ends, where that could not be done at once.
+        self._fault: AmqpError | None = None
         self._handlers = handlers
         self._notify_cancel = notify_cancel
         self._publications: Publications = gateway.publications(vhost.name)
@@ -175,6 +189,8 @@ class ServerChannel(ChannelOwner):
     def end_tick(self, batch: int, durable: int) -> bool:
         """What came in this tick is safe with `batch`; True when this channel has to wait for that."""
         self._is_active = False
+        if self._fault is not None:
+            self._close(self._fault)
         if self._is_closed:
             return False
         must_wait = (self._stored or bool(self._replies)) and batch > durable
@@ -219,6 +235,8 @@ class ServerChannel(ChannelOwner):
         self._stored = False
         self._promises.clear()
         self._replies = []
+        if self._fault is not None:
+            self._close(self._fault)
         if self._is_closed:
             return
         if not stored and not waited_for_reply:
@@ -290,10 +308,37 @@ class ServerChannel(ChannelOwner):
         properties = message.properties
         if queue.keeps_all:
             properties = add_header(properties, "x-stream-offset", entry.seq)
+        if len(properties) > self._properties_max:
+            self._cannot_deliver(consumer, queue, properties)
+            return
         address = message.address
         if not address.encoded:
             address.encoded = encode_address(address.exchange, address.routing_key)
         self._channel.send_delivery(consumer.prefix, tag, entry.redelivered, address.encoded, properties, message.body)
+
+    def _cannot_deliver(self, consumer: ChannelConsumer, queue: Queue, properties: bytes) -> None:
+        """The channel is closed, and the message goes back: another consumer may be able to take it.
+
+        Not at once, since this is said in the middle of the queue's dispatch.
+        """
+        consumer.started = False
+        if self._fault is None:
+            self._fault = self.refusal(queue, properties)
+            self._activate()
+
+    def refusal(self, queue: Queue, properties: bytes) -> AmqpError | None:
+        """Why a message with these properties cannot be sent to this client, if it cannot."""
+        if len(properties) <= self._properties_max:
+            return None
+        return ContentTooLarge(
+            f"a message of queue '{queue.name}' has {len(properties)} bytes of properties, and this connection takes "
+            f"{self._properties_max} in a frame: connect with a larger frame_max"
+        )
+
+    def _close(self, error: AmqpError) -> None:
+        """Close the channel for a reason that came up without a method of the client."""
+        if not self._is_closed:
+            self._channel.close(error.code, error.reply_text, 0, error)
 
     def consumer_cancelled(self, consumer: ChannelConsumer) -> None:
         self.consumers.pop(consumer.tag, None)

@@ -57,7 +57,8 @@ class ServerConnection(ConnectionOwner):
         )
         self._gateway = gateway
         self._output = output
-        self._channels: list[ServerChannel] = []
+        # The last life of each channel number.
+        self._channels: dict[int, ServerChannel] = {}
         self._notify_cancel = False
         self._mechanism = ""
 
@@ -108,13 +109,12 @@ class ServerConnection(ConnectionOwner):
         vhost = self.vhost
         assert vhost is not None
         made = ServerChannel(channel, self._output, self._gateway, vhost, self, self._notify_cancel, _HANDLERS)
-        self._channels = [known for known in self._channels if known.is_open]
-        self._channels.append(made)
+        self._channels[int(channel.number)] = made
         return made
 
     def resume(self) -> None:
         """The socket has room again."""
-        for channel in self._channels:
+        for channel in self._channels.values():
             channel.resume()
 
     # -- the end ------------------------------------------------------------------------------------------------

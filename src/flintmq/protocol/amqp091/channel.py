@@ -14,6 +14,7 @@ from flintmq.base.errors import (
     ChannelFault,
     ClosedByPeer,
     CommandInvalid,
+    ContentTooLarge,
     FlintError,
     FrameFault,
     LocalProtocolError,
@@ -21,6 +22,7 @@ from flintmq.base.errors import (
     SyntaxFault,
     UnexpectedFrame,
 )
+from flintmq.protocol.amqp091.intake import Intake
 from flintmq.protocol.amqp091.output import Output
 from flintmq.protocol.amqp091.states import RECEIVED, Role
 from flintmq.wire.amqp091 import spec
@@ -81,13 +83,13 @@ class ChannelOwner(ABC):
 class Channel:
     """A channel number and its present life."""
 
-    def __init__(self, number: i64, role: Role, output: Output, message_max_bytes: i64) -> None:
+    def __init__(self, number: i64, role: Role, output: Output, intake: Intake) -> None:
         self.number: i64 = number
         self.state = UNUSED
         self._received = RECEIVED[role]
         self._is_server = role is Role.SERVER
         self._output = output
-        self._message_max: i64 = message_max_bytes
+        self._intake = intake
         self._owner: ChannelOwner | None = None
         # The owner while our close is not answered yet.
         self._leaving: ChannelOwner | None = None
@@ -173,10 +175,13 @@ class Channel:
                 f"{data[start] << 8 | data[start + 1]}, weight {data[start + 2] << 8 | data[start + 3]} instead"
             )
         size = read_i64_be(data, start + 4)
-        if size < 0 or size > self._message_max:
+        intake = self._intake
+        if size < 0 or size > intake.message_max:
             raise PreconditionFailed(
-                f"message size {int(size) & UINT64_MAX} is larger than configured max size {self._message_max}"
+                f"message size {int(size) & UINT64_MAX} is larger than configured max size {intake.message_max}"
             )
+        if stop - start > intake.header_max:
+            raise ContentTooLarge(f"a content header of {stop - start} bytes: at most {intake.header_max} are taken")
         self._properties = data[start + CONTENT_HEADER_BYTES : stop]
         if size == 0:
             self._deliver_content(_EMPTY)
@@ -200,6 +205,7 @@ class Channel:
             if rest is None:
                 self._deliver_content(part)
             else:
+                self._intake.held -= len(rest)
                 rest.write(part)
                 self._body_rest = None
                 self._deliver_content(rest.getvalue())
@@ -208,6 +214,7 @@ class Channel:
             rest = BytesWriter()
             self._body_rest = rest
         rest.write(part)
+        self._intake.hold(stop - start)
 
     def _deliver_content(self, body: bytes) -> None:
         self._expect = _METHOD
@@ -328,6 +335,8 @@ class Channel:
         self._expect = _METHOD
         self._method = _EMPTY
         self._properties = _EMPTY
-        self._body_rest = None
+        if self._body_rest is not None:
+            self._intake.held -= len(self._body_rest)
+            self._body_rest = None
         if owner is not None:
             owner.on_closed(error)

@@ -30,12 +30,14 @@ from flintmq.base.limits import (
     FRAME_MIN_BYTES,
     FRAME_OVERHEAD_BYTES,
     HANDSHAKE_FRAME_MAX_BYTES,
+    HEADER_RESERVE,
     HEARTBEAT_SECONDS,
     MESSAGE_MAX_BYTES,
     OUTPUT_CHOKE_BYTES,
 )
 from flintmq.protocol.amqp091 import channel as channels
 from flintmq.protocol.amqp091.channel import Channel, ChannelOwner
+from flintmq.protocol.amqp091.intake import Intake
 from flintmq.protocol.amqp091.output import Output
 from flintmq.protocol.amqp091.states import CONNECTION, Role, State
 from flintmq.wire.amqp091 import spec
@@ -140,6 +142,7 @@ class Connection:
         self._channels: dict[int, Channel] = {}
         self._last: Channel | None = None
         self._is_open = False
+        self._intake = Intake(tuning.message_max, self._header_max())
         self._payload_max: i64 = HANDSHAKE_FRAME_MAX_BYTES - FRAME_OVERHEAD_BYTES
         # Bytes of an incomplete frame, and how many it takes before reading on makes sense.
         self._held: list[bytes] = []
@@ -158,6 +161,11 @@ class Connection:
                 raise LocalProtocolError("a client connection needs a login")
             output.writer.write(PROTOCOL_HEADER)
             output.touch()
+
+    def _header_max(self) -> i64:
+        """A server leaves room in a content header for what it adds to it."""
+        whole: i64 = self.tuning.frame_max - FRAME_OVERHEAD_BYTES
+        return whole - i64(whole * HEADER_RESERVE) if self._is_server else whole
 
     # -- bytes in -----------------------------------------------------------------------------------------------
 
@@ -277,7 +285,7 @@ class Connection:
         if channel is None:
             if number > self.tuning.channel_max:
                 raise ChannelFault(f"channel {number} is above the negotiated channel_max of {self.tuning.channel_max}")
-            channel = Channel(number, self.role, self.output, self.tuning.message_max)
+            channel = Channel(number, self.role, self.output, self._intake)
             self._channels[number] = channel
         self._last = channel
         return channel
@@ -480,6 +488,10 @@ class Connection:
     def blocked(self, reason: str | None) -> None:
         """Server: tell the client that publishes are not taken for now, or again."""
         self._send(ConnectionUnblocked() if reason is None else ConnectionBlocked(reason=reason))
+
+    def heard(self, now: float) -> None:
+        """The peer is taken for alive, although nothing it sends is read at present."""
+        self._received_at = now
 
     # -- time ---------------------------------------------------------------------------------------------------
 

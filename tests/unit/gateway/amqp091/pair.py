@@ -55,9 +55,17 @@ class Server:
 class Client:
     """A connection to a Server. `tick` carries bytes both ways and lets the server end its tick."""
 
-    def __init__(self, server: Server, password: str = "secret", vhost: str = "/") -> None:
+    def __init__(
+        self,
+        server: Server,
+        password: str = "secret",
+        vhost: str = "/",
+        tuning: Tuning | None = None,
+        properties: Table = NOTIFIED,
+    ) -> None:
         self.server = server
-        self.side = Side(Role.CLIENT, Tuning(), Login("PLAIN", plain.response("u", password), vhost, NOTIFIED))
+        login = Login("PLAIN", plain.response("u", password), vhost, properties)
+        self.side = Side(Role.CLIENT, tuning or Tuning(), login)
         self.output = Output(Outbox())
         self.connection = ServerConnection(server.gateway, self.output, "test:1")
         self.tick()

@@ -1,0 +1,31 @@
+"""What the channels of a connection may take in, each and together."""
+
+from typing import final
+
+from mypy_extensions import i64
+
+from flintmq.base.errors import ResourceError
+from flintmq.base.limits import ASSEMBLY_MAX_BYTES
+
+
+@final
+class Intake:
+    """`message_max` bounds a body, `header_max` a content header's payload; `held` is what all bodies that have begun
+    and not ended hold at present. All are bytes.
+    """
+
+    def __init__(self, message_max: i64, header_max: i64) -> None:
+        self.message_max: i64 = message_max
+        self.header_max: i64 = header_max
+        self.held: i64 = 0
+        # Two of the largest messages fit at once, however large these are.
+        self._held_max: i64 = ASSEMBLY_MAX_BYTES if ASSEMBLY_MAX_BYTES > 2 * message_max else 2 * message_max
+
+    def hold(self, size: i64) -> None:
+        """A part of a body came, and there is more to come. Raises ResourceError when it is too much."""
+        self.held += size
+        if self.held > self._held_max:
+            raise ResourceError(
+                f"messages begun on all channels of this connection hold {self.held} bytes, at most {self._held_max} "
+                "are kept: end some before beginning others"
+            )
