@@ -101,10 +101,14 @@ class AmqpServer(Host):
     # -- the tick -----------------------------------------------------------------------------------------------
 
     def received(self, peer: "Peer", data: bytes) -> None:
-        self.gateway.broker.now_ms = time.time_ns() // 1_000_000
-        peer.connection.engine.receive(data, self._loop.time())
+        peer.connection.engine.receive(data, self.now())
         peer.count(len(data))
         self.want_tick()
+
+    def now(self) -> float:
+        """The loop's time, and the broker's set: whatever calls into an engine begins with this."""
+        self.gateway.broker.now_ms = time.time_ns() // 1_000_000
+        return self._loop.time()
 
     def heard(self, peer: "Peer") -> None:
         """The first bytes of a peer in this tick came."""
@@ -117,6 +121,7 @@ class AmqpServer(Host):
 
     def _tick(self) -> None:
         self._is_tick_due = False
+        self.now()
         self._feed_starved()
         try:
             more = self.gateway.end_tick()
@@ -136,9 +141,7 @@ class AmqpServer(Host):
             elif peer.unsent_bytes() > OUTPUT_CHOKE_BYTES:
                 peer.choke()
             else:
-                peer.read_on()
-                if peer.connection.engine.is_paused:
-                    self._loop.call_soon(peer.go_on)
+                peer.go_on_soon()
         if more or any(not self._peers[output].is_full for output in self.outbox.starved if output in self._peers):
             self.want_tick()
 
@@ -173,12 +176,13 @@ class AmqpServer(Host):
         if self._storage.failure and not self._was_fenced:
             self._was_fenced = True
             log.error("storage fenced", reason=self._storage.failure)
+        self.now()
         self.gateway.on_durable()
         if self._held_back and (self._storage.backlog_bytes < JOURNAL_BACKLOG_LOW_BYTES or self._storage.failure):
             held = self._held_back
             self._held_back = []
             for peer in held:
-                peer.read_on()
+                peer.go_on()
         self._flush()
         self.want_tick()
 
@@ -245,14 +249,30 @@ class Peer(asyncio.Protocol):
         try:
             self._server.received(self, data)
         except Exception as error:
-            # A fault of ours must cost one connection, not the node.
-            log.exception("internal error", peer=self.connection.peer)
-            self.connection.fail(InternalError(f"{type(error).__name__} while reading; see the broker log"))
-            self._server.want_tick()
+            self._fail(error)
+
+    def _fail(self, error: Exception) -> None:
+        """A fault of ours must cost one connection, not the node."""
+        log.exception("internal error", peer=self.connection.peer, exc_info=error)
+        self.connection.fail(InternalError(f"{type(error).__name__} while reading; see the broker log"))
+        self._server.want_tick()
 
     def go_on(self) -> None:
-        """Take in what the engine left, which could not be answered before; the tick decides about reading."""
-        self.data_received(b"")
+        """Take in what the engine left, which could not be taken before, and let the tick decide; else read on."""
+        if self._transport is not None and self.connection.engine.is_paused:
+            self._tick_bytes = 0
+            self.data_received(b"")
+        else:
+            self.read_on()
+
+    def go_on_soon(self) -> None:
+        """The same, behind the other connections."""
+        if self.connection.engine.is_paused:
+            # What came meanwhile would only be gathered.
+            self.hold()
+            self._loop.call_soon(self.go_on)
+        else:
+            self.read_on()
 
     def eof_received(self) -> None:
         return None
@@ -261,7 +281,11 @@ class Peer(asyncio.Protocol):
         if self._connection is None:
             return
         connection = self._connection
-        connection.engine.lost(ConnectionLost(str(exc)) if exc else None)
+        self._server.now()
+        try:
+            connection.engine.lost(ConnectionLost(str(exc)) if exc else None)
+        except Exception as error:
+            self._fail(error)
         self._server.remove(self)
         for timer in (self._timer, self._hangup):
             if timer is not None:
@@ -327,14 +351,17 @@ class Peer(asyncio.Protocol):
 
     def _on_timer(self) -> None:
         engine = self.connection.engine
-        now = self._loop.time()
+        now = self._server.now()
         unsent = self.unsent_bytes()
         makes_progress = not self._is_choked or unsent < self._unsent_bytes
         self._unsent_bytes = unsent
         if self._is_held and makes_progress:
             # Silent because we do not read, not because the peer is gone.
-            engine.receive(b"", now)
-        engine.handle_timer(now)
+            engine.heard(now)
+        try:
+            engine.handle_timer(now)
+        except Exception as error:
+            self._fail(error)
         if engine.state is State.CLOSED:
             self.abort()
         else:
