@@ -53,8 +53,6 @@ def test_many_confirms_at_once(peer: AmqplibPeer) -> None:
         ("assertQueue", ["dead", {"deadLetterExchange": "amq.fanout"}]),
         ("assertQueue", ["short", {"maxLength": 10}]),
         ("assertQueue", ["priorities", {"maxPriority": 5}]),
-        ("assertExchange", ["alternate", "direct", {"alternateExchange": "amq.fanout"}]),
-        ("bindExchange", ["amq.topic", "amq.direct", ""]),
     ],
 )
 def test_not_implemented(peer: AmqplibPeer, method: str, arguments: list[Any]) -> None:

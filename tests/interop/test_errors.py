@@ -126,11 +126,6 @@ CONNECTION_ERRORS: Final[dict[str, tuple[Action, int, str]]] = {
         540,
         "NOT_IMPLEMENTED - x-queue-type 'quorum' is not implemented yet",
     ),
-    "an alternate exchange": (
-        lambda channel, name: channel.declare_exchange(name, arguments={"alternate-exchange": "amq.fanout"}),
-        540,
-        "NOT_IMPLEMENTED - exchange argument 'alternate-exchange' is not implemented yet",
-    ),
     "an exchange of no known type": (
         lambda channel, name: channel.declare_exchange(name, "pigeon"),
         503,

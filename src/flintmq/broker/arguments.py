@@ -24,12 +24,13 @@ _QUEUE_NOT_YET: Final = (
     "x-delivery-limit",
     "x-consumer-timeout",
 )
-_EXCHANGE_NOT_YET: Final = ("alternate-exchange",)
+_BINDING_NOT_YET: Final = ("x-selector",)
 _CONSUMER_NOT_YET: Final = ("x-priority", "x-consumer-timeout", "x-stream-filter")
 
 QUEUE_KINDS: Final = ("classic", "stream")
 
 # What a repeated declaration has to agree on.
+EXCHANGE_COMPARED: Final = ("alternate-exchange",)
 QUEUE_COMPARED: Final = ("x-queue-type", *_QUEUE_NOT_YET)
 
 
@@ -51,8 +52,20 @@ def check_queue_arguments(arguments: Table) -> None:
     _refuse(arguments, _QUEUE_NOT_YET, "queue")
 
 
-def check_exchange_arguments(arguments: Table) -> None:
-    _refuse(arguments, _EXCHANGE_NOT_YET, "exchange")
+def alternate_exchange(name: str, vhost: str, arguments: Table) -> str:
+    """The alternate exchange that an exchange's arguments name; empty when they name none."""
+    found = arguments.get("alternate-exchange")
+    if found is None:
+        return ""
+    if not isinstance(found, str):
+        raise PreconditionFailed(
+            f"invalid type '{type_name(found)}' for arg 'alternate-exchange' in exchange '{name}' in vhost '{vhost}'"
+        )
+    return found
+
+
+def check_binding_arguments(arguments: Table) -> None:
+    _refuse(arguments, _BINDING_NOT_YET, "binding")
 
 
 def check_consumer_arguments(arguments: Table) -> None:
@@ -77,14 +90,19 @@ def check_same(what: str, name: str, vhost: str, attribute: str, received: objec
 def check_same_arguments(
     what: str, name: str, vhost: str, keys: tuple[str, ...], received: Table, current: Table
 ) -> None:
-    """The same for the arguments a declaration is compared by."""
+    """The same for the arguments a declaration is compared by; a value that only one side has is told with its type."""
     for key in keys:
         mine, theirs = current.get(key), received.get(key)
-        if mine != theirs or isinstance(mine, bool) != isinstance(theirs, bool):
-            raise PreconditionFailed(
-                f"inequivalent arg '{key}' for {what} '{name}' in vhost '{vhost}': "
-                f"received {_typed(theirs)} but current is {_typed(mine)}"
-            )
+        if mine is None or theirs is None:
+            if mine is not theirs:
+                raise PreconditionFailed(
+                    f"inequivalent arg '{key}' for {what} '{name}' in vhost '{vhost}': "
+                    f"received {_typed(theirs)} but current is {_typed(mine)}"
+                )
+        elif isinstance(mine, bool) != isinstance(theirs, bool):
+            check_same(what, name, vhost, key, _plain(theirs), _plain(mine))
+        else:
+            check_same(what, name, vhost, key, theirs, mine)
 
 
 def _plain(value: object) -> str:
@@ -94,24 +112,26 @@ def _plain(value: object) -> str:
 
 
 def _typed(value: object) -> str:
-    """How RabbitMQ's texts name an argument's value; absent ones are "none"."""
+    """How RabbitMQ's texts tell an argument that only one side has; the other side's is "none"."""
+    return "none" if value is None else f"the value '{_plain(value)}' of type '{type_name(value)}'"
+
+
+def type_name(value: object) -> str:
+    """What RabbitMQ's texts call the type of an argument's value."""
     if value is None:
-        return "none"
-    kind = "table"
+        return "void"
     if isinstance(value, bool):
-        kind = "bool"
-    elif isinstance(value, int):
-        kind = "signedint" if -0x8000_0000 <= value <= 0x7FFF_FFFF else "long"
-    elif isinstance(value, str):
-        kind = "longstr"
-    elif isinstance(value, bytes):
-        kind = "binary"
-    elif isinstance(value, float):
-        kind = "double"
-    elif isinstance(value, Decimal):
-        kind = "decimal"
-    elif isinstance(value, Timestamp):
-        kind = "timestamp"
-    elif isinstance(value, list):
-        kind = "array"
-    return f"the value '{_plain(value)}' of type '{kind}'"
+        return "bool"
+    if isinstance(value, int):
+        return "signedint" if -0x8000_0000 <= value <= 0x7FFF_FFFF else "long"
+    if isinstance(value, str):
+        return "longstr"
+    if isinstance(value, bytes):
+        return "binary"
+    if isinstance(value, float):
+        return "double"
+    if isinstance(value, Decimal):
+        return "decimal"
+    if isinstance(value, Timestamp):
+        return "timestamp"
+    return "array" if isinstance(value, list) else "table"

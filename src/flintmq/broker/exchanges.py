@@ -1,26 +1,19 @@
 """The exchanges of a virtual host and what is bound to them: declared, bound, deleted, and brought back."""
 
+from collections.abc import Callable
 from typing import Final, final
 
-from flintmq.base.errors import AccessRefused, CommandInvalid, PreconditionFailed
+from flintmq.base.errors import AccessRefused, PreconditionFailed
 from flintmq.broker import arguments as args
+from flintmq.broker.bindings import Bindings
 from flintmq.broker.exchange.base import Binding, Exchange
 from flintmq.broker.exchange.default import DefaultExchange
-from flintmq.broker.exchange.direct import DirectExchange
-from flintmq.broker.exchange.fanout import FanoutExchange
-from flintmq.broker.exchange.headers import HeadersExchange
-from flintmq.broker.exchange.topic import TopicExchange
-from flintmq.broker.message import Table
+from flintmq.broker.exchange.types import check_type, make_exchange
+from flintmq.broker.message import Message, Table
 from flintmq.broker.ports import BindingRecord, ExchangeRecord, Storage
 from flintmq.broker.queue.base import Queue
 from flintmq.broker.routing import Router
 
-EXCHANGE_TYPES: Final[dict[str, type[Exchange]]] = {
-    "direct": DirectExchange,
-    "fanout": FanoutExchange,
-    "topic": TopicExchange,
-    "headers": HeadersExchange,
-}
 # amqp-0-9-1 §3.1.3 and RabbitMQ's: there from the start in every virtual host.
 _PREDECLARED: Final = (
     ("amq.direct", "direct"),
@@ -31,17 +24,27 @@ _PREDECLARED: Final = (
 )
 
 
+# What a node does with a message whose queues are known.
+Deliver = Callable[[Message, list[Queue]], int]
+
+
 @final
 class Exchanges:
-    """`queues` are the virtual host's, by name: what the default exchange knows. `router` hears of every change."""
+    """`queues` are the virtual host's, by name: what the default exchange knows. `router` hears of every change.
 
-    def __init__(self, vhost: str, queues: dict[str, Queue], storage: Storage) -> None:
-        self.by_name: dict[str, Exchange] = {"": DefaultExchange(vhost, queues)}
+    `deliver` puts a message on queues; it is for what exchanges send without being published to.
+    """
+
+    def __init__(self, vhost: str, queues: dict[str, Queue], storage: Storage, deliver: Deliver) -> None:
+        self._default = DefaultExchange(vhost, queues)
+        self.by_name: dict[str, Exchange] = {"": self._default}
+        self.bindings = Bindings()
         self.router = Router(vhost, self.by_name)
         self._vhost = vhost
         self._storage = storage
+        self._deliver = deliver
         for name, kind in _PREDECLARED:
-            self._make(name, kind, True, False, False, {})
+            self._add(make_exchange(vhost, name, kind, True, False, False, {}))
 
     def find(self, name: str) -> Exchange:
         """Raises NotFound."""
@@ -53,108 +56,177 @@ class Exchanges:
         self, name: str, kind: str, durable: bool, auto_delete: bool, internal: bool, arguments: Table
     ) -> Exchange:
         """Make an exchange, or find the equal one that is there."""
-        if name == "":
-            raise AccessRefused("operation not permitted on the default exchange")
-        if kind not in EXCHANGE_TYPES:
-            raise CommandInvalid(f"unknown exchange type '{kind}'")
-        args.check_exchange_arguments(arguments)
+        _refuse_default(name)
+        check_type(kind)
         found = self.by_name.get(name)
         if found is not None:
             args.check_same("exchange", name, self._vhost, "type", kind, found.type)
             args.check_same("exchange", name, self._vhost, "durable", durable, found.durable)
             args.check_same("exchange", name, self._vhost, "auto_delete", auto_delete, found.auto_delete)
             args.check_same("exchange", name, self._vhost, "internal", internal, found.internal)
+            args.check_same_arguments("exchange", name, self._vhost, args.EXCHANGE_COMPARED, arguments, found.arguments)
             return found
-        if name.startswith("amq."):
-            raise AccessRefused(f"exchange name '{name}' contains reserved prefix 'amq.*'")
-        exchange = self._make(name, kind, durable, auto_delete, internal, arguments)
+        _refuse_reserved(name)
+        exchange = make_exchange(self._vhost, name, kind, durable, auto_delete, internal, arguments)
+        exchange.alternate = args.alternate_exchange(name, self._vhost, arguments)
+        exchange.check()
+        self._add(exchange)
         if durable:
             self._storage.definitions.put_exchange(
                 ExchangeRecord(self._vhost, name, kind, auto_delete, internal, arguments)
             )
         return exchange
 
-    def _make(
-        self, name: str, kind: str, durable: bool, auto_delete: bool, internal: bool, arguments: Table
-    ) -> Exchange:
-        exchange = EXCHANGE_TYPES[kind](self._vhost, name, durable, auto_delete, internal, arguments)
-        self.by_name[name] = exchange
-        self.router.changed()
-        return exchange
+    def find_declared(self, name: str) -> Exchange:
+        """What a passive declaration asks for. Raises NotFound, and AccessRefused for the default exchange."""
+        _refuse_default(name)
+        return self.find(name)
+
+    def _add(self, exchange: Exchange) -> None:
+        self.by_name[exchange.name] = exchange
+        self.router.all_changed()
+
+    def set_alternate(self, exchange: Exchange, name: str) -> None:
+        """The alternate exchange that policies give; an argument of the exchange itself goes before it."""
+        alternate = args.alternate_exchange(exchange.name, self._vhost, exchange.arguments) or name
+        if alternate != exchange.alternate:
+            exchange.alternate = alternate
+            self.router.all_changed()
+
+    # -- deleting -----------------------------------------------------------------------------------------------
 
     def delete(self, name: str, if_unused: bool) -> None:
         """Deleting what is not there is no error (RabbitMQ)."""
-        if name == "":
-            raise AccessRefused("operation not permitted on the default exchange")
-        if name.startswith("amq."):
-            raise AccessRefused(f"exchange name '{name}' contains reserved prefix 'amq.*'")
+        _refuse_default(name)
+        _refuse_reserved(name)
         exchange = self.by_name.get(name)
         if exchange is None:
             return
         if if_unused and exchange.bindings:
             raise PreconditionFailed(f"exchange '{name}' in vhost '{self._vhost}' in use")
-        self._remove(exchange)
+        self._remove([exchange])
 
-    def _remove(self, exchange: Exchange) -> None:
-        del self.by_name[exchange.name]
-        self.router.changed()
-        if exchange.durable:
-            self._storage.definitions.delete_exchange(self._vhost, exchange.name)
+    def _remove(self, leaving: list[Exchange]) -> None:
+        """Take exchanges out, and the auto-delete ones that led to nothing else.
+
+        A list instead of recursion: a client may chain any number of them.
+        """
+        while leaving:
+            exchange = leaving.pop()
+            if self.by_name.get(exchange.name) is not exchange:
+                continue
+            del self.by_name[exchange.name]
+            self.bindings.remove_from(exchange)
+            leaving.extend([source for source in self.bindings.remove_to(exchange) if _is_unused(source)])
+            self.router.all_changed()
+            if exchange.durable:
+                self._storage.definitions.delete_exchange(self._vhost, exchange.name)
+
+    def queue_made(self) -> None:
+        """The default exchange leads to one more queue."""
+        self.router.changed(self._default)
+
+    def queue_removed(self, queue: Queue) -> None:
+        """Its bindings go with it, and the auto-delete exchanges that had no others."""
+        self.router.changed(self._default)
+        for source in self.bindings.remove_to(queue):
+            self.router.changed(source)
+            if _is_unused(source):
+                self._remove([source])
 
     # -- binding ------------------------------------------------------------------------------------------------
 
     def bind_queue(self, queue: Queue, source: str, routing_key: str, arguments: Table) -> None:
-        exchange = self._bindable(source)
-        exchange.check(routing_key, arguments)
-        if not exchange.bind(Binding(queue, routing_key, arguments)):
+        self._bind(Binding(self._bindable(source), queue, routing_key, arguments))
+
+    def bind_exchange(self, destination: str, source: str, routing_key: str, arguments: Table) -> None:
+        """exchange.bind (RabbitMQ): what matches at the source goes on through the destination."""
+        end = self._bindable(destination)
+        self._bind(Binding(self._bindable(source), end, routing_key, arguments))
+
+    def _bind(self, binding: Binding) -> None:
+        args.check_binding_arguments(binding.arguments)
+        source = binding.source
+        source.check_binding(binding)
+        if not self.bindings.add(binding):
             return
-        self.router.changed()
-        if _is_durable(exchange, queue):
-            self._storage.definitions.put_binding(
-                BindingRecord(self._vhost, source, queue.name, routing_key, arguments)
-            )
+        self.router.changed(source)
+        if _is_durable(binding):
+            self._storage.definitions.put_binding(self._record(binding))
+        for message in source.history():
+            self._deliver(message, self._queues_beyond(binding, message))
+
+    def _queues_beyond(self, binding: Binding, message: Message) -> list[Queue]:
+        if binding.queue is not None:
+            return [binding.queue]
+        assert binding.exchange is not None
+        return self.router.queues_from(binding.exchange, [message.address.routing_key], message)
 
     def unbind_queue(self, queue: Queue, source: str, routing_key: str, arguments: Table) -> None:
         """Removing a binding that is not there is no error (RabbitMQ)."""
-        exchange = self._bindable(source)
-        if exchange.unbind(Binding(queue, routing_key, arguments)) is None:
+        self._unbind(Binding(self._bindable(source), queue, routing_key, arguments))
+
+    def unbind_exchange(self, destination: str, source: str, routing_key: str, arguments: Table) -> None:
+        """exchange.unbind (RabbitMQ). Removing a binding that is not there is no error."""
+        end = self._bindable(destination)
+        self._unbind(Binding(self._bindable(source), end, routing_key, arguments))
+
+    def _unbind(self, binding: Binding) -> None:
+        source = binding.source
+        if not self.bindings.remove(source, binding.key):
             return
-        self.router.changed()
-        if _is_durable(exchange, queue):
-            self._storage.definitions.delete_binding(
-                BindingRecord(self._vhost, source, queue.name, routing_key, arguments)
-            )
-        self._remove_if_unused(exchange)
-
-    def queue_made(self, queue: Queue) -> None:
-        """The default exchange leads to it now."""
-        self.router.changed()
-
-    def queue_removed(self, queue: Queue) -> None:
-        """Its bindings go with it, and the auto-delete exchanges that had no others."""
-        self.router.changed()
-        for exchange in list(self.by_name.values()):
-            if exchange.bindings and exchange.unbind_queue(queue):
-                self._remove_if_unused(exchange)
+        self.router.changed(source)
+        if _is_durable(binding):
+            self._storage.definitions.delete_binding(self._record(binding))
+        if _is_unused(source):
+            self._remove([source])
 
     def _bindable(self, name: str) -> Exchange:
-        if name == "":
-            raise AccessRefused("operation not permitted on the default exchange")
+        _refuse_default(name)
         return self.find(name)
 
-    def _remove_if_unused(self, exchange: Exchange) -> None:
-        if exchange.auto_delete and not exchange.bindings and exchange.name in self.by_name:
-            self._remove(exchange)
+    def _record(self, binding: Binding) -> BindingRecord:
+        return BindingRecord(
+            self._vhost,
+            binding.source.name,
+            binding.destination.name,
+            binding.routing_key,
+            binding.arguments,
+            binding.destination_type,
+        )
 
     # -- start-up -----------------------------------------------------------------------------------------------
 
     def restore(self, record: ExchangeRecord) -> None:
-        self._make(record.name, record.type, True, record.auto_delete, record.internal, record.arguments)
+        exchange = make_exchange(
+            self._vhost, record.name, record.type, True, record.auto_delete, record.internal, record.arguments
+        )
+        exchange.alternate = args.alternate_exchange(record.name, self._vhost, record.arguments)
+        self._add(exchange)
 
-    def restore_binding(self, record: BindingRecord, queue: Queue) -> None:
-        self.by_name[record.source].bind(Binding(queue, record.routing_key, record.arguments))
-        self.router.changed()
+    def restore_binding(self, record: BindingRecord, destination: Queue | Exchange) -> None:
+        source = self.by_name[record.source]
+        self.bindings.add(Binding(source, destination, record.routing_key, record.arguments))
+        self.router.changed(source)
 
 
-def _is_durable(exchange: Exchange, queue: Queue) -> bool:
-    return exchange.durable and queue.durable and queue.owner is None
+def _refuse_default(name: str) -> None:
+    if name == "":
+        raise AccessRefused("operation not permitted on the default exchange")
+
+
+def _refuse_reserved(name: str) -> None:
+    if name.startswith("amq."):
+        raise AccessRefused(f"exchange name '{name}' contains reserved prefix 'amq.*'")
+
+
+def _is_unused(exchange: Exchange) -> bool:
+    return exchange.auto_delete and not exchange.bindings
+
+
+def _is_durable(binding: Binding) -> bool:
+    """Bindings last as long as both ends do; an exclusive queue ends with its connection, durable or not."""
+    queue = binding.queue
+    if queue is not None:
+        return binding.source.durable and queue.durable and queue.owner is None
+    return binding.source.durable and binding.destination.durable

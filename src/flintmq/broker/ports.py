@@ -48,6 +48,8 @@ class BindingRecord:
     destination: str
     routing_key: str
     arguments: Table = field(default_factory=dict)
+    # What the destination is: "queue" or "exchange".
+    destination_type: str = "queue"
 
 
 @dataclass(frozen=True)
@@ -81,7 +83,7 @@ class DefinitionStore(ABC):
 
     @abstractmethod
     def delete_exchange(self, vhost: str, name: str) -> None:
-        """Also deletes the bindings from it."""
+        """Also deletes the bindings from it and to it."""
 
     @abstractmethod
     def put_queue(self, queue: QueueRecord) -> None: ...

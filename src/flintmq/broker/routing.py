@@ -12,28 +12,51 @@ from flintmq.broker.queue.base import Queue
 
 @final
 class Route:
-    """Where an address leads, remembered until the virtual host's topology changes."""
+    """Where an address leads, as of a version of the topology. The router alone reads and writes all but the address.
+
+    `way` are the exchanges that were asked, `queues` what they answered. `per_message`: one of them depends on more
+    than the routing key, so that they have to be asked for each message.
+    """
 
     def __init__(self, address: Address) -> None:
         self.address = address
         self.version: i64 = -1
-        self.exchange: Exchange | None = None
+        self.per_message = False
         self.queues: list[Queue] = []
+        self.way: list[Exchange] = []
 
 
 @final
 class Router:
-    """Finds the queues of a message. `exchanges` are those of one virtual host, by name."""
+    """Finds the queues of a message. `exchanges` are those of one virtual host, by name.
+
+    `version` grows with every change of what can be on a route; a route of this version needs no look at anything
+    else. An older one holds as long as none of the exchanges it went by has changed since.
+    """
 
     def __init__(self, vhost: str, exchanges: dict[str, Exchange]) -> None:
-        # Grows with every change of exchanges, queues or bindings: a Route of another version is out of date.
         self.version: i64 = 0
+        # Routes of versions before this one do not hold.
+        self._oldest: i64 = 0
         self._vhost = vhost
         self._exchanges = exchanges
 
-    def changed(self) -> None:
-        """Exchanges, queues or bindings are not what they were."""
+    def changed(self, exchange: Exchange) -> None:
+        """The bindings of an exchange are not what they were."""
         self.version += 1
+        exchange.changed = self.version
+
+    def all_changed(self) -> None:
+        """Exchanges came or went, or have other alternates."""
+        self.version += 1
+        self._oldest = self.version
+
+    def exchange(self, name: str) -> Exchange:
+        """Raises NotFound."""
+        found = self._exchanges.get(name)
+        if found is None:
+            raise NotFound(f"no exchange '{name}' in vhost '{self._vhost}'")
+        return found
 
     def queues(self, route: Route, message: Message) -> list[Queue]:
         """The queues the message goes to, each once; the list is not the caller's to change.
@@ -41,23 +64,67 @@ class Router:
         Raises NotFound when there is no such exchange, AccessRefused when it is internal.
         """
         if route.version != self.version:
-            self._resolve(route)
-        exchange = route.exchange
-        assert exchange is not None
-        if exchange.reads_headers:
-            return exchange.route(route.address.routing_key, message)
+            self._renew(route)
+        if route.per_message:
+            return self.queues_from(route.way[0], [route.address.routing_key], message)
         return route.queues
 
-    def _resolve(self, route: Route) -> None:
-        exchange = self.exchange(route.address.exchange)
-        if exchange.internal:
-            raise AccessRefused(f"cannot publish to internal exchange '{exchange.name}' in vhost '{self._vhost}'")
-        route.exchange = exchange
-        route.queues = [] if exchange.reads_headers else exchange.route(route.address.routing_key, None)
+    def queues_of_keys(self, route: Route, message: Message, more_keys: list[str]) -> list[Queue]:
+        """The same for a message that names further routing keys (CC, BCC)."""
+        if route.version != self.version:
+            self._renew(route)
+        keys = list(dict.fromkeys([route.address.routing_key, *more_keys]))
+        return self.queues_from(route.way[0], keys, message)
+
+    def queues_from(self, exchange: Exchange, keys: list[str], message: Message) -> list[Queue]:
+        """Where an exchange sends a message, internal or not."""
+        found = self._walk([exchange], keys, message)
+        assert found is not None
+        return found
+
+    def _renew(self, route: Route) -> None:
+        if route.version < self._oldest or any(exchange.changed > route.version for exchange in route.way):
+            exchange = self.exchange(route.address.exchange)
+            if exchange.internal:
+                raise AccessRefused(f"cannot publish to internal exchange '{exchange.name}' in vhost '{self._vhost}'")
+            route.way = [exchange]
+            found = self._walk(route.way, [route.address.routing_key], None)
+            route.per_message = found is None
+            route.queues = [] if found is None else found
         route.version = self.version
 
-    def exchange(self, name: str) -> Exchange:
-        found = self._exchanges.get(name)
-        if found is None:
-            raise NotFound(f"no exchange '{name}' in vhost '{self._vhost}'")
-        return found
+    def _walk(self, way: list[Exchange], keys: list[str], message: Message | None) -> list[Queue] | None:
+        """Follow bindings and alternates from the only exchange of `way`, to which every exchange visited is added.
+
+        Each is visited once, however many ways lead to it. Without a message: None when one would be needed.
+        """
+        queues: dict[Queue, None] = {}
+        seen = set(way)
+        at: i64 = 0
+        while at < len(way):
+            exchange = way[at]
+            at += 1
+            if message is None and exchange.per_message:
+                return None
+            found_any = False
+            for binding in exchange.match(keys, message):
+                if binding.filter is not None:
+                    if message is None:
+                        return None
+                    if not binding.filter.matches(message):
+                        continue
+                found_any = True
+                queue = binding.queue
+                if queue is not None:
+                    queues[queue] = None
+                    continue
+                following = binding.exchange
+                if following is not None and following not in seen:
+                    seen.add(following)
+                    way.append(following)
+            if not found_any and exchange.alternate:
+                alternate = self._exchanges.get(exchange.alternate)
+                if alternate is not None and alternate not in seen:
+                    seen.add(alternate)
+                    way.append(alternate)
+        return list(queues)

@@ -47,7 +47,7 @@ class VHost:
         self.name = name
         self.dialect = dialect
         self.queues: dict[str, Queue] = {}
-        self.exchanges = Exchanges(name, self.queues, storage)
+        self.exchanges = Exchanges(name, self.queues, storage, self.deliver)
         self.router = self.exchanges.router
         self._storage = storage
         self._ready = ready
@@ -57,11 +57,14 @@ class VHost:
     # -- messages -----------------------------------------------------------------------------------------------
 
     def publish(self, route: Route, message: Message) -> int:
-        """Route a message and put it on its queues; returns UNROUTED, ROUTED or STORED.
+        """Route a message and put it on its queues; returns what became of it.
 
         Raises NotFound when there is no such exchange, AccessRefused when it is internal.
         """
-        queues = self.router.queues(route, message)
+        return self.deliver(message, self.router.queues(route, message))
+
+    def deliver(self, message: Message, queues: list[Queue]) -> int:
+        """Put a message on queues that are known; returns UNROUTED, ROUTED or STORED."""
         if len(queues) == 1:
             queue = queues[0]
             entry = queue.enqueue(message)
@@ -159,7 +162,7 @@ class VHost:
                 self._storage.journal,
             )
         self.queues[name] = queue
-        self.exchanges.queue_made(queue)
+        self.exchanges.queue_made()
         return queue
 
     def delete_queue(self, name: str, if_unused: bool, if_empty: bool, connection: object) -> int:
@@ -201,4 +204,8 @@ class VHost:
         return self._make_queue(record.id, record.name, True, record.auto_delete, None, record.arguments)
 
     def restore_binding(self, record: BindingRecord) -> None:
-        self.exchanges.restore_binding(record, self.queues[record.destination])
+        exchanges = self.exchanges
+        if record.destination_type == "exchange":
+            exchanges.restore_binding(record, exchanges.by_name[record.destination])
+        else:
+            exchanges.restore_binding(record, self.queues[record.destination])

@@ -80,7 +80,11 @@ class MemoryDefinitions(DefinitionStore):
 
     def delete_exchange(self, vhost: str, name: str) -> None:
         del self.exchanges[name]
-        self.bindings = [binding for binding in self.bindings if binding.source != name]
+        self.bindings = [
+            binding
+            for binding in self.bindings
+            if binding.source != name and (binding.destination, binding.destination_type) != (name, "exchange")
+        ]
         self.has_staged = True
 
     def put_queue(self, queue: QueueRecord) -> None:
@@ -89,7 +93,9 @@ class MemoryDefinitions(DefinitionStore):
 
     def delete_queue(self, vhost: str, name: str) -> None:
         del self.queues[name]
-        self.bindings = [binding for binding in self.bindings if binding.destination != name]
+        self.bindings = [
+            binding for binding in self.bindings if (binding.destination, binding.destination_type) != (name, "queue")
+        ]
         self.has_staged = True
 
     def put_binding(self, binding: BindingRecord) -> None:

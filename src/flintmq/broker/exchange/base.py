@@ -1,29 +1,78 @@
-"""What every exchange type has: bindings, and the question where a message goes."""
+"""What every exchange type has: bindings, and the question which of them a message matches."""
 
 from abc import ABC, abstractmethod
 from typing import final
 
+from mypy_extensions import i64, mypyc_attr
+
 from flintmq.broker.message import Message, Table
 from flintmq.broker.queue.base import Queue
+
+# Destination's kind and name, routing key, arguments: what tells a binding from others of the same exchange.
+BindingKey = tuple[str, str, str, str]
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Filter(ABC):
+    """A condition that a binding sets on each message, beyond what its exchange's type compares."""
+
+    @abstractmethod
+    def matches(self, message: Message) -> bool: ...
 
 
 @final
 class Binding:
-    """One edge from an exchange to a queue. Routing key and arguments tell it from others between the same two."""
+    """One edge from an exchange to a queue or to another exchange; one of `queue` and `exchange` is not None."""
 
-    def __init__(self, queue: Queue, routing_key: str, arguments: Table) -> None:
-        self.queue = queue
+    def __init__(
+        self,
+        source: "Exchange",
+        destination: "Queue | Exchange",
+        routing_key: str,
+        arguments: Table,
+        filter: Filter | None = None,
+    ) -> None:
+        self.source = source
+        self.queue: Queue | None = None
+        self.exchange: Exchange | None = None
+        if isinstance(destination, Queue):
+            self.queue = destination
+        else:
+            self.exchange = destination
+        self.destination: Queue | Exchange = destination
         self.routing_key = routing_key
         self.arguments = arguments
-        self.key = (queue.name, routing_key, repr(sorted(arguments.items())))
+        self.filter = filter
+
+    @property
+    def destination_type(self) -> str:
+        return "exchange" if self.queue is None else "queue"
+
+    @property
+    def key(self) -> BindingKey:
+        arguments = canonical(self.arguments) if self.arguments else ""
+        return self.destination_type, self.destination.name, self.routing_key, arguments
+
+
+def canonical(value: object) -> str:
+    """The same text for equal values of a table, in whatever order their keys are; true and 1 are different."""
+    if isinstance(value, dict):
+        return "{" + ",".join([f"{key!r}:{canonical(value[key])}" for key in sorted(value)]) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join([canonical(item) for item in value]) + "]"
+    return repr(value)
 
 
 class Exchange(ABC):
-    """An exchange of any type. A type fills `add`, `remove` and `route`; the rest is the same for all."""
+    """An exchange of any type. A type fills `add`, `remove` and `match`; the rest is the same for all.
+
+    `alternate` names the exchange that gets what matches nothing here, empty for none. `changed` is the router's: the
+    version in which this exchange's bindings became what they are.
+    """
 
     type: str = ""
-    # Whether where a message goes depends on more than its routing key, so that a route cannot be remembered.
-    reads_headers: bool = False
+    # Whether what matches depends on more than the routing key, so that a route cannot be remembered.
+    per_message: bool = False
 
     def __init__(
         self, vhost: str, name: str, durable: bool, auto_delete: bool, internal: bool, arguments: Table
@@ -34,40 +83,48 @@ class Exchange(ABC):
         self.auto_delete = auto_delete
         self.internal = internal
         self.arguments = arguments
-        self.bindings: dict[tuple[str, str, str], Binding] = {}
+        self.bindings: dict[BindingKey, Binding] = {}
+        self.alternate = ""
+        self.changed: i64 = 0
 
     def bind(self, binding: Binding) -> bool:
         """Add a binding; False when the same one is there already."""
-        if binding.key in self.bindings:
+        key = binding.key
+        if key in self.bindings:
             return False
+        self.bindings[key] = binding
         self.add(binding)
-        self.bindings[binding.key] = binding
         return True
 
-    def unbind(self, binding: Binding) -> Binding | None:
-        """Remove the binding equal to this one; returns it, or None when there is none."""
-        found = self.bindings.pop(binding.key, None)
+    def unbind(self, key: BindingKey) -> Binding | None:
+        """Remove the binding of this key; returns it, or None when there is none."""
+        found = self.bindings.pop(key, None)
         if found is not None:
             self.remove(found)
         return found
 
-    def unbind_queue(self, queue: Queue) -> list[Binding]:
-        """Remove all bindings to a queue that goes away."""
-        gone = [binding for binding in self.bindings.values() if binding.queue is queue]
-        for binding in gone:
-            del self.bindings[binding.key]
-            self.remove(binding)
-        return gone
+    def check(self) -> None:
+        """Raises PreconditionFailed when the exchange's own arguments make no sense for this type."""
 
-    def check(self, routing_key: str, arguments: Table) -> None:
+    def check_binding(self, binding: Binding) -> None:
         """Raises PreconditionFailed when a binding makes no sense for this type."""
 
-    @abstractmethod
-    def add(self, binding: Binding) -> None: ...
+    def history(self) -> list[Message]:
+        """What a new binding's destination is given at once, oldest first."""
+        return []
 
     @abstractmethod
-    def remove(self, binding: Binding) -> None: ...
+    def add(self, binding: Binding) -> None:
+        """A binding is new in `bindings`."""
 
     @abstractmethod
-    def route(self, routing_key: str, message: Message | None) -> list[Queue]:
-        """The queues a message goes to, each once. Types that do not read headers need no message."""
+    def remove(self, binding: Binding) -> None:
+        """A binding has left `bindings`."""
+
+    @abstractmethod
+    def match(self, keys: list[str], message: Message | None) -> list[Binding]:
+        """The bindings that a message with these routing keys goes by, before their filters.
+
+        There are several keys where a message names further ones (CC, BCC). Types that are not `per_message` need no
+        message.
+        """

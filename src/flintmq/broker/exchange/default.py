@@ -21,6 +21,10 @@ class DefaultExchange(Exchange):
     def remove(self, binding: Binding) -> None:
         """As for `add`."""
 
-    def route(self, routing_key: str, message: Message | None) -> list[Queue]:
-        queue = self._queues.get(routing_key)
-        return [] if queue is None else [queue]
+    def match(self, keys: list[str], message: Message | None) -> list[Binding]:
+        found: list[Binding] = []
+        for key in keys:
+            queue = self._queues.get(key)
+            if queue is not None:
+                found.append(Binding(self, queue, key, {}))
+        return found

@@ -1,10 +1,9 @@
-"""direct: to the queues bound with exactly the message's routing key."""
+"""direct: to the destinations bound with exactly the message's routing key."""
 
 from typing import final
 
 from flintmq.broker.exchange.base import Binding, Exchange
 from flintmq.broker.message import Message, Table
-from flintmq.broker.queue.base import Queue
 
 
 @final
@@ -15,17 +14,22 @@ class DirectExchange(Exchange):
         self, vhost: str, name: str, durable: bool, auto_delete: bool, internal: bool, arguments: Table
     ) -> None:
         super().__init__(vhost, name, durable, auto_delete, internal, arguments)
-        self._by_key: dict[str, list[Queue]] = {}
+        # Dictionaries as sets that keep their order: thousands of queues bound by one key go one at a time.
+        self._by_key: dict[str, dict[Binding, None]] = {}
 
     def add(self, binding: Binding) -> None:
-        # One entry per binding: two bindings that differ in arguments only are removed one at a time.
-        self._by_key.setdefault(binding.routing_key, []).append(binding.queue)
+        self._by_key.setdefault(binding.routing_key, {})[binding] = None
 
     def remove(self, binding: Binding) -> None:
-        queues = self._by_key[binding.routing_key]
-        queues.remove(binding.queue)
-        if not queues:
+        bindings = self._by_key[binding.routing_key]
+        del bindings[binding]
+        if not bindings:
             del self._by_key[binding.routing_key]
 
-    def route(self, routing_key: str, message: Message | None) -> list[Queue]:
-        return list(dict.fromkeys(self._by_key.get(routing_key, [])))
+    def match(self, keys: list[str], message: Message | None) -> list[Binding]:
+        found: list[Binding] = []
+        for key in keys:
+            bindings = self._by_key.get(key)
+            if bindings is not None:
+                found.extend(bindings)
+        return found

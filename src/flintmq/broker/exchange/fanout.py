@@ -1,10 +1,9 @@
-"""fanout: to every queue bound, whatever the routing key."""
+"""fanout: to every destination bound, whatever the routing key."""
 
 from typing import final
 
 from flintmq.broker.exchange.base import Binding, Exchange
 from flintmq.broker.message import Message
-from flintmq.broker.queue.base import Queue
 
 
 @final
@@ -17,5 +16,5 @@ class FanoutExchange(Exchange):
     def remove(self, binding: Binding) -> None:
         """As for `add`."""
 
-    def route(self, routing_key: str, message: Message | None) -> list[Queue]:
-        return list(dict.fromkeys([binding.queue for binding in self.bindings.values()]))
+    def match(self, keys: list[str], message: Message | None) -> list[Binding]:
+        return list(self.bindings.values())

@@ -8,14 +8,13 @@ from typing import final
 
 from flintmq.broker.exchange.base import Binding, Exchange
 from flintmq.broker.message import Message, Table
-from flintmq.broker.queue.base import Queue
 
 
 @final
 class _Node:
     def __init__(self) -> None:
         self.children: dict[str, _Node] = {}
-        self.queues: list[Queue] = []
+        self.bindings: dict[Binding, None] = {}
 
 
 def _words(pattern: str) -> list[str]:
@@ -46,21 +45,27 @@ class TopicExchange(Exchange):
                 child = _Node()
                 node.children[word] = child
             node = child
-        node.queues.append(binding.queue)
+        node.bindings[binding] = None
 
     def remove(self, binding: Binding) -> None:
         path = [self._root]
         words = _words(binding.routing_key)
         for word in words:
             path.append(path[-1].children[word])
-        path[-1].queues.remove(binding.queue)
+        del path[-1].bindings[binding]
         for depth in range(len(words), 0, -1):
             node = path[depth]
-            if node.queues or node.children:
+            if node.bindings or node.children:
                 break
             del path[depth - 1].children[words[depth - 1]]
 
-    def route(self, routing_key: str, message: Message | None) -> list[Queue]:
+    def match(self, keys: list[str], message: Message | None) -> list[Binding]:
+        found: list[Binding] = []
+        for key in keys:
+            self._match_key(key, found)
+        return found
+
+    def _match_key(self, routing_key: str, found: list[Binding]) -> None:
         # The nodes alive after each word. A dictionary, so that however many ways lead to a node, it is there once:
         # the work is bounded by words x nodes for any set of patterns.
         alive: dict[_Node, bool] = {}
@@ -79,7 +84,8 @@ class TopicExchange(Exchange):
                 if child is not None:
                     _enter(following, child, False)
             alive = following
-        return list(dict.fromkeys([queue for node in alive for queue in node.queues]))
+        for node in alive:
+            found.extend(node.bindings)
 
 
 def _enter(alive: dict[_Node, bool], node: _Node, is_hash: bool) -> None:

@@ -29,6 +29,8 @@ _HANDLERS: Final[dict[int, Handler]] = {
     spec.CHANNEL_FLOW: basic_methods.flow,
     spec.EXCHANGE_DECLARE: exchange_methods.declare,
     spec.EXCHANGE_DELETE: exchange_methods.delete,
+    spec.EXCHANGE_BIND: exchange_methods.bind,
+    spec.EXCHANGE_UNBIND: exchange_methods.unbind,
     spec.QUEUE_DECLARE: queue_methods.declare,
     spec.QUEUE_BIND: queue_methods.bind,
     spec.QUEUE_UNBIND: queue_methods.unbind,

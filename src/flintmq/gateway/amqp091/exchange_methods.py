@@ -2,10 +2,14 @@
 
 from flintmq.gateway.amqp091.channel import ServerChannel
 from flintmq.wire.amqp091.methods import (
+    ExchangeBind,
+    ExchangeBindOk,
     ExchangeDeclare,
     ExchangeDeclareOk,
     ExchangeDelete,
     ExchangeDeleteOk,
+    ExchangeUnbind,
+    ExchangeUnbindOk,
     Method,
 )
 
@@ -13,7 +17,7 @@ from flintmq.wire.amqp091.methods import (
 def declare(channel: ServerChannel, method: Method) -> None:
     assert isinstance(method, ExchangeDeclare)
     if method.passive:
-        channel.vhost.exchanges.find(method.exchange)
+        channel.vhost.exchanges.find_declared(method.exchange)
     else:
         channel.vhost.exchanges.declare(
             method.exchange, method.type, method.durable, method.auto_delete, method.internal, method.arguments
@@ -27,3 +31,17 @@ def delete(channel: ServerChannel, method: Method) -> None:
     channel.vhost.exchanges.delete(method.exchange, method.if_unused)
     if not method.no_wait:
         channel.reply_when_durable(ExchangeDeleteOk())
+
+
+def bind(channel: ServerChannel, method: Method) -> None:
+    assert isinstance(method, ExchangeBind)
+    channel.vhost.exchanges.bind_exchange(method.destination, method.source, method.routing_key, method.arguments)
+    if not method.no_wait:
+        channel.reply_when_durable(ExchangeBindOk())
+
+
+def unbind(channel: ServerChannel, method: Method) -> None:
+    assert isinstance(method, ExchangeUnbind)
+    channel.vhost.exchanges.unbind_exchange(method.destination, method.source, method.routing_key, method.arguments)
+    if not method.no_wait:
+        channel.reply_when_durable(ExchangeUnbindOk())

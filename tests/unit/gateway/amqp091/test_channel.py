@@ -26,10 +26,13 @@ from flintmq.wire.amqp091.methods import (
     ConfirmSelect,
     ConfirmSelectOk,
     ExchangeBind,
+    ExchangeBindOk,
     ExchangeDeclare,
     ExchangeDeclareOk,
     ExchangeDelete,
     ExchangeDeleteOk,
+    ExchangeUnbind,
+    ExchangeUnbindOk,
     Method,
     QueueBind,
     QueueBindOk,
@@ -478,7 +481,6 @@ def test_soft_errors(method: Method, code: int, text: str) -> None:
     [
         (ExchangeDeclare(exchange="x", type="odd"), 503, "unknown exchange type 'odd'"),
         (TxSelect(), 540, "tx.select is not implemented yet"),
-        (ExchangeBind(destination="amq.direct", source="amq.topic"), 540, "exchange.bind"),
         (BasicQos(prefetch_size=1), 540, "prefetch_size"),
         (BasicRecover(requeue=False), 540, "requeue=false"),
         (ChannelFlow(active=False), 540, "channel.flow"),
@@ -910,3 +912,28 @@ def test_stream_range_with_a_gap(damaged: set[int], next_offset: int, count: int
     client.tick()
     ((answer, _, _),) = channel.contents
     assert answer == StreamFetchOk(first_offset=3, next_offset=next_offset, record_count=count)
+
+
+def test_exchanges_are_bound_to_exchanges() -> None:
+    """exchange.bind and exchange.unbind are answered once durable, and messages go by them."""
+    client, channel = opened()
+    channel.call(
+        ExchangeDeclare(exchange="x", type="direct", durable=True, arguments={"alternate-exchange": "amq.fanout"}),
+        QueueDeclare(queue="q", durable=True),
+        QueueBind(queue="q", exchange="amq.topic", routing_key="a.#"),
+    )
+    assert channel.call(ExchangeBind(destination="amq.topic", source="x", routing_key="a.b")) == [ExchangeBindOk()]
+    assert channel.call(ExchangeBind(destination="amq.topic", source="x", routing_key="a.c", no_wait=True)) == []
+    channel.publish("1", key="a.b", exchange="x")
+    channel.publish("2", key="a.c", exchange="x")
+    channel.publish("3", key="a.d", exchange="x", mandatory=True)
+    client.tick()
+    assert [body for _, _, body in channel.contents] == ["3"]
+    assert client.server.vhost.queues["q"].message_count == 2
+    assert channel.call(QueueBind(queue="q", exchange="amq.fanout")) == [QueueBindOk()]
+    channel.publish("3", key="a.d", exchange="x", mandatory=True)
+    client.tick()
+    assert client.server.vhost.queues["q"].message_count == 3
+    unbind = ExchangeUnbind(destination="amq.topic", source="x", routing_key="a.b")
+    assert channel.call(unbind, unbind) == [ExchangeUnbindOk(), ExchangeUnbindOk()]
+    assert len(client.server.storage.memory_definitions.bindings) == 3
