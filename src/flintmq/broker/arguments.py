@@ -105,6 +105,11 @@ def check_same_arguments(
             check_same(what, name, vhost, key, theirs, mine)
 
 
+def check_same_table(what: str, name: str, vhost: str, received: Table, current: Table) -> None:
+    """The same for all arguments of both: the specification knows no argument that would not matter."""
+    check_same_arguments(what, name, vhost, tuple(sorted({*received, *current})), received, current)
+
+
 def _plain(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"

@@ -4,9 +4,18 @@
 is no difference: both dialects do it.
 """
 
+import re
 from typing import Final, final
 
-from flintmq.base.errors import ConfigurationError
+from flintmq.base.errors import ConfigurationError, PreconditionFailed, SyntaxFault
+from flintmq.broker.message import Table
+
+# The specification's domains exchange-name and queue-name.
+_NAME_MAX: Final = 127
+_NAME: Final = re.compile(r"[a-zA-Z0-9\-_.:]*")
+# amqp-0-9-1 §4.2.5.5. Its own x-match has a hyphen that this would not allow: names that start as that does may.
+_FIELD_NAME_MAX: Final = 128
+_FIELD_NAME: Final = re.compile(r"[a-zA-Z$#][a-zA-Z0-9$#_]*|x-[a-zA-Z0-9$#_\-]*")
 
 
 @final
@@ -17,7 +26,7 @@ class Dialect:
     `failed_unbind_ends_connection`: queue.unbind that fails closes the connection instead of the channel.
     `foreign_tag_is_fault`: cancelling a consumer tag that this channel never had is 530.
     `checks_names`: names of exchanges and queues are made of letters, digits, hyphen, underscore, period, colon.
-    `checks_field_names`: so are, but for hyphen, period and colon, names in arguments and headers.
+    `checks_field_names`: names in arguments and headers are made of letters, digits, underscore, $ and #.
     `binds_default_exchange`: queues can be bound to the default exchange by further keys.
     `compares_what_is_specified`: redeclared exchanges have to agree in type, durability and all arguments and in
     nothing else, and redeclared queues in all but auto-delete.
@@ -35,6 +44,27 @@ class Dialect:
         self.binds_default_exchange = specified
         self.compares_what_is_specified = specified
         self.prefetch_spans_channel = specified
+
+    def check_name(self, what: str, name: str) -> None:
+        """Raises PreconditionFailed for a name that an exchange or a queue must not have."""
+        if self.checks_names and (len(name) > _NAME_MAX or not _NAME.fullmatch(name)):
+            raise PreconditionFailed(
+                f"{what} name '{name}' is not made of letters, digits, hyphen, underscore, period and colon, "
+                f"{_NAME_MAX} at most"
+            )
+
+    def check_field_names(self, table: Table) -> None:
+        """Raises SyntaxFault when a table, or one within it, has a field of a name that it must not have."""
+        if not self.checks_field_names:
+            return
+        for name, value in table.items():
+            if len(name) > _FIELD_NAME_MAX or not _FIELD_NAME.fullmatch(name):
+                raise SyntaxFault(
+                    f"field name '{name}' does not start with a letter, $ or #, and go on with these, digits and "
+                    f"underscores, {_FIELD_NAME_MAX} at most"
+                )
+            if isinstance(value, dict):
+                self.check_field_names(value)
 
 
 RABBITMQ: Final = Dialect("rabbitmq", False)

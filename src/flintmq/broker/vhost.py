@@ -110,13 +110,17 @@ class VHost:
         generated: bool = False,
     ) -> Queue:
         """Make a queue, or find the equal one that is there. `generated`: the name was made by the server."""
+        dialect = self.dialect
+        dialect.check_name("queue", name)
         kind = args.queue_kind(arguments)
         args.check_queue_arguments(arguments)
         found = self.queues.get(name)
         if found is not None:
-            found.check_access(connection)
+            found.check_owner(connection if exclusive else None)
             args.check_same("queue", name, self.name, "durable", durable, found.durable)
-            args.check_same("queue", name, self.name, "exclusive", exclusive, found.owner is not None)
+            if dialect.compares_what_is_specified:
+                args.check_same_table("queue", name, self.name, arguments, found.arguments)
+                return found
             args.check_same("queue", name, self.name, "auto_delete", auto_delete, found.auto_delete)
             args.check_same_arguments(
                 "queue",
@@ -166,11 +170,10 @@ class VHost:
         return queue
 
     def delete_queue(self, name: str, if_unused: bool, if_empty: bool, connection: object) -> int:
-        """Returns how many messages went with it. Deleting what is not there is no error (RabbitMQ)."""
-        queue = self.queues.get(name)
-        if queue is None:
+        """Returns how many messages went with it. Deleting what is not there is no error where the dialect says so."""
+        if name not in self.queues and not self.dialect.missing_is_fault:
             return 0
-        queue.check_access(connection)
+        queue = self.queue(name, connection)
         if if_unused and queue.consumers:
             raise PreconditionFailed(f"queue '{name}' in vhost '{self.name}' in use")
         if if_empty and queue.message_count > 0:

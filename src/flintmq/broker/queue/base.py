@@ -101,7 +101,12 @@ class Queue(ABC):
 
     def check_access(self, connection: object) -> None:
         """Raises ResourceLocked when another connection owns this queue exclusively."""
-        if self.owner is not None and self.owner is not connection:
+        if self.owner is not None:
+            self.check_owner(connection)
+
+    def check_owner(self, owner: object | None) -> None:
+        """The same for a redeclaration, which has to agree in whose queue it is; None: everybody's."""
+        if self.owner is not owner:
             raise ResourceLocked(
                 f"cannot obtain exclusive access to locked queue '{self.name}' in vhost '{self.vhost}'. It could be "
                 "originally declared on another connection or the exclusive property value does not match that of "

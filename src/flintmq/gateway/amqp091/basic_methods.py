@@ -73,7 +73,9 @@ def consume(channel: ServerChannel, method: Method) -> None:
 def cancel(channel: ServerChannel, method: Method) -> None:
     assert isinstance(method, BasicCancel)
     consumer = channel.consumers.pop(method.consumer_tag, None)
-    if consumer is not None:
+    if consumer is None:
+        channel.forget_tag(method.consumer_tag)
+    else:
         channel.vhost.unsubscribe(consumer.queue, consumer)
         if consumer.queue.gone:
             channel.connection.exclusive_queues.pop(consumer.queue.name, None)

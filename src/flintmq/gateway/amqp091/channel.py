@@ -15,6 +15,7 @@ from flintmq.base.errors import (
     ContentTooLarge,
     FlintError,
     NoRoute,
+    NotAllowed,
     NotFound,
     NotImplementedHere,
     ResourceError,
@@ -32,7 +33,7 @@ from flintmq.protocol.amqp091.channel import Channel, ChannelOwner
 from flintmq.protocol.amqp091.output import Output
 from flintmq.wire.amqp091.frames import CONTENT_HEADER_BYTES
 from flintmq.wire.amqp091.methods import BasicCancel, BasicNack, BasicReturn, Method, encode_method
-from flintmq.wire.amqp091.properties import add_header, check_properties, delivery_mode
+from flintmq.wire.amqp091.properties import add_header, check_properties, delivery_mode, headers
 from flintmq.wire.amqp091.tables import encode_address
 
 if TYPE_CHECKING:
@@ -89,6 +90,8 @@ class ServerChannel(ChannelOwner):
         self.gateway = gateway
         self.consumers: dict[str, ChannelConsumer] = {}
         self.unacked = Unacked()
+        # Of consumers that ended with their queues: who has not heard of that yet may cancel them once more.
+        self._ended_tags: set[str] = set()
         # Prefetch of consumers yet to come (RabbitMQ's global=false).
         self.prefetch: i64 = 0
         # Messages that all consumers together may hold unacknowledged (global=true), 0 for any; and how many they do.
@@ -134,6 +137,9 @@ class ServerChannel(ChannelOwner):
         if properties != self._properties:
             # Whoever reads this message later, be it a client or a stream's reader, must be able to.
             check_properties(properties)
+            dialect = self.vhost.dialect
+            if dialect.checks_field_names:
+                dialect.check_field_names(headers(properties))
             self._properties = properties
             self._persistent = delivery_mode(properties) == _PERSISTENT
         if publication.immediate:
@@ -342,9 +348,21 @@ class ServerChannel(ChannelOwner):
 
     def consumer_cancelled(self, consumer: ChannelConsumer) -> None:
         self.consumers.pop(consumer.tag, None)
+        if self.vhost.dialect.foreign_tag_is_fault:
+            self._ended_tags.add(consumer.tag)
         if self._notify_cancel:
             # Behind a consume-ok that still waits for the disk: the client has to know whom this is about.
             self.reply(BasicCancel(consumer_tag=consumer.tag, no_wait=True))
+
+    def forget_tag(self, tag: str) -> None:
+        """A tag that no consumer has is cancelled: fine where its queue has gone, or where the dialect says so.
+
+        Raises NotAllowed.
+        """
+        if tag in self._ended_tags:
+            self._ended_tags.remove(tag)
+        elif self.vhost.dialect.foreign_tag_is_fault:
+            raise NotAllowed(f"consumer tag '{tag}' is none of this channel's")
 
     def resume(self) -> None:
         """The socket has room again: the queues of this channel's consumers may go on."""

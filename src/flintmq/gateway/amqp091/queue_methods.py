@@ -31,6 +31,7 @@ def declare(channel: ServerChannel, method: Method) -> None:
         queue = channel.queue(method.queue)
     else:
         generated = method.queue == ""
+        vhost.dialect.check_field_names(method.arguments)
         queue = vhost.declare_queue(
             generated_name("amq.gen-", channel) if generated else method.queue,
             method.durable,

@@ -2,6 +2,7 @@
 
 from flintmq.base.errors import AmqpError, FlintError
 from flintmq.broker.broker import Broker
+from flintmq.broker.dialect import RABBITMQ, Dialect
 from flintmq.broker.message import Table
 from flintmq.gateway.amqp091.connection import ServerConnection
 from flintmq.gateway.amqp091.gateway import Gateway, Host, Offer
@@ -39,10 +40,10 @@ class OpenHost(Host):
 class Server:
     """A broker without I/O. Names it makes up are counted: amq.gen-AAAA..., one byte up each time."""
 
-    def __init__(self) -> None:
+    def __init__(self, dialect: Dialect = RABBITMQ) -> None:
         self.storage = MemoryStorage()
         self.broker = Broker(self.storage)
-        self.vhost = self.broker.add_vhost("/")
+        self.vhost = self.broker.add_vhost("/", dialect)
         self.host = OpenHost()
         self._made = 0
         self.gateway = Gateway(self.broker, self.host, Offer({"product": "test"}, Tuning()), self._random)
