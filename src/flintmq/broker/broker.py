@@ -4,11 +4,26 @@ from typing import final
 
 from mypy_extensions import i64
 
-from flintmq.broker.dialect import RABBITMQ, Dialect
-from flintmq.broker.ports import Definitions, Storage
+from flintmq.base.errors import ConfigurationError
+from flintmq.broker.dialect import RABBITMQ, Dialect, dialect_named
+from flintmq.broker.limits import Limits
+from flintmq.broker.ports import (
+    Definitions,
+    LimitRecord,
+    ParameterRecord,
+    PermissionRecord,
+    PolicyRecord,
+    Rule,
+    Storage,
+    TopicPermissionRecord,
+    UserRecord,
+    VHostRecord,
+)
 from flintmq.broker.queue.base import Queue
 from flintmq.broker.queue.classic import ClassicQueue
 from flintmq.broker.queue.stream import StreamQueue
+from flintmq.broker.rules import check_rule
+from flintmq.broker.user import User
 from flintmq.broker.vhost import QueueIds, VHost
 
 
@@ -19,17 +34,122 @@ class Broker:
     def __init__(self, storage: Storage) -> None:
         self.storage = storage
         self.vhosts: dict[str, VHost] = {}
+        self.users: dict[str, User] = {}
+        # By virtual host, component and name.
+        self.parameters: dict[tuple[str, str, str], ParameterRecord] = {}
         self.now_ms: i64 = 0
         self._ready: list[Queue] = []
         # Streams with consumers that wait for records to become durable.
         self._unsynced: list[StreamQueue] = []
         self._ids = QueueIds(1)
 
+    # -- definitions --------------------------------------------------------------------------------------------
+    # Each change holds at once, and is durable with the batch it is in.
+
     def add_vhost(self, name: str, dialect: Dialect = RABBITMQ) -> VHost:
-        vhost = VHost(name, self.storage, self._ready, self._unsynced, self._ids, dialect)
-        self.vhosts[name] = vhost
-        self.storage.definitions.put_vhost(name)
+        return self.put_vhost(VHostRecord(name, dialect.name))
+
+    def put_vhost(self, record: VHostRecord) -> VHost:
+        """Make a virtual host, or change what is said of it. Raises ConfigurationError."""
+        vhost = self.vhosts.get(record.name)
+        if vhost is None:
+            vhost = self._make_vhost(record)
+        else:
+            vhost.describe(record)
+        self.storage.definitions.put_vhost(record)
         return vhost
+
+    def _make_vhost(self, record: VHostRecord) -> VHost:
+        dialect = dialect_named(record.dialect)
+        vhost = VHost(record.name, self.storage, self._ready, self._unsynced, self._ids, dialect)
+        vhost.describe(record)
+        self.vhosts[record.name] = vhost
+        return vhost
+
+    def delete_vhost(self, name: str) -> None:
+        """With all that is in it, its connections and the permissions for it. Raises ConfigurationError."""
+        vhost = self.vhost(name)
+        vhost.remove()
+        del self.vhosts[name]
+        for user in self.users.values():
+            user.forget_vhost(name)
+        self.parameters = {key: record for key, record in self.parameters.items() if record.vhost != name}
+        self.storage.definitions.delete_vhost(name)
+
+    def vhost(self, name: str) -> VHost:
+        found = self.vhosts.get(name)
+        if found is None:
+            raise ConfigurationError(f"there is no vhost '{name}'")
+        return found
+
+    def put_user(self, record: UserRecord) -> User:
+        """Make a user, or change password and tags."""
+        user = self.users.get(record.name)
+        if user is None:
+            user = User(record)
+            self.users[record.name] = user
+        else:
+            user.record = record
+        self.storage.definitions.put_user(record)
+        return user
+
+    def delete_user(self, name: str) -> None:
+        """With its connections and permissions. Raises ConfigurationError."""
+        user = self.user(name)
+        for access in list(user.connections):
+            access.expel(f"user '{name}' is deleted")
+        del self.users[name]
+        self.storage.definitions.delete_user(name)
+
+    def user(self, name: str) -> User:
+        found = self.users.get(name)
+        if found is None:
+            raise ConfigurationError(f"there is no user '{name}'")
+        return found
+
+    def put_rule(self, rule: Rule) -> None:
+        """Lay down a permission, policy, limit or parameter. Raises ConfigurationError for one that makes no sense."""
+        check_rule(rule)
+        self._apply(rule)
+        self.storage.definitions.put_rule(rule)
+
+    def delete_rule(self, rule: Rule) -> None:
+        """Withdraw the rule that this one would replace, if there is one. Raises ConfigurationError."""
+        self._withdraw(rule)
+        self.storage.definitions.delete_rule(rule)
+
+    def _apply(self, rule: Rule) -> None:
+        if isinstance(rule, PermissionRecord):
+            self.vhost(rule.vhost)
+            self.user(rule.user).rights(rule.vhost).grant(rule)
+        elif isinstance(rule, TopicPermissionRecord):
+            self.vhost(rule.vhost)
+            self.user(rule.user).rights(rule.vhost).grant_topics(rule)
+        elif isinstance(rule, PolicyRecord):
+            self.vhost(rule.vhost)
+        elif isinstance(rule, LimitRecord):
+            self._limits(rule).values[rule.name] = rule.value
+        else:
+            if rule.vhost:
+                self.vhost(rule.vhost)
+            self.parameters[rule.vhost, rule.component, rule.name] = rule
+
+    def _withdraw(self, rule: Rule) -> None:
+        if isinstance(rule, PermissionRecord):
+            self.user(rule.user).rights(rule.vhost).revoke()
+        elif isinstance(rule, TopicPermissionRecord):
+            self.user(rule.user).rights(rule.vhost).revoke_topics(rule.exchange)
+        elif isinstance(rule, PolicyRecord):
+            self.vhost(rule.vhost)
+        elif isinstance(rule, LimitRecord):
+            self._limits(rule).values.pop(rule.name, None)
+        else:
+            self.parameters.pop((rule.vhost, rule.component, rule.name), None)
+
+    def _limits(self, rule: LimitRecord) -> Limits:
+        return self.vhost(rule.owner).limits if rule.scope == "vhost" else self.user(rule.owner).limits
+
+    # -- the tick -----------------------------------------------------------------------------------------------
 
     def dispatch(self) -> bool:
         """Deliver from every queue that may have something for its consumers.
@@ -67,11 +187,17 @@ class Broker:
         for stream in unsynced:
             stream.synced()
 
+    # -- start-up -----------------------------------------------------------------------------------------------
+
     def recover(self, definitions: Definitions) -> int:
         """Build everything from storage, before the first connection; returns how many messages were found."""
         self._ids = QueueIds(definitions.next_queue_id)
-        for name in definitions.vhosts:
-            self.vhosts[name] = VHost(name, self.storage, self._ready, self._unsynced, self._ids)
+        for vhost in definitions.vhosts:
+            self._make_vhost(vhost)
+        for user in definitions.users:
+            self.users[user.name] = User(user)
+        for rule in definitions.rules:
+            self._apply(rule)
         for exchange in definitions.exchanges:
             self.vhosts[exchange.vhost].exchanges.restore(exchange)
         queues: dict[int, ClassicQueue] = {}

@@ -14,10 +14,24 @@ from flintmq.broker.message import Entry, Message, Table
 
 
 @dataclass(frozen=True)
+class VHostRecord:
+    """`dialect` is the name of one; an empty `default_queue_type` leaves the choice to the broker."""
+
+    name: str
+    dialect: str = "rabbitmq"
+    default_queue_type: str = ""
+    description: str = ""
+    tags: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class UserRecord:
+    """`hashing_algorithm` says how to read `password_hash`: ours, or one that RabbitMQ's exports name."""
+
     name: str
     password_hash: str
     tags: tuple[str, ...] = ()
+    hashing_algorithm: str = "argon2id"
 
 
 @dataclass(frozen=True)
@@ -43,25 +57,86 @@ class QueueRecord:
 
 @dataclass(frozen=True)
 class BindingRecord:
+    """`destination_type` is "queue" or "exchange"."""
+
     vhost: str
     source: str
     destination: str
     routing_key: str
     arguments: Table = field(default_factory=dict)
-    # What the destination is: "queue" or "exchange".
     destination_type: str = "queue"
+
+
+@dataclass(frozen=True)
+class PermissionRecord:
+    """What a user may do in a virtual host, as patterns of names."""
+
+    vhost: str
+    user: str
+    configure: str
+    write: str
+    read: str
+
+
+@dataclass(frozen=True)
+class TopicPermissionRecord:
+    """Which routing keys a user may use at a topic exchange, as patterns."""
+
+    vhost: str
+    user: str
+    exchange: str
+    write: str
+    read: str
+
+
+@dataclass(frozen=True)
+class PolicyRecord:
+    """Arguments for all queues and exchanges with names of a pattern. `operator`: it is one of the operator's."""
+
+    vhost: str
+    name: str
+    pattern: str
+    definition: Table
+    apply_to: str = "all"
+    priority: int = 0
+    operator: bool = False
+
+
+@dataclass(frozen=True)
+class LimitRecord:
+    """`scope` is "vhost" or "user", and `owner` the name of one."""
+
+    scope: str
+    owner: str
+    name: str
+    value: int
+
+
+@dataclass(frozen=True)
+class ParameterRecord:
+    """What an import brought for a component we do not have, kept for the next export. A global one has no vhost."""
+
+    vhost: str
+    component: str
+    name: str
+    value: object
+
+
+# What an administrator lays down for objects that are or will be there.
+Rule = PermissionRecord | TopicPermissionRecord | PolicyRecord | LimitRecord | ParameterRecord
 
 
 @dataclass(frozen=True)
 class Definitions:
     """Everything durable that is not a message, as read at start-up."""
 
-    vhosts: list[str]
+    vhosts: list[VHostRecord]
     users: list[UserRecord]
     exchanges: list[ExchangeRecord]
     queues: list[QueueRecord]
     bindings: list[BindingRecord]
     next_queue_id: int
+    rules: list[Rule] = field(default_factory=list)
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -73,10 +148,26 @@ class DefinitionStore(ABC):
         """Read everything; for start-up. Raises StorageError when the file cannot be read."""
 
     @abstractmethod
-    def put_vhost(self, name: str) -> None: ...
+    def put_vhost(self, vhost: VHostRecord) -> None: ...
+
+    @abstractmethod
+    def delete_vhost(self, name: str) -> None:
+        """Also deletes all that is in it, and the rules for it."""
 
     @abstractmethod
     def put_user(self, user: UserRecord) -> None: ...
+
+    @abstractmethod
+    def delete_user(self, name: str) -> None:
+        """Also deletes the rules for it."""
+
+    @abstractmethod
+    def put_rule(self, rule: Rule) -> None:
+        """Keep a rule, instead of the one it replaces if there is one."""
+
+    @abstractmethod
+    def delete_rule(self, rule: Rule) -> None:
+        """Forget the rule that this one would replace."""
 
     @abstractmethod
     def put_exchange(self, exchange: ExchangeRecord) -> None: ...
@@ -186,6 +277,10 @@ class Storage(ABC):
         With nothing staged, returns the number of the newest batch handed over before: waiting for it covers
         everything staged so far. Raises StorageFenced once a write or sync has failed.
         """
+
+    @abstractmethod
+    def discard(self) -> None:
+        """Forget what was staged since the last commit; for start-up, where nothing was built on it yet."""
 
     @property
     @abstractmethod

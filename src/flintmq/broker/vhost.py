@@ -1,18 +1,22 @@
 """A virtual host: its exchanges, queues and bindings, and the road of a message through them."""
 
-from typing import Final, final
+from typing import TYPE_CHECKING, Final, final
 
 from flintmq.base.errors import AccessRefused, NotFound, PreconditionFailed
 from flintmq.broker import arguments as args
 from flintmq.broker.consumer import Consumer
-from flintmq.broker.dialect import RABBITMQ, Dialect
+from flintmq.broker.dialect import RABBITMQ, Dialect, dialect_named
 from flintmq.broker.exchanges import Exchanges
+from flintmq.broker.limits import Limits
 from flintmq.broker.message import Entry, Message, Table
-from flintmq.broker.ports import BindingRecord, QueueRecord, Storage
+from flintmq.broker.ports import BindingRecord, QueueRecord, Storage, VHostRecord
 from flintmq.broker.queue.base import Queue
 from flintmq.broker.queue.classic import ClassicQueue
 from flintmq.broker.queue.stream import StreamQueue
 from flintmq.broker.routing import Route
+
+if TYPE_CHECKING:
+    from flintmq.broker.access import Access
 
 # What became of a published message. STORED ones are safe once the batch they are in is durable.
 UNROUTED: Final = 0
@@ -46,6 +50,9 @@ class VHost:
     ) -> None:
         self.name = name
         self.dialect = dialect
+        self.record = VHostRecord(name, dialect.name)
+        self.limits = Limits()
+        self.connections: dict[Access, None] = {}
         self.queues: dict[str, Queue] = {}
         self.exchanges = Exchanges(name, self.queues, storage, self.deliver)
         self.router = self.exchanges.router
@@ -53,6 +60,18 @@ class VHost:
         self._ready = ready
         self._unsynced = unsynced
         self._ids = ids
+
+    def describe(self, record: VHostRecord) -> None:
+        """Take on what an administrator says of it. Raises ConfigurationError for a dialect there is not."""
+        self.dialect = dialect_named(record.dialect)
+        self.record = record
+
+    def remove(self) -> None:
+        """Its connections end, and its queues with their messages. Who called forgets it, and its definition."""
+        for access in list(self.connections):
+            access.expel(f"vhost '{self.name}' is deleted")
+        for queue in list(self.queues.values()):
+            self.remove_queue(queue)
 
     # -- messages -----------------------------------------------------------------------------------------------
 

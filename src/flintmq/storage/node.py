@@ -147,11 +147,7 @@ class NodeStorage(Storage):
 
     def commit(self) -> int:
         if self._group.failure:
-            self._journal.discard()
-            self._definitions.take()
-            for stream in self._staged_streams:
-                stream.take()
-            self._staged_streams.clear()
+            self.discard()
             # Nothing will come of those that were not durable; who waited for them is told so.
             self._definitions_batch = 0
             raise StorageFenced(self._group.failure)
@@ -170,6 +166,13 @@ class NodeStorage(Storage):
         self._staged_streams.clear()
         self._deleted_streams = []
         return self._batch
+
+    def discard(self) -> None:
+        self._journal.discard()
+        self._definitions.take()
+        for stream in self._staged_streams:
+            stream.take()
+        self._staged_streams.clear()
 
     @property
     def durable_batch(self) -> int:

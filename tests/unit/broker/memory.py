@@ -15,10 +15,12 @@ from flintmq.broker.ports import (
     ExchangeRecord,
     Journal,
     QueueRecord,
+    Rule,
     Storage,
     StreamLog,
     StreamRecord,
     UserRecord,
+    VHostRecord,
 )
 
 if TYPE_CHECKING:
@@ -57,7 +59,9 @@ class MemoryJournal(Journal):
 
 class MemoryDefinitions(DefinitionStore):
     def __init__(self) -> None:
-        self.vhosts: list[str] = []
+        self.vhosts: dict[str, VHostRecord] = {}
+        self.users: dict[str, UserRecord] = {}
+        self.rules: list[Rule] = []
         self.exchanges: dict[str, ExchangeRecord] = {}
         self.queues: dict[str, QueueRecord] = {}
         self.bindings: list[BindingRecord] = []
@@ -65,13 +69,37 @@ class MemoryDefinitions(DefinitionStore):
 
     def load(self) -> Definitions:
         return Definitions(
-            self.vhosts, [], list(self.exchanges.values()), list(self.queues.values()), self.bindings, 100
+            list(self.vhosts.values()),
+            list(self.users.values()),
+            list(self.exchanges.values()),
+            list(self.queues.values()),
+            self.bindings,
+            100,
+            self.rules,
         )
 
-    def put_vhost(self, name: str) -> None:
-        self.vhosts.append(name)
+    def put_vhost(self, vhost: VHostRecord) -> None:
+        self.vhosts[vhost.name] = vhost
+
+    def delete_vhost(self, name: str) -> None:
+        del self.vhosts[name]
+        self.has_staged = True
 
     def put_user(self, user: UserRecord) -> None:
+        self.users[user.name] = user
+        self.has_staged = True
+
+    def delete_user(self, name: str) -> None:
+        del self.users[name]
+        self.has_staged = True
+
+    def put_rule(self, rule: Rule) -> None:
+        """Rules pile up: which replaces which is the database's to know."""
+        self.rules.append(rule)
+        self.has_staged = True
+
+    def delete_rule(self, rule: Rule) -> None:
+        self.rules.remove(rule)
         self.has_staged = True
 
     def put_exchange(self, exchange: ExchangeRecord) -> None:
@@ -189,6 +217,9 @@ class MemoryStorage(Storage):
             self.definitions_batch = self.batch
         self.memory_definitions.has_staged = False
         return self.batch
+
+    def discard(self) -> None:
+        raise NotImplementedError
 
     def sync(self) -> None:
         self.synced = self.batch

@@ -4,7 +4,7 @@ import json
 import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final, final
+from typing import final
 
 from flintmq.base.errors import StorageError
 from flintmq.broker.ports import (
@@ -13,30 +13,12 @@ from flintmq.broker.ports import (
     DefinitionStore,
     ExchangeRecord,
     QueueRecord,
+    Rule,
     UserRecord,
+    VHostRecord,
 )
+from flintmq.storage.definitions import rules, schema
 from flintmq.storage.definitions.values import dump_table, load_table
-
-SCHEMA_VERSION: Final = 1
-# "FLNT": tells our database from somebody else's of the same name.
-APPLICATION_ID: Final = 0x464C4E54
-
-SCHEMA: Final = """
-CREATE TABLE meta (key TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
-CREATE TABLE vhosts (name TEXT PRIMARY KEY) WITHOUT ROWID;
-CREATE TABLE users (name TEXT PRIMARY KEY, password_hash TEXT NOT NULL, tags TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE exchanges (
-    vhost TEXT, name TEXT, type TEXT NOT NULL, auto_delete INTEGER NOT NULL, internal INTEGER NOT NULL,
-    arguments TEXT NOT NULL, PRIMARY KEY (vhost, name)) WITHOUT ROWID;
-CREATE TABLE queues (
-    id INTEGER PRIMARY KEY, vhost TEXT NOT NULL, name TEXT NOT NULL, auto_delete INTEGER NOT NULL,
-    arguments TEXT NOT NULL, UNIQUE (vhost, name));
-CREATE TABLE bindings (
-    vhost TEXT, source TEXT, destination TEXT, routing_key TEXT, arguments TEXT,
-    PRIMARY KEY (vhost, source, destination, routing_key, arguments)) WITHOUT ROWID;
-CREATE INDEX bindings_by_destination ON bindings (vhost, destination);
-INSERT INTO meta VALUES ('next_queue_id', 1);
-"""
 
 # SQL and its parameters.
 Statement = tuple[str, tuple[object, ...]]
@@ -60,20 +42,25 @@ class DefinitionDatabase:
         version: int = run("PRAGMA user_version").fetchone()[0]
         application: int = run("PRAGMA application_id").fetchone()[0]
         if version == 0 and application == 0 and not run("SELECT 1 FROM sqlite_master").fetchone():
-            # The pragmas are part of the transaction: the file has all of its schema or none.
-            self._connection.executescript(
-                f"BEGIN; {SCHEMA} PRAGMA application_id = {APPLICATION_ID};"
-                f"PRAGMA user_version = {SCHEMA_VERSION}; COMMIT;"
-            )
-        elif application != APPLICATION_ID or version != SCHEMA_VERSION:
+            self._change_format(f"{schema.CREATE} PRAGMA application_id = {schema.APPLICATION_ID};", schema.VERSION)
+            version = schema.VERSION
+        elif application == schema.APPLICATION_ID:
+            while version in schema.MIGRATIONS:
+                version += 1
+                self._change_format(schema.MIGRATIONS[version - 1], version)
+        if version != schema.VERSION or run("PRAGMA application_id").fetchone()[0] != schema.APPLICATION_ID:
             self._connection.close()
             raise StorageError(
-                f"{self.path} has definitions of format {version}, this FlintMQ reads and writes {SCHEMA_VERSION}: "
+                f"{self.path} has definitions of format {version}, this FlintMQ reads and writes {schema.VERSION}: "
                 "start the release that wrote it, or choose another data directory"
             )
         # One sync per transaction, and readers of the file do not stop us.
         run("PRAGMA journal_mode = WAL")
         run("PRAGMA synchronous = FULL")
+
+    def _change_format(self, script: str, version: int) -> None:
+        """The pragmas are part of the transaction: the file has all of a format or none."""
+        self._connection.executescript(f"BEGIN; {script} PRAGMA user_version = {version}; COMMIT;")
 
     def _unreadable(self, error: Exception) -> StorageError:
         return StorageError(
@@ -92,10 +79,17 @@ class DefinitionDatabase:
         if fault != "ok":
             raise ValueError(fault)
         return Definitions(
-            vhosts=[name for (name,) in run("SELECT name FROM vhosts ORDER BY name")],
+            vhosts=[
+                VHostRecord(name, dialect, default_queue_type, description, tuple(json.loads(tags)))
+                for name, dialect, default_queue_type, description, tags in run(
+                    "SELECT name, dialect, default_queue_type, description, tags FROM vhosts ORDER BY name"
+                )
+            ],
             users=[
-                UserRecord(name, password_hash, tuple(json.loads(tags)))
-                for name, password_hash, tags in run("SELECT name, password_hash, tags FROM users ORDER BY name")
+                UserRecord(name, password_hash, tuple(json.loads(tags)), hashing_algorithm)
+                for name, password_hash, tags, hashing_algorithm in run(
+                    "SELECT name, password_hash, tags, hashing_algorithm FROM users ORDER BY name"
+                )
             ],
             exchanges=[
                 ExchangeRecord(vhost, name, kind, bool(auto_delete), bool(internal), load_table(arguments))
@@ -110,13 +104,14 @@ class DefinitionDatabase:
                 )
             ],
             bindings=[
-                BindingRecord(vhost, source, destination, routing_key, load_table(arguments))
-                for vhost, source, destination, routing_key, arguments in run(
-                    "SELECT vhost, source, destination, routing_key, arguments FROM bindings"
-                    " ORDER BY vhost, source, destination, routing_key, arguments"
+                BindingRecord(vhost, source, destination, routing_key, load_table(arguments), destination_type)
+                for vhost, source, destination, routing_key, arguments, destination_type in run(
+                    "SELECT vhost, source, destination, routing_key, arguments, destination_type FROM bindings"
+                    " ORDER BY vhost, source, destination, destination_type, routing_key, arguments"
                 )
             ],
             next_queue_id=run("SELECT value FROM meta WHERE key = 'next_queue_id'").fetchone()[0],
+            rules=rules.read_rules(run),
         )
 
     def apply(self, statements: Sequence[Statement]) -> None:
@@ -159,13 +154,43 @@ class SqliteDefinitions(DefinitionStore):
                 parameter.encode()
         self._statements.append((sql, parameters))
 
-    def put_vhost(self, name: str) -> None:
-        self._stage("INSERT OR REPLACE INTO vhosts VALUES (?)", name)
+    def put_vhost(self, vhost: VHostRecord) -> None:
+        self._stage(
+            "INSERT OR REPLACE INTO vhosts (name, dialect, default_queue_type, description, tags)"
+            " VALUES (?, ?, ?, ?, ?)",
+            vhost.name,
+            vhost.dialect,
+            vhost.default_queue_type,
+            vhost.description,
+            json.dumps(vhost.tags),
+        )
+
+    def delete_vhost(self, name: str) -> None:
+        self._stage("DELETE FROM vhosts WHERE name = ?", name)
+        for sql in rules.OF_VHOST:
+            self._stage(sql, name)
 
     def put_user(self, user: UserRecord) -> None:
         self._stage(
-            "INSERT OR REPLACE INTO users VALUES (?, ?, ?)", user.name, user.password_hash, json.dumps(user.tags)
+            "INSERT OR REPLACE INTO users (name, password_hash, tags, hashing_algorithm) VALUES (?, ?, ?, ?)",
+            user.name,
+            user.password_hash,
+            json.dumps(user.tags),
+            user.hashing_algorithm,
         )
+
+    def delete_user(self, name: str) -> None:
+        self._stage("DELETE FROM users WHERE name = ?", name)
+        for sql in rules.OF_USER:
+            self._stage(sql, name)
+
+    def put_rule(self, rule: Rule) -> None:
+        sql, row = rules.statement_to_put(rule)
+        self._stage(sql, *row)
+
+    def delete_rule(self, rule: Rule) -> None:
+        sql, row = rules.statement_to_delete(rule)
+        self._stage(sql, *row)
 
     def put_exchange(self, exchange: ExchangeRecord) -> None:
         self._stage(
@@ -181,6 +206,9 @@ class SqliteDefinitions(DefinitionStore):
     def delete_exchange(self, vhost: str, name: str) -> None:
         self._stage("DELETE FROM exchanges WHERE vhost = ? AND name = ?", vhost, name)
         self._stage("DELETE FROM bindings WHERE vhost = ? AND source = ?", vhost, name)
+        self._stage(
+            "DELETE FROM bindings WHERE vhost = ? AND destination = ? AND destination_type = 'exchange'", vhost, name
+        )
 
     def put_queue(self, queue: QueueRecord) -> None:
         self._stage(
@@ -195,19 +223,32 @@ class SqliteDefinitions(DefinitionStore):
 
     def delete_queue(self, vhost: str, name: str) -> None:
         self._stage("DELETE FROM queues WHERE vhost = ? AND name = ?", vhost, name)
-        self._stage("DELETE FROM bindings WHERE vhost = ? AND destination = ?", vhost, name)
+        self._stage(
+            "DELETE FROM bindings WHERE vhost = ? AND destination = ? AND destination_type = 'queue'", vhost, name
+        )
 
     def put_binding(self, binding: BindingRecord) -> None:
-        self._stage("INSERT OR REPLACE INTO bindings VALUES (?, ?, ?, ?, ?)", *_binding_key(binding))
+        self._stage(
+            "INSERT OR REPLACE INTO bindings (vhost, source, destination, destination_type, routing_key, arguments)"
+            " VALUES (?, ?, ?, ?, ?, ?)",
+            *_binding_key(binding),
+        )
 
     def delete_binding(self, binding: BindingRecord) -> None:
         self._stage(
-            "DELETE FROM bindings WHERE vhost = ? AND source = ? AND destination = ? AND routing_key = ?"
-            " AND arguments = ?",
+            "DELETE FROM bindings WHERE vhost = ? AND source = ? AND destination = ? AND destination_type = ?"
+            " AND routing_key = ? AND arguments = ?",
             *_binding_key(binding),
         )
 
 
 def _binding_key(binding: BindingRecord) -> tuple[object, ...]:
     """Bindings are told apart by all they have, their arguments included."""
-    return binding.vhost, binding.source, binding.destination, binding.routing_key, dump_table(binding.arguments)
+    return (
+        binding.vhost,
+        binding.source,
+        binding.destination,
+        binding.destination_type,
+        binding.routing_key,
+        dump_table(binding.arguments),
+    )

@@ -8,7 +8,20 @@ import pytest
 
 from flintmq.base.errors import StorageError
 from flintmq.base.values import Timestamp
-from flintmq.broker.ports import BindingRecord, Definitions, ExchangeRecord, QueueRecord, UserRecord
+from flintmq.broker.ports import (
+    BindingRecord,
+    Definitions,
+    ExchangeRecord,
+    LimitRecord,
+    ParameterRecord,
+    PermissionRecord,
+    PolicyRecord,
+    QueueRecord,
+    Rule,
+    TopicPermissionRecord,
+    UserRecord,
+    VHostRecord,
+)
 from flintmq.storage.definitions.sqlite import DefinitionDatabase, SqliteDefinitions
 
 EXCHANGE = ExchangeRecord("/", "ex", "topic", True, True, {"alternate-exchange": "other"})
@@ -22,7 +35,7 @@ def _store(path: Path) -> tuple[DefinitionDatabase, SqliteDefinitions]:
 
 
 def _put_all(store: SqliteDefinitions) -> None:
-    store.put_vhost("/")
+    store.put_vhost(VHostRecord("/"))
     store.put_user(UserRecord("guest", "hash", ("administrator", "a,b")))
     store.put_exchange(EXCHANGE)
     store.put_queue(QUEUE)
@@ -48,14 +61,14 @@ def test_everything_comes_back(tmp_path: Path) -> None:
     database.apply(store.take())
     database.close()
     user = UserRecord("guest", "hash", ("administrator", "a,b"))
-    assert _reloaded(tmp_path) == Definitions(["/"], [user], [EXCHANGE], [QUEUE], [BINDING], 5)
+    assert _reloaded(tmp_path) == Definitions([VHostRecord("/")], [user], [EXCHANGE], [QUEUE], [BINDING], 5)
 
 
 def test_staged_until_taken(tmp_path: Path) -> None:
     """Answers to declarations wait while the present batch holds changes, and only then."""
     database, store = _store(tmp_path)
     seen = [store.staged]
-    store.put_vhost("/")
+    store.put_vhost(VHostRecord("/"))
     seen.append(store.staged)
     store.take()
     seen.append(store.staged)
@@ -111,7 +124,7 @@ def test_queue_ids_are_not_used_again(tmp_path: Path) -> None:
 def test_a_batch_is_one_transaction(tmp_path: Path) -> None:
     """When one change fails none of its batch is there."""
     database, store = _store(tmp_path)
-    store.put_vhost("/")
+    store.put_vhost(VHostRecord("/"))
     with pytest.raises(sqlite3.Error):
         database.apply([*store.take(), ("INSERT INTO nowhere VALUES (1)", ())])
     database.close()
@@ -122,7 +135,7 @@ def test_a_name_that_is_no_text_is_refused_at_once(tmp_path: Path) -> None:
     """What SQLite cannot store is refused to the caller, not found out by the sync thread."""
     database, store = _store(tmp_path)
     with pytest.raises(UnicodeEncodeError):
-        store.put_vhost("\udc80")
+        store.put_vhost(VHostRecord("\udc80"))
     assert not store.staged
     database.close()
 
@@ -168,7 +181,7 @@ def test_arguments_nobody_wrote_are_refused(tmp_path: Path) -> None:
     database.close()
 
 
-@pytest.mark.parametrize("pragma", ["user_version = 2", "application_id = 1"])
+@pytest.mark.parametrize("pragma", ["user_version = 3", "application_id = 1"])
 def test_another_format_is_refused(tmp_path: Path, pragma: str) -> None:
     """Another version, or another program's database, is left alone."""
     _store(tmp_path)[0].close()
@@ -177,3 +190,128 @@ def test_another_format_is_refused(tmp_path: Path, pragma: str) -> None:
     connection.close()
     with pytest.raises(StorageError, match="start the release that wrote it, or choose another data directory"):
         _store(tmp_path)
+
+
+RULES: list[Rule] = [
+    PermissionRecord("/", "guest", "^mine", ".*", ""),
+    TopicPermissionRecord("/", "guest", "amq.topic", "^a", "^b"),
+    PolicyRecord("/", "p", "^q", {"max-length": 5}, "queues", 3),
+    PolicyRecord("/", "p", "^q", {"max-length": 4}, "queues", 3, operator=True),
+    LimitRecord("vhost", "/", "max-queues", 7),
+    LimitRecord("user", "guest", "max-channels", 8),
+    ParameterRecord("/", "shovel", "s", {"src": ["a", 1]}),
+]
+
+
+def test_rules_come_back(tmp_path: Path) -> None:
+    """Every kind of rule is read back as it was put, and one that was put again is there once."""
+    database, store = _store(tmp_path)
+    for rule in [PolicyRecord("/", "p", "^old", {}), *RULES]:
+        store.put_rule(rule)
+    database.apply(store.take())
+    database.close()
+    assert sorted(map(repr, _reloaded(tmp_path).rules)) == sorted(map(repr, RULES))
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_one_rule_is_deleted(tmp_path: Path, rule: Rule) -> None:
+    """Deleting a rule leaves the others."""
+    database, store = _store(tmp_path)
+    for each in RULES:
+        store.put_rule(each)
+    store.delete_rule(rule)
+    database.apply(store.take())
+    assert sorted(map(repr, store.load().rules)) == sorted(repr(each) for each in RULES if each != rule)
+    database.close()
+
+
+def test_a_vhost_takes_along_what_is_in_it(tmp_path: Path) -> None:
+    """A deleted virtual host leaves nothing of it, and another one everything."""
+    database, store = _store(tmp_path)
+    _put_all(store)
+    for each in [*RULES, PermissionRecord("other", "guest", "a", "b", "c"), LimitRecord("vhost", "other", "x", 1)]:
+        store.put_rule(each)
+    store.put_vhost(VHostRecord("other", "strict", "classic", "words", ("a", "b")))
+    store.delete_vhost("/")
+    database.apply(store.take())
+    loaded = store.load()
+    assert loaded.vhosts == [VHostRecord("other", "strict", "classic", "words", ("a", "b"))]
+    assert (loaded.exchanges, loaded.queues, loaded.bindings) == ([], [], [])
+    assert loaded.rules == [
+        PermissionRecord("other", "guest", "a", "b", "c"),
+        LimitRecord("user", "guest", "max-channels", 8),
+        LimitRecord("vhost", "other", "x", 1),
+    ]
+    database.close()
+
+
+def test_a_user_takes_along_what_was_granted(tmp_path: Path) -> None:
+    """A deleted user leaves no permission and no limit; policies stay."""
+    database, store = _store(tmp_path)
+    _put_all(store)
+    for each in RULES:
+        store.put_rule(each)
+    store.delete_user("guest")
+    database.apply(store.take())
+    loaded = store.load()
+    assert loaded.users == []
+    assert sorted(map(repr, loaded.rules)) == sorted(
+        repr(rule) for rule in RULES if not (getattr(rule, "user", "") or getattr(rule, "scope", "") == "user")
+    )
+    database.close()
+
+
+# What the release before this format wrote.
+FORMAT_1 = """
+CREATE TABLE meta (key TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE vhosts (name TEXT PRIMARY KEY) WITHOUT ROWID;
+CREATE TABLE users (name TEXT PRIMARY KEY, password_hash TEXT NOT NULL, tags TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE exchanges (
+    vhost TEXT, name TEXT, type TEXT NOT NULL, auto_delete INTEGER NOT NULL, internal INTEGER NOT NULL,
+    arguments TEXT NOT NULL, PRIMARY KEY (vhost, name)) WITHOUT ROWID;
+CREATE TABLE queues (
+    id INTEGER PRIMARY KEY, vhost TEXT NOT NULL, name TEXT NOT NULL, auto_delete INTEGER NOT NULL,
+    arguments TEXT NOT NULL, UNIQUE (vhost, name));
+CREATE TABLE bindings (
+    vhost TEXT, source TEXT, destination TEXT, routing_key TEXT, arguments TEXT,
+    PRIMARY KEY (vhost, source, destination, routing_key, arguments)) WITHOUT ROWID;
+CREATE INDEX bindings_by_destination ON bindings (vhost, destination);
+INSERT INTO meta VALUES ('next_queue_id', 5);
+INSERT INTO vhosts VALUES ('/'), ('b');
+INSERT INTO users VALUES ('guest', 'hash', '["administrator"]'), ('anna', 'hash 2', '[]');
+INSERT INTO exchanges VALUES ('/', 'ex', 'topic', 1, 1, '{}');
+INSERT INTO queues VALUES (4, '/', 'q', 0, '{"a":1}');
+INSERT INTO bindings VALUES ('/', 'ex', 'q', 'key', '{"x":{"$bytes":""}}');
+PRAGMA application_id = 0x464C4E54;
+PRAGMA user_version = 1;
+"""
+
+
+def test_format_1_is_brought_up_to_date(tmp_path: Path) -> None:
+    """A directory of the last release opens with all it had, and its users may do what they could do before."""
+    connection = sqlite3.connect(tmp_path / "definitions.sqlite")
+    connection.executescript(FORMAT_1)
+    connection.close()
+    for _ in range(2):
+        assert _reloaded(tmp_path) == Definitions(
+            [VHostRecord("/"), VHostRecord("b")],
+            [UserRecord("anna", "hash 2"), UserRecord("guest", "hash", ("administrator",))],
+            [ExchangeRecord("/", "ex", "topic", True, True)],
+            [QueueRecord(4, "/", "q", False, {"a": 1})],
+            [BindingRecord("/", "ex", "q", "key", {"x": b""})],
+            5,
+            [PermissionRecord(vhost, user, ".*", ".*", ".*") for vhost in ("/", "b") for user in ("anna", "guest")],
+        )
+
+
+def test_an_update_that_fails_changes_nothing(tmp_path: Path) -> None:
+    """A directory whose format cannot be brought up to date is as it was, for the release that wrote it."""
+    connection = sqlite3.connect(tmp_path / "definitions.sqlite")
+    connection.executescript(FORMAT_1 + "CREATE TABLE permissions (whose TEXT);")
+    connection.close()
+    with pytest.raises(StorageError, match="cannot be read"):
+        _store(tmp_path)
+    connection = sqlite3.connect(tmp_path / "definitions.sqlite")
+    assert connection.execute("PRAGMA user_version").fetchone() == (1,)
+    assert connection.execute("SELECT * FROM vhosts").fetchall() == [("/",), ("b",)]
+    connection.close()

@@ -1,0 +1,125 @@
+"""Patterns of names, as administrators write them for permissions and policies; matched in linear time.
+
+A pattern is found anywhere in a name unless it says `^` and `$` itself. The names come from clients, so a pattern that
+a backtracking engine takes seconds over would be a way to stop the broker: RE2 has none of these. What it leaves out
+and administrators write nevertheless are exceptions at the beginning, as in `^(?!amq)`: these are taken off here and
+matched for themselves.
+"""
+
+from typing import Final, final
+
+import re2
+
+from flintmq.base.errors import ConfigurationError
+
+# RabbitMQ's.
+PATTERN_MAX_CHARACTERS: Final = 1_024
+
+_OPTIONS: Final = re2.Options()
+# It would write to standard error by itself.
+_OPTIONS.log_errors = False
+
+
+@final
+class Pattern:
+    """Raises ConfigurationError for a text that is no pattern, or one of an unbounded kind."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        if len(text) > PATTERN_MAX_CHARACTERS:
+            raise ConfigurationError(f"the pattern has {len(text)} characters, {PATTERN_MAX_CHARACTERS} are allowed")
+        rest, conditions = _conditions(text)
+        self._pattern = _compiled(rest, text)
+        self._conditions = [(is_wanted, _compiled(condition, text)) for is_wanted, condition in conditions]
+
+    def matches(self, name: str) -> bool:
+        try:
+            for is_wanted, condition in self._conditions:
+                if (condition.search(name) is not None) != is_wanted:
+                    return False
+            return self._pattern.search(name) is not None
+        except UnicodeEncodeError:
+            # A name that is no text is not one that anybody wrote a pattern for.
+            return False
+
+
+def literal(text: str) -> str:
+    """A pattern for this text and no other."""
+    return str(re2.escape(text))
+
+
+def _compiled(pattern: str, whole: str) -> "re2._Regexp":
+    try:
+        return re2.compile(pattern, _OPTIONS)
+    except (re2.error, UnicodeEncodeError) as error:
+        reason = error.args[0] if isinstance(error, re2.error) else error
+        said = reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)
+        raise ConfigurationError(
+            f"'{whole}' is no pattern ({said}): conditions such as (?!...) may stand after a ^ at the beginning, and "
+            "nowhere else; there are no back references"
+        ) from error
+
+
+def _conditions(text: str) -> tuple[str, list[tuple[bool, str]]]:
+    """The pattern without the lookaheads after its `^`, and these: whether each is wanted, and its pattern."""
+    if not text.startswith(("^(?!", "^(?=")):
+        return text, []
+    conditions: list[tuple[bool, str]] = []
+    rest = text[1:]
+    while rest.startswith(("(?!", "(?=")):
+        end = _group_end(rest)
+        if end < 0:
+            return text, []
+        conditions.append((rest[2] == "=", f"^(?:{rest[3:end]})"))
+        rest = rest[end + 1 :]
+    if _group_end(f"({rest})|") != len(rest) + 1 or _has_alternatives(rest):
+        # `^(?!a)b|c` looks ahead in one of its alternatives only.
+        return text, []
+    return f"^{rest}", conditions
+
+
+def _group_end(text: str) -> int:
+    """Where the parenthesis at the beginning is closed; -1 if it is not."""
+    depth = 0
+    for at, character in _syntax(text):
+        if character == "(":
+            depth += 1
+        elif character == ")":
+            depth -= 1
+            if depth == 0:
+                return at
+    return -1
+
+
+def _has_alternatives(text: str) -> bool:
+    depth = 0
+    for _, character in _syntax(text):
+        if character == "(":
+            depth += 1
+        elif character == ")":
+            depth -= 1
+        elif character == "|" and depth == 0:
+            return True
+    return False
+
+
+def _syntax(text: str) -> list[tuple[int, str]]:
+    """The characters that may be syntax, with their places: none that is escaped or in a class."""
+    found: list[tuple[int, str]] = []
+    at = 0
+    class_start = -1
+    while at < len(text):
+        character = text[at]
+        if character == "\\":
+            at += 2
+            continue
+        if class_start >= 0:
+            # A bracket that comes first in a class is one of its members.
+            if character == "]" and at > class_start + 1 and text[class_start + 1 : at] != "^":
+                class_start = -1
+        elif character == "[":
+            class_start = at
+        else:
+            found.append((at, character))
+        at += 1
+    return found

@@ -1,0 +1,50 @@
+"""A user: tags, permissions in each virtual host, limits, and the connections there are."""
+
+from typing import TYPE_CHECKING, Final, final
+
+from mypy_extensions import i64
+
+from flintmq.broker.limits import Limits
+from flintmq.broker.permission import Rights
+from flintmq.broker.ports import UserRecord
+
+if TYPE_CHECKING:
+    from flintmq.broker.access import Access
+
+# The tag that lets a user publish under another's name in the user-id property.
+_IMPERSONATOR: Final = "impersonator"
+
+
+@final
+class User:
+    """`channels` counts those of all connections."""
+
+    def __init__(self, record: UserRecord) -> None:
+        self.name = record.name
+        self.record = record
+        self.limits = Limits()
+        self.connections: dict[Access, None] = {}
+        self.channels: i64 = 0
+        self._rights: dict[str, Rights] = {}
+
+    @property
+    def may_impersonate(self) -> bool:
+        return _IMPERSONATOR in self.record.tags
+
+    def rights(self, vhost: str) -> Rights:
+        """The permissions in a virtual host; none, as long as there are none."""
+        rights = self._rights.get(vhost)
+        if rights is None:
+            rights = Rights(self.name, vhost)
+            self._rights[vhost] = rights
+        return rights
+
+    @property
+    def all_rights(self) -> list[Rights]:
+        return list(self._rights.values())
+
+    def forget_vhost(self, vhost: str) -> None:
+        """A virtual host is gone: one of the same name that comes later grants nothing by itself."""
+        rights = self._rights.pop(vhost, None)
+        if rights is not None:
+            rights.revoke()

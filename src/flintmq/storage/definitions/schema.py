@@ -1,0 +1,68 @@
+"""The tables of definitions.sqlite, and how those of an older format become them."""
+
+from typing import Final
+
+VERSION: Final = 2
+# "FLNT": tells our database from somebody else's of the same name.
+APPLICATION_ID: Final = 0x464C4E54
+
+_BINDINGS: Final = """
+CREATE TABLE bindings (
+    vhost TEXT, source TEXT, destination TEXT, destination_type TEXT, routing_key TEXT, arguments TEXT,
+    PRIMARY KEY (vhost, source, destination, destination_type, routing_key, arguments)) WITHOUT ROWID;
+CREATE INDEX bindings_by_destination ON bindings (vhost, destination);
+"""
+_RULES: Final = """
+CREATE TABLE permissions (
+    vhost TEXT, user TEXT, configure TEXT NOT NULL, write TEXT NOT NULL, read TEXT NOT NULL,
+    PRIMARY KEY (vhost, user)) WITHOUT ROWID;
+CREATE TABLE topic_permissions (
+    vhost TEXT, user TEXT, exchange TEXT, write TEXT NOT NULL, read TEXT NOT NULL,
+    PRIMARY KEY (vhost, user, exchange)) WITHOUT ROWID;
+CREATE TABLE policies (
+    vhost TEXT, operator INTEGER, name TEXT, pattern TEXT NOT NULL, apply_to TEXT NOT NULL, priority INTEGER NOT NULL,
+    definition TEXT NOT NULL, PRIMARY KEY (vhost, operator, name)) WITHOUT ROWID;
+CREATE TABLE limits (
+    scope TEXT, owner TEXT, name TEXT, value INTEGER NOT NULL, PRIMARY KEY (scope, owner, name)) WITHOUT ROWID;
+CREATE TABLE parameters (
+    vhost TEXT, component TEXT, name TEXT, value TEXT NOT NULL, PRIMARY KEY (vhost, component, name)) WITHOUT ROWID;
+"""
+
+CREATE: Final = """
+CREATE TABLE meta (key TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE vhosts (
+    name TEXT PRIMARY KEY, dialect TEXT NOT NULL, default_queue_type TEXT NOT NULL, description TEXT NOT NULL,
+    tags TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE users (
+    name TEXT PRIMARY KEY, password_hash TEXT NOT NULL, tags TEXT NOT NULL, hashing_algorithm TEXT NOT NULL)
+    WITHOUT ROWID;
+CREATE TABLE exchanges (
+    vhost TEXT, name TEXT, type TEXT NOT NULL, auto_delete INTEGER NOT NULL, internal INTEGER NOT NULL,
+    arguments TEXT NOT NULL, PRIMARY KEY (vhost, name)) WITHOUT ROWID;
+CREATE TABLE queues (
+    id INTEGER PRIMARY KEY, vhost TEXT NOT NULL, name TEXT NOT NULL, auto_delete INTEGER NOT NULL,
+    arguments TEXT NOT NULL, UNIQUE (vhost, name));
+INSERT INTO meta VALUES ('next_queue_id', 1);
+""" + (_BINDINGS + _RULES)
+
+# From the format that is the key to the next one. Format 1 had no permissions: every user could do everything.
+MIGRATIONS: Final = {
+    1: """
+ALTER TABLE vhosts ADD COLUMN dialect TEXT NOT NULL DEFAULT 'rabbitmq';
+ALTER TABLE vhosts ADD COLUMN default_queue_type TEXT NOT NULL DEFAULT '';
+ALTER TABLE vhosts ADD COLUMN description TEXT NOT NULL DEFAULT '';
+ALTER TABLE vhosts ADD COLUMN tags TEXT NOT NULL DEFAULT '[]';
+ALTER TABLE users ADD COLUMN hashing_algorithm TEXT NOT NULL DEFAULT 'argon2id';
+ALTER TABLE bindings RENAME TO bindings_1;
+DROP INDEX bindings_by_destination;
+"""
+    + _BINDINGS
+    + """
+INSERT INTO bindings SELECT vhost, source, destination, 'queue', routing_key, arguments FROM bindings_1;
+DROP TABLE bindings_1;
+"""
+    + _RULES
+    + """
+INSERT INTO permissions SELECT vhosts.name, users.name, '.*', '.*', '.*' FROM vhosts, users;
+""",
+}
