@@ -3,11 +3,10 @@
 import asyncio
 import gc
 import os
-import platform
 import resource
 import signal
-import socket
 import time
+from pathlib import Path
 from typing import Final
 
 import structlog
@@ -17,13 +16,15 @@ from flintmq import __version__, compiled
 from flintmq.base.errors import ConfigurationError, FlintError
 from flintmq.base.limits import RESERVED_DESCRIPTORS
 from flintmq.broker.broker import Broker
-from flintmq.broker.ports import UserRecord
+from flintmq.broker.ports import PermissionRecord, UserRecord, VHostRecord
 from flintmq.gateway.amqp091.codec import CODEC_091
 from flintmq.gateway.amqp091.gateway import Offer
+from flintmq.management.definitions.document import Document
+from flintmq.management.definitions.importing import import_definitions
 from flintmq.protocol.amqp091.connection import Tuning
 from flintmq.server import logs
 from flintmq.server.amqp import AmqpServer
-from flintmq.server.auth import Authenticator, hash_password
+from flintmq.server.auth import Authenticator, hash_password, hash_unless_known
 from flintmq.server.config import Settings
 from flintmq.storage.node import NodeStorage
 
@@ -68,8 +69,9 @@ async def serve(settings: Settings, stop: asyncio.Event) -> int:
     storage = NodeStorage(settings.storage.directory, {CODEC_091.format: CODEC_091}, notify)
     try:
         broker = Broker(storage)
-        users = _recover(broker, settings)
-        server = AmqpServer(broker, _offer(settings), Authenticator(users, _KNOWN_TO_ALL), os.urandom, _connections())
+        _recover(broker, settings)
+        logins = Authenticator(broker.users, _KNOWN_TO_ALL)
+        server = AmqpServer(broker, _offer(settings), logins, os.urandom, _connections())
         listener = await _listen(loop, server, settings)
         port = listener.sockets[0].getsockname()[1]
         build = "compiled by mypyc" if compiled else "interpreted: slower by far; install with a C compiler at hand"
@@ -77,7 +79,7 @@ async def serve(settings: Settings, stop: asyncio.Event) -> int:
         log.info(
             "listening",
             amqp=f"amqp://{settings.listen.host}:{port}",
-            connect=_url(settings, users, port),
+            connect=_url(settings, len(broker.users), port),
             data=str(settings.storage.directory.resolve()),
         )
         gc.collect()
@@ -94,26 +96,71 @@ async def serve(settings: Settings, stop: asyncio.Event) -> int:
     return 1 if storage.failure else 0
 
 
-def _recover(broker: Broker, settings: Settings) -> list[UserRecord]:
-    """Build the broker from its storage; a new one gets its virtual host and its user. Returns all users."""
+def _recover(broker: Broker, settings: Settings) -> None:
+    """Build the broker from its storage, and bring in what the settings define."""
     started = time.perf_counter()
     storage = broker.storage
     definitions = storage.definitions.load()
     count = broker.recover(definitions)
-    users = list(definitions.users)
-    if "/" not in broker.vhosts:
-        broker.add_vhost("/")
-    if not users:
-        default = settings.default_user
-        users.append(UserRecord(default.name, hash_password(default.password), ("administrator",)))
-        storage.definitions.put_user(users[0])
-    storage.commit()
+    _define(broker, settings)
     if isinstance(storage, NodeStorage):
         for damage in storage.damage:
             log.error("damaged record set aside", damage=str(damage))
     seconds = time.perf_counter() - started
     log.info("recovered", messages=count, queues=len(definitions.queues), seconds=round(seconds, 3))
-    return users
+
+
+def _define(broker: Broker, settings: Settings) -> None:
+    """Bring in what the settings define: all of it, or nothing."""
+    storage = broker.storage
+    try:
+        document = _document(settings.definitions.load)
+        if not broker.vhosts and not broker.users:
+            _make_defaults(broker, settings, document)
+        for vhost in settings.vhosts:
+            broker.put_vhost(
+                VHostRecord(vhost.name, vhost.dialect, vhost.default_queue_type, vhost.description, vhost.tags)
+            )
+        for user in settings.users:
+            known = broker.users.get(user.name)
+            password_hash, algorithm = hash_unless_known(known.record if known else None, user.password)
+            broker.put_user(UserRecord(user.name, password_hash, user.tags, algorithm))
+        _import(broker, document)
+        for user in settings.users:
+            for name in user.vhosts:
+                broker.put_rule(PermissionRecord(name, user.name, ".*", ".*", ".*"))
+    except FlintError:
+        storage.discard()
+        raise
+    storage.commit()
+
+
+def _make_defaults(broker: Broker, settings: Settings, document: Document | None) -> None:
+    """A new broker has a virtual host and a user, unless the settings have others."""
+    has_vhosts = settings.vhosts or (document is not None and document.vhosts)
+    has_users = settings.users or (document is not None and document.users)
+    if not has_vhosts or not has_users:
+        broker.add_vhost("/")
+    if not has_users:
+        default = settings.default_user
+        broker.put_user(UserRecord(default.name, hash_password(default.password), ("administrator",)))
+        broker.put_rule(PermissionRecord("/", default.name, ".*", ".*", ".*"))
+
+
+def _document(file: Path | None) -> Document | None:
+    if file is None:
+        return None
+    try:
+        return Document(file.read_bytes(), str(file))
+    except OSError as error:
+        raise ConfigurationError(f"cannot read the definitions in {file}: {error.strerror}") from error
+
+
+def _import(broker: Broker, document: Document | None) -> None:
+    if document is None:
+        return
+    for remark in import_definitions(document, broker, hash_unless_known):
+        log.warning("no effect", definitions=document.place, what=remark)
 
 
 def _connections() -> int:
@@ -129,10 +176,10 @@ def _connections() -> int:
     return most - RESERVED_DESCRIPTORS
 
 
-def _url(settings: Settings, users: list[UserRecord], port: int) -> str:
+def _url(settings: Settings, users: int, port: int) -> str:
     """What a client may be given as it is, as long as the password is the one that everybody knows."""
     default = settings.default_user
-    is_known = default.name in _KNOWN_TO_ALL and default.name == default.password and len(users) == 1
+    is_known = default.name in _KNOWN_TO_ALL and default.name == default.password and users == 1
     login = f"{default.name}:{default.password}" if is_known else "USER:PASSWORD"
     return f"amqp://{login}@{settings.listen.host}:{port}/%2f"
 
@@ -154,20 +201,13 @@ def _offer(settings: Settings) -> Offer:
         {
             "product": "FlintMQ",
             "version": __version__,
-            "platform": f"Python {platform.python_version()}",
-            "copyright": "The FlintMQ authors",
-            "information": "Licensed under the Apache License 2.0",
-            "host": socket.gethostname(),
+            "platform": "Python",
             "capabilities": {
                 "publisher_confirms": True,
-                "exchange_exchange_bindings": True,
                 "basic.nack": True,
                 "consumer_cancel_notify": True,
-                "connection.blocked": True,
-                "consumer_priorities": True,
-                "authentication_failure_close": True,
                 "per_consumer_qos": True,
-                "direct_reply_to": True,
+                "authentication_failure_close": True,
                 "flintmq.stream": True,
             },
         },

@@ -1,8 +1,10 @@
 """Users and their passwords: argon2id, off the event loop, in constant time whether the user exists or not."""
 
-from collections.abc import Callable
+from base64 import b64decode
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import blake2b
+from hashlib import new as new_digest
 from hmac import compare_digest
 from ipaddress import ip_address
 from secrets import token_bytes
@@ -12,35 +14,69 @@ from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError
 
 from flintmq.broker.ports import UserRecord
+from flintmq.broker.user import User
 
 # OWASP's parameters: 19 MiB, two passes, one lane. One thread, so that a storm of logins takes one core and 19 MiB.
 _HASHER: Final = PasswordHasher(time_cost=2, memory_cost=19_456, parallelism=1)
 _THREADS: Final = 1
 
 
+# RabbitMQ's ways to hash, for users that were imported.
+_DIGESTS: Final = {
+    "rabbit_password_hashing_sha256": "sha256",
+    "rabbit_password_hashing_sha512": "sha512",
+    "rabbit_password_hashing_md5": "md5",
+}
+_SALT_BYTES: Final = 4
+ALGORITHM: Final = "argon2id"
+
+
 def hash_password(password: str) -> str:
     return _HASHER.hash(password)
 
 
-def _matches(password_hash: str, password: str) -> bool:
+def hash_unless_known(user: UserRecord | None, password: str) -> tuple[str, str]:
+    """A hash of the password and its algorithm: those the user has, if they are of this password."""
+    if user is not None and matches(user, password):
+        return user.password_hash, user.hashing_algorithm
+    return hash_password(password), ALGORITHM
+
+
+def matches(user: UserRecord, password: str) -> bool:
+    """Whether it is the user's password. An empty one is nobody's (as in RabbitMQ)."""
+    if not password:
+        return False
+    digest = _DIGESTS.get(user.hashing_algorithm)
+    if digest is not None:
+        return _matches_salted(user.password_hash, password, digest)
     try:
-        return _HASHER.verify(password_hash, password)
+        return _HASHER.verify(user.password_hash, password)
     except (VerificationError, InvalidHashError):
         return False
 
 
-class Authenticator:
-    """`loopback_only` are users who may not come from another machine: those whose password everybody knows.
+def _matches_salted(password_hash: str, password: str, digest: str) -> bool:
+    """RabbitMQ's hashes: in base64, four bytes of salt and the digest of salt and password."""
+    try:
+        salted = b64decode(password_hash, validate=True)
+    except ValueError:
+        return False
+    salt, wanted = salted[:_SALT_BYTES], salted[_SALT_BYTES:]
+    return compare_digest(new_digest(digest, salt + password.encode()).digest(), wanted)
 
-    A password that was right is remembered until the process ends, as a hash under a key that only this process knows:
-    a thousand clients that come back after a restart cannot wait for a thousand times argon2.
+
+class Authenticator:
+    """`users` are those of the moment; `loopback_only` may not come from another machine: all know their passwords.
+
+    A password that was right is remembered as long as it is the user's, as a hash under a key that only this process
+    knows: a thousand clients that come back after a restart cannot wait for a thousand times argon2.
     """
 
-    def __init__(self, users: list[UserRecord], loopback_only: frozenset[str]) -> None:
-        self._users = {user.name: user for user in users}
+    def __init__(self, users: Mapping[str, User], loopback_only: frozenset[str]) -> None:
+        self._users = users
         self._loopback_only = loopback_only
         # What an unknown user's password is compared with, so that the answer takes as long as for a known one.
-        self._nobody = hash_password("")
+        self._nobody = UserRecord("", hash_password("nobody"))
         self._key = token_bytes(32)
         self._remembered: dict[str, bytes] = {}
         self._threads = ThreadPoolExecutor(_THREADS, "flintmq-auth")
@@ -53,7 +89,8 @@ class Authenticator:
         Nothing is computed, and nobody answered, once `is_wanted` says that nobody waits any more.
         """
         remembered = self._remembered.get(user)
-        if remembered is not None and compare_digest(remembered, self._digest(password)):
+        known = self._users.get(user)
+        if remembered and known and compare_digest(remembered, self._digest(known.record, password)):
             answer(self._verdict(user, True, address))
         else:
             self._threads.submit(self._check, user, password, address, is_wanted, answer)
@@ -64,13 +101,18 @@ class Authenticator:
         if not is_wanted():
             return
         known = self._users.get(user)
-        right = _matches(known.password_hash if known else self._nobody, password)
+        record = known.record if known else self._nobody
+        right = matches(record, password)
+        if record.hashing_algorithm != ALGORITHM and not right:
+            # Imported hashes are quick to check, and who has one is nobody's business.
+            matches(self._nobody, password)
         if known is not None and right:
-            self._remembered[user] = self._digest(password)
+            self._remembered[user] = self._digest(record, password)
         answer(self._verdict(user, right, address))
 
-    def _digest(self, password: str) -> bytes:
-        return blake2b(password.encode(), key=self._key).digest()
+    def _digest(self, user: UserRecord, password: str) -> bytes:
+        """Of the hash, too: with another password, the one that was right before is not any more."""
+        return blake2b(f"{user.password_hash} {password}".encode(), key=self._key).digest()
 
     def _verdict(self, user: str, right: bool, address: str) -> str:
         if user not in self._users:

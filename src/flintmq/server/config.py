@@ -78,15 +78,50 @@ class DefaultUserSettings:
 
 
 @dataclass(frozen=True)
+class DefinitionSettings:
+    """`load` is a file of definitions, as RabbitMQ exports them, that is imported at every start."""
+
+    load: Path | None = None
+
+
+@dataclass(frozen=True)
+class VHostSettings:
+    """A [[vhosts]] that is made, or changed, at every start."""
+
+    name: _Text
+    dialect: Literal["rabbitmq", "strict"] = "rabbitmq"
+    default_queue_type: str = ""
+    description: str = ""
+    tags: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class UserSettings:
+    """A [[users]] that is made, or changed, at every start; `vhosts` are those where it may do everything."""
+
+    name: _Text
+    password: _Text = field(repr=False)
+    tags: tuple[str, ...] = ()
+    vhosts: tuple[str, ...] = ("/",)
+
+
+@dataclass(frozen=True)
 class Settings:
     listen: ListenSettings = ListenSettings()
     storage: StorageSettings = StorageSettings()
     limits: LimitSettings = LimitSettings()
     log: LogSettings = LogSettings()
     default_user: DefaultUserSettings = DefaultUserSettings()
+    definitions: DefinitionSettings = DefinitionSettings()
+    vhosts: tuple[VHostSettings, ...] = ()
+    users: tuple[UserSettings, ...] = ()
 
 
-_SECTIONS: Final[dict[str, Any]] = get_type_hints(Settings)
+# Sections that may be there more than once, such as [[users]]; they stand in the file only.
+_LISTS: Final[dict[str, Any]] = {"vhosts": VHostSettings, "users": UserSettings}
+_SECTIONS: Final[dict[str, Any]] = {
+    name: section for name, section in get_type_hints(Settings).items() if name not in _LISTS
+}
 # The type of each setting by its key, such as "listen.port".
 _TYPES: Final[dict[str, Any]] = {
     f"{name}.{setting}": hint
@@ -110,28 +145,29 @@ def load(file: Path | None, environment: Mapping[str, str], flags: Mapping[str, 
 
     Raises ConfigurationError for a file that cannot be read, and for a key or a value that is not right.
     """
+    document = _document(file) if file else {}
+    lists: dict[str, Any] = {name: _list(file, name, document.pop(name, [])) for name in _LISTS}
     given = {
-        **(dict(_from_file(file)) if file else {}),
+        **dict(_from_file(file, document)),
         **dict(_from_environment(environment)),
         **{key: _Given(value, f"{key}, as given on the command line", is_text=True) for key, value in flags.items()},
     }
-    return Settings(
-        **{
-            name: section(
-                **{
-                    setting.name: _convert(key, given[key])
-                    for setting in fields(section)
-                    if (key := f"{name}.{setting.name}") in given
-                }
-            )
-            for name, section in _SECTIONS.items()
-        }
-    )
+    sections: dict[str, Any] = {
+        name: section(
+            **{
+                setting.name: _convert(key, given[key])
+                for setting in fields(section)
+                if (key := f"{name}.{setting.name}") in given
+            }
+        )
+        for name, section in _SECTIONS.items()
+    }
+    return Settings(**sections, **lists)
 
 
-def _from_file(file: Path) -> Iterator[tuple[str, _Given]]:
+def _document(file: Path) -> dict[str, Any]:
     try:
-        document = tomllib.loads(file.read_text(encoding="utf-8"))
+        return tomllib.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigurationError(f"cannot read the settings in {file}: {error.strerror}") from error
     except UnicodeDecodeError as error:
@@ -139,9 +175,12 @@ def _from_file(file: Path) -> Iterator[tuple[str, _Given]]:
         raise ConfigurationError(f"{file} is not valid TOML: not UTF-8 (at line {line})") from error
     except tomllib.TOMLDecodeError as error:
         raise ConfigurationError(f"{file} is not valid TOML: {error}") from error
+
+
+def _from_file(file: Path | None, document: dict[str, Any]) -> Iterator[tuple[str, _Given]]:
     for name, section in document.items():
         if name not in _SECTIONS:
-            raise ConfigurationError(f"{file}: there is no section [{name}]; {_nearest(name, _SECTIONS)}")
+            raise ConfigurationError(f"{file}: there is no section [{name}]; {_nearest(name, _SECTIONS | _LISTS)}")
         if not isinstance(section, dict):
             raise ConfigurationError(f"{file}: {name} is a section; write [{name}] and its settings below")
         for setting, value in section.items():
@@ -149,6 +188,25 @@ def _from_file(file: Path) -> Iterator[tuple[str, _Given]]:
             if key not in _TYPES:
                 raise ConfigurationError(f"{file}: there is no setting {key}; {_nearest(key, _TYPES)}")
             yield key, _Given(value, f"{file}: {key}", is_text=False)
+
+
+def _list(file: Path | None, name: str, entries: object) -> tuple[Any, ...]:
+    """The sections of one name, each with its settings."""
+    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+        raise ConfigurationError(f"{file}: there may be several {name}; write [[{name}]] and the settings of one below")
+    section = _LISTS[name]
+    known = {setting.name: setting for setting in fields(section)}
+    made: list[Any] = []
+    for at, entry in enumerate(entries):
+        place = f"{file}: {name}[{at}]"
+        for setting in entry:
+            if setting not in known:
+                raise ConfigurationError(f"{place}: there is no setting {setting}; {_nearest(setting, known)}")
+        try:
+            made.append(msgspec.convert(entry, section))
+        except msgspec.ValidationError as error:
+            raise ConfigurationError(f"{place}: {_lowered(error)}") from error
+    return tuple(made)
 
 
 def _from_environment(environment: Mapping[str, str]) -> Iterator[tuple[str, _Given]]:
@@ -168,8 +226,12 @@ def _convert(key: str, given: _Given) -> object:
     try:
         return msgspec.convert(given.value, _TYPES[key], strict=not given.is_text, dec_hook=_path)
     except msgspec.ValidationError as error:
-        message = str(error)
-        raise ConfigurationError(f"{given.place}: {message[:1].lower()}{message[1:]}") from error
+        raise ConfigurationError(f"{given.place}: {_lowered(error)}") from error
+
+
+def _lowered(error: Exception) -> str:
+    message = str(error)
+    return f"{message[:1].lower()}{message[1:]}"
 
 
 def _path(wanted: type, value: object) -> object:

@@ -5,6 +5,7 @@ import threading
 import pytest
 
 from flintmq.broker.ports import UserRecord
+from flintmq.broker.user import User
 from flintmq.server import auth
 from flintmq.server.auth import Authenticator, hash_password
 
@@ -27,8 +28,7 @@ def verdict(checker: Authenticator, user: str, password: str, address: str = "12
 
 @pytest.fixture
 def checker() -> Authenticator:
-    users = [UserRecord("guest", HASH), UserRecord("anna", HASH)]
-    return Authenticator(users, frozenset({"guest"}))
+    return Authenticator({name: User(UserRecord(name, HASH)) for name in ("guest", "anna")}, frozenset({"guest"}))
 
 
 @pytest.mark.parametrize(
@@ -55,13 +55,13 @@ def test_who_is_let_in(checker: Authenticator, user: str, password: str, address
 def test_a_right_password_is_computed_once(checker: Authenticator, monkeypatch: pytest.MonkeyPatch) -> None:
     """A client that comes back does not wait for argon2 again; a wrong password always does."""
     computed: list[str] = []
-    matches = auth._matches
+    matches = auth.matches
 
-    def counted(password_hash: str, password: str) -> bool:
+    def counted(user: UserRecord, password: str) -> bool:
         computed.append(password)
-        return matches(password_hash, password)
+        return matches(user, password)
 
-    monkeypatch.setattr(auth, "_matches", counted)
+    monkeypatch.setattr(auth, "matches", counted)
     for password in ("right", "right", "wrong", "wrong", "right"):
         verdict(checker, "anna", password)
     assert computed == ["right", "wrong", "wrong"]

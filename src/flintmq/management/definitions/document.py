@@ -1,0 +1,202 @@
+"""A file of definitions as RabbitMQ exports it, and the little FlintMQ adds: what may stand in it, as types.
+
+Keys that say nothing to us are skipped; a value of a wrong type is an error that names its entry.
+"""
+
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+import msgspec
+
+from flintmq.base.errors import ConfigurationError
+from flintmq.base.json_values import from_json
+from flintmq.broker.message import Table
+
+# Exports write an empty one of what is an object otherwise as a list.
+_Fields = dict[str, Any] | list[Any]
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True):
+    """`label` is how an error names the entry: its place in the file, and its name."""
+
+    @property
+    def label(self) -> str:
+        return str(getattr(self, "name", ""))
+
+
+class VHostEntry(Entry, frozen=True, kw_only=True):
+    """`dialect` is ours. Older exports have what `metadata` has as fields of its own."""
+
+    name: str
+    description: str | None = None
+    tags: str | list[str] | None = None
+    default_queue_type: str | None = None
+    metadata: dict[str, Any] = {}
+    dialect: str | None = None
+
+
+class UserEntry(Entry, frozen=True, kw_only=True):
+    """With a hash, or a password in plain text."""
+
+    name: str
+    password_hash: str | None = None
+    password: str | None = None
+    hashing_algorithm: str | None = None
+    tags: str | list[str] = []
+    limits: _Fields = {}
+
+
+class PermissionEntry(Entry, frozen=True, kw_only=True):
+    user: str
+    vhost: str
+    configure: str
+    write: str
+    read: str
+
+    @property
+    def label(self) -> str:
+        return f"{self.user} in {self.vhost}"
+
+
+class TopicPermissionEntry(Entry, frozen=True, kw_only=True):
+    user: str
+    vhost: str
+    exchange: str
+    write: str
+    read: str
+
+    @property
+    def label(self) -> str:
+        return f"{self.user} at {self.exchange} in {self.vhost}"
+
+
+class PolicyEntry(Entry, frozen=True, kw_only=True, rename={"apply_to": "apply-to"}):
+    name: str
+    vhost: str
+    pattern: str
+    definition: _Fields
+    apply_to: str = "all"
+    priority: int = 0
+
+
+class ParameterEntry(Entry, frozen=True, kw_only=True):
+    name: str
+    vhost: str
+    component: str
+    value: Any
+
+
+class GlobalParameterEntry(Entry, frozen=True, kw_only=True):
+    name: str
+    value: Any
+
+
+class VHostLimitEntry(Entry, frozen=True, kw_only=True):
+    vhost: str
+    value: _Fields
+
+    @property
+    def label(self) -> str:
+        return self.vhost
+
+
+class UserLimitEntry(Entry, frozen=True, kw_only=True):
+    user: str
+    value: _Fields
+
+    @property
+    def label(self) -> str:
+        return self.user
+
+
+class QueueEntry(Entry, frozen=True, kw_only=True):
+    name: str
+    vhost: str
+    durable: bool = True
+    auto_delete: bool = False
+    arguments: _Fields = {}
+
+
+class ExchangeEntry(Entry, frozen=True, kw_only=True):
+    name: str
+    vhost: str
+    type: str
+    durable: bool = True
+    auto_delete: bool = False
+    internal: bool = False
+    arguments: _Fields = {}
+
+
+class BindingEntry(Entry, frozen=True, kw_only=True):
+    source: str
+    vhost: str
+    destination: str
+    destination_type: str = "queue"
+    routing_key: str = ""
+    arguments: _Fields = {}
+
+    @property
+    def label(self) -> str:
+        return f"{self.source} to {self.destination} in {self.vhost}"
+
+
+E = TypeVar("E", bound=Entry)
+
+
+class Document:
+    """What a file says. Raises ConfigurationError for one that is not of the format; `place` names the file."""
+
+    def __init__(self, data: bytes, place: str) -> None:
+        self.place = place
+        try:
+            document = msgspec.json.decode(data.removeprefix(b"\xef\xbb\xbf"))
+        except msgspec.DecodeError as error:
+            raise ConfigurationError(f"{place} is not valid JSON: {error}") from error
+        if not isinstance(document, dict):
+            raise ConfigurationError(f"{place}: definitions are an object with lists such as users and vhosts")
+        self._document = document
+        self.vhosts = self._entries("vhosts", VHostEntry)
+        self.users = self._entries("users", UserEntry)
+        self.permissions = self._entries("permissions", PermissionEntry)
+        self.topic_permissions = self._entries("topic_permissions", TopicPermissionEntry)
+        self.policies = self._entries("policies", PolicyEntry)
+        self.parameters = self._entries("parameters", ParameterEntry)
+        self.global_parameters = self._entries("global_parameters", GlobalParameterEntry)
+        self.vhost_limits = self._entries("vhost_limits", VHostLimitEntry)
+        self.user_limits = self._entries("user_limits", UserLimitEntry)
+        self.queues = self._entries("queues", QueueEntry)
+        self.exchanges = self._entries("exchanges", ExchangeEntry)
+        self.bindings = self._entries("bindings", BindingEntry)
+
+    def _entries(self, section: str, kind: type[E]) -> Sequence[E]:
+        entries = self._document.get(section, [])
+        if not isinstance(entries, list):
+            raise ConfigurationError(f"{self.place}: {section} is not a list")
+        return [self._entry(f"{section}[{at}]", entry, kind) for at, entry in enumerate(entries)]
+
+    def _entry(self, place: str, entry: object, kind: type[E]) -> E:
+        try:
+            return msgspec.convert(entry, kind)
+        except msgspec.ValidationError as error:
+            name = entry.get("name", "") if isinstance(entry, dict) else ""
+            called = f" ('{name}')" if name else ""
+            raise ConfigurationError(f"{self.place}: {place}{called}: {error}") from error
+
+
+def table(fields: _Fields) -> Table:
+    """Arguments, or a policy's definition. Raises ConfigurationError for what no table can hold."""
+    if isinstance(fields, list):
+        if fields:
+            raise ConfigurationError("arguments are an object, not a list")
+        return {}
+    try:
+        return {name: from_json(value) for name, value in fields.items()}
+    except (ValueError, KeyError, TypeError) as error:
+        raise ConfigurationError(f"arguments that cannot be read ({error})") from error
+
+
+def words(tags: str | list[str] | None) -> tuple[str, ...]:
+    """Tags, which older exports write as one text with commas."""
+    if isinstance(tags, str):
+        tags = tags.split(",")
+    return tuple(tag.strip() for tag in tags or [] if tag.strip())

@@ -1,0 +1,249 @@
+"""Definitions from a file into a broker: all of them or none, and the same file again changes nothing.
+
+Everything is read and checked first. Queues, exchanges and bindings that are there already stay as they are; virtual
+hosts, users and rules become what the file says (as in RabbitMQ).
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from flintmq.base.errors import AmqpError, ConfigurationError
+from flintmq.broker.broker import Broker
+from flintmq.broker.dialect import dialect_named
+from flintmq.broker.ports import (
+    LimitRecord,
+    ParameterRecord,
+    PermissionRecord,
+    PolicyRecord,
+    Rule,
+    TopicPermissionRecord,
+    UserRecord,
+    VHostRecord,
+)
+from flintmq.broker.rules import check_rule
+from flintmq.management.definitions.document import (
+    BindingEntry,
+    Document,
+    Entry,
+    ExchangeEntry,
+    GlobalParameterEntry,
+    ParameterEntry,
+    PermissionEntry,
+    PolicyEntry,
+    QueueEntry,
+    TopicPermissionEntry,
+    UserEntry,
+    UserLimitEntry,
+    VHostEntry,
+    VHostLimitEntry,
+    table,
+    words,
+)
+
+# What RabbitMQ calls the parameters that are rules of ours.
+VHOST_LIMITS: Final = "vhost-limits"
+OPERATOR_POLICY: Final = "operator_policy"
+# How passwords are hashed where an export does not say so: RabbitMQ's default since 3.6.
+_DEFAULT_ALGORITHM: Final = "rabbit_password_hashing_sha256"
+_KEPT_ONLY: Final = "is kept for the next export, and has no effect"
+
+# The hash and its algorithm for a password in plain text; the present ones of a user whose password it is.
+Hasher = Callable[[UserRecord | None, str], tuple[str, str]]
+_Record = VHostRecord | UserRecord | Rule
+
+
+def import_definitions(document: Document, broker: Broker, hasher: Hasher) -> list[str]:
+    """Bring all of a document into the broker; returns remarks about what has no effect.
+
+    The changes are staged: whoever calls commits them, or discards them on an error. Raises ConfigurationError, naming
+    the entry.
+    """
+    records = _records(document, broker, hasher)
+    for record in records:
+        if isinstance(record, VHostRecord):
+            broker.put_vhost(record)
+        elif isinstance(record, UserRecord):
+            broker.put_user(record)
+        else:
+            broker.put_rule(record)
+    for at, exchange in enumerate(document.exchanges):
+        with _named(document, "exchanges", at, exchange):
+            _declare_exchange(broker, exchange)
+    for at, queue in enumerate(document.queues):
+        with _named(document, "queues", at, queue):
+            _declare_queue(broker, queue)
+    for at, binding in enumerate(document.bindings):
+        with _named(document, "bindings", at, binding):
+            _bind(broker, binding)
+    return [
+        f"the {record.component} '{record.name}' {_KEPT_ONLY}"
+        for record in records
+        if isinstance(record, ParameterRecord) and record.vhost
+    ]
+
+
+@contextmanager
+def _named(document: Document, section: str, at: int, entry: Entry) -> Iterator[None]:
+    """Errors say which entry they are about."""
+    try:
+        yield
+    except (ConfigurationError, AmqpError) as error:
+        raise ConfigurationError(f"{document.place}: {section}[{at}] ('{entry.label}'): {error}") from error
+
+
+def _records(document: Document, broker: Broker, hasher: Hasher) -> list[_Record]:
+    """All but exchanges, queues and bindings, checked against each other and against what is there."""
+
+    def user(entry: UserEntry) -> list[_Record]:
+        known = broker.users.get(entry.name)
+        return _user(entry, known.record if known else None, hasher)
+
+    def vhost(entry: VHostEntry) -> list[_Record]:
+        known = broker.vhosts.get(entry.name)
+        return _vhost(entry, known.record if known else VHostRecord(entry.name))
+
+    sections: dict[str, Callable[..., list[_Record]]] = {
+        "vhosts": vhost,
+        "users": user,
+        "permissions": _permission,
+        "topic_permissions": _topic_permission,
+        "vhost_limits": _vhost_limits,
+        "user_limits": _user_limits,
+        "policies": _policy,
+        "parameters": _parameter,
+        "global_parameters": _global_parameter,
+    }
+    vhosts = {*broker.vhosts, *(entry.name for entry in document.vhosts)}
+    users = {*broker.users, *(entry.name for entry in document.users)}
+    records: list[_Record] = []
+    for section, translate in sections.items():
+        for at, entry in enumerate(getattr(document, section)):
+            with _named(document, section, at, entry):
+                for record in translate(entry):
+                    _expect(record, vhosts, users)
+                    records.append(record)
+    for section in ("exchanges", "queues", "bindings"):
+        for at, entry in enumerate(getattr(document, section)):
+            with _named(document, section, at, entry):
+                _expect(entry, vhosts, users)
+                table(entry.arguments)
+    return records
+
+
+def _expect(record: _Record | Entry, vhosts: set[str], users: set[str]) -> None:
+    """Raises ConfigurationError when a record is wrong in itself, or for what there is not."""
+    vhost = getattr(record, "vhost", "")
+    user = getattr(record, "user", "")
+    if isinstance(record, LimitRecord):
+        vhost, user = (record.owner, "") if record.scope == "vhost" else ("", record.owner)
+    if vhost and vhost not in vhosts:
+        raise ConfigurationError(f"there is no vhost '{vhost}', neither in the broker nor in the file")
+    if user and user not in users:
+        raise ConfigurationError(f"there is no user '{user}', neither in the broker nor in the file")
+    if isinstance(record, Rule):
+        check_rule(record)
+
+
+def _vhost(entry: VHostEntry, known: VHostRecord) -> list[_Record]:
+    data = entry.metadata
+    queue_type = entry.default_queue_type or data.get("default_queue_type") or known.default_queue_type
+    description = entry.description if entry.description is not None else data.get("description", known.description)
+    dialect = dialect_named(entry.dialect or known.dialect).name
+    # How RabbitMQ writes that there is none.
+    queue_type = "" if queue_type == "undefined" else queue_type
+    tags = entry.tags if entry.tags is not None else data.get("tags", known.tags)
+    return [VHostRecord(entry.name, dialect, str(queue_type), str(description), words(tags))]
+
+
+def _user(entry: UserEntry, known: UserRecord | None, hasher: Hasher) -> list[_Record]:
+    if entry.password_hash is not None:
+        algorithm = entry.hashing_algorithm or _DEFAULT_ALGORITHM
+        password_hash = entry.password_hash
+    elif entry.password is not None:
+        password_hash, algorithm = hasher(known, entry.password)
+    else:
+        raise ConfigurationError("a user has a password_hash or a password")
+    user = UserRecord(entry.name, password_hash, words(entry.tags), algorithm)
+    return [user, *_limits("user", entry.name, entry.limits)]
+
+
+def _limits(scope: str, owner: str, values: dict[str, object] | list[object]) -> list[_Record]:
+    limits: list[_Record] = []
+    for name, value in table(values).items():
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise ConfigurationError(f"the limit '{name}' is a number, not {value!r}")
+        limits.append(LimitRecord(scope, owner, name, value))
+    return limits
+
+
+def _vhost_limits(entry: VHostLimitEntry) -> list[_Record]:
+    return _limits("vhost", entry.vhost, entry.value)
+
+
+def _user_limits(entry: UserLimitEntry) -> list[_Record]:
+    return _limits("user", entry.user, entry.value)
+
+
+def _permission(entry: PermissionEntry) -> list[_Record]:
+    return [PermissionRecord(entry.vhost, entry.user, entry.configure, entry.write, entry.read)]
+
+
+def _topic_permission(entry: TopicPermissionEntry) -> list[_Record]:
+    return [TopicPermissionRecord(entry.vhost, entry.user, entry.exchange, entry.write, entry.read)]
+
+
+def _policy(entry: PolicyEntry) -> list[_Record]:
+    definition = table(entry.definition)
+    return [PolicyRecord(entry.vhost, entry.name, entry.pattern, definition, entry.apply_to, entry.priority)]
+
+
+def _parameter(entry: ParameterEntry) -> list[_Record]:
+    value = entry.value
+    if entry.component == VHOST_LIMITS:
+        return _limits("vhost", entry.vhost, value)
+    if entry.component == OPERATOR_POLICY:
+        if not isinstance(value, dict) or not isinstance(value.get("pattern"), str):
+            raise ConfigurationError("an operator policy has a pattern and a definition")
+        return [
+            PolicyRecord(
+                entry.vhost,
+                entry.name,
+                value["pattern"],
+                table(value.get("definition", {})),
+                value.get("apply-to", "all"),
+                value.get("priority", 0),
+                operator=True,
+            )
+        ]
+    return [ParameterRecord(entry.vhost, entry.component, entry.name, value)]
+
+
+def _global_parameter(entry: GlobalParameterEntry) -> list[_Record]:
+    return [ParameterRecord("", "", entry.name, entry.value)]
+
+
+def _declare_exchange(broker: Broker, entry: ExchangeEntry) -> None:
+    exchanges = broker.vhost(entry.vhost).exchanges
+    # Every broker has its own of the reserved names.
+    if entry.name not in exchanges.by_name and not entry.name.startswith("amq."):
+        exchanges.declare(
+            entry.name, entry.type, entry.durable, entry.auto_delete, entry.internal, table(entry.arguments)
+        )
+
+
+def _declare_queue(broker: Broker, entry: QueueEntry) -> None:
+    vhost = broker.vhost(entry.vhost)
+    if entry.name not in vhost.queues and not entry.name.startswith("amq."):
+        vhost.declare_queue(entry.name, entry.durable, False, entry.auto_delete, table(entry.arguments), None)
+
+
+def _bind(broker: Broker, entry: BindingEntry) -> None:
+    vhost = broker.vhost(entry.vhost)
+    if entry.source == "" or entry.destination.startswith("amq.gen-"):
+        # The default exchange has its bindings by itself; and queues of generated names went with their connections.
+        return
+    if entry.destination_type != "queue":
+        raise ConfigurationError(f"nothing can be bound to the {entry.destination_type} '{entry.destination}'")
+    queue = vhost.queue(entry.destination, None)
+    vhost.exchanges.bind_queue(queue, entry.source, entry.routing_key, table(entry.arguments))
