@@ -243,7 +243,11 @@ def _bind(broker: Broker, entry: BindingEntry) -> None:
     if entry.source == "" or entry.destination.startswith("amq.gen-"):
         # The default exchange has its bindings by itself; and queues of generated names went with their connections.
         return
-    if entry.destination_type != "queue":
-        raise ConfigurationError(f"nothing can be bound to the {entry.destination_type} '{entry.destination}'")
-    queue = vhost.queue(entry.destination, None)
-    vhost.exchanges.bind_queue(queue, entry.source, entry.routing_key, table(entry.arguments))
+    arguments = table(entry.arguments)
+    if entry.destination_type == "exchange":
+        vhost.exchanges.bind_exchange(entry.destination, entry.source, entry.routing_key, arguments)
+    elif entry.destination_type == "queue":
+        queue = vhost.queue(entry.destination, None)
+        vhost.exchanges.bind_queue(queue, entry.source, entry.routing_key, arguments)
+    else:
+        raise ConfigurationError(f"a destination_type is queue or exchange, not {entry.destination_type}")
