@@ -3,8 +3,10 @@
 import asyncio
 import gc
 import os
+import platform
 import resource
 import signal
+import socket
 import time
 from pathlib import Path
 from typing import Final
@@ -201,13 +203,20 @@ def _offer(settings: Settings) -> Offer:
         {
             "product": "FlintMQ",
             "version": __version__,
-            "platform": "Python",
+            "platform": f"Python {platform.python_version()}",
+            "copyright": "The FlintMQ authors",
+            "information": "Licensed under the Apache License 2.0",
+            "host": socket.gethostname(),
             "capabilities": {
                 "publisher_confirms": True,
+                "exchange_exchange_bindings": True,
                 "basic.nack": True,
                 "consumer_cancel_notify": True,
-                "per_consumer_qos": True,
+                "connection.blocked": True,
+                "consumer_priorities": True,
                 "authentication_failure_close": True,
+                "per_consumer_qos": True,
+                "direct_reply_to": True,
                 "flintmq.stream": True,
             },
         },

@@ -38,7 +38,24 @@ def queue(connection: fc.Connection) -> str:
 
 def test_a_connection_knows_its_server(connection: fc.Connection) -> None:
     """The server's properties are there; nothing is blocked, and the connection is open until it is closed."""
-    assert connection.server_properties["product"] == "FlintMQ"
+    properties = connection.server_properties
+    assert properties["product"] == "FlintMQ"
+    assert {"host", "version", "platform", "copyright", "information"} <= set(properties)
+    assert properties["capabilities"] == dict.fromkeys(
+        (
+            "publisher_confirms",
+            "exchange_exchange_bindings",
+            "basic.nack",
+            "consumer_cancel_notify",
+            "connection.blocked",
+            "consumer_priorities",
+            "authentication_failure_close",
+            "per_consumer_qos",
+            "direct_reply_to",
+            "flintmq.stream",
+        ),
+        True,
+    )
     assert connection.blocked is None
     assert connection.is_open
     connection.close()
@@ -56,6 +73,15 @@ def test_a_refused_login_has_its_own_type(connect: Connect, broker: BrokerProces
     with pytest.raises(fc.ConnectionClosed, match="vhost nowhere not found") as unknown:
         connect(f"amqp://127.0.0.1:{broker.port}/nowhere")
     assert unknown.value.code == 530
+
+
+def test_a_password_can_be_given_again(connection: fc.Connection) -> None:
+    """update_secret is answered once the server has checked it, and a wrong one ends the connection."""
+    connection.update_secret("guest", "renewed")
+    connection.channel().close()
+    with pytest.raises(fc.ConnectionClosed, match="New secret was refused") as refused:
+        connection.update_secret("wrong")
+    assert refused.value.code == 530
 
 
 def test_nobody_there_is_an_error_with_the_address(connect: Connect) -> None:

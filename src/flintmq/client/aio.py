@@ -66,6 +66,13 @@ class Connection:
     def server_properties(self) -> Table:
         return self._session.server_properties
 
+    async def update_secret(self, password: str, reason: str = "") -> None:
+        """Tell the server the password that holds from now on, a token renewed before it expires, say.
+
+        Raises ConnectionClosed when the server does not accept it.
+        """
+        await self._link.answer(self._session.update_secret(password, reason))
+
     async def channel(self, confirms: bool = False) -> "Channel":
         """Open a channel; with `confirms`, the server confirms what is published on it."""
         core, opened = self._session.open_channel()

@@ -20,6 +20,8 @@ def session(target: Target, name: str) -> Session:
         "product": "FlintMQ client",
         "version": __version__,
         "platform": f"Python {platform.python_version()}",
+        "copyright": "The FlintMQ authors",
+        "information": "Licensed under the Apache License 2.0",
         "capabilities": {
             "publisher_confirms": True,
             "basic.nack": True,

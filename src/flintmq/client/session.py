@@ -1,5 +1,6 @@
 """A connection as a client sees it, without its socket: the engine in the client's role, and its channels."""
 
+from collections import deque
 from typing import Final, final
 
 from flintmq.base.errors import ClosedByPeer, ConnectionLost, FlintError, LocalProtocolError
@@ -10,7 +11,7 @@ from flintmq.protocol.amqp091.channel import Channel, ChannelOwner
 from flintmq.protocol.amqp091.connection import Connection, ConnectionOwner, Login, Tuning
 from flintmq.protocol.amqp091.output import Outbox, Output
 from flintmq.protocol.amqp091.states import Role, State
-from flintmq.wire.amqp091.methods import ChannelOpen, ChannelOpenOk
+from flintmq.wire.amqp091.methods import ChannelOpen, ChannelOpenOk, ConnectionUpdateSecret, ConnectionUpdateSecretOk
 from flintmq.wire.amqp091.tables import Table
 
 _ACCESS_REFUSED: Final = 403
@@ -28,6 +29,7 @@ class Session(ConnectionOwner):
         self.ended = Waitable()
         self.closed: FlintError | None = None
         self.blocked: str | None = None
+        self._renewals: deque[Request[None]] = deque()
         self._outbox = Outbox()
         self.output = Output(self._outbox)
         self.engine = Connection(Role.CLIENT, self, self.output, tuning, login=login)
@@ -73,6 +75,21 @@ class Session(ConnectionOwner):
         channel.expect(request)
         return channel, request
 
+    # -- passwords ----------------------------------------------------------------------------------------------
+
+    def update_secret(self, password: str, reason: str) -> Request[None]:
+        """Tell the server a new password, and the answer to wait for."""
+        self.check()
+        method = ConnectionUpdateSecret(new_secret=password.encode(), reason=reason)
+        self.engine.update_secret(method.new_secret, reason)
+        request = Request[None](method, (ConnectionUpdateSecretOk,), _nothing)
+        self._renewals.append(request)
+        return request
+
+    def on_secret_accepted(self) -> None:
+        if self._renewals:
+            self._renewals.popleft().answer(Answer(ConnectionUpdateSecretOk()))
+
     # -- the end ------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
@@ -99,6 +116,8 @@ class Session(ConnectionOwner):
             reason = _login_error(error, reason)
             self.opened.fail(reason)
         self.closed = reason
+        while self._renewals:
+            self._renewals.popleft().fail(reason)
 
     def on_login(self, mechanism: str, response: bytes, client_properties: Table) -> None:
         raise LocalProtocolError("a client is not logged in to")

@@ -1,4 +1,6 @@
-"""basic.*, confirm.select and channel.flow as the server answers them, but for what every message passes through."""
+"""basic.*, confirm.select, channel.flow and access.request as the server answers them, but for what every message
+passes through.
+"""
 
 from flintmq.base.errors import NotAllowed, NotImplementedHere, PreconditionFailed
 from flintmq.broker.arguments import check_consumer_arguments
@@ -8,6 +10,8 @@ from flintmq.gateway.amqp091.queue_methods import generated_name
 from flintmq.gateway.amqp091.unacked import Delivery
 from flintmq.wire.amqp091 import spec
 from flintmq.wire.amqp091.methods import (
+    AccessRequest,
+    AccessRequestOk,
     BasicCancel,
     BasicCancelOk,
     BasicConsume,
@@ -156,3 +160,9 @@ def flow(channel: ServerChannel, method: Method) -> None:
     if not method.active:
         raise NotImplementedHere("channel.flow with active=false is not implemented yet")
     channel.reply(ChannelFlowOk(active=True))
+
+
+def request_access(channel: ServerChannel, method: Method) -> None:
+    """What AMQP 0-9 had instead of permissions: every ticket is good, and none is looked at."""
+    assert isinstance(method, AccessRequest)
+    channel.reply(AccessRequestOk(ticket=1))

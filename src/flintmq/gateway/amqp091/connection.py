@@ -2,7 +2,14 @@
 
 from typing import Final, final
 
-from flintmq.base.errors import AmqpError, AuthenticationFailed, FlintError, LocalProtocolError, NotAllowed
+from flintmq.base.errors import (
+    AmqpError,
+    AuthenticationFailed,
+    CommandInvalid,
+    FlintError,
+    LocalProtocolError,
+    NotAllowed,
+)
 from flintmq.broker.message import Table
 from flintmq.broker.queue.base import Queue
 from flintmq.broker.vhost import VHost
@@ -18,6 +25,7 @@ from flintmq.wire.amqp091 import spec
 
 # What the server does for each method; one that is legal and not here is 540 not-implemented.
 _HANDLERS: Final[dict[int, Handler]] = {
+    spec.ACCESS_REQUEST: basic_methods.request_access,
     spec.CHANNEL_FLOW: basic_methods.flow,
     spec.EXCHANGE_DECLARE: exchange_methods.declare,
     spec.EXCHANGE_DELETE: exchange_methods.delete,
@@ -63,6 +71,8 @@ class ServerConnection(ConnectionOwner):
         self._channels: dict[int, ServerChannel] = {}
         self._notify_cancel = False
         self._mechanism = ""
+        # Whether a password is being checked that came by connection.update-secret.
+        self._renews = False
 
     # -- login --------------------------------------------------------------------------------------------------
 
@@ -84,11 +94,29 @@ class ServerConnection(ConnectionOwner):
         self.user = user
         self._gateway.host.authenticate(self, user, password)
 
+    def on_secret(self, secret: bytes) -> None:
+        if self._renews:
+            raise CommandInvalid("connection.update-secret while another one is being decided")
+        self._renews = True
+        try:
+            password = secret.decode()
+        except UnicodeDecodeError:
+            self.login_refused("the new secret is not UTF-8")
+            return
+        self._gateway.host.authenticate(self, self.user, password)
+
     def login_accepted(self) -> None:
-        self.engine.accept_login()
+        if self._renews:
+            self._renews = False
+            self.engine.accept_secret()
+        else:
+            self.engine.accept_login()
 
     def login_refused(self, why: str) -> None:
         """`why` is for the log; the client is told no more than that it was refused."""
+        if self._renews:
+            self.engine.refuse_secret(NotAllowed("New secret was refused by one of the backends"))
+            return
         self.engine.refuse_login(
             AuthenticationFailed(
                 f"Login was refused using authentication mechanism {self._mechanism}. For details see the broker log."

@@ -62,6 +62,8 @@ from flintmq.wire.amqp091.methods import (
     ConnectionTune,
     ConnectionTuneOk,
     ConnectionUnblocked,
+    ConnectionUpdateSecret,
+    ConnectionUpdateSecretOk,
     Method,
     decode_method,
     encode_method,
@@ -101,6 +103,13 @@ class ConnectionOwner(ABC):
     @abstractmethod
     def on_open(self, virtual_host: str) -> None:
         """Server: open came. Call `accept_open`, or raise the AmqpError that refuses it. Client: open-ok came."""
+
+    def on_secret(self, secret: bytes) -> None:
+        """Server: the client has a new password. Call `accept_secret` or `refuse_secret`, now or later."""
+        raise LocalProtocolError("this side does not take secrets")
+
+    def on_secret_accepted(self) -> None:
+        """Client: the server knows the password that `update_secret` gave."""
 
     @abstractmethod
     def on_channel(self, channel: Channel) -> ChannelOwner:
@@ -321,8 +330,6 @@ class Connection:
             if self.state is State.CLOSING:
                 return
             method = decode_method(data[start:stop])
-            if method_id == spec.CONNECTION_UPDATE_SECRET:
-                raise NotImplementedHere("connection.update-secret is not implemented yet")
             raise CommandInvalid(f"{method.name} on channel 0 while {self.state.value}")
         self._move(target, decode_method(data[start:stop]))
 
@@ -352,6 +359,10 @@ class Connection:
             self.state = target
             self._is_open = True
             self._owner.on_open("")
+        elif isinstance(method, ConnectionUpdateSecret):
+            self._owner.on_secret(method.new_secret)
+        elif isinstance(method, ConnectionUpdateSecretOk):
+            self._owner.on_secret_accepted()
         elif isinstance(method, ConnectionBlocked):
             self._owner.on_blocked(method.reason)
         else:
@@ -449,6 +460,19 @@ class Connection:
         self.state = State.OPEN
         self._is_open = True
         self._send(ConnectionOpenOk())
+
+    def accept_secret(self) -> None:
+        if self.state is State.OPEN:
+            self._send(ConnectionUpdateSecretOk())
+
+    def refuse_secret(self, error: AmqpError) -> None:
+        self.close(error.code, error.reply_text, error, spec.CONNECTION_UPDATE_SECRET)
+
+    def update_secret(self, secret: bytes, reason: str) -> None:
+        """Client: tell the server the password to know us by from now on."""
+        if self.state is not State.OPEN:
+            raise LocalProtocolError(f"the connection is {self.state.value}")
+        self._send(ConnectionUpdateSecret(new_secret=secret, reason=reason))
 
     def open_channel(self, owner: ChannelOwner) -> Channel:
         """Client: ask for a channel under the lowest free number; it may be used before open-ok comes."""

@@ -40,7 +40,7 @@ _SERVER: Final[Moves] = {
     State.TUNE_OK: {spec.CONNECTION_TUNE_OK: State.AWAIT_OPEN, spec.CONNECTION_CLOSE: State.CLOSED},
     State.AWAIT_OPEN: {spec.CONNECTION_OPEN: State.OPENING, spec.CONNECTION_CLOSE: State.CLOSED},
     State.OPENING: {spec.CONNECTION_CLOSE: State.CLOSED},
-    State.OPEN: {spec.CONNECTION_CLOSE: State.CLOSED},
+    State.OPEN: {spec.CONNECTION_CLOSE: State.CLOSED, spec.CONNECTION_UPDATE_SECRET: State.OPEN},
     State.CLOSING: {spec.CONNECTION_CLOSE: State.CLOSED, spec.CONNECTION_CLOSE_OK: State.CLOSED},
 }
 _CLIENT: Final[Moves] = {
@@ -51,6 +51,7 @@ _CLIENT: Final[Moves] = {
         spec.CONNECTION_CLOSE: State.CLOSED,
         spec.CONNECTION_BLOCKED: State.OPEN,
         spec.CONNECTION_UNBLOCKED: State.OPEN,
+        spec.CONNECTION_UPDATE_SECRET_OK: State.OPEN,
     },
     State.CLOSING: {spec.CONNECTION_CLOSE: State.CLOSED, spec.CONNECTION_CLOSE_OK: State.CLOSED},
 }
@@ -62,6 +63,7 @@ RECEIVED: Final[dict[Role, frozenset[int]]] = {
         {
             spec.CHANNEL_FLOW,
             spec.CHANNEL_FLOW_OK,
+            spec.ACCESS_REQUEST,
             spec.EXCHANGE_DECLARE,
             spec.EXCHANGE_DELETE,
             spec.EXCHANGE_BIND,
@@ -94,6 +96,7 @@ RECEIVED: Final[dict[Role, frozenset[int]]] = {
         {
             spec.CHANNEL_FLOW,
             spec.CHANNEL_FLOW_OK,
+            spec.ACCESS_REQUEST_OK,
             spec.EXCHANGE_DECLARE_OK,
             spec.EXCHANGE_DELETE_OK,
             spec.EXCHANGE_BIND_OK,

@@ -183,6 +183,23 @@ class ChannelCloseOk(Method):
 
 @final
 @dataclass
+class AccessRequest(Method):
+    realm: str = "/data"
+    exclusive: bool = False
+    passive: bool = True
+    active: bool = True
+    write: bool = True
+    read: bool = True
+
+
+@final
+@dataclass
+class AccessRequestOk(Method):
+    ticket: int = 1
+
+
+@final
+@dataclass
 class ExchangeDeclare(Method):
     exchange: str = ""
     type: str = "direct"

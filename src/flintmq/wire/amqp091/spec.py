@@ -1,7 +1,8 @@
 """The methods of AMQP 0-9-1 by number: class id << 16 | method id, as the first four bytes of a method frame.
 
 The specification's own (amqp-0-9-1 §1.4 to §1.9), RabbitMQ's additions (exchange.bind, basic.nack, confirm,
-connection.blocked, connection.update-secret and their answers), and FlintMQ's class 240, "stream".
+connection.blocked, connection.update-secret and their answers), class 30 of the versions
+before, and FlintMQ's class 240, "stream".
 """
 
 from typing import Final
@@ -31,6 +32,9 @@ CHANNEL_FLOW: Final = 0x0014_0014
 CHANNEL_FLOW_OK: Final = 0x0014_0015
 CHANNEL_CLOSE: Final = 0x0014_0028
 CHANNEL_CLOSE_OK: Final = 0x0014_0029
+
+ACCESS_REQUEST: Final = 0x001E_000A
+ACCESS_REQUEST_OK: Final = 0x001E_000B
 
 EXCHANGE_DECLARE: Final = 0x0028_000A
 EXCHANGE_DECLARE_OK: Final = 0x0028_000B
@@ -120,6 +124,13 @@ METHOD_TABLE: Final[tuple[tuple[int, str, str], ...]] = (
     (CHANNEL_FLOW_OK, "channel.flow-ok", "active:bit"),
     (CHANNEL_CLOSE, "channel.close", "reply_code:short reply_text:shortstr class_id:short method_id:short"),
     (CHANNEL_CLOSE_OK, "channel.close-ok", ""),
+    # amqp-0-9 §2: dropped since, and still asked for by old clients.
+    (
+        ACCESS_REQUEST,
+        "access.request",
+        "realm:shortstr exclusive:bit passive:bit active:bit write:bit read:bit",
+    ),
+    (ACCESS_REQUEST_OK, "access.request-ok", "ticket:short"),
     (
         EXCHANGE_DECLARE,
         "exchange.declare",

@@ -53,6 +53,7 @@ class Side(ConnectionOwner):
         self.blocked: list[str | None] = []
         self.closed: list[FlintError | None] = []
         self.channels: list[Recorder] = []
+        self.renewed = 0
         self.password = "secret"
         self.engine = Connection(role, self, self.output, tuning, {"product": "test"}, login=login)
 
@@ -66,6 +67,9 @@ class Side(ConnectionOwner):
     def on_open(self, virtual_host: str) -> None:
         self.opened.append(virtual_host)
         self.engine.accept_open()
+
+    def on_secret_accepted(self) -> None:
+        self.renewed += 1
 
     def on_channel(self, channel: Channel) -> ChannelOwner:
         recorder = Recorder(channel)

@@ -35,6 +35,9 @@ SNAPSHOTS: list[tuple[Method, str]] = [
     (methods.ChannelClose(reply_code=404, reply_text="no", class_id=50, method_id=10),
      "0014 0028 0194 02 6e6f 0032 000a"),
     (methods.ChannelCloseOk(), "0014 0029"),
+    (methods.AccessRequest(realm="/d", exclusive=True, passive=False, active=True, write=False, read=True),
+     "001e 000a 02 2f64 15"),
+    (methods.AccessRequestOk(ticket=1), "001e 000b 0001"),
     (methods.ExchangeDeclare(exchange="e", type="topic", passive=True, internal=True, arguments={"a": 1}),
      "0028 000a 0000 01 65 05 746f706963 09 00000007 01614900000001"),
     (methods.ExchangeDeclareOk(), "0028 000b"),
@@ -198,7 +201,7 @@ def test_reserved_arguments_are_read_over() -> None:
     assert decode_method(bytes.fromhex("003c 0046 ffff 01 71 00")) == methods.BasicGet(queue="q")
 
 
-@pytest.mark.parametrize("payload", ["003c 03e7", "0000 0000", "001e 000a 00", "00f0 000c"])
+@pytest.mark.parametrize("payload", ["003c 03e7", "0000 0000", "001e 0014 00", "00f0 000c"])
 def test_an_unknown_method_is_not_implemented(payload: str) -> None:
     """A number nobody defined is 540, whatever follows it; the text gives both ids."""
     raw = bytes.fromhex(payload)
