@@ -12,7 +12,7 @@ HANDSHAKE_FRAME_MAX_BYTES: Final = 8_192
 FRAME_OVERHEAD_BYTES: Final = 8
 # The part of a frame that a publisher's content header leaves free. A header cannot be cut in two, and the broker adds
 # to it (a stream's offset, why a message was dead-lettered): without room for that, nobody could be sent the message.
-HEADER_RESERVE: Final = 1 / 16
+HEADER_RESERVE_DIVISOR: Final = 16
 # RabbitMQ's default; each open channel costs about 1 KiB, so a connection stays below 2 MiB of them.
 CHANNEL_MAX: Final = 2_047
 # RabbitMQ's default: dead peers are found in two intervals, and idle links cost one frame a half-minute.

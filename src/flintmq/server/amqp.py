@@ -249,11 +249,11 @@ class Peer(asyncio.Protocol):
         try:
             self._server.received(self, data)
         except Exception as error:
+            log.exception("internal error", peer=self.connection.peer)
             self._fail(error)
 
     def _fail(self, error: Exception) -> None:
         """A fault of ours must cost one connection, not the node."""
-        log.exception("internal error", peer=self.connection.peer, exc_info=error)
         self.connection.fail(InternalError(f"{type(error).__name__} while reading; see the broker log"))
         self._server.want_tick()
 
@@ -285,6 +285,7 @@ class Peer(asyncio.Protocol):
         try:
             connection.engine.lost(ConnectionLost(str(exc)) if exc else None)
         except Exception as error:
+            log.exception("internal error", peer=self.connection.peer)
             self._fail(error)
         self._server.remove(self)
         for timer in (self._timer, self._hangup):
@@ -361,6 +362,7 @@ class Peer(asyncio.Protocol):
         try:
             engine.handle_timer(now)
         except Exception as error:
+            log.exception("internal error", peer=self.connection.peer)
             self._fail(error)
         if engine.state is State.CLOSED:
             self.abort()

@@ -30,7 +30,7 @@ from flintmq.base.limits import (
     FRAME_MIN_BYTES,
     FRAME_OVERHEAD_BYTES,
     HANDSHAKE_FRAME_MAX_BYTES,
-    HEADER_RESERVE,
+    HEADER_RESERVE_DIVISOR,
     HEARTBEAT_SECONDS,
     MESSAGE_MAX_BYTES,
     OUTPUT_CHOKE_BYTES,
@@ -174,7 +174,7 @@ class Connection:
     def _header_max(self) -> i64:
         """A server leaves room in a content header for what it adds to it."""
         whole: i64 = self.tuning.frame_max - FRAME_OVERHEAD_BYTES
-        return whole - i64(whole * HEADER_RESERVE) if self._is_server else whole
+        return whole - whole // HEADER_RESERVE_DIVISOR if self._is_server else whole
 
     # -- bytes in -----------------------------------------------------------------------------------------------
 

@@ -19,7 +19,7 @@ class Intake:
         self.header_max: i64 = header_max
         self.held: i64 = 0
         # Two of the largest messages fit at once, however large these are.
-        self._held_max: i64 = ASSEMBLY_MAX_BYTES if ASSEMBLY_MAX_BYTES > 2 * message_max else 2 * message_max
+        self._held_max: i64 = max(ASSEMBLY_MAX_BYTES, 2 * message_max)
 
     def hold(self, size: i64) -> None:
         """A part of a body came, and there is more to come. Raises ResourceError when it is too much."""

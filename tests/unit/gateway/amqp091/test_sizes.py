@@ -3,7 +3,7 @@
 import pytest
 
 from flintmq.base.errors import ClosedByPeer
-from flintmq.base.limits import ASSEMBLY_MAX_BYTES, FRAME_MAX_BYTES, FRAME_OVERHEAD_BYTES, HEADER_RESERVE
+from flintmq.base.limits import ASSEMBLY_MAX_BYTES, FRAME_MAX_BYTES, FRAME_OVERHEAD_BYTES, HEADER_RESERVE_DIVISOR
 from flintmq.protocol.amqp091.connection import Tuning
 from flintmq.protocol.amqp091.states import State
 from flintmq.wire.amqp091.methods import (
@@ -20,7 +20,8 @@ from tests.unit.gateway.amqp091.pair import TRANSIENT, Client, ClientChannel, Se
 from tests.unit.protocol.amqp091.test_connection import frame
 
 # A content header's payload may be so long, of which 12 bytes come before the properties.
-HEADER_MAX = FRAME_MAX_BYTES - FRAME_OVERHEAD_BYTES - int((FRAME_MAX_BYTES - FRAME_OVERHEAD_BYTES) * HEADER_RESERVE)
+ROOM = FRAME_MAX_BYTES - FRAME_OVERHEAD_BYTES
+HEADER_MAX = ROOM - ROOM // HEADER_RESERVE_DIVISOR
 PUBLISH = encode_method(BasicPublish(routing_key="q"))
 
 
