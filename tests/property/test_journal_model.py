@@ -24,6 +24,9 @@ class _Codec(ContentCodec):
     def headers(self, properties: bytes) -> Table:
         return {}
 
+    def property_text(self, properties: bytes, name: str) -> str:
+        return ""
+
 
 CODEC = _Codec()
 CODEC.format = 1

@@ -52,3 +52,7 @@ JOURNAL_BACKLOG_HIGH_BYTES: Final = 64 * 1024 * 1024
 JOURNAL_BACKLOG_LOW_BYTES: Final = 16 * 1024 * 1024
 # Addresses (exchange, routing key) remembered with their route; a publisher of random keys starts the table anew.
 ROUTE_CACHE_ENTRIES: Final = 16_384
+# RabbitMQ's: weights say shares, and finer ones than a ten-thousandth say nothing.
+HASH_WEIGHT_MAX: Final = 10_000
+# Messages an x-recent-history exchange may keep: they are in memory, bodies included, and a new binding gets them all.
+RECENT_HISTORY_MAX_MESSAGES: Final = 10_000

@@ -3,11 +3,12 @@
 from collections.abc import Callable
 from typing import Final, final
 
-from flintmq.base.errors import AccessRefused, PreconditionFailed
+from flintmq.base.errors import AccessRefused, NotImplementedHere, PreconditionFailed
 from flintmq.broker import arguments as args
 from flintmq.broker.bindings import Bindings
 from flintmq.broker.exchange.base import Binding, Exchange
 from flintmq.broker.exchange.default import DefaultExchange
+from flintmq.broker.exchange.delayed import DelayedExchange, Waiting
 from flintmq.broker.exchange.types import check_type, make_exchange
 from flintmq.broker.message import Message, Table
 from flintmq.broker.ports import BindingRecord, ExchangeRecord, Storage
@@ -43,6 +44,8 @@ class Exchanges:
         self._vhost = vhost
         self._storage = storage
         self._deliver = deliver
+        # Holds what delayed exchanges get too early; without one, there are no delayed exchanges.
+        self.waiting: Waiting | None = None
         for name, kind in _PREDECLARED:
             self._add(make_exchange(vhost, name, kind, True, False, False, {}))
 
@@ -70,6 +73,8 @@ class Exchanges:
         exchange = make_exchange(self._vhost, name, kind, durable, auto_delete, internal, arguments)
         exchange.alternate = args.alternate_exchange(name, self._vhost, arguments)
         exchange.check()
+        if isinstance(exchange, DelayedExchange) and self.waiting is None:
+            raise NotImplementedHere("exchange type 'x-delayed-message' is not implemented yet")
         self._add(exchange)
         if durable:
             self._storage.definitions.put_exchange(
@@ -84,6 +89,8 @@ class Exchanges:
 
     def _add(self, exchange: Exchange) -> None:
         self.by_name[exchange.name] = exchange
+        if isinstance(exchange, DelayedExchange) and self.waiting is not None:
+            exchange.waiting = self.waiting.queue_of(exchange)
         self.router.all_changed()
 
     def set_alternate(self, exchange: Exchange, name: str) -> None:
@@ -116,6 +123,8 @@ class Exchanges:
             if self.by_name.get(exchange.name) is not exchange:
                 continue
             del self.by_name[exchange.name]
+            if isinstance(exchange, DelayedExchange) and self.waiting is not None:
+                self.waiting.ended(exchange)
             self.bindings.remove_from(exchange)
             leaving.extend([source for source in self.bindings.remove_to(exchange) if _is_unused(source)])
             self.router.all_changed()
@@ -194,6 +203,11 @@ class Exchanges:
             binding.arguments,
             binding.destination_type,
         )
+
+    def queues_when_due(self, exchange: DelayedExchange, keys: list[str], message: Message) -> list[Queue]:
+        """Where a message goes, by all its routing keys, that a delayed exchange held until now."""
+        exchange.underlying.alternate = exchange.alternate
+        return self.router.queues_from(exchange.underlying, keys, message)
 
     # -- start-up -----------------------------------------------------------------------------------------------
 

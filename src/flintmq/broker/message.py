@@ -23,6 +23,10 @@ class ContentCodec(ABC):
     def headers(self, properties: bytes) -> Table:
         """The application headers; empty when there are none."""
 
+    @abstractmethod
+    def property_text(self, properties: bytes, name: str) -> str:
+        """The property "correlation_id", "message_id" or "timestamp" as text; empty when there is none."""
+
 
 @final
 @mypyc_attr(acyclic=True)

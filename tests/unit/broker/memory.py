@@ -34,6 +34,9 @@ class HeaderCodec(ContentCodec):
         pairs = [pair.split("=") for pair in properties.decode().split(";") if pair]
         return {name: int(value) if value.isdigit() else value for name, value in pairs}
 
+    def property_text(self, properties: bytes, name: str) -> str:
+        return str(self.headers(properties).get(name, ""))
+
 
 def message(body: str = "m", persistent: bool = False, headers: str = "", key: str = "") -> Message:
     return Message(Address("", key), HeaderCodec(), headers.encode(), body.encode(), persistent, 1000)

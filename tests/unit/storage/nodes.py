@@ -14,6 +14,9 @@ class PlainCodec(ContentCodec):
     def headers(self, properties: bytes) -> Table:
         return {}
 
+    def property_text(self, properties: bytes, name: str) -> str:
+        return ""
+
 
 CODEC = PlainCodec()
 CODEC.format = 7

@@ -2,20 +2,34 @@
 
 from typing import Final
 
-from flintmq.base.errors import CommandInvalid
+from flintmq.base.errors import CommandInvalid, PreconditionFailed
 from flintmq.broker.exchange.base import Exchange
+from flintmq.broker.exchange.consistent_hash import ConsistentHashExchange
+from flintmq.broker.exchange.delayed import DELAYED_TYPE, DelayedExchange
 from flintmq.broker.exchange.direct import DirectExchange
 from flintmq.broker.exchange.fanout import FanoutExchange
 from flintmq.broker.exchange.headers import HeadersExchange
+from flintmq.broker.exchange.local_random import LocalRandomExchange
+from flintmq.broker.exchange.modulus_hash import ModulusHashExchange
+from flintmq.broker.exchange.random_pick import RandomExchange
+from flintmq.broker.exchange.recent_history import RecentHistoryExchange
 from flintmq.broker.exchange.topic import TopicExchange
 from flintmq.broker.message import Table
 
-EXCHANGE_TYPES: Final[dict[str, type[Exchange]]] = {
+_DELAYED: Final = "x-delayed-message"
+# All but the delayed one, which is made of one of these.
+_TYPES: Final[dict[str, type[Exchange]]] = {
     "direct": DirectExchange,
     "fanout": FanoutExchange,
     "topic": TopicExchange,
     "headers": HeadersExchange,
+    "x-consistent-hash": ConsistentHashExchange,
+    "x-local-random": LocalRandomExchange,
+    "x-modulus-hash": ModulusHashExchange,
+    "x-random": RandomExchange,
+    "x-recent-history": RecentHistoryExchange,
 }
+EXCHANGE_TYPES: Final = (*_TYPES, _DELAYED)
 
 
 def check_type(kind: str) -> None:
@@ -27,5 +41,15 @@ def check_type(kind: str) -> None:
 def make_exchange(
     vhost: str, name: str, kind: str, durable: bool, auto_delete: bool, internal: bool, arguments: Table
 ) -> Exchange:
-    """An exchange of a type that `check_type` has passed."""
-    return EXCHANGE_TYPES[kind](vhost, name, durable, auto_delete, internal, arguments)
+    """An exchange of a type that `check_type` has passed.
+
+    Raises PreconditionFailed or CommandInvalid for a delayed one that names no type to go by.
+    """
+    if kind != _DELAYED:
+        return _TYPES[kind](vhost, name, durable, auto_delete, internal, arguments)
+    underlying = arguments.get(DELAYED_TYPE)
+    if not isinstance(underlying, str) or underlying == _DELAYED:
+        raise PreconditionFailed(f"Invalid argument, '{DELAYED_TYPE}' must be an existing exchange type")
+    check_type(underlying)
+    made = _TYPES[underlying](vhost, name, durable, auto_delete, internal, arguments)
+    return DelayedExchange(vhost, name, durable, auto_delete, internal, arguments, made)

@@ -1,0 +1,88 @@
+"""x-delayed-message (RabbitMQ's plugin): routes by another type, `x-delayed-type`, once a message's time has come.
+
+A message whose header `x-delay` is a positive number of milliseconds goes to the queue that holds what is not due. When
+it is, it is routed by the bindings of that moment; all others are routed at once.
+"""
+
+from abc import ABC, abstractmethod
+from typing import Final, final
+
+from mypy_extensions import mypyc_attr
+
+from flintmq.broker.exchange.base import Binding, Exchange
+from flintmq.broker.message import Message, Table
+from flintmq.broker.queue.base import Queue
+
+DELAYED_TYPE: Final = "x-delayed-type"
+# The plugin's: what is above is not delayed.
+_DELAY_MAX_MS: Final = 0xFFFF_FFFF
+
+
+def delay_ms(message: Message) -> int:
+    """How long after its arrival a message is due; 0 for one that is due at once."""
+    delay = message.codec.headers(message.properties).get("x-delay")
+    if isinstance(delay, str) and delay.isascii() and delay.isdigit():
+        delay = int(delay)
+    if isinstance(delay, bool) or not isinstance(delay, int):
+        return 0
+    return delay if 0 < delay <= _DELAY_MAX_MS else 0
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Waiting(ABC):
+    """Keeps messages for delayed exchanges until they are due, as safe as their persistence asks for.
+
+    One that is due (`delay_ms` after its arrival) is to be put on the queues that `Exchanges.queues_when_due` names.
+    """
+
+    @abstractmethod
+    def queue_of(self, exchange: "DelayedExchange") -> Queue:
+        """The queue that holds this exchange's messages; asked for when it is declared, and when it is restored."""
+
+    @abstractmethod
+    def ended(self, exchange: "DelayedExchange") -> None:
+        """The exchange is deleted, and with it what it still holds."""
+
+
+@final
+class DelayedExchange(Exchange):
+    """`underlying` knows the same bindings and says where a message goes that is due."""
+
+    type = "x-delayed-message"
+    per_message = True
+
+    def __init__(
+        self,
+        vhost: str,
+        name: str,
+        durable: bool,
+        auto_delete: bool,
+        internal: bool,
+        arguments: Table,
+        underlying: Exchange,
+    ) -> None:
+        super().__init__(vhost, name, durable, auto_delete, internal, arguments)
+        self.underlying = underlying
+        self.waiting: Queue | None = None
+        underlying.bindings = self.bindings
+
+    def check(self) -> None:
+        self.underlying.check()
+
+    def check_binding(self, binding: Binding) -> None:
+        self.underlying.check_binding(binding)
+
+    def history(self) -> list[Message]:
+        return self.underlying.history()
+
+    def add(self, binding: Binding) -> None:
+        self.underlying.add(binding)
+
+    def remove(self, binding: Binding) -> None:
+        self.underlying.remove(binding)
+
+    def match(self, keys: list[str], message: Message | None) -> list[Binding]:
+        assert message is not None
+        if self.waiting is not None and delay_ms(message) > 0:
+            return [Binding(self, self.waiting, keys[0], {})]
+        return self.underlying.match(keys, message)

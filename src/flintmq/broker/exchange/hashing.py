@@ -1,0 +1,25 @@
+"""Hashes that are the same in every process and every build: the spread of messages must survive a restart."""
+
+from typing import Final
+from zlib import crc32
+
+from mypy_extensions import i64
+
+MASK: Final = 0xFFFF_FFFF
+
+
+def mix(value: i64) -> i64:
+    """A one-to-one map of 32-bit numbers that leaves no likeness between neighbours (C. Wellons' "lowbias32").
+
+    The factors are below 2**31, so that no product exceeds a signed 64-bit number: interpreted and compiled agree.
+    """
+    value ^= value >> 16
+    value = (value * 0x21F0AAAD) & 0xFFFF_FFFF
+    value ^= value >> 15
+    value = (value * 0x735A2D97) & 0xFFFF_FFFF
+    return value ^ (value >> 15)
+
+
+def hash_text(text: str) -> i64:
+    """32 bits that depend on all of a text."""
+    return mix(crc32(text.encode()))

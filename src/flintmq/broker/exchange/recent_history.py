@@ -1,0 +1,54 @@
+"""x-recent-history (RabbitMQ): to every destination bound, and the last messages again to each that is bound anew.
+
+The history is in memory and ends with the broker.
+"""
+
+from collections import deque
+from typing import Final, final
+
+from flintmq.base.errors import PreconditionFailed
+from flintmq.base.limits import RECENT_HISTORY_MAX_MESSAGES
+from flintmq.broker.exchange.base import Binding, Exchange
+from flintmq.broker.message import Message, Table
+
+_LENGTH: Final = "x-recent-history-length"
+# RabbitMQ's.
+_DEFAULT_MESSAGES: Final = 20
+
+
+@final
+class RecentHistoryExchange(Exchange):
+    type = "x-recent-history"
+    per_message = True
+
+    def __init__(
+        self, vhost: str, name: str, durable: bool, auto_delete: bool, internal: bool, arguments: Table
+    ) -> None:
+        super().__init__(vhost, name, durable, auto_delete, internal, arguments)
+        length = arguments.get(_LENGTH, _DEFAULT_MESSAGES)
+        self._length = length if isinstance(length, int) else _DEFAULT_MESSAGES
+        self._recent: deque[Message] = deque()
+
+    def check(self) -> None:
+        length = self.arguments.get(_LENGTH, _DEFAULT_MESSAGES)
+        if isinstance(length, bool) or not isinstance(length, int) or length < 1:
+            raise PreconditionFailed(f"Invalid argument {length}, '{_LENGTH}' must be a positive integer")
+        if length > RECENT_HISTORY_MAX_MESSAGES:
+            raise PreconditionFailed(f"Invalid argument {length}, '{_LENGTH}' is {RECENT_HISTORY_MAX_MESSAGES} at most")
+
+    def history(self) -> list[Message]:
+        return list(self._recent)
+
+    def add(self, binding: Binding) -> None:
+        """The bindings themselves are all there is to know."""
+
+    def remove(self, binding: Binding) -> None:
+        """As for `add`."""
+
+    def match(self, keys: list[str], message: Message | None) -> list[Binding]:
+        assert message is not None
+        if message.codec.headers(message.properties).get("x-recent-history-no-store") is not True:
+            self._recent.append(message)
+            if len(self._recent) > self._length:
+                self._recent.popleft()
+        return list(self.bindings.values())
