@@ -4,7 +4,7 @@ import itertools
 import select
 import socket
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
@@ -223,9 +223,15 @@ class AmqpSocket:
         )
         return self.call(0, start_ok, ConnectionTune)
 
-    def open(self, heartbeat: int = 0, frame_max: int | None = None, channel_max: int | None = None) -> Self:
+    def open(
+        self,
+        heartbeat: int = 0,
+        frame_max: int | None = None,
+        channel_max: int | None = None,
+        capabilities: Iterable[str] = (),
+    ) -> Self:
         """The whole handshake, agreeing to what the broker proposes unless told otherwise."""
-        tune = self.log_in()
+        tune = self.log_in(capabilities=dict.fromkeys(capabilities, True))
         self.send_method(
             0,
             ConnectionTuneOk(

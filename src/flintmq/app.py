@@ -25,6 +25,7 @@ from flintmq.management.definitions.document import Document
 from flintmq.management.definitions.importing import import_definitions
 from flintmq.protocol.amqp091.connection import Tuning
 from flintmq.server import logs
+from flintmq.server.alarms import Alarms
 from flintmq.server.amqp import AmqpServer
 from flintmq.server.auth import Authenticator, hash_password, hash_unless_known
 from flintmq.server.config import Settings
@@ -74,6 +75,8 @@ async def serve(settings: Settings, stop: asyncio.Event) -> int:
         _recover(broker, settings)
         logins = Authenticator(broker.users, _KNOWN_TO_ALL)
         server = AmqpServer(broker, _offer(settings), logins, os.urandom, _connections())
+        alarms = Alarms(settings.alarms, settings.storage.directory, lambda: storage.backlog_bytes)
+        server.watch(alarms.check)
         listener = await _listen(loop, server, settings)
         port = listener.sockets[0].getsockname()[1]
         build = "compiled by mypyc" if compiled else "interpreted: slower by far; install with a C compiler at hand"

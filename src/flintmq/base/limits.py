@@ -50,6 +50,10 @@ TICK_READ_BYTES: Final = 512 * 1024
 # Journal bytes handed over but not yet synced, above which publishers are no longer read from.
 JOURNAL_BACKLOG_HIGH_BYTES: Final = 64 * 1024 * 1024
 JOURNAL_BACKLOG_LOW_BYTES: Final = 16 * 1024 * 1024
+# RabbitMQ's: the part of the machine's memory above which publishers have to wait.
+MEMORY_HIGH_WATERMARK: Final = 0.6
+# RabbitMQ's: what must be free for the journal. A disk that is full fences the storage.
+DISK_FREE_MIN_BYTES: Final = 50_000_000
 # Addresses (exchange, routing key) remembered with their route; a publisher of random keys starts the table anew.
 ROUTE_CACHE_ENTRIES: Final = 16_384
 # RabbitMQ's: weights say shares, and finer ones than a ten-thousandth say nothing.

@@ -23,6 +23,7 @@ from flintmq.gateway.amqp091.connection import ServerConnection
 from flintmq.gateway.amqp091.gateway import Gateway, Host, Offer
 from flintmq.protocol.amqp091.output import Outbox, Output
 from flintmq.protocol.amqp091.states import State
+from flintmq.server.alarms import CHECK_SECONDS
 from flintmq.server.auth import Authenticator
 
 log = structlog.get_logger()
@@ -57,6 +58,8 @@ class AmqpServer(Host):
         self._heard: list[Peer] = []
         self._held_back: list[Peer] = []
         self._was_fenced = False
+        self._check: Callable[[], str] | None = None
+        self._looking: asyncio.TimerHandle | None = None
 
     # -- connections --------------------------------------------------------------------------------------------
 
@@ -140,6 +143,9 @@ class AmqpServer(Host):
                 self._held_back.append(peer)
             elif peer.unsent_bytes() > OUTPUT_CHOKE_BYTES:
                 peer.choke()
+            elif peer.connection.engine.is_holding:
+                # A publisher, and an alarm is on.
+                peer.hold()
             else:
                 peer.go_on_soon()
         if more or any(not self._peers[output].is_full for output in self.outbox.starved if output in self._peers):
@@ -186,10 +192,42 @@ class AmqpServer(Host):
         self._flush()
         self.want_tick()
 
+    # -- alarms -------------------------------------------------------------------------------------------------
+
+    def watch(self, check: Callable[[], str]) -> None:
+        """From now on, publishers wait whenever `check` has a reason."""
+        self._check = check
+        self._look()
+
+    def _look(self) -> None:
+        check = self._check
+        assert check is not None
+        self._looking = self._loop.call_later(CHECK_SECONDS, self._look)
+        self._alarm_is(check())
+
+    def _alarm_is(self, reason: str) -> None:
+        was = self.gateway.alarm
+        self.gateway.alarm = reason
+        if bool(reason) == bool(was):
+            return
+        self.now()
+        for peer in list(self._peers.values()):
+            connection = peer.connection
+            if reason:
+                connection.block()
+                continue
+            waited = connection.engine.is_holding
+            connection.unblock()
+            if waited:
+                peer.go_on()
+        self.want_tick()
+
     # -- the end ------------------------------------------------------------------------------------------------
 
     async def close(self, seconds: float) -> None:
         """Close every connection with 320, and wait that long at most for the peers to agree."""
+        if self._looking is not None:
+            self._looking.cancel()
         for peer in list(self._peers.values()):
             peer.connection.fail(ConnectionForced("broker forced connection closure with reason 'shutdown'"))
         self._flush()
@@ -259,6 +297,8 @@ class Peer(asyncio.Protocol):
 
     def go_on(self) -> None:
         """Take in what the engine left, which could not be taken before, and let the tick decide; else read on."""
+        if self.connection.engine.is_holding:
+            return
         if self._transport is not None and self.connection.engine.is_paused:
             self._tick_bytes = 0
             self.data_received(b"")
@@ -330,6 +370,9 @@ class Peer(asyncio.Protocol):
         elif state is State.CLOSING:
             if self._was_open or self._hangup is None:
                 self._hang_up_in(CLOSE_WAIT_SECONDS)
+            if self._is_held:
+                # What the peer says to it stands behind what it sent before.
+                self._loop.call_soon(self.go_on)
         elif state is State.OPEN and not self._was_open:
             self._opened()
 

@@ -64,6 +64,14 @@ class LimitSettings:
 
 
 @dataclass(frozen=True)
+class AlarmSettings:
+    """When publishers have to wait. `memory_high_watermark` is a part of the machine's memory up to 1, bytes above."""
+
+    memory_high_watermark: Annotated[float, Meta(gt=0)] = limits.MEMORY_HIGH_WATERMARK
+    disk_free_min_bytes: Annotated[int, Meta(ge=0)] = limits.DISK_FREE_MIN_BYTES
+
+
+@dataclass(frozen=True)
 class LogSettings:
     level: Literal["debug", "info", "warning", "error"] = "info"
     format: Literal["text", "json"] = "text"
@@ -110,6 +118,7 @@ class Settings:
     listen: ListenSettings = ListenSettings()
     storage: StorageSettings = StorageSettings()
     limits: LimitSettings = LimitSettings()
+    alarms: AlarmSettings = AlarmSettings()
     log: LogSettings = LogSettings()
     default_user: DefaultUserSettings = DefaultUserSettings()
     definitions: DefinitionSettings = DefinitionSettings()

@@ -162,6 +162,10 @@ def flow(channel: ServerChannel, method: Method) -> None:
     channel.reply(ChannelFlowOk(active=True))
 
 
+def flow_ok(channel: ServerChannel, method: Method) -> None:
+    """A client's answer to our channel.flow: what it publishes all the same waits, so nothing depends on it."""
+
+
 def request_access(channel: ServerChannel, method: Method) -> None:
     """What AMQP 0-9 had instead of permissions: every ticket is good, and none is looked at."""
     assert isinstance(method, AccessRequest)

@@ -32,7 +32,7 @@ from flintmq.gateway.amqp091.unacked import Delivery, Unacked
 from flintmq.protocol.amqp091.channel import Channel, ChannelOwner
 from flintmq.protocol.amqp091.output import Output
 from flintmq.wire.amqp091.frames import CONTENT_HEADER_BYTES
-from flintmq.wire.amqp091.methods import BasicCancel, BasicNack, BasicReturn, Method, encode_method
+from flintmq.wire.amqp091.methods import BasicCancel, BasicNack, BasicReturn, ChannelFlow, Method, encode_method
 from flintmq.wire.amqp091.properties import add_header, check_properties, delivery_mode, headers
 from flintmq.wire.amqp091.tables import encode_address
 
@@ -103,6 +103,8 @@ class ServerChannel(ChannelOwner):
         self._output = output
         # Whatever is sent has its properties in one frame (amqp-0-9-1 §4.2.6.1).
         self._properties_max: i64 = output.frame_max - FRAME_OVERHEAD_BYTES - CONTENT_HEADER_BYTES
+        # Whether the client was asked to stop publishing (channel.flow).
+        self._is_stopped = False
         # Why this channel has to be closed when the tick ends, where that could not be done at once.
         self._fault: AmqpError | None = None
         self._handlers = handlers
@@ -184,6 +186,21 @@ class ServerChannel(ChannelOwner):
 
     def select_confirms(self) -> None:
         self._confirming = True
+
+    @property
+    def has_published(self) -> bool:
+        return self._publication is not None
+
+    def stop_flow(self) -> None:
+        """Ask the client to stop publishing, where connection.blocked would say nothing to it."""
+        if not self._is_stopped and not self._is_closed:
+            self._is_stopped = True
+            self._channel.send(ChannelFlow(active=False))
+
+    def resume_flow(self) -> None:
+        if self._is_stopped and not self._is_closed:
+            self._is_stopped = False
+            self._channel.send(ChannelFlow(active=True))
 
     # -- the tick -----------------------------------------------------------------------------------------------
 

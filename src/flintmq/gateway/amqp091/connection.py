@@ -2,6 +2,8 @@
 
 from typing import Final, final
 
+from mypy_extensions import i64
+
 from flintmq.base.errors import (
     AmqpError,
     AuthenticationFailed,
@@ -27,6 +29,7 @@ from flintmq.wire.amqp091 import spec
 _HANDLERS: Final[dict[int, Handler]] = {
     spec.ACCESS_REQUEST: basic_methods.request_access,
     spec.CHANNEL_FLOW: basic_methods.flow,
+    spec.CHANNEL_FLOW_OK: basic_methods.flow_ok,
     spec.EXCHANGE_DECLARE: exchange_methods.declare,
     spec.EXCHANGE_DELETE: exchange_methods.delete,
     spec.EXCHANGE_BIND: exchange_methods.bind,
@@ -65,11 +68,16 @@ class ServerConnection(ConnectionOwner):
         self.engine = Connection(
             Role.SERVER, self, output, gateway.offer.tuning, gateway.offer.properties, f"{plain.NAME} {amqplain.NAME}"
         )
+        # An alarm may be on already.
+        self.engine.holds_publishes = gateway.alarm != ""
         self._gateway = gateway
         self._output = output
         # The last life of each channel number.
         self._channels: dict[int, ServerChannel] = {}
         self._notify_cancel = False
+        # Whether the client understands connection.blocked, and whether it was told.
+        self._notify_blocked = False
+        self._is_blocked = False
         self._mechanism = ""
         # Whether a password is being checked that came by connection.update-secret.
         self._renews = False
@@ -80,6 +88,7 @@ class ServerConnection(ConnectionOwner):
         capabilities = client_properties.get("capabilities")
         if isinstance(capabilities, dict):
             self._notify_cancel = capabilities.get("consumer_cancel_notify") is True
+            self._notify_blocked = capabilities.get("connection.blocked") is True
         self._mechanism = mechanism
         try:
             if mechanism == plain.NAME:
@@ -146,6 +155,36 @@ class ServerConnection(ConnectionOwner):
         """The socket has room again."""
         for channel in self._channels.values():
             channel.resume()
+
+    # -- alarms -------------------------------------------------------------------------------------------------
+
+    def block(self) -> None:
+        """An alarm went on. The next publish waits; a client that cannot be told so then is asked to stop before."""
+        if self.is_closed:
+            return
+        self.engine.holds_publishes = True
+        if not self._notify_blocked:
+            for channel in self._channels.values():
+                if channel.has_published:
+                    channel.stop_flow()
+
+    def on_publish_held(self, channel: i64) -> None:
+        if not self._notify_blocked:
+            self._channels[channel].stop_flow()
+        elif not self._is_blocked:
+            self._is_blocked = True
+            self.engine.blocked(self._gateway.alarm)
+
+    def unblock(self) -> None:
+        """All alarms are off."""
+        if self.is_closed:
+            return
+        self.engine.take_publishes()
+        for channel in self._channels.values():
+            channel.resume_flow()
+        if self._is_blocked:
+            self._is_blocked = False
+            self.engine.blocked(None)
 
     # -- the end ------------------------------------------------------------------------------------------------
 

@@ -48,6 +48,8 @@ class Gateway:
         self.host = host
         self.offer = offer
         self.random_bytes = random_bytes
+        # Why publishers have to wait; empty while they need not.
+        self.alarm = ""
         # Why the storage takes nothing any more; empty while it does.
         self.failure = ""
         self._publications: dict[str, Publications] = {}

@@ -115,6 +115,9 @@ class ConnectionOwner(ABC):
     def on_channel(self, channel: Channel) -> ChannelOwner:
         """Server: a channel was opened; its owner is returned."""
 
+    def on_publish_held(self, channel: i64) -> None:
+        """Server: a publish came while `holds_publishes`. Nothing behind it is heard until publishes are taken."""
+
     @abstractmethod
     def on_blocked(self, reason: str | None) -> None:
         """Client: the server stopped (a reason) or resumed (None) taking publishes."""
@@ -143,6 +146,9 @@ class Connection:
         self.output = output
         self.tuning = tuning
         self.peer_properties: Table = {}
+        # Whether the next publish, and what is behind it, has to wait; and whether one waits.
+        self.holds_publishes = False
+        self.is_holding = False
         self._owner = owner
         self._is_server = role is Role.SERVER
         self._properties: Table = server_properties or {}
@@ -210,8 +216,10 @@ class Connection:
 
     @property
     def is_paused(self) -> bool:
-        """Whole frames may wait in here because too much waits in the output: `receive(b"")` goes on with them."""
-        return self._needed == 0 and self._held_bytes > 0
+        """Whole frames may wait in here because too much waits in the output, or because publishes were held until
+        now: `receive(b"")` goes on with them.
+        """
+        return self._needed == 0 and self._held_bytes > 0 and not self.is_holding
 
     def _read(self, data: bytes, pos: i64, end: i64) -> i64:
         """Read whole frames from `pos`; returns where the first incomplete one starts."""
@@ -269,6 +277,10 @@ class Connection:
                     raise FrameFault("a method frame needs 4 bytes at least")
                 method: i64 = i64(read_i32_be(data, start)) & 0xFFFFFFFF
                 self._frame_method = method
+                if self.holds_publishes and method == spec.BASIC_PUBLISH and channel.state == channels.OPEN:
+                    self._needed = 0
+                    self._hold(number)
+                    return start - 7
                 if method == spec.CHANNEL_OPEN and self._is_server and channel.state == channels.UNUSED:
                     self._open_channel(channel)
                 else:
@@ -298,6 +310,11 @@ class Connection:
             self._channels[number] = channel
         self._last = channel
         return channel
+
+    def _hold(self, channel: i64) -> None:
+        if not self.is_holding:
+            self.is_holding = True
+            self._owner.on_publish_held(channel)
 
     def _open_channel(self, channel: Channel) -> None:
         owner = self._owner.on_channel(channel)
@@ -509,6 +526,11 @@ class Connection:
         """The transport is gone."""
         self._finish(error or ConnectionLost("the peer closed the socket"))
 
+    def take_publishes(self) -> None:
+        """Server: publishes need not wait any more; `receive(b"")` goes on with one that did."""
+        self.holds_publishes = False
+        self.is_holding = False
+
     def blocked(self, reason: str | None) -> None:
         """Server: tell the client that publishes are not taken for now, or again."""
         self._send(ConnectionUnblocked() if reason is None else ConnectionBlocked(reason=reason))
@@ -564,6 +586,7 @@ class Connection:
 
     def _end(self, error: FlintError | None) -> None:
         self._is_open = False
+        self.take_publishes()
         for channel in list(self._channels.values()):
             channel.abandon(error)
         if not self._told_closed:

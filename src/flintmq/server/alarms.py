@@ -1,0 +1,128 @@
+"""Memory and disk alarms: when publishers have to wait, so that consumers can make room.
+
+What is read here costs microseconds, so it is read often: a disk that is written to at full speed loses in seconds what
+the alarm has to leave.
+"""
+
+import ctypes
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import structlog
+
+from flintmq.server.config import AlarmSettings
+
+log = structlog.get_logger()
+
+# How often the alarms are looked at. At 200 MB/s, a tenth of the default disk reserve is written in that time.
+CHECK_SECONDS: Final = 0.1
+# Handing free memory back to the system takes milliseconds per gigabyte, so not at every look.
+_TRIM_SECONDS: Final = 2.0
+_STATM: Final = Path("/proc/self/statm")
+# What a container may use, by both generations of control groups.
+_CGROUP_LIMITS: Final = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
+
+
+def used_memory() -> int:
+    """What this process keeps in memory, in bytes; 0 where the system does not say."""
+    try:
+        pages = int(_STATM.read_bytes().split()[1])
+    except OSError:
+        return 0
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def whole_memory() -> int:
+    """What this machine, or this container, has."""
+    whole = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    for path in _CGROUP_LIMITS:
+        try:
+            whole = min(whole, int(path.read_text()))
+        except (OSError, ValueError):
+            # No such group, or one without a limit ("max").
+            continue
+    return whole
+
+
+def free_disk(directory: Path) -> int:
+    """What a process without privileges may still write there."""
+    stat = os.statvfs(directory)
+    return stat.f_bavail * stat.f_frsize
+
+
+def trim() -> None:
+    """Give freed memory back to the system: the C library keeps it, and it would be counted as ours for ever."""
+    give_back = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if give_back is not None:
+        give_back(0)
+
+
+class Alarms:
+    """`backlog_bytes` is what is on its way to the disk; the other functions are those above, or a test's."""
+
+    def __init__(
+        self,
+        settings: AlarmSettings,
+        directory: Path,
+        backlog_bytes: Callable[[], int],
+        *,
+        used_memory: Callable[[], int] = used_memory,
+        free_disk: Callable[[Path], int] = free_disk,
+        trim: Callable[[], None] = trim,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        mark = settings.memory_high_watermark
+        self.memory_max_bytes = int(mark * whole_memory() if mark <= 1 else mark)
+        self._disk_min_bytes = settings.disk_free_min_bytes
+        self._directory = directory
+        self._backlog_bytes = backlog_bytes
+        self._used_memory = used_memory
+        self._free_disk = free_disk
+        self._trim = trim
+        self._clock = clock
+        self._trimmed_at = clock() - _TRIM_SECONDS
+        self._reason = ""
+        self._is_blind = False
+
+    def check(self) -> str:
+        """Why publishers have to wait, in RabbitMQ's words; empty when they need not."""
+        memory = self._used_memory()
+        if memory > self.memory_max_bytes and self._clock() - self._trimmed_at >= _TRIM_SECONDS:
+            self._trim()
+            self._trimmed_at = self._clock()
+            memory = self._used_memory()
+        disk = self._disk_left()
+        low = []
+        if memory > self.memory_max_bytes:
+            low.append("memory")
+        if disk < self._disk_min_bytes:
+            low.append("disk")
+        reason = f"low on {' & '.join(low)}" if low else ""
+        if reason != self._reason:
+            self._reason = reason
+            facts = {
+                "memory_bytes": memory,
+                "memory_max_bytes": self.memory_max_bytes,
+                "disk_free_bytes": disk,
+                "disk_free_min_bytes": self._disk_min_bytes,
+            }
+            if reason:
+                log.warning("publishers have to wait", reason=reason, **facts)
+            else:
+                log.info("publishers may go on", **facts)
+        return reason
+
+    def _disk_left(self) -> int:
+        """What is free once all that is on its way to the disk is there."""
+        try:
+            free = self._free_disk(self._directory)
+        except OSError as error:
+            if not self._is_blind:
+                self._is_blind = True
+                log.warning("cannot see how full the disk is", directory=str(self._directory), reason=str(error))
+            return self._disk_min_bytes
+        self._is_blind = False
+        return free - self._backlog_bytes()

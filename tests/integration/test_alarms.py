@@ -1,0 +1,118 @@
+"""A broker that runs low: publishers wait, consumers make room, and publishers go on."""
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import flintmq.client as fc
+from flintmq.wire.amqp091.methods import (
+    BasicConsume,
+    BasicConsumeOk,
+    ChannelFlow,
+    ConnectionBlocked,
+    ConnectionUnblocked,
+    QueueDeclare,
+    QueueDeclareOk,
+)
+from tests.servers import BrokerProcess
+from tests.sockets import AmqpSocket, publish_frames
+
+BODY = bytes(100_000)
+
+
+def wait_until(holds: Callable[[], bool], seconds: float = 30) -> None:
+    stop = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < stop
+        time.sleep(0.05)
+
+
+@pytest.fixture
+def full_disk(tmp_path: Path) -> Iterator[BrokerProcess]:
+    """A broker that wants more free disk space than there is."""
+    with BrokerProcess(tmp_path / "data", FLINTMQ_ALARMS_DISK_FREE_MIN_BYTES=str(1 << 60)) as broker:
+        broker.wait_for_log("publishers have to wait", reason="low on disk")
+        yield broker
+
+
+def test_memory_alarm_comes_and_goes(tmp_path: Path) -> None:
+    """Publishing into memory is stopped near the watermark, with connection.blocked; consuming makes it go on."""
+    limit = 160_000_000
+    with BrokerProcess(tmp_path / "data", FLINTMQ_ALARMS_MEMORY_HIGH_WATERMARK=str(limit)) as broker:
+        with AmqpSocket(broker.port) as publisher, AmqpSocket(broker.port) as consumer:
+            publisher.open(capabilities=["connection.blocked"]).open_channel()
+            publisher.call(1, QueueDeclare(queue="q"), QueueDeclareOk)
+            blocked = None
+            for _ in range(4_000):
+                publisher.send(publish_frames(1, "", "q", BODY))
+                time.sleep(0.001)
+                found = next(publisher.frames(0), None)
+                if found is not None:
+                    blocked = found.method
+                    break
+            assert blocked == ConnectionBlocked(reason="low on memory")
+            line = broker.wait_for_log("publishers have to wait", reason="low on memory")
+            assert line["memory_bytes"] > line["memory_max_bytes"] == limit
+            publisher.send(publish_frames(1, "", "q", b"last"))
+            consumer.open().open_channel()
+            consumer.send_method(1, BasicConsume(queue="q", no_ack=True))
+            consumer.expect(BasicConsumeOk, 1)
+            body = b""
+            while body != b"last":
+                consumer.read_frame()
+                body = consumer.read_content()[1]
+            publisher.expect(ConnectionUnblocked)
+            publisher.call(1, QueueDeclare(queue="q"), QueueDeclareOk)
+        assert broker.stop() == 0
+
+
+def test_disk_alarm_stops_publishers_only(full_disk: BrokerProcess) -> None:
+    """A client learns from `blocked` why its publishes wait; another one declares and consumes as ever."""
+    with fc.connect(full_disk.url) as connection, fc.connect(full_disk.url) as other:
+        channel = connection.channel()
+        queue = other.channel().declare_queue("q").name
+        channel.publish(b"waits", "", queue)
+        connection.process(0.5)
+        assert connection.blocked == "low on disk"
+        assert other.channel().get(queue) is None
+        assert other.blocked is None
+
+
+def test_a_blocked_connection_lives_on_heartbeats(full_disk: BrokerProcess) -> None:
+    """Not being read from costs no connection: for many intervals of silence, in both directions."""
+    with fc.connect(full_disk.url + "?heartbeat=1") as connection:
+        channel = connection.channel()
+        channel.publish(b"waits", "", "nowhere")
+        connection.process(3.5)
+        assert connection.blocked == "low on disk"
+        assert connection.is_open
+        ended = [line for line in full_disk.log if line["event"] == "connection ended"]
+        assert not ended
+
+
+def test_a_client_without_the_capability_gets_flow(full_disk: BrokerProcess) -> None:
+    """channel.flow is what the specification has for it."""
+    with AmqpSocket(full_disk.port) as client:
+        client.open().open_channel()
+        client.send(publish_frames(1, "", "nowhere", b"waits"))
+        assert client.expect(ChannelFlow, 1) == ChannelFlow(active=False)
+
+
+def test_a_broker_with_a_blocked_publisher_stops_in_order(full_disk: BrokerProcess) -> None:
+    """Its answer to our close stands behind what it sent before, and is found."""
+    with fc.connect(full_disk.url) as connection:
+        connection.channel().publish(BODY, "", "nowhere")
+        connection.process(0.3)
+        full_disk.process.terminate()
+        wait_until(lambda: not _is_open(connection))
+    assert full_disk.process.wait(10) == 0
+
+
+def _is_open(connection: fc.Connection) -> bool:
+    try:
+        connection.process(0.1)
+    except (fc.ConnectionClosed, fc.ConnectionLost):
+        return False
+    return connection.is_open

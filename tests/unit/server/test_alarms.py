@@ -1,0 +1,107 @@
+"""When publishers have to wait: what is compared with what, and what is done before."""
+
+from pathlib import Path
+
+import pytest
+
+from flintmq.server import alarms
+from flintmq.server.alarms import Alarms
+from flintmq.server.config import AlarmSettings
+
+MIB = 1024 * 1024
+
+
+class Machine:
+    """What the alarms look at, and a C library that keeps `kept` bytes until it is trimmed."""
+
+    def __init__(self, settings: AlarmSettings) -> None:
+        self.memory = 0
+        self.kept = 0
+        self.free = 1000 * MIB
+        self.backlog = 0
+        self.now = 0.0
+        self.trims = 0
+        self.blind = False
+        self.alarms = Alarms(
+            settings,
+            Path("/data"),
+            lambda: self.backlog,
+            used_memory=lambda: self.memory + self.kept,
+            free_disk=self._free_disk,
+            trim=self._trim,
+            clock=lambda: self.now,
+        )
+
+    def _free_disk(self, directory: Path) -> int:
+        assert directory == Path("/data")
+        if self.blind:
+            raise OSError(5, "Input/output error")
+        return self.free
+
+    def _trim(self) -> None:
+        self.trims += 1
+        self.kept = 0
+
+    def check(self) -> str:
+        self.now += 0.1
+        return self.alarms.check()
+
+
+@pytest.fixture
+def machine() -> Machine:
+    return Machine(AlarmSettings(memory_high_watermark=100 * MIB, disk_free_min_bytes=50 * MIB))
+
+
+def test_each_alarm_has_its_words(machine: Machine) -> None:
+    """Above the memory, below the disk space, both, and neither: the reason is RabbitMQ's."""
+    assert machine.check() == ""
+    machine.memory = 100 * MIB + 1
+    assert machine.check() == "low on memory"
+    machine.free = 50 * MIB - 1
+    assert machine.check() == "low on memory & disk"
+    machine.memory = 100 * MIB
+    assert machine.check() == "low on disk"
+    machine.free = 50 * MIB
+    assert machine.check() == ""
+
+
+def test_what_will_be_written_is_not_free(machine: Machine) -> None:
+    """Bytes handed to the disk and not there yet count as written."""
+    machine.free = 100 * MIB
+    machine.backlog = 51 * MIB
+    assert machine.check() == "low on disk"
+    machine.backlog = 0
+    assert machine.check() == ""
+
+
+def test_free_memory_is_given_back_before_anybody_waits(machine: Machine) -> None:
+    """Memory that is free but kept by the C library raises no alarm, and is not asked for at every look."""
+    machine.kept = 200 * MIB
+    assert machine.check() == ""
+    assert machine.trims == 1
+    machine.memory = 200 * MIB
+    for _ in range(100):
+        machine.check()
+    assert 4 <= machine.trims <= 7
+    machine.memory = 0
+    assert machine.check() == ""
+
+
+def test_a_part_of_the_machine_or_bytes() -> None:
+    """Up to 1 the watermark is a part of the memory there is, above it bytes."""
+    assert Machine(AlarmSettings(memory_high_watermark=0.5)).alarms.memory_max_bytes == alarms.whole_memory() // 2
+    assert Machine(AlarmSettings(memory_high_watermark=1.0)).alarms.memory_max_bytes == alarms.whole_memory()
+    assert Machine(AlarmSettings(memory_high_watermark=2e9)).alarms.memory_max_bytes == 2_000_000_000
+
+
+def test_a_disk_that_says_nothing_stops_nobody(machine: Machine) -> None:
+    """Where the free space cannot be read, the storage will say itself when it is full."""
+    machine.blind = True
+    assert machine.check() == ""
+
+
+def test_this_machine_can_be_read(tmp_path: Path) -> None:
+    """Real figures: this process has more than a megabyte, the machine more than this process, and the disk some."""
+    assert MIB < alarms.used_memory() < alarms.whole_memory()
+    assert alarms.free_disk(tmp_path) > 0
+    alarms.trim()
