@@ -224,4 +224,5 @@ def _offer(settings: Settings) -> Offer:
             },
         },
         Tuning(limits.channel_max, limits.frame_max_bytes, limits.heartbeat_seconds, limits.message_max_bytes),
+        limits.consumers_per_channel_max,
     )

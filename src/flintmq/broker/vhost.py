@@ -7,7 +7,7 @@ from flintmq.broker import arguments as args
 from flintmq.broker.consumer import Consumer
 from flintmq.broker.dialect import RABBITMQ, Dialect, dialect_named
 from flintmq.broker.exchanges import Exchanges
-from flintmq.broker.limits import Limits
+from flintmq.broker.limits import Limits, check_vhost_queues
 from flintmq.broker.message import Entry, Message, Table
 from flintmq.broker.ports import BindingRecord, QueueRecord, Storage, VHostRecord
 from flintmq.broker.queue.base import Queue
@@ -152,6 +152,7 @@ class VHost:
             return found
         if name.startswith("amq.") and not generated:
             raise AccessRefused(f"queue name '{name}' contains reserved prefix 'amq.*'")
+        check_vhost_queues(self.limits, self.name, name, len(self.queues))
         if kind == "stream" and (not durable or exclusive or auto_delete or generated):
             raise PreconditionFailed(
                 f"invalid property for stream queue '{name}' in vhost '{self.name}': a stream is durable, not "

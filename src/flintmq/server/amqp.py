@@ -382,8 +382,9 @@ class Peer(asyncio.Protocol):
         if self._hangup is not None:
             self._hangup.cancel()
             self._hangup = None
-        vhost = connection.vhost
-        log.info("connection opened", peer=connection.peer, user=connection.user, vhost=vhost.name if vhost else "")
+        access = connection.access
+        vhost = access.vhost.name if access else ""
+        log.info("connection opened", peer=connection.peer, user=connection.user, vhost=vhost)
         self._arm()
 
     # -- time ---------------------------------------------------------------------------------------------------

@@ -102,7 +102,7 @@ class MemoryDefinitions(DefinitionStore):
         self.has_staged = True
 
     def delete_rule(self, rule: Rule) -> None:
-        self.rules.remove(rule)
+        self.rules = [each for each in self.rules if each != rule]
         self.has_staged = True
 
     def put_exchange(self, exchange: ExchangeRecord) -> None:

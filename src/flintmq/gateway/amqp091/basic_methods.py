@@ -54,6 +54,9 @@ def consume(channel: ServerChannel, method: Method) -> None:
     tag = method.consumer_tag or generated_name("amq.ctag-", channel)
     if tag in channel.consumers:
         raise NotAllowed(f"attempt to reuse consumer tag '{tag}'")
+    most = channel.gateway.offer.consumers_max
+    if 0 < most <= len(channel.consumers):
+        raise NotAllowed(f"reached maximum ({most}) of consumers per channel")
     check_consumer_arguments(method.arguments)
     if queue.keeps_all and not method.no_ack and channel.prefetch == 0 and channel.limit == 0:
         # It would be sent the whole stream, and all of it would be held for its acknowledgement (RabbitMQ's rule, too).

@@ -21,9 +21,11 @@ from flintmq.base.errors import (
     ResourceError,
 )
 from flintmq.base.limits import FRAME_OVERHEAD_BYTES
+from flintmq.broker.access import Access
 from flintmq.broker.message import Entry, Message
+from flintmq.broker.permission import WRITE
 from flintmq.broker.queue.base import Queue
-from flintmq.broker.vhost import STORED, UNROUTED, VHost
+from flintmq.broker.vhost import STORED, UNROUTED
 from flintmq.gateway.amqp091.codec import CODEC_091
 from flintmq.gateway.amqp091.consumer import ChannelConsumer
 from flintmq.gateway.amqp091.gateway import Gateway
@@ -79,12 +81,14 @@ class ServerChannel(ChannelOwner):
         channel: Channel,
         output: Output,
         gateway: Gateway,
-        vhost: VHost,
+        access: Access,
         connection: "ServerConnection",
         notify_cancel: bool,
         handlers: dict[int, Handler],
+        checks: dict[int, Handler],
     ) -> None:
-        self.vhost = vhost
+        self.vhost = access.vhost
+        self.rights = access.rights
         # Also the owner of exclusive queues.
         self.connection = connection
         self.gateway = gateway
@@ -107,9 +111,12 @@ class ServerChannel(ChannelOwner):
         self._is_stopped = False
         # Why this channel has to be closed when the tick ends, where that could not be done at once.
         self._fault: AmqpError | None = None
+        self._access = access
         self._handlers = handlers
+        # What each method has to be allowed by.
+        self._checks = checks
         self._notify_cancel = notify_cancel
-        self._publications: Publications = gateway.publications(vhost.name)
+        self._publications: Publications = gateway.publications(access.rights)
         self._publication: Publication | None = None
         self._method = b""
         self._properties = b""
@@ -136,6 +143,8 @@ class ServerChannel(ChannelOwner):
             publication = self._publications.get(method)
             self._publication = publication
             self._method = method
+        if publication.permitted != self.rights.version + self.vhost.router.version:
+            self._permit(publication)
         if properties != self._properties:
             # Whoever reads this message later, be it a client or a stream's reader, must be able to.
             check_properties(properties)
@@ -165,6 +174,18 @@ class ServerChannel(ChannelOwner):
             self._published += 1
             if not self._is_active:
                 self._activate()
+
+    def _permit(self, publication: Publication) -> None:
+        """Find out whether the user may publish like this; it holds until permissions or exchanges change.
+
+        Raises AccessRefused.
+        """
+        address = publication.address
+        self.rights.check(WRITE, "exchange", address.exchange)
+        exchange = self.vhost.exchanges.by_name.get(address.exchange)
+        if exchange is not None and exchange.type == "topic":
+            self.rights.check_topic(WRITE, address.exchange, address.routing_key)
+        publication.permitted = self.rights.version + self.vhost.router.version
 
     def _refuse_publish(self) -> None:
         """The storage has failed for good: nothing persistent is taken, and the publisher hears of it."""
@@ -276,6 +297,9 @@ class ServerChannel(ChannelOwner):
         handler = self._handlers.get(method.id)
         if handler is None:
             raise NotImplementedHere(f"{method.name} is not implemented yet")
+        check = self._checks.get(method.id)
+        if check is not None:
+            check(self, method)
         handler(self, method)
 
     def reply(self, method: Method, starts: ChannelConsumer | None = None) -> None:
@@ -430,17 +454,22 @@ class ServerChannel(ChannelOwner):
     # -- names --------------------------------------------------------------------------------------------------
 
     def queue(self, name: str) -> Queue:
-        """The queue a method names; an empty name means the one this channel declared last."""
+        """The queue a method names."""
+        return self.vhost.queue(self.queue_name(name), self.connection)
+
+    def queue_name(self, name: str) -> str:
+        """An empty name means the queue that this channel declared last. Raises NotFound when there is none."""
         if name == "":
             if self.last_queue == "":
                 raise NotFound("no previously declared queue")
-            name = self.last_queue
-        return self.vhost.queue(name, self.connection)
+            return self.last_queue
+        return name
 
     # -- the end ------------------------------------------------------------------------------------------------
 
     def on_closed(self, error: FlintError | None) -> None:
         self._is_closed = True
+        self._access.close_channel()
         if isinstance(error, AmqpError) and not error.closes_connection:
             self.gateway.host.channel_failed(self.connection, int(self._channel.number), error)
         consumers = self.consumers

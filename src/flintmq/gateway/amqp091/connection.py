@@ -8,16 +8,18 @@ from flintmq.base.errors import (
     AmqpError,
     AuthenticationFailed,
     CommandInvalid,
+    ConnectionForced,
     FlintError,
     LocalProtocolError,
     NotAllowed,
 )
+from flintmq.broker.access import Access, enter
 from flintmq.broker.message import Table
 from flintmq.broker.queue.base import Queue
-from flintmq.broker.vhost import VHost
 from flintmq.gateway.amqp091 import basic_methods, exchange_methods, queue_methods, stream_methods
 from flintmq.gateway.amqp091.channel import Handler, ServerChannel
 from flintmq.gateway.amqp091.gateway import Gateway
+from flintmq.gateway.amqp091.permissions import CHECKS
 from flintmq.protocol.amqp091.channel import Channel, ChannelOwner
 from flintmq.protocol.amqp091.connection import Connection, ConnectionOwner
 from flintmq.protocol.amqp091.output import Output
@@ -61,7 +63,7 @@ class ServerConnection(ConnectionOwner):
     def __init__(self, gateway: Gateway, output: Output, peer: str) -> None:
         self.peer = peer
         self.user = ""
-        self.vhost: VHost | None = None
+        self.access: Access | None = None
         self.exclusive_queues: dict[str, Queue] = {}
         self.is_closed = False
         self.closed: FlintError | None = None
@@ -133,10 +135,14 @@ class ServerConnection(ConnectionOwner):
         )
 
     def on_open(self, virtual_host: str) -> None:
-        vhost = self._gateway.broker.vhosts.get(virtual_host)
+        broker = self._gateway.broker
+        vhost = broker.vhosts.get(virtual_host)
         if vhost is None:
             raise NotAllowed(f"vhost {virtual_host} not found")
-        self.vhost = vhost
+        user = broker.users.get(self.user)
+        if user is None:
+            raise NotAllowed(f"access to vhost '{virtual_host}' refused for user '{self.user}'")
+        self.access = enter(user, vhost, self.expel)
         self.engine.accept_open()
 
     def on_blocked(self, reason: str | None) -> None:
@@ -145,9 +151,10 @@ class ServerConnection(ConnectionOwner):
     # -- channels -----------------------------------------------------------------------------------------------
 
     def on_channel(self, channel: Channel) -> ChannelOwner:
-        vhost = self.vhost
-        assert vhost is not None
-        made = ServerChannel(channel, self._output, self._gateway, vhost, self, self._notify_cancel, _HANDLERS)
+        access = self.access
+        assert access is not None
+        access.open_channel()
+        made = ServerChannel(channel, self._output, self._gateway, access, self, self._notify_cancel, _HANDLERS, CHECKS)
         self._channels[int(channel.number)] = made
         return made
 
@@ -192,11 +199,17 @@ class ServerConnection(ConnectionOwner):
         """Close from our side, for a reason that is none of the client's doing."""
         self.engine.close(error.code, error.reply_text, error)
 
+    def expel(self, reason: str) -> None:
+        """The user or the virtual host of this connection is gone."""
+        self.fail(ConnectionForced(reason))
+
     def on_closed(self, error: FlintError | None) -> None:
         self.is_closed = True
         self.closed = error
-        vhost = self.vhost
-        if vhost is not None:
+        access = self.access
+        if access is not None:
             for queue in list(self.exclusive_queues.values()):
-                vhost.remove_queue(queue)
+                access.vhost.remove_queue(queue)
+            access.leave()
+            self._gateway.left(access)
         self.exclusive_queues.clear()

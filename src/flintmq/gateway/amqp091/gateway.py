@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, final
 from mypy_extensions import mypyc_attr
 
 from flintmq.base.errors import AmqpError, StorageFenced
+from flintmq.broker.access import Access
 from flintmq.broker.broker import Broker
 from flintmq.broker.message import Table
+from flintmq.broker.permission import Rights
 from flintmq.gateway.amqp091.publication import Publications
 from flintmq.protocol.amqp091.connection import Tuning
 
@@ -37,6 +39,8 @@ class Offer:
 
     properties: Table
     tuning: Tuning
+    # How many consumers a channel may have; 0 for any number.
+    consumers_max: int = 0
 
 
 @final
@@ -52,18 +56,24 @@ class Gateway:
         self.alarm = ""
         # Why the storage takes nothing any more; empty while it does.
         self.failure = ""
-        self._publications: dict[str, Publications] = {}
+        self._publications: dict[Rights, Publications] = {}
         # Channels that published, or changed definitions, in this tick.
         self._active: list[ServerChannel] = []
         # Channels that wait for a batch to become durable.
         self._waiting: dict[ServerChannel, None] = {}
 
-    def publications(self, vhost: str) -> Publications:
-        known = self._publications.get(vhost)
+    def publications(self, rights: Rights) -> Publications:
+        """Those of a user in a virtual host, shared by all connections: what is allowed is remembered with them."""
+        known = self._publications.get(rights)
         if known is None:
             known = Publications()
-            self._publications[vhost] = known
+            self._publications[rights] = known
         return known
+
+    def left(self, access: Access) -> None:
+        """A connection ended; the user's last one in a virtual host takes along what was remembered."""
+        if not any(other.rights is access.rights for other in access.user.connections):
+            self._publications.pop(access.rights, None)
 
     def activate(self, channel: "ServerChannel") -> None:
         self._active.append(channel)

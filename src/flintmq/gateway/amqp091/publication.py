@@ -23,11 +23,13 @@ class Publication:
         self.route = route
         self.mandatory = mandatory
         self.immediate = immediate
+        # The version of permissions and topology that the user was allowed it under.
+        self.permitted: i64 = -1
 
 
 @final
 class Publications:
-    """The publications of a virtual host by their method payloads, as long as there are not too many."""
+    """The publications of a user in a virtual host by their method payloads, as long as there are not too many."""
 
     def __init__(self) -> None:
         self._known: dict[bytes, Publication] = {}

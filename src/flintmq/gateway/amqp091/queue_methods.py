@@ -3,6 +3,7 @@
 from base64 import urlsafe_b64encode
 
 from flintmq.gateway.amqp091.channel import ServerChannel
+from flintmq.gateway.amqp091.permissions import check_queue
 from flintmq.wire.amqp091.methods import (
     Method,
     QueueBind,
@@ -31,9 +32,13 @@ def declare(channel: ServerChannel, method: Method) -> None:
         queue = channel.queue(method.queue)
     else:
         generated = method.queue == ""
+        name = method.queue
+        if generated:
+            name = generated_name("amq.gen-", channel)
+            check_queue(channel, method, name)
         vhost.dialect.check_field_names(method.arguments)
         queue = vhost.declare_queue(
-            generated_name("amq.gen-", channel) if generated else method.queue,
+            name,
             method.durable,
             method.exclusive,
             method.auto_delete,

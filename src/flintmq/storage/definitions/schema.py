@@ -28,7 +28,7 @@ CREATE TABLE parameters (
     vhost TEXT, component TEXT, name TEXT, value TEXT NOT NULL, PRIMARY KEY (vhost, component, name)) WITHOUT ROWID;
 """
 
-CREATE: Final = """
+_META: Final = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE vhosts (
     name TEXT PRIMARY KEY, dialect TEXT NOT NULL, default_queue_type TEXT NOT NULL, description TEXT NOT NULL,
@@ -43,11 +43,14 @@ CREATE TABLE queues (
     id INTEGER PRIMARY KEY, vhost TEXT NOT NULL, name TEXT NOT NULL, auto_delete INTEGER NOT NULL,
     arguments TEXT NOT NULL, UNIQUE (vhost, name));
 INSERT INTO meta VALUES ('next_queue_id', 1);
-""" + (_BINDINGS + _RULES)
+"""
+CREATE: Final = (_META, _BINDINGS, _RULES)
 
-# From the format that is the key to the next one. Format 1 had no permissions: every user could do everything.
+# From the format that is the key to the next one: scripts, to be run one after the other. Format 1 had no permissions:
+# every user could do everything.
 MIGRATIONS: Final = {
-    1: """
+    1: (
+        """
 ALTER TABLE vhosts ADD COLUMN dialect TEXT NOT NULL DEFAULT 'rabbitmq';
 ALTER TABLE vhosts ADD COLUMN default_queue_type TEXT NOT NULL DEFAULT '';
 ALTER TABLE vhosts ADD COLUMN description TEXT NOT NULL DEFAULT '';
@@ -55,14 +58,15 @@ ALTER TABLE vhosts ADD COLUMN tags TEXT NOT NULL DEFAULT '[]';
 ALTER TABLE users ADD COLUMN hashing_algorithm TEXT NOT NULL DEFAULT 'argon2id';
 ALTER TABLE bindings RENAME TO bindings_1;
 DROP INDEX bindings_by_destination;
-"""
-    + _BINDINGS
-    + """
+""",
+        _BINDINGS,
+        """
 INSERT INTO bindings SELECT vhost, source, destination, 'queue', routing_key, arguments FROM bindings_1;
 DROP TABLE bindings_1;
-"""
-    + _RULES
-    + """
+""",
+        _RULES,
+        """
 INSERT INTO permissions SELECT vhosts.name, users.name, '.*', '.*', '.*' FROM vhosts, users;
 """,
+    ),
 }

@@ -42,7 +42,8 @@ class DefinitionDatabase:
         version: int = run("PRAGMA user_version").fetchone()[0]
         application: int = run("PRAGMA application_id").fetchone()[0]
         if version == 0 and application == 0 and not run("SELECT 1 FROM sqlite_master").fetchone():
-            self._change_format(f"{schema.CREATE} PRAGMA application_id = {schema.APPLICATION_ID};", schema.VERSION)
+            mark = f"PRAGMA application_id = {schema.APPLICATION_ID};"
+            self._change_format((*schema.CREATE, mark), schema.VERSION)
             version = schema.VERSION
         elif application == schema.APPLICATION_ID:
             while version in schema.MIGRATIONS:
@@ -58,9 +59,9 @@ class DefinitionDatabase:
         run("PRAGMA journal_mode = WAL")
         run("PRAGMA synchronous = FULL")
 
-    def _change_format(self, script: str, version: int) -> None:
+    def _change_format(self, scripts: Sequence[str], version: int) -> None:
         """The pragmas are part of the transaction: the file has all of a format or none."""
-        self._connection.executescript(f"BEGIN; {script} PRAGMA user_version = {version}; COMMIT;")
+        self._connection.executescript(f"BEGIN; {''.join(scripts)} PRAGMA user_version = {version}; COMMIT;")
 
     def _unreadable(self, error: Exception) -> StorageError:
         return StorageError(

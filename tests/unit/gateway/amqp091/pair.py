@@ -4,6 +4,7 @@ from flintmq.base.errors import AmqpError, FlintError
 from flintmq.broker.broker import Broker
 from flintmq.broker.dialect import RABBITMQ, Dialect
 from flintmq.broker.message import Table
+from flintmq.broker.ports import PermissionRecord, UserRecord
 from flintmq.gateway.amqp091.connection import ServerConnection
 from flintmq.gateway.amqp091.gateway import Gateway, Host, Offer
 from flintmq.protocol.amqp091.channel import Channel
@@ -40,13 +41,20 @@ class OpenHost(Host):
 class Server:
     """A broker without I/O. Names it makes up are counted: amq.gen-AAAA..., one byte up each time."""
 
-    def __init__(self, dialect: Dialect = RABBITMQ) -> None:
+    def __init__(self, dialect: Dialect = RABBITMQ, consumers_max: int = 0) -> None:
         self.storage = MemoryStorage()
         self.broker = Broker(self.storage)
         self.vhost = self.broker.add_vhost("/", dialect)
+        self.user = self.broker.put_user(UserRecord("u", ""))
+        self.allow()
         self.host = OpenHost()
         self._made = 0
-        self.gateway = Gateway(self.broker, self.host, Offer({"product": "test"}, Tuning()), self._random)
+        offer = Offer({"product": "test"}, Tuning(), consumers_max)
+        self.gateway = Gateway(self.broker, self.host, offer, self._random)
+
+    def allow(self, configure: str = ".*", write: str = ".*", read: str = ".*", vhost: str = "/") -> None:
+        """Say what the user may do; everything, if nothing is said."""
+        self.broker.put_rule(PermissionRecord(vhost, "u", configure, write, read))
 
     def _random(self, count: int) -> bytes:
         self._made += 1
@@ -63,9 +71,10 @@ class Client:
         vhost: str = "/",
         tuning: Tuning | None = None,
         properties: Table = NOTIFIED,
+        user: str = "u",
     ) -> None:
         self.server = server
-        login = Login("PLAIN", plain.response("u", password), vhost, properties)
+        login = Login("PLAIN", plain.response(user, password), vhost, properties)
         self.side = Side(Role.CLIENT, tuning or Tuning(), login)
         self.output = Output(Outbox())
         self.connection = ServerConnection(server.gateway, self.output, "test:1")

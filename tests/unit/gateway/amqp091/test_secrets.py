@@ -1,14 +1,12 @@
 """connection.update-secret and access.request: what clients do to remain who they are."""
 
 from flintmq.base.errors import ClosedByPeer
-from flintmq.broker.broker import Broker
 from flintmq.gateway.amqp091.connection import ServerConnection
 from flintmq.gateway.amqp091.gateway import Gateway, Offer
 from flintmq.protocol.amqp091.connection import Tuning
 from flintmq.protocol.amqp091.states import State
 from flintmq.wire.amqp091 import spec
 from flintmq.wire.amqp091.methods import AccessRequest, AccessRequestOk, ConnectionUpdateSecret, encode_method
-from tests.unit.broker.memory import MemoryStorage
 from tests.unit.gateway.amqp091.pair import Client, OpenHost, Server
 from tests.unit.protocol.amqp091.test_connection import close_in, frame
 
@@ -30,9 +28,6 @@ class SlowHost(OpenHost):
 class SlowServer(Server):
     def __init__(self) -> None:
         super().__init__()
-        self.storage = MemoryStorage()
-        self.broker = Broker(self.storage)
-        self.vhost = self.broker.add_vhost("/")
         self.slow = SlowHost()
         self.gateway = Gateway(self.broker, self.slow, Offer({}, Tuning()), self._random)
 

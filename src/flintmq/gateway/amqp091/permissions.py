@@ -1,0 +1,139 @@
+"""Which permissions each method needs, as RabbitMQ documents: checked before anything else is done for it.
+
+Passive declarations need any one of the three. What a declaration makes messages go to, by a dead-letter or alternate
+exchange, needs `write` there and `read` on what they come from.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from flintmq.broker.permission import CONFIGURE, READ, WRITE
+from flintmq.gateway.amqp091.channel import ServerChannel
+from flintmq.wire.amqp091 import spec
+from flintmq.wire.amqp091.methods import (
+    BasicConsume,
+    BasicGet,
+    ExchangeBind,
+    ExchangeDeclare,
+    ExchangeDelete,
+    ExchangeUnbind,
+    Method,
+    QueueBind,
+    QueueDeclare,
+    QueueDelete,
+    QueuePurge,
+    QueueUnbind,
+    StreamFetch,
+    StreamQuery,
+)
+
+# Direct reply-to (RabbitMQ): a name for the channel's own answers, which needs no permission.
+_REPLY_TO: Final = "amq.rabbitmq.reply-to"
+
+
+def _exchange_declare(channel: ServerChannel, method: Method) -> None:
+    assert isinstance(method, ExchangeDeclare)
+    rights = channel.rights
+    name = method.exchange
+    if name == "":
+        # Refused to everybody, and for another reason.
+        return
+    if method.passive:
+        rights.check_any("exchange", name)
+        return
+    rights.check(CONFIGURE, "exchange", name)
+    alternate = method.arguments.get("alternate-exchange")
+    if isinstance(alternate, str) and name not in channel.vhost.exchanges.by_name:
+        rights.check(READ, "exchange", name)
+        rights.check(WRITE, "exchange", alternate)
+
+
+def _exchange_delete(channel: ServerChannel, method: Method) -> None:
+    assert isinstance(method, ExchangeDelete)
+    if method.exchange != "":
+        channel.rights.check(CONFIGURE, "exchange", method.exchange)
+
+
+def _exchange_bind(channel: ServerChannel, method: Method) -> None:
+    assert isinstance(method, ExchangeBind)
+    channel.rights.check(WRITE, "exchange", method.destination)
+    _source(channel, method.source, method.routing_key)
+
+
+def _exchange_unbind(channel: ServerChannel, method: Method) -> None:
+    assert isinstance(method, ExchangeUnbind)
+    channel.rights.check(WRITE, "exchange", method.destination)
+    _source(channel, method.source, method.routing_key)
+
+
+def _source(channel: ServerChannel, exchange: str, routing_key: str) -> None:
+    channel.rights.check(READ, "exchange", exchange)
+    known = channel.vhost.exchanges.by_name.get(exchange)
+    if known is not None and known.type == "topic":
+        channel.rights.check_topic(READ, exchange, routing_key)
+
+
+def _queue_declare(channel: ServerChannel, method: Method) -> None:
+    """A name that the server makes up is checked once it is there."""
+    assert isinstance(method, QueueDeclare)
+    if method.passive:
+        name = channel.queue_name(method.queue)
+        if not name.startswith(_REPLY_TO):
+            channel.rights.check_any("queue", name)
+    elif method.queue != "":
+        check_queue(channel, method, method.queue)
+
+
+def check_queue(channel: ServerChannel, method: QueueDeclare, name: str) -> None:
+    """Raises AccessRefused unless the user may declare the queue by this name."""
+    rights = channel.rights
+    rights.check(CONFIGURE, "queue", name)
+    dead_letters = method.arguments.get("x-dead-letter-exchange")
+    if isinstance(dead_letters, str) and name not in channel.vhost.queues:
+        rights.check(READ, "queue", name)
+        rights.check(WRITE, "exchange", dead_letters)
+
+
+def _queue_bind(channel: ServerChannel, method: Method) -> None:
+    assert isinstance(method, QueueBind)
+    _binding(channel, method.queue, method.exchange, method.routing_key)
+
+
+def _queue_unbind(channel: ServerChannel, method: Method) -> None:
+    assert isinstance(method, QueueUnbind)
+    _binding(channel, method.queue, method.exchange, method.routing_key)
+
+
+def _binding(channel: ServerChannel, queue: str, exchange: str, routing_key: str) -> None:
+    name = channel.queue_name(queue)
+    channel.rights.check(WRITE, "queue", name)
+    _source(channel, exchange, name if queue == "" and routing_key == "" else routing_key)
+
+
+def _queue_delete(channel: ServerChannel, method: Method) -> None:
+    assert isinstance(method, QueueDelete)
+    channel.rights.check(CONFIGURE, "queue", channel.queue_name(method.queue))
+
+
+def _queue_read(channel: ServerChannel, method: Method) -> None:
+    assert isinstance(method, (QueuePurge, BasicConsume, BasicGet, StreamQuery, StreamFetch))
+    name = channel.queue_name(method.queue)
+    if not name.startswith(_REPLY_TO):
+        channel.rights.check(READ, "queue", name)
+
+
+CHECKS: Final[dict[int, Callable[[ServerChannel, Method], None]]] = {
+    spec.EXCHANGE_DECLARE: _exchange_declare,
+    spec.EXCHANGE_DELETE: _exchange_delete,
+    spec.EXCHANGE_BIND: _exchange_bind,
+    spec.EXCHANGE_UNBIND: _exchange_unbind,
+    spec.QUEUE_DECLARE: _queue_declare,
+    spec.QUEUE_BIND: _queue_bind,
+    spec.QUEUE_UNBIND: _queue_unbind,
+    spec.QUEUE_DELETE: _queue_delete,
+    spec.QUEUE_PURGE: _queue_read,
+    spec.BASIC_CONSUME: _queue_read,
+    spec.BASIC_GET: _queue_read,
+    spec.STREAM_QUERY: _queue_read,
+    spec.STREAM_FETCH: _queue_read,
+}
