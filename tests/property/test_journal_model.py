@@ -6,13 +6,14 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from flintmq.broker.message import Address, ContentCodec, Entry, Message, Table
+from flintmq.broker.message import PERSISTENT, Address, Entry, Message
 from flintmq.storage.definitions.sqlite import DefinitionDatabase
 from flintmq.storage.group_commit import Batch, RoundWriter
 from flintmq.storage.journal.encoder import JournalEncoder
 from flintmq.storage.journal.files import JournalFiles
 from flintmq.storage.journal.recovery import Replay
 from tests.property.lossy_disk import LossyDisk
+from tests.unit.storage.nodes import PlainCodec
 
 # Small, so that a run of some dozen steps fills, removes, moves and reuses segments.
 SEGMENT_BYTES = 1500
@@ -20,15 +21,7 @@ QUEUES = (1, 2, 3)
 DIRECTORY = Path("/journal")
 
 
-class _Codec(ContentCodec):
-    def headers(self, properties: bytes) -> Table:
-        return {}
-
-    def property_text(self, properties: bytes, name: str) -> str:
-        return ""
-
-
-CODEC = _Codec()
+CODEC = PlainCodec()
 CODEC.format = 1
 # A place on a queue.
 Key = tuple[int, int]
@@ -66,7 +59,7 @@ class JournalMachine(RuleBasedStateMachine):
     def _publish(self, queues: list[int], size: int) -> list[Key]:
         self.counter += 1
         body = b"%d." % self.counter * size
-        message = Message(Address("ex", "k"), CODEC, b"p", body, True, self.counter)
+        message = Message(Address("ex", "k"), CODEC, b"p", body, PERSISTENT, self.counter)
         keys = []
         for queue in queues:
             keys.append((queue, self.next_seq[queue]))

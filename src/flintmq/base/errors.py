@@ -56,6 +56,14 @@ class ContentTooLarge(AmqpError):
     closes_connection: ClassVar[bool] = False
 
 
+class NoConsumers(AmqpError):
+    """Sent in basic.return only: no consumer could take an immediate message."""
+
+    code: ClassVar[int] = 313
+    name: ClassVar[str] = "NO_CONSUMERS"
+    closes_connection: ClassVar[bool] = False
+
+
 class NoRoute(AmqpError):
     """Sent in basic.return only: no queue took a mandatory message."""
 

@@ -4,12 +4,18 @@ from decimal import Decimal
 from typing import Final
 
 from flintmq.base.errors import NotImplementedHere, PreconditionFailed
+from flintmq.base.limits import DELAY_MAX_MS
 from flintmq.base.values import Timestamp
 from flintmq.broker.message import Table
 
-# Features whose silent absence would lose or keep messages against the declarer's wish: they are refused by name.
-# An argument nobody knows is kept, and neither refused nor compared, as in RabbitMQ.
-_QUEUE_NOT_YET: Final = (
+# RabbitMQ's: x-max-priority is one octet.
+_PRIORITIES_MAX: Final = 255
+
+QUEUE_KINDS: Final = ("classic", "quorum", "stream")
+
+# What a repeated declaration has to agree on. An argument nobody knows is kept, and neither refused nor compared.
+QUEUE_COMPARED: Final = (
+    "x-queue-type",
     "x-expires",
     "x-message-ttl",
     "x-dead-letter-exchange",
@@ -18,38 +24,61 @@ _QUEUE_NOT_YET: Final = (
     "x-max-length",
     "x-max-length-bytes",
     "x-max-age",
+    "x-max-priority",
     "x-overflow",
     "x-single-active-consumer",
-    "x-max-priority",
     "x-delivery-limit",
     "x-consumer-timeout",
 )
 _BINDING_NOT_YET: Final = ("x-selector",)
-_CONSUMER_NOT_YET: Final = ("x-priority", "x-consumer-timeout", "x-stream-filter")
-
-QUEUE_KINDS: Final = ("classic", "stream")
-
-# What a repeated declaration has to agree on.
 EXCHANGE_COMPARED: Final = ("alternate-exchange",)
-QUEUE_COMPARED: Final = ("x-queue-type", *_QUEUE_NOT_YET)
+# Those that make no sense on a queue of the kind, and are refused there.
+_NOT_ON_QUORUM: Final = ("x-max-priority",)
+_NOT_ON_STREAM: Final = (
+    "x-expires",
+    "x-message-ttl",
+    "x-dead-letter-exchange",
+    "x-dead-letter-routing-key",
+    "x-dead-letter-strategy",
+    "x-max-length",
+    "x-max-priority",
+    "x-overflow",
+    "x-single-active-consumer",
+    "x-delivery-limit",
+)
+_ONLY_ON_STREAM: Final = ("x-max-age",)
+_NUMBERS: Final = ("x-message-ttl", "x-max-length", "x-max-length-bytes", "x-delivery-limit", "x-consumer-timeout")
+_TIMES: Final = ("x-message-ttl", "x-expires", "x-consumer-timeout")
+_OVERFLOWS: Final = ("drop-head", "reject-publish", "reject-publish-dlx")
+_STRATEGIES: Final = ("at-most-once", "at-least-once")
+_AGE_UNITS: Final = "YMDhms"
 
 
 def queue_kind(arguments: Table) -> str:
-    """The x-queue-type a declaration asks for; raises what an unknown or unusable one deserves."""
+    """The x-queue-type a declaration asks for; raises PreconditionFailed for one there is not."""
     kind = arguments.get("x-queue-type", "classic")
     if not isinstance(kind, str):
         raise PreconditionFailed(f"invalid arg 'x-queue-type': {kind!r} is not a name of a queue type")
-    if kind == "quorum":
-        raise NotImplementedHere("x-queue-type 'quorum' is not implemented yet")
     if kind not in QUEUE_KINDS:
         raise PreconditionFailed(
-            f"invalid arg 'x-queue-type': unknown queue type '{kind}'; there are classic and stream"
+            f"invalid arg 'x-queue-type': unknown queue type '{kind}'; there are {', '.join(QUEUE_KINDS)}"
         )
     return kind
 
 
-def check_queue_arguments(arguments: Table) -> None:
-    _refuse(arguments, _QUEUE_NOT_YET, "queue")
+def check_queue_arguments(arguments: Table, kind: str, name: str, vhost: str) -> None:
+    """Raises PreconditionFailed, in RabbitMQ's words, for an argument with a value that it cannot have."""
+    refused: tuple[str, ...] = _NOT_ON_STREAM if kind == "stream" else _ONLY_ON_STREAM
+    if kind == "quorum":
+        refused += _NOT_ON_QUORUM
+    for argument in arguments:
+        if argument in refused:
+            raise PreconditionFailed(
+                f"invalid arg '{argument}' for queue '{name}' in vhost '{vhost}' of queue type {kind}"
+            )
+        why = _fault(argument, arguments[argument], arguments)
+        if why:
+            raise PreconditionFailed(f"invalid arg '{argument}' for queue '{name}' in vhost '{vhost}': {why}")
 
 
 def alternate_exchange(name: str, vhost: str, arguments: Table) -> str:
@@ -65,17 +94,60 @@ def alternate_exchange(name: str, vhost: str, arguments: Table) -> str:
 
 
 def check_binding_arguments(arguments: Table) -> None:
-    _refuse(arguments, _BINDING_NOT_YET, "binding")
+    for name in _BINDING_NOT_YET:
+        if name in arguments:
+            raise NotImplementedHere(f"binding argument '{name}' is not implemented yet")
+
+
+def _fault(argument: str, value: object, arguments: Table) -> str:
+    """What is wrong with an argument, as RabbitMQ says it; empty when nothing is."""
+    if argument in _NUMBERS or argument in _TIMES or argument == "x-max-priority":
+        return _number_fault(argument, value)
+    if argument == "x-single-active-consumer":
+        return "" if isinstance(value, bool) else _type_fault(value)
+    if argument in ("x-dead-letter-exchange", "x-dead-letter-routing-key", "x-overflow", "x-dead-letter-strategy"):
+        if not isinstance(value, str):
+            return _type_fault(value)
+        if argument == "x-dead-letter-routing-key" and "x-dead-letter-exchange" not in arguments:
+            return "routing_key_but_no_dlx_defined"
+        if argument == "x-overflow" and value not in _OVERFLOWS:
+            return "invalid_overflow"
+        if argument == "x-dead-letter-strategy" and value not in _STRATEGIES:
+            return "invalid_dlx_strategy"
+    if argument == "x-max-age":
+        if not isinstance(value, str):
+            return _type_fault(value)
+        if not (value[:-1].isascii() and value[:-1].isdigit() and value[-1:] in _AGE_UNITS):
+            return "invalid_max_age"
+    return ""
+
+
+def _number_fault(argument: str, value: object) -> str:
+    if isinstance(value, bool) or not isinstance(value, int):
+        return _type_fault(value)
+    if value < 0 and not (argument == "x-delivery-limit" and value == -1):
+        return f"{{value_negative,{value}}}"
+    if argument == "x-expires" and value == 0:
+        return "{value_zero,0}"
+    if argument in _TIMES and value > DELAY_MAX_MS:
+        return f"{{value_too_large,{value}}}"
+    if argument == "x-max-priority" and value > _PRIORITIES_MAX:
+        return f"{{max_value_exceeded,{value}}}"
+    return ""
+
+
+def _type_fault(value: object) -> str:
+    return f"{{unacceptable_type,{type_name(value)}}}"
 
 
 def check_consumer_arguments(arguments: Table) -> None:
-    _refuse(arguments, _CONSUMER_NOT_YET, "consumer")
-
-
-def _refuse(arguments: Table, names: tuple[str, ...], what: str) -> None:
-    for name in names:
-        if name in arguments:
-            raise NotImplementedHere(f"{what} argument '{name}' is not implemented yet")
+    """Raises PreconditionFailed for an argument of basic.consume with a value that it cannot have."""
+    for name in ("x-priority", "x-consumer-timeout"):
+        value = arguments.get(name, 0)
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise PreconditionFailed(f"invalid arg '{name}' of consumer: {_type_fault(value)}")
+        if not -(2**31) <= value <= DELAY_MAX_MS or (value < 0 and name != "x-priority"):
+            raise PreconditionFailed(f"invalid arg '{name}' of consumer: {{value_out_of_range,{value}}}")
 
 
 def check_same(what: str, name: str, vhost: str, attribute: str, received: object, current: object) -> None:

@@ -5,7 +5,10 @@ from typing import final
 from mypy_extensions import i64
 
 from flintmq.base.errors import ConfigurationError
+from flintmq.broker.agenda import Agenda
+from flintmq.broker.dead_letters import DeadLetters
 from flintmq.broker.dialect import RABBITMQ, Dialect, dialect_named
+from flintmq.broker.exchanges import Exchanges
 from flintmq.broker.limits import Limits
 from flintmq.broker.ports import (
     Definitions,
@@ -19,9 +22,7 @@ from flintmq.broker.ports import (
     UserRecord,
     VHostRecord,
 )
-from flintmq.broker.queue.base import Queue
 from flintmq.broker.queue.classic import ClassicQueue
-from flintmq.broker.queue.stream import StreamQueue
 from flintmq.broker.rules import check_rule
 from flintmq.broker.user import User
 from flintmq.broker.vhost import QueueIds, VHost
@@ -29,19 +30,25 @@ from flintmq.broker.vhost import QueueIds, VHost
 
 @final
 class Broker:
-    """`now_ms` is the time of what is being taken in (Unix time); whoever reads the clock sets it."""
-
     def __init__(self, storage: Storage) -> None:
         self.storage = storage
+        self.agenda = Agenda()
         self.vhosts: dict[str, VHost] = {}
         self.users: dict[str, User] = {}
         # By virtual host, component and name.
         self.parameters: dict[tuple[str, str, str], ParameterRecord] = {}
-        self.now_ms: i64 = 0
-        self._ready: list[Queue] = []
-        # Streams with consumers that wait for records to become durable.
-        self._unsynced: list[StreamQueue] = []
         self._ids = QueueIds(1)
+        self._exchanges: dict[str, Exchanges] = {}
+        self._dead_letters = DeadLetters(self.agenda, self._exchanges, storage.journal)
+
+    @property
+    def now_ms(self) -> i64:
+        """The time of what is being taken in (Unix time); whoever reads the clock sets it."""
+        return self.agenda.now_ms
+
+    @now_ms.setter
+    def now_ms(self, value: i64) -> None:
+        self.agenda.now_ms = value
 
     # -- definitions --------------------------------------------------------------------------------------------
     # Each change holds at once, and is durable with the batch it is in.
@@ -61,9 +68,10 @@ class Broker:
 
     def _make_vhost(self, record: VHostRecord) -> VHost:
         dialect = dialect_named(record.dialect)
-        vhost = VHost(record.name, self.storage, self._ready, self._unsynced, self._ids, dialect)
+        vhost = VHost(record.name, self.storage, self.agenda, self._ids, dialect)
         vhost.describe(record)
         self.vhosts[record.name] = vhost
+        self._exchanges[record.name] = vhost.exchanges
         return vhost
 
     def delete_vhost(self, name: str) -> None:
@@ -71,6 +79,7 @@ class Broker:
         vhost = self.vhost(name)
         vhost.remove()
         del self.vhosts[name]
+        del self._exchanges[name]
         for user in self.users.values():
             user.forget_vhost(name)
         self.parameters = {key: record for key, record in self.parameters.items() if record.vhost != name}
@@ -152,11 +161,24 @@ class Broker:
     # -- the tick -----------------------------------------------------------------------------------------------
 
     def dispatch(self) -> bool:
-        """Deliver from every queue that may have something for its consumers.
+        """Let time pass, and deliver from every queue that may have something for its consumers.
 
         True when a queue used up its burst: others get their turn, and the sockets theirs, before it goes on.
         """
-        ready = self._ready
+        agenda = self.agenda
+        # A message whose time is up just now may still be delivered at once: that is what a time of zero asks for.
+        agenda.timers.run(agenda.now_ms - 1)
+        more = self._dispatch_ready()
+        agenda.timers.run(agenda.now_ms)
+        if agenda.dead_letters:
+            more |= self._dead_letters.publish()
+        while agenda.unused:
+            queue = agenda.unused.pop()
+            self.vhosts[queue.vhost].remove_queue(queue)
+        return more
+
+    def _dispatch_ready(self) -> bool:
+        ready = self.agenda.ready
         if not ready:
             return False
         turn = ready[:]
@@ -178,12 +200,17 @@ class Broker:
     @property
     def has_ready(self) -> bool:
         """Whether a queue may have something to deliver."""
-        return bool(self._ready)
+        return bool(self.agenda.ready)
+
+    @property
+    def next_due_ms(self) -> int:
+        """When `dispatch` has something to do even if nothing comes (Unix time in ms); 0 for never."""
+        return self.agenda.timers.next_ms
 
     def on_durable(self) -> None:
         """The storage made progress: streams may have more to deliver at the end of the next tick."""
-        unsynced = self._unsynced[:]
-        self._unsynced.clear()
+        unsynced = self.agenda.unsynced[:]
+        self.agenda.unsynced.clear()
         for stream in unsynced:
             stream.synced()
 

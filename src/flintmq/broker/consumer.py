@@ -3,22 +3,29 @@
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
-from mypy_extensions import mypyc_attr
+from mypy_extensions import i64, mypyc_attr
 
 if TYPE_CHECKING:
     from flintmq.base.errors import StorageError
-    from flintmq.broker.message import Entry
+    from flintmq.broker.message import Entry, Message
     from flintmq.broker.queue.base import Queue
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Consumer(ABC):
-    """A subscription to one queue, implemented by the gateway of the protocol it came by."""
+    """A subscription to one queue, implemented by the gateway of the protocol it came by.
+
+    Of consumers that can take an entry, one of the highest `priority` gets it. One that `is_choosy` is asked whether
+    an entry `suits` it, one that `is_measured` whether an entry `fits` what it holds already.
+    """
 
     def __init__(self, tag: str, no_ack: bool, exclusive: bool) -> None:
         self.tag = tag
         self.no_ack = no_ack
         self.exclusive = exclusive
+        self.priority: i64 = 0
+        self.is_choosy = False
+        self.is_measured = False
 
     @abstractmethod
     def can_take(self) -> bool:
@@ -35,3 +42,15 @@ class Consumer(ABC):
     @abstractmethod
     def failed(self, error: "StorageError") -> None:
         """What comes next cannot be read: end the subscription, and let the client know why."""
+
+    def is_active(self) -> bool:
+        """False while the client has asked for nothing to be sent (amqp-0-9-1 channel.flow)."""
+        return True
+
+    def suits(self, message: "Message") -> bool:
+        """Whether the consumer wants this message at all. The answer for one message is always the same."""
+        return True
+
+    def fits(self, message: "Message") -> bool:
+        """Whether the message fits the window of bytes that is left now."""
+        return True

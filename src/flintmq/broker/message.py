@@ -1,13 +1,44 @@
 """A message as the broker sees it. The broker never looks into the bytes: it asks the codec that came with them."""
 
 from abc import ABC, abstractmethod
-from typing import final
+from typing import TYPE_CHECKING, Final, final
 
-from mypy_extensions import i64, mypyc_attr
+from mypy_extensions import i32, i64, mypyc_attr
+
+if TYPE_CHECKING:
+    from flintmq.broker.consumer import Consumer
 
 # What a table of headers or arguments can hold: str, bytes, bool, int, float, Decimal, Timestamp, None, nested
 # tables and lists of these.
 Table = dict[str, object]
+
+
+# A time to live that never ends.
+FOREVER: Final = -1
+
+
+@final
+@mypyc_attr(acyclic=True)
+class Handling:
+    """What a message's properties ask of a queue, decoded once for all messages with the same properties.
+
+    `ttl_ms` is FOREVER where the message does not expire. `delay_ms` is how long queues hold it back; with `until_ms`
+    (Unix time) they do so up to that moment instead. `is_plain` says that none of this is asked for.
+    """
+
+    def __init__(
+        self, persistent: bool, priority: i64 = 0, ttl_ms: i64 = FOREVER, delay_ms: i64 = 0, until_ms: i64 = 0
+    ) -> None:
+        self.persistent = persistent
+        self.priority: i64 = priority
+        self.ttl_ms: i64 = ttl_ms
+        self.delay_ms: i64 = delay_ms
+        self.until_ms: i64 = until_ms
+        self.is_plain = priority == 0 and ttl_ms == FOREVER and delay_ms == 0 and until_ms == 0
+
+
+TRANSIENT: Final = Handling(False)
+PERSISTENT: Final = Handling(True)
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -25,7 +56,15 @@ class ContentCodec(ABC):
 
     @abstractmethod
     def property_text(self, properties: bytes, name: str) -> str:
-        """The property "correlation_id", "message_id" or "timestamp" as text; empty when there is none."""
+        """The property correlation_id, message_id, expiration or timestamp as text; empty when there is none."""
+
+    @abstractmethod
+    def handling(self, properties: bytes) -> Handling:
+        """What the properties ask of a queue."""
+
+    @abstractmethod
+    def edited(self, properties: bytes, headers: Table, keeps_expiration: bool) -> bytes:
+        """The same properties with these headers and no others, and perhaps without a time to live."""
 
 
 @final
@@ -48,7 +87,7 @@ class Message:
     """What was published: immutable, and shared by all queues it went to.
 
     `properties` and `body` are the publisher's bytes, in the format `codec` understands. `timestamp_ms` is when the
-    broker received it (Unix time).
+    broker received it (Unix time). `origin` is the number of the connection it came by, 0 where that is not known.
     """
 
     def __init__(
@@ -57,24 +96,33 @@ class Message:
         codec: ContentCodec,
         properties: bytes,
         body: bytes,
-        persistent: bool,
+        handling: Handling,
         timestamp_ms: i64,
+        origin: i64 = 0,
     ) -> None:
         self.address = address
         self.codec = codec
         self.properties = properties
         self.body = body
-        self.persistent = persistent
+        self.handling = handling
         self.timestamp_ms: i64 = timestamp_ms
+        self.origin: i64 = origin
+
+
+# Where an entry is. Only those that are ready may be taken from a queue's store.
+READY: Final = 0
+ACQUIRED: Final = 1
+# Taken out from the middle of a store, which will notice when it comes to it.
+REMOVED: Final = 2
 
 
 @final
-@mypyc_attr(acyclic=True)
 class Entry:
     """A message on one queue: its place there and what happened to it.
 
     `seq` grows by one per entry of a queue and is never reused. `segment` is the journal segment that holds it, 0
-    while it is in memory only; `slot`, its place there, is the journal's own.
+    while it is in memory only; `slot`, its place there, is the journal's own. `expires_ms` is when it does (Unix
+    time), 0 for never. `returns` counts how often a consumer gave it back; `avoid` is who rejected it last.
     """
 
     def __init__(self, message: Message, seq: i64) -> None:
@@ -82,4 +130,8 @@ class Entry:
         self.seq: i64 = seq
         self.segment: i64 = 0
         self.slot: i64 = 0
+        self.expires_ms: i64 = 0
+        self.returns: i32 = 0
         self.redelivered = False
+        self.state: i32 = READY
+        self.avoid: Consumer | None = None

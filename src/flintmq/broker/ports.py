@@ -202,6 +202,17 @@ class Journal(ABC):
     def settle(self, queue_id: i64, entry: Entry) -> None:
         """Stage that an entry with a segment has left its queue for good."""
 
+    @abstractmethod
+    def returned(self, queue_id: i64, entry: Entry) -> None:
+        """Stage how often an entry with a segment has come back to its queue."""
+
+    @abstractmethod
+    def begin_group(self) -> None:
+        """What is staged until `end_group` is found whole after a crash, or not at all."""
+
+    @abstractmethod
+    def end_group(self) -> None: ...
+
 
 @dataclass(frozen=True)
 class StreamRecord:

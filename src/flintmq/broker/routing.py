@@ -58,8 +58,10 @@ class Router:
             raise NotFound(f"no exchange '{name}' in vhost '{self._vhost}'")
         return found
 
-    def queues(self, route: Route, message: Message) -> list[Queue]:
+    def queues(self, route: Route, message: Message, more_keys: list[str] | None = None) -> list[Queue]:
         """The queues the message goes to, each once; the list is not the caller's to change.
+
+        `more_keys` are routing keys beside the address's (RabbitMQ's CC and BCC).
 
         Raises NotFound when there is no such exchange, AccessRefused when it is internal.
         """
@@ -81,6 +83,11 @@ class Router:
         found = self._walk([exchange], keys, message)
         assert found is not None
         return found
+
+    def check(self, route: Route) -> None:
+        """Raises what `queues` would."""
+        if route.version != self.version:
+            self._renew(route)
 
     def _renew(self, route: Route) -> None:
         if route.version < self._oldest or any(exchange.changed > route.version for exchange in route.way):

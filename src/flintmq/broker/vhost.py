@@ -1,15 +1,17 @@
 """A virtual host: its exchanges, queues and bindings, and the road of a message through them."""
 
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, final
 
 from flintmq.base.errors import AccessRefused, NotFound, PreconditionFailed
 from flintmq.broker import arguments as args
+from flintmq.broker.agenda import Agenda
 from flintmq.broker.consumer import Consumer
 from flintmq.broker.dialect import RABBITMQ, Dialect, dialect_named
 from flintmq.broker.exchanges import Exchanges
 from flintmq.broker.limits import Limits, check_vhost_queues
-from flintmq.broker.message import Entry, Message, Table
+from flintmq.broker.message import Message, Table
 from flintmq.broker.ports import BindingRecord, QueueRecord, Storage, VHostRecord
+from flintmq.broker.publishing import put, put_at_once
 from flintmq.broker.queue.base import Queue
 from flintmq.broker.queue.classic import ClassicQueue
 from flintmq.broker.queue.stream import StreamQueue
@@ -17,11 +19,6 @@ from flintmq.broker.routing import Route
 
 if TYPE_CHECKING:
     from flintmq.broker.access import Access
-
-# What became of a published message. STORED ones are safe once the batch they are in is durable.
-UNROUTED: Final = 0
-ROUTED: Final = 1
-STORED: Final = 2
 
 
 @final
@@ -43,8 +40,7 @@ class VHost:
         self,
         name: str,
         storage: Storage,
-        ready: list[Queue],
-        unsynced: list[StreamQueue],
+        agenda: Agenda,
         ids: QueueIds,
         dialect: Dialect = RABBITMQ,
     ) -> None:
@@ -57,8 +53,7 @@ class VHost:
         self.exchanges = Exchanges(name, self.queues, storage, self.deliver)
         self.router = self.exchanges.router
         self._storage = storage
-        self._ready = ready
-        self._unsynced = unsynced
+        self._agenda = agenda
         self._ids = ids
 
     def describe(self, record: VHostRecord) -> None:
@@ -75,38 +70,38 @@ class VHost:
 
     # -- messages -----------------------------------------------------------------------------------------------
 
-    def publish(self, route: Route, message: Message) -> int:
-        """Route a message and put it on its queues; returns what became of it.
+    def publish(self, route: Route, message: Message, more_keys: list[str] | None = None) -> int:
+        """Route a message and put it on its queues; returns UNROUTED, ROUTED, STORED or TURNED_AWAY.
 
-        Raises NotFound when there is no such exchange, AccessRefused when it is internal.
+        `more_keys` are routing keys beside the address's. Raises NotFound when there is no such exchange,
+        AccessRefused when it is internal.
         """
-        return self.deliver(message, self.router.queues(route, message))
+        return self.deliver(message, self._queues(route, message, more_keys))
 
     def deliver(self, message: Message, queues: list[Queue]) -> int:
-        """Put a message on queues that are known; returns UNROUTED, ROUTED or STORED."""
-        if len(queues) == 1:
-            queue = queues[0]
-            entry = queue.enqueue(message)
-            if entry is not None:
-                self._storage.journal.append(message, [queue.id], [entry])
-                return STORED
-            return STORED if queue.keeps_all else ROUTED
-        if not queues:
-            return UNROUTED
-        outcome = ROUTED
-        ids: list[int] = []
-        entries: list[Entry] = []
-        for queue in queues:
-            entry = queue.enqueue(message)
-            if entry is not None:
-                ids.append(queue.id)
-                entries.append(entry)
-            elif queue.keeps_all:
-                outcome = STORED
-        if entries:
-            self._storage.journal.append(message, ids, entries)
-            outcome = STORED
-        return outcome
+        """Put a message on queues that are known; returns as `publish` does."""
+        return put(queues, message, self._storage.journal)
+
+    def publish_at_once(self, route: Route, message: Message, more_keys: list[str] | None = None) -> int:
+        """The same on queues that have a consumer for it now; UNDELIVERED where none of them has."""
+        return put_at_once(self._queues(route, message, more_keys), message, self._storage.journal)
+
+    def _queues(self, route: Route, message: Message, more_keys: list[str] | None) -> list[Queue]:
+        if more_keys is None:
+            return self.router.queues(route, message)
+        return self.router.queues_of_keys(route, message, more_keys)
+
+    def check_room(self, publishes: list[tuple[Route, Message, list[str] | None]]) -> None:
+        """Raises what publishing all of these would, and PreconditionFailed where a full queue would refuse one."""
+        coming: dict[Queue, tuple[int, int]] = {}
+        for route, message, more_keys in publishes:
+            for queue in self._queues(route, message, more_keys):
+                if queue.is_guarded:
+                    count, size = coming.get(queue, (0, 0))
+                    coming[queue] = (count + 1, size + len(message.body))
+        for queue, (count, size) in coming.items():
+            if not queue.has_room(count, size):
+                raise PreconditionFailed(f"queue '{queue.name}' in vhost '{self.name}' has no room for the transaction")
 
     # -- queues -------------------------------------------------------------------------------------------------
 
@@ -132,7 +127,7 @@ class VHost:
         dialect = self.dialect
         dialect.check_name("queue", name)
         kind = args.queue_kind(arguments)
-        args.check_queue_arguments(arguments)
+        args.check_queue_arguments(arguments, kind, name, self.name)
         found = self.queues.get(name)
         if found is not None:
             found.check_owner(connection if exclusive else None)
@@ -149,14 +144,15 @@ class VHost:
                 {**arguments, "x-queue-type": kind},
                 {**found.arguments, "x-queue-type": found.kind},
             )
+            found.used()
             return found
         if name.startswith("amq.") and not generated:
             raise AccessRefused(f"queue name '{name}' contains reserved prefix 'amq.*'")
         check_vhost_queues(self.limits, self.name, name, len(self.queues))
-        if kind == "stream" and (not durable or exclusive or auto_delete or generated):
+        if kind != "classic" and (not durable or exclusive or generated or (auto_delete and kind == "stream")):
             raise PreconditionFailed(
-                f"invalid property for stream queue '{name}' in vhost '{self.name}': a stream is durable, not "
-                "exclusive, not auto-deleted, and named by its client"
+                f"invalid property for {kind} queue '{name}' in vhost '{self.name}': a {kind} queue is durable, not "
+                "exclusive, and named by its client; a stream is not auto-deleted either"
             )
         queue = self._make_queue(
             self._ids.take(), name, durable, auto_delete, connection if exclusive else None, arguments
@@ -170,19 +166,21 @@ class VHost:
         self, queue_id: int, name: str, durable: bool, auto_delete: bool, owner: object | None, arguments: Table
     ) -> Queue:
         queue: Queue
-        if args.queue_kind(arguments) == "stream":
+        kind = args.queue_kind(arguments)
+        if kind == "stream":
             log = self._storage.open_stream(queue_id)
-            queue = StreamQueue(queue_id, self.name, name, arguments, self._ready, log, self._unsynced)
+            queue = StreamQueue(queue_id, self.name, name, arguments, self._agenda, log)
         else:
             queue = ClassicQueue(
                 queue_id,
                 self.name,
                 name,
+                kind,
                 durable,
                 auto_delete,
                 owner,
                 arguments,
-                self._ready,
+                self._agenda,
                 self._storage.journal,
             )
         self.queues[name] = queue

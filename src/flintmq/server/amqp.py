@@ -54,6 +54,9 @@ class AmqpServer(Host):
         self._deserted = asyncio.Event()
         self._connection_max = connection_max
         self._is_tick_due = False
+        # When the broker wants a tick, whatever comes.
+        self._alarm: asyncio.TimerHandle | None = None
+        self._alarm_ms = 0
         # Who sent something in this tick, and who is not read from until the storage has caught up.
         self._heard: list[Peer] = []
         self._held_back: list[Peer] = []
@@ -150,6 +153,21 @@ class AmqpServer(Host):
                 peer.go_on_soon()
         if more or any(not self._peers[output].is_full for output in self.outbox.starved if output in self._peers):
             self.want_tick()
+
+        self._wake_when_due()
+
+    def _wake_when_due(self) -> None:
+        """Queues have something to do at a time, even if nothing comes: messages expire, delays end."""
+        due_ms = self.gateway.broker.next_due_ms
+        if due_ms and (self._alarm is None or due_ms < self._alarm_ms):
+            if self._alarm is not None:
+                self._alarm.cancel()
+            self._alarm_ms = due_ms
+            self._alarm = self._loop.call_later(max(due_ms - time.time_ns() // 1_000_000, 0) / 1000, self._is_due)
+
+    def _is_due(self) -> None:
+        self._alarm = None
+        self.want_tick()
 
     def _flush(self) -> None:
         waiting = self.outbox.waiting

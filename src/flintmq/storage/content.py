@@ -11,7 +11,7 @@ from mypy_extensions import i16, i32, i64
 
 from flintmq.base.errors import StorageError
 from flintmq.base.limits import ROUTE_CACHE_ENTRIES
-from flintmq.broker.message import Address, ContentCodec, Message
+from flintmq.broker.message import PERSISTENT, Address, ContentCodec, Message
 
 FLAG_PERSISTENT: Final = 1
 # A block ends when it has grown to this: a sector's worth, so that damage takes no more than it must, and below the
@@ -51,7 +51,7 @@ def encode_address(address: Address) -> bytes:
 def write_content_head(writer: BytesWriter, message: Message, address: bytes) -> None:
     """All but the body's bytes."""
     writer.append(message.codec.format)
-    writer.append(FLAG_PERSISTENT if message.persistent else 0)
+    writer.append(FLAG_PERSISTENT if message.handling.persistent else 0)
     write_i64_be(writer, message.timestamp_ms)
     writer.write(address)
     properties = message.properties
@@ -70,10 +70,12 @@ class ContentReader:
         self._codec: ContentCodec | None = None
         self._format: i64 = -1
         self._addresses: dict[bytes, Address] = {}
+        # Of the last properties read: messages of one publisher have the same again and again.
+        self._properties: bytes | None = None
+        self._handling = PERSISTENT
 
     def read(self, data: bytes, position: i64) -> Message:
         message_format: i64 = data[position]
-        flags: i64 = data[position + 1]
         timestamp_ms = read_i64_be(data, position + 2)
         exchange_at: i64 = position + 12
         key_at: i64 = exchange_at + i64(read_i16_be(data, position + 10)) + 2
@@ -84,15 +86,15 @@ class ContentReader:
         codec = self._codec
         if codec is None or message_format != self._format:
             codec = self._codec_of(message_format)
+        properties = data[properties_at : body_at - 4]
+        if properties == self._properties:
+            # The same object, so that deep queues do not hold many copies.
+            properties = self._properties
+        else:
+            self._handling = codec.handling(properties)
+            self._properties = properties
         self.position = end
-        return Message(
-            address,
-            codec,
-            data[properties_at : body_at - 4],
-            data[body_at:end],
-            flags & FLAG_PERSISTENT != 0,
-            timestamp_ms,
-        )
+        return Message(address, codec, properties, data[body_at:end], self._handling, timestamp_ms)
 
     def skip(self, data: bytes, position: i64) -> None:
         key_at: i64 = position + 14 + i64(read_i16_be(data, position + 10))
@@ -119,5 +121,6 @@ class ContentReader:
                 "start the release that wrote it"
             )
         self._codec = codec
+        self._properties = None
         self._format = message_format
         return codec

@@ -7,7 +7,7 @@ from mypy_extensions import i64
 
 from flintmq.base.errors import StorageError, StorageFenced
 from flintmq.broker.consumer import Consumer
-from flintmq.broker.message import Address, ContentCodec, Entry, Message, Table
+from flintmq.broker.message import FOREVER, PERSISTENT, Address, ContentCodec, Entry, Handling, Message, Table
 from flintmq.broker.ports import (
     BindingRecord,
     Definitions,
@@ -37,9 +37,32 @@ class HeaderCodec(ContentCodec):
     def property_text(self, properties: bytes, name: str) -> str:
         return str(self.headers(properties).get(name, ""))
 
+    def handling(self, properties: bytes) -> Handling:
+        found = self.headers(properties)
+
+        def number(name: str, default: int) -> int:
+            value = found.get(name, default)
+            return value if isinstance(value, int) else default
+
+        persistent = number("persistent", 0) == 1
+        return Handling(persistent, number("priority", 0), number("ttl", FOREVER), number("delay", 0))
+
+    def edited(self, properties: bytes, headers: Table, keeps_expiration: bool) -> bytes:
+        kept = {name: value for name, value in headers.items() if keeps_expiration or name != "ttl"}
+        return ";".join(f"{name}={_flat(value)}" for name, value in kept.items()).encode()
+
+
+def _flat(value: object) -> str:
+    """Deaths as queue/reason*count, the latest first."""
+    if isinstance(value, list):
+        return ",".join(f"{death['queue']}/{death['reason']}*{death['count']}" for death in value)
+    return str(value)
+
 
 def message(body: str = "m", persistent: bool = False, headers: str = "", key: str = "") -> Message:
-    return Message(Address("", key), HeaderCodec(), headers.encode(), body.encode(), persistent, 1000)
+    codec = HeaderCodec()
+    properties = ";".join(part for part in (headers, "persistent=1" if persistent else "") if part).encode()
+    return Message(Address("", key), codec, properties, body.encode(), codec.handling(properties), 1000)
 
 
 class MemoryJournal(Journal):
@@ -47,6 +70,8 @@ class MemoryJournal(Journal):
 
     def __init__(self) -> None:
         self.kept: dict[tuple[int, int], bytes] = {}
+        self.returns: dict[tuple[int, int], int] = {}
+        self.in_group = False
         self.appends: list[tuple[bytes, list[int]]] = []
 
     def append(self, message: Message, queue_ids: list[int], entries: list[Entry]) -> None:
@@ -58,6 +83,17 @@ class MemoryJournal(Journal):
     def settle(self, queue_id: i64, entry: Entry) -> None:
         entry.segment = 0
         del self.kept[queue_id, entry.seq]
+
+    def returned(self, queue_id: i64, entry: Entry) -> None:
+        self.returns[queue_id, entry.seq] = entry.returns
+
+    def begin_group(self) -> None:
+        assert not self.in_group
+        self.in_group = True
+
+    def end_group(self) -> None:
+        assert self.in_group
+        self.in_group = False
 
 
 class MemoryDefinitions(DefinitionStore):
@@ -202,7 +238,7 @@ class MemoryStorage(Storage):
         for (queue_id, seq), body in sorted(self.memory_journal.kept.items()):
             if queue_id in queue_ids:
                 # What gateways made of it does not matter here: two octets of flags are AMQP's "no properties".
-                entry = Entry(Message(Address("", ""), HeaderCodec(), b"\0\0", body, True, 0), seq)
+                entry = Entry(Message(Address("", ""), HeaderCodec(), b"\0\0", body, PERSISTENT, 0), seq)
                 entry.segment = 1
                 entry.redelivered = True
                 yield queue_id, entry

@@ -5,17 +5,25 @@ import threading
 from pathlib import Path
 
 from flintmq.base.errors import StorageFenced
-from flintmq.broker.message import Address, ContentCodec, Entry, Message, Table
+from flintmq.broker.message import PERSISTENT, Address, ContentCodec, Entry, Handling, Message, Table
 from flintmq.storage.files import Disk
 from flintmq.storage.node import SEGMENT_BYTES, NodeStorage
 
 
 class PlainCodec(ContentCodec):
+    """Properties that say nothing but that the message is to be kept."""
+
     def headers(self, properties: bytes) -> Table:
         return {}
 
     def property_text(self, properties: bytes, name: str) -> str:
         return ""
+
+    def handling(self, properties: bytes) -> Handling:
+        return PERSISTENT
+
+    def edited(self, properties: bytes, headers: Table, keeps_expiration: bool) -> bytes:
+        return properties
 
 
 CODEC = PlainCodec()
@@ -25,7 +33,7 @@ ADDRESS = Address("ex", "key")
 
 
 def message(body: bytes, timestamp_ms: int = 1_700_000_000_000, address: Address = ADDRESS) -> Message:
-    return Message(address, CODEC, b"pp", body, True, timestamp_ms)
+    return Message(address, CODEC, b"pp", body, PERSISTENT, timestamp_ms)
 
 
 class OpenNode:

@@ -1,21 +1,28 @@
 """What every kind of queue has: a name, an owner, consumers, and a place in the tick."""
 
 from abc import ABC, abstractmethod
+from typing import Final
+
+from mypy_extensions import i64
 
 from flintmq.base.errors import AccessRefused, ResourceLocked
+from flintmq.broker.agenda import Agenda
 from flintmq.broker.consumer import Consumer
 from flintmq.broker.message import Entry, Message, Table
+from flintmq.broker.queue.settings import QueueSettings
+from flintmq.broker.queue.unused import Unused
+
+# What a queue says to a message before it takes it.
+ADMITTED: Final = 0
+# Its publisher is to be told that the queue did not take it.
+REFUSED: Final = 1
+# Its publisher is to be told nothing: the queue did with it what it was declared to do, which leaves nothing to keep.
+DISCARDED: Final = 2
 
 
 class Queue(ABC):
-    """A queue of any kind.
+    """A queue of any kind. `owner` is the connection an exclusive queue belongs to."""
 
-    `owner` is the connection an exclusive queue belongs to. `ready` is the list of queues to be dispatched at the end
-    of the tick, shared by all queues of the broker.
-    """
-
-    # x-queue-type, as a client writes it.
-    kind: str = "classic"
     # Whether every message it takes is stored, persistent or not.
     keeps_all: bool = False
 
@@ -24,25 +31,60 @@ class Queue(ABC):
         queue_id: int,
         vhost: str,
         name: str,
+        kind: str,
         durable: bool,
         auto_delete: bool,
         owner: object | None,
         arguments: Table,
-        ready: "list[Queue]",
+        agenda: Agenda,
     ) -> None:
         self.id = queue_id
         self.vhost = vhost
         self.name = name
+        # x-queue-type, as a client writes it.
+        self.kind = kind
         self.durable = durable
         self.auto_delete = auto_delete
         self.owner = owner
+        # As declared; `settings` is what they come to together with policies.
         self.arguments = arguments
+        self.settings = QueueSettings({}, kind)
+        # Sorted by priority, the highest first.
         self.consumers: list[Consumer] = []
-        self._ready = ready
+        # When it was used last (Unix time in ms), for queues that end when nobody does.
+        self.used_ms: i64 = agenda.now_ms
+        # Whether `admit` has to be asked before `enqueue`.
+        self.is_guarded = False
+        # Whether deliveries from here carry headers of the queue's own.
+        self.adds_headers = self.keeps_all
+        self.agenda = agenda
         self._is_ready = False
+        self._is_ranked = False
+        self._turn: i64 = 0
+        self._unused: Unused | None = None
         self.gone = False
 
+    def configure(self, effective: Table) -> None:
+        """Arguments and policies have changed, and come to this (x- names)."""
+        self.settings = QueueSettings(effective, self.kind)
+        if self.settings.expires_ms >= 0:
+            if self._unused is None:
+                self._unused = Unused(self)
+            self._unused.watch()
+
+    def used(self) -> None:
+        """Somebody declared the queue, or took from it."""
+        self.used_ms = self.agenda.now_ms
+
     # -- messages -----------------------------------------------------------------------------------------------
+
+    def admit(self, message: Message) -> int:
+        """ADMITTED, REFUSED or DISCARDED; what has to make room for the message is gone then."""
+        return ADMITTED
+
+    def has_room(self, count: i64, size: i64) -> bool:
+        """Whether so many messages, with so many bytes together, would all be admitted."""
+        return True
 
     @abstractmethod
     def enqueue(self, message: Message) -> Entry | None:
@@ -62,6 +104,10 @@ class Queue(ABC):
         """An acquired entry has left the queue for good."""
 
     @abstractmethod
+    def reject(self, entry: Entry) -> None:
+        """An acquired entry is not wanted: it is dead-lettered, or dropped."""
+
+    @abstractmethod
     def requeue(self, entries: list[Entry]) -> None:
         """Acquired entries come back, flagged as redelivered, each to the place it had."""
 
@@ -73,27 +119,87 @@ class Queue(ABC):
     def dispatch(self) -> bool:
         """Give entries to consumers that can take them; True when a burst was used up and more could go out."""
 
+    def takes_at_once(self) -> bool:
+        """Whether a message that came now would go to a consumer at once (amqp-0-9-1 basic.publish.immediate)."""
+        if self.message_count > 0:
+            self.dispatch()
+        return self.message_count == 0 and any(consumer.can_take() for consumer in self.consumers)
+
     # -- consumers ----------------------------------------------------------------------------------------------
 
     def subscribe(self, consumer: Consumer, arguments: Table) -> None:
         if self.consumers and (consumer.exclusive or self.consumers[0].exclusive):
             raise AccessRefused(f"queue '{self.name}' in vhost '{self.vhost}' in exclusive use")
-        self.consumers.append(consumer)
+        consumers = self.consumers
+        at = len(consumers)
+        if not self.settings.single_active:
+            while at > 0 and consumers[at - 1].priority < consumer.priority:
+                at -= 1
+        consumers.insert(at, consumer)
+        self._rank()
         self.touch()
 
     def unsubscribe(self, consumer: Consumer) -> None:
         if consumer in self.consumers:
             self.consumers.remove(consumer)
+            self._rank()
+            self.used()
+            # The next one in line may be the active one now.
+            self.touch()
+
+    def _rank(self) -> None:
+        consumers = self.consumers
+        self._is_ranked = len(consumers) > 1 and consumers[0].priority != consumers[-1].priority
 
     @property
     def consumer_count(self) -> int:
-        return len(self.consumers)
+        """Those that are active: a client can suspend its own (amqp-0-9-1 queue.declare-ok.consumer-count)."""
+        count = 0
+        for consumer in self.consumers:
+            if consumer.is_active():
+                count += 1
+        return count
+
+    def next_consumer(self, message: Message, avoid: Consumer | None) -> Consumer | None:
+        """The next one in turn that can take a message; `avoid` only if no other of its priority can."""
+        consumers = self.consumers
+        count: i64 = len(consumers)
+        if not self._is_ranked:
+            return self._next_of(0, count, message, avoid)
+        start: i64 = 0
+        while start < count:
+            end = start + 1
+            priority = consumers[start].priority
+            while end < count and consumers[end].priority == priority:
+                end += 1
+            found = self._next_of(start, end, message, avoid)
+            if found is not None:
+                return found
+            start = end
+        return None
+
+    def _next_of(self, start: i64, end: i64, message: Message, avoid: Consumer | None) -> Consumer | None:
+        consumers = self.consumers
+        last: Consumer | None = None
+        tried: i64 = 0
+        count = end - start
+        while tried < count:
+            if self._turn < start or self._turn >= end:
+                self._turn = start
+            consumer = consumers[self._turn]
+            self._turn += 1
+            tried += 1
+            if consumer.can_take() and (not consumer.is_measured or consumer.fits(message)):
+                if consumer is not avoid:
+                    return consumer
+                last = consumer
+        return last
 
     def touch(self) -> None:
         """There may be something to deliver: look at the end of this tick."""
         if not self._is_ready and self.consumers:
             self._is_ready = True
-            self._ready.append(self)
+            self.agenda.ready.append(self)
 
     def dispatched(self) -> None:
         """The tick has taken this queue off the list."""
@@ -116,9 +222,14 @@ class Queue(ABC):
     def delete(self) -> int:
         """Drop everything, tell the consumers; returns how many messages were ready."""
         self.gone = True
-        count = self.purge()
+        count = self.message_count
+        self.discard()
         consumers = self.consumers
         self.consumers = []
         for consumer in consumers:
             consumer.cancelled()
         return count
+
+    @abstractmethod
+    def discard(self) -> None:
+        """The queue is deleted: let go of all its messages."""

@@ -1,166 +1,303 @@
-"""The classic queue: in order, each entry to one consumer, gone once settled."""
+"""The classic queue: in order, each entry to one consumer, gone once settled. Quorum queues are the same here.
 
-from collections import deque
+What few queues use (expiry, limits, delays...) is one module each, and made when the first message or setting asks for
+it: a queue without costs a message one branch on the way in, and one on the way out.
+"""
+
 from typing import Final, final
 
 from mypy_extensions import i64
 
 from flintmq.base.limits import DISPATCH_BURST_MESSAGES
+from flintmq.broker.agenda import DELIVERY_LIMIT, EXPIRED, MAXLEN, REJECTED, Agenda, DeadLetter
 from flintmq.broker.consumer import Consumer
-from flintmq.broker.message import Entry, Message, Table
+from flintmq.broker.message import FOREVER, READY, Entry, Message, Table
 from flintmq.broker.ports import Journal
-from flintmq.broker.queue.base import Queue
+from flintmq.broker.queue.base import ADMITTED, DISCARDED, REFUSED, Queue
+from flintmq.broker.queue.delays import Delays
+from flintmq.broker.queue.expiry import Expiry
+from flintmq.broker.queue.ready import Fifo, Priorities, Ready
+from flintmq.broker.queue.settings import DROP_HEAD, REJECT_PUBLISH_DLX
 
-# Entries of a block: long enough that the bookkeeping per entry vanishes, short enough to be reversed in microseconds.
-_BLOCK_ENTRIES: Final = 1024
+# The seq of an entry that never was on the queue.
+_NOWHERE: Final = -1
 
 
 @final
 class ClassicQueue(Queue):
-    """Ready entries, oldest first: `_front` backwards, then each block of `_middle`, then `_back`.
-
-    The front is kept newest first so that taking the oldest is a pop from the end of a list, which also lets go of
-    it. What comes back was acquired before everything beyond the front, so it is sorted into the front alone.
-    """
-
     def __init__(
         self,
         queue_id: int,
         vhost: str,
         name: str,
+        kind: str,
         durable: bool,
         auto_delete: bool,
         owner: object | None,
         arguments: Table,
-        ready: list[Queue],
+        agenda: Agenda,
         journal: Journal,
     ) -> None:
-        super().__init__(queue_id, vhost, name, durable, auto_delete, owner, arguments, ready)
+        super().__init__(queue_id, vhost, name, kind, durable, auto_delete, owner, arguments, agenda)
         self._journal = journal
         # An exclusive queue ends with its connection, durable or not.
         self._survives = durable and owner is None
-        self._front: list[Entry] = []
-        self._middle: deque[list[Entry]] = deque()
-        self._back: list[Entry] = []
-        # Came back, and not sorted into the front yet: one by one that would take the square of their number.
-        self._returned: list[Entry] = []
-        self._count: i64 = 0
+        self._store: Ready = Fifo()
         self._seq: i64 = 0
-        self._turn: i64 = 0
+        self._expiry: Expiry | None = None
+        self._delays: Delays | None = None
+        # Bytes of the bodies that are ready, counted while a limit speaks of them.
+        self._bytes: i64 = 0
+        self._counts_bytes = False
+        # Nothing is asked of a message that comes, if the message asks for nothing either; nothing of one that goes.
+        self._is_plain_in = True
+        self._is_plain_out = True
+        self.configure(arguments)
+
+    def configure(self, effective: Table) -> None:
+        super().configure(effective)
+        settings = self.settings
+        self.is_guarded = settings.max_length >= 0 or settings.max_bytes >= 0
+        self.adds_headers = settings.delivery_limit >= 0
+        counted = self._counts_bytes
+        self._counts_bytes = settings.max_bytes >= 0
+        if self._counts_bytes and not counted:
+            self._bytes = 0
+            for entry in self._store.entries():
+                self._bytes += len(entry.message.body)
+        self._set_plain()
+
+    def _set_plain(self) -> None:
+        self._is_plain_in = self.settings.ttl_ms == FOREVER and not self._counts_bytes
+        self._is_plain_out = self._expiry is None and not self._counts_bytes
+
+    # -- in -----------------------------------------------------------------------------------------------------
+
+    def admit(self, message: Message) -> int:
+        settings = self.settings
+        size: i64 = len(message.body)
+        if not self._is_over(size):
+            return ADMITTED
+        # What consumers would have taken by now, had the tick been shorter, does not count.
+        if self.takes_at_once() or not self._is_over(size):
+            return ADMITTED
+        if settings.overflow != DROP_HEAD:
+            if settings.overflow == REJECT_PUBLISH_DLX:
+                self._give_up(Entry(message, _NOWHERE), MAXLEN)
+            return REFUSED
+        while self._is_over(size):
+            first = self._store.drop_candidate()
+            if first is None:
+                # There will never be room for this one.
+                self._give_up(Entry(message, _NOWHERE), MAXLEN)
+                return DISCARDED
+            self._remove(first)
+            self._give_up(first, MAXLEN)
+        return ADMITTED
+
+    def has_room(self, count: i64, size: i64) -> bool:
+        settings = self.settings
+        if settings.overflow == DROP_HEAD:
+            return True
+        if settings.max_length >= 0 and self._store.count + count > settings.max_length:
+            return False
+        return settings.max_bytes < 0 or self._bytes + size <= settings.max_bytes
+
+    def _is_over(self, size: i64) -> bool:
+        """Whether a message of this size is one too many."""
+        settings = self.settings
+        if settings.max_length >= 0 and self._store.count >= settings.max_length:
+            return True
+        return settings.max_bytes >= 0 and self._bytes + size > settings.max_bytes
 
     def enqueue(self, message: Message) -> Entry | None:
         entry = Entry(message, self._seq)
         self._seq += 1
-        self._append(entry)
+        if self._is_plain_in and message.handling.is_plain:
+            self._store.append(entry)
+        else:
+            self._place(entry, self.agenda.now_ms)
         if not self._is_ready and self.consumers:
             self.touch()
-        if message.persistent and self._survives:
+        if self._survives and message.handling.persistent:
             return entry
         return None
 
+    def _place(self, entry: Entry, since_ms: i64) -> None:
+        """Put an entry where it belongs; `since_ms` is when its time to live and its delay began."""
+        handling = entry.message.handling
+        until_ms = handling.until_ms
+        if handling.delay_ms > 0:
+            until_ms = since_ms + handling.delay_ms
+        if until_ms > self.agenda.now_ms:
+            self._hold(entry, until_ms)
+        else:
+            self._make_ready(entry, max(since_ms, until_ms))
+
+    def _hold(self, entry: Entry, until_ms: i64) -> None:
+        if self._delays is None:
+            self._delays = Delays(self.agenda.timers, self._delay_ended)
+        self._delays.hold(entry, until_ms)
+
+    def _delay_ended(self, entry: Entry) -> None:
+        self._make_ready(entry, self.agenda.now_ms)
+        self.touch()
+
+    def _make_ready(self, entry: Entry, since_ms: i64) -> None:
+        handling = entry.message.handling
+        if handling.priority > 0 and isinstance(self._store, Fifo) and self.settings.highest_priority > 0:
+            self._use_priorities()
+        ttl_ms = self.settings.ttl_ms
+        if handling.ttl_ms != FOREVER and (ttl_ms == FOREVER or handling.ttl_ms < ttl_ms):
+            ttl_ms = handling.ttl_ms
+        if ttl_ms != FOREVER:
+            entry.expires_ms = since_ms + ttl_ms
+            self._expire_later(entry)
+        self._store.append(entry)
+        if self._counts_bytes:
+            self._bytes += len(entry.message.body)
+
+    def _use_priorities(self) -> None:
+        """The first message with a priority has come: those that are here have none."""
+        store = Priorities(self.settings.highest_priority)
+        for entry in self._store.entries():
+            store.append(entry)
+        self._store = store
+
+    def _expire_later(self, entry: Entry) -> None:
+        if self._expiry is None:
+            self._expiry = Expiry(self.agenda.timers, self._expired)
+            self._set_plain()
+        self._expiry.add(entry)
+
+    def _expired(self, entry: Entry) -> None:
+        self._remove(entry)
+        self._give_up(entry, EXPIRED)
+
     def restore(self, entry: Entry) -> None:
         """Put back an entry that the journal kept; for start-up, in order."""
-        self._append(entry)
+        self._place(entry, entry.message.timestamp_ms)
 
     def start_at(self, seq: i64) -> None:
         """The number the next entry gets: higher than any the journal still speaks of."""
         self._seq = seq
 
+    # -- out ----------------------------------------------------------------------------------------------------
+
     @property
     def message_count(self) -> int:
-        return self._count
+        return self._store.count
 
     def get(self) -> Entry | None:
-        return self._take() if self._count > 0 else None
-
-    def _append(self, entry: Entry) -> None:
-        self._back.append(entry)
-        self._count += 1
-        if len(self._back) >= _BLOCK_ENTRIES:
-            self._middle.append(self._back)
-            self._back = []
+        self.used()
+        if self._expiry is not None:
+            self._expiry.on_due(self.agenda.now_ms)
+        return self._take() if self._store.count > 0 else None
 
     def _take(self) -> Entry:
-        if self._returned:
-            self._front.extend(self._returned)
-            self._front.sort(key=_seq_of, reverse=True)
-            self._returned = []
-        if not self._front:
-            if self._middle:
-                self._front = self._middle.popleft()
-            else:
-                self._front = self._back
-                self._back = []
-            self._front.reverse()
-        self._count -= 1
-        return self._front.pop()
+        entry = self._store.take()
+        if not self._is_plain_out:
+            self._left(entry)
+        return entry
+
+    def _remove(self, entry: Entry) -> None:
+        """Take an entry out from wherever it stands."""
+        self._store.remove(entry)
+        if not self._is_plain_out:
+            self._left(entry)
+
+    def _left(self, entry: Entry) -> None:
+        if self._counts_bytes:
+            self._bytes -= len(entry.message.body)
+        if entry.expires_ms != 0 and self._expiry is not None:
+            self._expiry.left()
 
     def settle(self, entry: Entry) -> None:
         if entry.segment != 0:
             self._journal.settle(self.id, entry)
+
+    def reject(self, entry: Entry) -> None:
+        self._give_up(entry, REJECTED)
+
+    def _give_up(self, entry: Entry, reason: str) -> None:
+        """Dead-letter an entry that is out of the store, or drop it where there is nowhere to."""
+        if self.settings.dead_letter_exchange is None or self.gone:
+            self.settle(entry)
+        else:
+            self.agenda.dead_letters.append(DeadLetter(self, entry, reason))
 
     def requeue(self, entries: list[Entry]) -> None:
         if self.gone:
             for entry in entries:
                 self.settle(entry)
             return
+        limit = self.settings.delivery_limit
+        back: list[Entry] = []
         for entry in entries:
             entry.redelivered = True
-        self._returned.extend(entries)
-        self._count += len(entries)
+            entry.returns += 1
+            if limit >= 0 and i64(entry.returns) > limit:
+                self._give_up(entry, DELIVERY_LIMIT)
+                continue
+            if limit >= 0:
+                self._journal.returned(self.id, entry)
+            entry.state = READY
+            back.append(entry)
+            if self._counts_bytes:
+                self._bytes += len(entry.message.body)
+            if entry.expires_ms != 0:
+                self._expire_later(entry)
+        self._store.give_back(back)
         self.touch()
 
     def purge(self) -> int:
-        count = self._count
-        while self._count > 0:
+        count = self._store.count
+        while self._store.count > 0:
             self.settle(self._take())
         return count
 
+    def discard(self) -> None:
+        self.purge()
+        if self._delays is not None:
+            for entry in self._delays.take_all():
+                self.settle(entry)
+
+    # -- dispatch -----------------------------------------------------------------------------------------------
+
     def dispatch(self) -> bool:
         consumers = self.consumers
-        if len(consumers) == 1:
+        if not consumers:
+            return False
+        if len(consumers) == 1 or self.settings.single_active:
             return self._dispatch_to(consumers[0])
         burst: i64 = DISPATCH_BURST_MESSAGES
         while burst > 0:
-            if self._count == 0:
+            first = self._store.peek()
+            if first is None:
                 return False
-            consumer = self._next_consumer()
+            consumer = self.next_consumer(first.message, first.avoid)
             if consumer is None:
                 return False
             self._give(consumer)
             burst -= 1
         return True
 
-    def _next_consumer(self) -> Consumer | None:
-        """The next one in turn that can take an entry."""
-        consumers = self.consumers
-        count: i64 = len(consumers)
-        tried: i64 = 0
-        while tried < count:
-            if self._turn >= count:
-                self._turn = 0
-            consumer = consumers[self._turn]
-            self._turn += 1
-            if consumer.can_take():
-                return consumer
-            tried += 1
-        return None
-
     def _dispatch_to(self, consumer: Consumer) -> bool:
         burst: i64 = DISPATCH_BURST_MESSAGES
         while burst > 0:
-            if self._count == 0 or not consumer.can_take():
+            if self._store.count == 0 or not consumer.can_take():
                 return False
+            if consumer.is_measured:
+                first = self._store.peek()
+                if first is None or not consumer.fits(first.message):
+                    return False
             self._give(consumer)
             burst -= 1
         return True
 
     def _give(self, consumer: Consumer) -> None:
         entry = self._take()
+        entry.avoid = None
         consumer.deliver(self, entry)
         if consumer.no_ack and entry.segment != 0:
             self._journal.settle(self.id, entry)
-
-
-def _seq_of(entry: Entry) -> int:
-    return entry.seq

@@ -7,6 +7,7 @@ from mypy_extensions import i64
 from flintmq.base.errors import NotImplementedHere, PreconditionFailed, StorageError
 from flintmq.base.limits import DISPATCH_BURST_MESSAGES
 from flintmq.base.values import Timestamp
+from flintmq.broker.agenda import Agenda
 from flintmq.broker.consumer import Consumer
 from flintmq.broker.message import Entry, Message, Table
 from flintmq.broker.ports import StreamLog, StreamRecord
@@ -34,10 +35,9 @@ class StreamQueue(Queue):
     """Messages stay after delivery; settling one only gives its consumer credit back.
 
     Consumers remember offsets, so they get durable records only: the offset of one that a crash took would belong to
-    another message. `unsynced` is the list of streams that wait for the disk, shared by all streams of the broker.
+    another message.
     """
 
-    kind = "stream"
     keeps_all = True
 
     def __init__(
@@ -46,14 +46,12 @@ class StreamQueue(Queue):
         vhost: str,
         name: str,
         arguments: Table,
-        ready: list[Queue],
+        agenda: Agenda,
         log: StreamLog,
-        unsynced: "list[StreamQueue]",
     ) -> None:
-        super().__init__(queue_id, vhost, name, True, False, None, arguments, ready)
+        super().__init__(queue_id, vhost, name, "stream", True, False, None, arguments, agenda)
         self.log = log
         self._cursors: list[_Cursor] = []
-        self._unsynced = unsynced
         self._is_waiting = False
 
     def enqueue(self, message: Message) -> Entry | None:
@@ -72,21 +70,18 @@ class StreamQueue(Queue):
     def settle(self, entry: Entry) -> None:
         """The log keeps it."""
 
+    def reject(self, entry: Entry) -> None:
+        """The log keeps it."""
+
     def requeue(self, entries: list[Entry]) -> None:
         """The log still has them, and a consumer that wants them again subscribes at their offset."""
 
     def purge(self) -> int:
         raise NotImplementedHere(f"queue.purge on stream queue '{self.name}'")
 
-    def delete(self) -> int:
-        self.gone = True
-        count = self.message_count
-        consumers = self.consumers
-        self.consumers = []
+    def discard(self) -> None:
+        """The log's files go with it."""
         self._cursors = []
-        for consumer in consumers:
-            consumer.cancelled()
-        return count
 
     def subscribe(self, consumer: Consumer, arguments: Table) -> None:
         if consumer.no_ack:
@@ -134,7 +129,7 @@ class StreamQueue(Queue):
                 more |= self._feed(cursor, end)
         if end < log.next_offset and not self._is_waiting:
             self._is_waiting = True
-            self._unsynced.append(self)
+            self.agenda.unsynced.append(self)
         return more
 
     def synced(self) -> None:

@@ -2,12 +2,16 @@
 passes through.
 """
 
-from flintmq.base.errors import NotAllowed, NotImplementedHere, PreconditionFailed
+from flintmq.base.errors import NotAllowed, PreconditionFailed
 from flintmq.broker.arguments import check_consumer_arguments
+from flintmq.broker.queue.base import Queue
 from flintmq.gateway.amqp091.channel import ServerChannel
 from flintmq.gateway.amqp091.consumer import ChannelConsumer
 from flintmq.gateway.amqp091.queue_methods import generated_name
+from flintmq.gateway.amqp091.terms import REPLY_TO
+from flintmq.gateway.amqp091.transaction import REJECT, REQUEUE
 from flintmq.gateway.amqp091.unacked import Delivery
+from flintmq.gateway.amqp091.window import Window
 from flintmq.wire.amqp091 import spec
 from flintmq.wire.amqp091.methods import (
     AccessRequest,
@@ -37,40 +41,70 @@ from flintmq.wire.amqp091.tables import INT64_MAX, encode_shortstr
 
 def qos(channel: ServerChannel, method: Method) -> None:
     assert isinstance(method, BasicQos)
-    if method.prefetch_size != 0:
-        raise NotImplementedHere("prefetch_size != 0 is not implemented yet")
-    # RabbitMQ's meaning of global: false is for each consumer yet to come, true for all of the channel together.
-    if method.global_:
-        channel.limit = method.prefetch_count
-        channel.resume()
+    messages, size = method.prefetch_count, method.prefetch_size
+    connection = channel.connection
+    if channel.vhost.dialect.prefetch_spans_channel:
+        (connection.window if method.global_ else channel.window).limit(messages, size)
     else:
-        channel.prefetch = method.prefetch_count
+        # RabbitMQ's meaning of global: false is for each consumer yet to come, true for all of the channel together.
+        (channel.window if method.global_ else channel.consumer_window).limit(messages, size)
+    connection.measure()
+    connection.resume()
     channel.reply(BasicQosOk())
 
 
 def consume(channel: ServerChannel, method: Method) -> None:
     assert isinstance(method, BasicConsume)
-    queue = channel.queue(method.queue)
+    arguments = method.arguments
+    queue = _reply_queue(channel, method.no_ack) if method.queue == REPLY_TO else channel.queue(method.queue)
     tag = method.consumer_tag or generated_name("amq.ctag-", channel)
     if tag in channel.consumers:
         raise NotAllowed(f"attempt to reuse consumer tag '{tag}'")
     most = channel.gateway.offer.consumers_max
     if 0 < most <= len(channel.consumers):
         raise NotAllowed(f"reached maximum ({most}) of consumers per channel")
-    check_consumer_arguments(method.arguments)
-    if queue.keeps_all and not method.no_ack and channel.prefetch == 0 and channel.limit == 0:
+    check_consumer_arguments(arguments)
+    window = Window(channel.consumer_window.messages_max, channel.consumer_window.bytes_max)
+    if queue.keeps_all and not (method.no_ack or window.is_limited or channel.window.is_limited):
         # It would be sent the whole stream, and all of it would be held for its acknowledgement (RabbitMQ's rule, too).
         raise PreconditionFailed(
             f"consumer prefetch count is not set for 'queue '{queue.name}' in vhost '{queue.vhost}''"
         )
     prefix = spec.BASIC_DELIVER.to_bytes(4, "big") + encode_shortstr(tag)
-    consumer = ChannelConsumer(tag, method.no_ack, method.exclusive, queue, channel, channel.prefetch, prefix)
-    queue.subscribe(consumer, method.arguments)
+    timeout_ms = arguments.get("x-consumer-timeout", max(queue.settings.consumer_timeout_ms, 0))
+    priority = arguments.get("x-priority", 0)
+    assert isinstance(timeout_ms, int)
+    assert isinstance(priority, int)
+    consumer = ChannelConsumer(
+        tag,
+        method.no_ack,
+        method.exclusive,
+        queue,
+        channel,
+        window,
+        prefix,
+        priority,
+        0 if method.no_ack else timeout_ms,
+        method.no_local,
+    )
+    queue.subscribe(consumer, arguments)
     channel.consumers[tag] = consumer
     if method.no_wait:
-        channel.start(consumer)
+        consumer.start()
     else:
         channel.reply(BasicConsumeOk(consumer_tag=tag), consumer)
+
+
+def _reply_queue(channel: ServerChannel, no_ack: bool) -> Queue:
+    """The queue behind amq.rabbitmq.reply-to: this channel's alone, and gone with its consumer."""
+    if not no_ack:
+        raise PreconditionFailed("reply consumer cannot acknowledge")
+    if channel.reply_queue and channel.reply_queue in channel.vhost.queues:
+        raise PreconditionFailed("reply consumer already set")
+    name = generated_name(f"{REPLY_TO}.", channel)
+    queue = channel.vhost.declare_queue(name, False, False, True, {}, channel.connection, True)
+    channel.reply_queue = name
+    return queue
 
 
 def cancel(channel: ServerChannel, method: Method) -> None:
@@ -106,7 +140,7 @@ def get(channel: ServerChannel, method: Method) -> None:
         tag = channel.unacked.add(None)
         queue.settle(entry)
     else:
-        tag = channel.unacked.add(Delivery(entry, queue, None))
+        tag = channel.unacked.add(Delivery(entry, queue, None, channel.gateway.agenda.now_ms))
     answer = BasicGetOk(
         delivery_tag=tag,
         redelivered=entry.redelivered,
@@ -119,12 +153,12 @@ def get(channel: ServerChannel, method: Method) -> None:
 
 def reject(channel: ServerChannel, method: Method) -> None:
     assert isinstance(method, BasicReject)
-    channel.settle(_tag(method.delivery_tag), False, method.requeue)
+    channel.settle(_tag(method.delivery_tag), False, REQUEUE if method.requeue else REJECT)
 
 
 def nack(channel: ServerChannel, method: Method) -> None:
     assert isinstance(method, BasicNack)
-    channel.settle(_tag(method.delivery_tag), method.multiple, method.requeue)
+    channel.settle(_tag(method.delivery_tag), method.multiple, REQUEUE if method.requeue else REJECT)
 
 
 def _tag(delivery_tag: int) -> int:
@@ -146,9 +180,10 @@ def recover_async(channel: ServerChannel, method: Method) -> None:
 
 
 def _recover(channel: ServerChannel, requeue: bool) -> None:
-    if not requeue:
-        raise NotImplementedHere("recover with requeue=false is not implemented yet")
-    channel.requeue(channel.unacked.take_all())
+    if requeue:
+        channel.requeue(channel.unacked.take_outstanding())
+    else:
+        channel.redeliver()
 
 
 def select_confirms(channel: ServerChannel, method: Method) -> None:
@@ -160,9 +195,10 @@ def select_confirms(channel: ServerChannel, method: Method) -> None:
 
 def flow(channel: ServerChannel, method: Method) -> None:
     assert isinstance(method, ChannelFlow)
-    if not method.active:
-        raise NotImplementedHere("channel.flow with active=false is not implemented yet")
-    channel.reply(ChannelFlowOk(active=True))
+    channel.is_flowing = method.active
+    if method.active:
+        channel.resume()
+    channel.reply(ChannelFlowOk(active=method.active))
 
 
 def flow_ok(channel: ServerChannel, method: Method) -> None:

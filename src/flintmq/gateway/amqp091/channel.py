@@ -4,9 +4,8 @@ The methods that are answered one by one (declare, consume, qos...) are function
 message passes through.
 """
 
-from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, final
 
 from mypy_extensions import i64
 
@@ -14,64 +13,42 @@ from flintmq.base.errors import (
     AmqpError,
     ContentTooLarge,
     FlintError,
+    NoConsumers,
     NoRoute,
     NotAllowed,
     NotFound,
     NotImplementedHere,
+    PreconditionFailed,
     ResourceError,
 )
 from flintmq.base.limits import FRAME_OVERHEAD_BYTES
 from flintmq.broker.access import Access
 from flintmq.broker.message import Entry, Message
 from flintmq.broker.permission import WRITE
+from flintmq.broker.publishing import STORED, TURNED_AWAY, UNDELIVERED, UNROUTED
 from flintmq.broker.queue.base import Queue
-from flintmq.broker.vhost import STORED, UNROUTED
+from flintmq.broker.timers import Timed
+from flintmq.gateway.amqp091.answers import Answers, Reply
 from flintmq.gateway.amqp091.codec import CODEC_091
 from flintmq.gateway.amqp091.consumer import ChannelConsumer
 from flintmq.gateway.amqp091.gateway import Gateway
 from flintmq.gateway.amqp091.publication import Publication, Publications
+from flintmq.gateway.amqp091.terms import NO_TERMS, read_terms
+from flintmq.gateway.amqp091.transaction import ACCEPT, REQUEUE, StagedSettlement, Transaction
 from flintmq.gateway.amqp091.unacked import Delivery, Unacked
+from flintmq.gateway.amqp091.window import Window
 from flintmq.protocol.amqp091.channel import Channel, ChannelOwner
 from flintmq.protocol.amqp091.output import Output
 from flintmq.wire.amqp091.frames import CONTENT_HEADER_BYTES
-from flintmq.wire.amqp091.methods import BasicCancel, BasicNack, BasicReturn, ChannelFlow, Method, encode_method
-from flintmq.wire.amqp091.properties import add_header, check_properties, delivery_mode, headers
+from flintmq.wire.amqp091.methods import BasicCancel, BasicReturn, ChannelFlow, Method, TxCommitOk, encode_method
+from flintmq.wire.amqp091.properties import add_header
 from flintmq.wire.amqp091.tables import encode_address
 
 if TYPE_CHECKING:
     from flintmq.gateway.amqp091.connection import ServerConnection
 
-_PERSISTENT: Final = 2
-
 # A method's function: told the channel and the method, answers through the channel or raises an AmqpError.
 Handler = Callable[["ServerChannel", Method], None]
-
-
-@final
-class _Promise:
-    """What a channel may say once a batch is durable: answers in order, and confirms up to a publish."""
-
-    def __init__(self, batch: int, confirm: i64, replies: list["_Reply"]) -> None:
-        self.batch = batch
-        self.confirm: i64 = confirm
-        self.replies = replies
-
-
-@final
-class _Reply:
-    """An encoded answer, the consumer that may start once it is out, and the content that goes with it."""
-
-    def __init__(
-        self,
-        payload: bytes,
-        consumer: ChannelConsumer | None,
-        properties: bytes | None = None,
-        body: bytes = b"",
-    ) -> None:
-        self.payload = payload
-        self.consumer = consumer
-        self.properties = properties
-        self.body = body
 
 
 @final
@@ -96,11 +73,14 @@ class ServerChannel(ChannelOwner):
         self.unacked = Unacked()
         # Of consumers that ended with their queues: who has not heard of that yet may cancel them once more.
         self._ended_tags: set[str] = set()
-        # Prefetch of consumers yet to come (RabbitMQ's global=false).
-        self.prefetch: i64 = 0
-        # Messages that all consumers together may hold unacknowledged (global=true), 0 for any; and how many they do.
-        self.limit: i64 = 0
-        self.held: i64 = 0
+        # What all consumers of this channel together may hold unacknowledged; and each one that is yet to come.
+        self.window = Window()
+        self.consumer_window = Window()
+        # False while the client has asked for no deliveries (amqp-0-9-1 channel.flow).
+        self.is_flowing = True
+        # The name of the queue behind amq.rabbitmq.reply-to on this channel, once it consumes from that.
+        self.reply_queue = ""
+        self.transaction: Transaction | None = None
         # The queue that an empty name means (amqp-0-9-1 queue.bind.queue).
         self.last_queue = ""
         self._channel = channel
@@ -120,14 +100,10 @@ class ServerChannel(ChannelOwner):
         self._publication: Publication | None = None
         self._method = b""
         self._properties = b""
-        self._persistent = False
-        self._confirming = False
-        self._published: i64 = 0
-        self._confirmed: i64 = 0
+        self._terms = NO_TERMS
+        self._answers = Answers(channel)
         self._is_active = False
-        self._stored = False
-        self._replies: list[_Reply] = []
-        self._promises: deque[_Promise] = deque()
+        self._timeout = _Timeout(self)
         # The engine's channel may have a new life under the same number by the time the disk answers for this one.
         self._is_closed = False
 
@@ -146,34 +122,50 @@ class ServerChannel(ChannelOwner):
         if publication.permitted != self.rights.version + self.vhost.router.version:
             self._permit(publication)
         if properties != self._properties:
-            # Whoever reads this message later, be it a client or a stream's reader, must be able to.
-            check_properties(properties)
-            dialect = self.vhost.dialect
-            if dialect.checks_field_names:
-                dialect.check_field_names(headers(properties))
+            self._terms = read_terms(self, properties)
             self._properties = properties
-            self._persistent = delivery_mode(properties) == _PERSISTENT
-        if publication.immediate:
-            raise NotImplementedHere("immediate=true is not implemented yet")
+        terms = self._terms
         gateway = self.gateway
-        if self._persistent and gateway.failure:
-            self._refuse_publish()
-            return
-        # The same bytes again and again are kept once.
         message = Message(
-            publication.address, CODEC_091, self._properties, body, self._persistent, gateway.broker.now_ms
+            publication.address,
+            CODEC_091,
+            terms.properties,
+            body,
+            terms.handling,
+            gateway.agenda.now_ms,
+            self.connection.number,
         )
-        outcome = self.vhost.publish(publication.route, message)
-        if outcome == UNROUTED:
-            if publication.mandatory:
-                self._return(message)
-        elif outcome == STORED and not self._stored:
-            self._stored = True
-            self._activate()
-        if self._confirming:
-            self._published += 1
+        if terms.handling.persistent and gateway.failure:
+            self._refuse_publish()
+        elif self.transaction is not None:
+            self.vhost.router.check(publication.route)
+            self.transaction.publish(publication, message, terms.more_keys)
+        else:
+            self._publish(publication, message, terms.more_keys)
+
+    def _publish(self, publication: Publication, message: Message, more_keys: list[str] | None) -> None:
+        answers = self._answers
+        if publication.immediate:
+            outcome = self.vhost.publish_at_once(publication.route, message, more_keys)
+        else:
+            outcome = self.vhost.publish(publication.route, message, more_keys)
+        if answers.is_confirming:
+            answers.published += 1
             if not self._is_active:
                 self._activate()
+        if outcome == STORED:
+            if not answers.stored:
+                answers.stored = True
+                self._activate()
+        elif outcome == UNROUTED:
+            if publication.mandatory:
+                self._return(message, NoRoute.code, NoRoute.name)
+            elif publication.immediate:
+                self._return(message, NoConsumers.code, NoConsumers.name)
+        elif outcome == UNDELIVERED:
+            self._return(message, NoConsumers.code, NoConsumers.name)
+        elif outcome == TURNED_AWAY and answers.is_confirming:
+            answers.turn_away()
 
     def _permit(self, publication: Publication) -> None:
         """Find out whether the user may publish like this; it holds until permissions or exchanges change.
@@ -189,24 +181,63 @@ class ServerChannel(ChannelOwner):
 
     def _refuse_publish(self) -> None:
         """The storage has failed for good: nothing persistent is taken, and the publisher hears of it."""
-        if not self._confirming:
+        answers = self._answers
+        if not answers.is_confirming:
             raise ResourceError(f"nothing durable can be stored: {self.gateway.failure}")
-        self._published += 1
-        self._stored = True
+        answers.published += 1
+        answers.stored = True
         self._activate()
 
-    def _return(self, message: Message) -> None:
+    def _return(self, message: Message, code: int, text: str) -> None:
         address = message.address
         method = BasicReturn(
-            reply_code=NoRoute.code,
-            reply_text=NoRoute.name,
-            exchange=address.exchange,
-            routing_key=address.routing_key,
+            reply_code=code, reply_text=text, exchange=address.exchange, routing_key=address.routing_key
         )
         self._channel.send_content(encode_method(method), message.properties, message.body)
 
     def select_confirms(self) -> None:
-        self._confirming = True
+        if self.transaction is not None:
+            raise PreconditionFailed("cannot switch from tx to confirm mode")
+        self._answers.is_confirming = True
+
+    # -- transactions -------------------------------------------------------------------------------------------
+
+    def select_transaction(self) -> None:
+        if self._answers.is_confirming:
+            raise PreconditionFailed("cannot switch from confirm to tx mode")
+        if self.transaction is None:
+            self.transaction = Transaction()
+
+    def _staged(self) -> Transaction:
+        if self.transaction is None:
+            raise PreconditionFailed("channel is not transactional")
+        return self.transaction
+
+    def commit(self) -> None:
+        """Apply all that is staged, as one group of the journal, and say so once it is durable."""
+        staged = self._staged()
+        if self.gateway.failure:
+            raise ResourceError(f"nothing durable can be stored: {self.gateway.failure}")
+        # What can fail fails before anything takes effect.
+        self.vhost.check_room([(each.publication.route, each.message, each.more_keys) for each in staged.publishes])
+        publishes = staged.publishes
+        settlements = staged.settlements
+        staged.clear()
+        journal = self.gateway.broker.storage.journal
+        journal.begin_group()
+        try:
+            for settlement in settlements:
+                self._settle(self.unacked.take(settlement.tag, settlement.multiple), settlement.outcome)
+            for each in publishes:
+                self._publish(each.publication, each.message, each.more_keys)
+        finally:
+            journal.end_group()
+        self._answers.stored = True
+        self._answers.add(TxCommitOk())
+        self._activate()
+
+    def rollback(self) -> None:
+        self._staged().clear()
 
     @property
     def has_published(self) -> bool:
@@ -235,59 +266,27 @@ class ServerChannel(ChannelOwner):
         self._is_active = False
         if self._fault is not None:
             self._close(self._fault)
-        if self._is_closed:
-            return False
-        must_wait = (self._stored or bool(self._replies)) and batch > durable
-        self._stored = False
-        if must_wait or self._promises:
-            self._promises.append(
-                _Promise(batch if must_wait else self._promises[-1].batch, self._published, self._replies)
-            )
-            self._replies = []
-            return True
-        self._keep(_Promise(batch, self._published, self._replies))
-        self._replies = []
-        return False
+        return not self._is_closed and self._answers.end_tick(batch, durable)
 
     def on_durable(self, durable: int) -> bool:
         """Keep the promises of batches up to this one; True while there are more to wait for."""
-        promises = self._promises
-        confirm = self._confirmed
-        while promises and promises[0].batch <= durable:
-            promise = promises.popleft()
-            confirm = promise.confirm
-            for reply in promise.replies:
-                self._say(reply)
-        self._confirm(confirm)
-        return bool(promises)
-
-    def _keep(self, promise: _Promise) -> None:
-        for reply in promise.replies:
-            self._say(reply)
-        self._confirm(promise.confirm)
-
-    def _confirm(self, upto: i64) -> None:
-        if self._confirming and upto > self._confirmed:
-            self._channel.send_ack(upto, upto - self._confirmed > 1)
-            self._confirmed = upto
+        return self._answers.on_durable(durable)
 
     def on_failure(self, reason: str) -> None:
         """The storage failed: nothing that waited for it will become safe."""
         self._is_active = False
-        stored = self._stored or bool(self._promises)
-        waited_for_reply = bool(self._replies) or any(promise.replies for promise in self._promises)
-        self._stored = False
-        self._promises.clear()
-        self._replies = []
+        answers = self._answers
+        stored = answers.waits_for_disk
+        owes_reply = answers.owes_reply
+        answers.forget()
         if self._fault is not None:
             self._close(self._fault)
         if self._is_closed:
             return
-        if not stored and not waited_for_reply:
-            self._confirm(self._published)
-        elif self._confirming and not waited_for_reply:
-            self._channel.send(BasicNack(delivery_tag=self._published, multiple=True, requeue=False))
-            self._confirmed = self._published
+        if not stored and not owes_reply:
+            answers.confirm_all()
+        elif answers.is_confirming and not owes_reply:
+            answers.refuse()
         else:
             self.connection.fail(ResourceError(f"nothing durable can be stored: {reason}"))
 
@@ -304,42 +303,25 @@ class ServerChannel(ChannelOwner):
 
     def reply(self, method: Method, starts: ChannelConsumer | None = None) -> None:
         """Answer, behind any answer that still waits; `starts` is a consumer that may deliver from then on."""
-        self._reply(_Reply(encode_method(method), starts))
+        self._reply(Reply(encode_method(method), starts))
 
     def reply_with(self, method: Method, properties: bytes, body: bytes) -> None:
         """Answer with content, in its turn as `reply` does."""
-        self._reply(_Reply(encode_method(method), None, properties, body))
+        self._reply(Reply(encode_method(method), None, properties, body))
 
-    def _reply(self, reply: _Reply) -> None:
-        if self._replies or self._promises:
-            self._replies.append(reply)
+    def _reply(self, reply: Reply) -> None:
+        if not self._answers.give(reply):
             self._activate()
-        else:
-            self._say(reply)
 
     def reply_when_durable(self, method: Method) -> None:
         """Answer a change of definitions once it is on the disk."""
         if not self.gateway.broker.storage.definitions_durable:
-            self._replies.append(_Reply(encode_method(method), None))
+            self._answers.add(method)
             self._activate()
         else:
             self.reply(method)
 
-    def _say(self, reply: _Reply) -> None:
-        properties = reply.properties
-        if properties is not None:
-            self._channel.send_content(reply.payload, properties, reply.body)
-            return
-        self._channel.send_payload(reply.payload)
-        consumer = reply.consumer
-        if consumer is not None:
-            self.start(consumer)
-
     # -- delivering ---------------------------------------------------------------------------------------------
-
-    def start(self, consumer: ChannelConsumer) -> None:
-        consumer.started = True
-        consumer.queue.touch()
 
     def has_room(self) -> bool:
         return self._output.has_room()
@@ -348,13 +330,21 @@ class ServerChannel(ChannelOwner):
         if consumer.no_ack:
             tag = self.unacked.add(None)
         else:
-            tag = self.unacked.add(Delivery(entry, queue, consumer))
-            consumer.held += 1
-            self.held += 1
+            size = len(entry.message.body)
+            consumer.window.take(size)
+            self.window.take(size)
+            self.connection.window.take(size)
+            now_ms = self.gateway.agenda.now_ms
+            tag = self.unacked.add(Delivery(entry, queue, consumer, now_ms))
+            if consumer.timeout_ms != 0:
+                self.gateway.agenda.timers.at(now_ms + consumer.timeout_ms, self._timeout)
+        self._send(consumer, queue, entry, tag)
+
+    def _send(self, consumer: ChannelConsumer, queue: Queue, entry: Entry, tag: i64) -> None:
         message = entry.message
         properties = message.properties
-        if queue.keeps_all:
-            properties = add_header(properties, "x-stream-offset", entry.seq)
+        if queue.adds_headers:
+            properties = self.annotated(queue, entry)
         if len(properties) > self._properties_max:
             self._cannot_deliver(consumer, queue, properties)
             return
@@ -362,6 +352,13 @@ class ServerChannel(ChannelOwner):
         if not address.encoded:
             address.encoded = encode_address(address.exchange, address.routing_key)
         self._channel.send_delivery(consumer.prefix, tag, entry.redelivered, address.encoded, properties, message.body)
+
+    def annotated(self, queue: Queue, entry: Entry) -> bytes:
+        """An entry's properties with what the queue has to say of it (RabbitMQ's headers)."""
+        properties = entry.message.properties
+        if queue.keeps_all:
+            return add_header(properties, "x-stream-offset", entry.seq)
+        return add_header(properties, "x-delivery-count", int(entry.returns)) if entry.returns > 0 else properties
 
     def _cannot_deliver(self, consumer: ChannelConsumer, queue: Queue, properties: bytes) -> None:
         """The channel is closed, and the message goes back: another consumer may be able to take it.
@@ -413,19 +410,34 @@ class ServerChannel(ChannelOwner):
     # -- settling -----------------------------------------------------------------------------------------------
 
     def on_ack(self, delivery_tag: i64, multiple: bool) -> None:
+        if self.transaction is not None:
+            self.settle(delivery_tag, multiple, ACCEPT)
+            return
         for delivery in self.unacked.take(delivery_tag, multiple):
             delivery.queue.settle(delivery.entry)
             self._release(delivery)
         self._reopen_window()
 
-    def settle(self, delivery_tag: i64, multiple: bool, requeue: bool) -> None:
-        """basic.nack and basic.reject."""
-        taken = self.unacked.take(delivery_tag, multiple)
-        if requeue:
-            self.requeue(taken)
+    def settle(self, delivery_tag: i64, multiple: bool, outcome: int) -> None:
+        """basic.ack, basic.nack and basic.reject: ACCEPT, REJECT or REQUEUE."""
+        staged = self.transaction
+        if staged is None:
+            self._settle(self.unacked.take(delivery_tag, multiple), outcome)
+        else:
+            found = self.unacked.find(delivery_tag, multiple)
+            staged.settle(StagedSettlement(delivery_tag, multiple, outcome, found))
+
+    def _settle(self, deliveries: list[Delivery], outcome: int) -> None:
+        if outcome == REQUEUE:
+            for delivery in deliveries:
+                delivery.entry.avoid = delivery.consumer
+            self.requeue(deliveries)
             return
-        for delivery in taken:
-            delivery.queue.settle(delivery.entry)
+        for delivery in deliveries:
+            if outcome == ACCEPT:
+                delivery.queue.settle(delivery.entry)
+            else:
+                delivery.queue.reject(delivery.entry)
             self._release(delivery)
         self._reopen_window()
 
@@ -438,18 +450,55 @@ class ServerChannel(ChannelOwner):
             queue.requeue(returned)
         self._reopen_window()
 
+    def redeliver(self) -> None:
+        """basic.recover without requeue: once more to who has it, with a new tag; back where nobody has any more."""
+        homeless: list[Delivery] = []
+        for delivery in self.unacked.take_outstanding():
+            consumer = delivery.consumer
+            if consumer is None or self.consumers.get(consumer.tag) is not consumer:
+                homeless.append(delivery)
+                continue
+            delivery.entry.redelivered = True
+            delivery.since_ms = self.gateway.agenda.now_ms
+            self._send(consumer, delivery.queue, delivery.entry, self.unacked.add(delivery))
+        self.requeue(homeless)
+
     def _release(self, delivery: Delivery) -> None:
         consumer = delivery.consumer
         if consumer is None:
             return
-        consumer.held -= 1
-        self.held -= 1
+        size = len(delivery.entry.message.body)
+        consumer.window.give(size)
+        self.window.give(size)
+        self.connection.window.give(size)
         delivery.queue.touch()
 
     def _reopen_window(self) -> None:
         """Where consumers share a limit, a settlement may let any of them go on."""
-        if self.limit != 0:
+        if self.connection.window.is_limited:
+            self.connection.resume()
+        elif self.window.is_limited:
             self.resume()
+
+    def check_timeouts(self) -> None:
+        """Close the channel when a delivery has waited longer for its acknowledgement than it may (RabbitMQ)."""
+        now_ms = self.gateway.agenda.now_ms
+        timers = self.gateway.agenda.timers
+        for delivery in self.unacked.outstanding():
+            consumer = delivery.consumer
+            if consumer is None or consumer.timeout_ms == 0:
+                continue
+            due_ms = delivery.since_ms + consumer.timeout_ms
+            if due_ms <= now_ms:
+                self._close(
+                    PreconditionFailed(
+                        f"delivery acknowledgement on channel {self._channel.number} timed out. Timeout value used: "
+                        f"{consumer.timeout_ms} ms. This timeout value can be configured by the argument "
+                        "x-consumer-timeout"
+                    )
+                )
+                return
+            timers.at(due_ms, self._timeout)
 
     # -- names --------------------------------------------------------------------------------------------------
 
@@ -474,11 +523,24 @@ class ServerChannel(ChannelOwner):
             self.gateway.host.channel_failed(self.connection, int(self._channel.number), error)
         consumers = self.consumers
         self.consumers = {}
-        self._promises.clear()
-        self._replies = []
+        self.gateway.agenda.timers.cancel(self._timeout)
+        self._answers.forget()
         # First the subscriptions, so that nothing is requeued into a consumer that is on its way out.
         for consumer in consumers.values():
             consumer.queue.unsubscribe(consumer)
         self.requeue(self.unacked.take_all())
         for consumer in consumers.values():
             self.vhost.unsubscribe(consumer.queue, consumer)
+
+
+@final
+class _Timeout(Timed):
+    """When a delivery of a channel may have waited too long."""
+
+    def __init__(self, channel: ServerChannel) -> None:
+        super().__init__()
+        self._channel = channel
+
+    def on_due(self, now_ms: i64) -> None:
+        if self._channel.is_open:
+            self._channel.check_timeouts()

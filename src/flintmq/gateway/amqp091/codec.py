@@ -2,8 +2,18 @@
 
 from typing import Final, final
 
-from flintmq.broker.message import ContentCodec, Table
-from flintmq.wire.amqp091.properties import decode_properties, headers
+from mypy_extensions import i64
+
+from flintmq.base.errors import AmqpError, PreconditionFailed
+from flintmq.base.limits import DELAY_MAX_MS
+from flintmq.base.values import Timestamp
+from flintmq.broker.message import FOREVER, ContentCodec, Handling, Table
+from flintmq.wire.amqp091.properties import Scan, decode_properties, encode_properties, headers, scan, short_at
+
+_PERSISTENT: Final = 2
+# Headers that hold a message back on the queues it goes to: for so many milliseconds, or until a moment.
+DELAY_HEADER: Final = "x-delay"
+DELIVER_AT_HEADER: Final = "x-deliver-at"
 
 
 @final
@@ -17,7 +27,62 @@ class Codec091(ContentCodec):
         decoded = decode_properties(properties)
         if name == "timestamp":
             return "" if decoded.timestamp is None else str(decoded.timestamp)
+        if name == "expiration":
+            return decoded.expiration or ""
         return (decoded.correlation_id if name == "correlation_id" else decoded.message_id) or ""
+
+    def handling(self, properties: bytes) -> Handling:
+        found = scan(properties)
+        try:
+            return handling(properties, found)
+        except AmqpError:
+            # Stored by a release that did not look at these properties.
+            return Handling(found.delivery_mode == _PERSISTENT)
+
+    def edited(self, properties: bytes, headers: Table, keeps_expiration: bool) -> bytes:
+        decoded = decode_properties(properties)
+        decoded.headers = headers
+        if not keeps_expiration:
+            decoded.expiration = None
+        return encode_properties(decoded)
 
 
 CODEC_091: Final = Codec091()
+
+
+def handling(properties: bytes, found: Scan) -> Handling:
+    """What scanned properties ask of a queue. Raises PreconditionFailed where they ask for what cannot be."""
+    ttl_ms: i64 = FOREVER
+    if found.expiration_at:
+        ttl_ms = _expiration(short_at(properties, found.expiration_at))
+    delay_ms: i64 = 0
+    until_ms: i64 = 0
+    # A search that finds nothing is cheaper by far than decoding a table.
+    if found.headers_at and b"x-del" in properties[found.headers_at : found.headers_end]:
+        table = headers(properties)
+        delay = table.get(DELAY_HEADER)
+        if isinstance(delay, int) and not isinstance(delay, bool) and delay > 0:
+            if delay > DELAY_MAX_MS:
+                raise PreconditionFailed(f"invalid header '{DELAY_HEADER}': {delay} ms is more than {DELAY_MAX_MS}")
+            delay_ms = delay
+        until_ms = _moment(table.get(DELIVER_AT_HEADER))
+    priority = found.priority
+    return Handling(found.delivery_mode == _PERSISTENT, max(0, priority), ttl_ms, delay_ms, until_ms)
+
+
+def _expiration(text: str) -> i64:
+    if text.isascii() and text.isdigit() and len(text) <= 19:
+        ttl = int(text)
+        if ttl <= DELAY_MAX_MS:
+            return ttl
+        raise PreconditionFailed(f"invalid expiration '{text}': more than {DELAY_MAX_MS} milliseconds")
+    raise PreconditionFailed(f"invalid expiration '{text}': a number of milliseconds in decimal digits is due")
+
+
+def _moment(value: object) -> i64:
+    """Unix time in ms from a timestamp, which counts seconds, or a number, which counts milliseconds."""
+    if isinstance(value, Timestamp) and value.seconds < 2**50:
+        return value.seconds * 1000
+    if isinstance(value, int) and not isinstance(value, bool) and 0 < value < 2**60:
+        return value
+    return 0

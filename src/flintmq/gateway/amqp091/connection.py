@@ -16,10 +16,11 @@ from flintmq.base.errors import (
 from flintmq.broker.access import Access, enter
 from flintmq.broker.message import Table
 from flintmq.broker.queue.base import Queue
-from flintmq.gateway.amqp091 import basic_methods, exchange_methods, queue_methods, stream_methods
+from flintmq.gateway.amqp091 import basic_methods, exchange_methods, queue_methods, stream_methods, tx_methods
 from flintmq.gateway.amqp091.channel import Handler, ServerChannel
 from flintmq.gateway.amqp091.gateway import Gateway
 from flintmq.gateway.amqp091.permissions import CHECKS
+from flintmq.gateway.amqp091.window import Window
 from flintmq.protocol.amqp091.channel import Channel, ChannelOwner
 from flintmq.protocol.amqp091.connection import Connection, ConnectionOwner
 from flintmq.protocol.amqp091.output import Output
@@ -51,6 +52,9 @@ _HANDLERS: Final[dict[int, Handler]] = {
     spec.BASIC_RECOVER: basic_methods.recover,
     spec.BASIC_RECOVER_ASYNC: basic_methods.recover_async,
     spec.CONFIRM_SELECT: basic_methods.select_confirms,
+    spec.TX_SELECT: tx_methods.select,
+    spec.TX_COMMIT: tx_methods.commit,
+    spec.TX_ROLLBACK: tx_methods.rollback,
     spec.STREAM_QUERY: stream_methods.query,
     spec.STREAM_FETCH: stream_methods.fetch,
 }
@@ -62,6 +66,9 @@ class ServerConnection(ConnectionOwner):
 
     def __init__(self, gateway: Gateway, output: Output, peer: str) -> None:
         self.peer = peer
+        self.number: i64 = gateway.next_number()
+        # What all channels together may hold unacknowledged.
+        self.window = Window()
         self.user = ""
         self.access: Access | None = None
         self.exclusive_queues: dict[str, Queue] = {}
@@ -157,6 +164,12 @@ class ServerConnection(ConnectionOwner):
         made = ServerChannel(channel, self._output, self._gateway, access, self, self._notify_cancel, _HANDLERS, CHECKS)
         self._channels[int(channel.number)] = made
         return made
+
+    def measure(self) -> None:
+        """A limit of bytes came, or went: consumers look at sizes, or need not any more."""
+        for channel in self._channels.values():
+            for consumer in channel.consumers.values():
+                consumer.measure()
 
     def resume(self) -> None:
         """The socket has room again."""

@@ -6,8 +6,9 @@ from mypy_extensions import i64
 
 from flintmq.base.errors import InternalError, StorageError
 from flintmq.broker.consumer import Consumer
-from flintmq.broker.message import Entry
+from flintmq.broker.message import Entry, Message
 from flintmq.broker.queue.base import Queue
+from flintmq.gateway.amqp091.window import Window
 
 if TYPE_CHECKING:
     from flintmq.gateway.amqp091.channel import ServerChannel
@@ -15,10 +16,11 @@ if TYPE_CHECKING:
 
 @final
 class ChannelConsumer(Consumer):
-    """`limit` is the prefetch of this consumer alone, 0 for none; `held` what it holds unacknowledged.
+    """`window` is what this consumer alone may hold unacknowledged; its channel and its connection have theirs.
 
     `prefix` is how its deliveries begin on the wire. `started` is false until its consume-ok is on its way: no
-    delivery may come before.
+    delivery may come before. `timeout_ms` is how long it may hold a delivery, 0 for ever. With `no_local`, what came
+    by the same connection is not for it.
     """
 
     def __init__(
@@ -28,26 +30,54 @@ class ChannelConsumer(Consumer):
         exclusive: bool,
         queue: Queue,
         channel: "ServerChannel",
-        limit: i64,
+        window: Window,
         prefix: bytes,
+        priority: i64 = 0,
+        timeout_ms: i64 = 0,
+        no_local: bool = False,
     ) -> None:
         super().__init__(tag, no_ack, exclusive)
         self.queue = queue
-        self.limit: i64 = limit
-        self.held: i64 = 0
+        self.window = window
         self.prefix = prefix
+        self.priority = priority
+        self.timeout_ms: i64 = timeout_ms
         self.started = False
+        self.is_choosy = no_local
+        self._no_local = no_local
         self._channel = channel
+        self.measure()
+
+    def measure(self) -> None:
+        """A limit of bytes may have come, or gone."""
+        channel = self._channel
+        self.is_measured = not self.no_ack and (
+            self.window.bytes_max != 0 or channel.window.bytes_max != 0 or channel.connection.window.bytes_max != 0
+        )
+
+    def start(self) -> None:
+        """The client knows of it from now on."""
+        self.started = True
+        self.queue.touch()
 
     def can_take(self) -> bool:
         channel = self._channel
-        if not self.started or not channel.has_room():
+        if not self.started or not channel.is_flowing or not channel.has_room():
             return False
         if self.no_ack:
             return True
-        if self.limit != 0 and self.held >= self.limit:
-            return False
-        return channel.limit == 0 or channel.held < channel.limit
+        return self.window.is_open() and channel.window.is_open() and channel.connection.window.is_open()
+
+    def fits(self, message: Message) -> bool:
+        size = len(message.body)
+        channel = self._channel
+        return self.window.fits(size) and channel.window.fits(size) and channel.connection.window.fits(size)
+
+    def is_active(self) -> bool:
+        return self._channel.is_flowing
+
+    def suits(self, message: Message) -> bool:
+        return not self._no_local or message.origin != self._channel.connection.number
 
     def deliver(self, queue: Queue, entry: Entry) -> None:
         self._channel.deliver(self, queue, entry)

@@ -49,6 +49,7 @@ class Gateway:
 
     def __init__(self, broker: Broker, host: Host, offer: Offer, random_bytes: Callable[[int], bytes]) -> None:
         self.broker = broker
+        self.agenda = broker.agenda
         self.host = host
         self.offer = offer
         self.random_bytes = random_bytes
@@ -56,11 +57,17 @@ class Gateway:
         self.alarm = ""
         # Why the storage takes nothing any more; empty while it does.
         self.failure = ""
+        self._connections = 0
         self._publications: dict[Rights, Publications] = {}
         # Channels that published, or changed definitions, in this tick.
         self._active: list[ServerChannel] = []
         # Channels that wait for a batch to become durable.
         self._waiting: dict[ServerChannel, None] = {}
+
+    def next_number(self) -> int:
+        """Connections are told apart by a number that is never used again."""
+        self._connections += 1
+        return self._connections
 
     def publications(self, rights: Rights) -> Publications:
         """Those of a user in a virtual host, shared by all connections: what is allowed is remembered with them."""

@@ -16,12 +16,17 @@ _TRIM_SLOTS: Final = 1024
 
 @final
 class Delivery:
-    """An entry in a client's hands; `consumer` is None when it was taken by basic.get."""
+    """An entry in a client's hands since `since_ms`; `consumer` is None when it was taken by basic.get.
 
-    def __init__(self, entry: Entry, queue: Queue, consumer: ChannelConsumer | None) -> None:
+    `is_staged`: a transaction will settle it once it is committed.
+    """
+
+    def __init__(self, entry: Entry, queue: Queue, consumer: ChannelConsumer | None, since_ms: i64) -> None:
         self.entry = entry
         self.queue = queue
         self.consumer = consumer
+        self.since_ms: i64 = since_ms
+        self.is_staged = False
 
 
 @final
@@ -87,3 +92,39 @@ class Unacked:
 
     def take_all(self) -> list[Delivery]:
         return self.take(0, True)
+
+    def outstanding(self) -> list[Delivery]:
+        """Those that no transaction has staged the settlement of, oldest first; they stay where they are."""
+        return [found for found in self._slots[self._head :] if found is not None and not found.is_staged]
+
+    def take_outstanding(self) -> list[Delivery]:
+        """The same, which are no longer unacknowledged then."""
+        found: list[Delivery] = []
+        slots = self._slots
+        at: i64 = self._head
+        while at < len(slots):
+            delivery = slots[at]
+            if delivery is not None and not delivery.is_staged:
+                found.append(delivery)
+                slots[at] = None
+            at += 1
+        self._take_front(0)
+        return found
+
+    def find(self, tag: i64, multiple: bool) -> list[Delivery]:
+        """What `take` would give, but for deliveries that are staged already; nothing is taken.
+
+        Raises PreconditionFailed for a tag that is not outstanding.
+        """
+        count: i64 = len(self._slots) - self._head
+        if multiple and tag == 0:
+            return self.outstanding()
+        if tag < self._first or tag >= self._first + count:
+            raise PreconditionFailed(f"unknown delivery tag {int(tag) & UINT64_MAX}")
+        at: i64 = self._head + tag - self._first
+        found = self._slots[at]
+        if found is None or found.is_staged:
+            raise PreconditionFailed(f"unknown delivery tag {tag}")
+        if not multiple:
+            return [found]
+        return [each for each in self._slots[self._head : at + 1] if each is not None and not each.is_staged]

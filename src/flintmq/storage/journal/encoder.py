@@ -2,7 +2,10 @@
 
 Records in a journal block are told apart by their first byte:
 - message: count u32 of queues, then queue id i64 and seq i64 of each; then the content (see content.py);
-- settlement: queue id i64, count u32, then first i64 and length u32 of each range of seqs.
+- settlement: queue id i64, count u32, then first i64 and length u32 of each range of seqs;
+- return: queue id i64, seq i64, and u32 how often that entry has come back to its queue.
+
+A group (a transaction, say) is one block: its checksum makes it all or nothing.
 """
 
 from typing import Final, final
@@ -17,6 +20,7 @@ from flintmq.storage.journal.occupancy import Occupancy
 
 RECORD_MESSAGE: Final = 1
 RECORD_SETTLEMENT: Final = 2
+RECORD_RETURN: Final = 3
 
 
 @final
@@ -85,6 +89,10 @@ class JournalEncoder(Journal):
         self._messages: i64 = 0
         self._addresses = AddressEncoder()
         self._pending: dict[int, Settled] = {}
+        # Of the group that is open; its settlements go with it, and not to the end of the batch.
+        self._group: list[bytes] | None = None
+        self._group_bytes: i64 = 0
+        self._outside: dict[int, Settled] = {}
         # The queue settled last: acknowledgements come in runs.
         self._settled = Settled(-1, -2)
 
@@ -115,6 +123,9 @@ class JournalEncoder(Journal):
         use.total += count
         write_content_head(writer, message, address)
         body = message.body
+        if self._group is not None:
+            self._add_to_group(body)
+            return
         if len(body) >= BLOCK_BYTES:
             self._add_block((writer.getvalue(), body), len(writer) + len(body))
             return
@@ -137,6 +148,53 @@ class JournalEncoder(Journal):
             settled = found
             self._settled = settled
         settled.add(entry.seq)
+
+    def returned(self, queue_id: i64, entry: Entry) -> None:
+        if entry.segment != 0:
+            self._write_return(queue_id, entry)
+
+    def _write_return(self, queue_id: i64, entry: Entry) -> None:
+        writer = self._writer
+        writer.append(RECORD_RETURN)
+        write_i64_be(writer, queue_id)
+        write_i64_be(writer, entry.seq)
+        write_i32_be(writer, entry.returns)
+
+    def begin_group(self) -> None:
+        if len(self._writer) > 0:
+            self._add_block((self._writer.getvalue(),), len(self._writer))
+        self._group = []
+        self._group_bytes = 0
+        self._outside = self._pending
+        self._pending = {}
+        self._settled = Settled(-1, -2)
+
+    def _add_to_group(self, body: bytes) -> None:
+        """Large bodies are written from where they are; the records between them are collected."""
+        writer = self._writer
+        group = self._group
+        if group is None or len(body) < BLOCK_BYTES:
+            writer.write(body)
+            return
+        self._group_bytes += len(writer) + len(body)
+        group.append(writer.getvalue())
+        group.append(body)
+        writer.truncate(0)
+
+    def end_group(self) -> None:
+        group = self._group
+        assert group is not None
+        writer = self._writer
+        for settled in self._pending.values():
+            settled.write(writer)
+        if len(writer) > 0:
+            self._group_bytes += len(writer)
+            group.append(writer.getvalue())
+        if group:
+            self._add_block(tuple(group), self._group_bytes)
+        self._group = None
+        self._pending = self._outside
+        self._settled = Settled(-1, -2)
 
     def _add_block(self, block: tuple[bytes, ...], size: i64) -> None:
         self._blocks.append(block)
@@ -197,3 +255,6 @@ class JournalEncoder(Journal):
         """The entries are those of one message: a fan-out stays one record."""
         message = entries[0].message
         self._write_message(message, self._addresses.encode(message.address), queue_ids, entries)
+        for queue_id, entry in zip(queue_ids, entries, strict=True):
+            if entry.returns > 0:
+                self._write_return(queue_id, entry)

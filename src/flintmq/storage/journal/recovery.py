@@ -14,7 +14,7 @@ from mypy_extensions import i64
 
 from flintmq.broker.message import ContentCodec, Entry
 from flintmq.storage.content import ContentReader
-from flintmq.storage.journal.encoder import RECORD_MESSAGE, RECORD_SETTLEMENT
+from flintmq.storage.journal.encoder import RECORD_MESSAGE, RECORD_RETURN, RECORD_SETTLEMENT
 from flintmq.storage.journal.occupancy import Occupancy
 
 
@@ -81,6 +81,8 @@ class Replay:
                 position = self._read_message(data, position)
             elif record == RECORD_SETTLEMENT:
                 position = self._read_settlement(data, position)
+            elif record == RECORD_RETURN:
+                position = self._read_return(data, position)
             else:
                 return False
         return position == end
@@ -124,6 +126,14 @@ class Replay:
                 queue.settle(read_i64_be(data, at), i64(read_i32_be(data, at + 8)))
                 at += 12
         return end
+
+    def _read_return(self, data: bytes, position: i64) -> i64:
+        queue = self._queues.get(read_i64_be(data, position + 1))
+        if queue is not None:
+            entry = queue.entries.get(read_i64_be(data, position + 9))
+            if entry is not None:
+                entry.returns = read_i32_be(data, position + 17)
+        return position + 21
 
     def occupy(self, occupancy: Occupancy) -> None:
         """Enter what was found into the segments it was found in."""

@@ -159,11 +159,32 @@ def encode_properties(p: Properties) -> bytes:
     return w.getvalue()
 
 
-def check_properties(data: bytes) -> None:
-    """Raises SyntaxFault exactly where `decode_properties` does; nothing is decoded."""
+@final
+class Scan:
+    """What `scan` found in encoded properties, without decoding more than was asked for.
+
+    The delivery mode is 0, and the priority -1, where there is none. Positions are where an encoded short string, or
+    the table of headers, begins; 0 where there is none.
+    """
+
+    def __init__(self) -> None:
+        self.delivery_mode: i64 = 0
+        self.priority: i64 = -1
+        self.headers_at: i64 = 0
+        self.headers_end: i64 = 0
+        self.reply_to_at: i64 = 0
+        self.expiration_at: i64 = 0
+        self.message_id_at: i64 = 0
+        self.user_id_at: i64 = 0
+
+
+def scan(data: bytes) -> Scan:
+    """Walk over all properties once. Raises SyntaxFault exactly where `decode_properties` does."""
+    found = Scan()
     if len(data) == 3 and data[0] == 0x10 and data[1] == 0:
         # The delivery mode alone, which most publishers send.
-        return
+        found.delivery_mode = data[2]
+        return found
     flags, pos = _pull_flags(data)
     # Asked once for all, since most are: a name that is not ASCII may still be UTF-8, and costs a look.
     is_ascii = data[pos:].isascii()
@@ -172,24 +193,32 @@ def check_properties(data: bytes) -> None:
     if flags & CONTENT_ENCODING:
         pos = check_shortstr(data, pos, is_ascii)
     if flags & HEADERS:
+        found.headers_at = pos
         pos = check_table(data, pos, is_ascii)
+        found.headers_end = pos
     if flags & DELIVERY_MODE:
+        found.delivery_mode = _octet(data, pos)
         pos += 1
     if flags & PRIORITY:
+        found.priority = _octet(data, pos)
         pos += 1
     if flags & CORRELATION_ID:
         pos = check_shortstr(data, pos, is_ascii)
     if flags & REPLY_TO:
+        found.reply_to_at = pos
         pos = check_shortstr(data, pos, is_ascii)
     if flags & EXPIRATION:
+        found.expiration_at = pos
         pos = check_shortstr(data, pos, is_ascii)
     if flags & MESSAGE_ID:
+        found.message_id_at = pos
         pos = check_shortstr(data, pos, is_ascii)
     if flags & TIMESTAMP:
         pos += 8
     if flags & TYPE:
         pos = check_shortstr(data, pos, is_ascii)
     if flags & USER_ID:
+        found.user_id_at = pos
         pos = check_shortstr(data, pos, is_ascii)
     if flags & APP_ID:
         pos = check_shortstr(data, pos, is_ascii)
@@ -199,20 +228,18 @@ def check_properties(data: bytes) -> None:
         raise SyntaxFault(f"properties need {pos - len(data)} bytes more")
     if pos != len(data):
         raise SyntaxFault(f"{len(data) - pos} bytes are left after the last property")
+    return found
 
 
-def delivery_mode(data: bytes) -> int:
-    """The delivery mode, 0 when there is none. Looks at nothing behind it; raises SyntaxFault."""
-    if len(data) == 3 and data[0] == 0x10 and data[1] == 0:
-        # The delivery mode alone, which most publishers send: no need to find it.
-        return data[2]
-    flags, pos = _pull_flags(data)
-    if not flags & DELIVERY_MODE:
-        return 0
-    pos = _skip_to_headers(data, flags, pos)
-    if flags & HEADERS:
-        pos = _table_end(data, pos)
-    return pull_octet(data, pos)[0]
+def _octet(data: bytes, pos: i64) -> i64:
+    if pos >= len(data):
+        raise SyntaxFault("properties need 1 byte more")
+    return data[pos]
+
+
+def short_at(data: bytes, pos: i64) -> str:
+    """The short string that `scan` found there; empty for a position of 0."""
+    return data[pos + 1 : pos + 1 + i64(data[pos])].decode() if pos else ""
 
 
 def headers(data: bytes) -> Table:

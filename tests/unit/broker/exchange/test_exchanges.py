@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from flintmq.base.errors import PreconditionFailed
 from flintmq.base.values import Timestamp
+from flintmq.broker.agenda import Agenda
 from flintmq.broker.exchange.base import Binding, Exchange
 from flintmq.broker.exchange.direct import DirectExchange
 from flintmq.broker.exchange.fanout import FanoutExchange
@@ -20,7 +21,7 @@ from tests.unit.broker.memory import MemoryJournal, message
 
 
 def queue(name: str) -> Queue:
-    return ClassicQueue(1, "/", name, False, False, None, {}, [], MemoryJournal())
+    return ClassicQueue(1, "/", name, "classic", False, False, None, {}, Agenda(), MemoryJournal())
 
 
 def make(kind: type[Exchange]) -> Exchange:

@@ -6,10 +6,11 @@ from itertools import pairwise
 import pytest
 
 from flintmq.base.errors import AmqpError, CommandInvalid, NotImplementedHere, PreconditionFailed
+from flintmq.broker.agenda import Agenda
 from flintmq.broker.broker import Broker
 from flintmq.broker.exchange.base import Exchange
 from flintmq.broker.exchange.delayed import DelayedExchange, Waiting, delay_ms
-from flintmq.broker.message import Address, Message, Table
+from flintmq.broker.message import TRANSIENT, Address, Message, Table
 from flintmq.broker.queue.base import Queue
 from flintmq.broker.queue.classic import ClassicQueue
 from flintmq.broker.routing import Route
@@ -197,7 +198,7 @@ def bodies(queue: Queue) -> list[str]:
 
 def publish(vhost: VHost, exchange: str, body: str, headers: str = "", key: str = "") -> None:
     way = Route(Address(exchange, key))
-    vhost.publish(way, Message(way.address, HeaderCodec(), headers.encode(), body.encode(), False, 1000))
+    vhost.publish(way, Message(way.address, HeaderCodec(), headers.encode(), body.encode(), TRANSIENT, 1000))
 
 
 def test_recent_history_is_given_to_new_bindings(vhost: VHost) -> None:
@@ -227,7 +228,7 @@ def test_recent_history_leaves_out_what_asks_for_it(vhost: VHost) -> None:
     first = bound(vhost, "first", "x")
     way = Route(Address("x", ""))
     for properties in (b"no", b"yes"):
-        vhost.publish(way, Message(way.address, Marked(), properties, properties, False, 1000))
+        vhost.publish(way, Message(way.address, Marked(), properties, properties, TRANSIENT, 1000))
     assert bodies(first) == ["no", "yes"]
     assert bodies(bound(vhost, "second", "x")) == ["yes"]
 
@@ -250,7 +251,7 @@ class Shelf(Waiting):
         self.queues: dict[str, Queue] = {}
 
     def queue_of(self, exchange: DelayedExchange) -> Queue:
-        queue = ClassicQueue(9, "/", exchange.name, True, False, None, {}, [], MemoryJournal())
+        queue = ClassicQueue(9, "/", exchange.name, "classic", True, False, None, {}, Agenda(), MemoryJournal())
         self.queues[exchange.name] = queue
         return queue
 

@@ -3,15 +3,14 @@
 import pytest
 
 from flintmq.base.errors import AccessRefused, ResourceLocked
-from flintmq.broker.queue.base import Queue
+from flintmq.broker.agenda import Agenda
 from flintmq.broker.queue.classic import ClassicQueue
 from tests.unit.broker.memory import MemoryJournal, Taker, message
 
 
 def make(durable: bool = True, owner: object | None = None) -> tuple[ClassicQueue, MemoryJournal]:
     journal = MemoryJournal()
-    ready: list[Queue] = []
-    return ClassicQueue(1, "/", "q", durable, False, owner, {}, ready, journal), journal
+    return ClassicQueue(1, "/", "q", "classic", durable, False, owner, {}, Agenda(), journal), journal
 
 
 def fill(queue: ClassicQueue, count: int, persistent: bool = False) -> None:

@@ -22,7 +22,6 @@ from flintmq.wire.amqp091.methods import (
     BasicRecoverOk,
     BasicReject,
     BasicReturn,
-    ChannelFlow,
     ConfirmSelect,
     ConfirmSelectOk,
     ExchangeBind,
@@ -48,7 +47,6 @@ from flintmq.wire.amqp091.methods import (
     StreamFetchOk,
     StreamQuery,
     StreamQueryOk,
-    TxSelect,
 )
 from flintmq.wire.amqp091.properties import headers
 from tests.unit.broker.memory import Taker
@@ -480,13 +478,6 @@ def test_soft_errors(method: Method, code: int, text: str) -> None:
     ("method", "code", "text"),
     [
         (ExchangeDeclare(exchange="x", type="odd"), 503, "unknown exchange type 'odd'"),
-        (TxSelect(), 540, "tx.select is not implemented yet"),
-        (BasicQos(prefetch_size=1), 540, "prefetch_size"),
-        (BasicRecover(requeue=False), 540, "requeue=false"),
-        (ChannelFlow(active=False), 540, "channel.flow"),
-        (QueueDeclare(queue="n", arguments={"x-message-ttl": 5}), 540, "x-message-ttl"),
-        (QueueDeclare(queue="n", arguments={"x-queue-type": "quorum"}), 540, "quorum"),
-        (BasicConsume(queue="q", arguments={"x-priority": 5}), 540, "x-priority"),
     ],
 )
 def test_hard_errors(method: Method, code: int, text: str) -> None:

@@ -7,11 +7,10 @@ from flintmq.base.values import Timestamp
 from flintmq.wire.amqp091.properties import (
     Properties,
     add_header,
-    check_properties,
     decode_properties,
-    delivery_mode,
     encode_properties,
     headers,
+    scan,
 )
 
 ALL = Properties(
@@ -125,7 +124,7 @@ def test_properties_are_equal_by_value() -> None:
 def test_the_delivery_mode_is_found_where_it_stands(raw: str, mode: int) -> None:
     """Without decoding what is before it; 0 when it is absent. Full decoding agrees."""
     data = bytes.fromhex(raw)
-    assert delivery_mode(data) == mode
+    assert scan(data).delivery_mode == mode
     assert (decode_properties(data).delivery_mode or 0) == mode
 
 
@@ -143,18 +142,15 @@ def test_malformed_properties_are_a_syntax_fault(raw: str) -> None:
     with pytest.raises(SyntaxFault):
         decode_properties(data)
     with pytest.raises(SyntaxFault):
-        delivery_mode(data)
-    with pytest.raises(SyntaxFault):
-        check_properties(data)
+        scan(data)
 
 
 def test_bytes_after_the_last_property_are_a_syntax_fault() -> None:
-    """Decoding takes all there is; the delivery mode alone does not look behind itself."""
+    """Decoding takes all there is, and so does looking."""
     with pytest.raises(SyntaxFault, match="1 bytes are left"):
         decode_properties(bytes.fromhex("1000 02 00"))
     with pytest.raises(SyntaxFault, match="1 bytes are left"):
-        check_properties(bytes.fromhex("1000 02 00"))
-    assert delivery_mode(bytes.fromhex("1000 02 00")) == 2
+        scan(bytes.fromhex("1000 02 00"))
 
 
 def test_every_prefix_of_properties_is_a_syntax_fault() -> None:
@@ -164,7 +160,7 @@ def test_every_prefix_of_properties_is_a_syntax_fault() -> None:
         with pytest.raises(SyntaxFault):
             decode_properties(data[:end])
         with pytest.raises(SyntaxFault):
-            check_properties(data[:end])
+            scan(data[:end])
 
 
 def test_headers_are_read_alone() -> None:

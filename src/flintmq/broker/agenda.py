@@ -1,0 +1,45 @@
+"""What all queues of a broker share: the time, and the lists of what is to be done before the tick ends."""
+
+from collections import deque
+from typing import TYPE_CHECKING, Final, final
+
+from mypy_extensions import i64
+
+from flintmq.broker.message import Entry
+from flintmq.broker.timers import Timers
+
+if TYPE_CHECKING:
+    from flintmq.broker.queue.base import Queue
+    from flintmq.broker.queue.stream import StreamQueue
+
+# Why a message was dead-lettered, as x-death says it (RabbitMQ).
+REJECTED: Final = "rejected"
+EXPIRED: Final = "expired"
+MAXLEN: Final = "maxlen"
+DELIVERY_LIMIT: Final = "delivery_limit"
+
+
+@final
+class DeadLetter:
+    """An entry that its queue gave up, and that is to be published to the queue's dead letter exchange."""
+
+    def __init__(self, queue: "Queue", entry: Entry, reason: str) -> None:
+        self.queue = queue
+        self.entry = entry
+        self.reason = reason
+
+
+@final
+class Agenda:
+    """`now_ms` is the time of what is being taken in (Unix time); whoever reads the clock sets it."""
+
+    def __init__(self) -> None:
+        self.now_ms: i64 = 0
+        self.timers = Timers()
+        # Queues that may have something for their consumers.
+        self.ready: list[Queue] = []
+        # Streams with consumers that wait for records to become durable.
+        self.unsynced: list[StreamQueue] = []
+        # Queues that nobody has used for as long as they were declared to wait: to be removed.
+        self.unused: list[Queue] = []
+        self.dead_letters: deque[DeadLetter] = deque()

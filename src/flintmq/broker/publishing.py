@@ -1,0 +1,61 @@
+"""A message onto the queues it was routed to: admitted, enqueued, and written to the journal once."""
+
+from typing import Final
+
+from flintmq.broker.message import Entry, Message
+from flintmq.broker.ports import Journal
+from flintmq.broker.queue.base import ADMITTED, REFUSED, Queue
+
+# What became of a published message. STORED ones are safe once the batch they are in is durable.
+UNROUTED: Final = 0
+ROUTED: Final = 1
+STORED: Final = 2
+# A queue it went to is full, and declared to tell its publishers so.
+TURNED_AWAY: Final = 3
+# It was to be delivered at once, and no consumer could take it.
+UNDELIVERED: Final = 4
+
+
+def put(queues: list[Queue], message: Message, journal: Journal) -> int:
+    """Put a message on queues, each of which is there once; returns UNROUTED, ROUTED, STORED or TURNED_AWAY."""
+    if len(queues) == 1:
+        queue = queues[0]
+        if queue.is_guarded:
+            answer = queue.admit(message)
+            if answer != ADMITTED:
+                return TURNED_AWAY if answer == REFUSED else ROUTED
+        entry = queue.enqueue(message)
+        if entry is not None:
+            journal.append(message, [queue.id], [entry])
+            return STORED
+        return STORED if queue.keeps_all else ROUTED
+    if not queues:
+        return UNROUTED
+    outcome = ROUTED
+    ids: list[int] = []
+    entries: list[Entry] = []
+    is_turned_away = False
+    for queue in queues:
+        if queue.is_guarded:
+            answer = queue.admit(message)
+            if answer != ADMITTED:
+                is_turned_away |= answer == REFUSED
+                continue
+        entry = queue.enqueue(message)
+        if entry is not None:
+            ids.append(queue.id)
+            entries.append(entry)
+        elif queue.keeps_all:
+            outcome = STORED
+    if entries:
+        journal.append(message, ids, entries)
+        outcome = STORED
+    return TURNED_AWAY if is_turned_away else outcome
+
+
+def put_at_once(queues: list[Queue], message: Message, journal: Journal) -> int:
+    """The same on those queues alone that have a consumer for it now (amqp-0-9-1 basic.publish.immediate)."""
+    if not queues:
+        return UNROUTED
+    taking = [queue for queue in queues if queue.takes_at_once()]
+    return put(taking, message, journal) if taking else UNDELIVERED

@@ -1,0 +1,210 @@
+"""Where a queue keeps the entries that are ready to be delivered: in order, or in order within their priority."""
+
+from abc import ABC, abstractmethod
+from collections import deque
+from typing import Final, final
+
+from mypy_extensions import i64
+
+from flintmq.broker.message import ACQUIRED, READY, REMOVED, Entry
+
+# Entries of a block: long enough that the bookkeeping per entry vanishes, short enough to be reversed in microseconds.
+_BLOCK_ENTRIES: Final = 1024
+# Removed entries that a store keeps at most beside as many live ones, before it lets go of them.
+_REMOVED_ENTRIES_MAX: Final = 1024
+
+
+class Ready(ABC):
+    """Ready entries of a queue. `count` is how many can be taken."""
+
+    def __init__(self) -> None:
+        self.count: i64 = 0
+
+    @abstractmethod
+    def append(self, entry: Entry) -> None: ...
+
+    @abstractmethod
+    def take(self) -> Entry:
+        """The entry to be delivered next, which leaves the store; there has to be one."""
+
+    @abstractmethod
+    def peek(self) -> Entry | None:
+        """The entry that `take` would give."""
+
+    @abstractmethod
+    def drop_candidate(self) -> Entry | None:
+        """The entry a full queue gives up first, left where it is."""
+
+    @abstractmethod
+    def give_back(self, entries: list[Entry]) -> None:
+        """Entries that were taken from here, and are marked ready again, come back, each to the place it had."""
+
+    @abstractmethod
+    def remove(self, entry: Entry) -> None:
+        """Take out an entry from wherever it is; its state says that it is in here."""
+
+    @abstractmethod
+    def entries(self) -> list[Entry]:
+        """All of them, in the order in which they would be taken. For inspection: costs their number."""
+
+
+@final
+class Fifo(Ready):
+    """Oldest first: `_front` backwards, then each block of `_middle`, then `_back`.
+
+    The front is kept newest first so that taking the oldest is a pop from the end of a list, which also lets go of
+    it. What comes back was acquired before everything beyond the front, so it is sorted into the front alone.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._front: list[Entry] = []
+        self._middle: deque[list[Entry]] = deque()
+        self._back: list[Entry] = []
+        # Came back, and not sorted into the front yet: one by one that would take the square of their number.
+        self._returned: list[Entry] = []
+        self._removed: i64 = 0
+
+    def append(self, entry: Entry) -> None:
+        self._back.append(entry)
+        self.count += 1
+        if len(self._back) >= _BLOCK_ENTRIES:
+            self._middle.append(self._back)
+            self._back = []
+
+    def take(self) -> Entry:
+        while True:
+            if self._returned:
+                self._sort_in()
+            if not self._front:
+                self._advance()
+            entry = self._front.pop()
+            if entry.state == READY:
+                entry.state = ACQUIRED
+                self.count -= 1
+                return entry
+            self._removed -= 1
+
+    def peek(self) -> Entry | None:
+        if self.count == 0:
+            return None
+        while True:
+            if self._returned:
+                self._sort_in()
+            if not self._front:
+                self._advance()
+            entry = self._front[-1]
+            if entry.state == READY:
+                return entry
+            self._front.pop()
+            self._removed -= 1
+
+    def drop_candidate(self) -> Entry | None:
+        return self.peek()
+
+    def _sort_in(self) -> None:
+        self._front.extend(self._returned)
+        self._front.sort(key=_seq_of, reverse=True)
+        self._returned = []
+
+    def _advance(self) -> None:
+        if self._middle:
+            self._front = self._middle.popleft()
+        else:
+            self._front = self._back
+            self._back = []
+        self._front.reverse()
+
+    def give_back(self, entries: list[Entry]) -> None:
+        self._returned.extend(entries)
+        self.count += len(entries)
+
+    def remove(self, entry: Entry) -> None:
+        entry.state = REMOVED
+        self.count -= 1
+        self._removed += 1
+        if self._removed > _REMOVED_ENTRIES_MAX and self._removed > self.count:
+            self._let_go()
+
+    def _let_go(self) -> None:
+        live = self.entries()
+        self._front = []
+        self._middle = deque()
+        self._returned = []
+        self._removed = 0
+        for start in range(0, len(live), _BLOCK_ENTRIES):
+            self._middle.append(live[start : start + _BLOCK_ENTRIES])
+        self._back = []
+
+    def entries(self) -> list[Entry]:
+        if self._returned:
+            self._sort_in()
+        found = [entry for entry in reversed(self._front) if entry.state == READY]
+        for block in self._middle:
+            found += [entry for entry in block if entry.state == READY]
+        found += [entry for entry in self._back if entry.state == READY]
+        return found
+
+
+@final
+class Priorities(Ready):
+    """One Fifo per priority, the highest first. Priorities above `highest` count as that."""
+
+    def __init__(self, highest: i64) -> None:
+        super().__init__()
+        self._highest: i64 = highest
+        self._levels: list[Fifo] = [Fifo() for _ in range(int(highest) + 1)]
+        # No level above this one has an entry.
+        self._top: i64 = 0
+
+    def _level(self, entry: Entry) -> i64:
+        priority = entry.message.handling.priority
+        return min(self._highest, priority)
+
+    def append(self, entry: Entry) -> None:
+        level = self._level(entry)
+        self._levels[level].append(entry)
+        self.count += 1
+        if level > self._top:
+            self._top = level
+
+    def _topmost(self) -> Fifo:
+        while self._top > 0 and self._levels[self._top].count == 0:
+            self._top -= 1
+        return self._levels[self._top]
+
+    def take(self) -> Entry:
+        self.count -= 1
+        return self._topmost().take()
+
+    def peek(self) -> Entry | None:
+        return self._topmost().peek()
+
+    def drop_candidate(self) -> Entry | None:
+        for level in self._levels:
+            entry = level.peek()
+            if entry is not None:
+                return entry
+        return None
+
+    def give_back(self, entries: list[Entry]) -> None:
+        for entry in entries:
+            level = self._level(entry)
+            self._levels[level].give_back([entry])
+            if level > self._top:
+                self._top = level
+        self.count += len(entries)
+
+    def remove(self, entry: Entry) -> None:
+        self._levels[self._level(entry)].remove(entry)
+        self.count -= 1
+
+    def entries(self) -> list[Entry]:
+        found: list[Entry] = []
+        for level in reversed(self._levels):
+            found += level.entries()
+        return found
+
+
+def _seq_of(entry: Entry) -> int:
+    return entry.seq

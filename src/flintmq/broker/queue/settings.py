@@ -1,0 +1,54 @@
+"""What a queue's arguments and policies come to, decoded once: arguments by their x- names in, typed values out."""
+
+from typing import Final, final
+
+from mypy_extensions import i64
+
+from flintmq.broker.message import Table
+
+# amqp-0-9-1 §1.1.1: priorities of messages are 0 to 9; x-max-priority may allow more, or fewer.
+PRIORITY_MAX: Final = 9
+
+DROP_HEAD: Final = "drop-head"
+REJECT_PUBLISH: Final = "reject-publish"
+REJECT_PUBLISH_DLX: Final = "reject-publish-dlx"
+
+# RabbitMQ 4's default for quorum queues.
+_QUORUM_DELIVERY_LIMIT: Final = 20
+
+
+@final
+class QueueSettings:
+    """Typed values of the arguments that work on a queue; -1 is "no limit" for every number.
+
+    The table has passed `check_queue_arguments`, or comes from a policy that was checked as strictly.
+    """
+
+    def __init__(self, table: Table, kind: str) -> None:
+        self.ttl_ms: i64 = _number(table, "x-message-ttl")
+        self.expires_ms: i64 = _number(table, "x-expires")
+        self.max_length: i64 = _number(table, "x-max-length")
+        self.max_bytes: i64 = _number(table, "x-max-length-bytes")
+        self.overflow = _text(table, "x-overflow") or DROP_HEAD
+        self.dead_letter_exchange: str | None = _text(table, "x-dead-letter-exchange")
+        self.dead_letter_key: str | None = _text(table, "x-dead-letter-routing-key")
+        self.dead_letters_at_least_once = _text(table, "x-dead-letter-strategy") == "at-least-once"
+        priority = _number(table, "x-max-priority")
+        self.max_priority: i64 = priority
+        self.highest_priority: i64 = PRIORITY_MAX if priority < 0 else priority
+        limit = _number(table, "x-delivery-limit")
+        if limit < 0 and kind == "quorum" and "x-delivery-limit" not in table:
+            limit = _QUORUM_DELIVERY_LIMIT
+        self.delivery_limit: i64 = limit
+        self.consumer_timeout_ms: i64 = _number(table, "x-consumer-timeout")
+        self.single_active = table.get("x-single-active-consumer") is True
+
+
+def _number(table: Table, name: str) -> i64:
+    value = table.get(name)
+    return i64(value) if isinstance(value, int) and not isinstance(value, bool) else -1
+
+
+def _text(table: Table, name: str) -> str | None:
+    value = table.get(name)
+    return value if isinstance(value, str) else None

@@ -1,0 +1,32 @@
+"""Queues that end when nobody used them for a time (x-expires): no consumer, no basic.get, no declaration."""
+
+from typing import TYPE_CHECKING, final
+
+from mypy_extensions import i64
+
+from flintmq.broker.timers import Timed
+
+if TYPE_CHECKING:
+    from flintmq.broker.queue.base import Queue
+
+
+@final
+class Unused(Timed):
+    def __init__(self, queue: "Queue") -> None:
+        super().__init__()
+        self._queue = queue
+
+    def watch(self) -> None:
+        """The queue's setting is new, or it was used."""
+        queue = self._queue
+        if queue.settings.expires_ms >= 0 and not queue.gone:
+            queue.agenda.timers.at(queue.used_ms + queue.settings.expires_ms, self)
+
+    def on_due(self, now_ms: i64) -> None:
+        queue = self._queue
+        if queue.consumers:
+            queue.used_ms = now_ms
+        if queue.settings.expires_ms >= 0 and queue.used_ms + queue.settings.expires_ms <= now_ms:
+            queue.agenda.unused.append(queue)
+        else:
+            self.watch()

@@ -1,0 +1,81 @@
+"""What the properties of published messages say to the broker, decoded once for all messages with the same ones."""
+
+from typing import TYPE_CHECKING, Final, final
+
+from flintmq.base.errors import PreconditionFailed
+from flintmq.broker.message import TRANSIENT, Handling, Table
+from flintmq.gateway.amqp091.codec import handling
+from flintmq.wire.amqp091.properties import Scan, decode_properties, encode_properties, headers, scan, short_at
+
+if TYPE_CHECKING:
+    from flintmq.gateway.amqp091.channel import ServerChannel
+
+# The queue a client consumes from, and names in reply-to, for answers straight to its channel (RabbitMQ).
+REPLY_TO: Final = "amq.rabbitmq.reply-to"
+
+
+@final
+class Terms:
+    """`properties` are what is kept: the publisher's bytes, but where a feature changes them.
+
+    `more_keys` are routing keys beside the method's, None where there are none.
+    """
+
+    def __init__(self, properties: bytes, handling: Handling, more_keys: list[str] | None) -> None:
+        self.properties = properties
+        self.handling = handling
+        self.more_keys = more_keys
+
+
+NO_TERMS: Final = Terms(b"\x00\x00", TRANSIENT, None)
+
+
+def read_terms(channel: "ServerChannel", properties: bytes) -> Terms:
+    """Raises SyntaxFault for malformed properties, PreconditionFailed for ones that ask for what cannot be."""
+    # Whoever reads this message later, be it a client or a stream's reader, must be able to: all of it is looked at.
+    found = scan(properties)
+    if found.user_id_at:
+        user_id = short_at(properties, found.user_id_at)
+        if user_id != channel.connection.user:
+            raise PreconditionFailed(
+                f"user_id property set to '{user_id}' but authenticated user was '{channel.connection.user}'"
+            )
+    dialect = channel.vhost.dialect
+    if dialect.checks_field_names and found.headers_at:
+        dialect.check_field_names(headers(properties))
+    kept = properties
+    if found.reply_to_at and short_at(properties, found.reply_to_at) == REPLY_TO:
+        if not channel.reply_queue:
+            raise PreconditionFailed("fast reply consumer does not exist")
+        decoded = decode_properties(properties)
+        decoded.reply_to = channel.reply_queue
+        kept = encode_properties(decoded)
+    more_keys: list[str] | None = None
+    if found.headers_at and _speaks_of_copies(properties, found):
+        table = headers(properties)
+        more_keys = [*_keys(table, "CC"), *_keys(table, "BCC")] or None
+        if "BCC" in table:
+            # Nobody who gets the message is to see who else does.
+            decoded = decode_properties(kept)
+            decoded.headers = {name: value for name, value in table.items() if name != "BCC"}
+            kept = encode_properties(decoded)
+    return Terms(kept, handling(properties, found), more_keys)
+
+
+def _speaks_of_copies(properties: bytes, found: Scan) -> bool:
+    """A search that finds nothing is cheaper by far than decoding a table."""
+    return b"CC" in properties[found.headers_at : found.headers_end]
+
+
+def _keys(table: Table, name: str) -> list[str]:
+    if name not in table:
+        return []
+    listed = table[name]
+    if not isinstance(listed, list):
+        raise PreconditionFailed(f"invalid header '{name}': a list of routing keys is due")
+    keys: list[str] = []
+    for key in listed:
+        if not isinstance(key, str):
+            raise PreconditionFailed(f"invalid header '{name}': a routing key is a string, {key!r} is not")
+        keys.append(key)
+    return keys

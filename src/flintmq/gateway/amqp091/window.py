@@ -1,0 +1,39 @@
+"""How much may be sent before it is acknowledged (amqp-0-9-1 basic.qos): in messages, and in bytes of bodies."""
+
+from typing import final
+
+from mypy_extensions import i64
+
+
+@final
+class Window:
+    """What is held unacknowledged, and how much of it there may be; a limit of 0 is none."""
+
+    def __init__(self, messages_max: i64 = 0, bytes_max: i64 = 0) -> None:
+        self.messages_max: i64 = messages_max
+        self.bytes_max: i64 = bytes_max
+        self.messages: i64 = 0
+        self.bytes: i64 = 0
+
+    @property
+    def is_limited(self) -> bool:
+        return self.messages_max != 0 or self.bytes_max != 0
+
+    def limit(self, messages_max: i64, bytes_max: i64) -> None:
+        self.messages_max = messages_max
+        self.bytes_max = bytes_max
+
+    def is_open(self) -> bool:
+        return self.messages_max == 0 or self.messages < self.messages_max
+
+    def fits(self, size: i64) -> bool:
+        """Whether a body of this size may be added. A single one always may: the limit is about sending ahead."""
+        return self.bytes_max == 0 or self.messages == 0 or self.bytes + size <= self.bytes_max
+
+    def take(self, size: i64) -> None:
+        self.messages += 1
+        self.bytes += size
+
+    def give(self, size: i64) -> None:
+        self.messages -= 1
+        self.bytes -= size
