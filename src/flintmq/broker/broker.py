@@ -135,7 +135,7 @@ class Broker:
             self.vhost(rule.vhost)
             self.user(rule.user).rights(rule.vhost).grant_topics(rule)
         elif isinstance(rule, PolicyRecord):
-            self.vhost(rule.vhost)
+            self.vhost(rule.vhost).put_policy(rule)
         elif isinstance(rule, LimitRecord):
             self._limits(rule).values[rule.name] = rule.value
         else:
@@ -149,7 +149,7 @@ class Broker:
         elif isinstance(rule, TopicPermissionRecord):
             self.user(rule.user).rights(rule.vhost).revoke_topics(rule.exchange)
         elif isinstance(rule, PolicyRecord):
-            self.vhost(rule.vhost)
+            self.vhost(rule.vhost).delete_policy(rule)
         elif isinstance(rule, LimitRecord):
             self._limits(rule).values.pop(rule.name, None)
         else:

@@ -11,6 +11,7 @@ from flintmq.broker.exchange.default import DefaultExchange
 from flintmq.broker.exchange.delayed import DelayedExchange, Waiting
 from flintmq.broker.exchange.types import check_type, make_exchange
 from flintmq.broker.message import Message, Table
+from flintmq.broker.policy import Policies
 from flintmq.broker.ports import BindingRecord, ExchangeRecord, Storage
 from flintmq.broker.queue.base import Queue
 from flintmq.broker.routing import Router
@@ -36,13 +37,16 @@ class Exchanges:
     `deliver` puts a message on queues; it is for what exchanges send without being published to.
     """
 
-    def __init__(self, vhost: str, queues: dict[str, Queue], storage: Storage, deliver: Deliver) -> None:
+    def __init__(
+        self, vhost: str, queues: dict[str, Queue], storage: Storage, policies: Policies, deliver: Deliver
+    ) -> None:
         self._default = DefaultExchange(vhost, queues)
         self.by_name: dict[str, Exchange] = {"": self._default}
         self.bindings = Bindings()
         self.router = Router(vhost, self.by_name)
         self._vhost = vhost
         self._storage = storage
+        self._policies = policies
         self._deliver = deliver
         # Holds what delayed exchanges get too early; without one, there are no delayed exchanges.
         self.waiting: Waiting | None = None
@@ -88,6 +92,7 @@ class Exchanges:
         return self.find(name)
 
     def _add(self, exchange: Exchange) -> None:
+        exchange.alternate = exchange.alternate or self._policies.alternate(exchange.name)
         self.by_name[exchange.name] = exchange
         if isinstance(exchange, DelayedExchange) and self.waiting is not None:
             exchange.waiting = self.waiting.queue_of(exchange)

@@ -2,7 +2,8 @@
 
 from flintmq.broker.limits import check_limit
 from flintmq.broker.permission import check_permission, check_topic_permission
-from flintmq.broker.ports import LimitRecord, PermissionRecord, Rule, TopicPermissionRecord
+from flintmq.broker.policy import check_policy
+from flintmq.broker.ports import LimitRecord, PermissionRecord, PolicyRecord, Rule, TopicPermissionRecord
 
 
 def check_rule(rule: Rule) -> None:
@@ -11,5 +12,7 @@ def check_rule(rule: Rule) -> None:
         check_permission(rule)
     elif isinstance(rule, TopicPermissionRecord):
         check_topic_permission(rule)
+    elif isinstance(rule, PolicyRecord):
+        check_policy(rule)
     elif isinstance(rule, LimitRecord):
         check_limit(rule)

@@ -1,8 +1,9 @@
 """A virtual host: its exchanges, queues and bindings, and the road of a message through them."""
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, final
 
-from flintmq.base.errors import AccessRefused, NotFound, PreconditionFailed
+from flintmq.base.errors import AccessRefused, ConfigurationError, NotFound, PreconditionFailed
 from flintmq.broker import arguments as args
 from flintmq.broker.agenda import Agenda
 from flintmq.broker.consumer import Consumer
@@ -10,7 +11,8 @@ from flintmq.broker.dialect import RABBITMQ, Dialect, dialect_named
 from flintmq.broker.exchanges import Exchanges
 from flintmq.broker.limits import Limits, check_vhost_queues
 from flintmq.broker.message import Message, Table
-from flintmq.broker.ports import BindingRecord, QueueRecord, Storage, VHostRecord
+from flintmq.broker.policy import Policies
+from flintmq.broker.ports import BindingRecord, PolicyRecord, QueueRecord, Storage, VHostRecord
 from flintmq.broker.publishing import put, put_at_once
 from flintmq.broker.queue.base import Queue
 from flintmq.broker.queue.classic import ClassicQueue
@@ -50,14 +52,19 @@ class VHost:
         self.limits = Limits()
         self.connections: dict[Access, None] = {}
         self.queues: dict[str, Queue] = {}
-        self.exchanges = Exchanges(name, self.queues, storage, self.deliver)
+        self.policies = Policies()
+        self.exchanges = Exchanges(name, self.queues, storage, self.policies, self.deliver)
         self.router = self.exchanges.router
         self._storage = storage
         self._agenda = agenda
         self._ids = ids
 
     def describe(self, record: VHostRecord) -> None:
-        """Take on what an administrator says of it. Raises ConfigurationError for a dialect there is not."""
+        """Take on what an administrator says of it. Raises ConfigurationError for a dialect or type there is not."""
+        if record.default_queue_type not in ("", *args.QUEUE_KINDS):
+            raise ConfigurationError(
+                f"queue type '{record.default_queue_type}' is unknown: there are {', '.join(args.QUEUE_KINDS)}"
+            )
         self.dialect = dialect_named(record.dialect)
         self.record = record
 
@@ -67,6 +74,24 @@ class VHost:
             access.expel(f"vhost '{self.name}' is deleted")
         for queue in list(self.queues.values()):
             self.remove_queue(queue)
+
+    # -- policies -----------------------------------------------------------------------------------------------
+
+    def put_policy(self, record: PolicyRecord) -> None:
+        """Lay down a policy, or another one under its name; it holds at once. Raises ConfigurationError."""
+        self._policies_changed(self.policies.put(record))
+
+    def delete_policy(self, record: PolicyRecord) -> None:
+        """Withdraw the policy of this name, if there is one."""
+        self._policies_changed(self.policies.remove(record))
+
+    def _policies_changed(self, concerns: Callable[[str, str], bool]) -> None:
+        for queue in list(self.queues.values()):
+            if concerns(queue.kind, queue.name):
+                queue.configure(self.policies.effective(queue.kind, queue.name, queue.arguments))
+        for exchange in self.exchanges.by_name.values():
+            if concerns("exchange", exchange.name):
+                self.exchanges.set_alternate(exchange, self.policies.alternate(exchange.name))
 
     # -- messages -----------------------------------------------------------------------------------------------
 
@@ -126,6 +151,7 @@ class VHost:
         """Make a queue, or find the equal one that is there. `generated`: the name was made by the server."""
         dialect = self.dialect
         dialect.check_name("queue", name)
+        arguments = self._with_default_type(arguments, durable and not exclusive and not auto_delete)
         kind = args.queue_kind(arguments)
         args.check_queue_arguments(arguments, kind, name, self.name)
         found = self.queues.get(name)
@@ -162,6 +188,13 @@ class VHost:
             self._storage.definitions.put_queue(QueueRecord(queue.id, self.name, name, auto_delete, arguments))
         return queue
 
+    def _with_default_type(self, arguments: Table, any_type: bool) -> Table:
+        """Where a declaration names no type and fits all of them, the virtual host's own is meant."""
+        default = self.record.default_queue_type
+        if default == "" or not any_type or "x-queue-type" in arguments:
+            return arguments
+        return {**arguments, "x-queue-type": default}
+
     def _make_queue(
         self, queue_id: int, name: str, durable: bool, auto_delete: bool, owner: object | None, arguments: Table
     ) -> Queue:
@@ -183,6 +216,9 @@ class VHost:
                 self._agenda,
                 self._storage.journal,
             )
+        effective = self.policies.effective(kind, name, arguments)
+        if effective is not arguments:
+            queue.configure(effective)
         self.queues[name] = queue
         self.exchanges.queue_made()
         return queue

@@ -66,6 +66,20 @@ class ClassicQueue(Queue):
             for entry in self._store.entries():
                 self._bytes += len(entry.message.body)
         self._set_plain()
+        self._trim()
+
+    def _trim(self) -> None:
+        """A limit that came later than the messages: the oldest go, unless it is publishers who are to stop."""
+        settings = self.settings
+        while settings.overflow == DROP_HEAD and (
+            (settings.max_length >= 0 and self._store.count > settings.max_length)
+            or (settings.max_bytes >= 0 and self._bytes > settings.max_bytes)
+        ):
+            first = self._store.drop_candidate()
+            if first is None:
+                return
+            self._remove(first)
+            self._give_up(first, MAXLEN)
 
     def _set_plain(self) -> None:
         self._is_plain_in = self.settings.ttl_ms == FOREVER and not self._counts_bytes

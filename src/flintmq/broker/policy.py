@@ -1,0 +1,288 @@
+"""Policies: arguments for queues and exchanges by their names, laid down by an administrator and changed at any time.
+
+Of the policies that concern an object, the one of the highest priority counts, and so does one of the operator's; what
+both say and what the object was declared with come together key by key, as in RabbitMQ.
+"""
+
+from collections.abc import Callable
+from typing import Final, final
+
+from flintmq.base.errors import ConfigurationError
+from flintmq.base.limits import DELAY_MAX_MS
+from flintmq.broker.message import Table
+from flintmq.broker.pattern import Pattern
+from flintmq.broker.ports import PolicyRecord
+
+# What a policy may be applied to, with the kinds of queues that this means.
+_QUEUES: Final = ("classic", "quorum", "stream")
+APPLY_TO: Final[dict[str, tuple[str, ...]]] = {
+    "all": (*_QUEUES, "exchange"),
+    "queues": _QUEUES,
+    "classic_queues": ("classic",),
+    "quorum_queues": ("quorum",),
+    "streams": ("stream",),
+    "exchanges": ("exchange",),
+}
+
+# A policy with one of these keys is not for queues of the kind, and the next one counts, as in RabbitMQ: unless it says
+# that it is for queues of this very kind, which in RabbitMQ says nothing.
+_FOREIGN: Final[dict[str, frozenset[str]]] = {
+    "classic": frozenset(
+        {
+            *("max-age", "stream-max-segment-size-bytes", "initial-cluster-size"),
+            *("delivery-limit", "dead-letter-strategy", "target-group-size"),
+            *("max-in-memory-length", "max-in-memory-bytes"),
+        }
+    ),
+    "quorum": frozenset(
+        {
+            *("max-age", "stream-max-segment-size-bytes", "initial-cluster-size"),
+            *("queue-mode", "queue-master-locator"),
+            *("ha-mode", "ha-params", "ha-sync-mode", "ha-promote-on-shutdown", "ha-promote-on-failure"),
+        }
+    ),
+    "stream": frozenset(
+        {
+            *("expires", "message-ttl", "dead-letter-exchange", "dead-letter-routing-key", "max-length"),
+            *("max-in-memory-length", "max-in-memory-bytes", "overflow", "queue-mode", "queue-master-locator"),
+            *("delivery-limit", "dead-letter-strategy", "target-group-size"),
+            *("ha-mode", "ha-params", "ha-sync-mode", "ha-promote-on-shutdown", "ha-promote-on-failure"),
+        }
+    ),
+    "exchange": frozenset(),
+}
+
+# Where both sides say something, the smaller number counts.
+_SMALLER: Final = frozenset(
+    {
+        *("expires", "message-ttl", "max-length", "max-length-bytes", "consumer-timeout"),
+        *("max-in-memory-length", "max-in-memory-bytes", "delayed-retry-min", "delayed-retry-max"),
+    }
+)
+# Where the policy goes before the argument, by kind; elsewhere the argument does.
+_POLICY_FIRST: Final[dict[str, frozenset[str]]] = {
+    "classic": frozenset(),
+    "quorum": frozenset({"overflow", "delayed-retry-type"}),
+    "stream": frozenset({"max-age", "max-length-bytes", "stream-max-segment-size-bytes", "stream-filter-size-bytes"}),
+    "exchange": frozenset(),
+}
+
+# Years to seconds.
+_AGE_UNITS: Final = "YMDhms"
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _is_time(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= DELAY_MAX_MS
+
+
+def _is_expiry(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= DELAY_MAX_MS
+
+
+def _is_age(value: object) -> bool:
+    if not isinstance(value, str):
+        return False
+    return value[:-1].isascii() and value[:-1].isdigit() and value[-1:] in _AGE_UNITS
+
+
+def _is_overflow(value: object) -> bool:
+    return value in ("drop-head", "reject-publish", "reject-publish-dlx")
+
+
+def _is_strategy(value: object) -> bool:
+    return value in ("at-most-once", "at-least-once")
+
+
+def _is_retry(value: object) -> bool:
+    return value in ("disabled", "all", "failed", "returned")
+
+
+# The keys of a definition, with what their values have to be.
+_KEYS: Final[dict[str, tuple[Callable[[object], bool], str]]] = {
+    "alternate-exchange": (_is_text, "the name of an exchange"),
+    "consumer-timeout": (_is_time, "a time in milliseconds"),
+    "dead-letter-exchange": (_is_text, "the name of an exchange"),
+    "dead-letter-routing-key": (_is_text, "a routing key"),
+    "dead-letter-strategy": (_is_strategy, "at-most-once or at-least-once"),
+    "delayed-retry-max": (_is_time, "a time in milliseconds"),
+    "delayed-retry-min": (_is_time, "a time in milliseconds"),
+    "delayed-retry-type": (_is_retry, "disabled, all, failed or returned"),
+    "delivery-limit": (_is_number, "a number"),
+    "expires": (_is_expiry, "a time in milliseconds, 1 at least"),
+    "max-age": (_is_age, "a number and one of Y, M, D, h, m, s"),
+    "max-length": (_is_count, "a number of messages"),
+    "max-length-bytes": (_is_count, "a number of bytes"),
+    "message-ttl": (_is_time, "a time in milliseconds"),
+    "overflow": (_is_overflow, "drop-head, reject-publish or reject-publish-dlx"),
+}
+# Of a broker with several nodes, or another kind of storage: kept for exports, and without effect here.
+_WITHOUT_EFFECT: Final = frozenset(
+    {
+        *("consumer-disconnected-timeout", "federation-upstream", "federation-upstream-set", "ha-mode"),
+        *("ha-params", "ha-promote-on-failure", "ha-promote-on-shutdown", "ha-sync-batch-size", "ha-sync-mode"),
+        *("initial-cluster-size", "max-in-memory-bytes", "max-in-memory-length", "queue-leader-locator"),
+        *("queue-master-locator", "queue-mode", "queue-version", "stream-filter-size-bytes"),
+        *("stream-max-segment-size-bytes", "target-group-size"),
+    }
+)
+_OPERATOR_KEYS: Final = frozenset(
+    {
+        *("delayed-retry-max", "delayed-retry-min", "delayed-retry-type", "delivery-limit", "expires", "max-length"),
+        *("max-length-bytes", "message-ttl", "overflow", "max-in-memory-bytes", "max-in-memory-length"),
+        *("queue-version", "target-group-size"),
+    }
+)
+
+
+def check_policy(record: PolicyRecord) -> None:
+    """Raises ConfigurationError for a policy that makes no sense."""
+    Pattern(record.pattern)
+    if record.apply_to not in APPLY_TO:
+        raise ConfigurationError(f"apply-to '{record.apply_to}' is unknown: there are {', '.join(APPLY_TO)}")
+    if not _is_number(record.priority):
+        raise ConfigurationError(f"the priority is a number, not {record.priority!r}")
+    if not record.definition:
+        raise ConfigurationError("the definition is empty")
+    for key, value in record.definition.items():
+        known = _KEYS.get(key)
+        if record.operator and key not in _OPERATOR_KEYS:
+            raise ConfigurationError(f"'{key}' is not a key of operator policies")
+        if known is None:
+            if key not in _WITHOUT_EFFECT:
+                raise ConfigurationError(f"'{key}' is not a key of policies")
+            continue
+        is_right, what = known
+        if not is_right(value):
+            raise ConfigurationError(f"{key} is {what}, not {value!r}")
+
+
+@final
+class _Policy:
+    def __init__(self, record: PolicyRecord) -> None:
+        self.record = record
+        self._pattern = Pattern(record.pattern)
+
+    def concerns(self, kind: str, name: str) -> bool:
+        """Whether it is for objects of this kind ("exchange", or a queue's) and name."""
+        kinds = APPLY_TO[self.record.apply_to]
+        if kind not in kinds:
+            return False
+        if len(kinds) > 1 and not _FOREIGN[kind].isdisjoint(self.record.definition):
+            return False
+        return self._pattern.matches(name)
+
+
+@final
+class Policies:
+    """The policies of a virtual host."""
+
+    def __init__(self) -> None:
+        # By whether they are the operator's, the highest priority first.
+        self._sorted: dict[bool, list[_Policy]] = {False: [], True: []}
+
+    @property
+    def records(self) -> list[PolicyRecord]:
+        return [policy.record for policies in self._sorted.values() for policy in policies]
+
+    def put(self, record: PolicyRecord) -> Callable[[str, str], bool]:
+        """Add a policy, or put it in the place of the one of its name. Tells of a kind and name whether they may be
+        concerned by the change. Raises ConfigurationError.
+        """
+        check_policy(record)
+        made = _Policy(record)
+        changed = [made, *self._take(record)]
+        policies = self._sorted[record.operator]
+        policies.append(made)
+        policies.sort(key=_rank)
+        return lambda kind, name: any(policy.concerns(kind, name) for policy in changed)
+
+    def remove(self, record: PolicyRecord) -> Callable[[str, str], bool]:
+        """Take the policy of that name away, if there is one. Answers as `put` does."""
+        changed = self._take(record)
+        return lambda kind, name: any(policy.concerns(kind, name) for policy in changed)
+
+    def _take(self, record: PolicyRecord) -> list[_Policy]:
+        policies = self._sorted[record.operator]
+        taken = [policy for policy in policies if policy.record.name == record.name]
+        for policy in taken:
+            policies.remove(policy)
+        return taken
+
+    def find(self, kind: str, name: str, operator: bool) -> PolicyRecord | None:
+        """The policy that counts for an object of this kind ("exchange", or a queue's) and name."""
+        for policy in self._sorted[operator]:
+            if policy.concerns(kind, name):
+                return policy.record
+        return None
+
+    def effective(self, kind: str, name: str, arguments: Table) -> Table:
+        """What a queue's arguments come to, under the names of arguments."""
+        together = self._definition(kind, name)
+        if not together:
+            return arguments
+        effective = dict(arguments)
+        for key, value in together.items():
+            argument = f"x-{key}"
+            declared = arguments.get(argument)
+            effective[argument] = value if declared is None else _with_argument(key, kind, value, declared)
+        return effective
+
+    def alternate(self, exchange: str) -> str:
+        """The alternate exchange that policies give an exchange; empty where they give none."""
+        name = self._definition("exchange", exchange).get("alternate-exchange")
+        return name if isinstance(name, str) else ""
+
+    def _definition(self, kind: str, name: str) -> Table:
+        """What the policies that count say together."""
+        ours = self.find(kind, name, False)
+        operators = self.find(kind, name, True)
+        if ours is None or operators is None:
+            either = ours or operators
+            return either.definition if either is not None else {}
+        together = {**ours.definition, **operators.definition}
+        for key in operators.definition:
+            if key in ours.definition:
+                together[key] = _narrower(key, ours.definition[key], operators.definition[key])
+        return together
+
+
+def _rank(policy: _Policy) -> int:
+    return -policy.record.priority
+
+
+def _narrower(key: str, ours: object, operators: object) -> object:
+    """What counts of a policy and an operator policy: the smaller number, and else what the operator says."""
+    if isinstance(ours, int) and isinstance(operators, int):
+        if key in _SMALLER:
+            return min(ours, operators)
+        if key == "delivery-limit":
+            return _delivery_limit(ours, operators)
+    return operators
+
+
+def _with_argument(key: str, kind: str, policy: object, argument: object) -> object:
+    if key in _POLICY_FIRST[kind]:
+        return policy
+    if isinstance(policy, int) and isinstance(argument, int):
+        if key in _SMALLER:
+            return min(policy, argument)
+        if key == "delivery-limit":
+            return _delivery_limit(policy, argument)
+    return argument
+
+
+def _delivery_limit(one: int, other: int) -> int:
+    """A negative one is no limit at all, and leaves it to the other."""
+    return max(one, other) if one < 0 or other < 0 else min(one, other)
