@@ -66,3 +66,8 @@ DELAY_MAX_MS: Final = 4_294_967_295
 TRANSACTION_MAX_BYTES: Final = 64 * 1024 * 1024
 # Operations of a transaction: each holds a few objects until the commit, however small its message.
 TRANSACTION_MAX_OPERATIONS: Final = 65_536
+# Words `#` of a topic binding, neighbours counted once: nobody writes more than three, and each but the first and the
+# last makes a part of the pattern be looked for anywhere in the key.
+TOPIC_HASHES_MAX: Final = 8
+# Words between the first and the last of them: with this, ten thousand such bindings cost a new key a few milliseconds.
+TOPIC_INNER_WORDS_MAX: Final = 32

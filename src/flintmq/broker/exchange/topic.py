@@ -1,30 +1,88 @@
 """topic: by patterns of words between dots, where `*` is one word and `#` is any number of them.
 
-amqp-0-9-1 §3.1.3.3. The patterns form a tree of words, so that matching costs by the words of the routing key, not by
-the number of bindings.
+amqp-0-9-1 §3.1.3.3. The words of patterns up to their first `#` form a tree, and under each `#` the words behind it
+form another one, read from the end of the key. So matching visits a word of a pattern once at most, whatever the key.
+What stands between two `#` can be anywhere in the key: see `segments.py`.
 """
 
 from typing import final
 
+from flintmq.base.errors import PreconditionFailed
+from flintmq.base.limits import TOPIC_HASHES_MAX, TOPIC_INNER_WORDS_MAX
 from flintmq.broker.exchange.base import Binding, Exchange
+from flintmq.broker.exchange.segments import Segmented, Segments
 from flintmq.broker.message import Message, Table
 
 
 @final
 class _Node:
+    """A word of patterns, at one place. `bindings` are of the patterns that end here."""
+
     def __init__(self) -> None:
         self.children: dict[str, _Node] = {}
+        self.star: _Node | None = None
+        self.hash: _Hash | None = None
         self.bindings: dict[Binding, None] = {}
 
+    def child(self, word: str) -> "_Node | None":
+        return self.star if word == "*" else self.children.get(word)
 
-def _words(pattern: str) -> list[str]:
-    """A pattern's words. Neighbouring `#` say no more than one of them, and would multiply the ways to match."""
-    words: list[str] = []
+    def make_child(self, word: str) -> "_Node":
+        found = self.child(word)
+        if found is None:
+            found = _Node()
+            if word == "*":
+                self.star = found
+            else:
+                self.children[word] = found
+        return found
+
+    def drop_child(self, word: str) -> None:
+        if word == "*":
+            self.star = None
+        else:
+            del self.children[word]
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.bindings and not self.children and self.star is None and self.hash is None
+
+
+@final
+class _Hash:
+    """The first `#` of patterns. `tails` are the words behind it, last first; `inner` are patterns with more `#`."""
+
+    def __init__(self) -> None:
+        self.bindings: dict[Binding, None] = {}
+        self.tails = _Node()
+        self.inner: dict[Segmented, None] = {}
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.bindings and not self.inner and self.tails.is_empty
+
+
+def parts(pattern: str) -> list[list[str]]:
+    """A pattern's words, split where its `#` are.
+
+    Between two `#`, what begins with `*` says the same with these before the first one, and nothing says nothing: so
+    neighbouring `#` are one, and what is looked for anywhere begins with a literal.
+    """
+    split: list[list[str]] = [[]]
     for word in pattern.split("."):
-        if word == "#" and words and words[-1] == "#":
-            continue
-        words.append(word)
-    return words
+        if word == "#":
+            split.append([])
+        else:
+            split[-1].append(word)
+    found = split[:1]
+    for part in split[1:-1]:
+        stars = 0
+        while stars < len(part) and part[stars] == "*":
+            stars += 1
+        found[-1].extend(part[:stars])
+        if stars < len(part):
+            found.append(part[stars:])
+    return found if len(split) == 1 else [*found, split[-1]]
 
 
 @final
@@ -36,63 +94,133 @@ class TopicExchange(Exchange):
     ) -> None:
         super().__init__(vhost, name, durable, auto_delete, internal, arguments)
         self._root = _Node()
+        self._segments = Segments()
+
+    def check_binding(self, binding: Binding) -> None:
+        between = parts(binding.routing_key)
+        if len(between) - 1 > TOPIC_HASHES_MAX:
+            raise PreconditionFailed(
+                f"invalid binding key '{binding.routing_key}': {len(between) - 1} words are #, at most "
+                f"{TOPIC_HASHES_MAX} may be"
+            )
+        inner = sum([len(words) for words in between[1:-1]])
+        if inner > TOPIC_INNER_WORDS_MAX:
+            raise PreconditionFailed(
+                f"invalid binding key '{binding.routing_key}': {inner} words are between the first # and the last, at "
+                f"most {TOPIC_INNER_WORDS_MAX} may be"
+            )
 
     def add(self, binding: Binding) -> None:
+        between = parts(binding.routing_key)
         node = self._root
-        for word in _words(binding.routing_key):
-            child = node.children.get(word)
-            if child is None:
-                child = _Node()
-                node.children[word] = child
-            node = child
-        node.bindings[binding] = None
+        for word in between[0]:
+            node = node.make_child(word)
+        if len(between) == 1:
+            node.bindings[binding] = None
+            return
+        if node.hash is None:
+            node.hash = _Hash()
+        beyond = node.hash
+        if len(between) > 2:
+            beyond.inner[self._segments.add(between, binding)] = None
+        elif not between[1]:
+            beyond.bindings[binding] = None
+        else:
+            node = beyond.tails
+            for word in reversed(between[1]):
+                node = node.make_child(word)
+            node.bindings[binding] = None
 
     def remove(self, binding: Binding) -> None:
-        path = [self._root]
-        words = _words(binding.routing_key)
-        for word in words:
-            path.append(path[-1].children[word])
-        del path[-1].bindings[binding]
-        for depth in range(len(words), 0, -1):
-            node = path[depth]
-            if node.bindings or node.children:
-                break
-            del path[depth - 1].children[words[depth - 1]]
+        between = parts(binding.routing_key)
+        path = _path(self._root, between[0])
+        node = path[-1]
+        if len(between) == 1:
+            del node.bindings[binding]
+        else:
+            beyond = node.hash
+            assert beyond is not None
+            if len(between) > 2:
+                pattern = self._segments.remove(between, binding)
+                if not pattern.bindings:
+                    del beyond.inner[pattern]
+            elif not between[1]:
+                del beyond.bindings[binding]
+            else:
+                tail = between[1][::-1]
+                tails = _path(beyond.tails, tail)
+                del tails[-1].bindings[binding]
+                _prune(tails, tail)
+            if beyond.is_empty:
+                node.hash = None
+        _prune(path, between[0])
 
     def match(self, keys: list[str], message: Message | None) -> list[Binding]:
         found: list[Binding] = []
         for key in keys:
-            self._match_key(key, found)
+            self._match_key(key.split("."), found)
         return found
 
-    def _match_key(self, routing_key: str, found: list[Binding]) -> None:
-        # The nodes alive after each word. A dictionary, so that however many ways lead to a node, it is there once:
-        # the work is bounded by words x nodes for any set of patterns.
-        alive: dict[_Node, bool] = {}
-        _enter(alive, self._root, False)
-        for word in routing_key.split("."):
-            following: dict[_Node, bool] = {}
-            for node, is_hash in alive.items():
-                if is_hash:
-                    _enter(following, node, True)
-                # A routing key may hold "*" or "#" as words; those are not looked up as if they were patterns.
-                if word != "*" and word != "#":
-                    child = node.children.get(word)
-                    if child is not None:
-                        _enter(following, child, False)
-                child = node.children.get("*")
-                if child is not None:
-                    _enter(following, child, False)
-            alive = following
+    def _match_key(self, words: list[str], found: list[Binding]) -> None:
+        # Patterns with more than one `#`, by the word of the key that their first may begin with.
+        inner: dict[int, list[Segmented]] = {}
+        alive = [self._root]
+        for at, word in enumerate(words):
+            for node in alive:
+                if node.hash is not None:
+                    _match_hash(node.hash, words, at, inner, found)
+            alive = _following(alive, word)
+            if not alive:
+                break
         for node in alive:
             found.extend(node.bindings)
+            if node.hash is not None:
+                # Nothing is left for words between two `#`.
+                _match_hash(node.hash, words, len(words), {}, found)
+        if inner:
+            self._segments.match(words, inner, found)
 
 
-def _enter(alive: dict[_Node, bool], node: _Node, is_hash: bool) -> None:
-    """Make a node alive, and with it the `#` below it, which may stand for no word at all."""
-    if node in alive:
-        return
-    alive[node] = is_hash
-    below = node.children.get("#")
-    if below is not None:
-        _enter(alive, below, True)
+def _match_hash(
+    reached: _Hash, words: list[str], start: int, inner: dict[int, list[Segmented]], found: list[Binding]
+) -> None:
+    """What matches, or may match, where a `#` can begin with the word at `start`."""
+    found.extend(reached.bindings)
+    if reached.inner:
+        inner.setdefault(start, []).extend(reached.inner)
+    alive = [reached.tails]
+    at = len(words) - 1
+    while at >= start and alive:
+        alive = _following(alive, words[at])
+        for node in alive:
+            found.extend(node.bindings)
+        at -= 1
+
+
+def _following(alive: list[_Node], word: str) -> list[_Node]:
+    """The nodes below these that a word of a key leads to. It is no wildcard: "*" and "#" are not among children."""
+    following: list[_Node] = []
+    for node in alive:
+        child = node.children.get(word)
+        if child is not None:
+            following.append(child)
+        if node.star is not None:
+            following.append(node.star)
+    return following
+
+
+def _path(root: _Node, words: list[str]) -> list[_Node]:
+    path = [root]
+    for word in words:
+        child = path[-1].child(word)
+        assert child is not None
+        path.append(child)
+    return path
+
+
+def _prune(path: list[_Node], words: list[str]) -> None:
+    """Drop the nodes at the end of a path that nothing needs any more."""
+    for depth in range(len(words), 0, -1):
+        if not path[depth].is_empty:
+            return
+        path[depth - 1].drop_child(words[depth - 1])
