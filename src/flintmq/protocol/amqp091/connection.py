@@ -6,7 +6,7 @@ in with the bytes, and `next_timer` says when it wants to be asked again.
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import final
+from typing import Final, final
 
 from librt.strings import read_i16_be, read_i32_be
 from mypy_extensions import i64, mypyc_attr
@@ -32,6 +32,7 @@ from flintmq.base.limits import (
     HANDSHAKE_FRAME_MAX_BYTES,
     HEADER_RESERVE_DIVISOR,
     HEARTBEAT_SECONDS,
+    LOGIN_FRAME_MAX_BYTES,
     MESSAGE_MAX_BYTES,
     OUTPUT_CHOKE_BYTES,
 )
@@ -68,7 +69,11 @@ from flintmq.wire.amqp091.methods import (
     decode_method,
     encode_method,
 )
-from flintmq.wire.amqp091.tables import Table
+from flintmq.wire.amqp091.tables import Table, decode_table
+
+# Pieces of one frame, above which they are put together: each costs 40 bytes more than it holds, and a peer decides how
+# small they are.
+_PIECES_MAX: Final = 32
 
 
 @dataclass(frozen=True)
@@ -145,7 +150,9 @@ class Connection:
         self.state = State.HEADER if role is Role.SERVER else State.START
         self.output = output
         self.tuning = tuning
+        # A server has them once the login is accepted: a table takes ten times its encoding, and strangers send it.
         self.peer_properties: Table = {}
+        self._peer_table = b""
         # Whether the next publish, and what is behind it, has to wait; and whether one waits.
         self.holds_publishes = False
         self.is_holding = False
@@ -191,6 +198,8 @@ class Connection:
             self._held.append(data)
             self._held_bytes += len(data)
             if self._held_bytes < self._needed:
+                if len(self._held) >= _PIECES_MAX:
+                    self._held = [b"".join(self._held)]
                 return
             data = b"".join(self._held)
             self._held = []
@@ -348,7 +357,11 @@ class Connection:
                 return
             method = decode_method(data[start:stop])
             raise CommandInvalid(f"{method.name} on channel 0 while {self.state.value}")
-        self._move(target, decode_method(data[start:stop]))
+        method = decode_method(data[start:stop])
+        if method_id == spec.CONNECTION_START_OK:
+            # Its first argument, which was decoded, so the length is one.
+            self._peer_table = data[start + 4 : start + 8 + i64(read_i32_be(data, start + 4))]
+        self._move(target, method)
 
     def _move(self, target: State, method: Method) -> None:
         if isinstance(method, ConnectionClose):
@@ -358,7 +371,7 @@ class Connection:
             self._finish(None)
         elif isinstance(method, ConnectionStartOk):
             self.state = target
-            self.peer_properties = method.client_properties
+            self._payload_max = LOGIN_FRAME_MAX_BYTES - FRAME_OVERHEAD_BYTES
             self._owner.on_login(method.mechanism, method.response, method.client_properties)
         elif isinstance(method, ConnectionTuneOk):
             self._agree(method.channel_max, method.frame_max, method.heartbeat)
@@ -457,6 +470,8 @@ class Connection:
         if self.state is not State.LOGIN:
             return
         self.state = State.TUNE_OK
+        self._payload_max = HANDSHAKE_FRAME_MAX_BYTES - FRAME_OVERHEAD_BYTES
+        self._know_peer()
         offer = self.tuning
         self._send(ConnectionTune(channel_max=offer.channel_max, frame_max=offer.frame_max, heartbeat=offer.heartbeat))
 
@@ -464,12 +479,17 @@ class Connection:
         """Clients that declare `authentication_failure_close` are told; the specification just hangs up."""
         if self.state is not State.LOGIN:
             return
+        self._know_peer()
         capabilities = self.peer_properties.get("capabilities")
         if isinstance(capabilities, dict) and capabilities.get("authentication_failure_close") is True:
             self._frame_method = spec.CONNECTION_START_OK
             self._close_with(error)
         else:
             self._finish(error)
+
+    def _know_peer(self) -> None:
+        self.peer_properties = decode_table(self._peer_table, 0)[0]
+        self._peer_table = b""
 
     def accept_open(self) -> None:
         if self.state is not State.OPENING:

@@ -1,0 +1,109 @@
+"""What those may cost who have not logged in: nobody knows them, and there may be many."""
+
+import resource
+import socket
+import struct
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from flintmq.base.limits import HANDSHAKE_FRAME_MAX_BYTES, LOGIN_FRAME_MAX_BYTES
+from flintmq.wire.amqp091.frames import FRAME_METHOD, PROTOCOL_HEADER
+from tests.hostile.test_greed import resident_bytes
+from tests.servers import BrokerProcess
+from tests.sockets import frame
+
+CONNECTIONS: Final = 2_000
+# Fewer where each takes the broker a login to refuse.
+LOGINS: Final = 400
+# Of the broker's own memory: the kernel's socket buffers come on top.
+STRANGER_MAX_BYTES: Final = 16 * 1024
+
+
+def start_ok(properties: bytes, response: bytes) -> bytes:
+    payload = (
+        bytes.fromhex("000a000b")
+        + struct.pack(">I", len(properties))
+        + properties
+        + b"\x05PLAIN"
+        + struct.pack(">I", len(response))
+        + response
+        + b"\x05en_US"
+    )
+    return frame(FRAME_METHOD, 0, payload)
+
+
+def names(room: int) -> bytes:
+    """As many entries without values as fit: a few bytes each, and a hundred as objects."""
+    entries = b""
+    while True:
+        name = b"%x" % (len(entries) // 5)
+        entry = bytes([len(name)]) + name + b"V"
+        if len(entries) + len(entry) > room:
+            return entries
+        entries += entry
+
+
+# What fits a frame beside the response of somebody unknown.
+ROOM = HANDSHAKE_FRAME_MAX_BYTES - len(start_ok(b"", b"\0nobody\0x"))
+# Where a login is decided, frames are smaller still.
+HALF_CLOSE = struct.pack(">BHI", FRAME_METHOD, 0, LOGIN_FRAME_MAX_BYTES - 8) + bytes(LOGIN_FRAME_MAX_BYTES - 9)
+STRANGERS: Final = {
+    "who say nothing": (b"", CONNECTIONS),
+    "who say hello": (PROTOCOL_HEADER, CONNECTIONS),
+    "who end within a frame": (PROTOCOL_HEADER + start_ok(names(ROOM), b"\0nobody\0x")[:-1], CONNECTIONS),
+    "with a thousand properties": (PROTOCOL_HEADER + start_ok(names(ROOM), b"\0nobody\0x") + HALF_CLOSE, LOGINS),
+    "with a long password": (PROTOCOL_HEADER + start_ok(b"", b"\0nobody\0" + b"x" * ROOM) + HALF_CLOSE, LOGINS),
+}
+
+
+@pytest.fixture
+def descriptors() -> Iterator[None]:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@pytest.mark.parametrize(("said", "count"), STRANGERS.values(), ids=STRANGERS.keys())
+def test_memory_of_an_unauthenticated_connection(tmp_path: Path, descriptors: None, said: bytes, count: int) -> None:
+    """Any number of strangers, whatever they say before they are known, cost 16 KiB each at most."""
+    with BrokerProcess(tmp_path / "data") as broker, ExitStack() as strangers:
+
+        def come() -> None:
+            for number in range(count):
+                # From many addresses, as a machine has only so many ports to one.
+                source = (f"127.3.{number >> 8}.{number & 0xFF}", 0)
+                stranger = strangers.enter_context(socket.create_connection(("127.0.0.1", broker.port), 30, source))
+                stranger.sendall(said)
+            time.sleep(1)
+
+        # The first ones take what starting has left free.
+        come()
+        before = resident_bytes(broker.process.pid)
+        come()
+        each = (resident_bytes(broker.process.pid) - before) / count
+        assert each < STRANGER_MAX_BYTES
+        faults = [line for line in broker.log if line["event"] == "connection ended" and "ERROR" in line["reason"]]
+        assert not faults, faults[0]
+        broker.kill()
+
+
+def test_a_frame_in_tiny_pieces(tmp_path: Path) -> None:
+    """Pieces of a few bytes are put together as they come, or each would cost ten times what it holds."""
+    with BrokerProcess(tmp_path / "data") as broker, ExitStack() as strangers:
+        said = PROTOCOL_HEADER + start_ok(names(ROOM), b"\0nobody\0x")[:-1]
+        many = [strangers.enter_context(socket.create_connection(("127.0.0.1", broker.port), 30)) for _ in range(50)]
+        for stranger in many:
+            stranger.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        before = resident_bytes(broker.process.pid)
+        for at in range(0, len(said), 3):
+            for stranger in many:
+                stranger.send(said[at : at + 3])
+        time.sleep(0.5)
+        assert (resident_bytes(broker.process.pid) - before) / len(many) < 4 * STRANGER_MAX_BYTES
+        broker.kill()
