@@ -7,6 +7,7 @@ All calls stage work in memory and return at once. `Storage.commit()` ends a bat
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 from mypy_extensions import i64, mypyc_attr
 
@@ -119,7 +120,8 @@ class ParameterRecord:
     vhost: str
     component: str
     name: str
-    value: object
+    # Whatever JSON holds; compiled dataclasses do not know `object`.
+    value: Any
 
 
 # What an administrator lays down for objects that are or will be there.

@@ -66,6 +66,7 @@ class ServerChannel(ChannelOwner):
     ) -> None:
         self.vhost = access.vhost
         self.rights = access.rights
+        self.user = access.user
         # Also the owner of exclusive queues.
         self.connection = connection
         self.gateway = gateway

@@ -36,9 +36,9 @@ def read_terms(channel: "ServerChannel", properties: bytes) -> Terms:
     found = scan(properties)
     if found.user_id_at:
         user_id = short_at(properties, found.user_id_at)
-        if user_id != channel.connection.user:
+        if user_id != channel.user.name and not channel.user.may_impersonate:
             raise PreconditionFailed(
-                f"user_id property set to '{user_id}' but authenticated user was '{channel.connection.user}'"
+                f"user_id property set to '{user_id}' but authenticated user was '{channel.user.name}'"
             )
     dialect = channel.vhost.dialect
     if dialect.checks_field_names and found.headers_at:
