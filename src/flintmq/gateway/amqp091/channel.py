@@ -65,6 +65,7 @@ class ServerChannel(ChannelOwner):
         checks: dict[int, Handler],
     ) -> None:
         self.vhost = access.vhost
+        self.user = access.user
         self.rights = access.rights
         self.user = access.user
         # Also the owner of exclusive queues.
@@ -126,6 +127,8 @@ class ServerChannel(ChannelOwner):
             self._terms = read_terms(self, properties)
             self._properties = properties
         terms = self._terms
+        if terms.more_keys is not None:
+            self._permit_keys(publication, terms.more_keys)
         gateway = self.gateway
         message = Message(
             publication.address,
@@ -175,10 +178,15 @@ class ServerChannel(ChannelOwner):
         """
         address = publication.address
         self.rights.check(WRITE, "exchange", address.exchange)
-        exchange = self.vhost.exchanges.by_name.get(address.exchange)
-        if exchange is not None and exchange.type == "topic":
-            self.rights.check_topic(WRITE, address.exchange, address.routing_key)
+        self._permit_keys(publication, [address.routing_key])
         publication.permitted = self.rights.version + self.vhost.router.version
+
+    def _permit_keys(self, publication: Publication, keys: list[str]) -> None:
+        name = publication.address.exchange
+        exchange = self.vhost.exchanges.by_name.get(name)
+        if exchange is not None and exchange.type == "topic":
+            for key in keys:
+                self.rights.check_topic(WRITE, name, key)
 
     def _refuse_publish(self) -> None:
         """The storage has failed for good: nothing persistent is taken, and the publisher hears of it."""

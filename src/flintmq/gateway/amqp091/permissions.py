@@ -9,6 +9,7 @@ from typing import Final
 
 from flintmq.broker.permission import CONFIGURE, READ, WRITE
 from flintmq.gateway.amqp091.channel import ServerChannel
+from flintmq.gateway.amqp091.terms import REPLY_TO
 from flintmq.wire.amqp091 import spec
 from flintmq.wire.amqp091.methods import (
     BasicConsume,
@@ -27,8 +28,10 @@ from flintmq.wire.amqp091.methods import (
     StreamQuery,
 )
 
-# Direct reply-to (RabbitMQ): a name for the channel's own answers, which needs no permission.
-_REPLY_TO: Final = "amq.rabbitmq.reply-to"
+
+def _needs_none(queue: str) -> bool:
+    """Answers straight to a channel are that channel's own (RabbitMQ)."""
+    return queue == REPLY_TO or queue.startswith(f"{REPLY_TO}.")
 
 
 def _exchange_declare(channel: ServerChannel, method: Method) -> None:
@@ -78,7 +81,7 @@ def _queue_declare(channel: ServerChannel, method: Method) -> None:
     assert isinstance(method, QueueDeclare)
     if method.passive:
         name = channel.queue_name(method.queue)
-        if not name.startswith(_REPLY_TO):
+        if not _needs_none(name):
             channel.rights.check_any("queue", name)
     elif method.queue != "":
         check_queue(channel, method, method.queue)
@@ -118,7 +121,7 @@ def _queue_delete(channel: ServerChannel, method: Method) -> None:
 def _queue_read(channel: ServerChannel, method: Method) -> None:
     assert isinstance(method, (QueuePurge, BasicConsume, BasicGet, StreamQuery, StreamFetch))
     name = channel.queue_name(method.queue)
-    if not name.startswith(_REPLY_TO):
+    if not _needs_none(name):
         channel.rights.check(READ, "queue", name)
 
 

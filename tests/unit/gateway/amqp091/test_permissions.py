@@ -7,9 +7,10 @@ import pytest
 from flintmq.base.errors import AmqpError
 from flintmq.broker.dialect import STRICT
 from flintmq.broker.message import Table
-from flintmq.broker.ports import PermissionRecord, TopicPermissionRecord
+from flintmq.broker.ports import PermissionRecord, TopicPermissionRecord, UserRecord
 from flintmq.wire.amqp091.methods import (
     BasicConsume,
+    BasicConsumeOk,
     BasicGet,
     ExchangeBind,
     ExchangeDeclare,
@@ -24,6 +25,7 @@ from flintmq.wire.amqp091.methods import (
     StreamFetch,
     StreamQuery,
 )
+from flintmq.wire.amqp091.properties import Properties, encode_properties
 from tests.unit.gateway.amqp091.pair import Client, ClientChannel, Server
 
 STREAM: Table = {"x-queue-type": "stream"}
@@ -174,7 +176,7 @@ def test_each_user_has_its_own() -> None:
     channel = client.channel()
     channel.publish("m", "q")
     client.tick()
-    server.broker.put_user(type(server.user.record)("other", ""))
+    server.broker.put_user(UserRecord("other", ""))
     server.broker.put_rule(PermissionRecord("/", "other", "", "", ""))
     other = Client(server, user="other")
     channel = other.channel()
@@ -289,6 +291,19 @@ def test_topics_of_bindings(method: QueueBind | QueueUnbind | ExchangeBind | Exc
     assert "read access to topic 'in.a' in exchange topic 'amq.topic'" in refusal(channel)
 
 
+def test_topics_of_copies() -> None:
+    """Further keys, by CC and BCC, are restricted like the first one."""
+    server, client = made()
+    allow_topics(server, "^a$", "")
+    for header in ("CC", "BCC"):
+        channel = client.channel()
+        channel.publish("m", "a", "amq.topic", encode_properties(Properties(headers={header: ["a"]})))
+        client.tick()
+        channel.publish("m", "a", "amq.topic", encode_properties(Properties(headers={header: ["a", "b"]})))
+        client.tick()
+        assert "write access to topic 'b'" in refusal(channel)
+
+
 def test_an_exchange_that_becomes_a_topic_exchange() -> None:
     """What was published before there was a topic exchange of the name is checked anew."""
     server, client = made()
@@ -310,6 +325,35 @@ def test_topic_permissions_are_withdrawn() -> None:
     channel = client.channel()
     channel.publish("m", "b", "amq.topic")
     assert len(channel.call(QueueBind(queue="q", exchange="amq.topic", routing_key="b"))) == 1
+
+
+def test_answers_need_no_permission() -> None:
+    """Direct reply-to is the channel's own: consuming from it is for everybody."""
+    server, client = made()
+    server.allow("", "", "")
+    channel = client.channel()
+    (answer,) = channel.call(BasicConsume(queue="amq.rabbitmq.reply-to", no_ack=True))
+    assert isinstance(answer, BasicConsumeOk)
+
+
+# -- names of others ----------------------------------------------------------------------------------------------
+
+
+def test_publishing_as_somebody_else() -> None:
+    """The user-id of a message is its publisher, or what an impersonator says."""
+    server, client = made()
+    claimed = encode_properties(Properties(user_id="other"))
+    channel = client.channel()
+    channel.publish("m", "q", properties=claimed)
+    client.tick()
+    assert refusal(channel) == (
+        "406 PRECONDITION_FAILED - user_id property set to 'other' but authenticated user was 'u'"
+    )
+    server.broker.put_user(UserRecord("u", "", ("impersonator",)))
+    channel = client.channel()
+    channel.publish("m", "q", properties=claimed)
+    client.tick()
+    assert server.vhost.queues["q"].message_count == 1
 
 
 # -- virtual hosts and users --------------------------------------------------------------------------------------
