@@ -23,9 +23,11 @@ from flintmq.broker.ports import (
     VHostRecord,
 )
 from flintmq.broker.queue.classic import ClassicQueue
+from flintmq.broker.queue.ids import QueueIds
+from flintmq.broker.queue.waiting import WaitingQueue
 from flintmq.broker.rules import check_rule
 from flintmq.broker.user import User
-from flintmq.broker.vhost import QueueIds, VHost
+from flintmq.broker.vhost import VHost
 
 
 @final
@@ -227,10 +229,10 @@ class Broker:
             self._apply(rule)
         for exchange in definitions.exchanges:
             self.vhosts[exchange.vhost].exchanges.restore(exchange)
-        queues: dict[int, ClassicQueue] = {}
+        queues: dict[int, ClassicQueue | WaitingQueue] = {}
         for record in definitions.queues:
             queue = self.vhosts[record.vhost].restore_queue(record)
-            if isinstance(queue, ClassicQueue):
+            if isinstance(queue, ClassicQueue | WaitingQueue):
                 queues[record.id] = queue
         for binding in definitions.bindings:
             self.vhosts[binding.vhost].restore_binding(binding)

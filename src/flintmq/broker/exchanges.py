@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Final, final
 
-from flintmq.base.errors import AccessRefused, NotImplementedHere, PreconditionFailed
+from flintmq.base.errors import AccessRefused, PreconditionFailed
 from flintmq.broker import arguments as args
 from flintmq.broker.bindings import Bindings
 from flintmq.broker.exchange.base import Binding, Exchange
@@ -48,8 +48,8 @@ class Exchanges:
         self._storage = storage
         self._policies = policies
         self._deliver = deliver
-        # Holds what delayed exchanges get too early; without one, there are no delayed exchanges.
-        self.waiting: Waiting | None = None
+        # Holds what delayed exchanges get too early; set by the virtual host.
+        self.waiting: Waiting
         for name, kind in _PREDECLARED:
             self._add(make_exchange(vhost, name, kind, True, False, False, {}))
 
@@ -77,8 +77,8 @@ class Exchanges:
         exchange = make_exchange(self._vhost, name, kind, durable, auto_delete, internal, arguments)
         exchange.alternate = args.alternate_exchange(name, self._vhost, arguments)
         exchange.check()
-        if isinstance(exchange, DelayedExchange) and self.waiting is None:
-            raise NotImplementedHere("exchange type 'x-delayed-message' is not implemented yet")
+        if isinstance(exchange, DelayedExchange):
+            exchange.waiting = self.waiting.make(exchange)
         self._add(exchange)
         if durable:
             self._storage.definitions.put_exchange(
@@ -94,8 +94,6 @@ class Exchanges:
     def _add(self, exchange: Exchange) -> None:
         exchange.alternate = exchange.alternate or self._policies.alternate(exchange.name)
         self.by_name[exchange.name] = exchange
-        if isinstance(exchange, DelayedExchange) and self.waiting is not None:
-            exchange.waiting = self.waiting.queue_of(exchange)
         self.router.all_changed()
 
     def set_alternate(self, exchange: Exchange, name: str) -> None:
@@ -128,7 +126,7 @@ class Exchanges:
             if self.by_name.get(exchange.name) is not exchange:
                 continue
             del self.by_name[exchange.name]
-            if isinstance(exchange, DelayedExchange) and self.waiting is not None:
+            if isinstance(exchange, DelayedExchange):
                 self.waiting.ended(exchange)
             self.bindings.remove_from(exchange)
             leaving.extend([source for source in self.bindings.remove_to(exchange) if _is_unused(source)])

@@ -7,6 +7,7 @@ from flintmq.base.errors import AccessRefused, ConfigurationError, NotFound, Pre
 from flintmq.broker import arguments as args
 from flintmq.broker.agenda import Agenda
 from flintmq.broker.consumer import Consumer
+from flintmq.broker.delayed import WAITING_PREFIX, DelayedMessages
 from flintmq.broker.dialect import RABBITMQ, Dialect, dialect_named
 from flintmq.broker.exchanges import Exchanges
 from flintmq.broker.limits import Limits, check_vhost_queues
@@ -16,24 +17,12 @@ from flintmq.broker.ports import BindingRecord, PolicyRecord, QueueRecord, Stora
 from flintmq.broker.publishing import put, put_at_once
 from flintmq.broker.queue.base import Queue
 from flintmq.broker.queue.classic import ClassicQueue
+from flintmq.broker.queue.ids import QueueIds
 from flintmq.broker.queue.stream import StreamQueue
 from flintmq.broker.routing import Route
 
 if TYPE_CHECKING:
     from flintmq.broker.access import Access
-
-
-@final
-class QueueIds:
-    """Hands out queue ids, each once in the life of a node."""
-
-    def __init__(self, following: int) -> None:
-        self._next = following
-
-    def take(self) -> int:
-        taken = self._next
-        self._next += 1
-        return taken
 
 
 @final
@@ -55,6 +44,8 @@ class VHost:
         self.policies = Policies()
         self.exchanges = Exchanges(name, self.queues, storage, self.policies, self.deliver)
         self.router = self.exchanges.router
+        self._delayed = DelayedMessages(name, storage, agenda, ids, self.exchanges)
+        self.exchanges.waiting = self._delayed
         self._storage = storage
         self._agenda = agenda
         self._ids = ids
@@ -72,6 +63,7 @@ class VHost:
         """Its connections end, and its queues with their messages. Who called forgets it, and its definition."""
         for access in list(self.connections):
             access.expel(f"vhost '{self.name}' is deleted")
+        self._delayed.discard()
         for queue in list(self.queues.values()):
             self.remove_queue(queue)
 
@@ -258,6 +250,8 @@ class VHost:
     # -- start-up -----------------------------------------------------------------------------------------------
 
     def restore_queue(self, record: QueueRecord) -> Queue:
+        if record.name.startswith(WAITING_PREFIX):
+            return self._delayed.restore(record)
         return self._make_queue(record.id, record.name, True, record.auto_delete, None, record.arguments)
 
     def restore_binding(self, record: BindingRecord) -> None:

@@ -1,6 +1,6 @@
 """x-delayed-message (RabbitMQ's plugin): routes by another type, `x-delayed-type`, once a message's time has come.
 
-A message whose header `x-delay` is a positive number of milliseconds goes to the queue that holds what is not due. When
+A message whose header `x-delay` is a positive number of milliseconds goes to a queue that holds what is not due. When
 it is, it is routed by the bindings of that moment; all others are routed at once.
 """
 
@@ -14,30 +14,15 @@ from flintmq.broker.message import Message, Table
 from flintmq.broker.queue.base import Queue
 
 DELAYED_TYPE: Final = "x-delayed-type"
-# The plugin's: what is above is not delayed.
-_DELAY_MAX_MS: Final = 0xFFFF_FFFF
-
-
-def delay_ms(message: Message) -> int:
-    """How long after its arrival a message is due; 0 for one that is due at once."""
-    delay = message.codec.headers(message.properties).get("x-delay")
-    if isinstance(delay, str) and delay.isascii() and delay.isdigit():
-        delay = int(delay)
-    if isinstance(delay, bool) or not isinstance(delay, int):
-        return 0
-    return delay if 0 < delay <= _DELAY_MAX_MS else 0
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Waiting(ABC):
-    """Keeps messages for delayed exchanges until they are due, as safe as their persistence asks for.
-
-    One that is due (`delay_ms` after its arrival) is to be put on the queues that `Exchanges.queues_when_due` names.
-    """
+    """Keeps messages for delayed exchanges until they are due, as safe as their persistence asks for."""
 
     @abstractmethod
-    def queue_of(self, exchange: "DelayedExchange") -> Queue:
-        """The queue that holds this exchange's messages; asked for when it is declared, and when it is restored."""
+    def make(self, exchange: "DelayedExchange") -> Queue:
+        """The queue that holds what this exchange gets too early, made with the exchange."""
 
     @abstractmethod
     def ended(self, exchange: "DelayedExchange") -> None:
@@ -83,6 +68,7 @@ class DelayedExchange(Exchange):
 
     def match(self, keys: list[str], message: Message | None) -> list[Binding]:
         assert message is not None
-        if self.waiting is not None and delay_ms(message) > 0:
+        handling = message.handling
+        if self.waiting is not None and (handling.delay_ms > 0 or handling.until_ms > 0):
             return [Binding(self, self.waiting, keys[0], {})]
         return self.underlying.match(keys, message)

@@ -5,17 +5,14 @@ from itertools import pairwise
 
 import pytest
 
-from flintmq.base.errors import AmqpError, CommandInvalid, NotImplementedHere, PreconditionFailed
-from flintmq.broker.agenda import Agenda
+from flintmq.base.errors import AmqpError, CommandInvalid, PreconditionFailed
 from flintmq.broker.broker import Broker
 from flintmq.broker.exchange.base import Exchange
-from flintmq.broker.exchange.delayed import DelayedExchange, Waiting, delay_ms
 from flintmq.broker.message import TRANSIENT, Address, Message, Table
 from flintmq.broker.queue.base import Queue
-from flintmq.broker.queue.classic import ClassicQueue
 from flintmq.broker.routing import Route
 from flintmq.broker.vhost import VHost
-from tests.unit.broker.memory import HeaderCodec, MemoryJournal, MemoryStorage, message
+from tests.unit.broker.memory import HeaderCodec, MemoryStorage, message
 
 
 @pytest.fixture
@@ -244,55 +241,8 @@ def test_recent_history_refuses(vhost: VHost, length: object) -> None:
 # -- x-delayed-message ----------------------------------------------------------------------------------------------
 
 
-class Shelf(Waiting):
-    """Holds what is not due on queues, one for each exchange."""
-
-    def __init__(self) -> None:
-        self.queues: dict[str, Queue] = {}
-
-    def queue_of(self, exchange: DelayedExchange) -> Queue:
-        queue = ClassicQueue(9, "/", exchange.name, "classic", True, False, None, {}, Agenda(), MemoryJournal())
-        self.queues[exchange.name] = queue
-        return queue
-
-    def ended(self, exchange: DelayedExchange) -> None:
-        del self.queues[exchange.name]
-
-
-def test_delayed_messages_wait_first(vhost: VHost) -> None:
-    """A message with a delay waits, and is routed by what is bound when it is due; one without is routed at once."""
-    shelf = Shelf()
-    vhost.exchanges.waiting = shelf
-    exchange = declare(vhost, "x", "x-delayed-message", {"x-delayed-type": "topic", "alternate-exchange": "amq.fanout"})
-    assert isinstance(exchange, DelayedExchange)
-    first = bound(vhost, "first", "x", "a.#")
-    publish(vhost, "x", "now", key="a.b")
-    publish(vhost, "x", "later", "x-delay=5000", "a.b")
-    assert bodies(first) == ["now"]
-    held = shelf.queues["x"].get()
-    assert held is not None
-    assert held.message.body == b"later"
-    assert delay_ms(held.message) == 5000
-    vhost.remove_queue(first)
-    second = bound(vhost, "second", "x", "*.b")
-    assert vhost.exchanges.queues_when_due(exchange, ["a.b"], held.message) == [second]
-    spare = bound(vhost, "spare", "amq.fanout")
-    assert vhost.exchanges.queues_when_due(exchange, ["none"], held.message) == [spare]
-    vhost.exchanges.delete("x", False)
-    assert shelf.queues == {}
-
-
-@pytest.mark.parametrize(
-    ("header", "delay"), [("5", 5), ("0", 0), ("-5", 0), ("4294967295", 2**32 - 1), ("4294967296", 0), ("soon", 0)]
-)
-def test_delays(header: str, delay: int) -> None:
-    """A delay is a number of milliseconds from 1 to 2**32 - 1; anything else is none."""
-    assert delay_ms(message(headers=f"x-delay={header}")) == delay
-
-
 def test_delayed_refuses(vhost: VHost) -> None:
     """It goes by a type there is, other than itself, and keeps to that type's rules."""
-    vhost.exchanges.waiting = Shelf()
     for arguments in ({}, {"x-delayed-type": 1}, {"x-delayed-type": "x-delayed-message"}):
         refused = refusal(vhost, "x-delayed-message", dict(arguments))
         assert isinstance(refused, PreconditionFailed)
@@ -304,6 +254,3 @@ def test_delayed_refuses(vhost: VHost) -> None:
     assert refused.text == "Unsupported property: app_id"
     declare(vhost, "x", "x-delayed-message", {"x-delayed-type": "x-consistent-hash"})
     assert binding_refusal(vhost, "x", "0") == "The binding key must be greater than 0"
-    vhost.exchanges.waiting = None
-    with pytest.raises(NotImplementedHere):
-        declare(vhost, "y", "x-delayed-message", {"x-delayed-type": "direct"})

@@ -1,0 +1,87 @@
+"""The queue of a delayed exchange: holds messages until they are due, and is known to no client."""
+
+from collections.abc import Callable
+from typing import final
+
+from flintmq.base.errors import AccessRefused
+from flintmq.broker.agenda import Agenda
+from flintmq.broker.consumer import Consumer
+from flintmq.broker.message import Entry, Message, Table
+from flintmq.broker.ports import Journal
+from flintmq.broker.queue.base import Queue
+from flintmq.broker.queue.delays import Delays
+
+
+@final
+class WaitingQueue(Queue):
+    """`due` is called for each entry whose time has come, in order of time, and has to settle it.
+
+    Times count from when the broker got a message, so that a restart does not make them longer.
+    """
+
+    def __init__(
+        self,
+        queue_id: int,
+        vhost: str,
+        name: str,
+        durable: bool,
+        agenda: Agenda,
+        journal: Journal,
+        due: Callable[[Entry], None],
+    ) -> None:
+        super().__init__(queue_id, vhost, name, "waiting", durable, False, None, {}, agenda)
+        self._journal = journal
+        self._seq = 0
+        self._delays = Delays(agenda.timers, due)
+
+    def enqueue(self, message: Message) -> Entry | None:
+        entry = Entry(message, self._seq)
+        self._seq += 1
+        self.restore(entry)
+        return entry if self.durable and message.handling.persistent else None
+
+    def restore(self, entry: Entry) -> None:
+        """Put back an entry that the journal kept; for start-up."""
+        message = entry.message
+        handling = message.handling
+        until_ms = handling.until_ms
+        if handling.delay_ms > 0:
+            until_ms = message.timestamp_ms + handling.delay_ms
+        self._delays.hold(entry, until_ms)
+
+    def start_at(self, seq: int) -> None:
+        """The number the next entry gets: higher than any the journal still speaks of."""
+        self._seq = seq
+
+    @property
+    def message_count(self) -> int:
+        return len(self._delays)
+
+    def get(self) -> Entry | None:
+        """Nothing is ready as long as it is here."""
+        return None
+
+    def settle(self, entry: Entry) -> None:
+        if entry.segment != 0:
+            self._journal.settle(self.id, entry)
+
+    def reject(self, entry: Entry) -> None:
+        self.settle(entry)
+
+    def requeue(self, entries: list[Entry]) -> None:
+        """Nobody gets any to give back."""
+
+    def purge(self) -> int:
+        count = len(self._delays)
+        self.discard()
+        return count
+
+    def discard(self) -> None:
+        for entry in self._delays.take_all():
+            self.settle(entry)
+
+    def dispatch(self) -> bool:
+        return False
+
+    def subscribe(self, consumer: Consumer, arguments: Table) -> None:
+        raise AccessRefused(f"queue '{self.name}' in vhost '{self.vhost}' belongs to an exchange")
