@@ -52,7 +52,7 @@ class VHost:
 
     def describe(self, record: VHostRecord) -> None:
         """Take on what an administrator says of it. Raises ConfigurationError for a dialect or type there is not."""
-        if record.default_queue_type not in ("", *args.QUEUE_KINDS):
+        if record.default_queue_type and record.default_queue_type not in args.QUEUE_KINDS:
             raise ConfigurationError(
                 f"queue type '{record.default_queue_type}' is unknown: there are {', '.join(args.QUEUE_KINDS)}"
             )
