@@ -2,6 +2,8 @@
 
 PYTHON  ?= python3
 DATA    ?= ./data
+SEEDS   ?= 100000
+FIRST   ?= 0
 VENV    := .venv
 BIN     := $(VENV)/bin
 SOURCES := $(shell find src -name '*.py') pyproject.toml setup.py README.md LICENSE
@@ -11,13 +13,14 @@ NODE    := tests/interop/node
 unexport PYTHONPATH
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help run test demo bench lint format clean
+.PHONY: help run test fuzz demo bench lint format clean
 
 help:
 	@echo 'make run      install FlintMQ into .venv, compiled, and serve from ./data (DATA=DIR for another place)'
 	@echo 'make test     what CI runs: lint, the whole suite compiled, the hot path again interpreted'
 	@echo 'make demo     the flights example, from a publisher through Spark'
 	@echo 'make bench    FlintMQ beside RabbitMQ, where that is installed (ARGS="--loads a16,b16 --runs 1")'
+	@echo 'make fuzz     spoiled sessions against the engines and the broker, SEEDS of them (SEEDS=1000000 FIRST=0)'
 	@echo 'make lint     style, types, and who imports whom'
 	@echo 'make format   format the code, and mend what can be mended'
 	@echo 'make clean    remove what building and testing left; ./data stays'
@@ -30,6 +33,9 @@ test: lint $(VENV)/.development $(VENV)/.node
 	@FLINTMQ_EXPECT=compiled $(BIN)/python -m pytest
 	@echo '==> The hot path again, interpreted'
 	@FLINTMQ_EXPECT=interpreted PYTHONPATH=src $(BIN)/python -m pytest $(wildcard tests/unit tests/property)
+
+fuzz: $(VENV)/.development
+	@$(BIN)/python -m tests.fuzz $(SEEDS) $(FIRST)
 
 demo: $(VENV)/.demo
 	@$(BIN)/python examples/flights/run.py

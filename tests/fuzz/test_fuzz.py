@@ -1,0 +1,32 @@
+"""A taste of what `make fuzz` does for longer."""
+
+import os
+from typing import Final
+
+import pytest
+
+from tests.fuzz import laws
+from tests.fuzz.seeds import CLIENTS, SERVERS, run
+
+SEEDS: Final = int(os.environ.get("SEEDS", "400"))
+
+
+@pytest.mark.parametrize("block", range(0, SEEDS, 100))
+def test_spoiled_sessions(block: int) -> None:
+    """A session with a few things wrong is understood or refused, whole and byte by byte, and others are served."""
+    for seed in range(block, min(block + 100, SEEDS)):
+        try:
+            run(seed)
+        except Exception as error:
+            raise AssertionError(f"seed {seed}: python -m tests.fuzz 1 {seed}") from error
+
+
+def test_sessions_as_they_are() -> None:
+    """What is spoiled is right to begin with: no session ends in a close that it did not ask for."""
+    for session in CLIENTS:
+        closes = [frame for frame in laws.answered(b"".join(session[1:])) if frame[2][:4] == b"\0\x0a\0\x32"]
+        assert not closes
+        laws.check_server(b"".join(session))
+    for session in SERVERS:
+        assert not [frame for frame in laws.answered(b"".join(session)) if frame[2][:4] == b"\0\x0a\0\x32"]
+        laws.check_client(b"".join(session))
