@@ -8,6 +8,8 @@ import resource
 import signal
 import socket
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -15,13 +17,14 @@ import structlog
 import uvloop
 
 from flintmq import __version__, compiled
-from flintmq.base.errors import ConfigurationError, FlintError
+from flintmq.base.errors import ConfigurationError, FlintError, StorageError
 from flintmq.base.limits import RESERVED_DESCRIPTORS
 from flintmq.broker.broker import Broker
 from flintmq.broker.ports import PermissionRecord, UserRecord, VHostRecord
 from flintmq.gateway.amqp091.codec import CODEC_091
 from flintmq.gateway.amqp091.gateway import Offer
 from flintmq.management.definitions.document import Document
+from flintmq.management.definitions.exporting import export_definitions
 from flintmq.management.definitions.importing import import_definitions
 from flintmq.protocol.amqp091.connection import Tuning
 from flintmq.server import logs
@@ -108,7 +111,8 @@ def _recover(broker: Broker, settings: Settings) -> None:
     storage = broker.storage
     definitions = storage.definitions.load()
     count = broker.recover(definitions)
-    _define(broker, settings)
+    for remark in _define(broker, settings):
+        log.warning("no effect", what=remark)
     if isinstance(storage, NodeStorage):
         for damage in storage.damage:
             log.error("damaged record set aside", damage=str(damage))
@@ -116,8 +120,8 @@ def _recover(broker: Broker, settings: Settings) -> None:
     log.info("recovered", messages=count, queues=len(definitions.queues), seconds=round(seconds, 3))
 
 
-def _define(broker: Broker, settings: Settings) -> None:
-    """Bring in what the settings define: all of it, or nothing."""
+def _define(broker: Broker, settings: Settings) -> list[str]:
+    """Bring in what the settings define: all of it, or nothing. Returns remarks about what has no effect."""
     storage = broker.storage
     try:
         document = _document(settings.definitions.load)
@@ -131,7 +135,7 @@ def _define(broker: Broker, settings: Settings) -> None:
             known = broker.users.get(user.name)
             password_hash, algorithm = hash_unless_known(known.record if known else None, user.password)
             broker.put_user(UserRecord(user.name, password_hash, user.tags, algorithm))
-        _import(broker, document)
+        remarks = import_definitions(document, broker, hash_unless_known) if document is not None else []
         for user in settings.users:
             for name in user.vhosts:
                 broker.put_rule(PermissionRecord(name, user.name, ".*", ".*", ".*"))
@@ -139,6 +143,39 @@ def _define(broker: Broker, settings: Settings) -> None:
         storage.discard()
         raise
     storage.commit()
+    return remarks
+
+
+def import_definitions_into(settings: Settings) -> list[str]:
+    """Bring what the settings define into the data of a broker that does not run; returns remarks about no effect.
+
+    Raises FlintError.
+    """
+    with _stopped(settings) as broker:
+        return _define(broker, settings)
+
+
+def export_definitions_from(settings: Settings) -> dict[str, object]:
+    """The definitions of a broker that does not run. Raises FlintError."""
+    directory = settings.storage.directory
+    if not directory.is_dir():
+        raise ConfigurationError(f"there is no data directory {directory}: choose one with --data")
+    with _stopped(settings) as broker:
+        return export_definitions(broker, __version__)
+
+
+@contextmanager
+def _stopped(settings: Settings) -> Iterator[Broker]:
+    """The broker of a data directory, without its messages. No other may run on it meanwhile."""
+    storage = NodeStorage(settings.storage.directory, {CODEC_091.format: CODEC_091}, lambda: None)
+    try:
+        broker = Broker(storage)
+        broker.restore(storage.definitions.load())
+        yield broker
+    finally:
+        storage.close()
+    if storage.failure:
+        raise StorageError(storage.failure)
 
 
 def _make_defaults(broker: Broker, settings: Settings, document: Document | None) -> None:
@@ -160,13 +197,6 @@ def _document(file: Path | None) -> Document | None:
         return Document(file.read_bytes(), str(file))
     except OSError as error:
         raise ConfigurationError(f"cannot read the definitions in {file}: {error.strerror}") from error
-
-
-def _import(broker: Broker, document: Document | None) -> None:
-    if document is None:
-        return
-    for remark in import_definitions(document, broker, hash_unless_known):
-        log.warning("no effect", definitions=document.place, what=remark)
 
 
 def _connections() -> int:

@@ -220,6 +220,17 @@ class Broker:
 
     def recover(self, definitions: Definitions) -> int:
         """Build everything from storage, before the first connection; returns how many messages were found."""
+        queues = self.restore(definitions)
+        count = 0
+        for queue_id, entry in self.storage.recover(set(queues)):
+            queues[queue_id].restore(entry)
+            count += 1
+        for queue_id, queue in queues.items():
+            queue.start_at(self.storage.recovered_next_seq(queue_id))
+        return count
+
+    def restore(self, definitions: Definitions) -> dict[int, ClassicQueue]:
+        """Build all but the messages; returns the queues that may have some in the journal, by id."""
         self._ids = QueueIds(definitions.next_queue_id)
         for vhost in definitions.vhosts:
             self._make_vhost(vhost)
@@ -236,10 +247,4 @@ class Broker:
                 queues[record.id] = queue
         for binding in definitions.bindings:
             self.vhosts[binding.vhost].restore_binding(binding)
-        count = 0
-        for queue_id, entry in self.storage.recover(set(queues)):
-            queues[queue_id].restore(entry)
-            count += 1
-        for queue_id, queue in queues.items():
-            queue.start_at(self.storage.recovered_next_seq(queue_id))
-        return count
+        return queues

@@ -163,7 +163,7 @@ class Exchanges:
         if not self.bindings.add(binding):
             return
         self.router.changed(source)
-        if _is_durable(binding):
+        if is_durable(binding):
             self._storage.definitions.put_binding(self._record(binding))
         for message in source.history():
             self._deliver(message, self._queues_beyond(binding, message))
@@ -188,7 +188,7 @@ class Exchanges:
         if not self.bindings.remove(source, binding.key):
             return
         self.router.changed(source)
-        if _is_durable(binding):
+        if is_durable(binding):
             self._storage.definitions.delete_binding(self._record(binding))
         if _is_unused(source):
             self._remove([source])
@@ -241,7 +241,7 @@ def _is_unused(exchange: Exchange) -> bool:
     return exchange.auto_delete and not exchange.bindings
 
 
-def _is_durable(binding: Binding) -> bool:
+def is_durable(binding: Binding) -> bool:
     """Bindings last as long as both ends do; an exclusive queue ends with its connection, durable or not."""
     queue = binding.queue
     if queue is not None:

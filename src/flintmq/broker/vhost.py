@@ -25,6 +25,15 @@ if TYPE_CHECKING:
     from flintmq.broker.access import Access
 
 
+def check_vhost(record: VHostRecord) -> None:
+    """Raises ConfigurationError for a dialect or a queue type there is not."""
+    dialect_named(record.dialect)
+    if record.default_queue_type and record.default_queue_type not in args.QUEUE_KINDS:
+        raise ConfigurationError(
+            f"queue type '{record.default_queue_type}' is unknown: there are {', '.join(args.QUEUE_KINDS)}"
+        )
+
+
 @final
 class VHost:
     def __init__(
@@ -51,11 +60,8 @@ class VHost:
         self._ids = ids
 
     def describe(self, record: VHostRecord) -> None:
-        """Take on what an administrator says of it. Raises ConfigurationError for a dialect or type there is not."""
-        if record.default_queue_type and record.default_queue_type not in args.QUEUE_KINDS:
-            raise ConfigurationError(
-                f"queue type '{record.default_queue_type}' is unknown: there are {', '.join(args.QUEUE_KINDS)}"
-            )
+        """Take on what an administrator says of it. Raises ConfigurationError as `check_vhost` does."""
+        check_vhost(record)
         self.dialect = dialect_named(record.dialect)
         self.record = record
 

@@ -7,6 +7,8 @@ import typer
 
 from flintmq.base.errors import ConfigurationError, FlintError
 from flintmq.cli.consume import consume
+from flintmq.cli.definitions_export import export_definitions
+from flintmq.cli.definitions_import import import_definitions
 from flintmq.cli.publish import publish
 from flintmq.cli.serve import serve
 from flintmq.cli.version import print_version
@@ -23,6 +25,15 @@ app = typer.Typer(
 )
 for command in (serve, publish, consume):
     app.command()(command)
+
+
+definitions = typer.Typer(
+    help="Virtual hosts, users, permissions, policies, queues, exchanges and bindings, as a file of RabbitMQ's format.",
+    no_args_is_help=True,
+)
+definitions.command("import")(import_definitions)
+definitions.command("export")(export_definitions)
+app.add_typer(definitions, name="definitions")
 
 
 @app.callback()

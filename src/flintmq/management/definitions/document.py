@@ -24,6 +24,12 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
         return str(getattr(self, "name", ""))
 
 
+class VHostMetadata(msgspec.Struct, frozen=True, kw_only=True):
+    description: str = ""
+    tags: str | list[str] = []
+    default_queue_type: str = ""
+
+
 class VHostEntry(Entry, frozen=True, kw_only=True):
     """`dialect` is ours. Older exports have what `metadata` has as fields of its own."""
 
@@ -31,7 +37,7 @@ class VHostEntry(Entry, frozen=True, kw_only=True):
     description: str | None = None
     tags: str | list[str] | None = None
     default_queue_type: str | None = None
-    metadata: dict[str, Any] = {}
+    metadata: VHostMetadata = VHostMetadata()
     dialect: str | None = None
 
 

@@ -10,7 +10,6 @@ from typing import Final
 
 from flintmq.base.errors import AmqpError, ConfigurationError
 from flintmq.broker.broker import Broker
-from flintmq.broker.dialect import dialect_named
 from flintmq.broker.ports import (
     LimitRecord,
     ParameterRecord,
@@ -22,6 +21,7 @@ from flintmq.broker.ports import (
     VHostRecord,
 )
 from flintmq.broker.rules import check_rule
+from flintmq.broker.vhost import check_vhost
 from flintmq.management.definitions.document import (
     BindingEntry,
     Document,
@@ -46,6 +46,13 @@ VHOST_LIMITS: Final = "vhost-limits"
 OPERATOR_POLICY: Final = "operator_policy"
 # How passwords are hashed where an export does not say so: RabbitMQ's default since 3.6.
 _DEFAULT_ALGORITHM: Final = "rabbit_password_hashing_sha256"
+# How RabbitMQ may write queue types, and that a virtual host has none of its own.
+_QUEUE_TYPES: Final = {
+    "undefined": "",
+    "rabbit_classic_queue": "classic",
+    "rabbit_quorum_queue": "quorum",
+    "rabbit_stream_queue": "stream",
+}
 _KEPT_ONLY: Final = "is kept for the next export, and has no effect"
 
 # The hash and its algorithm for a password in plain text; the present ones of a user whose password it is.
@@ -147,13 +154,18 @@ def _expect(record: _Record | Entry, vhosts: set[str], users: set[str]) -> None:
 
 def _vhost(entry: VHostEntry, known: VHostRecord) -> list[_Record]:
     data = entry.metadata
-    queue_type = entry.default_queue_type or data.get("default_queue_type") or known.default_queue_type
-    description = entry.description if entry.description is not None else data.get("description", known.description)
-    dialect = dialect_named(entry.dialect or known.dialect).name
-    # How RabbitMQ writes that there is none.
-    queue_type = "" if queue_type == "undefined" else queue_type
-    tags = entry.tags if entry.tags is not None else data.get("tags", known.tags)
-    return [VHostRecord(entry.name, dialect, str(queue_type), str(description), words(tags))]
+    queue_type = entry.default_queue_type or data.default_queue_type or known.default_queue_type
+    description = entry.description or data.description or known.description
+    tags = words(entry.tags or data.tags) or known.tags
+    record = VHostRecord(
+        entry.name,
+        entry.dialect or known.dialect,
+        _QUEUE_TYPES.get(queue_type, queue_type),
+        description,
+        tags,
+    )
+    check_vhost(record)
+    return [record]
 
 
 def _user(entry: UserEntry, known: UserRecord | None, hasher: Hasher) -> list[_Record]:

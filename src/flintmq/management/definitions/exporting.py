@@ -1,0 +1,157 @@
+"""A broker's definitions as a file: in RabbitMQ's format, with what FlintMQ adds beside it.
+
+What ends with the broker or with a connection is left out, and so is what every broker has by itself.
+"""
+
+from typing import Any
+
+from flintmq.base.json_values import to_json
+from flintmq.broker.broker import Broker
+from flintmq.broker.exchanges import is_durable
+from flintmq.broker.message import Table
+from flintmq.broker.ports import ParameterRecord, PolicyRecord
+from flintmq.broker.vhost import VHost
+from flintmq.management.definitions.importing import OPERATOR_POLICY, VHOST_LIMITS
+
+Fields = dict[str, Any]
+
+
+def export_definitions(broker: Broker, version: str) -> Fields:
+    """Everything durable that is not a message. `version` is FlintMQ's."""
+    vhosts = [broker.vhosts[name] for name in sorted(broker.vhosts)]
+    users = [broker.users[name] for name in sorted(broker.users)]
+    rights = [rights for user in users for rights in user.all_rights]
+    parameters = [broker.parameters[key] for key in sorted(broker.parameters)]
+    return {
+        "product_name": "FlintMQ",
+        "product_version": version,
+        "users": [
+            {
+                "name": user.name,
+                "password_hash": user.record.password_hash,
+                "hashing_algorithm": user.record.hashing_algorithm,
+                "tags": list(user.record.tags),
+                "limits": user.limits.values,
+            }
+            for user in users
+        ],
+        "vhosts": [_vhost(vhost) for vhost in vhosts],
+        "permissions": [
+            {
+                "user": given.user,
+                "vhost": given.vhost,
+                "configure": given.configure,
+                "write": given.write,
+                "read": given.read,
+            }
+            for given in (each.permission for each in rights)
+            if given is not None
+        ],
+        "topic_permissions": [
+            {
+                "user": given.user,
+                "vhost": given.vhost,
+                "exchange": given.exchange,
+                "write": given.write,
+                "read": given.read,
+            }
+            for each in rights
+            for given in each.topics.values()
+        ],
+        "parameters": [
+            *(_parameter(record) for record in parameters if record.vhost),
+            *(_limits(vhost) for vhost in vhosts if vhost.limits.values),
+            *(_operator_policy(record) for vhost in vhosts for record in vhost.policies.records if record.operator),
+        ],
+        "global_parameters": [
+            {"name": record.name, "value": record.value} for record in parameters if not record.vhost
+        ],
+        "policies": [
+            {"vhost": record.vhost, "name": record.name, **_policy(record)}
+            for vhost in vhosts
+            for record in vhost.policies.records
+            if not record.operator
+        ],
+        "queues": [queue for vhost in vhosts for queue in _queues(vhost)],
+        "exchanges": [exchange for vhost in vhosts for exchange in _exchanges(vhost)],
+        "bindings": [binding for vhost in vhosts for binding in _bindings(vhost)],
+    }
+
+
+def _vhost(vhost: VHost) -> Fields:
+    record = vhost.record
+    metadata: Fields = {"description": record.description, "tags": list(record.tags)}
+    if record.default_queue_type:
+        metadata["default_queue_type"] = record.default_queue_type
+    return {"name": vhost.name, "dialect": record.dialect, **metadata, "metadata": metadata}
+
+
+def _parameter(record: ParameterRecord) -> Fields:
+    return {"vhost": record.vhost, "component": record.component, "name": record.name, "value": record.value}
+
+
+def _limits(vhost: VHost) -> Fields:
+    return {"vhost": vhost.name, "component": VHOST_LIMITS, "name": "limits", "value": vhost.limits.values}
+
+
+def _operator_policy(record: PolicyRecord) -> Fields:
+    return {"vhost": record.vhost, "component": OPERATOR_POLICY, "name": record.name, "value": _policy(record)}
+
+
+def _policy(record: PolicyRecord) -> Fields:
+    return {
+        "pattern": record.pattern,
+        "apply-to": record.apply_to,
+        "definition": _table(record.definition),
+        "priority": record.priority,
+    }
+
+
+def _queues(vhost: VHost) -> list[Fields]:
+    return [
+        {
+            "name": queue.name,
+            "vhost": vhost.name,
+            "durable": True,
+            "auto_delete": queue.auto_delete,
+            "arguments": _table(queue.arguments),
+        }
+        for queue in vhost.queues.values()
+        if queue.durable and queue.owner is None
+    ]
+
+
+def _exchanges(vhost: VHost) -> list[Fields]:
+    return [
+        {
+            "name": exchange.name,
+            "vhost": vhost.name,
+            "type": exchange.type,
+            "durable": True,
+            "auto_delete": exchange.auto_delete,
+            "internal": exchange.internal,
+            "arguments": _table(exchange.arguments),
+        }
+        for exchange in vhost.exchanges.by_name.values()
+        if exchange.durable and exchange.name and not exchange.name.startswith("amq.")
+    ]
+
+
+def _bindings(vhost: VHost) -> list[Fields]:
+    return [
+        {
+            "source": exchange.name,
+            "vhost": vhost.name,
+            "destination": binding.destination.name,
+            "destination_type": binding.destination_type,
+            "routing_key": binding.routing_key,
+            "arguments": _table(binding.arguments),
+        }
+        for exchange in vhost.exchanges.by_name.values()
+        for binding in exchange.bindings.values()
+        if is_durable(binding)
+    ]
+
+
+def _table(table: Table) -> Fields:
+    return {name: to_json(value) for name, value in table.items()}
