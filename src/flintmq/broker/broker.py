@@ -229,7 +229,7 @@ class Broker:
             queue.start_at(self.storage.recovered_next_seq(queue_id))
         return count
 
-    def restore(self, definitions: Definitions) -> dict[int, ClassicQueue]:
+    def restore(self, definitions: Definitions) -> dict[int, ClassicQueue | WaitingQueue]:
         """Build all but the messages; returns the queues that may have some in the journal, by id."""
         self._ids = QueueIds(definitions.next_queue_id)
         for vhost in definitions.vhosts:

@@ -67,7 +67,6 @@ class ServerChannel(ChannelOwner):
         self.vhost = access.vhost
         self.user = access.user
         self.rights = access.rights
-        self.user = access.user
         # Also the owner of exclusive queues.
         self.connection = connection
         self.gateway = gateway

@@ -29,6 +29,7 @@ from flintmq.wire.amqp091.properties import Properties, encode_properties
 from tests.unit.gateway.amqp091.pair import Client, ClientChannel, Server
 
 STREAM: Table = {"x-queue-type": "stream"}
+DELAYED: Table = {"x-delayed-type": "direct"}
 
 
 @dataclass(frozen=True)
@@ -396,6 +397,8 @@ def test_a_deleted_vhost_takes_all_along() -> None:
     channel = client.channel()
     channel.call(BasicConsume(queue="q"))
     channel.publish("m", "q")
+    channel.call(ExchangeDeclare(exchange="later", type="x-delayed-message", durable=True, arguments=DELAYED))
+    channel.publish("m", "q", "later", encode_properties(Properties(delivery_mode=2, headers={"x-delay": 60_000})))
     client.durable()
     server.broker.delete_vhost("/")
     client.durable()
