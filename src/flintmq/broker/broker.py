@@ -22,9 +22,8 @@ from flintmq.broker.ports import (
     UserRecord,
     VHostRecord,
 )
-from flintmq.broker.queue.classic import ClassicQueue
+from flintmq.broker.queue.base import Stored
 from flintmq.broker.queue.ids import QueueIds
-from flintmq.broker.queue.waiting import WaitingQueue
 from flintmq.broker.rules import check_rule
 from flintmq.broker.user import User
 from flintmq.broker.vhost import VHost
@@ -229,7 +228,7 @@ class Broker:
             queue.start_at(self.storage.recovered_next_seq(queue_id))
         return count
 
-    def restore(self, definitions: Definitions) -> dict[int, ClassicQueue | WaitingQueue]:
+    def restore(self, definitions: Definitions) -> dict[int, Stored]:
         """Build all but the messages; returns the queues that may have some in the journal, by id."""
         self._ids = QueueIds(definitions.next_queue_id)
         for vhost in definitions.vhosts:
@@ -240,10 +239,10 @@ class Broker:
             self._apply(rule)
         for exchange in definitions.exchanges:
             self.vhosts[exchange.vhost].exchanges.restore(exchange)
-        queues: dict[int, ClassicQueue | WaitingQueue] = {}
+        queues: dict[int, Stored] = {}
         for record in definitions.queues:
             queue = self.vhosts[record.vhost].restore_queue(record)
-            if isinstance(queue, ClassicQueue | WaitingQueue):
+            if isinstance(queue, Stored):
                 queues[record.id] = queue
         for binding in definitions.bindings:
             self.vhosts[binding.vhost].restore_binding(binding)

@@ -70,6 +70,7 @@ class DeadLetters:
         if new_key is not None:
             headers.pop("CC", None)
             copies = []
+        _wait_no_more(headers)
         properties = original.codec.edited(original.properties, headers, letter.reason != EXPIRED)
         message = Message(
             Address(exchange, keys[0] if new_key is None else new_key),
@@ -97,6 +98,13 @@ class _Retry(Timed):
     def on_due(self, now_ms: i64) -> None:
         if not self._letter.queue.gone:
             self._agenda.dead_letters.append(self._letter)
+
+
+def _wait_no_more(headers: Table) -> None:
+    """A delay is over once its queue has had the message; the sign tells, as after a delayed exchange."""
+    delay = headers.get("x-delay")
+    if isinstance(delay, int) and not isinstance(delay, bool) and delay > 0:
+        headers["x-delay"] = -delay
 
 
 def _copies(headers: Table) -> list[str]:

@@ -24,16 +24,27 @@ class Handling:
 
     `ttl_ms` is FOREVER where the message does not expire. `delay_ms` is how long queues hold it back; with `until_ms`
     (Unix time) they do so up to that moment instead. `is_plain` says that none of this is asked for.
+
+    `cancels` is the message-id of one that is held back and shall not be delivered; a message that says so `is_command`
+    to the queues it goes to, and is not put on them.
     """
 
     def __init__(
-        self, persistent: bool, priority: i64 = 0, ttl_ms: i64 = FOREVER, delay_ms: i64 = 0, until_ms: i64 = 0
+        self,
+        persistent: bool,
+        priority: i64 = 0,
+        ttl_ms: i64 = FOREVER,
+        delay_ms: i64 = 0,
+        until_ms: i64 = 0,
+        cancels: str = "",
     ) -> None:
         self.persistent = persistent
         self.priority: i64 = priority
         self.ttl_ms: i64 = ttl_ms
         self.delay_ms: i64 = delay_ms
         self.until_ms: i64 = until_ms
+        self.cancels = cancels
+        self.is_command = cancels != ""
         self.is_plain = priority == 0 and ttl_ms == FOREVER and delay_ms == 0 and until_ms == 0
 
 
@@ -56,7 +67,7 @@ class ContentCodec(ABC):
 
     @abstractmethod
     def property_text(self, properties: bytes, name: str) -> str:
-        """The property correlation_id, message_id, expiration or timestamp as text; empty when there is none."""
+        """The property correlation_id, message_id, user_id, expiration or timestamp as text; empty without it."""
 
     @abstractmethod
     def handling(self, properties: bytes) -> Handling:

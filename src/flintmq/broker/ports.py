@@ -210,7 +210,10 @@ class Journal(ABC):
 
     @abstractmethod
     def begin_group(self) -> None:
-        """What is staged until `end_group` is found whole after a crash, or not at all."""
+        """What is staged until `end_group` is found whole after a crash, or not at all.
+
+        A group within a group is a part of that.
+        """
 
     @abstractmethod
     def end_group(self) -> None: ...

@@ -4,7 +4,7 @@ from typing import Final
 
 from flintmq.broker.message import Entry, Message
 from flintmq.broker.ports import Journal
-from flintmq.broker.queue.base import ADMITTED, REFUSED, Queue
+from flintmq.broker.queue.base import ADMITTED, DONE, REFUSED, Queue
 
 # What became of a published message. STORED ones are safe once the batch they are in is durable.
 UNROUTED: Final = 0
@@ -20,10 +20,10 @@ def put(queues: list[Queue], message: Message, journal: Journal) -> int:
     """Put a message on queues, each of which is there once; returns UNROUTED, ROUTED, STORED or TURNED_AWAY."""
     if len(queues) == 1:
         queue = queues[0]
-        if queue.is_guarded:
+        if queue.is_guarded or message.handling.is_command:
             answer = queue.admit(message)
             if answer != ADMITTED:
-                return TURNED_AWAY if answer == REFUSED else ROUTED
+                return STORED if answer == DONE else TURNED_AWAY if answer == REFUSED else ROUTED
         entry = queue.enqueue(message)
         if entry is not None:
             journal.append(message, [queue.id], [entry])
@@ -36,10 +36,12 @@ def put(queues: list[Queue], message: Message, journal: Journal) -> int:
     entries: list[Entry] = []
     is_turned_away = False
     for queue in queues:
-        if queue.is_guarded:
+        if queue.is_guarded or message.handling.is_command:
             answer = queue.admit(message)
             if answer != ADMITTED:
                 is_turned_away |= answer == REFUSED
+                if answer == DONE:
+                    outcome = STORED
                 continue
         entry = queue.enqueue(message)
         if entry is not None:

@@ -228,7 +228,7 @@ class VHost:
         queue = self.queue(name, connection)
         if if_unused and queue.consumers:
             raise PreconditionFailed(f"queue '{name}' in vhost '{self.name}' in use")
-        if if_empty and queue.message_count > 0:
+        if if_empty and queue.message_count + queue.held_count > 0:
             raise PreconditionFailed(f"queue '{name}' in vhost '{self.name}' not empty")
         return self.remove_queue(queue)
 

@@ -45,7 +45,8 @@ class HeaderCodec(ContentCodec):
             return value if isinstance(value, int) else default
 
         persistent = number("persistent", 0) == 1
-        return Handling(persistent, number("priority", 0), number("ttl", FOREVER), number("delay", 0))
+        cancels = str(found.get("cancel", ""))
+        return Handling(persistent, number("priority", 0), number("ttl", FOREVER), number("delay", 0), cancels=cancels)
 
     def edited(self, properties: bytes, headers: Table, keeps_expiration: bool) -> bytes:
         kept = {name: value for name, value in headers.items() if keeps_expiration or name != "ttl"}
@@ -71,8 +72,12 @@ class MemoryJournal(Journal):
     def __init__(self) -> None:
         self.kept: dict[tuple[int, int], bytes] = {}
         self.returns: dict[tuple[int, int], int] = {}
-        self.in_group = False
+        self.groups = 0
         self.appends: list[tuple[bytes, list[int]]] = []
+
+    @property
+    def in_group(self) -> bool:
+        return self.groups > 0
 
     def append(self, message: Message, queue_ids: list[int], entries: list[Entry]) -> None:
         self.appends.append((message.body, list(queue_ids)))
@@ -88,12 +93,11 @@ class MemoryJournal(Journal):
         self.returns[queue_id, entry.seq] = entry.returns
 
     def begin_group(self) -> None:
-        assert not self.in_group
-        self.in_group = True
+        self.groups += 1
 
     def end_group(self) -> None:
         assert self.in_group
-        self.in_group = False
+        self.groups -= 1
 
 
 class MemoryDefinitions(DefinitionStore):

@@ -7,6 +7,7 @@ import pytest
 from flintmq.broker.broker import Broker
 from flintmq.broker.message import Address, Entry, Message, Table
 from flintmq.broker.ports import Storage
+from flintmq.broker.publishing import STORED, TURNED_AWAY
 from flintmq.broker.queue.base import Queue
 from flintmq.broker.routing import Route
 from flintmq.broker.vhost import VHost
@@ -38,13 +39,16 @@ class Node:
         self.vhost.exchanges.bind_queue(queue, source, key, {})
         return queue
 
-    def publish(self, body: str, key: str = "k", persistent: bool = True, **headers: object) -> None:
+    def publish(
+        self, body: str, key: str = "k", persistent: bool = True, message_id: str | None = None, **headers: object
+    ) -> int:
         table: Table = {name.replace("_", "-"): value for name, value in headers.items()}
-        properties = encode_properties(Properties(headers=table, delivery_mode=2 if persistent else None))
+        mode = 2 if persistent else None
+        properties = encode_properties(Properties(headers=table, delivery_mode=mode, message_id=message_id))
         address = Address("x", key)
         handling = CODEC_091.handling(properties)
         message = Message(address, CODEC_091, properties, body.encode(), handling, self.broker.now_ms)
-        self.vhost.publish(Route(address), message)
+        return self.vhost.publish(Route(address), message)
 
     def after(self, milliseconds: int) -> None:
         self.broker.now_ms = START + milliseconds
@@ -131,6 +135,22 @@ def test_the_journal_has_them_once() -> None:
     assert {queue_id for queue_id, _ in kept} == {queue.id}
     assert bodies(queue) == ["kept", "passing"]
     assert kept == {}
+
+
+def test_what_waits_can_be_cancelled() -> None:
+    """The exchange takes it back by its message-id; a second time, or too late, the publisher is told no."""
+    storage = MemoryStorage()
+    node = Node(storage)
+    node.declare("x", "fanout")
+    queue = node.bound("q", "x")
+    node.publish("a", message_id="a", x_delay=10)
+    node.publish("b", message_id="b", x_delay=10)
+    assert node.publish("", x_delay_cancel="a") == STORED
+    assert node.publish("", x_delay_cancel="a") == TURNED_AWAY
+    assert list(storage.memory_journal.kept.values()) == [b"b"]
+    node.after(10)
+    assert bodies(queue) == ["b"]
+    assert node.publish("", x_delay_cancel="b") == TURNED_AWAY
 
 
 @pytest.mark.parametrize("durable", [True, False])

@@ -1,7 +1,8 @@
 """x-delayed-message (RabbitMQ's plugin): routes by another type, `x-delayed-type`, once a message's time has come.
 
 A message whose header `x-delay` is a positive number of milliseconds goes to a queue that holds what is not due. When
-it is, it is routed by the bindings of that moment; all others are routed at once.
+it is, it is routed by the bindings of that moment; all others are routed at once. One that cancels another goes where
+that is held.
 """
 
 from abc import ABC, abstractmethod
@@ -69,6 +70,6 @@ class DelayedExchange(Exchange):
     def match(self, keys: list[str], message: Message | None) -> list[Binding]:
         assert message is not None
         handling = message.handling
-        if self.waiting is not None and (handling.delay_ms > 0 or handling.until_ms > 0):
+        if self.waiting is not None and (handling.delay_ms > 0 or handling.until_ms > 0 or handling.is_command):
             return [Binding(self, self.waiting, keys[0], {})]
         return self.underlying.match(keys, message)

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from typing import Final
 
-from mypy_extensions import i64
+from mypy_extensions import i64, trait
 
 from flintmq.base.errors import AccessRefused, ResourceLocked
 from flintmq.broker.agenda import Agenda
@@ -18,6 +18,21 @@ ADMITTED: Final = 0
 REFUSED: Final = 1
 # Its publisher is to be told nothing: the queue did with it what it was declared to do, which leaves nothing to keep.
 DISCARDED: Final = 2
+# The queue keeps nothing of it, and the publisher is to hear of success once all that was staged by now is durable.
+DONE: Final = 3
+
+
+@trait
+class Stored:
+    """Something whose entries the journal keeps, to be given back to it at start-up."""
+
+    @abstractmethod
+    def restore(self, entry: Entry) -> None:
+        """Put back an entry that the journal kept; in order."""
+
+    @abstractmethod
+    def start_at(self, seq: i64) -> None:
+        """The number the next entry gets: higher than any the journal still speaks of."""
 
 
 class Queue(ABC):
@@ -79,7 +94,7 @@ class Queue(ABC):
     # -- messages -----------------------------------------------------------------------------------------------
 
     def admit(self, message: Message) -> int:
-        """ADMITTED, REFUSED or DISCARDED; what has to make room for the message is gone then."""
+        """ADMITTED, REFUSED, DISCARDED or DONE; what has to make room for the message is gone then."""
         return ADMITTED
 
     def has_room(self, count: i64, size: i64) -> bool:
@@ -94,6 +109,11 @@ class Queue(ABC):
     @abstractmethod
     def message_count(self) -> int:
         """Messages that are ready to be delivered."""
+
+    @property
+    def held_count(self) -> int:
+        """Messages that are held back until a time."""
+        return 0
 
     @abstractmethod
     def get(self) -> Entry | None:
@@ -113,7 +133,7 @@ class Queue(ABC):
 
     @abstractmethod
     def purge(self) -> int:
-        """Drop all messages that are ready; returns how many."""
+        """Drop all messages that are ready, or held back; returns how many."""
 
     @abstractmethod
     def dispatch(self) -> bool:
@@ -220,9 +240,9 @@ class Queue(ABC):
             )
 
     def delete(self) -> int:
-        """Drop everything, tell the consumers; returns how many messages were ready."""
+        """Drop everything, tell the consumers; returns how many messages were ready, or held back."""
         self.gone = True
-        count = self.message_count
+        count = self.message_count + self.held_count
         self.discard()
         consumers = self.consumers
         self.consumers = []

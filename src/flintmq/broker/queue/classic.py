@@ -13,7 +13,7 @@ from flintmq.broker.agenda import DELIVERY_LIMIT, EXPIRED, MAXLEN, REJECTED, Age
 from flintmq.broker.consumer import Consumer
 from flintmq.broker.message import FOREVER, READY, Entry, Message, Table
 from flintmq.broker.ports import Journal
-from flintmq.broker.queue.base import ADMITTED, DISCARDED, REFUSED, Queue
+from flintmq.broker.queue.base import ADMITTED, DISCARDED, DONE, REFUSED, Queue, Stored
 from flintmq.broker.queue.delays import Delays
 from flintmq.broker.queue.expiry import Expiry
 from flintmq.broker.queue.ready import Fifo, Priorities, Ready
@@ -24,7 +24,7 @@ _NOWHERE: Final = -1
 
 
 @final
-class ClassicQueue(Queue):
+class ClassicQueue(Queue, Stored):
     def __init__(
         self,
         queue_id: int,
@@ -88,6 +88,8 @@ class ClassicQueue(Queue):
     # -- in -----------------------------------------------------------------------------------------------------
 
     def admit(self, message: Message) -> int:
+        if message.handling.is_command:
+            return self._cancel(message)
         settings = self.settings
         size: i64 = len(message.body)
         if not self._is_over(size):
@@ -153,6 +155,12 @@ class ClassicQueue(Queue):
             self._delays = Delays(self.agenda.timers, self._delay_ended)
         self._delays.hold(entry, until_ms)
 
+    def _cancel(self, command: Message) -> int:
+        found = [] if self._delays is None else self._delays.cancel(command)
+        for entry in found:
+            self.settle(entry)
+        return DONE if found else REFUSED
+
     def _delay_ended(self, entry: Entry) -> None:
         self._make_ready(entry, self.agenda.now_ms)
         self.touch()
@@ -189,11 +197,9 @@ class ClassicQueue(Queue):
         self._give_up(entry, EXPIRED)
 
     def restore(self, entry: Entry) -> None:
-        """Put back an entry that the journal kept; for start-up, in order."""
         self._place(entry, entry.message.timestamp_ms)
 
     def start_at(self, seq: i64) -> None:
-        """The number the next entry gets: higher than any the journal still speaks of."""
         self._seq = seq
 
     # -- out ----------------------------------------------------------------------------------------------------
@@ -201,6 +207,10 @@ class ClassicQueue(Queue):
     @property
     def message_count(self) -> int:
         return self._store.count
+
+    @property
+    def held_count(self) -> int:
+        return 0 if self._delays is None else len(self._delays)
 
     def get(self) -> Entry | None:
         self.used()
@@ -265,16 +275,16 @@ class ClassicQueue(Queue):
         self.touch()
 
     def purge(self) -> int:
-        count = self._store.count
+        count = self._store.count + self.held_count
         while self._store.count > 0:
             self.settle(self._take())
+        if self._delays is not None:
+            for entry in self._delays.take_all():
+                self.settle(entry)
         return count
 
     def discard(self) -> None:
         self.purge()
-        if self._delays is not None:
-            for entry in self._delays.take_all():
-                self.settle(entry)
 
     # -- dispatch -----------------------------------------------------------------------------------------------
 

@@ -1,13 +1,20 @@
-"""Messages that a queue holds back until a time: delayed and scheduled publishes, and retries with a pause."""
+"""Messages that a queue holds back until a time: delayed and scheduled publishes, and retries with a pause.
+
+Whoever published one can take it back, by its message-id, as long as it is held.
+"""
 
 from collections.abc import Callable
-from heapq import heappop, heappush
-from typing import final
+from heapq import heapify, heappop, heappush
+from typing import Final, final
 
 from mypy_extensions import i64
 
-from flintmq.broker.message import Entry
+from flintmq.base.limits import DISPATCH_BURST_MESSAGES
+from flintmq.broker.message import REMOVED, Entry, Message
 from flintmq.broker.timers import Timed, Timers
+
+# Cancelled entries are forgotten once there are more of them than this, and than others.
+_CANCELLED_ENTRIES_MAX: Final = 1024
 
 
 @final
@@ -19,34 +26,87 @@ class Delays(Timed):
         self._timers = timers
         self._due = due
         self._heap: list[tuple[int, int, Entry]] = []
+        self._count = 0
+        # Filled by the first who cancels: most never do.
+        self._by_message_id: dict[str, list[Entry]] | None = None
 
     def hold(self, entry: Entry, until_ms: i64) -> None:
         heappush(self._heap, (int(until_ms), int(entry.seq), entry))
+        self._count += 1
+        if self._by_message_id is not None:
+            self._index(self._by_message_id, entry)
         self._timers.at(until_ms, self)
 
     def on_due(self, now_ms: i64) -> None:
         heap = self._heap
-        while heap and heap[0][0] <= now_ms:
-            self._due(heappop(heap)[2])
+        burst: i64 = DISPATCH_BURST_MESSAGES
+        while heap and heap[0][0] <= now_ms and burst > 0:
+            entry = heappop(heap)[2]
+            burst -= 1
+            if entry.state != REMOVED:
+                self._count -= 1
+                if self._by_message_id is not None:
+                    self._unindex(self._by_message_id, entry)
+                self._due(entry)
         if heap:
-            self._timers.at(heap[0][0], self)
+            # After a burst others get their turn.
+            self._timers.at(max(i64(heap[0][0]), now_ms + 1), self)
 
     def __len__(self) -> int:
-        return len(self._heap)
+        return self._count
 
     def entries(self) -> list[Entry]:
         """The next due first."""
-        return [entry for _, _, entry in sorted(self._heap, key=_time_of)]
+        return [entry for _, _, entry in sorted(self._heap, key=_time_of) if entry.state != REMOVED]
 
     def take_all(self) -> list[Entry]:
         """Everything, for a queue that is purged or deleted."""
         entries = self.entries()
         self._heap = []
+        self._count = 0
+        self._by_message_id = None
         return entries
 
-    def remove(self, entry: Entry) -> None:
-        """Costs the number of what is held: for what a user asks for by hand."""
-        self._heap = sorted([item for item in self._heap if item[2] is not entry], key=_time_of)
+    def cancel(self, command: Message) -> list[Entry]:
+        """Take out what a message with x-delay-cancel names.
+
+        An entry with a user-id, which the broker has checked, is for a command with the same one only.
+        """
+        if self._by_message_id is None:
+            self._by_message_id = {}
+            for entry in self.entries():
+                self._index(self._by_message_id, entry)
+        user = command.codec.property_text(command.properties, "user_id")
+        found = [
+            entry
+            for entry in self._by_message_id.get(command.handling.cancels, [])
+            if entry.message.codec.property_text(entry.message.properties, "user_id") in ("", user)
+        ]
+        for entry in found:
+            self._unindex(self._by_message_id, entry)
+            entry.state = REMOVED
+        self._count -= len(found)
+        self._let_go()
+        return found
+
+    def _let_go(self) -> None:
+        cancelled = len(self._heap) - self._count
+        if cancelled > _CANCELLED_ENTRIES_MAX and cancelled > self._count:
+            self._heap = [item for item in self._heap if item[2].state != REMOVED]
+            heapify(self._heap)
+
+    def _index(self, index: dict[str, list[Entry]], entry: Entry) -> None:
+        message_id = entry.message.codec.property_text(entry.message.properties, "message_id")
+        if message_id:
+            index.setdefault(message_id, []).append(entry)
+
+    def _unindex(self, index: dict[str, list[Entry]], entry: Entry) -> None:
+        message_id = entry.message.codec.property_text(entry.message.properties, "message_id")
+        others = [each for each in index.get(message_id, []) if each is not entry]
+        if others:
+            index[message_id] = others
+        else:
+            index.pop(message_id, None)
 
 
 def _time_of(item: tuple[int, int, Entry]) -> tuple[int, int]:

@@ -3,17 +3,19 @@
 from collections.abc import Callable
 from typing import final
 
+from mypy_extensions import i64
+
 from flintmq.base.errors import AccessRefused
 from flintmq.broker.agenda import Agenda
 from flintmq.broker.consumer import Consumer
 from flintmq.broker.message import Entry, Message, Table
 from flintmq.broker.ports import Journal
-from flintmq.broker.queue.base import Queue
+from flintmq.broker.queue.base import ADMITTED, DONE, REFUSED, Queue, Stored
 from flintmq.broker.queue.delays import Delays
 
 
 @final
-class WaitingQueue(Queue):
+class WaitingQueue(Queue, Stored):
     """`due` is called for each entry whose time has come, in order of time, and has to settle it.
 
     Times count from when the broker got a message, so that a restart does not make them longer.
@@ -31,8 +33,16 @@ class WaitingQueue(Queue):
     ) -> None:
         super().__init__(queue_id, vhost, name, "waiting", durable, False, None, {}, agenda)
         self._journal = journal
-        self._seq = 0
+        self._seq: i64 = 0
         self._delays = Delays(agenda.timers, due)
+
+    def admit(self, message: Message) -> int:
+        if not message.handling.is_command:
+            return ADMITTED
+        found = self._delays.cancel(message)
+        for entry in found:
+            self.settle(entry)
+        return DONE if found else REFUSED
 
     def enqueue(self, message: Message) -> Entry | None:
         entry = Entry(message, self._seq)
@@ -41,7 +51,6 @@ class WaitingQueue(Queue):
         return entry if self.durable and message.handling.persistent else None
 
     def restore(self, entry: Entry) -> None:
-        """Put back an entry that the journal kept; for start-up."""
         message = entry.message
         handling = message.handling
         until_ms = handling.until_ms
@@ -49,8 +58,7 @@ class WaitingQueue(Queue):
             until_ms = message.timestamp_ms + handling.delay_ms
         self._delays.hold(entry, until_ms)
 
-    def start_at(self, seq: int) -> None:
-        """The number the next entry gets: higher than any the journal still speaks of."""
+    def start_at(self, seq: i64) -> None:
         self._seq = seq
 
     @property

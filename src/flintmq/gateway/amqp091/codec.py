@@ -14,6 +14,8 @@ _PERSISTENT: Final = 2
 # Headers that hold a message back on the queues it goes to: for so many milliseconds, or until a moment.
 DELAY_HEADER: Final = "x-delay"
 DELIVER_AT_HEADER: Final = "x-deliver-at"
+# Takes back the message of this message-id, if a queue still holds it; nothing is delivered of the one that says so.
+CANCEL_HEADER: Final = "x-delay-cancel"
 
 
 @final
@@ -29,6 +31,8 @@ class Codec091(ContentCodec):
             return "" if decoded.timestamp is None else str(decoded.timestamp)
         if name == "expiration":
             return decoded.expiration or ""
+        if name == "user_id":
+            return decoded.user_id or ""
         return (decoded.correlation_id if name == "correlation_id" else decoded.message_id) or ""
 
     def handling(self, properties: bytes) -> Handling:
@@ -57,6 +61,7 @@ def handling(properties: bytes, found: Scan) -> Handling:
         ttl_ms = _expiration(short_at(properties, found.expiration_at))
     delay_ms: i64 = 0
     until_ms: i64 = 0
+    cancels = ""
     # A search that finds nothing is cheaper by far than decoding a table.
     if found.headers_at and b"x-del" in properties[found.headers_at : found.headers_end]:
         table = headers(properties)
@@ -66,8 +71,17 @@ def handling(properties: bytes, found: Scan) -> Handling:
                 raise PreconditionFailed(f"invalid header '{DELAY_HEADER}': {delay} ms is more than {DELAY_MAX_MS}")
             delay_ms = delay
         until_ms = _moment(table.get(DELIVER_AT_HEADER))
+        cancels = _cancelled(table.get(CANCEL_HEADER))
     priority = found.priority
-    return Handling(found.delivery_mode == _PERSISTENT, max(0, priority), ttl_ms, delay_ms, until_ms)
+    return Handling(found.delivery_mode == _PERSISTENT, max(0, priority), ttl_ms, delay_ms, until_ms, cancels)
+
+
+def _cancelled(value: object) -> str:
+    if value is None:
+        return ""
+    if not isinstance(value, str) or value == "":
+        raise PreconditionFailed(f"invalid header '{CANCEL_HEADER}': the message-id of a delayed message is due")
+    return value
 
 
 def _expiration(text: str) -> i64:

@@ -92,6 +92,8 @@ class JournalEncoder(Journal):
         # Of the group that is open; its settlements go with it, and not to the end of the batch.
         self._group: list[bytes] | None = None
         self._group_bytes: i64 = 0
+        # Groups within the one that is open: they are part of it.
+        self._inner_groups: i64 = 0
         self._outside: dict[int, Settled] = {}
         # The queue settled last: acknowledgements come in runs.
         self._settled = Settled(-1, -2)
@@ -161,6 +163,9 @@ class JournalEncoder(Journal):
         write_i32_be(writer, entry.returns)
 
     def begin_group(self) -> None:
+        if self._group is not None:
+            self._inner_groups += 1
+            return
         if len(self._writer) > 0:
             self._add_block((self._writer.getvalue(),), len(self._writer))
         self._group = []
@@ -182,6 +187,9 @@ class JournalEncoder(Journal):
         writer.truncate(0)
 
     def end_group(self) -> None:
+        if self._inner_groups > 0:
+            self._inner_groups -= 1
+            return
         group = self._group
         assert group is not None
         writer = self._writer

@@ -138,3 +138,22 @@ def test_too_long_an_address_leaves_no_trace() -> None:
     with pytest.raises(StorageError, match="longer than 32,767 bytes"):
         encoder.append(sent, [1], [Entry(sent, 1)])
     assert not encoder.staged
+
+
+def test_groups_within_a_group_are_part_of_it() -> None:
+    """What is staged between the outermost begin and end is one block, settlements included."""
+    encoder = _encoder()
+    first = _append(encoder, 1, b"-one-")
+    encoder.begin_group()
+    _append(encoder, 2, b"-two-")
+    encoder.begin_group()
+    encoder.settle(1, first)
+    encoder.end_group()
+    _append(encoder, 3, b"-three-")
+    encoder.end_group()
+    _append(encoder, 4, b"-four-")
+    blocks = [b"".join(block) for block in encoder.take().blocks]
+    assert len(blocks) == 3
+    assert b"-two-" in blocks[1]
+    assert b"-three-" in blocks[1]
+    assert b"\x02" + bytes(7) + b"\x01" in blocks[1]

@@ -1,0 +1,105 @@
+"""Messages a queue holds back, and how they are taken back, in virtual time."""
+
+from flintmq.broker.agenda import Agenda
+from flintmq.broker.message import Entry
+from flintmq.broker.publishing import ROUTED, STORED, TURNED_AWAY, put
+from flintmq.broker.queue.classic import ClassicQueue
+from flintmq.broker.queue.delays import Delays
+from flintmq.broker.timers import Timers
+from tests.unit.broker.memory import MemoryJournal, message
+
+
+def make() -> tuple[ClassicQueue, MemoryJournal]:
+    journal = MemoryJournal()
+    return ClassicQueue(1, "/", "q", "classic", True, False, None, {}, Agenda(), journal), journal
+
+
+def publish(queue: ClassicQueue, headers: str, body: str = "m") -> int:
+    return put([queue], message(body, True, headers), queue._journal)
+
+
+def pass_time(queue: ClassicQueue, now_ms: int) -> None:
+    queue.agenda.now_ms = now_ms
+    queue.agenda.timers.run(now_ms)
+
+
+def test_held_until_due() -> None:
+    """A delayed message is counted as held, then as ready."""
+    queue, _ = make()
+    publish(queue, "delay=50")
+    assert (queue.message_count, queue.held_count) == (0, 1)
+    pass_time(queue, 49)
+    assert queue.get() is None
+    pass_time(queue, 50)
+    assert (queue.message_count, queue.held_count) == (1, 0)
+
+
+def test_cancelled_ones_never_come() -> None:
+    """A command takes out all of its message-id, for good, and is itself on no queue and in no journal."""
+    queue, journal = make()
+    for name in ("a", "b", "a"):
+        publish(queue, f"delay=50;message_id={name}", name)
+    appended = len(journal.appends)
+    assert publish(queue, "cancel=a") == STORED
+    assert len(journal.appends) == appended
+    assert list(journal.kept.values()) == [b"b"]
+    assert queue.held_count == 1
+    publish(queue, "delay=60;message_id=c", "c")
+    assert publish(queue, "cancel=c") == STORED
+    pass_time(queue, 100)
+    assert queue.message_count == 1
+    assert publish(queue, "cancel=b") == TURNED_AWAY
+
+
+def test_there_may_be_nothing_to_cancel() -> None:
+    """The publisher hears that nothing was taken back, on queues that never held anything as well."""
+    queue, _ = make()
+    assert publish(queue, "cancel=a") == TURNED_AWAY
+    assert queue.message_count == 0
+
+
+def test_a_named_user_s_message_is_that_user_s() -> None:
+    """Who published with a user-id is the only one to take back; without, whoever may publish is."""
+    queue, _ = make()
+    publish(queue, "delay=50;message_id=a;user_id=ann")
+    assert publish(queue, "cancel=a") == TURNED_AWAY
+    assert publish(queue, "cancel=a;user_id=bob") == TURNED_AWAY
+    assert publish(queue, "cancel=a;user_id=ann") == STORED
+
+
+def test_purge_and_delete_include_what_is_held() -> None:
+    """Both count it, and neither leaves it in the journal."""
+    queue, journal = make()
+    publish(queue, "delay=50")
+    publish(queue, "")
+    assert queue.purge() == 2
+    assert not journal.kept
+    publish(queue, "delay=50")
+    assert queue.delete() == 1
+    assert not journal.kept
+    pass_time(queue, 100)
+    assert queue.message_count == 0
+
+
+def test_cancels_reach_every_queue_of_a_fan_out() -> None:
+    """Of several queues each takes back its own copy; one that had none makes the answer a no."""
+    first, _ = make()
+    second, _ = make()
+    queues = [first, second]
+    put(list(queues), message("m", False, "delay=50;message_id=a"), first._journal)
+    assert put(list(queues), message("", False, "cancel=a"), first._journal) == STORED
+    assert [queue.held_count for queue in queues] == [0, 0]
+    assert put([first], message("m", False, "delay=50;message_id=b"), first._journal) == ROUTED
+    assert put(list(queues), message("", False, "cancel=b"), first._journal) == TURNED_AWAY
+    assert first.held_count == 0
+
+
+def test_what_is_cancelled_is_let_go() -> None:
+    """Cancelled entries do not fill memory until their time would have come."""
+    delays = Delays(Timers(), lambda _: None)
+    for number in range(5000):
+        delays.hold(Entry(message("m", False, f"message_id=n{number}"), number), 10_000)
+    for number in range(4999):
+        assert len(delays.cancel(message("", False, f"cancel=n{number}"))) == 1
+    assert len(delays) == 1
+    assert len(delays._heap) < 2500
