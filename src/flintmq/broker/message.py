@@ -128,12 +128,14 @@ REMOVED: Final = 2
 
 
 @final
+@mypyc_attr(acyclic=True)
 class Entry:
     """A message on one queue: its place there and what happened to it.
 
     `seq` grows by one per entry of a queue and is never reused. `segment` is the journal segment that holds it, 0
     while it is in memory only; `slot`, its place there, is the journal's own. `expires_ms` is when it does (Unix
-    time), 0 for never. `returns` counts how often a consumer gave it back; `avoid` is who rejected it last.
+    time), 0 for never. `returns` counts how often a consumer gave it back; `avoid` is who rejected it last, for as long
+    as it waits: the only way from here back to a queue, and cut when the entry leaves its own.
     """
 
     def __init__(self, message: Message, seq: i64) -> None:

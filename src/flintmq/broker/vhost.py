@@ -56,6 +56,8 @@ class VHost:
         self._delayed = DelayedMessages(name, storage, agenda, ids, self.exchanges)
         self.exchanges.waiting = self._delayed
         self._storage = storage
+        # At hand, since every message asks for it.
+        self._journal = storage.journal
         self._agenda = agenda
         self._ids = ids
 
@@ -103,11 +105,11 @@ class VHost:
 
     def deliver(self, message: Message, queues: list[Queue]) -> int:
         """Put a message on queues that are known; returns as `publish` does."""
-        return put(queues, message, self._storage.journal)
+        return put(queues, message, self._journal)
 
     def publish_at_once(self, route: Route, message: Message, more_keys: list[str] | None = None) -> int:
         """The same on queues that have a consumer for it now; UNDELIVERED where none of them has."""
-        return put_at_once(self._queues(route, message, more_keys), message, self._storage.journal)
+        return put_at_once(self._queues(route, message, more_keys), message, self._journal)
 
     def _queues(self, route: Route, message: Message, more_keys: list[str] | None) -> list[Queue]:
         if more_keys is None:
@@ -212,7 +214,7 @@ class VHost:
                 owner,
                 arguments,
                 self._agenda,
-                self._storage.journal,
+                self._journal,
             )
         effective = self.policies.effective(kind, name, arguments)
         if effective is not arguments:
