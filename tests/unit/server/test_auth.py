@@ -1,13 +1,16 @@
 """Logins: who is let in, who is not, and what is not computed twice."""
 
+import base64
+import hashlib
 import threading
+from types import SimpleNamespace
 
 import pytest
 
 from flintmq.broker.ports import UserRecord
 from flintmq.broker.user import User
 from flintmq.server import auth
-from flintmq.server.auth import Authenticator, hash_password
+from flintmq.server.auth import Authenticator, hash_password, hash_unless_known, matches
 
 HASH = hash_password("right")
 
@@ -71,3 +74,71 @@ def test_nobody_waits_for_logins_of_the_gone(checker: Authenticator) -> None:
     """A login whose connection has ended is neither computed nor answered."""
     checker.check("anna", "right", "127.0.0.1", lambda: False, pytest.fail)
     assert verdict(checker, "anna", "wrong") == "wrong password for user 'anna'"
+
+
+def test_a_password_that_was_changed(checker: Authenticator) -> None:
+    """The one before is wrong from then on, however often it was right, and the new one is right."""
+    assert verdict(checker, "anna", "right") == ""
+    checker._users["anna"].record = UserRecord("anna", hash_password("new"))
+    assert verdict(checker, "anna", "right") == "wrong password for user 'anna'"
+    assert verdict(checker, "anna", "new") == ""
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "password_hash"),
+    [
+        # The first one is an example of RabbitMQ's documentation of the format; the others are made the same way.
+        ("rabbit_password_hashing_sha256", "kI3GCqW5JLMJa4iX1lo7X4D6XbYqlLgxIs30+P6tENUV2POR"),
+        ("rabbit_password_hashing_sha512", None),
+        ("rabbit_password_hashing_md5", None),
+    ],
+)
+def test_rabbitmqs_hashes(algorithm: str, password_hash: str | None) -> None:
+    """Users of RabbitMQ keep their passwords; no other is theirs."""
+    password = "test12"
+    if password_hash is None:
+        salt = bytes.fromhex("908dc60a")
+        digest = hashlib.new(algorithm.rpartition("_")[2], salt + password.encode()).digest()
+        password_hash = base64.b64encode(salt + digest).decode()
+    user = UserRecord("u", password_hash, (), algorithm)
+    assert matches(user, password)
+    assert not matches(user, "test13")
+    assert not matches(UserRecord("u", password_hash), password)
+
+
+@pytest.mark.parametrize("password_hash", ["", "AAAA", "not base64"])
+@pytest.mark.parametrize("algorithm", ["rabbit_password_hashing_sha256", "argon2id", "something else"])
+def test_hashes_that_are_none(password_hash: str, algorithm: str) -> None:
+    """Nothing is the password of a user without one."""
+    user = UserRecord("u", password_hash, (), algorithm)
+    assert not any(matches(user, password) for password in ("", "x", password_hash))
+
+
+def test_an_empty_password_is_nobodys() -> None:
+    """Not even where somebody hashed it."""
+    assert not matches(UserRecord("u", hash_password("")), "")
+
+
+def test_a_hash_is_kept_while_it_is_of_the_password() -> None:
+    """Whoever states a password again gets the hash that is there, an imported one too; another password another."""
+    user = UserRecord("u", "kI3GCqW5JLMJa4iX1lo7X4D6XbYqlLgxIs30+P6tENUV2POR", (), "rabbit_password_hashing_sha256")
+    assert hash_unless_known(user, "test12") == (user.password_hash, user.hashing_algorithm)
+    for known in (user, None):
+        password_hash, algorithm = hash_unless_known(known, "other")
+        assert matches(UserRecord("u", password_hash, (), algorithm), "other")
+
+
+def test_who_has_an_imported_hash_is_nobodys_business(checker: Authenticator, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A wrong password costs as much for a user whose hash is quick to check as for one that does not exist."""
+    computed: list[str] = []
+    verify = auth._HASHER.verify
+
+    def counted(password_hash: str, password: str) -> bool:
+        computed.append(password)
+        return bool(verify(password_hash, password))
+
+    monkeypatch.setattr(auth, "_HASHER", SimpleNamespace(verify=counted))
+    checker._users["anna"].record = UserRecord("anna", "AAAA", (), "rabbit_password_hashing_sha256")
+    for user in ("anna", "nobody"):
+        verdict(checker, user, "wrong")
+    assert computed == ["wrong", "wrong"]

@@ -124,3 +124,37 @@ def test_the_password_is_not_shown() -> None:
     settings = config.load(None, {"FLINTMQ_DEFAULT_USER_PASSWORD": "s3cret"}, {})
     assert settings.default_user.password == "s3cret"
     assert "s3cret" not in repr(settings)
+
+
+def test_users_and_virtual_hosts_are_lists(tmp_path: Path) -> None:
+    """There may be several of each, in the file; what a section does not say has a default."""
+    file = _write(
+        tmp_path,
+        '[definitions]\nload = "d.json"\n'
+        '[[vhosts]]\nname = "a"\ndialect = "strict"\ntags = ["t"]\n[[vhosts]]\nname = "b"\n'
+        '[[users]]\nname = "u"\npassword = "p"\nvhosts = ["a", "b"]\n',
+    )
+    settings = config.load(file, {}, {})
+    assert settings.definitions.load == Path("d.json")
+    assert settings.vhosts == (config.VHostSettings("a", "strict", tags=("t",)), config.VHostSettings("b"))
+    assert settings.users == (config.UserSettings("u", "p", vhosts=("a", "b")),)
+    assert "p" not in repr(settings.users).replace("UserSettings", "").replace("vhosts", "")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('[users]\nname = "u"', ["there may be several users", "write [[users]]"]),
+        ('[[users]]\nname = "u"', ["users[0]: object missing required field `password`"]),
+        ('[[users]]\nname = "u"\npasword = "p"', ["users[0]: there is no setting pasword; did you mean password?"]),
+        ('[[vhosts]]\nname = "a"\n[[vhosts]]\nname = ""', ["vhosts[1]: expected `str` of length >= 1"]),
+        ('[[vhosts]]\nname = "a"\ndialect = "loose"', ["vhosts[0]: invalid enum value 'loose'"]),
+        ("[[user]]", ["there is no section [user]; did you mean users?"]),
+    ],
+)
+def test_wrong_lists_are_refused(tmp_path: Path, text: str, words: list[str]) -> None:
+    """As other settings are: with the place, and the way out."""
+    with pytest.raises(ConfigurationError) as caught:
+        config.load(_write(tmp_path, text), {}, {})
+    for word in words:
+        assert word in str(caught.value)

@@ -46,6 +46,12 @@ VHOST_LIMITS: Final = "vhost-limits"
 OPERATOR_POLICY: Final = "operator_policy"
 # How passwords are hashed where an export does not say so: RabbitMQ's default since 3.6.
 _DEFAULT_ALGORITHM: Final = "rabbit_password_hashing_sha256"
+_ALGORITHMS: Final = (
+    "argon2id",
+    "rabbit_password_hashing_sha256",
+    "rabbit_password_hashing_sha512",
+    "rabbit_password_hashing_md5",
+)
 # How RabbitMQ may write queue types, and that a virtual host has none of its own.
 _QUEUE_TYPES: Final = {
     "undefined": "",
@@ -172,6 +178,8 @@ def _user(entry: UserEntry, known: UserRecord | None, hasher: Hasher) -> list[_R
     if entry.password_hash is not None:
         algorithm = entry.hashing_algorithm or _DEFAULT_ALGORITHM
         password_hash = entry.password_hash
+        if algorithm not in _ALGORITHMS:
+            raise ConfigurationError(f"hashing_algorithm '{algorithm}' is unknown: there are {', '.join(_ALGORITHMS)}")
     elif entry.password is not None:
         password_hash, algorithm = hasher(known, entry.password)
     else:

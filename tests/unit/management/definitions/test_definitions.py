@@ -205,6 +205,10 @@ POLICY = {"name": "p", "vhost": "v", "pattern": "", "definition": {"max-length":
         ({"users": {}}, "file.json: users is not a list"),
         ({"users": [{}]}, "users[0]: Object missing required field `name`"),
         ({"users": [{"name": "a"}]}, "users[0] ('a'): a user has a password_hash or a password"),
+        (
+            {"users": [{"name": "a", "password_hash": "", "hashing_algorithm": "sha1"}]},
+            "users[0] ('a'): hashing_algorithm 'sha1' is unknown",
+        ),
         ({"users": [{"name": "a", "password": 5}]}, "users[0] ('a'): Expected `str | null`, got `int`"),
         ({"users": [{"name": "a", "password": "p", "limits": {"max-queues": 1}}]}, "a user has no limit 'max-queues'"),
         ({"users": [{"name": "a", "password": "p", "limits": {"max-channels": "1"}}]}, "is a number, not '1'"),
