@@ -477,6 +477,12 @@ def test_soft_errors(method: Method, code: int, text: str) -> None:
 @pytest.mark.parametrize(
     ("method", "code", "text"),
     [
+        (
+            QueueDeclare(queue="n", durable=True, arguments={"x-queue-type": "stream", "x-max-age": "1h"}),
+            540,
+            "x-max-age",
+        ),
+        (BasicConsume(queue="q", arguments={"x-stream-filter": "a"}), 540, "x-stream-filter"),
         (ExchangeDeclare(exchange="x", type="odd"), 503, "unknown exchange type 'odd'"),
     ],
 )
