@@ -72,6 +72,10 @@ class ServerChannel(ChannelOwner):
         self.gateway = gateway
         self.consumers: dict[str, ChannelConsumer] = {}
         self.unacked = Unacked()
+        # While it deletes a queue its own consumers' ends are kept back: a client that waits for delete-ok may take a
+        # cancel before it for a fault (RabbitMQ's order).
+        self.is_deleting = False
+        self._cancelled: list[str] = []
         # Of consumers that ended with their queues: who has not heard of that yet may cancel them once more.
         self._ended_tags: set[str] = set()
         # What all consumers of this channel together may hold unacknowledged; and each one that is yet to come.
@@ -397,8 +401,16 @@ class ServerChannel(ChannelOwner):
         if self.vhost.dialect.foreign_tag_is_fault:
             self._ended_tags.add(consumer.tag)
         if self._notify_cancel:
+            self._cancelled.append(consumer.tag)
+            if not self.is_deleting:
+                self.tell_cancelled()
+
+    def tell_cancelled(self) -> None:
+        tags = self._cancelled
+        self._cancelled = []
+        for tag in tags:
             # Behind a consume-ok that still waits for the disk: the client has to know whom this is about.
-            self.reply(BasicCancel(consumer_tag=consumer.tag, no_wait=True))
+            self.reply(BasicCancel(consumer_tag=tag, no_wait=True))
 
     def forget_tag(self, tag: str) -> None:
         """A tag that no consumer has is cancelled: fine where its queue has gone, or where the dialect says so.

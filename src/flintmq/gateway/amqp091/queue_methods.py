@@ -88,7 +88,12 @@ def delete(channel: ServerChannel, method: Method) -> None:
     name = method.queue
     if name == "":
         name = channel.queue("").name
-    count = channel.vhost.delete_queue(name, method.if_unused, method.if_empty, channel.connection)
+    channel.is_deleting = True
+    try:
+        count = channel.vhost.delete_queue(name, method.if_unused, method.if_empty, channel.connection)
+    finally:
+        channel.is_deleting = False
     channel.connection.exclusive_queues.pop(name, None)
     if not method.no_wait:
         channel.reply_when_durable(QueueDeleteOk(message_count=count))
+    channel.tell_cancelled()

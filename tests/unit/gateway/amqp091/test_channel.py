@@ -387,6 +387,17 @@ def test_deleted_queue_cancels_its_consumers() -> None:
     assert channel.came() == [BasicCancel(consumer_tag="c", no_wait=True)]
 
 
+def test_own_consumers_are_cancelled_behind_delete_ok() -> None:
+    """A client that waits for delete-ok does not meet a cancel before it, be the queue durable or not."""
+    client, channel = opened()
+    channel.call(BasicConsume(queue="q", consumer_tag="c"))
+    assert channel.call(QueueDelete(queue="q")) == [QueueDeleteOk(), BasicCancel(consumer_tag="c", no_wait=True)]
+    channel.send(DURABLE_Q, BasicConsume(queue="q", consumer_tag="d"), QueueDelete(queue="q"))
+    client.tick()
+    client.durable()
+    assert channel.came()[-2:] == [QueueDeleteOk(), BasicCancel(consumer_tag="d", no_wait=True)]
+
+
 def test_get_takes_one() -> None:
     """get-ok carries the message and how many are left; get-empty says that there is none."""
     client, channel = opened()
