@@ -13,12 +13,13 @@ NODE    := tests/interop/node
 unexport PYTHONPATH
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help run test fuzz demo bench lint format clean
+.PHONY: help run test fuzz demo interop bench lint format clean
 
 help:
 	@echo 'make run      install FlintMQ into .venv, compiled, and serve from ./data (DATA=DIR for another place)'
 	@echo 'make test     what CI runs: lint, the whole suite compiled, the hot path again interpreted'
 	@echo 'make demo     the flights example, from a publisher through Spark'
+	@echo 'make interop  tests of py-amqp, kombu, aiormq and aio-pika against FlintMQ (interop-amqp and so on: one of them)'
 	@echo 'make bench    FlintMQ beside RabbitMQ, where that is installed (ARGS="--loads a16,b16 --runs 1")'
 	@echo 'make fuzz     spoiled sessions against the engines and the broker, SEEDS of them (SEEDS=1000000 FIRST=0)'
 	@echo 'make lint     style, types, and who imports whom'
@@ -40,6 +41,13 @@ fuzz: $(VENV)/.development
 demo: $(VENV)/.demo
 	@$(BIN)/python examples/flights/run.py
 
+interop: $(VENV)/.development
+	@$(BIN)/python -m tests.interop.suites
+
+# interop-pika is there, too: it needs ARGS="--checkout DIR", for pika publishes its tests in its repository only.
+interop-%: $(VENV)/.development
+	@$(BIN)/python -m tests.interop.suites $* $(ARGS)
+
 bench: $(VENV)/.broker
 	@$(BIN)/python -m benchmarks.bench $(ARGS)
 
@@ -55,7 +63,7 @@ format: $(VENV)/.development
 	@$(BIN)/ruff format .
 
 clean:
-	rm -rf $(VENV) build dist src/*.egg-info .bench-data .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) .interop build dist src/*.egg-info .bench-data .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	rm -rf $(NODE)/node_modules benchmarks/load/amqpload
 	find src tests benchmarks -name __pycache__ -prune -exec rm -rf {} +
 

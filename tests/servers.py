@@ -31,7 +31,7 @@ def environment(**settings: str) -> dict[str, str]:
 
 
 class BrokerProcess:
-    """`flintmq serve` on a free port.
+    """`flintmq serve` on a free port, unless it is started on a certain one.
 
     `arguments` are further flags; `settings` are variables, FLINTMQ_... and all; `wrapper` is a command to run it by.
     """
@@ -41,7 +41,7 @@ class BrokerProcess:
         self.port = 0
         self._command = [
             *wrapper,
-            *command("serve", "--port", "0", "--data", str(data), "--log-format", "json", *arguments),
+            *command("serve", "--data", str(data), "--log-format", "json", *arguments),
         ]
         self._environment = environment(**settings)
         self._process: subprocess.Popen[str] | None = None
@@ -60,19 +60,23 @@ class BrokerProcess:
 
     # -- life ---------------------------------------------------------------------------------------------------
 
-    def launch(self) -> None:
+    def launch(self, port: int = 0) -> None:
         """Start the process without waiting for it. The log of an earlier one is forgotten."""
         assert not self.is_running, "the broker runs already"
         self._log = []
         self._process = subprocess.Popen(  # noqa: S603 - our own command
-            self._command, env=self._environment, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+            [*self._command, "--port", str(port)],
+            env=self._environment,
+            stdin=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
         )
         self._reader = threading.Thread(target=self._read_log, args=(self._process, self._log), daemon=True)
         self._reader.start()
 
-    def start(self) -> None:
+    def start(self, port: int = 0) -> None:
         """Start, and return once it listens."""
-        self.launch()
+        self.launch(port)
         line = self.wait_for_log("listening", timeout=START_SECONDS)
         self.port = int(line["amqp"].rpartition(":")[2])
 
