@@ -132,7 +132,8 @@ def get(channel: ServerChannel, method: Method) -> None:
         channel.reply(BasicGetEmpty())
         return
     message = entry.message
-    refusal = channel.refusal(queue, message.properties)
+    properties = channel.annotated(queue, entry) if queue.adds_headers else message.properties
+    refusal = channel.refusal(queue, properties)
     if refusal is not None:
         queue.requeue([entry])
         raise refusal
@@ -148,7 +149,7 @@ def get(channel: ServerChannel, method: Method) -> None:
         routing_key=message.address.routing_key,
         message_count=queue.message_count,
     )
-    channel.reply_with(answer, message.properties, message.body)
+    channel.reply_with(answer, properties, message.body)
 
 
 def reject(channel: ServerChannel, method: Method) -> None:
