@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from flintmq.base.errors import AccessRefused, NotFound, PreconditionFailed
 from flintmq.broker.broker import Broker
@@ -18,21 +18,6 @@ from tests.unit.broker.memory import MemoryStorage, message
 
 EXCHANGES = ("x0", "x1", "x2", "x3")
 QUEUES = ("q0", "q1", "q2")
-exchange_names = st.sampled_from(EXCHANGES)
-queue_names = st.sampled_from(QUEUES)
-destinations = st.sampled_from([("exchange", name) for name in EXCHANGES] + [("queue", name) for name in QUEUES])
-patterns = st.lists(st.sampled_from(["a", "b", "*", "#"]), min_size=1, max_size=4).map(".".join)
-keys = st.lists(st.sampled_from(["a", "b"]), min_size=1, max_size=4).map(".".join)
-conditions: st.SearchStrategy[Table] = st.fixed_dictionaries(
-    {},
-    optional={
-        "x-match": st.sampled_from(["all", "any", "all-with-x", "any-with-x"]),
-        "h": st.sampled_from([None, 1, 2]),
-        "i": st.sampled_from([None, 1]),
-        "x-h": st.just(1),
-    },
-)
-headers = st.dictionaries(st.sampled_from(["h", "i", "x-h"]), st.integers(1, 2))
 
 
 class Declared(NamedTuple):
@@ -49,6 +34,31 @@ class Bound(NamedTuple):
     destination: str
     key: str
     arguments: tuple[tuple[str, object], ...]
+
+
+exchange_names = st.sampled_from(EXCHANGES)
+queue_names = st.sampled_from(QUEUES)
+destinations = st.sampled_from([("exchange", name) for name in EXCHANGES] + [("queue", name) for name in QUEUES])
+keys = st.sampled_from(["a", "b", "a.b", "a.b.a"])
+patterns = keys | st.lists(st.sampled_from(["a", "b", "*", "#"]), min_size=1, max_size=4).map(".".join)
+declarations = st.builds(
+    Declared,
+    type=st.sampled_from(["direct", "topic", "fanout", "headers"]),
+    durable=st.booleans(),
+    auto_delete=st.booleans(),
+    internal=st.sampled_from([False, False, True]),
+    alternate=st.sampled_from(["", *EXCHANGES]),
+)
+conditions: st.SearchStrategy[Table] = st.fixed_dictionaries(
+    {},
+    optional={
+        "x-match": st.sampled_from(["all", "any", "all-with-x", "any-with-x"]),
+        "h": st.sampled_from([None, 1, 2]),
+        "i": st.sampled_from([None, 1]),
+        "x-h": st.just(1),
+    },
+)
+headers = st.dictionaries(st.sampled_from(["h", "i", "x-h"]), st.integers(1, 2))
 
 
 def topic_match(pattern: list[str], words: list[str]) -> bool:
@@ -123,18 +133,19 @@ class ExchangeGraph(RuleBasedStateMachine):
 
     # -- what happens -------------------------------------------------------------------------------------------
 
-    @rule(
-        name=exchange_names,
-        kind=st.sampled_from(["direct", "topic", "fanout", "headers"]),
-        durable=st.booleans(),
-        auto_delete=st.booleans(),
-        internal=st.booleans(),
-        alternate=st.sampled_from(["", "", *EXCHANGES]),
-    )
-    def declare_exchange(
-        self, name: str, kind: str, durable: bool, auto_delete: bool, internal: bool, alternate: str
-    ) -> None:
-        declared = Declared(kind, durable, auto_delete, internal, alternate)
+    @initialize(declarations=st.lists(declarations, min_size=len(EXCHANGES), max_size=len(EXCHANGES)))
+    def declare_all(self, declarations: list[Declared]) -> None:
+        for name, declared in zip(EXCHANGES, declarations, strict=True):
+            self.declare_exchange(name, declared)
+        for name in QUEUES:
+            self.declare_queue(name, True)
+
+    @rule(name=exchange_names, declared=declarations)
+    def declare_exchange_anew(self, name: str, declared: Declared) -> None:
+        self.declare_exchange(name, declared)
+
+    def declare_exchange(self, name: str, declared: Declared) -> None:
+        kind, durable, auto_delete, internal, alternate = declared
         arguments: Table = {"alternate-exchange": alternate} if alternate else {}
         known = self.exchanges.setdefault(name, declared)
         try:
@@ -156,6 +167,9 @@ class ExchangeGraph(RuleBasedStateMachine):
             self.drop_exchange(name)
 
     @rule(name=queue_names, durable=st.booleans())
+    def declare_queue_anew(self, name: str, durable: bool) -> None:
+        self.declare_queue(name, durable)
+
     def declare_queue(self, name: str, durable: bool) -> None:
         if name not in self.queues:
             self.queues[name] = durable
@@ -169,12 +183,13 @@ class ExchangeGraph(RuleBasedStateMachine):
         self.vhost.remove_queue(self.vhost.queues[name])
         self.drop([each for each in self.bound if (each.kind, each.destination) == ("queue", name)])
 
-    @rule(source=exchange_names, destination=destinations, key=patterns, arguments=conditions)
-    def bind(self, source: str, destination: tuple[str, str], key: str, arguments: Table) -> None:
-        if self.change("bind", source, destination, key, arguments):
-            bound = Bound(source, *destination, key, tuple(sorted(arguments.items())))
-            if bound not in self.bound:
-                self.bound.append(bound)
+    @rule(wanted=st.lists(st.tuples(exchange_names, destinations, patterns, conditions), min_size=1, max_size=8))
+    def bind(self, wanted: list[tuple[str, tuple[str, str], str, Table]]) -> None:
+        for source, destination, key, arguments in wanted:
+            if self.change("bind", source, destination, key, arguments):
+                bound = Bound(source, *destination, key, tuple(sorted(arguments.items())))
+                if bound not in self.bound:
+                    self.bound.append(bound)
 
     @precondition(lambda self: self.bound)
     @rule(data=st.data())
@@ -206,9 +221,16 @@ class ExchangeGraph(RuleBasedStateMachine):
         assert is_there
         return True
 
-    @rule(exchange=exchange_names, key=keys, more=st.lists(keys, max_size=2), found=headers)
-    def publish(self, exchange: str, key: str, more: list[str], found: dict[str, int]) -> None:
-        route = self.routes.setdefault((exchange, key), Route(Address(exchange, key)))
+    @rule(exchange=exchange_names, key=keys, more=st.lists(keys, min_size=1, max_size=2), found=headers)
+    def publish_with_more_keys(self, exchange: str, key: str, more: list[str], found: dict[str, int]) -> None:
+        self.check(Route(Address(exchange, key)), more, found)
+
+    @rule(exchange=exchange_names, key=keys)
+    def begin_to_publish(self, exchange: str, key: str) -> None:
+        self.routes.setdefault((exchange, key), Route(Address(exchange, key)))
+
+    def check(self, route: Route, more: list[str], found: dict[str, int]) -> None:
+        exchange, key = route.address.exchange, route.address.routing_key
         published = message(headers=";".join(f"{name}={value}" for name, value in found.items()))
         declared = self.exchanges.get(exchange)
         try:
@@ -230,6 +252,12 @@ class ExchangeGraph(RuleBasedStateMachine):
         assert set(names) == self.expected(exchange, [key, *more], found)
 
     # -- what always holds --------------------------------------------------------------------------------------
+
+    @invariant()
+    def routes_are_right(self) -> None:
+        for route in self.routes.values():
+            self.check(route, [], {"h": 1})
+            self.check(route, [], {"i": 1, "x-h": 1})
 
     @invariant()
     def the_same_is_there(self) -> None:
@@ -261,4 +289,4 @@ class ExchangeGraph(RuleBasedStateMachine):
 
 
 TestExchangeGraph = ExchangeGraph.TestCase
-TestExchangeGraph.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)
+TestExchangeGraph.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
