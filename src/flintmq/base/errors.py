@@ -143,6 +143,12 @@ class NotAllowed(AmqpError):
     name: ClassVar[str] = "NOT_ALLOWED"
 
 
+class TypeKept(NotAllowed):
+    """An exchange declared anew with another type: 530 says the specification, and that it costs the channel."""
+
+    closes_connection: ClassVar[bool] = False
+
+
 class NotImplementedHere(AmqpError):
     code: ClassVar[int] = 540
     name: ClassVar[str] = "NOT_IMPLEMENTED"

@@ -17,6 +17,8 @@ REJECTED: Final = "rejected"
 EXPIRED: Final = "expired"
 MAXLEN: Final = "maxlen"
 DELIVERY_LIMIT: Final = "delivery_limit"
+# The strict dialect's own.
+DELETED: Final = "deleted"
 
 
 @final

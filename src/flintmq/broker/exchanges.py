@@ -3,9 +3,10 @@
 from collections.abc import Callable
 from typing import Final, final
 
-from flintmq.base.errors import AccessRefused, PreconditionFailed
+from flintmq.base.errors import AccessRefused, NotFound, PreconditionFailed, TypeKept
 from flintmq.broker import arguments as args
 from flintmq.broker.bindings import Bindings
+from flintmq.broker.dialect import Dialect
 from flintmq.broker.exchange.base import Binding, Exchange
 from flintmq.broker.exchange.default import DefaultExchange
 from flintmq.broker.exchange.delayed import DelayedExchange, Waiting
@@ -38,8 +39,15 @@ class Exchanges:
     """
 
     def __init__(
-        self, vhost: str, queues: dict[str, Queue], storage: Storage, policies: Policies, deliver: Deliver
+        self,
+        vhost: str,
+        queues: dict[str, Queue],
+        storage: Storage,
+        policies: Policies,
+        deliver: Deliver,
+        dialect: Dialect,
     ) -> None:
+        self.dialect = dialect
         self._default = DefaultExchange(vhost, queues)
         self.by_name: dict[str, Exchange] = {"": self._default}
         self.bindings = Bindings()
@@ -64,9 +72,17 @@ class Exchanges:
     ) -> Exchange:
         """Make an exchange, or find the equal one that is there."""
         _refuse_default(name)
+        self.dialect.check_name("exchange", name)
+        self.dialect.check_field_names(arguments)
         check_type(kind)
         found = self.by_name.get(name)
         if found is not None:
+            if self.dialect.compares_what_is_specified:
+                if kind != found.type:
+                    raise TypeKept(f"exchange '{name}' in vhost '{self._vhost}' has type '{found.type}'")
+                args.check_same("exchange", name, self._vhost, "durable", durable, found.durable)
+                args.check_same_table("exchange", name, self._vhost, arguments, found.arguments)
+                return found
             args.check_same("exchange", name, self._vhost, "type", kind, found.type)
             args.check_same("exchange", name, self._vhost, "durable", durable, found.durable)
             args.check_same("exchange", name, self._vhost, "auto_delete", auto_delete, found.auto_delete)
@@ -106,12 +122,12 @@ class Exchanges:
     # -- deleting -----------------------------------------------------------------------------------------------
 
     def delete(self, name: str, if_unused: bool) -> None:
-        """Deleting what is not there is no error (RabbitMQ)."""
+        """Deleting what is not there is no error where the dialect says so."""
         _refuse_default(name)
         _refuse_reserved(name)
-        exchange = self.by_name.get(name)
-        if exchange is None:
+        if name not in self.by_name and not self.dialect.missing_is_fault:
             return
+        exchange = self.find(name)
         if if_unused and exchange.bindings:
             raise PreconditionFailed(f"exchange '{name}' in vhost '{self._vhost}' in use")
         self._remove([exchange])
@@ -149,11 +165,13 @@ class Exchanges:
     # -- binding ------------------------------------------------------------------------------------------------
 
     def bind_queue(self, queue: Queue, source: str, routing_key: str, arguments: Table) -> None:
+        self.dialect.check_field_names(arguments)
         self._bind(Binding(self._bindable(source), queue, routing_key, arguments))
 
     def bind_exchange(self, destination: str, source: str, routing_key: str, arguments: Table) -> None:
         """exchange.bind (RabbitMQ): what matches at the source goes on through the destination."""
-        end = self._bindable(destination)
+        _refuse_default(destination)
+        end = self.find(destination)
         self._bind(Binding(self._bindable(source), end, routing_key, arguments))
 
     def _bind(self, binding: Binding) -> None:
@@ -175,26 +193,36 @@ class Exchanges:
         return self.router.queues_from(binding.exchange, [message.address.routing_key], message)
 
     def unbind_queue(self, queue: Queue, source: str, routing_key: str, arguments: Table) -> None:
-        """Removing a binding that is not there is no error (RabbitMQ)."""
-        self._unbind(Binding(self._bindable(source), queue, routing_key, arguments))
+        """Removing a binding that is not there is no error where the dialect says so."""
+        is_found = self._unbind(Binding(self._bindable(source), queue, routing_key, arguments))
+        if not is_found and self.dialect.missing_is_fault:
+            raise NotFound(
+                f"no binding '{routing_key}' between exchange '{source}' in vhost '{self._vhost}' and queue "
+                f"'{queue.name}' in vhost '{self._vhost}'"
+            )
 
     def unbind_exchange(self, destination: str, source: str, routing_key: str, arguments: Table) -> None:
         """exchange.unbind (RabbitMQ). Removing a binding that is not there is no error."""
-        end = self._bindable(destination)
+        _refuse_default(destination)
+        end = self.find(destination)
         self._unbind(Binding(self._bindable(source), end, routing_key, arguments))
 
-    def _unbind(self, binding: Binding) -> None:
+    def _unbind(self, binding: Binding) -> bool:
+        """False when there is none."""
         source = binding.source
         if not self.bindings.remove(source, binding.key):
-            return
+            return False
         self.router.changed(source)
         if is_durable(binding):
             self._storage.definitions.delete_binding(self._record(binding))
         if _is_unused(source):
             self._remove([source])
+        return True
 
     def _bindable(self, name: str) -> Exchange:
-        _refuse_default(name)
+        """An exchange that bindings may start at."""
+        if not self.dialect.binds_default_exchange:
+            _refuse_default(name)
         return self.find(name)
 
     def _record(self, binding: Binding) -> BindingRecord:

@@ -51,7 +51,7 @@ class VHost:
         self.connections: dict[Access, None] = {}
         self.queues: dict[str, Queue] = {}
         self.policies = Policies()
-        self.exchanges = Exchanges(name, self.queues, storage, self.policies, self.deliver)
+        self.exchanges = Exchanges(name, self.queues, storage, self.policies, self.deliver, dialect)
         self.router = self.exchanges.router
         self._delayed = DelayedMessages(name, storage, agenda, ids, self.exchanges)
         self.exchanges.waiting = self._delayed
@@ -65,6 +65,7 @@ class VHost:
         """Take on what an administrator says of it. Raises ConfigurationError as `check_vhost` does."""
         check_vhost(record)
         self.dialect = dialect_named(record.dialect)
+        self.exchanges.dialect = self.dialect
         self.record = record
 
     def remove(self) -> None:
@@ -240,7 +241,8 @@ class VHost:
             return 0
         del self.queues[queue.name]
         self.exchanges.queue_removed(queue)
-        count = queue.delete()
+        count = queue.bury() if self.dialect.dead_letters_deleted else 0
+        count += queue.delete()
         if queue.durable and queue.owner is None:
             self._storage.definitions.delete_queue(self.name, queue.name)
         if queue.keeps_all:

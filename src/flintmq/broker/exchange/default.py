@@ -1,4 +1,7 @@
-"""The default exchange: the routing key is a queue's name (amqp-0-9-1 §3.1.3.1). Its bindings are the queues."""
+"""The default exchange: the routing key is a queue's name (amqp-0-9-1 §3.1.3.1).
+
+Its bindings are the queues; in the strict dialect clients may bind further keys.
+"""
 
 from typing import final
 
@@ -14,12 +17,17 @@ class DefaultExchange(Exchange):
     def __init__(self, vhost: str, queues: dict[str, Queue]) -> None:
         super().__init__(vhost, "", True, False, False, {})
         self._queues = queues
+        # By routing key, beside the names of queues: where the dialect lets clients bind here.
+        self._further: dict[str, list[Binding]] = {}
 
     def add(self, binding: Binding) -> None:
-        """Nothing is ever bound here: the virtual host refuses it."""
+        self._further.setdefault(binding.routing_key, []).append(binding)
 
     def remove(self, binding: Binding) -> None:
-        """As for `add`."""
+        bound = self._further[binding.routing_key]
+        bound.remove(binding)
+        if not bound:
+            del self._further[binding.routing_key]
 
     def match(self, keys: list[str], message: Message | None) -> list[Binding]:
         found: list[Binding] = []
@@ -27,4 +35,5 @@ class DefaultExchange(Exchange):
             queue = self._queues.get(key)
             if queue is not None:
                 found.append(Binding(self, queue, key, {}))
+            found.extend(self._further.get(key, ()))
         return found

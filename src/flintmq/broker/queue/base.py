@@ -116,8 +116,8 @@ class Queue(ABC):
         return 0
 
     @abstractmethod
-    def get(self) -> Entry | None:
-        """Acquire the next entry for basic.get."""
+    def get(self, context: object | None = None) -> Entry | None:
+        """Acquire the next entry for basic.get, by a channel."""
 
     @abstractmethod
     def settle(self, entry: Entry) -> None:
@@ -130,6 +130,17 @@ class Queue(ABC):
     @abstractmethod
     def requeue(self, entries: list[Entry]) -> None:
         """Acquired entries come back, flagged as redelivered, each to the place it had."""
+
+    def withhold(self, entries: list[Entry], context: object) -> None:
+        """As `requeue`, but consumers of this context do not get them again until it is released."""
+        self.requeue(entries)
+
+    def release(self, context: object) -> None:
+        """A context has ended: what was withheld from it is for everybody."""
+
+    def bury(self) -> int:
+        """The queue is about to be deleted: what is ready goes to the dead letters. Returns how many there were."""
+        return 0
 
     @abstractmethod
     def purge(self) -> int:

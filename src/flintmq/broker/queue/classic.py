@@ -9,7 +9,7 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from flintmq.base.limits import DISPATCH_BURST_MESSAGES
-from flintmq.broker.agenda import DELIVERY_LIMIT, EXPIRED, MAXLEN, REJECTED, Agenda, DeadLetter
+from flintmq.broker.agenda import DELETED, DELIVERY_LIMIT, EXPIRED, MAXLEN, REJECTED, Agenda, DeadLetter
 from flintmq.broker.consumer import Consumer
 from flintmq.broker.message import FOREVER, READY, Entry, Message, Table
 from flintmq.broker.ports import Journal
@@ -18,6 +18,7 @@ from flintmq.broker.queue.delays import Delays
 from flintmq.broker.queue.expiry import Expiry
 from flintmq.broker.queue.ready import Fifo, Priorities, Ready
 from flintmq.broker.queue.settings import DROP_HEAD, REJECT_PUBLISH_DLX
+from flintmq.broker.queue.withheld import Withheld
 
 # The seq of an entry that never was on the queue.
 _NOWHERE: Final = -1
@@ -46,6 +47,7 @@ class ClassicQueue(Queue, Stored):
         self._seq: i64 = 0
         self._expiry: Expiry | None = None
         self._delays: Delays | None = None
+        self._withheld: Withheld | None = None
         # Bytes of the bodies that are ready, counted while a limit speaks of them.
         self._bytes: i64 = 0
         self._counts_bytes = False
@@ -206,16 +208,22 @@ class ClassicQueue(Queue, Stored):
 
     @property
     def message_count(self) -> int:
+        if self._withheld is not None:
+            return self._store.count + len(self._withheld.entries)
         return self._store.count
 
     @property
     def held_count(self) -> int:
         return 0 if self._delays is None else len(self._delays)
 
-    def get(self) -> Entry | None:
+    def get(self, context: object | None = None) -> Entry | None:
         self.used()
         if self._expiry is not None:
             self._expiry.on_due(self.agenda.now_ms)
+        if self._withheld is not None:
+            withheld = self._withheld.take(context)
+            if withheld is not None:
+                return withheld
         return self._take() if self._store.count > 0 else None
 
     def _take(self) -> Entry:
@@ -255,6 +263,11 @@ class ClassicQueue(Queue, Stored):
             for entry in entries:
                 self.settle(entry)
             return
+        self._give_back(self._returned(entries))
+        self.touch()
+
+    def _returned(self, entries: list[Entry]) -> list[Entry]:
+        """Count that these were given back; returns those that may stay."""
         limit = self.settings.delivery_limit
         back: list[Entry] = []
         for entry in entries:
@@ -265,17 +278,47 @@ class ClassicQueue(Queue, Stored):
                 continue
             if limit >= 0:
                 self._journal.returned(self.id, entry)
-            entry.state = READY
             back.append(entry)
+        return back
+
+    def _give_back(self, entries: list[Entry]) -> None:
+        """They are ready again."""
+        for entry in entries:
+            entry.state = READY
             if self._counts_bytes:
                 self._bytes += len(entry.message.body)
             if entry.expires_ms != 0:
                 self._expire_later(entry)
-        self._store.give_back(back)
+        self._store.give_back(entries)
+
+    def withhold(self, entries: list[Entry], context: object) -> None:
+        if self.gone:
+            self.requeue(entries)
+            return
+        if self._withheld is None:
+            self._withheld = Withheld()
+        self._withheld.keep(self._returned(entries), context)
         self.touch()
 
+    def release(self, context: object) -> None:
+        withheld = self._withheld
+        if withheld is not None and not self.gone:
+            self._give_back(withheld.release(context))
+            self.touch()
+
+    def bury(self) -> int:
+        count = 0
+        while (entry := self.get()) is not None:
+            self._give_up(entry, DELETED)
+            count += 1
+        return count
+
     def purge(self) -> int:
-        count = self._store.count + self.held_count
+        count = self.message_count + self.held_count
+        withheld, self._withheld = self._withheld, None
+        if withheld is not None:
+            for entry, _ in withheld.entries:
+                self.settle(entry)
         while self._store.count > 0:
             self.settle(self._take())
         if self._delays is not None:
@@ -292,6 +335,8 @@ class ClassicQueue(Queue, Stored):
         consumers = self.consumers
         if not consumers:
             return False
+        if self._withheld is not None:
+            self._offer_withheld(self._withheld)
         if len(consumers) == 1 or self.settings.single_active:
             return self._dispatch_to(consumers[0])
         burst: i64 = DISPATCH_BURST_MESSAGES
@@ -319,8 +364,21 @@ class ClassicQueue(Queue, Stored):
             burst -= 1
         return True
 
+    def _offer_withheld(self, withheld: Withheld) -> None:
+        consumers = self.consumers[:1] if self.settings.single_active else self.consumers
+        for entry, rejecter in withheld.entries[:]:
+            for consumer in consumers:
+                if consumer.context is not rejecter and consumer.can_take() and consumer.fits(entry.message):
+                    withheld.entries.remove((entry, rejecter))
+                    self._hand_over(entry, consumer)
+                    break
+        if not withheld.entries:
+            self._withheld = None
+
     def _give(self, consumer: Consumer) -> None:
-        entry = self._take()
+        self._hand_over(self._take(), consumer)
+
+    def _hand_over(self, entry: Entry, consumer: Consumer) -> None:
         entry.avoid = None
         consumer.deliver(self, entry)
         if consumer.no_ack and entry.segment != 0:

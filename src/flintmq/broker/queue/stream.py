@@ -64,7 +64,7 @@ class StreamQueue(Queue):
     def message_count(self) -> int:
         return self.log.next_offset - self.log.first_offset
 
-    def get(self) -> Entry | None:
+    def get(self, context: object | None = None) -> Entry | None:
         raise NotImplementedHere(f"basic.get on stream queue '{self.name}': consume from it instead")
 
     def settle(self, entry: Entry) -> None:

@@ -65,7 +65,7 @@ class WaitingQueue(Queue, Stored):
     def message_count(self) -> int:
         return len(self._delays)
 
-    def get(self) -> Entry | None:
+    def get(self, context: object | None = None) -> Entry | None:
         """Nothing is ready as long as it is here."""
         return None
 

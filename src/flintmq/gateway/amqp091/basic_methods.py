@@ -127,7 +127,7 @@ def cancel_ok(channel: ServerChannel, method: Method) -> None:
 def get(channel: ServerChannel, method: Method) -> None:
     assert isinstance(method, BasicGet)
     queue = channel.queue(method.queue)
-    entry = queue.get()
+    entry = queue.get(channel)
     if entry is None:
         channel.reply(BasicGetEmpty())
         return

@@ -39,6 +39,7 @@ from flintmq.gateway.amqp091.unacked import Delivery, Unacked
 from flintmq.gateway.amqp091.window import Window
 from flintmq.protocol.amqp091.channel import Channel, ChannelOwner
 from flintmq.protocol.amqp091.output import Output
+from flintmq.wire.amqp091 import spec
 from flintmq.wire.amqp091.frames import CONTENT_HEADER_BYTES
 from flintmq.wire.amqp091.methods import BasicCancel, BasicReturn, ChannelFlow, Method, TxCommitOk, encode_method
 from flintmq.wire.amqp091.properties import add_header
@@ -78,6 +79,8 @@ class ServerChannel(ChannelOwner):
         self._cancelled: list[str] = []
         # Of consumers that ended with their queues: who has not heard of that yet may cancel them once more.
         self._ended_tags: set[str] = set()
+        # Queues that may keep from this channel what it rejected.
+        self._withholding: dict[Queue, None] = {}
         # What all consumers of this channel together may hold unacknowledged; and each one that is yet to come.
         self.window = Window()
         self.consumer_window = Window()
@@ -309,9 +312,15 @@ class ServerChannel(ChannelOwner):
         if handler is None:
             raise NotImplementedHere(f"{method.name} is not implemented yet")
         check = self._checks.get(method.id)
-        if check is not None:
-            check(self, method)
-        handler(self, method)
+        try:
+            if check is not None:
+                check(self, method)
+            handler(self, method)
+        except AmqpError as error:
+            if method.id != spec.QUEUE_UNBIND or not self.vhost.dialect.failed_unbind_ends_connection:
+                raise
+            # amqp-0-9-1 queue.unbind: whatever the fault, it costs the connection.
+            self.connection.engine.close(error.code, error.reply_text, error, method.id)
 
     def reply(self, method: Method, starts: ChannelConsumer | None = None) -> None:
         """Answer, behind any answer that still waits; `starts` is a consumer that may deliver from then on."""
@@ -451,7 +460,7 @@ class ServerChannel(ChannelOwner):
         if outcome == REQUEUE:
             for delivery in deliveries:
                 delivery.entry.avoid = delivery.consumer
-            self.requeue(deliveries)
+            self.requeue(deliveries, self.vhost.dialect.withholds_rejected)
             return
         for delivery in deliveries:
             if outcome == ACCEPT:
@@ -461,13 +470,18 @@ class ServerChannel(ChannelOwner):
             self._release(delivery)
         self._reopen_window()
 
-    def requeue(self, deliveries: list[Delivery]) -> None:
+    def requeue(self, deliveries: list[Delivery], withhold: bool = False) -> None:
+        """Give entries back; with `withhold`, this channel does not want to see them again."""
         entries: dict[Queue, list[Entry]] = {}
         for delivery in deliveries:
             self._release(delivery)
             entries.setdefault(delivery.queue, []).append(delivery.entry)
         for queue, returned in entries.items():
-            queue.requeue(returned)
+            if withhold:
+                queue.withhold(returned, self)
+                self._withholding[queue] = None
+            else:
+                queue.requeue(returned)
         self._reopen_window()
 
     def redeliver(self) -> None:
@@ -549,6 +563,8 @@ class ServerChannel(ChannelOwner):
         for consumer in consumers.values():
             consumer.queue.unsubscribe(consumer)
         self.requeue(self.unacked.take_all())
+        for queue in self._withholding:
+            queue.release(self)
         for consumer in consumers.values():
             self.vhost.unsubscribe(consumer.queue, consumer)
 

@@ -46,6 +46,7 @@ class ChannelConsumer(Consumer):
         self.is_choosy = no_local
         self._no_local = no_local
         self._channel = channel
+        self.context = channel
         self.measure()
 
     def measure(self) -> None:

@@ -42,6 +42,9 @@ def bind(channel: ServerChannel, method: Method) -> None:
 
 def unbind(channel: ServerChannel, method: Method) -> None:
     assert isinstance(method, ExchangeUnbind)
-    channel.vhost.exchanges.unbind_exchange(method.destination, method.source, method.routing_key, method.arguments)
+    exchanges = channel.vhost.exchanges
+    # Between what is not there nothing is bound (RabbitMQ).
+    if method.destination in exchanges.by_name and method.source in exchanges.by_name:
+        exchanges.unbind_exchange(method.destination, method.source, method.routing_key, method.arguments)
     if not method.no_wait:
         channel.reply_when_durable(ExchangeUnbindOk())

@@ -71,8 +71,12 @@ def bind(channel: ServerChannel, method: Method) -> None:
 
 def unbind(channel: ServerChannel, method: Method) -> None:
     assert isinstance(method, QueueUnbind)
-    queue = channel.queue(method.queue)
-    channel.vhost.exchanges.unbind_queue(queue, method.exchange, method.routing_key, method.arguments)
+    vhost = channel.vhost
+    name = channel.queue_name(method.queue)
+    are_there = name in vhost.queues and method.exchange in vhost.exchanges.by_name
+    # Between what is not there nothing is bound (RabbitMQ).
+    if are_there or vhost.dialect.missing_is_fault:
+        vhost.exchanges.unbind_queue(channel.queue(name), method.exchange, method.routing_key, method.arguments)
     channel.reply_when_durable(QueueUnbindOk())
 
 

@@ -374,6 +374,11 @@ class Connection:
             self._payload_max = LOGIN_FRAME_MAX_BYTES - FRAME_OVERHEAD_BYTES
             self._owner.on_login(method.mechanism, method.response, method.client_properties)
         elif isinstance(method, ConnectionTuneOk):
+            excess = self._excess(method)
+            if excess:
+                # amqp-0-9-1 connection.tune-ok: hang up, and leave out the close. Who looks for the reason has our log.
+                self._finish(NotAllowed(excess))
+                return
             self._agree(method.channel_max, method.frame_max, method.heartbeat)
             self.state = target
         elif isinstance(method, ConnectionOpen):
@@ -445,15 +450,17 @@ class Connection:
         )
         self._send(ConnectionOpen(virtual_host=login.virtual_host))
 
-    def _agree(self, channel_max: int, frame_max: int, heartbeat: int) -> None:
-        # amqp-0-9-1 connection.tune-ok: values above the offer, or a frame_max below the minimum, end the connection.
+    def _excess(self, wanted: ConnectionTuneOk) -> str:
+        """What a client wants more of than it was offered; empty when it is content."""
         offer = self.tuning
-        if channel_max > offer.channel_max:
-            raise NotAllowed(
-                f"negotiated channel_max = {channel_max} is higher than the maximum of {offer.channel_max}"
-            )
-        if frame_max > offer.frame_max:
-            raise NotAllowed(f"negotiated frame_max = {frame_max} is higher than the maximum of {offer.frame_max}")
+        if wanted.channel_max > offer.channel_max:
+            return f"negotiated channel_max = {wanted.channel_max} is higher than the maximum of {offer.channel_max}"
+        if wanted.frame_max > offer.frame_max:
+            return f"negotiated frame_max = {wanted.frame_max} is higher than the maximum of {offer.frame_max}"
+        return ""
+
+    def _agree(self, channel_max: int, frame_max: int, heartbeat: int) -> None:
+        offer = self.tuning
         if frame_max != 0 and frame_max < FRAME_MIN_BYTES:
             raise NotAllowed(f"negotiated frame_max = {frame_max} is lower than the minimum of {FRAME_MIN_BYTES}")
         self._set_tuning(channel_max or offer.channel_max, frame_max or offer.frame_max, heartbeat)

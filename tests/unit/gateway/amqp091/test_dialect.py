@@ -2,19 +2,31 @@
 
 import pytest
 
-from flintmq.broker.dialect import DIALECTS
+from flintmq.base.errors import ClosedByPeer
+from flintmq.broker.dialect import DIALECTS, STRICT
 from flintmq.broker.message import Table
 from flintmq.wire.amqp091.methods import (
     BasicCancel,
     BasicCancelOk,
     BasicConsume,
+    BasicGet,
+    BasicGetOk,
+    BasicReject,
+    ExchangeDeclare,
+    ExchangeDelete,
+    ExchangeDeleteOk,
     Method,
+    QueueBind,
     QueueDeclare,
     QueueDeclareOk,
     QueueDelete,
     QueueDeleteOk,
+    QueuePurge,
+    QueuePurgeOk,
+    QueueUnbind,
+    QueueUnbindOk,
 )
-from flintmq.wire.amqp091.properties import Properties, encode_properties
+from flintmq.wire.amqp091.properties import Properties, decode_properties, encode_properties
 from tests.unit.gateway.amqp091.pair import Client, ClientChannel, Server
 
 
@@ -154,3 +166,182 @@ def test_an_exclusive_queue_is_not_redeclared_as_a_shared_one(client: Client, ch
         channel.call(QueueDeclare(queue=queue, exclusive=first))
         assert not channel.call(QueueDeclare(queue=queue, exclusive=second))
         assert code(channel) == 405
+
+
+def test_an_unbind_that_fails_ends_the_connection_in_strict_only(
+    client: Client, channel: ClientChannel, strict: bool
+) -> None:
+    """Whether a handler or a permission refuses it; RabbitMQ closes the channel, and unbinds nothing from nothing."""
+    channel.call(QueueDeclare(queue="q"))
+    came = channel.call(QueueUnbind(queue="q", exchange="amq.direct", routing_key="unbound"))
+    if strict:
+        assert not came
+        assert isinstance(client.closed, ClosedByPeer)
+        assert client.closed.code == 404
+        assert client.closed.whole_connection
+    else:
+        for method in (
+            QueueUnbind(queue="absent", exchange="amq.direct"),
+            QueueUnbind(queue="q", exchange="absent"),
+        ):
+            assert answer(channel, method) == QueueUnbindOk()
+        assert not channel.call(QueueUnbind(queue="q", exchange=""))
+        assert code(channel) == 403
+
+
+def test_the_default_exchange_is_bound_to_in_strict_only(channel: ClientChannel, strict: bool) -> None:
+    """A further key leads to the queue until it is unbound; its name always does."""
+    channel.call(QueueDeclare(queue="q"))
+    came = channel.call(QueueBind(queue="q", exchange="", routing_key="key"))
+    if not strict:
+        assert not came
+        assert code(channel) == 403
+        return
+    for key in ("key", "q"):
+        channel.publish(key, key)
+    assert answer(channel, QueuePurge(queue="q")) == QueuePurgeOk(message_count=2)
+    assert answer(channel, QueueUnbind(queue="q", exchange="", routing_key="key")) == QueueUnbindOk()
+    for key in ("key", "q"):
+        channel.publish(key, key)
+    assert answer(channel, QueuePurge(queue="q")) == QueuePurgeOk(message_count=1)
+
+
+def test_a_binding_to_the_default_exchange_outlives_a_restart(strict: bool) -> None:
+    """It is written down as others are."""
+    if not strict:
+        return
+    server = Server(STRICT)
+    channel = Client(server).channel()
+    channel.call(QueueDeclare(queue="q", durable=True), QueueBind(queue="q", exchange="", routing_key="key"))
+    (kept,) = server.storage.memory_definitions.bindings
+    assert (kept.source, kept.destination, kept.routing_key) == ("", "q", "key")
+
+
+def test_an_exchange_declared_with_another_type_is_530_in_strict(channel: ClientChannel, strict: bool) -> None:
+    """Both close the channel only; RabbitMQ's code is 406."""
+    channel.call(ExchangeDeclare(exchange="x", type="fanout"))
+    assert not channel.call(ExchangeDeclare(exchange="x", type="direct"))
+    assert isinstance(channel.closed, ClosedByPeer)
+    assert (channel.closed.code, channel.closed.whole_connection) == (530 if strict else 406, False)
+
+
+def test_what_is_compared_of_an_exchange(channel: ClientChannel, client: Client, strict: bool) -> None:
+    """auto-delete and internal by RabbitMQ only, unknown arguments in strict only, durability by both."""
+    channel.call(ExchangeDeclare(exchange="x", arguments={"colour": "red"}))
+    matters = {
+        "auto-delete": (ExchangeDeclare(exchange="x", auto_delete=True, arguments={"colour": "red"}), not strict),
+        "internal": (ExchangeDeclare(exchange="x", internal=True, arguments={"colour": "red"}), not strict),
+        "arguments": (ExchangeDeclare(exchange="x"), strict),
+        "durable": (ExchangeDeclare(exchange="x", durable=True, arguments={"colour": "red"}), True),
+    }
+    for what, (declare, does_matter) in matters.items():
+        channel = client.channel()
+        assert bool(channel.call(declare)) is not does_matter, what
+        if does_matter:
+            assert code(channel) == 406, what
+
+
+def test_deleting_an_exchange_that_is_not_there_is_a_fault_in_strict_only(channel: ClientChannel, strict: bool) -> None:
+    """404, or nothing deleted."""
+    came = channel.call(ExchangeDelete(exchange="absent"))
+    if strict:
+        assert not came
+        assert code(channel) == 404
+    else:
+        assert came == [ExchangeDeleteOk()]
+
+
+# -- messages that were rejected --------------------------------------------------------------------------------------
+
+
+def consumer(client: Client, no_ack: bool = False) -> ClientChannel:
+    """A channel with a consumer of the queue "q"."""
+    channel = client.channel()
+    channel.call(BasicConsume(queue="q", no_ack=no_ack))
+    return channel
+
+
+def rejected(client: Client, count: int = 1) -> ClientChannel:
+    """A channel that consumes from "q", and has rejected all it got: a, b, c..."""
+    channel = consumer(client)
+    for number in range(count):
+        channel.publish("abc"[number])
+    channel.call()
+    assert len(channel.deliveries()) == count
+    for number in range(count):
+        channel.call(BasicReject(delivery_tag=number + 1, requeue=True))
+    return channel
+
+
+def test_a_rejected_message_does_not_come_back_in_strict(client: Client, channel: ClientChannel, strict: bool) -> None:
+    """It counts as ready, others pass it by, and who consumes on another channel gets it."""
+    channel.call(QueueDeclare(queue="q"))
+    rejecter = rejected(client)
+    if not strict:
+        assert rejecter.deliveries() == [(2, "a", True)]
+        return
+    assert rejecter.deliveries() == []
+    rejecter.publish("passes")
+    rejecter.call()
+    assert rejecter.deliveries() == [(2, "passes", False)]
+    (declared,) = channel.call(QueueDeclare(queue="q", passive=True))
+    assert isinstance(declared, QueueDeclareOk)
+    assert declared.message_count == 1
+    assert not isinstance(answer(rejecter, BasicGet(queue="q")), BasicGetOk)
+    assert consumer(client).deliveries() == [(1, "a", True)]
+
+
+def test_the_end_of_a_channel_gives_back_what_was_withheld_from_it(client: Client, channel: ClientChannel) -> None:
+    """In the order that was: a new channel of the same client gets it."""
+    channel.call(QueueDeclare(queue="q"))
+    rejecter = rejected(client, 3)
+    rejecter.channel.close()
+    client.tick()
+    again = consumer(client)
+    assert [(body, redelivered) for _, body, redelivered in again.deliveries()] == [
+        ("a", True),
+        ("b", True),
+        ("c", True),
+    ]
+
+
+def test_two_channels_that_both_reject_get_nothing_back(client: Client, channel: ClientChannel, strict: bool) -> None:
+    """Only the last rejection counts for whom it is withheld from: the message goes to and fro, once each time."""
+    channel.call(QueueDeclare(queue="q"))
+    if not strict:
+        return
+    first = rejected(client)
+    second = consumer(client)
+    assert [body for _, body, _ in second.deliveries()] == ["a"]
+    second.call(BasicReject(delivery_tag=1, requeue=True))
+    assert [body for _, body, _ in first.deliveries()] == ["a"]
+
+
+def test_what_is_withheld_can_be_purged(client: Client, channel: ClientChannel, strict: bool) -> None:
+    """It is gone for good then, from the journal, too."""
+    channel.call(QueueDeclare(queue="q", durable=True))
+    if not strict:
+        return
+    rejected(client, 2)
+    assert len(client.server.storage.memory_journal.kept) == 2
+    assert answer(channel, QueuePurge(queue="q")) == QueuePurgeOk(message_count=2)
+    assert client.server.storage.memory_journal.kept == {}
+    assert consumer(client).deliveries() == []
+
+
+def test_a_deleted_queues_messages_are_dead_letters_in_strict_only(channel: ClientChannel, strict: bool) -> None:
+    """Those that were withheld, too; each says why it died."""
+    to_dead: Table = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"}
+    channel.call(QueueDeclare(queue="dead"), QueueDeclare(queue="q", arguments=to_dead))
+    channel.publish("a")
+    channel.publish("b")
+    assert answer(channel, QueueDelete(queue="q")) == QueueDeleteOk(message_count=2)
+    (declared,) = channel.call(QueueDeclare(queue="dead", passive=True))
+    assert isinstance(declared, QueueDeclareOk)
+    assert declared.message_count == (2 if strict else 0)
+    if strict:
+        channel.call(BasicGet(queue="dead", no_ack=True))
+        ((_, properties, body),) = channel.contents
+        headers = decode_properties(properties).headers
+        assert headers is not None
+        assert (body, headers["x-first-death-reason"]) == ("a", "deleted")

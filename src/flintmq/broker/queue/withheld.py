@@ -1,0 +1,37 @@
+"""What consumers rejected, and must not come to them again (amqp-0-9-1 basic.reject.requeue): the strict dialect's.
+
+A context is the channel an entry was rejected on. The entries wait here for a consumer of another one, or for the end
+of their channel, while the queue goes on with what is behind them.
+"""
+
+from typing import final
+
+from flintmq.broker.message import Entry
+
+
+@final
+class Withheld:
+    def __init__(self) -> None:
+        self.entries: list[tuple[Entry, object]] = []
+
+    def keep(self, entries: list[Entry], context: object) -> None:
+        self.entries.extend([(entry, context) for entry in entries])
+        self.entries.sort(key=_seq_of)
+
+    def take(self, context: object | None) -> Entry | None:
+        """The oldest one that this context may have."""
+        for at, (entry, rejecter) in enumerate(self.entries):
+            if rejecter is not context:
+                del self.entries[at]
+                return entry
+        return None
+
+    def release(self, context: object) -> list[Entry]:
+        """All that was withheld from this context, which has ended."""
+        free = [entry for entry, rejecter in self.entries if rejecter is context]
+        self.entries = [kept for kept in self.entries if kept[1] is not context]
+        return free
+
+
+def _seq_of(kept: tuple[Entry, object]) -> int:
+    return kept[0].seq
