@@ -9,22 +9,24 @@ BIN     := $(VENV)/bin
 SOURCES := $(shell find src -name '*.py') pyproject.toml setup.py README.md LICENSE
 TYPED   := src tests benchmarks setup.py $(wildcard examples)
 NODE    := tests/interop/node
+CONFORM := tests/conformance/amqp091
 # Only what was installed counts, whatever the caller has in the environment.
 unexport PYTHONPATH
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help run test fuzz demo interop bench lint format clean
+.PHONY: help run test conformance fuzz demo interop bench lint format clean
 
 help:
-	@echo 'make run      install FlintMQ into .venv, compiled, and serve from ./data (DATA=DIR for another place)'
-	@echo 'make test     what CI runs: lint, the whole suite compiled, the hot path again interpreted'
-	@echo 'make demo     the flights example, from a publisher through Spark'
-	@echo 'make interop  tests of py-amqp, kombu, aiormq and aio-pika against FlintMQ (interop-amqp and so on: one of them)'
-	@echo 'make bench    FlintMQ beside RabbitMQ, where that is installed (ARGS="--loads a16,b16 --runs 1")'
-	@echo 'make fuzz     spoiled sessions against the engines and the broker, SEEDS of them (SEEDS=1000000 FIRST=0)'
-	@echo 'make lint     style, types, and who imports whom'
-	@echo 'make format   format the code, and mend what can be mended'
-	@echo 'make clean    remove what building and testing left; ./data stays'
+	@echo 'make run          install FlintMQ into .venv, compiled, and serve from ./data (DATA=DIR for another place)'
+	@echo 'make test         what CI runs: lint, the whole suite compiled, the hot path again interpreted'
+	@echo 'make conformance  AMQP 0-9-1 rule by rule, written down in docs/conformance-amqp091.md'
+	@echo 'make demo         the flights example, from a publisher through Spark'
+	@echo 'make interop      tests of py-amqp, kombu, aiormq and aio-pika against FlintMQ (interop-amqp and so on: one of them)'
+	@echo 'make bench        FlintMQ beside RabbitMQ, where that is installed (ARGS="--loads a16,b16 --runs 1")'
+	@echo 'make fuzz         spoiled sessions against the engines and the broker, SEEDS of them (SEEDS=1000000 FIRST=0)'
+	@echo 'make lint         style, types, and who imports whom'
+	@echo 'make format       format the code, and mend what can be mended'
+	@echo 'make clean        remove what building and testing left; ./data stays'
 
 run: $(VENV)/.broker
 	@$(BIN)/flintmq serve --data $(DATA)
@@ -37,6 +39,9 @@ test: lint $(VENV)/.development $(VENV)/.node
 
 fuzz: $(VENV)/.development
 	@$(BIN)/python -m tests.fuzz $(SEEDS) $(FIRST)
+
+conformance: $(VENV)/.development
+	@FLINTMQ_EXPECT=compiled $(BIN)/python -m pytest --write-conformance --ignore $(CONFORM)/test_document.py $(CONFORM)
 
 demo: $(VENV)/.demo
 	@$(BIN)/python examples/flights/run.py
