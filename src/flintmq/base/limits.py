@@ -62,8 +62,10 @@ ROUTE_CACHE_ENTRIES: Final = 16_384
 HASH_WEIGHT_MAX: Final = 10_000
 # Messages an x-recent-history exchange may keep: they are in memory, bodies included, and a new binding gets them all.
 RECENT_HISTORY_MAX_MESSAGES: Final = 10_000
-# RabbitMQ's longest time to live, expiry and delay: 2^32 - 1 milliseconds, some 49 days.
+# RabbitMQ's longest delay: 2^32 - 1 milliseconds, some 49 days.
 DELAY_MAX_MS: Final = 4_294_967_295
+# RabbitMQ's longest time to live, and without use: 10 years.
+EXPIRY_MAX_MS: Final = 315_360_000_000
 # Bytes of messages one transaction may hold back, on its channel and as one record of the journal.
 TRANSACTION_MAX_BYTES: Final = 64 * 1024 * 1024
 # Operations of a transaction: each holds a few objects until the commit, however small its message.

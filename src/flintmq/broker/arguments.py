@@ -4,7 +4,7 @@ from decimal import Decimal
 from typing import Final
 
 from flintmq.base.errors import NotImplementedHere, PreconditionFailed
-from flintmq.base.limits import DELAY_MAX_MS
+from flintmq.base.limits import EXPIRY_MAX_MS
 from flintmq.base.values import Timestamp
 from flintmq.broker.message import Table
 
@@ -57,16 +57,13 @@ _STRATEGIES: Final = ("at-most-once", "at-least-once")
 _AGE_UNITS: Final = "YMDhms"
 
 
-def queue_kind(arguments: Table) -> str:
+def queue_kind(arguments: Table, name: str, vhost: str) -> str:
     """The x-queue-type a declaration asks for; raises PreconditionFailed for one there is not."""
     kind = arguments.get("x-queue-type", "classic")
-    if not isinstance(kind, str):
-        raise PreconditionFailed(f"invalid arg 'x-queue-type': {kind!r} is not a name of a queue type")
-    if kind not in QUEUE_KINDS:
-        raise PreconditionFailed(
-            f"invalid arg 'x-queue-type': unknown queue type '{kind}'; there are {', '.join(QUEUE_KINDS)}"
-        )
-    return kind
+    if isinstance(kind, str) and kind in QUEUE_KINDS:
+        return kind
+    why = f"\"unsupported queue type '{kind}'\"" if isinstance(kind, str) else _type_fault(kind)
+    raise PreconditionFailed(f"invalid arg 'x-queue-type' for queue '{name}' in vhost '{vhost}': {why}")
 
 
 def check_queue_arguments(arguments: Table, kind: str, name: str, vhost: str) -> None:
@@ -81,9 +78,28 @@ def check_queue_arguments(arguments: Table, kind: str, name: str, vhost: str) ->
             raise PreconditionFailed(
                 f"invalid arg '{argument}' for queue '{name}' in vhost '{vhost}' of queue type {kind}"
             )
-        why = _fault(argument, arguments[argument], arguments)
+        value = arguments[argument]
+        if argument == "x-dead-letter-exchange" and not isinstance(value, str):
+            raise PreconditionFailed(
+                f"invalid type '{type_name(value)}' for arg '{argument}' in queue '{name}' in vhost '{vhost}'"
+            )
+        why = _fault(argument, value, arguments)
         if why:
             raise PreconditionFailed(f"invalid arg '{argument}' for queue '{name}' in vhost '{vhost}': {why}")
+
+
+def check_replicated(
+    kind: str, name: str, vhost: str, durable: bool, exclusive: bool, auto_delete: bool, generated: bool
+) -> None:
+    """Raises PreconditionFailed, in RabbitMQ's words, for what a quorum queue or a stream cannot be."""
+    if generated:
+        raise PreconditionFailed(f"Cannot declare a server-named queue for type {kind}")
+    if auto_delete:
+        raise PreconditionFailed(f"invalid property 'auto-delete' for queue '{name}' in vhost '{vhost}'")
+    if exclusive:
+        raise PreconditionFailed(f"invalid property 'exclusive-owner' for queue '{name}' in vhost '{vhost}'")
+    if not durable:
+        raise PreconditionFailed(f"invalid property 'non-durable' for queue '{name}' in vhost '{vhost}'")
 
 
 def alternate_exchange(name: str, vhost: str, arguments: Table) -> str:
@@ -110,7 +126,7 @@ def _fault(argument: str, value: object, arguments: Table) -> str:
         return _number_fault(argument, value)
     if argument == "x-single-active-consumer":
         return "" if isinstance(value, bool) else _type_fault(value)
-    if argument in ("x-dead-letter-exchange", "x-dead-letter-routing-key", "x-overflow", "x-dead-letter-strategy"):
+    if argument in ("x-dead-letter-routing-key", "x-overflow", "x-dead-letter-strategy"):
         if not isinstance(value, str):
             return _type_fault(value)
         if argument == "x-dead-letter-routing-key" and "x-dead-letter-exchange" not in arguments:
@@ -129,33 +145,38 @@ def _fault(argument: str, value: object, arguments: Table) -> str:
 
 def _number_fault(argument: str, value: object) -> str:
     if isinstance(value, bool) or not isinstance(value, int):
-        return _type_fault(value)
+        return _integer_fault(value)
     if value < 0 and not (argument == "x-delivery-limit" and value == -1):
         return f"{{value_negative,{value}}}"
     if argument == "x-expires" and value == 0:
         return "{value_zero,0}"
-    if argument in _TIMES and value > DELAY_MAX_MS:
+    if argument in _TIMES and value > EXPIRY_MAX_MS:
         return f"{{value_too_large,{value}}}"
     if argument == "x-max-priority" and value > _PRIORITIES_MAX:
         return f"{{max_value_exceeded,{value}}}"
     return ""
 
 
+def _integer_fault(value: object) -> str:
+    return f'"expected integer, got {type_name(value)}"'
+
+
 def _type_fault(value: object) -> str:
     return f"{{unacceptable_type,{type_name(value)}}}"
 
 
-def check_consumer_arguments(arguments: Table) -> None:
+def check_consumer_arguments(arguments: Table, queue: str, vhost: str) -> None:
     """Raises PreconditionFailed for an argument of basic.consume with a value that it cannot have."""
     for name in _CONSUMER_NOT_YET:
         if name in arguments:
             raise NotImplementedHere(f"consumer argument '{name}' is not implemented yet")
+    where = f"queue '{queue}' in vhost '{vhost}'"
     for name in ("x-priority", "x-consumer-timeout"):
         value = arguments.get(name, 0)
         if isinstance(value, bool) or not isinstance(value, int):
-            raise PreconditionFailed(f"invalid arg '{name}' of consumer: {_type_fault(value)}")
-        if not -(2**31) <= value <= DELAY_MAX_MS or (value < 0 and name != "x-priority"):
-            raise PreconditionFailed(f"invalid arg '{name}' of consumer: {{value_out_of_range,{value}}}")
+            raise PreconditionFailed(f"invalid arg '{name}' for {where}: {_integer_fault(value)}")
+        if not -(2**31) <= value <= EXPIRY_MAX_MS or (value < 0 and name != "x-priority"):
+            raise PreconditionFailed(f"invalid arg '{name}' for {where}: {{value_out_of_range,{value}}}")
 
 
 def check_same(what: str, name: str, vhost: str, attribute: str, received: object, current: object) -> None:

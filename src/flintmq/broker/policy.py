@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Final, final
 
 from flintmq.base.errors import ConfigurationError
-from flintmq.base.limits import DELAY_MAX_MS
+from flintmq.base.limits import EXPIRY_MAX_MS
 from flintmq.broker.message import Table
 from flintmq.broker.pattern import Pattern
 from flintmq.broker.ports import PolicyRecord
@@ -84,11 +84,11 @@ def _is_count(value: object) -> bool:
 
 
 def _is_time(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= DELAY_MAX_MS
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= EXPIRY_MAX_MS
 
 
 def _is_expiry(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= DELAY_MAX_MS
+    return isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= EXPIRY_MAX_MS
 
 
 def _is_age(value: object) -> bool:

@@ -4,7 +4,7 @@ from typing import Final
 
 from flintmq.broker.message import Entry, Message
 from flintmq.broker.ports import Journal
-from flintmq.broker.queue.base import ADMITTED, DONE, REFUSED, Queue
+from flintmq.broker.queue.base import ADMITTED, REFUSED, Queue
 
 # What became of a published message. STORED ones are safe once the batch they are in is durable.
 UNROUTED: Final = 0
@@ -23,7 +23,7 @@ def put(queues: list[Queue], message: Message, journal: Journal) -> int:
         if queue.is_guarded or message.handling.is_command:
             answer = queue.admit(message)
             if answer != ADMITTED:
-                return STORED if answer == DONE else TURNED_AWAY if answer == REFUSED else ROUTED
+                return TURNED_AWAY if answer == REFUSED else STORED
         entry = queue.enqueue(message)
         if entry is not None:
             journal.append(message, [queue.id], [entry])
@@ -38,10 +38,11 @@ def put(queues: list[Queue], message: Message, journal: Journal) -> int:
     for queue in queues:
         if queue.is_guarded or message.handling.is_command:
             answer = queue.admit(message)
+            if answer == REFUSED:
+                is_turned_away = True
+                continue
             if answer != ADMITTED:
-                is_turned_away |= answer == REFUSED
-                if answer == DONE:
-                    outcome = STORED
+                outcome = STORED
                 continue
         entry = queue.enqueue(message)
         if entry is not None:

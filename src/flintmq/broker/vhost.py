@@ -153,7 +153,7 @@ class VHost:
         dialect = self.dialect
         dialect.check_name("queue", name)
         arguments = self._with_default_type(arguments, durable and not exclusive and not auto_delete)
-        kind = args.queue_kind(arguments)
+        kind = args.queue_kind(arguments, name, self.name)
         args.check_queue_arguments(arguments, kind, name, self.name)
         found = self.queues.get(name)
         if found is not None:
@@ -176,11 +176,8 @@ class VHost:
         if name.startswith("amq.") and not generated:
             raise AccessRefused(f"queue name '{name}' contains reserved prefix 'amq.*'")
         check_vhost_queues(self.limits, self.name, name, len(self.queues))
-        if kind != "classic" and (not durable or exclusive or generated or (auto_delete and kind == "stream")):
-            raise PreconditionFailed(
-                f"invalid property for {kind} queue '{name}' in vhost '{self.name}': a {kind} queue is durable, not "
-                "exclusive, and named by its client; a stream is not auto-deleted either"
-            )
+        if kind != "classic":
+            args.check_replicated(kind, name, self.name, durable, exclusive, auto_delete, generated)
         queue = self._make_queue(
             self._ids.take(), name, durable, auto_delete, connection if exclusive else None, arguments
         )
@@ -200,7 +197,7 @@ class VHost:
         self, queue_id: int, name: str, durable: bool, auto_delete: bool, owner: object | None, arguments: Table
     ) -> Queue:
         queue: Queue
-        kind = args.queue_kind(arguments)
+        kind = args.queue_kind(arguments, name, self.name)
         if kind == "stream":
             log = self._storage.open_stream(queue_id)
             queue = StreamQueue(queue_id, self.name, name, arguments, self._agenda, log)

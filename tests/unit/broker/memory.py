@@ -72,7 +72,9 @@ class MemoryJournal(Journal):
     def __init__(self) -> None:
         self.kept: dict[tuple[int, int], bytes] = {}
         self.returns: dict[tuple[int, int], int] = {}
+        # Groups that are open now, one within the other; and outermost ones that there ever were.
         self.groups = 0
+        self.group_count = 0
         self.appends: list[tuple[bytes, list[int]]] = []
 
     @property
@@ -90,9 +92,12 @@ class MemoryJournal(Journal):
         del self.kept[queue_id, entry.seq]
 
     def returned(self, queue_id: i64, entry: Entry) -> None:
-        self.returns[queue_id, entry.seq] = entry.returns
+        if entry.segment != 0:
+            self.returns[queue_id, entry.seq] = entry.returns
 
     def begin_group(self) -> None:
+        if not self.in_group:
+            self.group_count += 1
         self.groups += 1
 
     def end_group(self) -> None:

@@ -16,7 +16,7 @@ from flintmq.broker.queue.unused import Unused
 ADMITTED: Final = 0
 # Its publisher is to be told that the queue did not take it.
 REFUSED: Final = 1
-# Its publisher is to be told nothing: the queue did with it what it was declared to do, which leaves nothing to keep.
+# The queue did with it what it was declared to do, and keeps nothing: its dead letter goes with this tick's batch.
 DISCARDED: Final = 2
 # The queue keeps nothing of it, and the publisher is to hear of success once all that was staged by now is durable.
 DONE: Final = 3

@@ -36,6 +36,8 @@ class _Promise:
         self.confirm: i64 = confirm
         self.turned_away = turned_away
         self.replies = replies
+        # Whether a confirm is all there is to say.
+        self.is_confirm = not turned_away and not replies
 
 
 @final
@@ -99,7 +101,7 @@ class Answers:
         while promises and promises[0].batch <= durable:
             promise = promises.popleft()
             # One confirm for as many batches as became durable at once.
-            if kept is not None and (promise.replies or promise.turned_away):
+            if kept is not None and not (kept.is_confirm and promise.is_confirm):
                 self._keep(kept)
             kept = promise
         if kept is not None:
@@ -127,10 +129,10 @@ class Answers:
             self._channel.send(BasicNack(delivery_tag=self.published, multiple=True, requeue=False))
             self._confirmed = self.published
 
-    def confirm_all(self) -> None:
-        """Nothing of what was published had to become durable."""
-        if self.is_confirming:
-            self._confirm(self.published)
+    def keep_all(self) -> None:
+        """Nothing of what was published has to become durable, and there is nothing else to say."""
+        self._keep(_Promise(0, self.published, self._turned_away, []))
+        self._turned_away = []
 
     @property
     def waits_for_disk(self) -> bool:

@@ -56,14 +56,14 @@ def qos(channel: ServerChannel, method: Method) -> None:
 def consume(channel: ServerChannel, method: Method) -> None:
     assert isinstance(method, BasicConsume)
     arguments = method.arguments
-    queue = _reply_queue(channel, method.no_ack) if method.queue == REPLY_TO else channel.queue(method.queue)
     tag = method.consumer_tag or generated_name("amq.ctag-", channel)
     if tag in channel.consumers:
         raise NotAllowed(f"attempt to reuse consumer tag '{tag}'")
     most = channel.gateway.offer.consumers_max
     if 0 < most <= len(channel.consumers):
         raise NotAllowed(f"reached maximum ({most}) of consumers per channel")
-    check_consumer_arguments(arguments)
+    check_consumer_arguments(arguments, channel.queue_name(method.queue), channel.vhost.name)
+    queue = _reply_queue(channel, method.no_ack) if method.queue == REPLY_TO else channel.queue(method.queue)
     window = Window(channel.consumer_window.messages_max, channel.consumer_window.bytes_max)
     if queue.keeps_all and not (method.no_ack or window.is_limited or channel.window.is_limited):
         # It would be sent the whole stream, and all of it would be held for its acknowledgement (RabbitMQ's rule, too).
@@ -104,6 +104,7 @@ def _reply_queue(channel: ServerChannel, no_ack: bool) -> Queue:
     name = generated_name(f"{REPLY_TO}.", channel)
     queue = channel.vhost.declare_queue(name, False, False, True, {}, channel.connection, True)
     channel.reply_queue = name
+    channel.connection.exclusive_queues[name] = queue
     return queue
 
 

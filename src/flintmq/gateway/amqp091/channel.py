@@ -237,14 +237,16 @@ class ServerChannel(ChannelOwner):
         self.vhost.check_room([(each.publication.route, each.message, each.more_keys) for each in staged.publishes])
         publishes = staged.publishes
         settlements = staged.settlements
+        self.unacked.drop_staged()
         staged.clear()
         journal = self.gateway.broker.storage.journal
         journal.begin_group()
         try:
-            for settlement in settlements:
-                self._settle(self.unacked.take(settlement.tag, settlement.multiple), settlement.outcome)
+            # First the publishes: room was found for them in queues that settlements may fill again.
             for each in publishes:
                 self._publish(each.publication, each.message, each.more_keys)
+            for settlement in settlements:
+                self._settle(settlement.deliveries, settlement.outcome)
         finally:
             journal.end_group()
         self._answers.stored = True
@@ -293,14 +295,15 @@ class ServerChannel(ChannelOwner):
         answers = self._answers
         stored = answers.waits_for_disk
         owes_reply = answers.owes_reply
-        answers.forget()
         if self._fault is not None:
             self._close(self._fault)
         if self._is_closed:
             return
         if not stored and not owes_reply:
-            answers.confirm_all()
-        elif answers.is_confirming and not owes_reply:
+            answers.keep_all()
+            return
+        answers.forget()
+        if answers.is_confirming and not owes_reply:
             answers.refuse()
         else:
             self.connection.fail(ResourceError(f"nothing durable can be stored: {reason}"))
@@ -454,7 +457,7 @@ class ServerChannel(ChannelOwner):
             self._settle(self.unacked.take(delivery_tag, multiple), outcome)
         else:
             found = self.unacked.find(delivery_tag, multiple)
-            staged.settle(StagedSettlement(delivery_tag, multiple, outcome, found))
+            staged.settle(StagedSettlement(outcome, found))
 
     def _settle(self, deliveries: list[Delivery], outcome: int) -> None:
         if outcome == REQUEUE:
@@ -567,6 +570,8 @@ class ServerChannel(ChannelOwner):
             queue.release(self)
         for consumer in consumers.values():
             self.vhost.unsubscribe(consumer.queue, consumer)
+            if consumer.queue.gone:
+                self.connection.exclusive_queues.pop(consumer.queue.name, None)
 
 
 @final

@@ -1,16 +1,19 @@
 """How the broker reads into content that came by AMQP 0-9-1."""
 
+import re
 from typing import Final, final
 
 from mypy_extensions import i64
 
 from flintmq.base.errors import AmqpError, PreconditionFailed
-from flintmq.base.limits import DELAY_MAX_MS
+from flintmq.base.limits import DELAY_MAX_MS, EXPIRY_MAX_MS
 from flintmq.base.values import Timestamp
 from flintmq.broker.message import FOREVER, ContentCodec, Handling, Table
 from flintmq.wire.amqp091.properties import Scan, decode_properties, encode_properties, headers, scan, short_at
 
 _PERSISTENT: Final = 2
+# An expiration: ASCII digits, and perhaps a sign.
+_INTEGER: Final = re.compile(r"[+-]?[0-9]+")
 # Headers that hold a message back on the queues it goes to: for so many milliseconds, or until a moment.
 DELAY_HEADER: Final = "x-delay"
 DELIVER_AT_HEADER: Final = "x-deliver-at"
@@ -85,12 +88,19 @@ def _cancelled(value: object) -> str:
 
 
 def _expiration(text: str) -> i64:
-    if text.isascii() and text.isdigit() and len(text) <= 19:
-        ttl = int(text)
-        if ttl <= DELAY_MAX_MS:
-            return ttl
-        raise PreconditionFailed(f"invalid expiration '{text}': more than {DELAY_MAX_MS} milliseconds")
-    raise PreconditionFailed(f"invalid expiration '{text}': a number of milliseconds in decimal digits is due")
+    """Raises PreconditionFailed in RabbitMQ's words."""
+    number = _INTEGER.match(text)
+    if number is None:
+        raise PreconditionFailed(f"invalid expiration '{text}': no_integer")
+    rest = text[number.end() :]
+    if rest:
+        raise PreconditionFailed(f"invalid expiration '{text}': {{leftover_string,\"{rest}\"}}")
+    ttl = int(text)
+    if ttl < 0:
+        raise PreconditionFailed(f"invalid expiration '{text}': {{value_negative,{ttl}}}")
+    if ttl > EXPIRY_MAX_MS:
+        raise PreconditionFailed(f"invalid expiration '{text}': {{value_too_large,{ttl}}}")
+    return ttl
 
 
 def _moment(value: object) -> i64:

@@ -30,6 +30,7 @@ def declare(channel: ServerChannel, method: Method) -> None:
     vhost = channel.vhost
     if method.passive:
         queue = channel.queue(method.queue)
+        queue.used()
     else:
         generated = method.queue == ""
         name = method.queue

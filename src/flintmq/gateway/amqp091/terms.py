@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Final, final
 
 from flintmq.base.errors import PreconditionFailed
+from flintmq.broker.arguments import type_name
 from flintmq.broker.message import TRANSIENT, Handling, Table
 from flintmq.gateway.amqp091.codec import handling
 from flintmq.wire.amqp091.properties import Scan, decode_properties, encode_properties, headers, scan, short_at
@@ -72,10 +73,6 @@ def _keys(table: Table, name: str) -> list[str]:
         return []
     listed = table[name]
     if not isinstance(listed, list):
-        raise PreconditionFailed(f"invalid header '{name}': a list of routing keys is due")
-    keys: list[str] = []
-    for key in listed:
-        if not isinstance(key, str):
-            raise PreconditionFailed(f"invalid header '{name}': a routing key is a string, {key!r} is not")
-        keys.append(key)
-    return keys
+        raise PreconditionFailed(f'invalid message: {{unacceptable_type_in_header,"{name}",{type_name(listed)}}}')
+    # What is no string is no routing key, and no fault either (RabbitMQ).
+    return [key for key in listed if isinstance(key, str)]

@@ -26,11 +26,7 @@ class StagedPublish:
 
 @final
 class StagedSettlement:
-    """Of the delivery with that tag, or of all up to it that no earlier settlement had; they are `deliveries`."""
-
-    def __init__(self, tag: i64, multiple: bool, outcome: int, deliveries: list[Delivery]) -> None:
-        self.tag: i64 = tag
-        self.multiple = multiple
+    def __init__(self, outcome: int, deliveries: list[Delivery]) -> None:
         self.outcome = outcome
         self.deliveries = deliveries
 

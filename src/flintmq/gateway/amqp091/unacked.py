@@ -111,6 +111,17 @@ class Unacked:
         self._take_front(0)
         return found
 
+    def drop_staged(self) -> None:
+        """A transaction is committed: what it settles is no longer unacknowledged."""
+        slots = self._slots
+        at: i64 = self._head
+        while at < len(slots):
+            delivery = slots[at]
+            if delivery is not None and delivery.is_staged:
+                slots[at] = None
+            at += 1
+        self._take_front(0)
+
     def find(self, tag: i64, multiple: bool) -> list[Delivery]:
         """What `take` would give, but for deliveries that are staged already; nothing is taken.
 

@@ -1,0 +1,215 @@
+"""What a publisher's properties ask for: copies, time to live, delays, answers to this very channel, a user."""
+
+import pytest
+
+from flintmq.base.errors import ClosedByPeer
+from flintmq.base.values import Timestamp
+from flintmq.broker.message import Table
+from flintmq.wire.amqp091.methods import BasicConsume, BasicGet, BasicGetOk, QueueDeclare, QueueDeclareOk, QueueDelete
+from flintmq.wire.amqp091.properties import Properties, decode_properties, encode_properties
+from tests.unit.gateway.amqp091.pair import Client, ClientChannel, Server
+
+REPLY_TO = "amq.rabbitmq.reply-to"
+
+
+def opened(server: Server, *queues: str) -> tuple[Client, ClientChannel]:
+    client = Client(server)
+    channel = client.channel()
+    channel.call(*[QueueDeclare(queue=name) for name in queues])
+    return client, channel
+
+
+def code_of(reason: object) -> tuple[int, str]:
+    assert isinstance(reason, ClosedByPeer)
+    return reason.code, reason.text
+
+
+def headed(headers: Table) -> bytes:
+    return encode_properties(Properties(headers=headers))
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("", "no_integer"),
+        ("soon", "no_integer"),
+        ("10s", '{leftover_string,"s"}'),
+        ("1.5", '{leftover_string,".5"}'),
+        ("-1", "{value_negative,-1}"),
+        ("315360000001", "{value_too_large,315360000001}"),
+    ],
+)
+def test_expiration_that_is_no_time(text: str, why: str) -> None:
+    """406 in RabbitMQ's words, and nothing is enqueued."""
+    server = Server()
+    _, channel = opened(server, "q")
+    channel.publish("m", properties=encode_properties(Properties(expiration=text)))
+    channel.call()
+    assert code_of(channel.closed) == (406, f"PRECONDITION_FAILED - invalid expiration '{text}': {why}")
+    assert server.vhost.queues["q"].message_count == 0
+
+
+def test_expiration_at_its_largest() -> None:
+    """Ten years are allowed, and so is no time at all."""
+    server = Server()
+    _, channel = opened(server, "q")
+    for text in ("315360000000", "0"):
+        channel.publish("m", properties=encode_properties(Properties(expiration=text)))
+    channel.call()
+    assert server.vhost.queues["q"].message_count == 1
+
+
+def test_copies_go_to_further_keys() -> None:
+    """CC stays visible, BCC does not; a queue named twice gets one copy."""
+    server = Server()
+    client, channel = opened(server, "q", "r", "s")
+    channel.publish("m", properties=headed({"CC": ["r", "q"], "BCC": ["s"], "h": 1}))
+    channel.call()
+    for name in ("q", "r", "s"):
+        taker = client.channel()
+        taker.call(BasicGet(queue=name, no_ack=True))
+        ((method, properties, _),) = taker.contents
+        assert isinstance(method, BasicGetOk)
+        assert (method.routing_key, method.message_count) == ("q", 0)
+        assert decode_properties(properties).headers == {"CC": ["r", "q"], "h": 1}
+
+
+@pytest.mark.parametrize(("value", "kind"), [("r", "longstr"), (1, "signedint"), (True, "bool"), (None, "void")])
+@pytest.mark.parametrize("name", ["CC", "BCC"])
+def test_copies_are_a_list(name: str, value: object, kind: str) -> None:
+    """Anything else in their headers is 406."""
+    _, channel = opened(Server(), "q")
+    channel.publish("m", properties=headed({name: value}))
+    channel.call()
+    code, text = code_of(channel.closed)
+    assert code == 406
+    assert f'invalid message: {{unacceptable_type_in_header,"{name}",{kind}}}' in text
+
+
+def test_keys_that_are_no_strings_are_passed_over() -> None:
+    """They can be no routing keys, and RabbitMQ ignores them."""
+    server = Server()
+    _, channel = opened(server, "q", "r")
+    channel.publish("m", properties=headed({"CC": [1, "r", {"q": 1}]}))
+    channel.call()
+    assert (server.vhost.queues["q"].message_count, server.vhost.queues["r"].message_count) == (1, 1)
+
+
+def test_user_id_is_the_user() -> None:
+    """A publisher may name itself, and nobody else."""
+    server = Server()
+    _, channel = opened(server, "q")
+    channel.publish("m", properties=encode_properties(Properties(user_id="u")))
+    channel.publish("m", properties=encode_properties(Properties(user_id="x")))
+    channel.call()
+    assert code_of(channel.closed) == (
+        406,
+        "PRECONDITION_FAILED - user_id property set to 'x' but authenticated user was 'u'",
+    )
+    assert server.vhost.queues["q"].message_count == 1
+
+
+def test_message_with_a_delay_is_there_in_its_time() -> None:
+    """`x-delay` counts milliseconds from the publish, `x-deliver-at` names the moment."""
+    server = Server()
+    server.broker.now_ms = 1_000_000
+    client, channel = opened(server, "q")
+    channel.publish("late", properties=headed({"x-delay": 500}))
+    channel.publish("then", properties=headed({"x-deliver-at": 1_000_300}))
+    channel.publish("at", properties=headed({"x-deliver-at": Timestamp(1001)}))
+    channel.publish("now", properties=headed({"x-delay": 0}))
+    channel.publish("past", properties=headed({"x-deliver-at": 999_999}))
+    channel.call(BasicConsume(queue="q", no_ack=True))
+    came = {}
+    for now in (1_000_000, 1_000_299, 1_000_300, 1_000_499, 1_000_500, 1_000_999, 1_001_000):
+        server.broker.now_ms = now
+        client.tick()
+        came[now - 1_000_000] = [body for _, body, _ in channel.deliveries()]
+    assert came == {0: ["now", "past"], 299: [], 300: ["then"], 499: [], 500: ["late"], 999: [], 1000: ["at"]}
+
+
+def test_delay_beyond_all_is_refused() -> None:
+    """406 for more than RabbitMQ's longest delay."""
+    _, channel = opened(Server(), "q")
+    channel.publish("m", properties=headed({"x-delay": 2**32}))
+    channel.call()
+    assert code_of(channel.closed)[0] == 406
+
+
+# -- direct reply-to ------------------------------------------------------------------------------------------------
+
+
+def test_answer_comes_straight_to_the_channel() -> None:
+    """Who consumes from amq.rabbitmq.reply-to gets what is sent to the address its requests carry."""
+    server = Server()
+    _, asking = opened(server, "q")
+    other, answering = opened(server)
+    asking.call(BasicConsume(queue=REPLY_TO, no_ack=True, consumer_tag="r"))
+    asking.publish("question", properties=encode_properties(Properties(reply_to=REPLY_TO)))
+    asking.call()
+    answering.call(BasicGet(queue="q", no_ack=True))
+    ((_, properties, _),) = answering.contents
+    reply_to = decode_properties(properties).reply_to
+    assert reply_to is not None
+    assert reply_to.startswith(f"{REPLY_TO}.")
+    answering.publish("answer", reply_to)
+    other.tick()
+    asking.call()
+    assert [body for _, body, _ in asking.deliveries()] == ["answer"]
+
+
+def test_reply_address_can_be_asked_for() -> None:
+    """Whether somebody still waits for an answer is what a passive declaration tells."""
+    server = Server()
+    _, asking = opened(server)
+    other, answering = opened(server)
+    asking.call(BasicConsume(queue=REPLY_TO, no_ack=True))
+    (name,) = server.vhost.queues
+    assert asking.call(QueueDeclare(queue=name, passive=True)) == [QueueDeclareOk(name, 0, 1)]
+    answering.publish("lost", "gone", mandatory=True)
+    assert other.connection.is_closed is False
+
+
+@pytest.mark.parametrize(
+    ("first", "text"),
+    [
+        ([BasicConsume(queue=REPLY_TO)], "reply consumer cannot acknowledge"),
+        ([BasicConsume(queue=REPLY_TO, no_ack=True)] * 2, "reply consumer already set"),
+    ],
+)
+def test_reply_consumer_is_one_without_acks(first: list[BasicConsume], text: str) -> None:
+    """406, and no queue is left behind."""
+    server = Server()
+    _, channel = opened(server)
+    channel.call(*first)
+    assert code_of(channel.closed) == (406, f"PRECONDITION_FAILED - {text}")
+    assert server.vhost.queues == {}
+
+
+def test_request_without_a_reply_consumer() -> None:
+    """406: its answer could go nowhere."""
+    _, channel = opened(Server(), "q")
+    channel.publish("m", properties=encode_properties(Properties(reply_to=REPLY_TO)))
+    channel.call()
+    assert code_of(channel.closed) == (406, "PRECONDITION_FAILED - fast reply consumer does not exist")
+
+
+def test_failed_reply_consumer_leaves_no_queue() -> None:
+    """Where the subscription is refused for another reason, nothing stays of it."""
+    server = Server()
+    _, channel = opened(server)
+    channel.call(BasicConsume(queue=REPLY_TO, no_ack=True, arguments={"x-priority": "high"}))
+    assert code_of(channel.closed)[0] == 406
+    assert server.vhost.queues == {}
+
+
+def test_reply_queue_ends_with_its_consumer() -> None:
+    """It goes with the channel, and the connection keeps no memory of it."""
+    server = Server()
+    client, channel = opened(server)
+    channel.call(BasicConsume(queue=REPLY_TO, no_ack=True))
+    assert len(server.vhost.queues) == 1
+    channel.call(QueueDelete(queue="", if_empty=True))
+    assert code_of(channel.closed)[0] == 404
+    assert server.vhost.queues == {}
+    assert client.connection.exclusive_queues == {}
