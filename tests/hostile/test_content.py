@@ -190,7 +190,7 @@ REFUSALS = {
         f"message size {2**64 - 1} is larger than configured max size {MESSAGE_MAX_BYTES}",
     ),
     "queue type nobody knows": Refusal(
-        _call(QueueDeclare(queue="q", arguments={"x-queue-type": "heap"})), 406, "unknown queue type 'heap'"
+        _call(QueueDeclare(queue="q", arguments={"x-queue-type": "heap"})), 406, "unsupported queue type 'heap'"
     ),
     "other kind of the same exchange": Refusal(
         _call(ExchangeDeclare(exchange="amq.direct", type="fanout", durable=True)), 406, "inequivalent arg 'type'"

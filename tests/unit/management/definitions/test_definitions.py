@@ -226,7 +226,7 @@ POLICY = {"name": "p", "vhost": "v", "pattern": "", "definition": {"max-length":
         (VHOST | {"policies": [POLICY | {"priority": "high"}]}, "policies[0] ('p'): Expected `int`, got `str`"),
         (VHOST | {"policies": [POLICY | {"definition": {"x": 1}}]}, "policies[0] ('p'): 'x' is not a key of policies"),
         (VHOST | {"queues": [QUEUE, QUEUE | {"vhost": "w"}]}, "queues[1] ('q'): there is no vhost 'w'"),
-        (VHOST | {"queues": [QUEUE | {"arguments": {"x-queue-type": "fast"}}]}, "unknown queue type 'fast'"),
+        (VHOST | {"queues": [QUEUE | {"arguments": {"x-queue-type": "fast"}}]}, "unsupported queue type 'fast'"),
         (VHOST | {"queues": [QUEUE | {"arguments": {"a": {"$bytes": "?"}}}]}, "arguments that cannot be read"),
         (VHOST | {"exchanges": [{"name": "x", "vhost": "v", "type": "odd"}]}, "exchanges[0] ('x'): "),
         (
