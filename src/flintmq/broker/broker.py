@@ -175,7 +175,10 @@ class Broker:
             more |= self._dead_letters.publish()
         while agenda.unused:
             queue = agenda.unused.pop()
-            self.vhosts[queue.vhost].remove_queue(queue)
+            vhost = self.vhosts.get(queue.vhost)
+            # It may have gone with its virtual host in this very tick.
+            if vhost is not None:
+                vhost.remove_queue(queue)
         return more
 
     def _dispatch_ready(self) -> bool:

@@ -9,7 +9,7 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from flintmq.base.values import Timestamp
-from flintmq.broker.agenda import EXPIRED, REJECTED, Agenda, DeadLetter
+from flintmq.broker.agenda import REJECTED, Agenda, DeadLetter
 from flintmq.broker.exchanges import Exchanges
 from flintmq.broker.message import Address, Message, Table
 from flintmq.broker.ports import Journal
@@ -19,6 +19,8 @@ from flintmq.broker.timers import Timed
 
 # Letters of one tick: others get their turn in between.
 _LETTERS_PER_TICK: Final = 4_096
+# Bytes of their bodies that go into one block of the journal, beyond the last letter.
+_LETTER_BYTES_PER_TICK: Final = 16 * 1024 * 1024
 # How long a letter nobody took waits on its queue, where the queue asks for at-least-once.
 _RETRY_MS: Final = 10_000
 
@@ -38,11 +40,14 @@ class DeadLetters:
         if not letters:
             return False
         left: i64 = _LETTERS_PER_TICK
+        bytes_left: i64 = _LETTER_BYTES_PER_TICK
         self._journal.begin_group()
         try:
-            while letters and left > 0:
-                self._publish(letters.popleft())
+            while letters and left > 0 and bytes_left > 0:
+                letter = letters.popleft()
+                self._publish(letter)
                 left -= 1
+                bytes_left -= len(letter.entry.message.body)
         finally:
             self._journal.end_group()
         return bool(letters)
@@ -71,7 +76,7 @@ class DeadLetters:
             headers.pop("CC", None)
             copies = []
         _wait_no_more(headers)
-        properties = original.codec.edited(original.properties, headers, letter.reason != EXPIRED)
+        properties = original.codec.edited(original.properties, headers, False)
         message = Message(
             Address(exchange, keys[0] if new_key is None else new_key),
             original.codec,
@@ -96,8 +101,11 @@ class _Retry(Timed):
         self._letter = letter
 
     def on_due(self, now_ms: i64) -> None:
-        if not self._letter.queue.gone:
-            self._agenda.dead_letters.append(self._letter)
+        letter = self._letter
+        if letter.queue.gone:
+            letter.queue.settle(letter.entry)
+        else:
+            self._agenda.dead_letters.append(letter)
 
 
 def _wait_no_more(headers: Table) -> None:
@@ -132,7 +140,7 @@ def _buried(headers: Table, letter: DeadLetter, keys: list[str], now_ms: i64) ->
             "time": Timestamp(int(now_ms) // 1000),
         }
         expiration = message.codec.property_text(message.properties, "expiration")
-        if expiration and reason == EXPIRED:
+        if expiration:
             death["original-expiration"] = expiration
     else:
         deaths.remove(death)

@@ -154,6 +154,8 @@ class JournalEncoder(Journal):
     def returned(self, queue_id: i64, entry: Entry) -> None:
         if entry.segment != 0:
             self._write_return(queue_id, entry)
+            if self._group is None and len(self._writer) >= BLOCK_BYTES:
+                self._add_block((self._writer.getvalue(),), len(self._writer))
 
     def _write_return(self, queue_id: i64, entry: Entry) -> None:
         writer = self._writer
