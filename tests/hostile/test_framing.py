@@ -95,9 +95,6 @@ FAULTS = {
         505,
         "content body of 1 bytes more, got 2",
     ),
-    "immediate": Fault(
-        method_frame(1, BasicPublish(routing_key="nowhere", immediate=True)) + header_frame(1, 0), 540, "immediate=true"
-    ),
 }
 
 

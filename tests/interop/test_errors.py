@@ -51,6 +51,11 @@ def _ack_of_nothing(channel: PeerChannel, _: str) -> None:
     channel.ack(99)
 
 
+def _purged_stream(channel: PeerChannel, _: str) -> None:
+    channel.declare_queue("a-stream", durable=True, arguments={"x-queue-type": "stream"})
+    channel.purge("a-stream")
+
+
 # What is done, and what the broker says of it: the code, and the whole text.
 CHANNEL_ERRORS: Final[dict[str, tuple[Action, int, str]]] = {
     "a queue that is not there": (
@@ -116,16 +121,7 @@ CHANNEL_ERRORS: Final[dict[str, tuple[Action, int, str]]] = {
 }
 
 CONNECTION_ERRORS: Final[dict[str, tuple[Action, int, str]]] = {
-    "x-message-ttl": (
-        lambda channel, name: channel.declare_queue(name, arguments={"x-message-ttl": 1000}),
-        540,
-        "NOT_IMPLEMENTED - queue argument 'x-message-ttl' is not implemented yet",
-    ),
-    "a quorum queue": (
-        lambda channel, name: channel.declare_queue(name, durable=True, arguments={"x-queue-type": "quorum"}),
-        540,
-        "NOT_IMPLEMENTED - x-queue-type 'quorum' is not implemented yet",
-    ),
+    "what a stream does not do": (_purged_stream, 540, "NOT_IMPLEMENTED - "),
     "an exchange of no known type": (
         lambda channel, name: channel.declare_exchange(name, "pigeon"),
         503,

@@ -91,8 +91,11 @@ def test_broadcast(connection: Any, broker: BrokerProcess, name: str) -> None:
 def test_reconnects(connection: Any, broker: BrokerProcess, name: str) -> None:
     """After a connection error, `ensure` connects again and the publish succeeds."""
     channel = connection.channel()
-    with pytest.raises(connection.connection_errors, match="tx.select is not implemented"):
-        channel.tx_select()
+    stream = channel.queue_declare(
+        name + "-stream", arguments={"x-queue-type": "stream"}, durable=True, auto_delete=False
+    )
+    with pytest.raises(connection.connection_errors, match="NOT_IMPLEMENTED"):
+        channel.basic_get(stream.queue)
     queue = kombu.Queue(name, auto_delete=True)
     producer = kombu.Producer(connection, auto_declare=False)
     publish = connection.ensure(producer, producer.publish, max_retries=3)

@@ -111,14 +111,10 @@ def test_stream_from_nowhere(channel: BlockingChannel, stream: str, start: objec
         ("basic_get", {"queue": "stream"}),
         ("queue_purge", {"queue": "stream"}),
         ("basic_consume", {"queue": "stream", "on_message_callback": print, "auto_ack": True}),
-        ("tx_select", {}),
-        ("exchange_bind", {"destination": "amq.topic", "source": "amq.direct"}),
-        ("basic_qos", {"prefetch_size": 1}),
-        ("basic_recover", {"requeue": False}),
     ],
 )
 def test_not_implemented(broker: BrokerProcess, method: str, arguments: dict[str, Any]) -> None:
-    """What streams do not do, and what is not there yet, is 540, closes the connection, and is never ignored."""
+    """What streams do not do is 540, closes the connection, and is never ignored."""
     other = pika.BlockingConnection(pika.URLParameters(broker.url))
     channel = other.channel()
     channel.queue_declare("stream", durable=True, arguments={"x-queue-type": "stream"})
