@@ -128,7 +128,7 @@ def _nothing_is_lost(broker: BrokerProcess, confirmed: list[int]) -> None:
 
 def test_a_full_disk(small_disk: Path) -> None:
     """Publishers get nacks or 506, the log says why, the broker stays up, and with room and a restart all goes on."""
-    with BrokerProcess(small_disk / "data", **UNALARMED) as broker:
+    with BrokerProcess(small_disk / "data", wrapper=(), **UNALARMED) as broker:
         _declare(broker)
         confirmed, said_no = _publish_until_refused(broker)
         assert len(confirmed) > 100
@@ -153,7 +153,7 @@ def test_a_full_disk(small_disk: Path) -> None:
 
 def test_a_disk_that_is_still_full_at_the_restart(small_disk: Path) -> None:
     """Without room the broker says at its start what it cannot write, or serves what it has; it loses nothing."""
-    with BrokerProcess(small_disk / "data", **UNALARMED) as broker:
+    with BrokerProcess(small_disk / "data", wrapper=(), **UNALARMED) as broker:
         _declare(broker)
         confirmed, _ = _publish_until_refused(broker)
         broker.kill()
