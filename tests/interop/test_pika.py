@@ -216,3 +216,48 @@ def test_the_broker_is_stopped(tmp_path: Path) -> None:
         assert (body, method.redelivered) == (b"persistent", True)
         assert channel.basic_get("kept")[0] is None
         connection.close()
+
+
+def test_exchanges_bound_to_exchanges(channel: BlockingChannel, name: str) -> None:
+    """exchange_bind and exchange_unbind: a message goes on through another exchange, and once to each queue."""
+    channel.exchange_declare(name, "topic", durable=True, arguments={"alternate-exchange": f"{name}.rest"})
+    for suffix in ("all", "rest"):
+        channel.exchange_declare(f"{name}.{suffix}", "fanout", durable=True)
+    queue, rest = (channel.queue_declare("", exclusive=True).method.queue for _ in range(2))
+    channel.queue_bind(rest, f"{name}.rest")
+    channel.queue_bind(queue, f"{name}.all")
+    channel.queue_bind(queue, name, "a.b")
+    channel.exchange_bind(f"{name}.all", name, "a.#")
+    for key in ("a.b", "a.c", "b"):
+        channel.basic_publish(name, key, key.encode(), mandatory=True)
+    channel.exchange_unbind(f"{name}.all", name, "a.#")
+    channel.basic_publish(name, "a.c", b"unbound", mandatory=True)
+    assert [body for _, _, body in _all(channel, queue)] == [b"a.b", b"a.c"]
+    assert [body for _, _, body in _all(channel, rest)] == [b"b", b"unbound"]
+    for suffix in ("", ".all", ".rest"):
+        channel.exchange_delete(name + suffix)
+
+
+def test_delayed_exchange(channel: BlockingChannel, name: str) -> None:
+    """What the delayed message plugin's clients do: a header says when, and the message comes then."""
+    channel.exchange_declare(name, "x-delayed-message", durable=True, arguments={"x-delayed-type": "direct"})
+    queue = channel.queue_declare("", exclusive=True).method.queue
+    channel.queue_bind(queue, name, "k")
+    started = time.monotonic()
+    for delay in (600, 300):
+        properties = pika.BasicProperties(delivery_mode=2, headers={"x-delay": delay})
+        channel.basic_publish(name, "k", b"%d" % delay, properties)
+    channel.basic_publish(name, "k", b"0")
+    came = [next(channel.consume(queue, auto_ack=True, inactivity_timeout=WAIT_SECONDS)) for _ in range(3)]
+    assert time.monotonic() - started >= 0.6
+    assert [body for _, _, body in came] == [b"0", b"300", b"600"]
+    assert came[1][1].headers == {"x-delay": -300}
+    channel.cancel()
+    channel.exchange_delete(name)
+
+
+def _all(channel: BlockingChannel, queue: str) -> list[tuple[Any, Any, bytes]]:
+    found = []
+    while (taken := channel.basic_get(queue, auto_ack=True))[0] is not None:
+        found.append(taken)
+    return found
