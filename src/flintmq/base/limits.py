@@ -73,5 +73,6 @@ TRANSACTION_MAX_OPERATIONS: Final = 65_536
 # Words `#` of a topic binding, neighbours counted once: nobody writes more than three, and each but the first and the
 # last makes a part of the pattern be looked for anywhere in the key.
 TOPIC_HASHES_MAX: Final = 8
-# Words between the first and the last of them: with this, ten thousand such bindings cost a new key a few milliseconds.
+# Words between the first and the last of them: ten thousand of the worst such bindings cost a new key tens of
+# milliseconds, and a key that was used before nothing.
 TOPIC_INNER_WORDS_MAX: Final = 32
