@@ -32,6 +32,7 @@ class Recording(Client):
     def tick(self) -> None:
         while True:
             up = self.side.sent()
+            self.connection.engine.refresh()
             if up:
                 self.connection.engine.receive(up, 0.0)
             while self.server.gateway.end_tick():

@@ -49,6 +49,13 @@ DISPATCH_BURST_MESSAGES: Final = 16_384
 # What is read from one connection before the tick runs. The event loop would read on as long as there is more, and
 # what is taken in but not delivered is memory and latency.
 TICK_READ_BYTES: Final = 512 * 1024
+# What one connection may have done for it before the tick runs, where a few bytes ask for much. A unit is about what it
+# takes to put a message on one more queue; all of it is some tens of milliseconds, interpreted some hundreds.
+TICK_WORK_UNITS: Final = 65_536
+# A method other than publish and ack: decoded, looked up, answered. 1,024 of them a tick.
+METHOD_WORK_UNITS: Final = 64
+# Bytes of an answer that cost a unit.
+ANSWER_BYTES_PER_UNIT: Final = 256
 # Journal bytes handed over but not yet synced, above which publishers are no longer read from.
 JOURNAL_BACKLOG_HIGH_BYTES: Final = 64 * 1024 * 1024
 JOURNAL_BACKLOG_LOW_BYTES: Final = 16 * 1024 * 1024

@@ -22,6 +22,8 @@ class Route:
         self.address = address
         self.version: i64 = -1
         self.per_message = False
+        # What a message costs beyond one queue: further queues, or bindings that each message is compared with.
+        self.cost: i64 = 0
         self.queues: list[Queue] = []
         self.way: list[Exchange] = []
 
@@ -98,6 +100,10 @@ class Router:
             found = self._walk(route.way, [route.address.routing_key], None)
             route.per_message = found is None
             route.queues = [] if found is None else found
+            if found is None:
+                route.cost = sum([len(each.bindings) for each in route.way])
+            else:
+                route.cost = len(found) if len(found) > 1 else 0
         route.version = self.version
 
     def _walk(self, way: list[Exchange], keys: list[str], message: Message | None) -> list[Queue] | None:

@@ -107,7 +107,11 @@ class AmqpServer(Host):
     # -- the tick -----------------------------------------------------------------------------------------------
 
     def received(self, peer: "Peer", data: bytes) -> None:
-        peer.connection.engine.receive(data, self.now())
+        now = self.now()
+        engine = peer.connection.engine
+        if peer.is_new_in_tick:
+            engine.refresh()
+        engine.receive(data, now)
         peer.count(len(data))
         self.want_tick()
 
@@ -445,6 +449,11 @@ class Peer(asyncio.Protocol):
             self._transport.abort()
 
     # -- flow ---------------------------------------------------------------------------------------------------
+
+    @property
+    def is_new_in_tick(self) -> bool:
+        """Whether nothing came since the tick ran."""
+        return self._tick_bytes == 0
 
     def count(self, size: int) -> None:
         """Bytes came in; once they are enough for a tick, the rest stays in the socket until it has run."""

@@ -1,6 +1,7 @@
 """Where a queue keeps the entries that are ready to be delivered: in order, or in order within their priority."""
 
 from abc import ABC, abstractmethod
+from bisect import insort
 from collections import deque
 from typing import Final, final
 
@@ -10,6 +11,8 @@ from flintmq.broker.message import ACQUIRED, READY, REMOVED, Entry
 
 # Entries of a block: long enough that the bookkeeping per entry vanishes, short enough to be reversed in microseconds.
 _BLOCK_ENTRIES: Final = 1024
+# Entries that came back, up to which each is put into its place by itself.
+_FEW_ENTRIES: Final = 16
 # Removed entries that a store keeps at most beside as many live ones, before it lets go of them.
 _REMOVED_ENTRIES_MAX: Final = 1024
 
@@ -103,8 +106,13 @@ class Fifo(Ready):
         return self.peek()
 
     def _sort_in(self) -> None:
-        self._front.extend(self._returned)
-        self._front.sort(key=_seq_of, reverse=True)
+        if len(self._returned) <= _FEW_ENTRIES:
+            # The front may be long, and somebody may give back and take one entry again and again.
+            for entry in self._returned:
+                insort(self._front, entry, key=_seq_downwards)
+        else:
+            self._front.extend(self._returned)
+            self._front.sort(key=_seq_of, reverse=True)
         self._returned = []
 
     def _advance(self) -> None:
@@ -208,3 +216,7 @@ class Priorities(Ready):
 
 def _seq_of(entry: Entry) -> int:
     return entry.seq
+
+
+def _seq_downwards(entry: Entry) -> int:
+    return -entry.seq

@@ -21,7 +21,7 @@ from flintmq.base.errors import (
     PreconditionFailed,
     ResourceError,
 )
-from flintmq.base.limits import FRAME_OVERHEAD_BYTES
+from flintmq.base.limits import ANSWER_BYTES_PER_UNIT, FRAME_OVERHEAD_BYTES
 from flintmq.broker.access import Access
 from flintmq.broker.message import Entry, Message
 from flintmq.broker.permission import WRITE
@@ -71,6 +71,7 @@ class ServerChannel(ChannelOwner):
         # Also the owner of exclusive queues.
         self.connection = connection
         self.gateway = gateway
+        self._engine = connection.engine
         self.consumers: dict[str, ChannelConsumer] = {}
         self.unacked = Unacked()
         # While it deletes a queue its own consumers' ends are kept back: a client that waits for delete-ok may take a
@@ -155,10 +156,13 @@ class ServerChannel(ChannelOwner):
 
     def _publish(self, publication: Publication, message: Message, more_keys: list[str] | None) -> None:
         answers = self._answers
+        route = publication.route
         if publication.immediate:
-            outcome = self.vhost.publish_at_once(publication.route, message, more_keys)
+            outcome = self.vhost.publish_at_once(route, message, more_keys)
         else:
-            outcome = self.vhost.publish(publication.route, message, more_keys)
+            outcome = self.vhost.publish(route, message, more_keys)
+        if route.cost != 0:
+            self._engine.spend(route.cost)
         if answers.is_confirming:
             answers.published += 1
             if not self._is_active:
@@ -331,6 +335,7 @@ class ServerChannel(ChannelOwner):
 
     def reply_with(self, method: Method, properties: bytes, body: bytes) -> None:
         """Answer with content, in its turn as `reply` does."""
+        self._engine.spend(len(body) // ANSWER_BYTES_PER_UNIT)
         self._reply(Reply(encode_method(method), None, properties, body))
 
     def _reply(self, reply: Reply) -> None:
@@ -445,7 +450,10 @@ class ServerChannel(ChannelOwner):
         if self.transaction is not None:
             self.settle(delivery_tag, multiple, ACCEPT)
             return
-        for delivery in self.unacked.take(delivery_tag, multiple):
+        taken = self.unacked.take(delivery_tag, multiple)
+        if multiple:
+            self._engine.spend(len(taken))
+        for delivery in taken:
             delivery.queue.settle(delivery.entry)
             self._release(delivery)
         self._reopen_window()
@@ -460,6 +468,7 @@ class ServerChannel(ChannelOwner):
             staged.settle(StagedSettlement(outcome, found))
 
     def _settle(self, deliveries: list[Delivery], outcome: int) -> None:
+        self._engine.spend(len(deliveries))
         if outcome == REQUEUE:
             for delivery in deliveries:
                 delivery.entry.avoid = delivery.consumer
@@ -475,6 +484,7 @@ class ServerChannel(ChannelOwner):
 
     def requeue(self, deliveries: list[Delivery], withhold: bool = False) -> None:
         """Give entries back; with `withhold`, this channel does not want to see them again."""
+        self._engine.spend(len(deliveries))
         entries: dict[Queue, list[Entry]] = {}
         for delivery in deliveries:
             self._release(delivery)
@@ -497,6 +507,7 @@ class ServerChannel(ChannelOwner):
                 continue
             delivery.entry.redelivered = True
             delivery.since_ms = self.gateway.agenda.now_ms
+            self._engine.spend(1 + len(delivery.entry.message.body) // ANSWER_BYTES_PER_UNIT)
             self._send(consumer, delivery.queue, delivery.entry, self.unacked.add(delivery))
         self.requeue(homeless)
 

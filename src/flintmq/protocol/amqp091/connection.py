@@ -34,7 +34,9 @@ from flintmq.base.limits import (
     HEARTBEAT_SECONDS,
     LOGIN_FRAME_MAX_BYTES,
     MESSAGE_MAX_BYTES,
+    METHOD_WORK_UNITS,
     OUTPUT_CHOKE_BYTES,
+    TICK_WORK_UNITS,
 )
 from flintmq.protocol.amqp091 import channel as channels
 from flintmq.protocol.amqp091.channel import Channel, ChannelOwner
@@ -156,6 +158,9 @@ class Connection:
         # Whether the next publish, and what is behind it, has to wait; and whether one waits.
         self.holds_publishes = False
         self.is_holding = False
+        # What may still be done for the peer before `refresh`; a client does whatever its server says.
+        self._work: i64 = TICK_WORK_UNITS
+        self._method_work: i64 = METHOD_WORK_UNITS if role is Role.SERVER else 0
         self._owner = owner
         self._is_server = role is Role.SERVER
         self._properties: Table = server_properties or {}
@@ -225,8 +230,8 @@ class Connection:
 
     @property
     def is_paused(self) -> bool:
-        """Whole frames may wait in here because too much waits in the output, or because publishes were held until
-        now: `receive(b"")` goes on with them.
+        """Whole frames may wait in here because too much waits in the output, because enough was done before the last
+        `refresh`, or because publishes were held until now: `receive(b"")` goes on with them.
         """
         return self._needed == 0 and self._held_bytes > 0 and not self.is_holding
 
@@ -286,10 +291,16 @@ class Connection:
                     raise FrameFault("a method frame needs 4 bytes at least")
                 method: i64 = i64(read_i32_be(data, start)) & 0xFFFFFFFF
                 self._frame_method = method
+                if self._work <= 0:
+                    # A few bytes can ask for milliseconds: others want their turn.
+                    self._needed = 0
+                    return start - 7
                 if self.holds_publishes and method == spec.BASIC_PUBLISH and channel.state == channels.OPEN:
                     self._needed = 0
                     self._hold(number)
                     return start - 7
+                if method != spec.BASIC_PUBLISH and method != spec.BASIC_ACK:
+                    self._work -= self._method_work
                 if method == spec.CHANNEL_OPEN and self._is_server and channel.state == channels.UNUSED:
                     self._open_channel(channel)
                 else:
@@ -319,6 +330,14 @@ class Connection:
             self._channels[number] = channel
         self._last = channel
         return channel
+
+    def spend(self, units: i64) -> None:
+        """The owner did so much for the peer: when all of TICK_WORK_UNITS is spent, its next method waits."""
+        self._work -= units
+
+    def refresh(self) -> None:
+        """A tick has begun."""
+        self._work = TICK_WORK_UNITS
 
     def _hold(self, channel: i64) -> None:
         if not self.is_holding:

@@ -83,7 +83,8 @@ class Client:
     def tick(self) -> None:
         while True:
             up = self.side.sent()
-            if up:
+            self.connection.engine.refresh()
+            if up or self.connection.engine.is_paused:
                 self.connection.engine.receive(up, 0.0)
             while self.server.gateway.end_tick():
                 pass
@@ -91,7 +92,7 @@ class Client:
             self.output.backlog_is(0)
             if down:
                 self.side.engine.receive(down, 0.0)
-            if not up and not down:
+            if not up and not down and not self.connection.engine.is_paused:
                 return
 
     def durable(self) -> None:

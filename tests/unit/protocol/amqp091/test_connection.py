@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from flintmq.base.errors import ClosedByPeer, ConnectionLost, LocalProtocolError, NotFound, ResourceError
-from flintmq.base.limits import OUTPUT_CHOKE_BYTES
+from flintmq.base.limits import METHOD_WORK_UNITS, OUTPUT_CHOKE_BYTES, TICK_WORK_UNITS
 from flintmq.protocol.amqp091.connection import Tuning
 from flintmq.protocol.amqp091.states import State
 from flintmq.wire.amqp091 import spec
@@ -362,6 +362,53 @@ def test_a_server_hears_no_more_while_too_much_waits() -> None:
     server.output.backlog = 0
     server.engine.receive(b"", 0.0)
     assert (len(theirs.methods), server.engine.is_paused) == (3, False)
+
+
+def test_a_server_does_so_much_for_a_peer_and_then_others_have_their_turn() -> None:
+    """Methods beyond a tick's work wait, and what is behind them; publishes and acks are counted by their bytes."""
+    pair = ConnectionPair().open()
+    mine, theirs = pair.channel()
+    assert mine.channel is not None
+    engine = pair.server.engine
+    engine.refresh()
+    a_tick = TICK_WORK_UNITS // METHOD_WORK_UNITS
+    for _ in range(2 * a_tick - 1):
+        mine.channel.send(BasicQos())
+        mine.channel.send_ack(1, False)
+    for tick in (1, 2):
+        engine.receive(pair.client.sent(), 0.0)
+        assert len(theirs.methods) == (a_tick if tick == 1 else 2 * a_tick - 1)
+        assert engine.is_paused == (tick == 1)
+        engine.refresh()
+    for _ in range(2 * a_tick):
+        mine.channel.send_content(PUBLISH, NO_PROPERTIES, b"")
+    engine.receive(pair.client.sent(), 0.0)
+    assert len(theirs.contents) == 2 * a_tick
+
+
+def test_what_the_owner_spends_counts() -> None:
+    """A message that was expensive makes the next one wait for the next tick."""
+    pair = ConnectionPair().open()
+    mine, theirs = pair.channel()
+    assert mine.channel is not None
+    pair.server.engine.spend(TICK_WORK_UNITS)
+    mine.channel.send_content(PUBLISH, NO_PROPERTIES, b"x")
+    pair.server.engine.receive(pair.client.sent(), 0.0)
+    assert (theirs.contents, pair.server.engine.is_paused) == ([], True)
+    pair.server.engine.refresh()
+    pair.server.engine.receive(b"", 0.0)
+    assert (len(theirs.contents), pair.server.engine.is_paused) == (1, False)
+
+
+def test_a_client_does_all_that_its_server_says() -> None:
+    """A client has no tick, and nobody else to serve."""
+    pair = ConnectionPair().open()
+    mine, theirs = pair.channel()
+    assert theirs.channel is not None
+    for _ in range(3000):
+        theirs.channel.send(QueueDeclareOk(queue="q"))
+    pair.client.engine.receive(pair.server.sent(), 0.0)
+    assert len(mine.methods) == 1 + 3000
 
 
 def test_methods_before_open_are_refused() -> None:

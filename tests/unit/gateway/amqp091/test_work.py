@@ -1,0 +1,89 @@
+"""Few bytes that ask for much: how much is done of it before others have their turn."""
+
+from flintmq.base.limits import ANSWER_BYTES_PER_UNIT, TICK_WORK_UNITS
+from flintmq.wire.amqp091.methods import (
+    BasicGet,
+    BasicNack,
+    BasicRecover,
+    ExchangeDeclare,
+    Method,
+    QueueBind,
+    QueueDeclare,
+)
+from tests.unit.gateway.amqp091.pair import Client, ClientChannel, Server
+
+
+def spent(client: Client, channel: ClientChannel, *methods: Method) -> int:
+    """What these methods, or what is in the output already, cost beyond being methods."""
+    channel.send(*methods)
+    client.connection.engine.refresh()
+    before = client.connection.engine._work
+    client.connection.engine.receive(client.side.sent(), 0.0)
+    after = client.connection.engine._work
+    client.durable()
+    return before - after - 64 * len(methods)
+
+
+def test_copies_are_counted() -> None:
+    """A message to one queue costs its bytes alone, one to many queues as much as there are of them."""
+    client = Client(Server())
+    channel = client.channel()
+    for number in range(30):
+        queue = f"q{number}"
+        channel.call(QueueDeclare(queue=queue), QueueBind(queue=queue, exchange="amq.fanout"))
+    channel.publish("m", "q0")
+    assert spent(client, channel) == 0
+    channel.publish("m", "", "amq.fanout")
+    channel.publish("m", "", "amq.fanout")
+    assert spent(client, channel) == 60
+
+
+def test_comparisons_are_counted() -> None:
+    """Where each message is compared with each binding, each comparison counts."""
+    client = Client(Server())
+    channel = client.channel()
+    channel.call(ExchangeDeclare(exchange="h", type="headers"), QueueDeclare(queue="q"))
+    for number in range(30):
+        channel.call(QueueBind(queue="q", exchange="h", arguments={f"k{number}": 1}))
+    channel.publish("m", "", "h")
+    assert spent(client, channel) == 30
+
+
+def test_settlements_are_counted() -> None:
+    """One acknowledgement for many messages is as much work as they are, and so is giving them back."""
+    client = Client(Server())
+    channel = client.channel()
+    channel.call(QueueDeclare(queue="q"))
+    for _ in range(10):
+        channel.publish("m")
+    channel.call(*[BasicGet(queue="q")] * 10)
+    assert spent(client, channel, BasicNack(delivery_tag=0, multiple=True, requeue=True)) >= 10
+    channel.call(*[BasicGet(queue="q")] * 10)
+    assert spent(client, channel, BasicRecover(requeue=True)) >= 10
+    channel.call(*[BasicGet(queue="q")] * 10)
+    channel.channel.send_ack(0, True)
+    assert spent(client, channel) == 10
+
+
+def test_answers_are_counted_by_their_size() -> None:
+    """A large message that is asked for again and again is sent a few times a tick."""
+    client = Client(Server())
+    channel = client.channel()
+    channel.call(QueueDeclare(queue="q"))
+    channel.publish("x" * 100_000)
+    channel.call()
+    assert spent(client, channel, BasicGet(queue="q")) == 100_000 // ANSWER_BYTES_PER_UNIT
+
+
+def test_a_flood_is_done_in_pieces_and_completely() -> None:
+    """However much is asked for at once, all of it is done in the end, in its order."""
+    client = Client(Server())
+    channel = client.channel()
+    count = 2 * TICK_WORK_UNITS // 64 + 7
+    channel.send(*[QueueDeclare(queue=f"q{number}", exclusive=True) for number in range(count)])
+    client.connection.engine.receive(client.side.sent(), 0.0)
+    assert client.connection.engine.is_paused
+    assert len(client.server.vhost.queues) < count
+    came = channel.call()
+    came += channel.call()
+    assert [method.queue for method in came if hasattr(method, "queue")] == [f"q{n}" for n in range(count)]
