@@ -72,6 +72,7 @@ def _served(data: bytes, step: int) -> list[tuple[int, int, bytes]]:
     said = b""
     for start in range(0, len(data) + _TICK_BYTES, _TICK_BYTES):
         tick = data[start : start + _TICK_BYTES]
+        engine.refresh()
         for at in range(0, len(tick), step):
             engine.receive(tick[at : at + step], 0.0)
         _settle(server)
