@@ -54,6 +54,8 @@ TICK_READ_BYTES: Final = 512 * 1024
 TICK_WORK_UNITS: Final = 65_536
 # A method other than publish and ack: decoded, looked up, answered. 1,024 of them a tick.
 METHOD_WORK_UNITS: Final = 64
+# An address that was not published to before, or not since permissions or exchanges changed: looked up, and routed.
+ADDRESS_WORK_UNITS: Final = 16
 # Bytes of an answer that cost a unit.
 ANSWER_BYTES_PER_UNIT: Final = 256
 # Journal bytes handed over but not yet synced, above which publishers are no longer read from.

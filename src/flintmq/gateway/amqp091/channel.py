@@ -21,7 +21,7 @@ from flintmq.base.errors import (
     PreconditionFailed,
     ResourceError,
 )
-from flintmq.base.limits import ANSWER_BYTES_PER_UNIT, FRAME_OVERHEAD_BYTES
+from flintmq.base.limits import ADDRESS_WORK_UNITS, ANSWER_BYTES_PER_UNIT, FRAME_OVERHEAD_BYTES
 from flintmq.broker.access import Access
 from flintmq.broker.message import Entry, Message
 from flintmq.broker.permission import WRITE
@@ -186,6 +186,7 @@ class ServerChannel(ChannelOwner):
 
         Raises AccessRefused.
         """
+        self._engine.spend(ADDRESS_WORK_UNITS)
         address = publication.address
         self.rights.check(WRITE, "exchange", address.exchange)
         self._permit_keys(publication, [address.routing_key])

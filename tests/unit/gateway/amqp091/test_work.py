@@ -1,6 +1,6 @@
 """Few bytes that ask for much: how much is done of it before others have their turn."""
 
-from flintmq.base.limits import ANSWER_BYTES_PER_UNIT, TICK_WORK_UNITS
+from flintmq.base.limits import ADDRESS_WORK_UNITS, ANSWER_BYTES_PER_UNIT, TICK_WORK_UNITS
 from flintmq.wire.amqp091.methods import (
     BasicGet,
     BasicNack,
@@ -32,10 +32,12 @@ def test_copies_are_counted() -> None:
         queue = f"q{number}"
         channel.call(QueueDeclare(queue=queue), QueueBind(queue=queue, exchange="amq.fanout"))
     channel.publish("m", "q0")
+    assert spent(client, channel) == ADDRESS_WORK_UNITS
+    channel.publish("m", "q0")
     assert spent(client, channel) == 0
     channel.publish("m", "", "amq.fanout")
     channel.publish("m", "", "amq.fanout")
-    assert spent(client, channel) == 60
+    assert spent(client, channel) == ADDRESS_WORK_UNITS + 60
 
 
 def test_comparisons_are_counted() -> None:
@@ -46,7 +48,7 @@ def test_comparisons_are_counted() -> None:
     for number in range(30):
         channel.call(QueueBind(queue="q", exchange="h", arguments={f"k{number}": 1}))
     channel.publish("m", "", "h")
-    assert spent(client, channel) == 30
+    assert spent(client, channel) == ADDRESS_WORK_UNITS + 30
 
 
 def test_settlements_are_counted() -> None:
