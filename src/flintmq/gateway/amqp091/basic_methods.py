@@ -47,7 +47,8 @@ def qos(channel: ServerChannel, method: Method) -> None:
         (connection.window if method.global_ else channel.window).limit(messages, size)
     else:
         # RabbitMQ's meaning of global: false is for each consumer yet to come, true for all of the channel together.
-        (channel.window if method.global_ else channel.consumer_window).limit(messages, size)
+        of_channel = method.global_ or connection.limits_channel
+        (channel.window if of_channel else channel.consumer_window).limit(messages, size)
     connection.measure()
     connection.resume()
     channel.reply(BasicQosOk())

@@ -58,6 +58,9 @@ _HANDLERS: Final[dict[int, Handler]] = {
     spec.STREAM_QUERY: stream_methods.query,
     spec.STREAM_FETCH: stream_methods.fetch,
 }
+# A client that takes the specification's meaning of basic.qos for granted: Celery's workers raise the limit of
+# consumers they have, for each task whose time is yet to come, and would take no more tasks if that did nothing.
+_LIMITS_CHANNEL: Final = "py-amqp"
 
 
 @final
@@ -84,6 +87,8 @@ class ServerConnection(ConnectionOwner):
         # The last life of each channel number.
         self._channels: dict[int, ServerChannel] = {}
         self._notify_cancel = False
+        # Whether basic.qos is the channel's with and without `global`.
+        self.limits_channel = False
         # Whether the client understands connection.blocked, and whether it was told.
         self._notify_blocked = False
         self._is_blocked = False
@@ -98,6 +103,7 @@ class ServerConnection(ConnectionOwner):
         if isinstance(capabilities, dict):
             self._notify_cancel = capabilities.get("consumer_cancel_notify") is True
             self._notify_blocked = capabilities.get("connection.blocked") is True
+        self.limits_channel = client_properties.get("product") == _LIMITS_CHANNEL
         self._mechanism = mechanism
         try:
             if mechanism == plain.NAME:

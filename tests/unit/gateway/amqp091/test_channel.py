@@ -306,6 +306,20 @@ def test_requeue_brings_a_message_back_marked(method: Method) -> None:
     assert client.server.storage.memory_journal.kept == {}
 
 
+def test_prefetch_of_clients_that_take_it_for_the_channels() -> None:
+    """py-amqp's basic.qos limits what consumers of the channel have together, those included that were there before."""
+    client = Client(Server(), properties={"product": "py-amqp"})
+    channel = client.channel()
+    channel.call(QueueDeclare(queue="q"), BasicQos(prefetch_count=2))
+    channel.call(BasicConsume(queue="q", consumer_tag="c"), BasicConsume(queue="q", consumer_tag="d"))
+    for body in "abcd":
+        channel.publish(body)
+    client.tick()
+    assert len(channel.deliveries()) == 2
+    channel.call(BasicQos(prefetch_count=3))
+    assert len(channel.deliveries()) == 1
+
+
 def test_recover_delivers_again_what_is_unacknowledged() -> None:
     """basic.recover requeues everything the channel holds, in its old order."""
     client, channel = opened()
