@@ -67,7 +67,7 @@ FAULTS = {
     "channel that is not open": Fault(method_frame(2, BasicQos()), 504, "expected 'channel.open' on channel 2"),
     "content on a channel that is not open": Fault(header_frame(2, 1), 504, "channel 2, which is not open"),
     "channel opened twice": Fault(method_frame(1, ChannelOpen()), 504, "second 'channel.open' seen"),
-    "channel above channel_max": Fault(method_frame(2048, ChannelOpen()), 504, "channel_max of 2047"),
+    "channel above channel_max": Fault(method_frame(2048, ChannelOpen()), 530, "channel_max (2047)"),
     "channel method on channel 0": Fault(method_frame(0, ChannelOpen()), 503, "channel.open on channel 0"),
     "connection method on a channel": Fault(method_frame(1, ConnectionOpen()), 503, "not for this side to receive"),
     "connection opened twice": Fault(method_frame(0, ConnectionOpen()), 503, "connection.open on channel 0 while open"),
@@ -138,7 +138,7 @@ def test_the_negotiated_channel_max_holds(attacker: AmqpSocket) -> None:
     attacker.open(channel_max=3)
     attacker.open_channel(3)
     attacker.send_method(4, ChannelOpen())
-    assert "channel_max of 3" in attacker.expect_close(504).reply_text
+    assert "channel_max (3)" in attacker.expect_close(530).reply_text
 
 
 def test_one_byte_at_a_time(attacker: AmqpSocket) -> None:

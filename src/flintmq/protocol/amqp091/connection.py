@@ -325,7 +325,7 @@ class Connection:
         channel = self._channels.get(number)
         if channel is None:
             if number > self.tuning.channel_max:
-                raise ChannelFault(f"channel {number} is above the negotiated channel_max of {self.tuning.channel_max}")
+                raise NotAllowed(f"channel {number} is above the negotiated channel_max ({self.tuning.channel_max})")
             channel = Channel(number, self.role, self.output, self._intake)
             self._channels[number] = channel
         self._last = channel

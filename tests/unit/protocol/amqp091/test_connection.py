@@ -225,7 +225,7 @@ def test_channel_max_is_kept_on_both_sides() -> None:
         pair.client.engine.open_channel(Recorder())
     pair.server.engine.receive(frame(1, 3, bytes.fromhex("0014000a00")), 0.0)
     pair.pump()
-    assert closed_with(pair.client)[0] == 504
+    assert closed_with(pair.client)[0] == 530
 
 
 @pytest.mark.parametrize("number", [0x7FFF, 0x8000, 0xFFFF])
