@@ -113,6 +113,16 @@ CHANNEL_ERRORS: Final[dict[str, tuple[Action, int, str]]] = {
         403,
         "ACCESS_REFUSED - queue name 'amq.{name}' contains reserved prefix 'amq.*'",
     ),
+    "an exchange of no known type": (
+        lambda channel, name: channel.declare_exchange(name, "pigeon"),
+        406,
+        "PRECONDITION_FAILED - unknown exchange type 'pigeon'",
+    ),
+    "an argument that is no number": (
+        lambda channel, name: channel.declare_queue(name, arguments={"x-message-ttl": "soon"}),
+        406,
+        "PRECONDITION_FAILED - invalid arg 'x-message-ttl' for queue '{name}' in vhost '/': ",
+    ),
     "an exchange of the broker's": (
         lambda channel, _: channel.delete_exchange("amq.topic"),
         403,
@@ -122,11 +132,6 @@ CHANNEL_ERRORS: Final[dict[str, tuple[Action, int, str]]] = {
 
 CONNECTION_ERRORS: Final[dict[str, tuple[Action, int, str]]] = {
     "what a stream does not do": (_purged_stream, 540, "NOT_IMPLEMENTED - "),
-    "an exchange of no known type": (
-        lambda channel, name: channel.declare_exchange(name, "pigeon"),
-        503,
-        "COMMAND_INVALID - unknown exchange type 'pigeon'",
-    ),
 }
 
 

@@ -30,6 +30,7 @@ class Dialect:
     `binds_default_exchange`: queues can be bound to the default exchange by further keys.
     `compares_what_is_specified`: redeclared exchanges have to agree in type, durability and all arguments and in
     nothing else, and redeclared queues in all but auto-delete.
+    `unknown_type_ends_connection`: declaring an exchange of a type nobody knows is 503; RabbitMQ's is 406.
     `withholds_rejected`: what a channel gave back by a reject does not come to it again; RabbitMQ's may.
     `dead_letters_deleted`: the messages of a queue that is deleted go to its dead-letter exchange.
     `prefetch_spans_channel`: basic.qos limits a channel, and with `global` the connection; RabbitMQ's limits each
@@ -45,6 +46,7 @@ class Dialect:
         self.checks_field_names = specified
         self.binds_default_exchange = specified
         self.compares_what_is_specified = specified
+        self.unknown_type_ends_connection = specified
         self.withholds_rejected = specified
         self.dead_letters_deleted = specified
         self.prefetch_spans_channel = specified

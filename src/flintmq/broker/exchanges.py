@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Final, final
 
-from flintmq.base.errors import AccessRefused, NotFound, PreconditionFailed, TypeKept
+from flintmq.base.errors import AccessRefused, CommandInvalid, NotFound, PreconditionFailed, TypeKept
 from flintmq.broker import arguments as args
 from flintmq.broker.bindings import Bindings
 from flintmq.broker.dialect import Dialect
@@ -74,7 +74,7 @@ class Exchanges:
         _refuse_default(name)
         self.dialect.check_name("exchange", name)
         self.dialect.check_field_names(arguments)
-        check_type(kind)
+        self._check_type(kind)
         found = self.by_name.get(name)
         if found is not None:
             if self.dialect.compares_what_is_specified:
@@ -101,6 +101,15 @@ class Exchanges:
                 ExchangeRecord(self._vhost, name, kind, auto_delete, internal, arguments)
             )
         return exchange
+
+    def _check_type(self, kind: str) -> None:
+        try:
+            check_type(kind)
+        except PreconditionFailed as error:
+            if not self.dialect.unknown_type_ends_connection:
+                raise
+            # amqp-0-9-1 exchange.declare.type
+            raise CommandInvalid(error.text) from None
 
     def find_declared(self, name: str) -> Exchange:
         """What a passive declaration asks for. Raises NotFound, and AccessRefused for the default exchange."""

@@ -227,6 +227,7 @@ DIFFERENCES: Final[dict[str, str]] = {
     "exchange.declare.exchange.syntax": "RabbitMQ: the lexicon is not enforced; here any name is taken",
     "queue.declare.queue.syntax": "RabbitMQ: the lexicon is not enforced; here any name is taken",
     "exchange.declare.type.typed": "RabbitMQ: whatever a redeclaration differs in, its type included, is 406",
+    "exchange.declare.type.support": "RabbitMQ: an unknown type is 406: the other channels go on",
     "exchange.declare.passive.equivalent": "RabbitMQ: arguments that it does not know are not compared",
     "queue.declare.passive.equivalent": "RabbitMQ: arguments that it does not know are not compared",
     "queue.declare.auto-delete.pre-existence": "RabbitMQ: auto-delete is compared like the rest; a difference is 406",

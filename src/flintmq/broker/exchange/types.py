@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from flintmq.base.errors import CommandInvalid, PreconditionFailed
+from flintmq.base.errors import PreconditionFailed
 from flintmq.broker.exchange.base import Exchange
 from flintmq.broker.exchange.consistent_hash import ConsistentHashExchange
 from flintmq.broker.exchange.delayed import DELAYED_TYPE, DelayedExchange
@@ -33,9 +33,9 @@ EXCHANGE_TYPES: Final = (*_TYPES, _DELAYED)
 
 
 def check_type(kind: str) -> None:
-    """Raises CommandInvalid for a type nobody knows (amqp-0-9-1 exchange.declare.type)."""
+    """Raises PreconditionFailed for a type nobody knows."""
     if kind not in EXCHANGE_TYPES:
-        raise CommandInvalid(f"unknown exchange type '{kind}'")
+        raise PreconditionFailed(f"unknown exchange type '{kind}'")
 
 
 def make_exchange(
@@ -43,7 +43,7 @@ def make_exchange(
 ) -> Exchange:
     """An exchange of a type that `check_type` has passed.
 
-    Raises PreconditionFailed or CommandInvalid for a delayed one that names no type to go by.
+    Raises PreconditionFailed for a delayed one that names no type to go by.
     """
     if kind != _DELAYED:
         return _TYPES[kind](vhost, name, durable, auto_delete, internal, arguments)

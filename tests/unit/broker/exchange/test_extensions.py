@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from flintmq.base.errors import AmqpError, CommandInvalid, PreconditionFailed
+from flintmq.base.errors import AmqpError, PreconditionFailed
 from flintmq.broker.broker import Broker
 from flintmq.broker.exchange.base import Exchange
 from flintmq.broker.message import TRANSIENT, Address, Message, Table
@@ -248,7 +248,7 @@ def test_delayed_refuses(vhost: VHost) -> None:
         assert isinstance(refused, PreconditionFailed)
         assert refused.text == "Invalid argument, 'x-delayed-type' must be an existing exchange type"
     refused = refusal(vhost, "x-delayed-message", {"x-delayed-type": "odd"})
-    assert isinstance(refused, CommandInvalid)
+    assert isinstance(refused, PreconditionFailed)
     assert refused.text == "unknown exchange type 'odd'"
     refused = refusal(vhost, "x-delayed-message", {"x-delayed-type": "x-consistent-hash", "hash-property": "app_id"})
     assert refused.text == "Unsupported property: app_id"

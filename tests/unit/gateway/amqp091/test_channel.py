@@ -508,7 +508,6 @@ def test_soft_errors(method: Method, code: int, text: str) -> None:
             "x-max-age",
         ),
         (BasicConsume(queue="q", arguments={"x-stream-filter": "a"}), 540, "x-stream-filter"),
-        (ExchangeDeclare(exchange="x", type="odd"), 503, "unknown exchange type 'odd'"),
     ],
 )
 def test_hard_errors(method: Method, code: int, text: str) -> None:
