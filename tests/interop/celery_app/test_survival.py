@@ -1,0 +1,69 @@
+"""What is left of a Celery application's tasks when workers and brokers end, in order or not."""
+
+# ruff: noqa: ANN401 - Celery has no types
+from typing import Any, Final
+
+import pytest
+
+from tests.interop.celery_app.conftest import Ran
+from tests.interop.celery_app.worker import WorkerProcess
+from tests.servers import BrokerProcess
+
+WAIT: Final = 30.0
+
+
+def test_priorities(tasks: Any, variables: dict[str, str], ran: Ran) -> None:
+    """Of tasks that wait, the worker gets those of higher priority first, and equal ones in order."""
+    for number in range(12):
+        tasks.ran.apply_async((number,), queue="ranked", priority=number % 4 * 3)
+    with WorkerProcess("solo", variables, queues="ranked") as worker:
+        ran.wait(lambda: len(ran.numbers()) == 12)
+        worker.stop()
+    assert ran.numbers() == [3, 7, 11, 2, 6, 10, 1, 5, 9, 0, 4, 8]
+
+
+@pytest.mark.parametrize("pool", ["prefork", "threads", "solo"])
+def test_worker_restart(pool: str, tasks: Any, variables: dict[str, str], ran: Ran) -> None:
+    """A worker that is stopped while tasks wait and run, and another after it, run each of them once."""
+    for number in range(60):
+        tasks.ran.delay(number, 0.02)
+    worker = WorkerProcess(pool, variables)
+    with worker:
+        ran.wait(lambda: len(ran.numbers()) >= 10)
+        worker.stop()
+        assert len(ran.numbers()) < 60
+        worker.start()
+        ran.wait(lambda: len(ran.numbers()) >= 60)
+        worker.stop()
+    assert sorted(ran.numbers()) == list(range(60))
+
+
+def test_killed_worker(tasks: Any, variables: dict[str, str], ran: Ran) -> None:
+    """Tasks that are acknowledged late run again when their worker is killed, flagged as redelivered: none is lost."""
+    for number in range(60):
+        tasks.ran_late.delay(number, 0.05)
+    worker = WorkerProcess("prefork", variables)
+    with worker:
+        ran.wait(lambda: len(ran.numbers()) >= 10)
+        worker.kill()
+        assert len(ran.numbers()) < 60
+        worker.start()
+        ran.wait(lambda: set(ran.numbers()) == set(range(60)))
+        worker.stop()
+    again = [words[1] for words in ran.lines()].count("True")
+    # What two processes had in hand, and what was fetched for them ahead.
+    assert 1 <= again <= 4
+
+
+def test_killed_broker(tasks: Any, variables: dict[str, str], broker: BrokerProcess, ran: Ran) -> None:
+    """A broker that is killed has all tasks when it is back, and its worker finds it again and runs them."""
+    with WorkerProcess("prefork", variables) as worker:
+        assert tasks.add.delay(1, 2).get(timeout=WAIT) == 3
+        for number in range(60):
+            tasks.ran_late.apply_async((number, 0.02), confirm_timeout=WAIT)
+        ran.wait(lambda: len(ran.numbers()) >= 5)
+        broker.kill()
+        assert len(ran.numbers()) < 60
+        broker.start(port=broker.port)
+        ran.wait(lambda: set(ran.numbers()) == set(range(60)))
+        worker.stop()
