@@ -35,7 +35,7 @@ class Segments:
     """The patterns of one exchange."""
 
     def __init__(self) -> None:
-        self._patterns: dict[str, Segmented] = {}
+        self._patterns: dict[tuple[tuple[str, ...], ...], Segmented] = {}
         self._size = 0
         # First bits of patterns that are gone, by how many bits they had.
         self._free: dict[int, list[int]] = {}
@@ -50,21 +50,21 @@ class Segments:
 
     def add(self, parts: list[list[str]], binding: Binding) -> Segmented:
         """`parts` are what is before, between and behind the `#` of a pattern, of which there are two at least."""
-        name = _name(parts)
-        pattern = self._patterns.get(name)
+        key = _key(parts)
+        pattern = self._patterns.get(key)
         if pattern is None:
             pattern = self._place(parts[1:-1], parts[-1])
-            self._patterns[name] = pattern
+            self._patterns[key] = pattern
         pattern.bindings[binding] = None
         return pattern
 
     def remove(self, parts: list[list[str]], binding: Binding) -> Segmented:
         """Returns the binding's pattern, which is gone when it has no bindings any more."""
-        name = _name(parts)
-        pattern = self._patterns[name]
+        key = _key(parts)
+        pattern = self._patterns[key]
         del pattern.bindings[binding]
         if not pattern.bindings:
-            del self._patterns[name]
+            del self._patterns[key]
             self._displace(pattern)
         return pattern
 
@@ -150,8 +150,9 @@ class Segments:
         return mask
 
 
-def _name(parts: list[list[str]]) -> str:
-    return ".#.".join([".".join(part) for part in parts])
+def _key(parts: list[list[str]]) -> tuple[tuple[str, ...], ...]:
+    """Tells patterns apart: no words and one empty word are two things."""
+    return tuple([tuple(part) for part in parts])
 
 
 def _ends_with(tail: list[str], words: list[str], start: int) -> bool:

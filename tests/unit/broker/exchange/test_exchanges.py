@@ -4,7 +4,7 @@ import time
 from decimal import Decimal
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from flintmq.base.errors import PreconditionFailed
@@ -103,6 +103,7 @@ KEYS = st.lists(st.sampled_from(["a", "b", "", "*", "#"]), min_size=1, max_size=
 PATTERNS = st.lists(st.sampled_from(["a", "b", "", "*", "#", "#"]), min_size=1, max_size=12)
 
 
+@example([["#", "a", "#"], ["#", "a", "#", ""]], [], [["a"]])
 @given(
     st.lists(PATTERNS, max_size=12), st.lists(st.integers(0, 11), max_size=6), st.lists(KEYS, min_size=1, max_size=5)
 )
