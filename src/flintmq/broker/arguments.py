@@ -6,6 +6,7 @@ from typing import Final
 from flintmq.base.errors import NotImplementedHere, PreconditionFailed
 from flintmq.base.limits import EXPIRY_MAX_MS
 from flintmq.base.values import Timestamp
+from flintmq.broker.fields import Field
 from flintmq.broker.message import Table
 
 # RabbitMQ's: x-max-priority is one octet.
@@ -29,6 +30,8 @@ QUEUE_COMPARED: Final = (
     "x-single-active-consumer",
     "x-delivery-limit",
     "x-consumer-timeout",
+    "x-group-header",
+    "x-last-value-key",
 )
 _BINDING_NOT_YET: Final = ("x-selector",)
 EXCHANGE_COMPARED: Final = ("alternate-exchange",)
@@ -45,6 +48,8 @@ _NOT_ON_STREAM: Final = (
     "x-overflow",
     "x-single-active-consumer",
     "x-delivery-limit",
+    "x-group-header",
+    "x-last-value-key",
 )
 # What a stream would keep, or a consumer of one be sent, against the wish of who asked: refused by name.
 _STREAM_NOT_YET: Final = ("x-max-age", "x-max-length-bytes")
@@ -54,6 +59,8 @@ _NUMBERS: Final = ("x-message-ttl", "x-max-length", "x-max-length-bytes", "x-del
 _TIMES: Final = ("x-message-ttl", "x-expires", "x-consumer-timeout")
 _OVERFLOWS: Final = ("drop-head", "reject-publish", "reject-publish-dlx")
 _STRATEGIES: Final = ("at-most-once", "at-least-once")
+# Those that name what of a message tells it from others.
+_FIELDS: Final = ("x-group-header", "x-last-value-key")
 _AGE_UNITS: Final = "YMDhms"
 
 
@@ -135,11 +142,25 @@ def _fault(argument: str, value: object, arguments: Table) -> str:
             return "invalid_overflow"
         if argument == "x-dead-letter-strategy" and value not in _STRATEGIES:
             return "invalid_dlx_strategy"
+    if argument in _FIELDS:
+        return _field_fault(value)
     if argument == "x-max-age":
         if not isinstance(value, str):
             return _type_fault(value)
         if not (value[:-1].isascii() and value[:-1].isdigit() and value[-1:] in _AGE_UNITS):
             return "invalid_max_age"
+    return ""
+
+
+def _field_fault(value: object) -> str:
+    if not isinstance(value, str):
+        return _type_fault(value)
+    if value == "":
+        return "the name of a header, or properties. and the name of a property, is due"
+    try:
+        Field(value)
+    except PreconditionFailed as error:
+        return error.text
     return ""
 
 

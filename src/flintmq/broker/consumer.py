@@ -56,3 +56,11 @@ class Consumer(ABC):
     def fits(self, message: "Message") -> bool:
         """Whether the message fits the window of bytes that is left now."""
         return True
+
+    def would_take(self, message: "Message") -> bool:
+        """Whether it can be given this message now."""
+        return (
+            self.can_take()
+            and (not self.is_choosy or self.suits(message))
+            and (not self.is_measured or self.fits(message))
+        )

@@ -70,6 +70,10 @@ class ContentCodec(ABC):
         """The property correlation_id, message_id, user_id, expiration or timestamp as text; empty without it."""
 
     @abstractmethod
+    def property_value(self, properties: bytes, name: str) -> object:
+        """The property that AMQP 0-9-1 calls by this name (content_type, timestamp...); None when there is none."""
+
+    @abstractmethod
     def handling(self, properties: bytes) -> Handling:
         """What the properties ask of a queue."""
 

@@ -60,5 +60,5 @@ def put_at_once(queues: list[Queue], message: Message, journal: Journal) -> int:
     """The same on those queues alone that have a consumer for it now (amqp-0-9-1 basic.publish.immediate)."""
     if not queues:
         return UNROUTED
-    taking = [queue for queue in queues if queue.takes_at_once()]
+    taking = [queue for queue in queues if queue.takes_at_once(message)]
     return put(taking, message, journal) if taking else UNDELIVERED

@@ -37,6 +37,9 @@ class HeaderCodec(ContentCodec):
     def property_text(self, properties: bytes, name: str) -> str:
         return str(self.headers(properties).get(name, ""))
 
+    def property_value(self, properties: bytes, name: str) -> object:
+        return self.headers(properties).get(name)
+
     def handling(self, properties: bytes) -> Handling:
         found = self.headers(properties)
 

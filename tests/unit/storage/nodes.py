@@ -19,6 +19,9 @@ class PlainCodec(ContentCodec):
     def property_text(self, properties: bytes, name: str) -> str:
         return ""
 
+    def property_value(self, properties: bytes, name: str) -> object:
+        return None
+
     def handling(self, properties: bytes) -> Handling:
         return PERSISTENT
 

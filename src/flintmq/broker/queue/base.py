@@ -10,6 +10,7 @@ from flintmq.broker.agenda import Agenda
 from flintmq.broker.consumer import Consumer
 from flintmq.broker.message import Entry, Message, Table
 from flintmq.broker.queue.settings import QueueSettings
+from flintmq.broker.queue.turns import Turns
 from flintmq.broker.queue.unused import Unused
 
 # What a queue says to a message before it takes it.
@@ -74,8 +75,7 @@ class Queue(ABC):
         self.adds_headers = self.keeps_all
         self.agenda = agenda
         self._is_ready = False
-        self._is_ranked = False
-        self._turn: i64 = 0
+        self._turns = Turns(self.consumers)
         self._unused: Unused | None = None
         self.gone = False
 
@@ -150,8 +150,8 @@ class Queue(ABC):
     def dispatch(self) -> bool:
         """Give entries to consumers that can take them; True when a burst was used up and more could go out."""
 
-    def takes_at_once(self) -> bool:
-        """Whether a message that came now would go to a consumer at once (amqp-0-9-1 basic.publish.immediate)."""
+    def takes_at_once(self, message: Message) -> bool:
+        """Whether this message would go to a consumer at once, if it came now (amqp-0-9-1 basic.publish.immediate)."""
         if self.message_count > 0:
             self.dispatch()
         return self.message_count == 0 and any(consumer.can_take() for consumer in self.consumers)
@@ -167,20 +167,16 @@ class Queue(ABC):
             while at > 0 and consumers[at - 1].priority < consumer.priority:
                 at -= 1
         consumers.insert(at, consumer)
-        self._rank()
+        self._turns.rank()
         self.touch()
 
     def unsubscribe(self, consumer: Consumer) -> None:
         if consumer in self.consumers:
             self.consumers.remove(consumer)
-            self._rank()
+            self._turns.rank()
             self.used()
             # The next one in line may be the active one now.
             self.touch()
-
-    def _rank(self) -> None:
-        consumers = self.consumers
-        self._is_ranked = len(consumers) > 1 and consumers[0].priority != consumers[-1].priority
 
     @property
     def consumer_count(self) -> int:
@@ -190,41 +186,6 @@ class Queue(ABC):
             if consumer.is_active():
                 count += 1
         return count
-
-    def next_consumer(self, message: Message, avoid: Consumer | None) -> Consumer | None:
-        """The next one in turn that can take a message; `avoid` only if no other of its priority can."""
-        consumers = self.consumers
-        count: i64 = len(consumers)
-        if not self._is_ranked:
-            return self._next_of(0, count, message, avoid)
-        start: i64 = 0
-        while start < count:
-            end = start + 1
-            priority = consumers[start].priority
-            while end < count and consumers[end].priority == priority:
-                end += 1
-            found = self._next_of(start, end, message, avoid)
-            if found is not None:
-                return found
-            start = end
-        return None
-
-    def _next_of(self, start: i64, end: i64, message: Message, avoid: Consumer | None) -> Consumer | None:
-        consumers = self.consumers
-        last: Consumer | None = None
-        tried: i64 = 0
-        count = end - start
-        while tried < count:
-            if self._turn < start or self._turn >= end:
-                self._turn = start
-            consumer = consumers[self._turn]
-            self._turn += 1
-            tried += 1
-            if consumer.can_take() and (not consumer.is_measured or consumer.fits(message)):
-                if consumer is not avoid:
-                    return consumer
-                last = consumer
-        return last
 
     def touch(self) -> None:
         """There may be something to deliver: look at the end of this tick."""
@@ -257,6 +218,7 @@ class Queue(ABC):
         self.discard()
         consumers = self.consumers
         self.consumers = []
+        self._turns = Turns(self.consumers)
         for consumer in consumers:
             consumer.cancelled()
         return count

@@ -16,7 +16,10 @@ from flintmq.broker.ports import Journal
 from flintmq.broker.queue.base import ADMITTED, DISCARDED, DONE, REFUSED, Queue, Stored
 from flintmq.broker.queue.delays import Delays
 from flintmq.broker.queue.expiry import Expiry
-from flintmq.broker.queue.ready import Fifo, Priorities, Ready
+from flintmq.broker.queue.groups import Groups
+from flintmq.broker.queue.last_values import LastValues
+from flintmq.broker.queue.matching import Matching
+from flintmq.broker.queue.ready import Fifo, Ready, ranked
 from flintmq.broker.queue.settings import DROP_HEAD, REJECT_PUBLISH_DLX
 from flintmq.broker.queue.withheld import Withheld
 
@@ -48,6 +51,12 @@ class ClassicQueue(Queue, Stored):
         self._expiry: Expiry | None = None
         self._delays: Delays | None = None
         self._withheld: Withheld | None = None
+        # The store, while not every consumer is to have every entry.
+        self._matching: Matching | None = None
+        self._groups: Groups | None = None
+        self._values: LastValues | None = None
+        # Whether one of these two has to hear of every settlement.
+        self._is_keyed = False
         # Bytes of the bodies that are ready, counted while a limit speaks of them.
         self._bytes: i64 = 0
         self._counts_bytes = False
@@ -67,6 +76,11 @@ class ClassicQueue(Queue, Stored):
             self._bytes = 0
             for entry in self._store.entries():
                 self._bytes += len(entry.message.body)
+        if settings.group_field is not None and self._groups is None:
+            self._groups = Groups(settings.group_field)
+            self._match()
+        if settings.last_value_field is not None and self._values is None:
+            self._values = LastValues(settings.last_value_field)
         self._set_plain()
         self._trim()
 
@@ -84,8 +98,10 @@ class ClassicQueue(Queue, Stored):
             self._give_up(first, MAXLEN)
 
     def _set_plain(self) -> None:
-        self._is_plain_in = self.settings.ttl_ms == FOREVER and not self._counts_bytes
-        self._is_plain_out = self._expiry is None and not self._counts_bytes
+        has_values = self._values is not None
+        self._is_plain_in = self.settings.ttl_ms == FOREVER and not self._counts_bytes and not has_values
+        self._is_plain_out = self._expiry is None and not self._counts_bytes and not has_values
+        self._is_keyed = has_values or self._groups is not None
 
     # -- in -----------------------------------------------------------------------------------------------------
 
@@ -94,10 +110,10 @@ class ClassicQueue(Queue, Stored):
             return self._cancel(message)
         settings = self.settings
         size: i64 = len(message.body)
-        if not self._is_over(size):
+        if not self._is_over(size) or (self._values is not None and self._values.waits(message)):
             return ADMITTED
         # What consumers would have taken by now, had the tick been shorter, does not count.
-        if self.takes_at_once() or not self._is_over(size):
+        if self.takes_at_once(message) or not self._is_over(size):
             return ADMITTED
         if settings.overflow != DROP_HEAD:
             if settings.overflow == REJECT_PUBLISH_DLX:
@@ -134,6 +150,7 @@ class ClassicQueue(Queue, Stored):
         if self._is_plain_in and message.handling.is_plain:
             self._store.append(entry)
         else:
+            self._settle_replaced()
             self._place(entry, self.agenda.now_ms)
         if not self._is_ready and self.consumers:
             self.touch()
@@ -169,8 +186,11 @@ class ClassicQueue(Queue, Stored):
 
     def _make_ready(self, entry: Entry, since_ms: i64) -> None:
         handling = entry.message.handling
+        if self._values is not None and not self._replace(self._values, entry):
+            return
         if handling.priority > 0 and isinstance(self._store, Fifo) and self.settings.highest_priority > 0:
-            self._use_priorities()
+            # The first message with a priority has come.
+            self._store = ranked(self._store, self.settings.highest_priority)
         ttl_ms = self.settings.ttl_ms
         if handling.ttl_ms != FOREVER and (ttl_ms == FOREVER or handling.ttl_ms < ttl_ms):
             ttl_ms = handling.ttl_ms
@@ -181,12 +201,25 @@ class ClassicQueue(Queue, Stored):
         if self._counts_bytes:
             self._bytes += len(entry.message.body)
 
-    def _use_priorities(self) -> None:
-        """The first message with a priority has come: those that are here have none."""
-        store = Priorities(self.settings.highest_priority)
-        for entry in self._store.entries():
-            store.append(entry)
-        self._store = store
+    def _replace(self, values: LastValues, entry: Entry) -> bool:
+        """Let go of the ready entry with the same key; False where this one is the older."""
+        if self._is_outdated(entry):
+            return False
+        older = values.put(entry)
+        if older is not None:
+            self._remove(older)
+            values.gone(older)
+            values.replaced.append(older)
+        return True
+
+    def _settle_replaced(self) -> None:
+        """What replaced them is in the journal by now."""
+        if self._values is not None and self._values.replaced:
+            replaced = self._values.replaced
+            self._values.replaced = []
+            for entry in replaced:
+                if entry.segment != 0:
+                    self._journal.settle(self.id, entry)
 
     def _expire_later(self, entry: Entry) -> None:
         if self._expiry is None:
@@ -203,6 +236,7 @@ class ClassicQueue(Queue, Stored):
 
     def start_at(self, seq: i64) -> None:
         self._seq = seq
+        self._settle_replaced()
 
     # -- out ----------------------------------------------------------------------------------------------------
 
@@ -224,7 +258,7 @@ class ClassicQueue(Queue, Stored):
             withheld = self._withheld.take(context)
             if withheld is not None:
                 return withheld
-        return self._take() if self._store.count > 0 else None
+        return None if self._store.peek() is None else self._take()
 
     def _take(self) -> Entry:
         entry = self._store.take()
@@ -243,10 +277,22 @@ class ClassicQueue(Queue, Stored):
             self._bytes -= len(entry.message.body)
         if entry.expires_ms != 0 and self._expiry is not None:
             self._expiry.left()
+        if self._values is not None:
+            self._values.left(entry)
 
     def settle(self, entry: Entry) -> None:
+        if self._is_keyed:
+            self._released(entry)
         if entry.segment != 0:
             self._journal.settle(self.id, entry)
+
+    def _released(self, entry: Entry) -> None:
+        """An entry is in no consumer's hands any more, and will not come back."""
+        if self._matching is not None and self._matching.released(entry):
+            self.touch()
+        if self._values is not None:
+            self._settle_replaced()
+            self._values.gone(entry)
 
     def reject(self, entry: Entry) -> None:
         self._give_up(entry, REJECTED)
@@ -256,6 +302,8 @@ class ClassicQueue(Queue, Stored):
         if self.settings.dead_letter_exchange is None or self.gone:
             self.settle(entry)
         else:
+            if self._is_keyed:
+                self._released(entry)
             self.agenda.dead_letters.append(DeadLetter(self, entry, reason))
 
     def requeue(self, entries: list[Entry]) -> None:
@@ -271,6 +319,11 @@ class ClassicQueue(Queue, Stored):
         limit = self.settings.delivery_limit
         back: list[Entry] = []
         for entry in entries:
+            if self._is_keyed:
+                if self._matching is not None:
+                    self._matching.released(entry)
+                if self._is_outdated(entry):
+                    continue
             entry.redelivered = True
             entry.returns += 1
             if limit >= 0 and i64(entry.returns) > limit:
@@ -283,6 +336,10 @@ class ClassicQueue(Queue, Stored):
 
     def _give_back(self, entries: list[Entry]) -> None:
         """They are ready again."""
+        if self._values is not None:
+            entries = [entry for entry in entries if not self._is_outdated(entry)]
+            for entry in entries:
+                self._values.returned(entry)
         for entry in entries:
             entry.state = READY
             if self._counts_bytes:
@@ -291,8 +348,16 @@ class ClassicQueue(Queue, Stored):
                 self._expire_later(entry)
         self._store.give_back(entries)
 
+    def _is_outdated(self, entry: Entry) -> bool:
+        """Whether a newer entry has this one's key, so that it is settled instead of coming back."""
+        if self._values is None or not self._values.is_outdated(entry):
+            return False
+        self.settle(entry)
+        return True
+
     def withhold(self, entries: list[Entry], context: object) -> None:
-        if self.gone:
+        # What is behind them in their groups would overtake them.
+        if self.gone or self._groups is not None:
             self.requeue(entries)
             return
         if self._withheld is None:
@@ -307,20 +372,30 @@ class ClassicQueue(Queue, Stored):
             self.touch()
 
     def bury(self) -> int:
-        count = 0
-        while (entry := self.get()) is not None:
+        if self._expiry is not None:
+            self._expiry.on_due(self.agenda.now_ms)
+        entries = self._take_withheld()
+        for entry in self._store.entries():
+            self._remove(entry)
+            entries.append(entry)
+        for entry in entries:
             self._give_up(entry, DELETED)
-            count += 1
-        return count
+        return len(entries)
+
+    def _take_withheld(self) -> list[Entry]:
+        withheld, self._withheld = self._withheld, None
+        return [] if withheld is None else [entry for entry, _ in withheld.entries]
 
     def purge(self) -> int:
         count = self.message_count + self.held_count
-        withheld, self._withheld = self._withheld, None
-        if withheld is not None:
-            for entry, _ in withheld.entries:
-                self.settle(entry)
-        while self._store.count > 0:
-            self.settle(self._take())
+        for entry in self._take_withheld():
+            self.settle(entry)
+        while True:
+            first = self._store.drop_candidate()
+            if first is None:
+                break
+            self._remove(first)
+            self.settle(first)
         if self._delays is not None:
             for entry in self._delays.take_all():
                 self.settle(entry)
@@ -331,12 +406,49 @@ class ClassicQueue(Queue, Stored):
 
     # -- dispatch -----------------------------------------------------------------------------------------------
 
+    def subscribe(self, consumer: Consumer, arguments: Table) -> None:
+        super().subscribe(consumer, arguments)
+        if self._matching is not None or consumer.is_choosy:
+            self._match().join(consumer, self._served())
+
+    def unsubscribe(self, consumer: Consumer) -> None:
+        is_known = consumer in self.consumers
+        super().unsubscribe(consumer)
+        if self._matching is not None and is_known:
+            self._matching.leave(consumer, self._served())
+            self._match_no_more(self._matching)
+
+    def _served(self) -> list[Consumer]:
+        """The consumers that may be given something."""
+        return self.consumers[:1] if self.settings.single_active else self.consumers
+
+    def _match(self) -> Matching:
+        """Not every consumer is to have every entry from now on."""
+        matching = self._matching
+        if matching is None:
+            matching = Matching(self._store, self.settings.highest_priority, self._groups)
+            # Those that are there take anything.
+            matching.serve(self._served())
+            self._matching = matching
+            self._store = matching
+        return matching
+
+    def _match_no_more(self, matching: Matching) -> None:
+        """Every consumer may have every entry, as soon as that is no great change."""
+        if not matching.is_needed:
+            store = matching.ordinary()
+            if store is not None:
+                self._matching = None
+                self._store = store
+
     def dispatch(self) -> bool:
         consumers = self.consumers
         if not consumers:
             return False
         if self._withheld is not None:
             self._offer_withheld(self._withheld)
+        if self._matching is not None:
+            return self._dispatch_matching(self._matching)
         if len(consumers) == 1 or self.settings.single_active:
             return self._dispatch_to(consumers[0])
         burst: i64 = DISPATCH_BURST_MESSAGES
@@ -344,7 +456,7 @@ class ClassicQueue(Queue, Stored):
             first = self._store.peek()
             if first is None:
                 return False
-            consumer = self.next_consumer(first.message, first.avoid)
+            consumer = self._turns.next_consumer(first.message, first.avoid)
             if consumer is None:
                 return False
             self._give(consumer)
@@ -368,12 +480,36 @@ class ClassicQueue(Queue, Stored):
         consumers = self.consumers[:1] if self.settings.single_active else self.consumers
         for entry, rejecter in withheld.entries[:]:
             for consumer in consumers:
-                if consumer.context is not rejecter and consumer.can_take() and consumer.fits(entry.message):
+                if consumer.context is not rejecter and consumer.would_take(entry.message):
                     withheld.entries.remove((entry, rejecter))
                     self._hand_over(entry, consumer)
                     break
         if not withheld.entries:
             self._withheld = None
+
+    def _dispatch_matching(self, matching: Matching) -> bool:
+        burst: i64 = DISPATCH_BURST_MESSAGES
+        matching.begin()
+        try:
+            while burst > 0:
+                consumer = matching.choose()
+                if consumer is None:
+                    break
+                entry = matching.take_chosen(consumer)
+                if not self._is_plain_out:
+                    self._left(entry)
+                self._hand_over(entry, consumer)
+                burst -= 1
+        finally:
+            more = matching.end()
+        self._match_no_more(matching)
+        return more or burst == 0
+
+    def takes_at_once(self, message: Message) -> bool:
+        if self._matching is not None and self.dispatch():
+            return False
+        matching = self._matching
+        return super().takes_at_once(message) if matching is None else matching.would_take(message)
 
     def _give(self, consumer: Consumer) -> None:
         self._hand_over(self._take(), consumer)
@@ -381,5 +517,5 @@ class ClassicQueue(Queue, Stored):
     def _hand_over(self, entry: Entry, consumer: Consumer) -> None:
         entry.avoid = None
         consumer.deliver(self, entry)
-        if consumer.no_ack and entry.segment != 0:
-            self._journal.settle(self.id, entry)
+        if consumer.no_ack and (entry.segment != 0 or self._is_keyed):
+            self.settle(entry)

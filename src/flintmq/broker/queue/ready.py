@@ -106,7 +106,19 @@ class Fifo(Ready):
         return self.peek()
 
     def _sort_in(self) -> None:
-        if len(self._returned) <= _FEW_ENTRIES:
+        newest = self._returned[0].seq
+        for entry in self._returned:
+            newest = max(newest, entry.seq)
+        pulled = False
+        # Entries that were chosen from among others may belong behind the front.
+        while self._middle and self._middle[0][0].seq < newest:
+            self._front.extend(self._middle.popleft())
+            pulled = True
+        if not self._middle and self._back and self._back[0].seq < newest:
+            self._front.extend(self._back)
+            self._back = []
+            pulled = True
+        if not pulled and len(self._returned) <= _FEW_ENTRIES:
             # The front may be long, and somebody may give back and take one entry again and again.
             for entry in self._returned:
                 insort(self._front, entry, key=_seq_downwards)
@@ -212,6 +224,14 @@ class Priorities(Ready):
         for level in reversed(self._levels):
             found += level.entries()
         return found
+
+
+def ranked(store: Ready, highest: i64) -> Priorities:
+    """The same entries by priority: the first with one has come."""
+    made = Priorities(highest)
+    for entry in store.entries():
+        made.append(entry)
+    return made
 
 
 def _seq_of(entry: Entry) -> int:

@@ -4,6 +4,7 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
+from flintmq.broker.fields import Field
 from flintmq.broker.message import Table
 
 # amqp-0-9-1 §1.1.1: priorities of messages are 0 to 9; x-max-priority may allow more, or fewer.
@@ -41,6 +42,8 @@ class QueueSettings:
             limit = _QUORUM_DELIVERY_LIMIT
         self.delivery_limit: i64 = limit
         self.consumer_timeout_ms: i64 = _number(table, "x-consumer-timeout")
+        self.group_field = _field(table, "x-group-header")
+        self.last_value_field = _field(table, "x-last-value-key")
         self.single_active = table.get("x-single-active-consumer") is True
 
 
@@ -52,3 +55,8 @@ def _number(table: Table, name: str) -> i64:
 def _text(table: Table, name: str) -> str | None:
     value = table.get(name)
     return value if isinstance(value, str) else None
+
+
+def _field(table: Table, name: str) -> Field | None:
+    value = _text(table, name)
+    return None if value is None else Field(value)

@@ -38,6 +38,9 @@ class Codec091(ContentCodec):
             return decoded.user_id or ""
         return (decoded.correlation_id if name == "correlation_id" else decoded.message_id) or ""
 
+    def property_value(self, properties: bytes, name: str) -> object:
+        return getattr(decode_properties(properties), name)
+
     def handling(self, properties: bytes) -> Handling:
         found = scan(properties)
         try:

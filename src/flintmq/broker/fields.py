@@ -1,0 +1,110 @@
+"""What of a message has a name: its headers by theirs, its properties by `properties.NAME` or as JMS calls them.
+
+Selectors, message groups and last-value queues all name fields like this.
+"""
+
+from typing import Final, final
+
+from flintmq.base.errors import PreconditionFailed
+from flintmq.broker.message import ContentCodec, Message, Table
+
+_PREFIX: Final = "properties."
+# The properties of AMQP 0-9-1; another protocol's codec says what is nearest to them.
+_PROPERTIES: Final = (
+    "content_type",
+    "content_encoding",
+    "delivery_mode",
+    "priority",
+    "correlation_id",
+    "reply_to",
+    "expiration",
+    "message_id",
+    "timestamp",
+    "type",
+    "user_id",
+    "app_id",
+)
+# JMS 2.0 §3.8.1.1: the header fields that a selector may name.
+_JMS: Final = {
+    "JMSCorrelationID": "correlation_id",
+    "JMSDeliveryMode": "delivery_mode",
+    "JMSMessageID": "message_id",
+    "JMSPriority": "priority",
+    "JMSTimestamp": "timestamp",
+    "JMSType": "type",
+}
+
+# How a field is found.
+_HEADER: Final = 0
+_PROPERTY: Final = 1
+_DELIVERY_MODE: Final = 2
+_PRIORITY: Final = 3
+_MILLISECONDS: Final = 4
+
+
+@final
+class _LastRead:
+    """The headers decoded last: many questions are asked of one message, and publishers repeat themselves."""
+
+    def __init__(self) -> None:
+        self.codec: ContentCodec | None = None
+        self.properties = b""
+        self.headers: Table = {}
+
+
+_LAST: Final = _LastRead()
+
+
+@final
+class Field:
+    """One field, by its name. Raises PreconditionFailed for a property there is not."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._found_by = _HEADER
+        self._key = name
+        if name in _JMS:
+            self._key = _JMS[name]
+            self._found_by = _PROPERTY
+            if self._key == "delivery_mode":
+                self._found_by = _DELIVERY_MODE
+            elif self._key == "priority":
+                self._found_by = _PRIORITY
+            elif self._key == "timestamp":
+                self._found_by = _MILLISECONDS
+        elif name.startswith(_PREFIX):
+            self._key = name[len(_PREFIX) :]
+            self._found_by = _PROPERTY
+            if self._key not in _PROPERTIES:
+                raise PreconditionFailed(f"there is no property '{self._key}'; there are {', '.join(_PROPERTIES)}")
+
+    def read(self, message: Message) -> object:
+        """The field's value; None where the message has none."""
+        found_by = self._found_by
+        if found_by == _HEADER:
+            return _headers(message).get(self._key)
+        if found_by == _DELIVERY_MODE:
+            return "PERSISTENT" if message.handling.persistent else "NON_PERSISTENT"
+        if found_by == _PRIORITY:
+            return int(message.handling.priority)
+        value = message.codec.property_value(message.properties, self._key)
+        if found_by == _MILLISECONDS and isinstance(value, int):
+            return value * 1000
+        return value
+
+
+def _headers(message: Message) -> Table:
+    last = _LAST
+    if last.properties is not message.properties or last.codec is not message.codec:
+        last.headers = message.codec.headers(message.properties)
+        last.properties = message.properties
+        last.codec = message.codec
+    return last.headers
+
+
+def key_of(field: Field, message: Message) -> str | None:
+    """A field's value as a key: the same text for equal values of one type. None where there is none."""
+    value = field.read(message)
+    if value is None:
+        return None
+    return f"s{value}" if isinstance(value, str) else f"{type(value).__name__} {value!r}"

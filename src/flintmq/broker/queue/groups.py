@@ -1,0 +1,95 @@
+"""Message groups: what belongs together goes to one consumer at a time, in order (queue argument x-group-header)."""
+
+from typing import final
+
+from mypy_extensions import i64
+
+from flintmq.broker.consumer import Consumer
+from flintmq.broker.fields import Field, key_of
+from flintmq.broker.message import Entry
+from flintmq.broker.queue.lanes import Bucket, Lane, Place
+
+
+@final
+class Sequence(Lane):
+    """The ready entries of a group that suit the same consumers; the first of them alone is `offered`."""
+
+    def __init__(self, home: Bucket) -> None:
+        super().__init__()
+        self.home = home
+        self.offered: Place | None = None
+
+    def holds(self, place: Place) -> bool:
+        return place.is_here and place.home is self.home
+
+
+@final
+class Group:
+    """`holder` is who has `held` unsettled entries of it; None for basic.get. `waiting` entries are ready."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.sequences: list[Sequence] = []
+        self.waiting: i64 = 0
+        self.held: i64 = 0
+        self.holder: Consumer | None = None
+
+    def push(self, place: Place) -> None:
+        for sequence in self.sequences:
+            if sequence.home is place.home:
+                sequence.push(place, place.rank)
+                return
+        made = Sequence(place.home)
+        made.push(place, place.rank)
+        self.sequences.append(made)
+
+
+@final
+class Groups:
+    """The groups that have entries on a queue, ready or in a consumer's hands."""
+
+    def __init__(self, field: Field) -> None:
+        self._field = field
+        self._by_name: dict[str, Group] = {}
+        # By the number of an entry that is in a consumer's hands.
+        self._held: dict[int, Group] = {}
+
+    def __len__(self) -> int:
+        return len(self._by_name)
+
+    def find(self, entry: Entry) -> Group | None:
+        """The group an entry is of; None where it is of none."""
+        name = key_of(self._field, entry.message)
+        if name is None:
+            return None
+        group = self._by_name.get(name)
+        if group is None:
+            group = Group(name)
+            self._by_name[name] = group
+        return group
+
+    def known(self, entry: Entry) -> Group | None:
+        """The same, where None also says that nothing else of the group is here."""
+        name = key_of(self._field, entry.message)
+        return None if name is None else self._by_name.get(name)
+
+    def hold(self, group: Group, entry: Entry, holder: Consumer | None) -> None:
+        group.held += 1
+        group.holder = holder
+        self._held[int(entry.seq)] = group
+
+    def release(self, entry: Entry) -> Group | None:
+        """An entry is in nobody's hands any more; returns its group if that is free now."""
+        group = self._held.pop(int(entry.seq), None)
+        if group is None:
+            return None
+        group.held -= 1
+        if group.held > 0:
+            return None
+        group.holder = None
+        self.forget_unused(group)
+        return group
+
+    def forget_unused(self, group: Group) -> None:
+        if group.waiting == 0 and group.held == 0:
+            self._by_name.pop(group.name, None)

@@ -1,0 +1,445 @@
+"""Ready entries that not every consumer is to have: those of choosy consumers, and those of message groups.
+
+What comes goes to the tail, unlooked at. When a consumer could take something and nothing is on offer for it, entries
+from there are asked, once, which choosy consumers they suit, and get their place in the bucket of these. Consumers find
+the first of each bucket, so an entry that nobody suits, or nobody has credit for, holds up none but those behind it
+in its bucket; and no entry is asked again, but for a consumer that came later.
+
+Of a group's entries in one bucket the first alone is on offer. While somebody has unsettled entries of the group it is
+on offer to that consumer only, in a bucket of its own.
+"""
+
+from collections import deque
+from heapq import heapify, heappop, heappush, heapreplace
+from typing import Final, final
+
+from mypy_extensions import i64
+
+from flintmq.base.limits import DISPATCH_BURST_MESSAGES
+from flintmq.broker.consumer import Consumer
+from flintmq.broker.message import ACQUIRED, READY, REMOVED, Entry, Message
+from flintmq.broker.queue.groups import Group, Groups
+from flintmq.broker.queue.lanes import Bucket, Place, Present
+from flintmq.broker.queue.ready import Fifo, Priorities, Ready, ranked
+from flintmq.broker.queue.turns import Turns
+
+# Entries looked at before consumers are offered what was found.
+_LOOK_AHEAD_ENTRIES: Final = 64
+# The version of buckets that are one consumer's own.
+_LASTING: Final = -1
+# Empty buckets are let go of when there are more of them than this, and than others.
+_EMPTY_BUCKETS_MAX: Final = 64
+
+
+@final
+class _Newcomer:
+    """A choosy consumer that has not seen all of `places` yet, and gets nothing until it has."""
+
+    def __init__(self, consumer: Consumer, places: list[Place]) -> None:
+        self.consumer = consumer
+        # The last is the next to be looked at.
+        self.places = places
+
+
+@final
+class Matching(Ready):
+    """`tail` has what was not looked at; `highest` is the highest priority; `groups` is None where there are none."""
+
+    def __init__(self, tail: Ready, highest: i64, groups: Groups | None) -> None:
+        super().__init__()
+        self.count = tail.count
+        self._tail = tail
+        self._highest: i64 = highest
+        self._groups = groups
+        self._places: dict[int, Place] = {}
+        self._buckets: list[Bucket] = []
+        self._by_members: dict[tuple[Consumer, ...], Bucket] = {}
+        self._buckets_max: i64 = _EMPTY_BUCKETS_MAX
+        # What consumers are offered of the groups they hold; None stands for basic.get.
+        self._own: dict[Consumer | None, Bucket] = {}
+        # Made when the first entry has to be dropped: places by the order in which that is done.
+        self._drops: Present | None = None
+        # All that may be given something; those of them that are not choosy; and the version of this.
+        self._consumers: list[Consumer] = []
+        self._plain: list[Consumer] = []
+        self._version: i64 = 0
+        self._choosy: list[Consumer] = []
+        self._newcomers: deque[_Newcomer] = deque()
+        # While entries are given out: the buckets that have something, by the first of it.
+        self._offers: list[tuple[int, int, int, Bucket]] = []
+        self._is_offering = False
+        self._offered = 0
+        self._budget: i64 = 0
+        self._chosen: Place | None = None
+
+    # -- consumers ----------------------------------------------------------------------------------------------
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether an ordinary store would not do."""
+        return bool(self._choosy) or self._groups is not None
+
+    def join(self, consumer: Consumer, consumers: list[Consumer]) -> None:
+        """A consumer came; `consumers` are all that may be given something."""
+        if consumer.is_choosy:
+            self._choosy.append(consumer)
+            if self._places:
+                places = sorted(self._places.values(), key=_order)
+                places.reverse()
+                self._newcomers.append(_Newcomer(consumer, places))
+        self.serve(consumers)
+
+    def leave(self, consumer: Consumer, consumers: list[Consumer]) -> None:
+        """A consumer went; what it holds of groups it holds until that is settled or comes back."""
+        if consumer in self._choosy:
+            self._choosy.remove(consumer)
+            self._newcomers = deque([each for each in self._newcomers if each.consumer is not consumer])
+            self._by_members = {}
+            for bucket in self._buckets:
+                if consumer in bucket.members:
+                    bucket.members = tuple([member for member in bucket.members if member is not consumer])
+                # Two buckets may have the same members from now on; new places are at home in the first.
+                self._by_members.setdefault(bucket.members, bucket)
+        self._own.pop(consumer, None)
+        self.serve(consumers)
+
+    def serve(self, consumers: list[Consumer]) -> None:
+        """These may be given something from now on."""
+        self._consumers = consumers
+        self._plain = [each for each in consumers if not each.is_choosy]
+        self._version += 1
+        self._let_go_of_empty()
+
+    def _turns(self, bucket: Bucket) -> Turns:
+        """The consumers that may have what is in a bucket."""
+        if bucket.version != self._version and bucket.version != _LASTING:
+            bucket.version = self._version
+            late = [newcomer.consumer for newcomer in self._newcomers]
+            choosy = [each for each in bucket.members if each not in late and self._may_have(each)]
+            bucket.turns = Turns(sorted([*self._plain, *choosy], key=_precedence))
+        return bucket.turns
+
+    def _may_have(self, consumer: Consumer) -> bool:
+        """False for one that waits while another is the single active one."""
+        return len(self._consumers) > 1 or consumer in self._consumers
+
+    def _let_go_of_empty(self) -> None:
+        self._buckets = [bucket for bucket in self._buckets if bucket.size > 0]
+        self._buckets_max = 2 * len(self._buckets) + _EMPTY_BUCKETS_MAX
+        self._by_members = {}
+        for bucket in self._buckets:
+            self._by_members.setdefault(bucket.members, bucket)
+
+    def _bucket(self, members: tuple[Consumer, ...]) -> Bucket:
+        found = self._by_members.get(members)
+        if found is None:
+            if len(self._buckets) >= self._buckets_max:
+                self._let_go_of_empty()
+            found = Bucket(members)
+            self._buckets.append(found)
+            self._by_members[members] = found
+        return found
+
+    def _own_bucket(self, consumer: Consumer | None) -> Bucket | None:
+        """What a consumer is offered of its groups; None for one that has gone."""
+        found = self._own.get(consumer)
+        if found is None and (consumer is None or consumer in self._consumers):
+            found = Bucket(())
+            found.version = _LASTING
+            if consumer is not None:
+                found.turns = Turns([consumer])
+            self._own[consumer] = found
+        return found
+
+    # -- places -------------------------------------------------------------------------------------------------
+
+    def _settle_in(self, entry: Entry) -> None:
+        """Find out whom an entry suits, and give it its place."""
+        message = entry.message
+        members = tuple([consumer for consumer in self._choosy if consumer.suits(message)])
+        group = self._groups.find(entry) if self._groups is not None else None
+        place = Place(entry, -min(self._highest, message.handling.priority), self._bucket(members), group)
+        place.home.size += 1
+        self._places[int(entry.seq)] = place
+        if self._drops is not None:
+            self._drops.push(place, -place.rank)
+        if group is None:
+            self._offer(place, place.home)
+        else:
+            group.waiting += 1
+            group.push(place)
+            self._offer_first(group)
+
+    def _offer(self, place: Place, bucket: Bucket) -> None:
+        place.offer = bucket
+        bucket.push(place, place.rank)
+        if self._is_offering and bucket.first() is place:
+            self._list(bucket, place)
+
+    def _list(self, bucket: Bucket, first: Place) -> None:
+        self._offered += 1
+        heappush(self._offers, (int(first.rank), int(first.entry.seq), self._offered, bucket))
+
+    def _offer_first(self, group: Group) -> None:
+        """Offer the first entry of each of a group's sequences to whoever may have it now, and no other."""
+        has_ended = False
+        for sequence in group.sequences:
+            first = sequence.first()
+            before = sequence.offered
+            if before is not None and before is not first:
+                if before.home is sequence.home:
+                    before.offer = None
+                sequence.offered = None
+            if first is None:
+                has_ended = True
+                continue
+            sequence.offered = first
+            bucket = self._bucket_for(group, sequence.home)
+            if bucket is None:
+                first.offer = None
+            elif first.offer is not bucket:
+                self._offer(first, bucket)
+        if has_ended:
+            group.sequences = [sequence for sequence in group.sequences if sequence.offered is not None]
+
+    def _bucket_for(self, group: Group, home: Bucket) -> Bucket | None:
+        """Where an entry with this home is offered, as far as its group is to be had."""
+        if group.held == 0:
+            return home
+        holder = group.holder
+        if holder is not None and holder.is_choosy and holder not in home.members:
+            return None
+        return self._own_bucket(holder)
+
+    def _vacate(self, place: Place) -> None:
+        """An entry leaves: what is behind it in its group comes to the front."""
+        del self._places[int(place.entry.seq)]
+        place.is_here = False
+        place.offer = None
+        place.home.size -= 1
+        self.count -= 1
+        group = place.group
+        if group is not None:
+            group.waiting -= 1
+            self._offer_first(group)
+
+    def _move(self, place: Place, bucket: Bucket) -> None:
+        place.home.size -= 1
+        place.home = bucket
+        bucket.size += 1
+        group = place.group
+        if group is None:
+            self._offer(place, bucket)
+        else:
+            place.offer = None
+            group.push(place)
+            self._offer_first(group)
+
+    # -- what a store does --------------------------------------------------------------------------------------
+
+    def append(self, entry: Entry) -> None:
+        if entry.message.handling.priority > 0 and self._highest > 0 and isinstance(self._tail, Fifo):
+            self._tail = ranked(self._tail, self._highest)
+        self._tail.append(entry)
+        self.count += 1
+
+    def peek(self) -> Entry | None:
+        """What basic.get may have: nothing of a group that a consumer holds."""
+        place = self._first_for_get()
+        return None if place is None else place.entry
+
+    def _first_for_get(self) -> Place | None:
+        while True:
+            best: Place | None = None
+            own = self._own.get(None)
+            for bucket in self._buckets if own is None else [*self._buckets, own]:
+                place = bucket.first()
+                if place is not None and (best is None or _order(place) < _order(best)):
+                    best = place
+            if self._tail.count > 0 and (best is None or self._is_ranked()):
+                self._look_at(_LOOK_AHEAD_ENTRIES)
+                continue
+            return best
+
+    def _is_ranked(self) -> bool:
+        """Whether the tail may have what goes before all that is not there."""
+        return isinstance(self._tail, Priorities)
+
+    def take(self) -> Entry:
+        place = self._first_for_get()
+        assert place is not None
+        return self._take(place, None, False)
+
+    def _take(self, place: Place, holder: Consumer | None, no_ack: bool) -> Entry:
+        entry = place.entry
+        group = place.group
+        if group is not None and self._groups is not None and not no_ack:
+            self._groups.hold(group, entry, holder)
+        self._vacate(place)
+        if group is not None and self._groups is not None:
+            self._groups.forget_unused(group)
+        entry.state = ACQUIRED
+        return entry
+
+    def released(self, entry: Entry) -> bool:
+        """An acquired entry is in nobody's hands any more; True where others may have its group now."""
+        if self._groups is None:
+            return False
+        group = self._groups.release(entry)
+        if group is None:
+            return False
+        self._offer_first(group)
+        return group.waiting > 0
+
+    def drop_candidate(self) -> Entry | None:
+        if self._drops is None:
+            self._drops = Present()
+            for place in self._places.values():
+                self._drops.push(place, -place.rank)
+        first = self._drops.first()
+        last = self._tail.drop_candidate()
+        if first is None or last is None:
+            return last if first is None else first.entry
+        return last if min(self._highest, last.message.handling.priority) < -first.rank else first.entry
+
+    def give_back(self, entries: list[Entry]) -> None:
+        self.count += len(entries)
+        for entry in entries:
+            self._settle_in(entry)
+
+    def remove(self, entry: Entry) -> None:
+        place = self._places.get(int(entry.seq))
+        if place is None:
+            self._tail.remove(entry)
+            self.count -= 1
+            return
+        self._vacate(place)
+        if place.group is not None and self._groups is not None:
+            self._groups.forget_unused(place.group)
+        entry.state = REMOVED
+
+    def entries(self) -> list[Entry]:
+        return [place.entry for place in sorted(self._places.values(), key=_order)] + self._tail.entries()
+
+    def ordinary(self) -> Ready | None:
+        """A store of all that is here, which anybody may have; None while making it would take too long."""
+        if len(self._places) > DISPATCH_BURST_MESSAGES:
+            return None
+        self._tail.give_back([place.entry for place in self._places.values()])
+        return self._tail
+
+    # -- dispatch -----------------------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """A dispatch begins: `choose` and `take_chosen` until there is nothing to choose."""
+        self._budget = DISPATCH_BURST_MESSAGES
+        self._offers = []
+        self._is_offering = True
+        self._introduce()
+        for bucket in self._buckets:
+            self._begin_with(bucket)
+        for bucket in self._own.values():
+            self._begin_with(bucket)
+        heapify(self._offers)
+        if self._is_ranked() and self.is_needed and self._can_take():
+            self._look_at(self._budget)
+
+    def _begin_with(self, bucket: Bucket) -> None:
+        if self._turns(bucket).consumers:
+            first = bucket.first()
+            if first is not None:
+                self._offered += 1
+                self._offers.append((int(first.rank), int(first.entry.seq), self._offered, bucket))
+
+    def end(self) -> bool:
+        """A dispatch ends; True when entries wait to be looked at that somebody may want."""
+        self._is_offering = False
+        self._offers = []
+        return self._budget <= 0 and (bool(self._newcomers) or (self._tail.count > 0 and self._can_take()))
+
+    def _can_take(self) -> bool:
+        return any(consumer.can_take() for consumer in self._consumers)
+
+    def _introduce(self) -> None:
+        """Show newcomers what was here before them, as far as this dispatch goes."""
+        while self._newcomers and self._budget > 0:
+            newcomer = self._newcomers[0]
+            consumer = newcomer.consumer
+            places = newcomer.places
+            while places and self._budget > 0:
+                place = places.pop()
+                self._budget -= 1
+                if place.is_here and consumer.suits(place.entry.message):
+                    self._move(place, self._bucket((*place.home.members, consumer)))
+            if not places:
+                self._newcomers.popleft()
+                self._version += 1
+
+    def _look_at(self, most: i64) -> None:
+        """Give places to entries of the tail."""
+        tail = self._tail
+        left = most
+        while left > 0 and tail.count > 0:
+            entry = tail.take()
+            entry.state = READY
+            self._settle_in(entry)
+            left -= 1
+        self._budget -= most - left
+
+    def choose(self) -> Consumer | None:
+        """The consumer that gets something next."""
+        while True:
+            found = self._choose_offered()
+            if found is not None:
+                return found
+            if self._budget <= 0 or self._tail.count == 0 or not self._can_take():
+                return None
+            self._look_at(min(_LOOK_AHEAD_ENTRIES, self._budget))
+
+    def _choose_offered(self) -> Consumer | None:
+        offers = self._offers
+        while offers:
+            rank, seq, offered, bucket = offers[0]
+            place = bucket.first()
+            if place is None:
+                heappop(offers)
+                continue
+            if place.rank != rank or place.entry.seq != seq:
+                heapreplace(offers, (int(place.rank), int(place.entry.seq), offered, bucket))
+                continue
+            entry = place.entry
+            consumer = self._turns(bucket).next_consumer(entry.message, entry.avoid)
+            if consumer is None:
+                # Nor will there be one for what is behind it, before this dispatch ends.
+                heappop(offers)
+                continue
+            self._chosen = place
+            return consumer
+        return None
+
+    def take_chosen(self, consumer: Consumer) -> Entry:
+        place = self._chosen
+        assert place is not None
+        self._chosen = None
+        return self._take(place, consumer, consumer.no_ack)
+
+    def would_take(self, message: Message) -> bool:
+        """Whether a consumer would be given this message now, after a dispatch that left nothing to give."""
+        entry = Entry(message, 0)
+        group = self._groups.known(entry) if self._groups is not None else None
+        if group is not None and group.waiting > 0:
+            return False
+        for consumer in self._consumers:
+            if group is not None and group.held > 0 and group.holder is not consumer:
+                continue
+            if consumer.would_take(message):
+                return True
+        return False
+
+
+def _precedence(consumer: Consumer) -> int:
+    return -int(consumer.priority)
+
+
+def _order(place: Place) -> tuple[int, int]:
+    return int(place.rank), int(place.entry.seq)
