@@ -63,3 +63,30 @@ def test_a_delayed_exchange(channel: BlockingChannel, name: str) -> None:
     assert depth(channel, name) == 0
     assert wait_for(channel, name) == b"soon"
     channel.exchange_delete(name)
+
+
+def test_retries_pause(channel: BlockingChannel, name: str) -> None:
+    """A rejected message comes again after its pause, and is dead-lettered in the end."""
+    dead = f"{name}-dead"
+    channel.queue_declare(dead)
+    arguments = {
+        "x-delayed-retry-type": "failed",
+        "x-delayed-retry-min": 200,
+        "x-delivery-limit": 1,
+        "x-dead-letter-exchange": "",
+        "x-dead-letter-routing-key": dead,
+    }
+    channel.queue_declare(name, durable=True, arguments=arguments)
+    channel.basic_publish("", name, b"task", properties())
+    deliveries = channel.consume(name, inactivity_timeout=WAIT_SECONDS)
+    method, _, _ = next(deliveries)
+    assert not method.redelivered
+    failed = time.monotonic()
+    channel.basic_nack(method.delivery_tag)
+    method, sent, _ = next(deliveries)
+    assert method.redelivered
+    assert sent.headers["x-delivery-count"] == 1
+    assert time.monotonic() - failed > 0.15
+    channel.basic_nack(method.delivery_tag)
+    channel.cancel()
+    assert wait_for(channel, dead) == b"task"

@@ -32,6 +32,10 @@ QUEUE_COMPARED: Final = (
     "x-consumer-timeout",
     "x-group-header",
     "x-last-value-key",
+    "x-delayed-retry-type",
+    "x-delayed-retry-min",
+    "x-delayed-retry-max",
+    "x-delayed-retry-multiplier",
 )
 _BINDING_NOT_YET: Final = ("x-selector",)
 EXCHANGE_COMPARED: Final = ("alternate-exchange",)
@@ -50,14 +54,29 @@ _NOT_ON_STREAM: Final = (
     "x-delivery-limit",
     "x-group-header",
     "x-last-value-key",
+    "x-delayed-retry-type",
+    "x-delayed-retry-min",
+    "x-delayed-retry-max",
+    "x-delayed-retry-multiplier",
 )
 # What a stream would keep, or a consumer of one be sent, against the wish of who asked: refused by name.
 _STREAM_NOT_YET: Final = ("x-max-age", "x-max-length-bytes")
 _CONSUMER_NOT_YET: Final = ("x-stream-filter",)
 _ONLY_ON_STREAM: Final = ("x-max-age",)
-_NUMBERS: Final = ("x-message-ttl", "x-max-length", "x-max-length-bytes", "x-delivery-limit", "x-consumer-timeout")
-_TIMES: Final = ("x-message-ttl", "x-expires", "x-consumer-timeout")
+_NUMBERS: Final = ("x-max-length", "x-max-length-bytes", "x-delivery-limit", "x-delayed-retry-multiplier")
+_TIMES: Final = ("x-message-ttl", "x-expires", "x-consumer-timeout", "x-delayed-retry-min", "x-delayed-retry-max")
+_ONE_AT_LEAST: Final = ("x-expires", "x-delayed-retry-multiplier")
+# More would reach the longest pause there is with the second retry, whatever the first was.
+_MULTIPLIER_MAX: Final = 1_000_000
+_FLAGS: Final = ("x-single-active-consumer",)
+_TEXTS: Final = (
+    "x-dead-letter-routing-key",
+    "x-dead-letter-strategy",
+    "x-delayed-retry-type",
+    "x-overflow",
+)
 _OVERFLOWS: Final = ("drop-head", "reject-publish", "reject-publish-dlx")
+_RETRY_TYPES: Final = ("disabled", "all", "failed", "returned")
 _STRATEGIES: Final = ("at-most-once", "at-least-once")
 # Those that name what of a message tells it from others.
 _FIELDS: Final = ("x-group-header", "x-last-value-key")
@@ -131,9 +150,9 @@ def _fault(argument: str, value: object, arguments: Table) -> str:
     """What is wrong with an argument, as RabbitMQ says it; empty when nothing is."""
     if argument in _NUMBERS or argument in _TIMES or argument == "x-max-priority":
         return _number_fault(argument, value)
-    if argument == "x-single-active-consumer":
+    if argument in _FLAGS:
         return "" if isinstance(value, bool) else _type_fault(value)
-    if argument in ("x-dead-letter-routing-key", "x-overflow", "x-dead-letter-strategy"):
+    if argument in _TEXTS:
         if not isinstance(value, str):
             return _type_fault(value)
         if argument == "x-dead-letter-routing-key" and "x-dead-letter-exchange" not in arguments:
@@ -142,6 +161,8 @@ def _fault(argument: str, value: object, arguments: Table) -> str:
             return "invalid_overflow"
         if argument == "x-dead-letter-strategy" and value not in _STRATEGIES:
             return "invalid_dlx_strategy"
+        if argument == "x-delayed-retry-type" and value not in _RETRY_TYPES:
+            return "invalid_delayed_retry_type"
     if argument in _FIELDS:
         return _field_fault(value)
     if argument == "x-max-age":
@@ -169,10 +190,12 @@ def _number_fault(argument: str, value: object) -> str:
         return _integer_fault(value)
     if value < 0 and not (argument == "x-delivery-limit" and value == -1):
         return f"{{value_negative,{value}}}"
-    if argument == "x-expires" and value == 0:
+    if argument in _ONE_AT_LEAST and value == 0:
         return "{value_zero,0}"
     if argument in _TIMES and value > EXPIRY_MAX_MS:
         return f"{{value_too_large,{value}}}"
+    if argument == "x-delayed-retry-multiplier" and value > _MULTIPLIER_MAX:
+        return f"{{max_value_exceeded,{value}}}"
     if argument == "x-max-priority" and value > _PRIORITIES_MAX:
         return f"{{max_value_exceeded,{value}}}"
     return ""

@@ -131,6 +131,10 @@ class Queue(ABC):
     def requeue(self, entries: list[Entry]) -> None:
         """Acquired entries come back, flagged as redelivered, each to the place it had."""
 
+    def fail(self, entries: list[Entry]) -> None:
+        """The same for entries that their consumer could not handle, and wants to be tried again."""
+        self.requeue(entries)
+
     def withhold(self, entries: list[Entry], context: object) -> None:
         """As `requeue`, but consumers of this context do not get them again until it is released."""
         self.requeue(entries)

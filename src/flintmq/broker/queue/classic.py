@@ -20,6 +20,7 @@ from flintmq.broker.queue.groups import Groups
 from flintmq.broker.queue.last_values import LastValues
 from flintmq.broker.queue.matching import Matching
 from flintmq.broker.queue.ready import Fifo, Ready, ranked
+from flintmq.broker.queue.retry import pause_ms
 from flintmq.broker.queue.settings import DROP_HEAD, REJECT_PUBLISH_DLX
 from flintmq.broker.queue.withheld import Withheld
 
@@ -69,7 +70,7 @@ class ClassicQueue(Queue, Stored):
         super().configure(effective)
         settings = self.settings
         self.is_guarded = settings.max_length >= 0 or settings.max_bytes >= 0
-        self.adds_headers = settings.delivery_limit >= 0
+        self.adds_headers = settings.delivery_limit >= 0 or settings.pauses_failed or settings.pauses_returned
         counted = self._counts_bytes
         self._counts_bytes = settings.max_bytes >= 0
         if self._counts_bytes and not counted:
@@ -181,19 +182,18 @@ class ClassicQueue(Queue, Stored):
         return DONE if found else REFUSED
 
     def _delay_ended(self, entry: Entry) -> None:
+        if entry.returns > 0:
+            self._give_back([entry])
+            self.touch()
+            return
         self._make_ready(entry, self.agenda.now_ms)
         self.touch()
 
     def _make_ready(self, entry: Entry, since_ms: i64) -> None:
-        handling = entry.message.handling
         if self._values is not None and not self._replace(self._values, entry):
             return
-        if handling.priority > 0 and isinstance(self._store, Fifo) and self.settings.highest_priority > 0:
-            # The first message with a priority has come.
-            self._store = ranked(self._store, self.settings.highest_priority)
-        ttl_ms = self.settings.ttl_ms
-        if handling.ttl_ms != FOREVER and (ttl_ms == FOREVER or handling.ttl_ms < ttl_ms):
-            ttl_ms = handling.ttl_ms
+        self._rank(entry)
+        ttl_ms = self._ttl_of(entry.message)
         if ttl_ms != FOREVER:
             entry.expires_ms = since_ms + ttl_ms
             self._expire_later(entry)
@@ -221,6 +221,19 @@ class ClassicQueue(Queue, Stored):
                 if entry.segment != 0:
                     self._journal.settle(self.id, entry)
 
+    def _rank(self, entry: Entry) -> None:
+        if entry.message.handling.priority > 0 and isinstance(self._store, Fifo) and self.settings.highest_priority > 0:
+            # The first message with a priority has come.
+            self._store = ranked(self._store, self.settings.highest_priority)
+
+    def _ttl_of(self, message: Message) -> i64:
+        """How long a message lives here once it is ready."""
+        ttl_ms = self.settings.ttl_ms
+        own_ms = message.handling.ttl_ms
+        if own_ms != FOREVER and (ttl_ms == FOREVER or own_ms < ttl_ms):
+            ttl_ms = own_ms
+        return ttl_ms
+
     def _expire_later(self, entry: Entry) -> None:
         if self._expiry is None:
             self._expiry = Expiry(self.agenda.timers, self._expired)
@@ -232,6 +245,15 @@ class ClassicQueue(Queue, Stored):
         self._give_up(entry, EXPIRED)
 
     def restore(self, entry: Entry) -> None:
+        settings = self.settings
+        if entry.returns > 0 and self._groups is None and (settings.pauses_failed or settings.pauses_returned):
+            # When it came back nobody has written down: its pause begins anew.
+            ttl_ms = self._ttl_of(entry.message)
+            if ttl_ms != FOREVER:
+                entry.expires_ms = entry.message.timestamp_ms + ttl_ms
+            self._rank(entry)
+            self._pause(entry)
+            return
         self._place(entry, entry.message.timestamp_ms)
 
     def start_at(self, seq: i64) -> None:
@@ -307,16 +329,24 @@ class ClassicQueue(Queue, Stored):
             self.agenda.dead_letters.append(DeadLetter(self, entry, reason))
 
     def requeue(self, entries: list[Entry]) -> None:
+        self._take_back(entries, self.settings.pauses_returned)
+
+    def fail(self, entries: list[Entry]) -> None:
+        self._take_back(entries, self.settings.pauses_failed)
+
+    def _take_back(self, entries: list[Entry], pauses: bool) -> None:
         if self.gone:
             for entry in entries:
                 self.settle(entry)
             return
-        self._give_back(self._returned(entries))
+        self._give_back(self._returned(entries, pauses))
         self.touch()
 
-    def _returned(self, entries: list[Entry]) -> list[Entry]:
-        """Count that these were given back; returns those that may stay."""
+    def _returned(self, entries: list[Entry], pauses: bool) -> list[Entry]:
+        """Count that these were given back; returns those that are to be tried again at once."""
         limit = self.settings.delivery_limit
+        # What is behind a paused one in its group would overtake it.
+        pauses = pauses and self._groups is None
         back: list[Entry] = []
         for entry in entries:
             if self._is_keyed:
@@ -329,10 +359,18 @@ class ClassicQueue(Queue, Stored):
             if limit >= 0 and i64(entry.returns) > limit:
                 self._give_up(entry, DELIVERY_LIMIT)
                 continue
-            if limit >= 0:
+            if limit >= 0 or pauses:
                 self._journal.returned(self.id, entry)
-            back.append(entry)
+            if pauses:
+                self._pause(entry)
+            else:
+                back.append(entry)
         return back
+
+    def _pause(self, entry: Entry) -> None:
+        until_ms = self.agenda.now_ms + pause_ms(self.settings, i64(entry.returns))
+        # Its time to live goes on meanwhile, and ends the pause.
+        self._hold(entry, until_ms if entry.expires_ms == 0 else min(until_ms, entry.expires_ms))
 
     def _give_back(self, entries: list[Entry]) -> None:
         """They are ready again."""
@@ -362,7 +400,7 @@ class ClassicQueue(Queue, Stored):
             return
         if self._withheld is None:
             self._withheld = Withheld()
-        self._withheld.keep(self._returned(entries), context)
+        self._withheld.keep(self._returned(entries, self.settings.pauses_failed), context)
         self.touch()
 
     def release(self, context: object) -> None:

@@ -44,6 +44,12 @@ class QueueSettings:
         self.consumer_timeout_ms: i64 = _number(table, "x-consumer-timeout")
         self.group_field = _field(table, "x-group-header")
         self.last_value_field = _field(table, "x-last-value-key")
+        retry = _text(table, "x-delayed-retry-type")
+        self.pauses_failed = retry == "all" or retry == "failed"
+        self.pauses_returned = retry == "all" or retry == "returned"
+        self.retry_min_ms: i64 = _number(table, "x-delayed-retry-min")
+        self.retry_max_ms: i64 = _number(table, "x-delayed-retry-max")
+        self.retry_multiplier: i64 = _number(table, "x-delayed-retry-multiplier")
         self.single_active = table.get("x-single-active-consumer") is True
 
 

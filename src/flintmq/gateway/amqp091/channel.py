@@ -473,7 +473,7 @@ class ServerChannel(ChannelOwner):
         if outcome == REQUEUE:
             for delivery in deliveries:
                 delivery.entry.avoid = delivery.consumer
-            self.requeue(deliveries, self.vhost.dialect.withholds_rejected)
+            self.requeue(deliveries, True)
             return
         for delivery in deliveries:
             if outcome == ACCEPT:
@@ -483,19 +483,21 @@ class ServerChannel(ChannelOwner):
             self._release(delivery)
         self._reopen_window()
 
-    def requeue(self, deliveries: list[Delivery], withhold: bool = False) -> None:
-        """Give entries back; with `withhold`, this channel does not want to see them again."""
+    def requeue(self, deliveries: list[Delivery], failed: bool = False) -> None:
+        """Give entries back; with `failed`, it is because this client could not handle them."""
         self._engine.spend(len(deliveries))
         entries: dict[Queue, list[Entry]] = {}
         for delivery in deliveries:
             self._release(delivery)
             entries.setdefault(delivery.queue, []).append(delivery.entry)
         for queue, returned in entries.items():
-            if withhold:
+            if not failed:
+                queue.requeue(returned)
+            elif self.vhost.dialect.withholds_rejected:
                 queue.withhold(returned, self)
                 self._withholding[queue] = None
             else:
-                queue.requeue(returned)
+                queue.fail(returned)
         self._reopen_window()
 
     def redeliver(self) -> None:
