@@ -60,10 +60,8 @@ class Router:
             raise NotFound(f"no exchange '{name}' in vhost '{self._vhost}'")
         return found
 
-    def queues(self, route: Route, message: Message, more_keys: list[str] | None = None) -> list[Queue]:
+    def queues(self, route: Route, message: Message) -> list[Queue]:
         """The queues the message goes to, each once; the list is not the caller's to change.
-
-        `more_keys` are routing keys beside the address's (RabbitMQ's CC and BCC).
 
         Raises NotFound when there is no such exchange, AccessRefused when it is internal.
         """

@@ -102,26 +102,27 @@ class VHost:
         `more_keys` are routing keys beside the address's. Raises NotFound when there is no such exchange,
         AccessRefused when it is internal.
         """
-        return self.deliver(message, self._queues(route, message, more_keys))
+        return self.deliver(message, self.queues_of(route, message, more_keys))
 
     def deliver(self, message: Message, queues: list[Queue]) -> int:
         """Put a message on queues that are known; returns as `publish` does."""
         return put(queues, message, self._journal)
 
-    def publish_at_once(self, route: Route, message: Message, more_keys: list[str] | None = None) -> int:
-        """The same on queues that have a consumer for it now; UNDELIVERED where none of them has."""
-        return put_at_once(self._queues(route, message, more_keys), message, self._journal)
+    def deliver_at_once(self, message: Message, queues: list[Queue]) -> int:
+        """The same on those of them that have a consumer for it now; UNDELIVERED where none of them has."""
+        return put_at_once(queues, message, self._journal)
 
-    def _queues(self, route: Route, message: Message, more_keys: list[str] | None) -> list[Queue]:
+    def queues_of(self, route: Route, message: Message, more_keys: list[str] | None) -> list[Queue]:
+        """Where `publish` puts a message; chance and history have had their part then. Raises what `publish` does."""
         if more_keys is None:
             return self.router.queues(route, message)
         return self.router.queues_of_keys(route, message, more_keys)
 
-    def check_room(self, publishes: list[tuple[Route, Message, list[str] | None]]) -> None:
-        """Raises what publishing all of these would, and PreconditionFailed where a full queue would refuse one."""
+    def check_room(self, coming_to: list[tuple[Message, list[Queue]]]) -> None:
+        """Raises PreconditionFailed where a full queue would refuse one of these messages if all of them came."""
         coming: dict[Queue, tuple[int, int]] = {}
-        for route, message, more_keys in publishes:
-            for queue in self._queues(route, message, more_keys):
+        for message, queues in coming_to:
+            for queue in queues:
                 if queue.is_guarded:
                     count, size = coming.get(queue, (0, 0))
                     coming[queue] = (count + 1, size + len(message.body))

@@ -3,7 +3,7 @@
 The history is in memory and ends with the broker.
 """
 
-from collections import OrderedDict
+from collections import deque
 from typing import Final, final
 
 from flintmq.base.errors import PreconditionFailed
@@ -27,8 +27,7 @@ class RecentHistoryExchange(Exchange):
         super().__init__(vhost, name, durable, auto_delete, internal, arguments)
         length = arguments.get(_LENGTH, _DEFAULT_MESSAGES)
         self._length = length if isinstance(length, int) else _DEFAULT_MESSAGES
-        # A dictionary as a list that knows what it holds: a transaction asks for a message's way twice.
-        self._recent: OrderedDict[Message, None] = OrderedDict()
+        self._recent: deque[Message] = deque()
 
     def check(self) -> None:
         length = self.arguments.get(_LENGTH, _DEFAULT_MESSAGES)
@@ -49,7 +48,7 @@ class RecentHistoryExchange(Exchange):
     def match(self, keys: list[str], message: Message | None) -> list[Binding]:
         assert message is not None
         if message.codec.headers(message.properties).get("x-recent-history-no-store") is not True:
-            self._recent[message] = None
+            self._recent.append(message)
             if len(self._recent) > self._length:
-                self._recent.popitem(last=False)
+                self._recent.popleft()
         return list(self.bindings.values())

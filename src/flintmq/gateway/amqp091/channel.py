@@ -152,17 +152,17 @@ class ServerChannel(ChannelOwner):
             self.vhost.router.check(publication.route)
             self.transaction.publish(publication, message, terms.more_keys)
         else:
-            self._publish(publication, message, terms.more_keys)
+            self._publish(publication, message, self.vhost.queues_of(publication.route, message, terms.more_keys))
 
-    def _publish(self, publication: Publication, message: Message, more_keys: list[str] | None) -> None:
+    def _publish(self, publication: Publication, message: Message, queues: list[Queue]) -> None:
         answers = self._answers
-        route = publication.route
         if publication.immediate:
-            outcome = self.vhost.publish_at_once(route, message, more_keys)
+            outcome = self.vhost.deliver_at_once(message, queues)
         else:
-            outcome = self.vhost.publish(route, message, more_keys)
-        if route.cost != 0:
-            self._engine.spend(route.cost)
+            outcome = self.vhost.deliver(message, queues)
+        cost = publication.route.cost
+        if cost != 0:
+            self._engine.spend(cost)
         if answers.is_confirming:
             answers.published += 1
             if not self._is_active:
@@ -238,9 +238,14 @@ class ServerChannel(ChannelOwner):
         staged = self._staged()
         if self.gateway.failure:
             raise ResourceError(f"nothing durable can be stored: {self.gateway.failure}")
-        # What can fail fails before anything takes effect.
-        self.vhost.check_room([(each.publication.route, each.message, each.more_keys) for each in staged.publishes])
+        # What can fail fails before anything takes effect. Each message is routed once: where chance has a part in
+        # that, the queues that have room for it are the queues it goes to.
+        vhost = self.vhost
         publishes = staged.publishes
+        for each in publishes:
+            vhost.router.check(each.publication.route)
+        ways = [vhost.queues_of(each.publication.route, each.message, each.more_keys) for each in publishes]
+        vhost.check_room([(each.message, queues) for each, queues in zip(publishes, ways, strict=True)])
         settlements = staged.settlements
         self.unacked.drop_staged()
         staged.clear()
@@ -248,8 +253,8 @@ class ServerChannel(ChannelOwner):
         journal.begin_group()
         try:
             # First the publishes: room was found for them in queues that settlements may fill again.
-            for each in publishes:
-                self._publish(each.publication, each.message, each.more_keys)
+            for each, queues in zip(publishes, ways, strict=True):
+                self._publish(each.publication, each.message, queues)
             for settlement in settlements:
                 self._settle(settlement.deliveries, settlement.outcome)
         finally:

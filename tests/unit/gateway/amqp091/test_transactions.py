@@ -17,6 +17,7 @@ from flintmq.wire.amqp091.methods import (
     ExchangeDeclare,
     ExchangeDelete,
     Method,
+    QueueBind,
     QueueDeclare,
     TxCommit,
     TxCommitOk,
@@ -282,6 +283,43 @@ def test_queue_without_room_fails_all_of_it() -> None:
         "PRECONDITION_FAILED - queue 's' in vhost '/' has no room for the transaction",
     )
     assert (kept(server), ready(server), ready(server, "s")) == ([], 0, 0)
+
+
+def test_what_chance_chose_is_what_has_room() -> None:
+    """Where an exchange draws lots, the queue that was asked for room is the one that gets the message."""
+    server = Server()
+    client, channel = opened(server)
+    full = QueueDeclare(queue="s", durable=True, arguments={"x-max-length": 0, "x-overflow": "reject-publish"})
+    channel.call(full, ExchangeDeclare(exchange="x", type="x-random"))
+    for name in ("q", "s"):
+        channel.call(QueueBind(queue=name, exchange="x"))
+    committed = 0
+    for _ in range(40):
+        trying = client.channel()
+        trying.call(TxSelect())
+        trying.publish("m", exchange="x")
+        committed += trying.call(TxCommit()) == [TxCommitOk()]
+    assert 0 < committed < 40
+    assert ready(server) == committed
+
+
+def test_a_message_of_a_transaction_is_remembered_once() -> None:
+    """An exchange with a history has each message in it once, and none of a transaction that failed."""
+    server = Server()
+    client, channel = transactional(server)
+    other = client.channel()
+    other.call(ExchangeDeclare(exchange="h", type="x-recent-history"), ExchangeDeclare(exchange="x", type="fanout"))
+    channel.publish("a", exchange="h")
+    channel.publish("b", exchange="h")
+    assert channel.call(TxCommit()) == [TxCommitOk()]
+    channel.publish("never", exchange="h")
+    channel.publish("bad", exchange="x")
+    client.tick()
+    other.call(ExchangeDelete(exchange="x"))
+    channel.call(TxCommit())
+    assert code_of(channel.closed)[0] == 404
+    other.call(QueueBind(queue="q", exchange="h"))
+    assert ready(server) == 2
 
 
 def test_room_is_for_publishes_before_what_comes_back() -> None:
