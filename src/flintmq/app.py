@@ -74,7 +74,7 @@ async def serve(settings: Settings, stop: asyncio.Event) -> int:
 
     storage = NodeStorage(settings.storage.directory, {CODEC_091.format: CODEC_091}, notify)
     try:
-        broker = Broker(storage)
+        broker = Broker(storage, int.from_bytes(os.urandom(4)))
         broker.now_ms = time.time_ns() // 1_000_000
         _recover(broker, settings)
         logins = Authenticator(broker.users, _KNOWN_TO_ALL)

@@ -6,6 +6,7 @@ from mypy_extensions import i64
 
 from flintmq.base.errors import ConfigurationError
 from flintmq.broker.agenda import Agenda
+from flintmq.broker.chance import Chance
 from flintmq.broker.dead_letters import DeadLetters
 from flintmq.broker.dialect import RABBITMQ, Dialect, dialect_named
 from flintmq.broker.exchanges import Exchanges
@@ -31,7 +32,9 @@ from flintmq.broker.vhost import VHost
 
 @final
 class Broker:
-    def __init__(self, storage: Storage) -> None:
+    """`seed` is all the chance there is: the same one makes the same choices of the same messages."""
+
+    def __init__(self, storage: Storage, seed: int = 0) -> None:
         self.storage = storage
         self.agenda = Agenda()
         self.vhosts: dict[str, VHost] = {}
@@ -39,6 +42,7 @@ class Broker:
         # By virtual host, component and name.
         self.parameters: dict[tuple[str, str, str], ParameterRecord] = {}
         self._ids = QueueIds(1)
+        self._chance = Chance(seed)
         self._exchanges: dict[str, Exchanges] = {}
         self._dead_letters = DeadLetters(self.agenda, self._exchanges, storage.journal)
 
@@ -69,7 +73,7 @@ class Broker:
 
     def _make_vhost(self, record: VHostRecord) -> VHost:
         dialect = dialect_named(record.dialect)
-        vhost = VHost(record.name, self.storage, self.agenda, self._ids, dialect)
+        vhost = VHost(record.name, self.storage, self.agenda, self._ids, self._chance, dialect)
         vhost.describe(record)
         self.vhosts[record.name] = vhost
         self._exchanges[record.name] = vhost.exchanges

@@ -6,6 +6,7 @@ from typing import Final, final
 from flintmq.base.errors import AccessRefused, CommandInvalid, NotFound, PreconditionFailed, TypeKept
 from flintmq.broker import arguments as args
 from flintmq.broker.bindings import Bindings
+from flintmq.broker.chance import Chance
 from flintmq.broker.dialect import Dialect
 from flintmq.broker.exchange.base import Binding, Exchange
 from flintmq.broker.exchange.default import DefaultExchange
@@ -46,8 +47,10 @@ class Exchanges:
         policies: Policies,
         deliver: Deliver,
         dialect: Dialect,
+        chance: Chance,
     ) -> None:
         self.dialect = dialect
+        self._chance = chance
         self._default = DefaultExchange(vhost, queues)
         self.by_name: dict[str, Exchange] = {"": self._default}
         self.bindings = Bindings()
@@ -59,7 +62,7 @@ class Exchanges:
         # Holds what delayed exchanges get too early; set by the virtual host.
         self.waiting: Waiting
         for name, kind in _PREDECLARED:
-            self._add(make_exchange(vhost, name, kind, True, False, False, {}))
+            self._add(make_exchange(vhost, name, kind, True, False, False, {}, chance))
 
     def find(self, name: str) -> Exchange:
         """Raises NotFound."""
@@ -90,7 +93,7 @@ class Exchanges:
             args.check_same_arguments("exchange", name, self._vhost, args.EXCHANGE_COMPARED, arguments, found.arguments)
             return found
         _refuse_reserved(name)
-        exchange = make_exchange(self._vhost, name, kind, durable, auto_delete, internal, arguments)
+        exchange = make_exchange(self._vhost, name, kind, durable, auto_delete, internal, arguments, self._chance)
         exchange.alternate = args.alternate_exchange(name, self._vhost, arguments)
         exchange.check()
         if isinstance(exchange, DelayedExchange):
@@ -253,7 +256,14 @@ class Exchanges:
 
     def restore(self, record: ExchangeRecord) -> None:
         exchange = make_exchange(
-            self._vhost, record.name, record.type, True, record.auto_delete, record.internal, record.arguments
+            self._vhost,
+            record.name,
+            record.type,
+            True,
+            record.auto_delete,
+            record.internal,
+            record.arguments,
+            self._chance,
         )
         exchange.alternate = args.alternate_exchange(record.name, self._vhost, record.arguments)
         self._add(exchange)

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, final
 from flintmq.base.errors import AccessRefused, ConfigurationError, NotFound, PreconditionFailed
 from flintmq.broker import arguments as args
 from flintmq.broker.agenda import Agenda
+from flintmq.broker.chance import Chance
 from flintmq.broker.consumer import Consumer
 from flintmq.broker.delayed import WAITING_PREFIX, DelayedMessages
-from flintmq.broker.dialect import RABBITMQ, Dialect, dialect_named
+from flintmq.broker.dialect import Dialect, dialect_named
 from flintmq.broker.exchanges import Exchanges
 from flintmq.broker.limits import Limits, check_vhost_queues
 from flintmq.broker.message import Message, Table
@@ -42,7 +43,8 @@ class VHost:
         storage: Storage,
         agenda: Agenda,
         ids: QueueIds,
-        dialect: Dialect = RABBITMQ,
+        chance: Chance,
+        dialect: Dialect,
     ) -> None:
         self.name = name
         self.dialect = dialect
@@ -51,7 +53,7 @@ class VHost:
         self.connections: dict[Access, None] = {}
         self.queues: dict[str, Queue] = {}
         self.policies = Policies()
-        self.exchanges = Exchanges(name, self.queues, storage, self.policies, self.deliver, dialect)
+        self.exchanges = Exchanges(name, self.queues, storage, self.policies, self.deliver, dialect, chance)
         self.router = self.exchanges.router
         self._delayed = DelayedMessages(name, storage, agenda, ids, self.exchanges)
         self.exchanges.waiting = self._delayed

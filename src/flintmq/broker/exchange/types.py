@@ -3,6 +3,7 @@
 from typing import Final
 
 from flintmq.base.errors import PreconditionFailed
+from flintmq.broker.chance import Chance
 from flintmq.broker.exchange.base import Exchange
 from flintmq.broker.exchange.consistent_hash import ConsistentHashExchange
 from flintmq.broker.exchange.delayed import DELAYED_TYPE, DelayedExchange
@@ -11,7 +12,7 @@ from flintmq.broker.exchange.fanout import FanoutExchange
 from flintmq.broker.exchange.headers import HeadersExchange
 from flintmq.broker.exchange.local_random import LocalRandomExchange
 from flintmq.broker.exchange.modulus_hash import ModulusHashExchange
-from flintmq.broker.exchange.random_pick import RandomExchange
+from flintmq.broker.exchange.random_pick import Drawing, RandomExchange
 from flintmq.broker.exchange.recent_history import RecentHistoryExchange
 from flintmq.broker.exchange.topic import TopicExchange
 from flintmq.broker.message import Table
@@ -39,17 +40,27 @@ def check_type(kind: str) -> None:
 
 
 def make_exchange(
-    vhost: str, name: str, kind: str, durable: bool, auto_delete: bool, internal: bool, arguments: Table
+    vhost: str,
+    name: str,
+    kind: str,
+    durable: bool,
+    auto_delete: bool,
+    internal: bool,
+    arguments: Table,
+    chance: Chance,
 ) -> Exchange:
-    """An exchange of a type that `check_type` has passed.
+    """An exchange of a type that `check_type` has passed; `chance` is for those that draw lots.
 
     Raises PreconditionFailed for a delayed one that names no type to go by.
     """
     if kind != _DELAYED:
-        return _TYPES[kind](vhost, name, durable, auto_delete, internal, arguments)
+        made = _TYPES[kind](vhost, name, durable, auto_delete, internal, arguments)
+        if isinstance(made, Drawing):
+            made.chance = chance
+        return made
     underlying = arguments.get(DELAYED_TYPE)
     if not isinstance(underlying, str) or underlying == _DELAYED:
         raise PreconditionFailed(f"Invalid argument, '{DELAYED_TYPE}' must be an existing exchange type")
     check_type(underlying)
-    made = _TYPES[underlying](vhost, name, durable, auto_delete, internal, arguments)
-    return DelayedExchange(vhost, name, durable, auto_delete, internal, arguments, made)
+    inner = make_exchange(vhost, name, underlying, durable, auto_delete, internal, arguments, chance)
+    return DelayedExchange(vhost, name, durable, auto_delete, internal, arguments, inner)

@@ -172,6 +172,30 @@ def test_random_goes_to_one(vhost: VHost, kind: str) -> None:
     assert len(vhost.router.queues_of_keys(way, message(), ["l", "m"])) == 1
 
 
+def draws(seed: int, name: str) -> list[str]:
+    vhost = Broker(MemoryStorage(), seed).add_vhost("/")
+    declare(vhost, name, "x-random")
+    for queue in "abcd":
+        bound(vhost, queue, name)
+    way = Route(Address(name, ""))
+    return [vhost.router.queues(way, message())[0].name for _ in range(50)]
+
+
+def test_random_comes_from_outside() -> None:
+    """A broker's seed says what is drawn, and nothing else: not the exchange's name, as another seed shows."""
+    assert draws(1, "x") == draws(1, "y")
+    assert draws(1, "x") != draws(2, "x")
+
+
+def test_random_within_a_delayed_exchange(vhost: VHost) -> None:
+    """A delayed exchange can draw lots, too."""
+    declare(vhost, "x", "x-delayed-message", {"x-delayed-type": "x-random"})
+    for name in "ab":
+        bound(vhost, name, "x")
+    way = Route(Address("x", ""))
+    assert {vhost.router.queues(way, message())[0].name for _ in range(50)} == {"a", "b"}
+
+
 def test_local_random_refuses(vhost: VHost) -> None:
     """Only classic queues are bound to it, by an empty key: 406 in RabbitMQ's words."""
     declare(vhost, "x", "x-local-random")
