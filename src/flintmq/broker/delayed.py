@@ -11,7 +11,7 @@ from flintmq.broker.ports import QueueRecord, Storage
 from flintmq.broker.publishing import put
 from flintmq.broker.queue.base import Queue
 from flintmq.broker.queue.ids import QueueIds
-from flintmq.broker.queue.waiting import WaitingQueue
+from flintmq.broker.queue.waiting import HIDDEN_KEYS_HEADER, WaitingQueue
 
 # The names of their queues in the definitions, where clients can make none that begin like this.
 WAITING_PREFIX: Final = "amq.delayed."
@@ -69,23 +69,25 @@ class DelayedMessages(Waiting):
         codec = held.codec
         headers = codec.headers(held.properties)
         delay = headers.get(DELAY_HEADER)
-        if isinstance(delay, int):
+        if isinstance(delay, int) and not isinstance(delay, bool) and delay > 0:
             # As the plugin has it: consumers see how long it was, and nothing on the way delays it again.
             headers[DELAY_HEADER] = -delay
+        hidden = _keys(headers.pop(HIDDEN_KEYS_HEADER, None))
+        keys = [held.address.routing_key, *_keys(headers.get("CC")), *hidden]
         properties = codec.edited(held.properties, headers, True)
+        handling = codec.handling(properties)
+        if hidden:
+            # Another delayed exchange on the way may hold it, too.
+            handling.hidden_keys = hidden
         message = Message(
             held.address,
             codec,
             properties,
             held.body,
-            codec.handling(properties),
+            handling,
             self._agenda.now_ms,
             held.origin,
         )
-        copies = headers.get("CC")
-        keys = [held.address.routing_key]
-        if isinstance(copies, list):
-            keys.extend([key for key in copies if isinstance(key, str)])
         journal = self._storage.journal
         journal.begin_group()
         try:
@@ -93,3 +95,7 @@ class DelayedMessages(Waiting):
             self._queues[exchange.name].settle(entry)
         finally:
             journal.end_group()
+
+
+def _keys(listed: object) -> list[str]:
+    return [key for key in listed if isinstance(key, str)] if isinstance(listed, list) else []

@@ -27,6 +27,8 @@ class Handling:
 
     `cancels` is the message-id of one that is held back and shall not be delivered; a message that says so `is_command`
     to the queues it goes to, and is not put on them.
+
+    `hidden_keys` are the routing keys of BCC, which are not in the properties any more that queues keep.
     """
 
     def __init__(
@@ -45,6 +47,7 @@ class Handling:
         self.until_ms: i64 = until_ms
         self.cancels = cancels
         self.is_command = cancels != ""
+        self.hidden_keys: list[str] | None = None
         self.is_plain = priority == 0 and ttl_ms == FOREVER and delay_ms == 0 and until_ms == 0
 
 

@@ -120,6 +120,18 @@ def test_further_keys_hold_until_then() -> None:
     assert bodies(queue) == ["1"]
 
 
+def test_a_delay_that_is_none_stays_as_it_is() -> None:
+    """Of a message that waits for a moment, a header x-delay that delays nothing is not turned around."""
+    node = Node(MemoryStorage())
+    node.declare("x", "fanout")
+    queue = node.bound("q", "x")
+    for delay in (-5, -(2**63), True):
+        node.publish("m", x_delay=delay, x_deliver_at=START + 10)
+    node.after(10)
+    delays = [entry.message.codec.headers(entry.message.properties)["x-delay"] for entry in taken(queue)]
+    assert delays == [-5, -(2**63), True]
+
+
 def test_the_journal_has_them_once() -> None:
     """A persistent message is kept while it waits, and then for its queue instead; transient ones never."""
     storage = MemoryStorage()

@@ -52,15 +52,19 @@ def read_terms(channel: "ServerChannel", properties: bytes) -> Terms:
         decoded.reply_to = channel.reply_queue
         kept = encode_properties(decoded)
     more_keys: list[str] | None = None
+    asked = handling(properties, found)
     if found.headers_at and _speaks_of_copies(properties, found):
         table = headers(properties)
-        more_keys = [*_keys(table, "CC"), *_keys(table, "BCC")] or None
+        hidden = _keys(table, "BCC")
+        more_keys = [*_keys(table, "CC"), *hidden] or None
+        if hidden:
+            asked.hidden_keys = hidden
         if "BCC" in table:
             # Nobody who gets the message is to see who else does.
             decoded = decode_properties(kept)
             decoded.headers = {name: value for name, value in table.items() if name != "BCC"}
             kept = encode_properties(decoded)
-    return Terms(kept, handling(properties, found), more_keys)
+    return Terms(kept, asked, more_keys)
 
 
 def _speaks_of_copies(properties: bytes, found: Scan) -> bool:
