@@ -44,4 +44,6 @@ class Agenda:
         self.unsynced: list[StreamQueue] = []
         # Queues that nobody has used for as long as they were declared to wait: to be removed.
         self.unused: list[Queue] = []
+        # Queues whose arguments a message changed: to be worked out with policies, and kept.
+        self.rearranged: dict[Queue, None] = {}
         self.dead_letters: deque[DeadLetter] = deque()

@@ -14,7 +14,8 @@ _PRIORITIES_MAX: Final = 255
 
 QUEUE_KINDS: Final = ("classic", "quorum", "stream")
 
-# What a repeated declaration has to agree on. An argument nobody knows is kept, and neither refused nor compared.
+# What a repeated declaration has to agree on. An argument nobody knows is kept, and neither refused nor compared;
+# x-paused is not compared either, since whoever pauses a queue does not ask those who declare it.
 QUEUE_COMPARED: Final = (
     "x-queue-type",
     "x-expires",
@@ -58,6 +59,7 @@ _NOT_ON_STREAM: Final = (
     "x-delayed-retry-min",
     "x-delayed-retry-max",
     "x-delayed-retry-multiplier",
+    "x-paused",
 )
 # What a stream would keep, or a consumer of one be sent, against the wish of who asked: refused by name.
 _STREAM_NOT_YET: Final = ("x-max-age", "x-max-length-bytes")
@@ -68,7 +70,7 @@ _TIMES: Final = ("x-message-ttl", "x-expires", "x-consumer-timeout", "x-delayed-
 _ONE_AT_LEAST: Final = ("x-expires", "x-delayed-retry-multiplier")
 # More would reach the longest pause there is with the second retry, whatever the first was.
 _MULTIPLIER_MAX: Final = 1_000_000
-_FLAGS: Final = ("x-single-active-consumer",)
+_FLAGS: Final = ("x-single-active-consumer", "x-paused")
 _TEXTS: Final = (
     "x-dead-letter-routing-key",
     "x-dead-letter-strategy",
@@ -252,7 +254,7 @@ def check_same_arguments(
 
 def check_same_table(what: str, name: str, vhost: str, received: Table, current: Table) -> None:
     """The same for all arguments of both: the specification knows no argument that would not matter."""
-    check_same_arguments(what, name, vhost, tuple(sorted({*received, *current})), received, current)
+    check_same_arguments(what, name, vhost, tuple(sorted({*received, *current} - {"x-paused"})), received, current)
 
 
 def _plain(value: object) -> str:

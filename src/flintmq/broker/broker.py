@@ -171,6 +171,8 @@ class Broker:
         True when a queue used up its burst: others get their turn, and the sockets theirs, before it goes on.
         """
         agenda = self.agenda
+        if agenda.rearranged:
+            self._rearrange()
         # A message whose time is up just now may still be delivered at once: that is what a time of zero asks for.
         agenda.timers.run(agenda.now_ms - 1)
         more = self._dispatch_ready()
@@ -184,6 +186,14 @@ class Broker:
             if vhost is not None:
                 vhost.remove_queue(queue)
         return more
+
+    def _rearrange(self) -> None:
+        rearranged = self.agenda.rearranged
+        self.agenda.rearranged = {}
+        for queue in rearranged:
+            vhost = self.vhosts.get(queue.vhost)
+            if vhost is not None:
+                vhost.rearrange(queue)
 
     def _dispatch_ready(self) -> bool:
         ready = self.agenda.ready

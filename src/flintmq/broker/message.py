@@ -16,6 +16,10 @@ Table = dict[str, object]
 # A time to live that never ends.
 FOREVER: Final = -1
 
+# What a message can tell a queue to do.
+PAUSE: Final = "pause"
+RESUME: Final = "resume"
+
 
 @final
 @mypyc_attr(acyclic=True)
@@ -26,7 +30,7 @@ class Handling:
     (Unix time) they do so up to that moment instead. `is_plain` says that none of this is asked for.
 
     `cancels` is the message-id of one that is held back and shall not be delivered; a message that says so `is_command`
-    to the queues it goes to, and is not put on them.
+    to the queues it goes to, and is not put on them. So is one with a `command`: PAUSE or RESUME.
 
     `hidden_keys` are the routing keys of BCC, which are not in the properties any more that queues keep.
     """
@@ -39,6 +43,7 @@ class Handling:
         delay_ms: i64 = 0,
         until_ms: i64 = 0,
         cancels: str = "",
+        command: str = "",
     ) -> None:
         self.persistent = persistent
         self.priority: i64 = priority
@@ -46,7 +51,8 @@ class Handling:
         self.delay_ms: i64 = delay_ms
         self.until_ms: i64 = until_ms
         self.cancels = cancels
-        self.is_command = cancels != ""
+        self.command = command
+        self.is_command = cancels != "" or command != ""
         self.hidden_keys: list[str] | None = None
         self.is_plain = priority == 0 and ttl_ms == FOREVER and delay_ms == 0 and until_ms == 0
 

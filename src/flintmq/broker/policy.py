@@ -45,7 +45,7 @@ _FOREIGN: Final[dict[str, frozenset[str]]] = {
         {
             *("expires", "message-ttl", "dead-letter-exchange", "dead-letter-routing-key", "max-length"),
             *("max-in-memory-length", "max-in-memory-bytes", "overflow", "queue-mode", "queue-master-locator"),
-            *("delivery-limit", "dead-letter-strategy", "target-group-size"),
+            *("delivery-limit", "dead-letter-strategy", "target-group-size", "paused"),
             *("ha-mode", "ha-params", "ha-sync-mode", "ha-promote-on-shutdown", "ha-promote-on-failure"),
         }
     ),
@@ -61,8 +61,8 @@ _SMALLER: Final = frozenset(
 )
 # Where the policy goes before the argument, by kind; elsewhere the argument does.
 _POLICY_FIRST: Final[dict[str, frozenset[str]]] = {
-    "classic": frozenset(),
-    "quorum": frozenset({"overflow", "delayed-retry-type"}),
+    "classic": frozenset({"paused"}),
+    "quorum": frozenset({"overflow", "delayed-retry-type", "paused"}),
     "stream": frozenset({"max-age", "max-length-bytes", "stream-max-segment-size-bytes", "stream-filter-size-bytes"}),
     "exchange": frozenset(),
 }
@@ -81,6 +81,10 @@ def _is_number(value: object) -> bool:
 
 def _is_count(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _is_flag(value: object) -> bool:
+    return isinstance(value, bool)
 
 
 def _is_time(value: object) -> bool:
@@ -125,6 +129,7 @@ _KEYS: Final[dict[str, tuple[Callable[[object], bool], str]]] = {
     "max-length": (_is_count, "a number of messages"),
     "max-length-bytes": (_is_count, "a number of bytes"),
     "message-ttl": (_is_time, "a time in milliseconds"),
+    "paused": (_is_flag, "true or false"),
     "overflow": (_is_overflow, "drop-head, reject-publish or reject-publish-dlx"),
 }
 # Of a broker with several nodes, or another kind of storage: kept for exports, and without effect here.
@@ -141,7 +146,7 @@ _OPERATOR_KEYS: Final = frozenset(
     {
         *("delayed-retry-max", "delayed-retry-min", "delayed-retry-type", "delivery-limit", "expires", "max-length"),
         *("max-length-bytes", "message-ttl", "overflow", "max-in-memory-bytes", "max-in-memory-length"),
-        *("queue-version", "target-group-size"),
+        *("paused", "queue-version", "target-group-size"),
     }
 )
 

@@ -235,6 +235,16 @@ class VHost:
             raise PreconditionFailed(f"queue '{name}' in vhost '{self.name}' not empty")
         return self.remove_queue(queue)
 
+    def rearrange(self, queue: Queue) -> None:
+        """The arguments of a queue have changed."""
+        if self.queues.get(queue.name) is not queue:
+            return
+        queue.configure(self.policies.effective(queue.kind, queue.name, queue.arguments))
+        if queue.durable and queue.owner is None:
+            self._storage.definitions.put_queue(
+                QueueRecord(queue.id, self.name, queue.name, queue.auto_delete, queue.arguments)
+            )
+
     def remove_queue(self, queue: Queue) -> int:
         """Take a queue out, with its bindings, messages and consumers."""
         if self.queues.get(queue.name) is not queue:

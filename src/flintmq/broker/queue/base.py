@@ -95,7 +95,7 @@ class Queue(ABC):
 
     def admit(self, message: Message) -> int:
         """ADMITTED, REFUSED, DISCARDED or DONE; what has to make room for the message is gone then."""
-        return ADMITTED
+        return REFUSED if message.handling.is_command else ADMITTED
 
     def has_room(self, count: i64, size: i64) -> bool:
         """Whether so many messages, with so many bytes together, would all be admitted."""

@@ -11,7 +11,7 @@ from mypy_extensions import i64
 from flintmq.base.limits import DISPATCH_BURST_MESSAGES
 from flintmq.broker.agenda import DELETED, DELIVERY_LIMIT, EXPIRED, MAXLEN, REJECTED, Agenda, DeadLetter
 from flintmq.broker.consumer import Consumer
-from flintmq.broker.message import FOREVER, READY, Entry, Message, Table
+from flintmq.broker.message import FOREVER, PAUSE, READY, Entry, Message, Table
 from flintmq.broker.ports import Journal
 from flintmq.broker.queue.base import ADMITTED, DISCARDED, DONE, REFUSED, Queue, Stored
 from flintmq.broker.queue.delays import Delays
@@ -67,8 +67,11 @@ class ClassicQueue(Queue, Stored):
         self.configure(arguments)
 
     def configure(self, effective: Table) -> None:
+        was_paused = self.settings.paused
         super().configure(effective)
         settings = self.settings
+        if was_paused and not settings.paused:
+            self.touch()
         self.is_guarded = settings.max_length >= 0 or settings.max_bytes >= 0
         self.adds_headers = settings.delivery_limit >= 0 or settings.pauses_failed or settings.pauses_returned
         counted = self._counts_bytes
@@ -108,7 +111,7 @@ class ClassicQueue(Queue, Stored):
 
     def admit(self, message: Message) -> int:
         if message.handling.is_command:
-            return self._cancel(message)
+            return self._obey(message)
         settings = self.settings
         size: i64 = len(message.body)
         if not self._is_over(size) or (self._values is not None and self._values.waits(message)):
@@ -174,6 +177,17 @@ class ClassicQueue(Queue, Stored):
         if self._delays is None:
             self._delays = Delays(self.agenda.timers, self._delay_ended)
         self._delays.hold(entry, until_ms)
+
+    def _obey(self, command: Message) -> int:
+        if command.handling.cancels:
+            return self._cancel(command)
+        paused = command.handling.command == PAUSE
+        self.arguments = {**self.arguments, "x-paused": paused}
+        # At once, so that whoever asks next finds it so; policies may see it otherwise when the tick ends.
+        self.settings.paused = paused
+        self.touch()
+        self.agenda.rearranged[self] = None
+        return DONE
 
     def _cancel(self, command: Message) -> int:
         found = [] if self._delays is None else self._delays.cancel(command)
@@ -274,6 +288,8 @@ class ClassicQueue(Queue, Stored):
 
     def get(self, context: object | None = None) -> Entry | None:
         self.used()
+        if self.settings.paused:
+            return None
         if self._expiry is not None:
             self._expiry.on_due(self.agenda.now_ms)
         if self._withheld is not None:
@@ -481,7 +497,7 @@ class ClassicQueue(Queue, Stored):
 
     def dispatch(self) -> bool:
         consumers = self.consumers
-        if not consumers:
+        if not consumers or self.settings.paused:
             return False
         if self._withheld is not None:
             self._offer_withheld(self._withheld)
@@ -544,6 +560,8 @@ class ClassicQueue(Queue, Stored):
         return more or burst == 0
 
     def takes_at_once(self, message: Message) -> bool:
+        if self.settings.paused:
+            return False
         if self._matching is not None and self.dispatch():
             return False
         matching = self._matching

@@ -50,6 +50,7 @@ class QueueSettings:
         self.retry_min_ms: i64 = _number(table, "x-delayed-retry-min")
         self.retry_max_ms: i64 = _number(table, "x-delayed-retry-max")
         self.retry_multiplier: i64 = _number(table, "x-delayed-retry-multiplier")
+        self.paused = table.get("x-paused") is True
         self.single_active = table.get("x-single-active-consumer") is True
 
 

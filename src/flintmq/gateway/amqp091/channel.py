@@ -33,7 +33,7 @@ from flintmq.gateway.amqp091.codec import CODEC_091
 from flintmq.gateway.amqp091.consumer import ChannelConsumer
 from flintmq.gateway.amqp091.gateway import Gateway
 from flintmq.gateway.amqp091.publication import Publication, Publications
-from flintmq.gateway.amqp091.terms import NO_TERMS, read_terms
+from flintmq.gateway.amqp091.terms import NO_TERMS, Terms, check_command, read_terms
 from flintmq.gateway.amqp091.transaction import ACCEPT, REQUEUE, StagedSettlement, Transaction
 from flintmq.gateway.amqp091.unacked import Delivery, Unacked
 from flintmq.gateway.amqp091.window import Window
@@ -134,8 +134,8 @@ class ServerChannel(ChannelOwner):
             self._terms = read_terms(self, properties)
             self._properties = properties
         terms = self._terms
-        if terms.more_keys is not None:
-            self._permit_keys(publication, terms.more_keys)
+        if terms.need_rights:
+            self._permit_terms(publication, terms)
         gateway = self.gateway
         message = Message(
             publication.address,
@@ -191,6 +191,12 @@ class ServerChannel(ChannelOwner):
         self.rights.check(WRITE, "exchange", address.exchange)
         self._permit_keys(publication, [address.routing_key])
         publication.permitted = self.rights.version + self.vhost.router.version
+
+    def _permit_terms(self, publication: Publication, terms: Terms) -> None:
+        more_keys = terms.more_keys or []
+        self._permit_keys(publication, more_keys)
+        if terms.handling.command:
+            check_command(self, publication.address.exchange, [publication.address.routing_key, *more_keys])
 
     def _permit_keys(self, publication: Publication, keys: list[str]) -> None:
         name = publication.address.exchange

@@ -8,7 +8,7 @@ from mypy_extensions import i64
 from flintmq.base.errors import AmqpError, PreconditionFailed
 from flintmq.base.limits import DELAY_MAX_MS, EXPIRY_MAX_MS
 from flintmq.base.values import Timestamp
-from flintmq.broker.message import FOREVER, ContentCodec, Handling, Table
+from flintmq.broker.message import FOREVER, PAUSE, RESUME, ContentCodec, Handling, Table
 from flintmq.wire.amqp091.properties import Scan, decode_properties, encode_properties, headers, scan, short_at
 
 _PERSISTENT: Final = 2
@@ -19,6 +19,8 @@ DELAY_HEADER: Final = "x-delay"
 DELIVER_AT_HEADER: Final = "x-deliver-at"
 # Takes back the message of this message-id, if a queue still holds it; nothing is delivered of the one that says so.
 CANCEL_HEADER: Final = "x-delay-cancel"
+# Tells the queue it is published to what to do; nothing is delivered of it either.
+COMMAND_HEADER: Final = "x-queue-command"
 
 
 @final
@@ -68,6 +70,7 @@ def handling(properties: bytes, found: Scan) -> Handling:
     delay_ms: i64 = 0
     until_ms: i64 = 0
     cancels = ""
+    command = ""
     # A search that finds nothing is cheaper by far than decoding a table.
     if found.headers_at and b"x-del" in properties[found.headers_at : found.headers_end]:
         table = headers(properties)
@@ -78,8 +81,10 @@ def handling(properties: bytes, found: Scan) -> Handling:
             delay_ms = delay
         until_ms = _moment(table.get(DELIVER_AT_HEADER))
         cancels = _cancelled(table.get(CANCEL_HEADER))
+    if found.headers_at and b"x-queue-command" in properties[found.headers_at : found.headers_end]:
+        command = _command(headers(properties).get(COMMAND_HEADER))
     priority = found.priority
-    return Handling(found.delivery_mode == _PERSISTENT, max(0, priority), ttl_ms, delay_ms, until_ms, cancels)
+    return Handling(found.delivery_mode == _PERSISTENT, max(0, priority), ttl_ms, delay_ms, until_ms, cancels, command)
 
 
 def _cancelled(value: object) -> str:
@@ -87,6 +92,14 @@ def _cancelled(value: object) -> str:
         return ""
     if not isinstance(value, str) or value == "":
         raise PreconditionFailed(f"invalid header '{CANCEL_HEADER}': the message-id of a delayed message is due")
+    return value
+
+
+def _command(value: object) -> str:
+    if value is None:
+        return ""
+    if not isinstance(value, str) or value not in (PAUSE, RESUME):
+        raise PreconditionFailed(f"invalid header '{COMMAND_HEADER}': {PAUSE} or {RESUME} is due")
     return value
 
 

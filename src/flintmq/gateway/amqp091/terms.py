@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Final, final
 from flintmq.base.errors import PreconditionFailed
 from flintmq.broker.arguments import type_name
 from flintmq.broker.message import TRANSIENT, Handling, Table
-from flintmq.gateway.amqp091.codec import handling
+from flintmq.broker.permission import CONFIGURE
+from flintmq.gateway.amqp091.codec import COMMAND_HEADER, handling
 from flintmq.wire.amqp091.properties import Scan, decode_properties, encode_properties, headers, scan, short_at
 
 if TYPE_CHECKING:
@@ -19,13 +20,15 @@ REPLY_TO: Final = "amq.rabbitmq.reply-to"
 class Terms:
     """`properties` are what is kept: the publisher's bytes, but where a feature changes them.
 
-    `more_keys` are routing keys beside the method's, None where there are none.
+    `more_keys` are routing keys beside the method's, None where there are none. `need_rights` beyond those of any
+    message to the address.
     """
 
     def __init__(self, properties: bytes, handling: Handling, more_keys: list[str] | None) -> None:
         self.properties = properties
         self.handling = handling
         self.more_keys = more_keys
+        self.need_rights = more_keys is not None or handling.command != ""
 
 
 NO_TERMS: Final = Terms(b"\x00\x00", TRANSIENT, None)
@@ -65,6 +68,19 @@ def read_terms(channel: "ServerChannel", properties: bytes) -> Terms:
             decoded.headers = {name: value for name, value in table.items() if name != "BCC"}
             kept = encode_properties(decoded)
     return Terms(kept, asked, more_keys)
+
+
+def check_command(channel: "ServerChannel", exchange: str, keys: list[str]) -> None:
+    """Raises unless the user may tell the queues of these names what to do, and says so to the default exchange."""
+    if exchange != "":
+        raise PreconditionFailed(
+            f"header '{COMMAND_HEADER}' is for the default exchange, where the routing key names the queue"
+        )
+    for key in keys:
+        channel.rights.check(CONFIGURE, "queue", key)
+        queue = channel.vhost.queues.get(key)
+        if queue is not None:
+            queue.check_access(channel.connection)
 
 
 def _speaks_of_copies(properties: bytes, found: Scan) -> bool:
