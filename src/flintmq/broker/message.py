@@ -145,7 +145,8 @@ REMOVED: Final = 2
 class Entry:
     """A message on one queue: its place there and what happened to it.
 
-    `seq` grows by one per entry of a queue and is never reused. `segment` is the journal segment that holds it, 0
+    `seq` grows by one per entry of a queue and is never reused; `position` is a number of the same kind, by which ready
+    entries are in order. `segment` is the journal segment that holds it, 0
     while it is in memory only; `slot`, its place there, is the journal's own. `expires_ms` is when it does (Unix
     time), 0 for never. `returns` counts how often a consumer gave it back; `avoid` is who rejected it last, for as long
     as it waits: the only way from here back to a queue, and cut when the entry leaves its own.
@@ -154,6 +155,7 @@ class Entry:
     def __init__(self, message: Message, seq: i64) -> None:
         self.message = message
         self.seq: i64 = seq
+        self.position: i64 = seq
         self.segment: i64 = 0
         self.slot: i64 = 0
         self.expires_ms: i64 = 0

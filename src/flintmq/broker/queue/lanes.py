@@ -50,7 +50,7 @@ class Lane(ABC):
     def push(self, place: Place, rank: i64) -> None:
         heap = self._heap
         self._pushed += 1
-        heappush(heap, (int(rank), int(place.entry.seq), self._pushed, place))
+        heappush(heap, (int(rank), int(place.entry.position), self._pushed, place))
         if len(heap) > self._tidy_at:
             kept = {id(item[3]): item for item in heap if self.holds(item[3])}
             self._heap = list(kept.values())

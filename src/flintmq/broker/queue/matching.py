@@ -178,7 +178,7 @@ class Matching(Ready):
 
     def _list(self, bucket: Bucket, first: Place) -> None:
         self._offered += 1
-        heappush(self._offers, (int(first.rank), int(first.entry.seq), self._offered, bucket))
+        heappush(self._offers, (int(first.rank), int(first.entry.position), self._offered, bucket))
 
     def _offer_first(self, group: Group) -> None:
         """Offer the first entry of each of a group's sequences to whoever may have it now, and no other."""
@@ -349,7 +349,7 @@ class Matching(Ready):
             first = bucket.first()
             if first is not None:
                 self._offered += 1
-                self._offers.append((int(first.rank), int(first.entry.seq), self._offered, bucket))
+                self._offers.append((int(first.rank), int(first.entry.position), self._offered, bucket))
 
     def end(self) -> bool:
         """A dispatch ends; True when entries wait to be looked at that somebody may want."""
@@ -399,13 +399,13 @@ class Matching(Ready):
     def _choose_offered(self) -> Consumer | None:
         offers = self._offers
         while offers:
-            rank, seq, offered, bucket = offers[0]
+            rank, position, offered, bucket = offers[0]
             place = bucket.first()
             if place is None:
                 heappop(offers)
                 continue
-            if place.rank != rank or place.entry.seq != seq:
-                heapreplace(offers, (int(place.rank), int(place.entry.seq), offered, bucket))
+            if place.rank != rank or place.entry.position != position:
+                heapreplace(offers, (int(place.rank), int(place.entry.position), offered, bucket))
                 continue
             entry = place.entry
             consumer = self._turns(bucket).next_consumer(entry.message, entry.avoid)
@@ -442,4 +442,4 @@ def _precedence(consumer: Consumer) -> int:
 
 
 def _order(place: Place) -> tuple[int, int]:
-    return int(place.rank), int(place.entry.seq)
+    return int(place.rank), int(place.entry.position)

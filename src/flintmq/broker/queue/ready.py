@@ -1,7 +1,7 @@
 """Where a queue keeps the entries that are ready to be delivered: in order, or in order within their priority."""
 
 from abc import ABC, abstractmethod
-from bisect import insort
+from bisect import bisect_left, insort
 from collections import deque
 from typing import Final, final
 
@@ -56,7 +56,8 @@ class Fifo(Ready):
     """Oldest first: `_front` backwards, then each block of `_middle`, then `_back`.
 
     The front is kept newest first so that taking the oldest is a pop from the end of a list, which also lets go of
-    it. What comes back was acquired before everything beyond the front, so it is sorted into the front alone.
+    it. All in it is older than what is beyond it; so what comes back is sorted into the front, to which as many blocks
+    are added as begin with an older one.
     """
 
     def __init__(self) -> None:
@@ -106,26 +107,41 @@ class Fifo(Ready):
         return self.peek()
 
     def _sort_in(self) -> None:
-        newest = self._returned[0].seq
-        for entry in self._returned:
-            newest = max(newest, entry.seq)
-        pulled = False
-        # Entries that were chosen from among others may belong behind the front.
-        while self._middle and self._middle[0][0].seq < newest:
-            self._front.extend(self._middle.popleft())
-            pulled = True
-        if not self._middle and self._back and self._back[0].seq < newest:
-            self._front.extend(self._back)
-            self._back = []
-            pulled = True
-        if not pulled and len(self._returned) <= _FEW_ENTRIES:
-            # The front may be long, and somebody may give back and take one entry again and again.
-            for entry in self._returned:
-                insort(self._front, entry, key=_seq_downwards)
-        else:
-            self._front.extend(self._returned)
-            self._front.sort(key=_seq_of, reverse=True)
+        returned = self._returned
         self._returned = []
+        returned.sort(key=_position_downwards)
+        newest = returned[0].position
+        # The front is empty where expiry has just let go of it, and what comes back may have been chosen from within.
+        older: list[list[Entry]] = []
+        while self._middle and self._middle[0][0].position < newest:
+            older.append(self._middle.popleft())
+        if not self._middle and self._back and self._back[0].position < newest:
+            older.append(self._back)
+            self._back = []
+        if older:
+            self._pull(older)
+        front = self._front
+        at: i64 = bisect_left(front, -newest, key=_position_downwards)
+        if len(returned) <= _FEW_ENTRIES:
+            # The front may be long, and somebody may give back and take one entry again and again.
+            for entry in returned:
+                insort(front, entry, at, key=_position_downwards)
+            return
+        # What is newer than all of them stays where it is.
+        mixed = front[at:]
+        mixed += returned
+        mixed.sort(key=_position_downwards)
+        del front[at:]
+        front += mixed
+
+    def _pull(self, blocks: list[list[Entry]]) -> None:
+        """Make these blocks, oldest first, a part of the front."""
+        front: list[Entry] = []
+        for block in reversed(blocks):
+            block.reverse()
+            front += block
+        front += self._front
+        self._front = front
 
     def _advance(self) -> None:
         if self._middle:
@@ -234,9 +250,5 @@ def ranked(store: Ready, highest: i64) -> Priorities:
     return made
 
 
-def _seq_of(entry: Entry) -> int:
-    return entry.seq
-
-
-def _seq_downwards(entry: Entry) -> int:
-    return -entry.seq
+def _position_downwards(entry: Entry) -> int:
+    return -entry.position

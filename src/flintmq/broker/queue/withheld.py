@@ -16,7 +16,7 @@ class Withheld:
 
     def keep(self, entries: list[Entry], context: object) -> None:
         self.entries.extend([(entry, context) for entry in entries])
-        self.entries.sort(key=_seq_of)
+        self.entries.sort(key=_position_of)
 
     def take(self, context: object | None) -> Entry | None:
         """The oldest one that this context may have."""
@@ -33,5 +33,5 @@ class Withheld:
         return free
 
 
-def _seq_of(kept: tuple[Entry, object]) -> int:
-    return kept[0].seq
+def _position_of(kept: tuple[Entry, object]) -> int:
+    return kept[0].position
