@@ -158,12 +158,14 @@ class Queue(ABC):
         """Whether this message would go to a consumer at once, if it came now (amqp-0-9-1 basic.publish.immediate)."""
         if self.message_count > 0:
             self.dispatch()
-        return self.message_count == 0 and any(consumer.can_take() for consumer in self.consumers)
+        return self.message_count == 0 and any(consumer.would_take(message) for consumer in self.consumers)
 
     # -- consumers ----------------------------------------------------------------------------------------------
 
     def subscribe(self, consumer: Consumer, arguments: Table) -> None:
-        if self.consumers and (consumer.exclusive or self.consumers[0].exclusive):
+        # One that is alone by its own wish and one that waits for its turn exclude each other, as in RabbitMQ.
+        is_taken = bool(self.consumers) and (consumer.exclusive or self.consumers[0].exclusive)
+        if is_taken or (consumer.exclusive and self.settings.single_active):
             raise AccessRefused(f"queue '{self.name}' in vhost '{self.vhost}' in exclusive use")
         consumers = self.consumers
         at = len(consumers)
@@ -220,6 +222,8 @@ class Queue(ABC):
         self.gone = True
         count = self.message_count + self.held_count
         self.discard()
+        if self._unused is not None:
+            self.agenda.timers.cancel(self._unused)
         consumers = self.consumers
         self.consumers = []
         self._turns = Turns(self.consumers)

@@ -89,12 +89,10 @@ class ClassicQueue(Queue, Stored):
         self._trim()
 
     def _trim(self) -> None:
-        """A limit that came later than the messages: the oldest go, unless it is publishers who are to stop."""
-        settings = self.settings
-        while settings.overflow == DROP_HEAD and (
-            (settings.max_length >= 0 and self._store.count > settings.max_length)
-            or (settings.max_bytes >= 0 and self._bytes > settings.max_bytes)
-        ):
+        """There may be too much, by nobody's publishing: the oldest go, unless it is publishers who are to stop."""
+        if self.settings.overflow != DROP_HEAD:
+            return
+        while self._is_over(0, 0):
             first = self._store.drop_candidate()
             if first is None:
                 return
@@ -113,20 +111,22 @@ class ClassicQueue(Queue, Stored):
         if message.handling.is_command:
             return self._obey(message)
         settings = self.settings
-        size: i64 = len(message.body)
-        if not self._is_over(size) or (self._values is not None and self._values.waits(message)):
+        if not self._is_too_much(message):
             return ADMITTED
         # What consumers would have taken by now, had the tick been shorter, does not count.
-        if self.takes_at_once(message) or not self._is_over(size):
+        if self.takes_at_once(message) or not self._is_too_much(message):
             return ADMITTED
         if settings.overflow != DROP_HEAD:
             if settings.overflow == REJECT_PUBLISH_DLX:
                 self._give_up(Entry(message, _NOWHERE), MAXLEN)
             return REFUSED
-        while self._is_over(size):
+        if self._starts_ms(message, self.agenda.now_ms) > self.agenda.now_ms:
+            # It needs no room before its time has come.
+            return ADMITTED
+        while self._is_too_much(message):
             first = self._store.drop_candidate()
-            if first is None:
-                # There will never be room for this one.
+            if first is None or self._level(first.message) > self._level(message):
+                # There will never be room for this one, or none that more important ones would not have to make.
                 self._give_up(Entry(message, _NOWHERE), MAXLEN)
                 return DISCARDED
             self._remove(first)
@@ -141,12 +141,23 @@ class ClassicQueue(Queue, Stored):
             return False
         return settings.max_bytes < 0 or self._bytes + size <= settings.max_bytes
 
-    def _is_over(self, size: i64) -> bool:
-        """Whether a message of this size is one too many."""
+    def _is_over(self, count: i64, size: i64) -> bool:
+        """Whether so many messages, with so many bytes together, are too many beside those that are ready."""
         settings = self.settings
-        if settings.max_length >= 0 and self._store.count >= settings.max_length:
+        if settings.max_length >= 0 and self._store.count + count > settings.max_length:
             return True
         return settings.max_bytes >= 0 and self._bytes + size > settings.max_bytes
+
+    def _is_too_much(self, message: Message) -> bool:
+        """Whether there is no room for a message that is published."""
+        replaced = None if self._values is None else self._values.waiting(message)
+        if replaced is None:
+            return self._is_over(1, len(message.body))
+        return self._is_over(0, len(message.body) - len(replaced.message.body))
+
+    def _level(self, message: Message) -> i64:
+        """Its priority, as far as this queue tells priorities apart."""
+        return min(self.settings.highest_priority, message.handling.priority)
 
     def enqueue(self, message: Message) -> Entry | None:
         entry = Entry(message, self._seq)
@@ -164,14 +175,16 @@ class ClassicQueue(Queue, Stored):
 
     def _place(self, entry: Entry, since_ms: i64) -> None:
         """Put an entry where it belongs; `since_ms` is when its time to live and its delay began."""
-        handling = entry.message.handling
-        until_ms = handling.until_ms
-        if handling.delay_ms > 0:
-            until_ms = since_ms + handling.delay_ms
-        if until_ms > self.agenda.now_ms:
-            self._hold(entry, until_ms)
+        starts_ms = self._starts_ms(entry.message, since_ms)
+        if starts_ms > self.agenda.now_ms:
+            self._hold(entry, starts_ms)
         else:
-            self._make_ready(entry, max(since_ms, until_ms))
+            self._make_ready(entry, max(since_ms, starts_ms))
+
+    def _starts_ms(self, message: Message, since_ms: i64) -> i64:
+        """Until when a message that came at a time is held back; in the past where it is not."""
+        handling = message.handling
+        return since_ms + handling.delay_ms if handling.delay_ms > 0 else handling.until_ms
 
     def _hold(self, entry: Entry, until_ms: i64) -> None:
         if self._delays is None:
@@ -198,9 +211,13 @@ class ClassicQueue(Queue, Stored):
     def _delay_ended(self, entry: Entry) -> None:
         if entry.returns > 0:
             self._give_back([entry])
-            self.touch()
-            return
-        self._make_ready(entry, self.agenda.now_ms)
+        else:
+            self._make_way(1, len(entry.message.body))
+            # It stands behind all that came before its time, however much later than itself.
+            entry.position = self._seq
+            self._seq += 1
+            self._make_ready(entry, self.agenda.now_ms)
+            self._trim()
         self.touch()
 
     def _make_ready(self, entry: Entry, since_ms: i64) -> None:
@@ -273,6 +290,8 @@ class ClassicQueue(Queue, Stored):
     def start_at(self, seq: i64) -> None:
         self._seq = seq
         self._settle_replaced()
+        # What consumers had before the restart is ready again.
+        self._trim()
 
     # -- out ----------------------------------------------------------------------------------------------------
 
@@ -314,7 +333,7 @@ class ClassicQueue(Queue, Stored):
         if self._counts_bytes:
             self._bytes -= len(entry.message.body)
         if entry.expires_ms != 0 and self._expiry is not None:
-            self._expiry.left()
+            self._expiry.left(entry)
         if self._values is not None:
             self._values.left(entry)
 
@@ -388,8 +407,21 @@ class ClassicQueue(Queue, Stored):
         # Its time to live goes on meanwhile, and ends the pause.
         self._hold(entry, until_ms if entry.expires_ms == 0 else min(until_ms, entry.expires_ms))
 
+    def _make_way(self, count: i64, size: i64) -> None:
+        """So many come, by nobody's publishing: what consumers would have by now, had the tick been shorter, goes."""
+        if self.is_guarded and self._is_over(count, size) and self._store.count > 0:
+            self._catch_up()
+
+    def _catch_up(self) -> bool:
+        """Do what would be done by now, had the tick been shorter; returns as `dispatch` does."""
+        if self._expiry is not None:
+            self._expiry.on_due(self.agenda.now_ms - 1)
+        return self.dispatch()
+
     def _give_back(self, entries: list[Entry]) -> None:
-        """They are ready again."""
+        """They are ready again, as far as there is room for them."""
+        if self.is_guarded:
+            self._make_way(len(entries), sum([len(entry.message.body) for entry in entries]))
         if self._values is not None:
             entries = [entry for entry in entries if not self._is_outdated(entry)]
             for entry in entries:
@@ -401,6 +433,8 @@ class ClassicQueue(Queue, Stored):
             if entry.expires_ms != 0:
                 self._expire_later(entry)
         self._store.give_back(entries)
+        if self.is_guarded:
+            self._trim()
 
     def _is_outdated(self, entry: Entry) -> bool:
         """Whether a newer entry has this one's key, so that it is settled instead of coming back."""
@@ -457,6 +491,8 @@ class ClassicQueue(Queue, Stored):
 
     def discard(self) -> None:
         self.purge()
+        if self._expiry is not None:
+            self._expiry.forget()
 
     # -- dispatch -----------------------------------------------------------------------------------------------
 
@@ -531,9 +567,8 @@ class ClassicQueue(Queue, Stored):
         return True
 
     def _offer_withheld(self, withheld: Withheld) -> None:
-        consumers = self.consumers[:1] if self.settings.single_active else self.consumers
         for entry, rejecter in withheld.entries[:]:
-            for consumer in consumers:
+            for consumer in self._served():
                 if consumer.context is not rejecter and consumer.would_take(entry.message):
                     withheld.entries.remove((entry, rejecter))
                     self._hand_over(entry, consumer)
@@ -560,12 +595,13 @@ class ClassicQueue(Queue, Stored):
         return more or burst == 0
 
     def takes_at_once(self, message: Message) -> bool:
-        if self.settings.paused:
+        if self._starts_ms(message, self.agenda.now_ms) > self.agenda.now_ms:
             return False
-        if self._matching is not None and self.dispatch():
+        if self._catch_up() or self.settings.paused:
             return False
-        matching = self._matching
-        return super().takes_at_once(message) if matching is None else matching.would_take(message)
+        if self._matching is not None:
+            return self._matching.would_take(message)
+        return self._store.count == 0 and any(consumer.would_take(message) for consumer in self._served())
 
     def _give(self, consumer: Consumer) -> None:
         self._hand_over(self._take(), consumer)

@@ -14,7 +14,7 @@ from flintmq.broker.message import REMOVED, Entry, Message
 from flintmq.broker.timers import Timed, Timers
 
 # Cancelled entries are forgotten once there are more of them than this, and than others.
-_CANCELLED_ENTRIES_MAX: Final = 1024
+_CANCELLED_ENTRIES_MAX: Final = 64
 
 
 @final
@@ -65,6 +65,7 @@ class Delays(Timed):
         self._heap = []
         self._count = 0
         self._by_message_id = None
+        self._timers.cancel(self)
         return entries
 
     def cancel(self, command: Message) -> list[Entry]:

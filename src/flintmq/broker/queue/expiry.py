@@ -6,44 +6,54 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from flintmq.broker.message import READY, Entry
+from flintmq.broker.message import Entry
 from flintmq.broker.timers import Timed, Timers
 
-# Entries that left before their time are forgotten once there are more of them than this, and than others.
-_LEFT_ENTRIES_MAX: Final = 1024
+# Times of entries that have left are forgotten once there are more of them than this, and than others.
+_STALE_TIMES_MAX: Final = 1024
 
 
 @final
 class Expiry(Timed):
-    """The ready entries of a queue that will expire. `expired` is called for each whose time has come."""
+    """The ready entries of a queue that will expire. `expired` is called for each whose time has come.
+
+    An entry that leaves is let go of at once; only its time stays for a while.
+    """
 
     def __init__(self, timers: Timers, expired: Callable[[Entry], None]) -> None:
         super().__init__()
         self._timers = timers
         self._expired = expired
-        self._heap: list[tuple[int, int, Entry]] = []
-        self._left: i64 = 0
-        # Of two items with one time the first added goes first; an entry that came back is in there twice.
-        self._added = 0
+        # Time and number of an entry.
+        self._heap: list[tuple[int, int]] = []
+        self._entries: dict[int, Entry] = {}
+
+    def __len__(self) -> int:
+        return len(self._entries)
 
     def add(self, entry: Entry) -> None:
-        self._added += 1
-        heappush(self._heap, (int(entry.expires_ms), self._added, entry))
+        self._entries[int(entry.seq)] = entry
+        heappush(self._heap, (int(entry.expires_ms), int(entry.seq)))
         self._timers.at(entry.expires_ms, self)
 
-    def left(self) -> None:
+    def left(self, entry: Entry) -> None:
         """An entry was taken, or removed. What comes back is added again."""
-        self._left += 1
-        if self._left > _LEFT_ENTRIES_MAX and self._left * 2 > len(self._heap):
-            self._heap = [item for item in self._heap if item[2].state == READY]
+        self._entries.pop(int(entry.seq), None)
+        if len(self._heap) > 2 * len(self._entries) + _STALE_TIMES_MAX:
+            self._heap = [(int(kept.expires_ms), seq) for seq, kept in self._entries.items()]
             heapify(self._heap)
-            self._left = 0
+
+    def forget(self) -> None:
+        """The queue is deleted: nothing of it is held until it would have expired."""
+        self._entries = {}
+        self._heap = []
+        self._timers.cancel(self)
 
     def on_due(self, now_ms: i64) -> None:
-        heap = self._heap
-        while heap and heap[0][0] <= now_ms:
-            entry = heappop(heap)[2]
-            if entry.state == READY:
+        while self._heap and self._heap[0][0] <= now_ms:
+            # An entry that came back is in the heap twice, and expires once.
+            entry = self._entries.pop(heappop(self._heap)[1], None)
+            if entry is not None:
                 self._expired(entry)
-        if heap:
-            self._timers.at(heap[0][0], self)
+        if self._heap:
+            self._timers.at(self._heap[0][0], self)

@@ -37,11 +37,11 @@ class LastValues:
     def __len__(self) -> int:
         return len(self._by_key)
 
-    def waits(self, message: Message) -> bool:
-        """Whether this message would replace another."""
+    def waiting(self, message: Message) -> Entry | None:
+        """The entry that this message would replace."""
         key = key_of(self._field, message)
         value = self._by_key.get(key) if key is not None else None
-        return value is not None and value.ready is not None
+        return None if value is None else value.ready
 
     def put(self, entry: Entry) -> Entry | None:
         """An entry becomes ready; returns the one it replaces."""
