@@ -58,6 +58,8 @@ METHOD_WORK_UNITS: Final = 64
 ADDRESS_WORK_UNITS: Final = 16
 # Bytes of an answer that cost a unit.
 ANSWER_BYTES_PER_UNIT: Final = 256
+# Entries of a queue that cost a unit where somebody begins to browse it: each is looked at, and noted.
+BROWSED_ENTRIES_PER_UNIT: Final = 16
 # Journal bytes handed over but not yet synced, above which publishers are no longer read from.
 JOURNAL_BACKLOG_HIGH_BYTES: Final = 64 * 1024 * 1024
 JOURNAL_BACKLOG_LOW_BYTES: Final = 16 * 1024 * 1024

@@ -223,6 +223,9 @@ def check_consumer_arguments(arguments: Table, queue: str, vhost: str) -> None:
             raise PreconditionFailed(f"invalid arg '{name}' for {where}: {_integer_fault(value)}")
         if not -(2**31) <= value <= EXPIRY_MAX_MS or (value < 0 and name != "x-priority"):
             raise PreconditionFailed(f"invalid arg '{name}' for {where}: {{value_out_of_range,{value}}}")
+    browses = arguments.get("x-browse", False)
+    if not isinstance(browses, bool):
+        raise PreconditionFailed(f"invalid arg 'x-browse' for {where}: {_type_fault(browses)}")
 
 
 def check_same(what: str, name: str, vhost: str, attribute: str, received: object, current: object) -> None:

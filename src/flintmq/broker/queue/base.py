@@ -5,7 +5,7 @@ from typing import Final
 
 from mypy_extensions import i64, trait
 
-from flintmq.base.errors import AccessRefused, ResourceLocked
+from flintmq.base.errors import AccessRefused, PreconditionFailed, ResourceLocked
 from flintmq.broker.agenda import Agenda
 from flintmq.broker.consumer import Consumer
 from flintmq.broker.message import Entry, Message, Table
@@ -159,6 +159,12 @@ class Queue(ABC):
         if self.message_count > 0:
             self.dispatch()
         return self.message_count == 0 and any(consumer.would_take(message) for consumer in self.consumers)
+
+    def view(self) -> "Queue":
+        """What consumers that take nothing consume from. Raises PreconditionFailed where there is no such thing."""
+        raise PreconditionFailed(
+            f"invalid arg 'x-browse' for queue '{self.name}' in vhost '{self.vhost}' of queue type {self.kind}"
+        )
 
     # -- consumers ----------------------------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ from flintmq.broker.consumer import Consumer
 from flintmq.broker.message import FOREVER, PAUSE, READY, Entry, Message, Table
 from flintmq.broker.ports import Journal
 from flintmq.broker.queue.base import ADMITTED, DISCARDED, DONE, REFUSED, Queue, Stored
+from flintmq.broker.queue.browse import View
 from flintmq.broker.queue.delays import Delays
 from flintmq.broker.queue.expiry import Expiry
 from flintmq.broker.queue.groups import Groups
@@ -56,6 +57,8 @@ class ClassicQueue(Queue, Stored):
         self._matching: Matching | None = None
         self._groups: Groups | None = None
         self._values: LastValues | None = None
+        # What browsers consume from, while there are any.
+        self._view: View | None = None
         # Whether one of these two has to hear of every settlement.
         self._is_keyed = False
         # Bytes of the bodies that are ready, counted while a limit speaks of them.
@@ -101,8 +104,9 @@ class ClassicQueue(Queue, Stored):
 
     def _set_plain(self) -> None:
         has_values = self._values is not None
-        self._is_plain_in = self.settings.ttl_ms == FOREVER and not self._counts_bytes and not has_values
-        self._is_plain_out = self._expiry is None and not self._counts_bytes and not has_values
+        is_plain = not self._counts_bytes and not has_values and self._view is None
+        self._is_plain_in = is_plain and self.settings.ttl_ms == FOREVER
+        self._is_plain_out = is_plain and self._expiry is None
         self._is_keyed = has_values or self._groups is not None
 
     # -- in -----------------------------------------------------------------------------------------------------
@@ -231,6 +235,8 @@ class ClassicQueue(Queue, Stored):
         self._store.append(entry)
         if self._counts_bytes:
             self._bytes += len(entry.message.body)
+        if self._view is not None:
+            self._view.came(entry)
 
     def _replace(self, values: LastValues, entry: Entry) -> bool:
         """Let go of the ready entry with the same key; False where this one is the older."""
@@ -336,6 +342,8 @@ class ClassicQueue(Queue, Stored):
             self._expiry.left(entry)
         if self._values is not None:
             self._values.left(entry)
+        if self._view is not None:
+            self._view.left()
 
     def settle(self, entry: Entry) -> None:
         if self._is_keyed:
@@ -493,6 +501,22 @@ class ClassicQueue(Queue, Stored):
         self.purge()
         if self._expiry is not None:
             self._expiry.forget()
+        view, self._view = self._view, None
+        if view is not None:
+            view.delete()
+
+    def view(self) -> Queue:
+        if self._view is None:
+            self._view = View(self, self._contents, self._browsed)
+            self._set_plain()
+        return self._view
+
+    def _contents(self) -> list[Entry]:
+        return self._store.entries()
+
+    def _browsed(self) -> None:
+        self._view = None
+        self._set_plain()
 
     # -- dispatch -----------------------------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@ passes through.
 """
 
 from flintmq.base.errors import NotAllowed, PreconditionFailed
+from flintmq.base.limits import BROWSED_ENTRIES_PER_UNIT
 from flintmq.broker.arguments import check_consumer_arguments
 from flintmq.broker.queue.base import Queue
 from flintmq.gateway.amqp091.channel import ServerChannel
@@ -65,6 +66,9 @@ def consume(channel: ServerChannel, method: Method) -> None:
         raise NotAllowed(f"reached maximum ({most}) of consumers per channel")
     check_consumer_arguments(arguments, channel.queue_name(method.queue), channel.vhost.name)
     queue = _reply_queue(channel, method.no_ack) if method.queue == REPLY_TO else channel.queue(method.queue)
+    if arguments.get("x-browse") is True and method.queue != REPLY_TO:
+        channel.spend(queue.message_count // BROWSED_ENTRIES_PER_UNIT)
+        queue = queue.view()
     window = Window(channel.consumer_window.messages_max, channel.consumer_window.bytes_max)
     if queue.keeps_all and not (method.no_ack or window.is_limited or channel.window.is_limited):
         # It would be sent the whole stream, and all of it would be held for its acknowledgement (RabbitMQ's rule, too).

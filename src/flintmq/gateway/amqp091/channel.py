@@ -350,6 +350,10 @@ class ServerChannel(ChannelOwner):
         self._engine.spend(len(body) // ANSWER_BYTES_PER_UNIT)
         self._reply(Reply(encode_method(method), None, properties, body))
 
+    def spend(self, units: i64) -> None:
+        """A method did so much more than others."""
+        self._engine.spend(units)
+
     def _reply(self, reply: Reply) -> None:
         if not self._answers.give(reply):
             self._activate()

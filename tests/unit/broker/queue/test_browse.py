@@ -1,0 +1,212 @@
+"""Browsers: they see what a queue has, and nobody notices."""
+
+import gc
+import weakref
+
+import pytest
+
+from flintmq.base.errors import PreconditionFailed
+from flintmq.broker.agenda import Agenda
+from flintmq.broker.message import Entry
+from flintmq.broker.publishing import put
+from flintmq.broker.queue.base import Queue
+from flintmq.broker.queue.classic import ClassicQueue
+from flintmq.broker.queue.stream import StreamQueue
+from tests.unit.broker.memory import MemoryJournal, MemoryStream, Taker, message
+
+
+class Picky(Taker):
+    """Wants one body, and at most so many bytes."""
+
+    def __init__(self, wanted: str) -> None:
+        super().__init__()
+        self.is_choosy = True
+        self._wanted = wanted
+
+    def suits(self, message: object) -> bool:
+        return bool(getattr(message, "body", b"") == self._wanted.encode())
+
+
+def make(durable: bool = True, **arguments: object) -> tuple[ClassicQueue, MemoryJournal]:
+    journal = MemoryJournal()
+    table = {f"x-{name.replace('_', '-')}": value for name, value in arguments.items()}
+    return ClassicQueue(1, "/", "q", "classic", durable, False, None, table, Agenda(), journal), journal
+
+
+def fill(queue: ClassicQueue, journal: MemoryJournal, *bodies: str, headers: str = "") -> None:
+    for body in bodies:
+        put([queue], message(body, True, headers), journal)
+
+
+def browse(queue: ClassicQueue, taker: Taker) -> Queue:
+    view = queue.view()
+    view.subscribe(taker, {})
+    return view
+
+
+def take(queue: ClassicQueue) -> Entry:
+    entry = queue.get()
+    assert entry is not None
+    return entry
+
+
+def test_a_browser_sees_all_and_takes_nothing() -> None:
+    """What is there, in order, and then what comes; all of it is still there, and as it was."""
+    queue, journal = make()
+    fill(queue, journal, "a", "b")
+    browser = Taker()
+    view = browse(queue, browser)
+    assert queue.agenda.ready == [view]
+    assert not view.dispatch()
+    assert browser.bodies == ["a", "b"]
+    view.dispatched()
+    queue.agenda.ready.clear()
+    fill(queue, journal, "c")
+    assert queue.agenda.ready == [view]
+    view.dispatch()
+    assert browser.bodies == ["a", "b", "c"]
+    assert queue.message_count == 3
+    entry = take(queue)
+    assert not entry.redelivered
+    assert entry.returns == 0
+    assert entry is not browser.taken[0]
+
+
+def test_nothing_a_browser_does_reaches_the_queue() -> None:
+    """Neither settling nor rejecting nor giving back; the journal hears of nothing."""
+    queue, journal = make(dead_letter_exchange="amq.fanout", group_header="g")
+    fill(queue, journal, "a", headers="g=1")
+    browser = Taker()
+    view = browse(queue, browser)
+    view.dispatch()
+    held = take(queue)
+    for _ in range(2):
+        view.settle(browser.taken[0])
+        view.reject(browser.taken[0])
+        view.requeue(browser.taken)
+        view.fail(browser.taken)
+    fill(queue, journal, "b", headers="g=1")
+    view.dispatch()
+    assert browser.bodies == ["a", "b"]
+    assert sorted(journal.kept) == [(1, 0), (1, 1)]
+    assert not queue.agenda.dead_letters
+    assert queue.get() is not held
+    assert (view.message_count, view.purge(), view.get(), view.enqueue(message("m"))) == (0, 0, None, None)
+
+
+def test_what_others_took_is_not_shown() -> None:
+    """Before the browser had room for it; what came back is shown in its place, and never twice."""
+    queue, journal = make()
+    fill(queue, journal, "a", "b", "c")
+    browser = Taker(credit=1)
+    view = browse(queue, browser)
+    view.dispatch()
+    assert browser.bodies == ["a"]
+    first, second = take(queue), take(queue)
+    queue.settle(second)
+    queue.requeue([first])
+    browser.credit = 9
+    view.dispatch()
+    assert browser.bodies == ["a", "c"]
+
+
+def test_messages_that_went_are_let_go_of() -> None:
+    """A browser that reads nothing does not keep alive what consumers settled."""
+    queue, journal = make(durable=False)
+    browser = Taker(credit=0)
+    view = browse(queue, browser)
+    alive = []
+    for number in range(3000):
+        sent = message(str(number))
+        alive.append(weakref.ref(sent.codec))
+        put([queue], sent, journal)
+        del sent
+        queue.settle(take(queue))
+    gc.collect()
+    assert sum(each() is not None for each in alive) < 1100
+    fill(queue, journal, "last")
+    browser.credit = 1
+    view.dispatch()
+    assert browser.bodies == ["last"]
+
+
+def test_delays_are_not_looked_into() -> None:
+    """What is held back is shown when it is due."""
+    queue, journal = make()
+    browser = Taker()
+    view = browse(queue, browser)
+    fill(queue, journal, "later", headers="delay=10")
+    view.dispatch()
+    assert browser.bodies == []
+    queue.agenda.now_ms = 10
+    queue.agenda.timers.run(10)
+    view.dispatch()
+    assert browser.bodies == ["later"]
+
+
+def test_browsers_choose() -> None:
+    """One that does not want all messages sees those that it wants."""
+    queue, journal = make()
+    fill(queue, journal, "a", "b", "c")
+    picky = Picky("b")
+    browse(queue, picky).dispatch()
+    assert picky.bodies == ["b"]
+
+
+def test_a_paused_queue_can_be_browsed() -> None:
+    """That may be why it is paused."""
+    queue, journal = make(paused=True)
+    fill(queue, journal, "a")
+    browser = Taker()
+    browse(queue, browser).dispatch()
+    assert browser.bodies == ["a"]
+
+
+def test_browsers_are_no_consumers() -> None:
+    """They exclude nobody, are excluded by nobody, are not counted; a single active consumer stays that."""
+    queue, journal = make(single_active_consumer=True)
+    browser, active = Taker(exclusive=True), Taker()
+    view = browse(queue, browser)
+    queue.subscribe(active, {})
+    other = Taker(exclusive=True)
+    assert browse(queue, other) is view
+    fill(queue, journal, "a")
+    assert queue.consumer_count == 1
+    queue.dispatch()
+    view.dispatch()
+    assert (active.bodies, browser.bodies, other.bodies) == (["a"], [], [])
+
+
+def test_the_last_browser_takes_the_view_along() -> None:
+    """Afterwards messages take the short way again."""
+    queue, journal = make()
+    browser, other = Taker(), Taker()
+    view = browse(queue, browser)
+    browse(queue, other)
+    view.unsubscribe(browser)
+    fill(queue, journal, "a")
+    view.dispatch()
+    assert other.bodies == ["a"]
+    assert browser.bodies == []
+    view.unsubscribe(other)
+    view.unsubscribe(other)
+    assert queue.view() is not view
+
+
+def test_a_deleted_queue_ends_its_browsers() -> None:
+    """They are told, as consumers are."""
+    queue, journal = make()
+    fill(queue, journal, *[str(number) for number in range(2000)])
+    browser = Taker()
+    view = browse(queue, browser)
+    assert queue.delete() == 2000
+    assert browser.is_cancelled
+    assert view.gone
+    assert not view.dispatch()
+
+
+def test_streams_are_not_browsed() -> None:
+    """Nothing takes from a stream, and where to begin is said otherwise there."""
+    queue = StreamQueue(1, "/", "s", {}, Agenda(), MemoryStream())
+    with pytest.raises(PreconditionFailed, match="invalid arg 'x-browse' for queue 's' in vhost '/' of queue type str"):
+        queue.view()
