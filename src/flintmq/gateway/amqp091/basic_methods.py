@@ -42,14 +42,15 @@ from flintmq.wire.amqp091.tables import INT64_MAX, encode_shortstr
 
 def qos(channel: ServerChannel, method: Method) -> None:
     assert isinstance(method, BasicQos)
+    deliveries = channel.deliveries
     messages, size = method.prefetch_count, method.prefetch_size
     connection = channel.connection
     if channel.vhost.dialect.prefetch_spans_channel:
-        (connection.window if method.global_ else channel.window).limit(messages, size)
+        (connection.window if method.global_ else deliveries.window).limit(messages, size)
     else:
         # RabbitMQ's meaning of global: false is for each consumer yet to come, true for all of the channel together.
         of_channel = method.global_ or connection.limits_channel
-        (channel.window if of_channel else channel.consumer_window).limit(messages, size)
+        (deliveries.window if of_channel else deliveries.consumer_window).limit(messages, size)
     connection.measure()
     connection.resume()
     channel.reply(BasicQosOk())
@@ -57,20 +58,21 @@ def qos(channel: ServerChannel, method: Method) -> None:
 
 def consume(channel: ServerChannel, method: Method) -> None:
     assert isinstance(method, BasicConsume)
+    deliveries = channel.deliveries
     arguments = method.arguments
     tag = method.consumer_tag or generated_name("amq.ctag-", channel)
-    if tag in channel.consumers:
+    if tag in deliveries.consumers:
         raise NotAllowed(f"attempt to reuse consumer tag '{tag}'")
     most = channel.gateway.offer.consumers_max
-    if 0 < most <= len(channel.consumers):
+    if 0 < most <= len(deliveries.consumers):
         raise NotAllowed(f"reached maximum ({most}) of consumers per channel")
     check_consumer_arguments(arguments, channel.queue_name(method.queue), channel.vhost.name)
     queue = _reply_queue(channel, method.no_ack) if method.queue == REPLY_TO else channel.queue(method.queue)
     if arguments.get("x-browse") is True and method.queue != REPLY_TO:
         channel.spend(queue.message_count // BROWSED_ENTRIES_PER_UNIT)
         queue = queue.view()
-    window = Window(channel.consumer_window.messages_max, channel.consumer_window.bytes_max)
-    if queue.keeps_all and not (method.no_ack or window.is_limited or channel.window.is_limited):
+    window = Window(deliveries.consumer_window.messages_max, deliveries.consumer_window.bytes_max)
+    if queue.keeps_all and not (method.no_ack or window.is_limited or deliveries.window.is_limited):
         # It would be sent the whole stream, and all of it would be held for its acknowledgement (RabbitMQ's rule, too).
         raise PreconditionFailed(
             f"consumer prefetch count is not set for 'queue '{queue.name}' in vhost '{queue.vhost}''"
@@ -93,7 +95,7 @@ def consume(channel: ServerChannel, method: Method) -> None:
         method.no_local,
     )
     queue.subscribe(consumer, arguments)
-    channel.consumers[tag] = consumer
+    deliveries.consumers[tag] = consumer
     if method.no_wait:
         consumer.start()
     else:
@@ -115,7 +117,7 @@ def _reply_queue(channel: ServerChannel, no_ack: bool) -> Queue:
 
 def cancel(channel: ServerChannel, method: Method) -> None:
     assert isinstance(method, BasicCancel)
-    consumer = channel.consumers.pop(method.consumer_tag, None)
+    consumer = channel.deliveries.consumers.pop(method.consumer_tag, None)
     if consumer is None:
         channel.forget_tag(method.consumer_tag)
     else:
@@ -132,22 +134,23 @@ def cancel_ok(channel: ServerChannel, method: Method) -> None:
 
 def get(channel: ServerChannel, method: Method) -> None:
     assert isinstance(method, BasicGet)
+    deliveries = channel.deliveries
     queue = channel.queue(method.queue)
-    entry = queue.get(channel)
+    entry = queue.get(deliveries)
     if entry is None:
         channel.reply(BasicGetEmpty())
         return
     message = entry.message
-    properties = channel.annotated(queue, entry) if queue.adds_headers else message.properties
-    refusal = channel.refusal(queue, properties)
+    properties = deliveries.annotated(queue, entry) if queue.adds_headers else message.properties
+    refusal = deliveries.refusal(queue, properties)
     if refusal is not None:
         queue.requeue([entry])
         raise refusal
     if method.no_ack:
-        tag = channel.unacked.add(None)
+        tag = deliveries.unacked.add(None)
         queue.settle(entry)
     else:
-        tag = channel.unacked.add(Delivery(entry, queue, None, channel.gateway.agenda.now_ms))
+        tag = deliveries.unacked.add(Delivery(entry, queue, None, channel.gateway.agenda.now_ms))
     answer = BasicGetOk(
         delivery_tag=tag,
         redelivered=entry.redelivered,
@@ -187,10 +190,11 @@ def recover_async(channel: ServerChannel, method: Method) -> None:
 
 
 def _recover(channel: ServerChannel, requeue: bool) -> None:
+    deliveries = channel.deliveries
     if requeue:
-        channel.requeue(channel.unacked.take_outstanding())
+        deliveries.requeue(deliveries.unacked.take_outstanding())
     else:
-        channel.redeliver()
+        deliveries.redeliver()
 
 
 def select_confirms(channel: ServerChannel, method: Method) -> None:
@@ -202,9 +206,9 @@ def select_confirms(channel: ServerChannel, method: Method) -> None:
 
 def flow(channel: ServerChannel, method: Method) -> None:
     assert isinstance(method, ChannelFlow)
-    channel.is_flowing = method.active
+    channel.deliveries.is_flowing = method.active
     if method.active:
-        channel.resume()
+        channel.deliveries.resume()
     channel.reply(ChannelFlowOk(active=method.active))
 
 

@@ -1,7 +1,7 @@
-"""A channel as the server sees it: messages in from a publisher, messages out to consumers, and their settlement.
+"""A channel as the server sees it: messages in from a publisher, confirms and answers in their order, transactions.
 
-The methods that are answered one by one (declare, consume, qos...) are functions beside this file; here is what every
-message passes through.
+What goes out to consumers is in `deliveries.py`; the methods that are answered one by one (declare, consume, qos...)
+are functions beside this file.
 """
 
 from collections.abc import Callable
@@ -11,7 +11,6 @@ from mypy_extensions import i64
 
 from flintmq.base.errors import (
     AmqpError,
-    ContentTooLarge,
     FlintError,
     NoConsumers,
     NoRoute,
@@ -21,29 +20,24 @@ from flintmq.base.errors import (
     PreconditionFailed,
     ResourceError,
 )
-from flintmq.base.limits import ADDRESS_WORK_UNITS, ANSWER_BYTES_PER_UNIT, FRAME_OVERHEAD_BYTES
+from flintmq.base.limits import ADDRESS_WORK_UNITS, ANSWER_BYTES_PER_UNIT
 from flintmq.broker.access import Access
-from flintmq.broker.message import Entry, Message
+from flintmq.broker.message import Message
 from flintmq.broker.permission import WRITE
 from flintmq.broker.publishing import STORED, TURNED_AWAY, UNDELIVERED, UNROUTED
 from flintmq.broker.queue.base import Queue
-from flintmq.broker.timers import Timed
 from flintmq.gateway.amqp091.answers import Answers, Reply
 from flintmq.gateway.amqp091.codec import CODEC_091
 from flintmq.gateway.amqp091.consumer import ChannelConsumer
+from flintmq.gateway.amqp091.deliveries import Deliveries
 from flintmq.gateway.amqp091.gateway import Gateway
 from flintmq.gateway.amqp091.publication import Publication, Publications
 from flintmq.gateway.amqp091.terms import NO_TERMS, Terms, check_command, read_terms
-from flintmq.gateway.amqp091.transaction import ACCEPT, REQUEUE, StagedSettlement, Transaction
-from flintmq.gateway.amqp091.unacked import Delivery, Unacked
-from flintmq.gateway.amqp091.window import Window
+from flintmq.gateway.amqp091.transaction import ACCEPT, StagedSettlement, Transaction
 from flintmq.protocol.amqp091.channel import Channel, ChannelOwner
 from flintmq.protocol.amqp091.output import Output
 from flintmq.wire.amqp091 import spec
-from flintmq.wire.amqp091.frames import CONTENT_HEADER_BYTES
 from flintmq.wire.amqp091.methods import BasicCancel, BasicReturn, ChannelFlow, Method, TxCommitOk, encode_method
-from flintmq.wire.amqp091.properties import add_header
-from flintmq.wire.amqp091.tables import encode_address
 
 if TYPE_CHECKING:
     from flintmq.gateway.amqp091.connection import ServerConnection
@@ -72,30 +66,19 @@ class ServerChannel(ChannelOwner):
         self.connection = connection
         self.gateway = gateway
         self._engine = connection.engine
-        self.consumers: dict[str, ChannelConsumer] = {}
-        self.unacked = Unacked()
+        self.deliveries = Deliveries(self, channel, output)
         # While it deletes a queue its own consumers' ends are kept back: a client that waits for delete-ok may take a
         # cancel before it for a fault (RabbitMQ's order).
         self.is_deleting = False
         self._cancelled: list[str] = []
         # Of consumers that ended with their queues: who has not heard of that yet may cancel them once more.
         self._ended_tags: set[str] = set()
-        # Queues that may keep from this channel what it rejected.
-        self._withholding: dict[Queue, None] = {}
-        # What all consumers of this channel together may hold unacknowledged; and each one that is yet to come.
-        self.window = Window()
-        self.consumer_window = Window()
-        # False while the client has asked for no deliveries (amqp-0-9-1 channel.flow).
-        self.is_flowing = True
         # The name of the queue behind amq.rabbitmq.reply-to on this channel, once it consumes from that.
         self.reply_queue = ""
         self.transaction: Transaction | None = None
         # The queue that an empty name means (amqp-0-9-1 queue.bind.queue).
         self.last_queue = ""
         self._channel = channel
-        self._output = output
-        # Whatever is sent has its properties in one frame (amqp-0-9-1 §4.2.6.1).
-        self._properties_max: i64 = output.frame_max - FRAME_OVERHEAD_BYTES - CONTENT_HEADER_BYTES
         # Whether the client was asked to stop publishing (channel.flow).
         self._is_stopped = False
         # Why this channel has to be closed when the tick ends, where that could not be done at once.
@@ -112,7 +95,6 @@ class ServerChannel(ChannelOwner):
         self._terms = NO_TERMS
         self._answers = Answers(channel)
         self._is_active = False
-        self._timeout = _Timeout(self)
         # The engine's channel may have a new life under the same number by the time the disk answers for this one.
         self._is_closed = False
 
@@ -253,7 +235,7 @@ class ServerChannel(ChannelOwner):
         ways = [vhost.queues_of(each.publication.route, each.message, each.more_keys) for each in publishes]
         vhost.check_room([(each.message, queues) for each, queues in zip(publishes, ways, strict=True)])
         settlements = staged.settlements
-        self.unacked.drop_staged()
+        self.deliveries.unacked.drop_staged()
         staged.clear()
         journal = self.gateway.broker.storage.journal
         journal.begin_group()
@@ -262,7 +244,7 @@ class ServerChannel(ChannelOwner):
             for each, queues in zip(publishes, ways, strict=True):
                 self._publish(each.publication, each.message, queues)
             for settlement in settlements:
-                self._settle(settlement.deliveries, settlement.outcome)
+                self.deliveries.settle(settlement.deliveries, settlement.outcome)
         finally:
             journal.end_group()
         self._answers.stored = True
@@ -298,7 +280,7 @@ class ServerChannel(ChannelOwner):
         """What came in this tick is safe with `batch`; True when this channel has to wait for that."""
         self._is_active = False
         if self._fault is not None:
-            self._close(self._fault)
+            self.close(self._fault)
         return not self._is_closed and self._answers.end_tick(batch, durable)
 
     def on_durable(self, durable: int) -> bool:
@@ -312,7 +294,7 @@ class ServerChannel(ChannelOwner):
         stored = answers.waits_for_disk
         owes_reply = answers.owes_reply
         if self._fault is not None:
-            self._close(self._fault)
+            self.close(self._fault)
         if self._is_closed:
             return
         if not stored and not owes_reply:
@@ -368,69 +350,19 @@ class ServerChannel(ChannelOwner):
 
     # -- delivering ---------------------------------------------------------------------------------------------
 
-    def has_room(self) -> bool:
-        return self._output.has_room()
-
-    def deliver(self, consumer: ChannelConsumer, queue: Queue, entry: Entry) -> None:
-        if consumer.no_ack:
-            tag = self.unacked.add(None)
-        else:
-            size = len(entry.message.body)
-            consumer.window.take(size)
-            self.window.take(size)
-            self.connection.window.take(size)
-            now_ms = self.gateway.agenda.now_ms
-            tag = self.unacked.add(Delivery(entry, queue, consumer, now_ms))
-            if consumer.timeout_ms != 0:
-                self.gateway.agenda.timers.at(now_ms + consumer.timeout_ms, self._timeout)
-        self._send(consumer, queue, entry, tag)
-
-    def _send(self, consumer: ChannelConsumer, queue: Queue, entry: Entry, tag: i64) -> None:
-        message = entry.message
-        properties = message.properties
-        if queue.adds_headers:
-            properties = self.annotated(queue, entry)
-        if len(properties) > self._properties_max:
-            self._cannot_deliver(consumer, queue, properties)
-            return
-        address = message.address
-        if not address.encoded:
-            address.encoded = encode_address(address.exchange, address.routing_key)
-        self._channel.send_delivery(consumer.prefix, tag, entry.redelivered, address.encoded, properties, message.body)
-
-    def annotated(self, queue: Queue, entry: Entry) -> bytes:
-        """An entry's properties with what the queue has to say of it (RabbitMQ's headers)."""
-        properties = entry.message.properties
-        if queue.keeps_all:
-            return add_header(properties, "x-stream-offset", entry.seq)
-        return add_header(properties, "x-delivery-count", int(entry.returns)) if entry.returns > 0 else properties
-
-    def _cannot_deliver(self, consumer: ChannelConsumer, queue: Queue, properties: bytes) -> None:
-        """The channel is closed, and the message goes back: another consumer may be able to take it.
-
-        Not at once, since this is said in the middle of the queue's dispatch.
-        """
-        consumer.started = False
-        if self._fault is None:
-            self._fault = self.refusal(queue, properties)
-            self._activate()
-
-    def refusal(self, queue: Queue, properties: bytes) -> AmqpError | None:
-        """Why a message with these properties cannot be sent to this client, if it cannot."""
-        if len(properties) <= self._properties_max:
-            return None
-        return ContentTooLarge(
-            f"a message of queue '{queue.name}' has {len(properties)} bytes of properties, and this connection takes "
-            f"{self._properties_max} in a frame: connect with a larger frame_max"
-        )
-
-    def _close(self, error: AmqpError) -> None:
+    def close(self, error: AmqpError) -> None:
         """Close the channel for a reason that came up without a method of the client."""
         if not self._is_closed:
             self._channel.close(error.code, error.reply_text, 0, error)
 
+    def close_later(self, error: AmqpError) -> None:
+        """The same at the end of the tick, for who is in the middle of something."""
+        if self._fault is None:
+            self._fault = error
+            self._activate()
+
     def consumer_cancelled(self, consumer: ChannelConsumer) -> None:
-        self.consumers.pop(consumer.tag, None)
+        self.deliveries.consumers.pop(consumer.tag, None)
         if self.vhost.dialect.foreign_tag_is_fault:
             self._ended_tags.add(consumer.tag)
         if self._notify_cancel:
@@ -455,116 +387,21 @@ class ServerChannel(ChannelOwner):
         elif self.vhost.dialect.foreign_tag_is_fault:
             raise NotAllowed(f"consumer tag '{tag}' is none of this channel's")
 
-    def resume(self) -> None:
-        """The socket has room again: the queues of this channel's consumers may go on."""
-        for consumer in self.consumers.values():
-            consumer.queue.touch()
-
     # -- settling -----------------------------------------------------------------------------------------------
 
     def on_ack(self, delivery_tag: i64, multiple: bool) -> None:
-        if self.transaction is not None:
+        if self.transaction is None:
+            self.deliveries.accept(delivery_tag, multiple)
+        else:
             self.settle(delivery_tag, multiple, ACCEPT)
-            return
-        taken = self.unacked.take(delivery_tag, multiple)
-        if multiple:
-            self._engine.spend(len(taken))
-        for delivery in taken:
-            delivery.queue.settle(delivery.entry)
-            self._release(delivery)
-        self._reopen_window()
 
     def settle(self, delivery_tag: i64, multiple: bool, outcome: int) -> None:
         """basic.ack, basic.nack and basic.reject: ACCEPT, REJECT or REQUEUE."""
-        staged = self.transaction
-        if staged is None:
-            self._settle(self.unacked.take(delivery_tag, multiple), outcome)
+        unacked = self.deliveries.unacked
+        if self.transaction is None:
+            self.deliveries.settle(unacked.take(delivery_tag, multiple), outcome)
         else:
-            found = self.unacked.find(delivery_tag, multiple)
-            staged.settle(StagedSettlement(outcome, found))
-
-    def _settle(self, deliveries: list[Delivery], outcome: int) -> None:
-        self._engine.spend(len(deliveries))
-        if outcome == REQUEUE:
-            for delivery in deliveries:
-                delivery.entry.avoid = delivery.consumer
-            self.requeue(deliveries, True)
-            return
-        for delivery in deliveries:
-            if outcome == ACCEPT:
-                delivery.queue.settle(delivery.entry)
-            else:
-                delivery.queue.reject(delivery.entry)
-            self._release(delivery)
-        self._reopen_window()
-
-    def requeue(self, deliveries: list[Delivery], failed: bool = False) -> None:
-        """Give entries back; with `failed`, it is because this client could not handle them."""
-        self._engine.spend(len(deliveries))
-        entries: dict[Queue, list[Entry]] = {}
-        for delivery in deliveries:
-            self._release(delivery)
-            entries.setdefault(delivery.queue, []).append(delivery.entry)
-        for queue, returned in entries.items():
-            if not failed:
-                queue.requeue(returned)
-            elif self.vhost.dialect.withholds_rejected:
-                queue.withhold(returned, self)
-                self._withholding[queue] = None
-            else:
-                queue.fail(returned)
-        self._reopen_window()
-
-    def redeliver(self) -> None:
-        """basic.recover without requeue: once more to who has it, with a new tag; back where nobody has any more."""
-        homeless: list[Delivery] = []
-        for delivery in self.unacked.take_outstanding():
-            consumer = delivery.consumer
-            if consumer is None or self.consumers.get(consumer.tag) is not consumer:
-                homeless.append(delivery)
-                continue
-            delivery.entry.redelivered = True
-            delivery.since_ms = self.gateway.agenda.now_ms
-            self._engine.spend(1 + len(delivery.entry.message.body) // ANSWER_BYTES_PER_UNIT)
-            self._send(consumer, delivery.queue, delivery.entry, self.unacked.add(delivery))
-        self.requeue(homeless)
-
-    def _release(self, delivery: Delivery) -> None:
-        consumer = delivery.consumer
-        if consumer is None:
-            return
-        size = len(delivery.entry.message.body)
-        consumer.window.give(size)
-        self.window.give(size)
-        self.connection.window.give(size)
-        delivery.queue.touch()
-
-    def _reopen_window(self) -> None:
-        """Where consumers share a limit, a settlement may let any of them go on."""
-        if self.connection.window.is_limited:
-            self.connection.resume()
-        elif self.window.is_limited:
-            self.resume()
-
-    def check_timeouts(self) -> None:
-        """Close the channel when a delivery has waited longer for its acknowledgement than it may (RabbitMQ)."""
-        now_ms = self.gateway.agenda.now_ms
-        timers = self.gateway.agenda.timers
-        for delivery in self.unacked.outstanding():
-            consumer = delivery.consumer
-            if consumer is None or consumer.timeout_ms == 0:
-                continue
-            due_ms = delivery.since_ms + consumer.timeout_ms
-            if due_ms <= now_ms:
-                self._close(
-                    PreconditionFailed(
-                        f"delivery acknowledgement on channel {self._channel.number} timed out. Timeout value used: "
-                        f"{consumer.timeout_ms} ms. This timeout value can be configured by the argument "
-                        "x-consumer-timeout"
-                    )
-                )
-                return
-            timers.at(due_ms, self._timeout)
+            self.transaction.settle(StagedSettlement(outcome, unacked.find(delivery_tag, multiple)))
 
     # -- names --------------------------------------------------------------------------------------------------
 
@@ -587,30 +424,8 @@ class ServerChannel(ChannelOwner):
         self._access.close_channel()
         if isinstance(error, AmqpError) and not error.closes_connection:
             self.gateway.host.channel_failed(self.connection, int(self._channel.number), error)
-        consumers = self.consumers
-        self.consumers = {}
-        self.gateway.agenda.timers.cancel(self._timeout)
         self._answers.forget()
-        # First the subscriptions, so that nothing is requeued into a consumer that is on its way out.
-        for consumer in consumers.values():
-            consumer.queue.unsubscribe(consumer)
-        self.requeue(self.unacked.take_all())
-        for queue in self._withholding:
-            queue.release(self)
-        for consumer in consumers.values():
+        for consumer in self.deliveries.end():
             self.vhost.unsubscribe(consumer.queue, consumer)
             if consumer.queue.gone:
                 self.connection.exclusive_queues.pop(consumer.queue.name, None)
-
-
-@final
-class _Timeout(Timed):
-    """When a delivery of a channel may have waited too long."""
-
-    def __init__(self, channel: ServerChannel) -> None:
-        super().__init__()
-        self._channel = channel
-
-    def on_due(self, now_ms: i64) -> None:
-        if self._channel.is_open:
-            self._channel.check_timeouts()

@@ -174,13 +174,13 @@ class ServerConnection(ConnectionOwner):
     def measure(self) -> None:
         """A limit of bytes came, or went: consumers look at sizes, or need not any more."""
         for channel in self._channels.values():
-            for consumer in channel.consumers.values():
+            for consumer in channel.deliveries.consumers.values():
                 consumer.measure()
 
     def resume(self) -> None:
         """The socket has room again."""
         for channel in self._channels.values():
-            channel.resume()
+            channel.deliveries.resume()
 
     # -- alarms -------------------------------------------------------------------------------------------------
 

@@ -46,14 +46,15 @@ class ChannelConsumer(Consumer):
         self.is_choosy = no_local
         self._no_local = no_local
         self._channel = channel
-        self.context = channel
+        self._deliveries = channel.deliveries
+        self.context = channel.deliveries
         self.measure()
 
     def measure(self) -> None:
         """A limit of bytes may have come, or gone."""
-        channel = self._channel
+        of_channel, of_connection = self._deliveries.window, self._channel.connection.window
         self.is_measured = not self.no_ack and (
-            self.window.bytes_max != 0 or channel.window.bytes_max != 0 or channel.connection.window.bytes_max != 0
+            self.window.bytes_max != 0 or of_channel.bytes_max != 0 or of_connection.bytes_max != 0
         )
 
     def start(self) -> None:
@@ -62,26 +63,26 @@ class ChannelConsumer(Consumer):
         self.queue.touch()
 
     def can_take(self) -> bool:
-        channel = self._channel
-        if not self.started or not channel.is_flowing or not channel.has_room():
+        deliveries = self._deliveries
+        if not self.started or not deliveries.is_flowing or not deliveries.has_room():
             return False
         if self.no_ack:
             return True
-        return self.window.is_open() and channel.window.is_open() and channel.connection.window.is_open()
+        return self.window.is_open() and deliveries.window.is_open() and self._channel.connection.window.is_open()
 
     def fits(self, message: Message) -> bool:
         size = len(message.body)
-        channel = self._channel
-        return self.window.fits(size) and channel.window.fits(size) and channel.connection.window.fits(size)
+        of_channel, of_connection = self._deliveries.window, self._channel.connection.window
+        return self.window.fits(size) and of_channel.fits(size) and of_connection.fits(size)
 
     def is_active(self) -> bool:
-        return self._channel.is_flowing
+        return self._deliveries.is_flowing
 
     def suits(self, message: Message) -> bool:
         return not self._no_local or message.origin != self._channel.connection.number
 
     def deliver(self, queue: Queue, entry: Entry) -> None:
-        self._channel.deliver(self, queue, entry)
+        self._deliveries.deliver(self, queue, entry)
 
     def cancelled(self) -> None:
         self._channel.consumer_cancelled(self)

@@ -1,0 +1,231 @@
+"""What a channel delivers: within its windows, and held until the client settles it or the channel ends."""
+
+from typing import TYPE_CHECKING, final
+
+from mypy_extensions import i64
+
+from flintmq.base.errors import AmqpError, ContentTooLarge, PreconditionFailed
+from flintmq.base.limits import ANSWER_BYTES_PER_UNIT, FRAME_OVERHEAD_BYTES
+from flintmq.broker.message import Entry
+from flintmq.broker.queue.base import Queue
+from flintmq.broker.timers import Timed
+from flintmq.gateway.amqp091.consumer import ChannelConsumer
+from flintmq.gateway.amqp091.transaction import ACCEPT, REQUEUE
+from flintmq.gateway.amqp091.unacked import Delivery, Unacked
+from flintmq.gateway.amqp091.window import Window
+from flintmq.protocol.amqp091.channel import Channel
+from flintmq.protocol.amqp091.output import Output
+from flintmq.wire.amqp091.frames import CONTENT_HEADER_BYTES
+from flintmq.wire.amqp091.properties import add_header
+from flintmq.wire.amqp091.tables import encode_address
+
+if TYPE_CHECKING:
+    from flintmq.gateway.amqp091.channel import ServerChannel
+
+
+@final
+class Deliveries:
+    """`window` is what all consumers of the channel together may hold; `consumer_window` what each one to come may."""
+
+    def __init__(self, owner: "ServerChannel", channel: Channel, output: Output) -> None:
+        self.consumers: dict[str, ChannelConsumer] = {}
+        self.unacked = Unacked()
+        self.window = Window()
+        self.consumer_window = Window()
+        # False while the client has asked for no deliveries (amqp-0-9-1 channel.flow).
+        self.is_flowing = True
+        self._owner = owner
+        self._connection = owner.connection
+        self._engine = owner.connection.engine
+        self._agenda = owner.gateway.agenda
+        self._channel = channel
+        self._output = output
+        # Whatever is sent has its properties in one frame (amqp-0-9-1 §4.2.6.1).
+        self._properties_max: i64 = output.frame_max - FRAME_OVERHEAD_BYTES - CONTENT_HEADER_BYTES
+        # Queues that may keep from this channel what it rejected.
+        self._withholding: dict[Queue, None] = {}
+        self._timeout = _Timeout(self)
+
+    # -- out ----------------------------------------------------------------------------------------------------
+
+    def has_room(self) -> bool:
+        return self._output.has_room()
+
+    def deliver(self, consumer: ChannelConsumer, queue: Queue, entry: Entry) -> None:
+        if consumer.no_ack:
+            tag = self.unacked.add(None)
+        else:
+            size = len(entry.message.body)
+            consumer.window.take(size)
+            self.window.take(size)
+            self._connection.window.take(size)
+            now_ms = self._agenda.now_ms
+            tag = self.unacked.add(Delivery(entry, queue, consumer, now_ms))
+            if consumer.timeout_ms != 0:
+                self._agenda.timers.at(now_ms + consumer.timeout_ms, self._timeout)
+        self._send(consumer, queue, entry, tag)
+
+    def _send(self, consumer: ChannelConsumer, queue: Queue, entry: Entry, tag: i64) -> None:
+        message = entry.message
+        properties = message.properties
+        if queue.adds_headers:
+            properties = self.annotated(queue, entry)
+        if len(properties) > self._properties_max:
+            self._cannot_deliver(consumer, queue, properties)
+            return
+        address = message.address
+        if not address.encoded:
+            address.encoded = encode_address(address.exchange, address.routing_key)
+        self._channel.send_delivery(consumer.prefix, tag, entry.redelivered, address.encoded, properties, message.body)
+
+    def annotated(self, queue: Queue, entry: Entry) -> bytes:
+        """An entry's properties with what the queue has to say of it (RabbitMQ's headers)."""
+        properties = entry.message.properties
+        if queue.keeps_all:
+            return add_header(properties, "x-stream-offset", entry.seq)
+        return add_header(properties, "x-delivery-count", int(entry.returns)) if entry.returns > 0 else properties
+
+    def _cannot_deliver(self, consumer: ChannelConsumer, queue: Queue, properties: bytes) -> None:
+        """The channel is closed, and the message goes back: another consumer may be able to take it.
+
+        Not at once, since this is said in the middle of the queue's dispatch.
+        """
+        consumer.started = False
+        refusal = self.refusal(queue, properties)
+        assert refusal is not None
+        self._owner.close_later(refusal)
+
+    def refusal(self, queue: Queue, properties: bytes) -> AmqpError | None:
+        """Why a message with these properties cannot be sent to this client, if it cannot."""
+        if len(properties) <= self._properties_max:
+            return None
+        return ContentTooLarge(
+            f"a message of queue '{queue.name}' has {len(properties)} bytes of properties, and this connection takes "
+            f"{self._properties_max} in a frame: connect with a larger frame_max"
+        )
+
+    def resume(self) -> None:
+        """The socket has room again: the queues of this channel's consumers may go on."""
+        for consumer in self.consumers.values():
+            consumer.queue.touch()
+
+    # -- back ---------------------------------------------------------------------------------------------------
+
+    def accept(self, delivery_tag: i64, multiple: bool) -> None:
+        """basic.ack. Raises PreconditionFailed for a tag that is not outstanding."""
+        taken = self.unacked.take(delivery_tag, multiple)
+        if multiple:
+            self._engine.spend(len(taken))
+        for delivery in taken:
+            delivery.queue.settle(delivery.entry)
+            self._release(delivery)
+        self._reopen_window()
+
+    def settle(self, deliveries: list[Delivery], outcome: int) -> None:
+        """Accept, reject or requeue deliveries that were taken from `unacked`."""
+        self._engine.spend(len(deliveries))
+        if outcome == REQUEUE:
+            for delivery in deliveries:
+                delivery.entry.avoid = delivery.consumer
+            self.requeue(deliveries, True)
+            return
+        for delivery in deliveries:
+            if outcome == ACCEPT:
+                delivery.queue.settle(delivery.entry)
+            else:
+                delivery.queue.reject(delivery.entry)
+            self._release(delivery)
+        self._reopen_window()
+
+    def requeue(self, deliveries: list[Delivery], failed: bool = False) -> None:
+        """Give entries back; with `failed`, it is because this client could not handle them."""
+        self._engine.spend(len(deliveries))
+        entries: dict[Queue, list[Entry]] = {}
+        for delivery in deliveries:
+            self._release(delivery)
+            entries.setdefault(delivery.queue, []).append(delivery.entry)
+        for queue, returned in entries.items():
+            if not failed:
+                queue.requeue(returned)
+            elif self._owner.vhost.dialect.withholds_rejected:
+                queue.withhold(returned, self)
+                self._withholding[queue] = None
+            else:
+                queue.fail(returned)
+        self._reopen_window()
+
+    def redeliver(self) -> None:
+        """basic.recover without requeue: once more to who has it, with a new tag; back where nobody has any more."""
+        homeless: list[Delivery] = []
+        for delivery in self.unacked.take_outstanding():
+            consumer = delivery.consumer
+            if consumer is None or self.consumers.get(consumer.tag) is not consumer:
+                homeless.append(delivery)
+                continue
+            delivery.entry.redelivered = True
+            delivery.since_ms = self._agenda.now_ms
+            self._engine.spend(1 + len(delivery.entry.message.body) // ANSWER_BYTES_PER_UNIT)
+            self._send(consumer, delivery.queue, delivery.entry, self.unacked.add(delivery))
+        self.requeue(homeless)
+
+    def _release(self, delivery: Delivery) -> None:
+        consumer = delivery.consumer
+        if consumer is None:
+            return
+        size = len(delivery.entry.message.body)
+        consumer.window.give(size)
+        self.window.give(size)
+        self._connection.window.give(size)
+        delivery.queue.touch()
+
+    def _reopen_window(self) -> None:
+        """Where consumers share a limit, a settlement may let any of them go on."""
+        if self._connection.window.is_limited:
+            self._connection.resume()
+        elif self.window.is_limited:
+            self.resume()
+
+    def check_timeouts(self) -> None:
+        """Close the channel when a delivery has waited longer for its acknowledgement than it may (RabbitMQ)."""
+        now_ms = self._agenda.now_ms
+        timers = self._agenda.timers
+        for delivery in self.unacked.outstanding():
+            consumer = delivery.consumer
+            if consumer is None or consumer.timeout_ms == 0:
+                continue
+            due_ms = delivery.since_ms + consumer.timeout_ms
+            if due_ms <= now_ms:
+                self._owner.close(
+                    PreconditionFailed(
+                        f"delivery acknowledgement on channel {self._channel.number} timed out. Timeout value used: "
+                        f"{consumer.timeout_ms} ms. This timeout value can be configured by the argument "
+                        "x-consumer-timeout"
+                    )
+                )
+                return
+            timers.at(due_ms, self._timeout)
+
+    def end(self) -> list[ChannelConsumer]:
+        """The channel is closed: nothing more goes out, and what is unsettled goes back. Returns who consumed."""
+        consumers = list(self.consumers.values())
+        self.consumers = {}
+        self._agenda.timers.cancel(self._timeout)
+        # First the subscriptions, so that nothing is requeued into a consumer that is on its way out.
+        for consumer in consumers:
+            consumer.queue.unsubscribe(consumer)
+        self.requeue(self.unacked.take_all())
+        for queue in self._withholding:
+            queue.release(self)
+        return consumers
+
+
+@final
+class _Timeout(Timed):
+    """When a delivery of a channel may have waited too long."""
+
+    def __init__(self, deliveries: Deliveries) -> None:
+        super().__init__()
+        self._deliveries = deliveries
+
+    def on_due(self, now_ms: i64) -> None:
+        self._deliveries.check_timeouts()
