@@ -7,7 +7,6 @@ from mypy_extensions import i64
 from flintmq.base.errors import (
     AmqpError,
     AuthenticationFailed,
-    CommandInvalid,
     ConnectionForced,
     FlintError,
     LocalProtocolError,
@@ -93,8 +92,6 @@ class ServerConnection(ConnectionOwner):
         self._notify_blocked = False
         self._is_blocked = False
         self._mechanism = ""
-        # Whether a password is being checked that came by connection.update-secret.
-        self._renews = False
 
     # -- login --------------------------------------------------------------------------------------------------
 
@@ -119,28 +116,14 @@ class ServerConnection(ConnectionOwner):
         self._gateway.host.authenticate(self, user, password)
 
     def on_secret(self, secret: bytes) -> None:
-        if self._renews:
-            raise CommandInvalid("connection.update-secret while another one is being decided")
-        self._renews = True
-        try:
-            password = secret.decode()
-        except UnicodeDecodeError:
-            self.login_refused("the new secret is not UTF-8")
-            return
-        self._gateway.host.authenticate(self, self.user, password)
+        """Passwords do not expire, so there is nothing to renew: as in RabbitMQ, any new secret is fine with them."""
+        self.engine.accept_secret()
 
     def login_accepted(self) -> None:
-        if self._renews:
-            self._renews = False
-            self.engine.accept_secret()
-        else:
-            self.engine.accept_login()
+        self.engine.accept_login()
 
     def login_refused(self, why: str) -> None:
         """`why` is for the log; the client is told no more than that it was refused."""
-        if self._renews:
-            self.engine.refuse_secret(NotAllowed("New secret was refused by one of the backends"))
-            return
         self.engine.refuse_login(
             AuthenticationFailed(
                 f"Login was refused using authentication mechanism {self._mechanism}. For details see the broker log."

@@ -112,7 +112,7 @@ class ConnectionOwner(ABC):
         """Server: open came. Call `accept_open`, or raise the AmqpError that refuses it. Client: open-ok came."""
 
     def on_secret(self, secret: bytes) -> None:
-        """Server: the client has a new password. Call `accept_secret` or `refuse_secret`, now or later."""
+        """Server: the client has a new password or token. Call `accept_secret`, or close the connection."""
         raise LocalProtocolError("this side does not take secrets")
 
     def on_secret_accepted(self) -> None:
@@ -527,9 +527,6 @@ class Connection:
     def accept_secret(self) -> None:
         if self.state is State.OPEN:
             self._send(ConnectionUpdateSecretOk())
-
-    def refuse_secret(self, error: AmqpError) -> None:
-        self.close(error.code, error.reply_text, error, spec.CONNECTION_UPDATE_SECRET)
 
     def update_secret(self, secret: bytes, reason: str) -> None:
         """Client: tell the server the password to know us by from now on."""
