@@ -23,12 +23,21 @@ DELETED: Final = "deleted"
 
 @final
 class DeadLetter:
-    """An entry that its queue gave up, and that is to be published to the queue's dead letter exchange."""
+    """An entry that its queue gave up, and that is to be published to the queue's dead letter exchange.
+
+    `taken` are the queues that have it already, where others have not.
+    """
 
     def __init__(self, queue: "Queue", entry: Entry, reason: str) -> None:
         self.queue = queue
         self.entry = entry
         self.reason = reason
+        self.taken: list[Queue] | None = None
+
+    def has_taken(self, target: "Queue") -> None:
+        if self.taken is None:
+            self.taken = []
+        self.taken.append(target)
 
 
 @final
@@ -47,3 +56,5 @@ class Agenda:
         # Queues whose arguments a message changed: to be worked out with policies, and kept.
         self.rearranged: dict[Queue, None] = {}
         self.dead_letters: deque[DeadLetter] = deque()
+        # Queues that refused dead letters, and that something has left since.
+        self.roomy: deque[Queue] = deque()

@@ -177,7 +177,7 @@ class Broker:
         agenda.timers.run(agenda.now_ms - 1)
         more = self._dispatch_ready()
         agenda.timers.run(agenda.now_ms)
-        if agenda.dead_letters:
+        if agenda.dead_letters or agenda.roomy:
             more |= self._dead_letters.publish()
         while agenda.unused:
             queue = agenda.unused.pop()

@@ -11,18 +11,18 @@ from mypy_extensions import i64
 from flintmq.base.values import Timestamp
 from flintmq.broker.agenda import REJECTED, Agenda, DeadLetter
 from flintmq.broker.exchanges import Exchanges
+from flintmq.broker.held_letters import HeldLetters
 from flintmq.broker.message import Address, Message, Table
 from flintmq.broker.ports import Journal
-from flintmq.broker.publishing import TURNED_AWAY, UNROUTED, put
+from flintmq.broker.publishing import put, put_where_taken
 from flintmq.broker.queue.base import Queue
-from flintmq.broker.timers import Timed
 
 # Letters of one tick: others get their turn in between.
 _LETTERS_PER_TICK: Final = 4_096
 # Bytes of their bodies that go into one block of the journal, beyond the last letter.
 _LETTER_BYTES_PER_TICK: Final = 16 * 1024 * 1024
-# How long a letter nobody took waits on its queue, where the queue asks for at-least-once.
-_RETRY_MS: Final = 10_000
+# What a field of a table can hold: a publisher's own history may say anything.
+_COUNT_MAX: Final = 2**63 - 1
 
 
 @final
@@ -33,16 +33,16 @@ class DeadLetters:
         self._agenda = agenda
         self._exchanges = exchanges
         self._journal = journal
+        self._held = HeldLetters(agenda, exchanges, journal)
 
     def publish(self) -> bool:
         """Publish what is waiting; True when some is left for the next tick."""
         letters = self._agenda.dead_letters
-        if not letters:
-            return False
         left: i64 = _LETTERS_PER_TICK
         bytes_left: i64 = _LETTER_BYTES_PER_TICK
         self._journal.begin_group()
         try:
+            self._held.fill()
             while letters and left > 0 and bytes_left > 0:
                 letter = letters.popleft()
                 self._publish(letter)
@@ -50,62 +50,63 @@ class DeadLetters:
                 bytes_left -= len(letter.entry.message.body)
         finally:
             self._journal.end_group()
-        return bool(letters)
+        return bool(letters) or bool(self._agenda.roomy)
 
     def _publish(self, letter: DeadLetter) -> None:
         queue = letter.queue
-        outcome = UNROUTED
         exchange = queue.settings.dead_letter_exchange
         exchanges = self._exchanges.get(queue.vhost)
+        message = letter.entry.message
+        targets: list[Queue] = []
         if exchange is not None and exchanges is not None and exchange in exchanges.by_name:
-            outcome = self._send(exchanges, exchange, letter)
-        if (outcome == UNROUTED or outcome == TURNED_AWAY) and queue.settings.dead_letters_at_least_once:
-            self._agenda.timers.at(self._agenda.now_ms + _RETRY_MS, _Retry(self._agenda, letter))
+            headers = message.codec.headers(message.properties)
+            copies = _copies(headers)
+            deaths = _buried(headers, letter, [message.address.routing_key, *copies], self._agenda.now_ms)
+            if queue.settings.dead_letter_key is not None:
+                headers.pop("CC", None)
+                copies = []
+            message = self._copy(letter, exchange, headers)
+            found = exchanges.router.queues_from(
+                exchanges.find(exchange), [message.address.routing_key, *copies], message
+            )
+            targets = [target for target in found if not _is_cycle(target, deaths)]
+        if exchange is not None and queue.settings.dead_letters_at_least_once:
+            self._insist(letter, message, targets)
             return
+        put(targets, message, self._journal)
         queue.settle(letter.entry)
 
-    def _send(self, exchanges: Exchanges, exchange: str, letter: DeadLetter) -> int:
-        queue = letter.queue
+    def _copy(self, letter: DeadLetter, exchange: str, headers: Table) -> Message:
+        """What goes to the dead letter exchange, with these headers."""
         original = letter.entry.message
-        headers = original.codec.headers(original.properties)
-        new_key = queue.settings.dead_letter_key
-        copies = _copies(headers)
-        keys = [original.address.routing_key, *copies]
-        deaths = _buried(headers, letter, keys, self._agenda.now_ms)
-        if new_key is not None:
-            headers.pop("CC", None)
-            copies = []
+        codec = original.codec
+        new_key = letter.queue.settings.dead_letter_key
         _wait_no_more(headers)
-        properties = original.codec.edited(original.properties, headers, False)
-        message = Message(
-            Address(exchange, keys[0] if new_key is None else new_key),
-            original.codec,
+        properties = codec.edited(original.properties, headers, False)
+        return Message(
+            Address(exchange, original.address.routing_key if new_key is None else new_key),
+            codec,
             properties,
             original.body,
-            original.codec.handling(properties),
+            codec.handling(properties),
             self._agenda.now_ms,
         )
-        targets = exchanges.router.queues_from(
-            exchanges.find(exchange), [message.address.routing_key, *copies], message
-        )
-        return put([target for target in targets if not _is_cycle(target, deaths)], message, self._journal)
 
-
-@final
-class _Retry(Timed):
-    """A letter that found no queue, or a full one, on a queue that asks for at-least-once: it is not settled yet."""
-
-    def __init__(self, agenda: Agenda, letter: DeadLetter) -> None:
-        super().__init__()
-        self._agenda = agenda
-        self._letter = letter
-
-    def on_due(self, now_ms: i64) -> None:
-        letter = self._letter
-        if letter.queue.gone:
-            letter.queue.settle(letter.entry)
+    def _insist(self, letter: DeadLetter, message: Message, targets: list[Queue]) -> None:
+        """The letter is settled when all targets have it; one that was routed before has been taken by some."""
+        held = self._held
+        taken = letter.taken or []
+        targets = [target for target in targets if target not in taken]
+        free = [target for target in targets if not held.is_awaited(target)]
+        lacking = put_where_taken(free, message, self._journal)
+        for target in free:
+            if target not in lacking:
+                letter.has_taken(target)
+        lacking += [target for target in targets if held.is_awaited(target)]
+        if lacking or not letter.taken:
+            held.hold(letter, message, lacking)
         else:
-            self._agenda.dead_letters.append(letter)
+            letter.queue.settle(letter.entry)
 
 
 def _wait_no_more(headers: Table) -> None:
@@ -145,7 +146,11 @@ def _buried(headers: Table, letter: DeadLetter, keys: list[str], now_ms: i64) ->
     else:
         deaths.remove(death)
         count = death.get("count")
-        death["count"] = count + 1 if isinstance(count, int) else 1
+        # A publisher may have written anything there.
+        if isinstance(count, int) and not isinstance(count, bool) and 0 < count < _COUNT_MAX:
+            death["count"] = count + 1
+        else:
+            death["count"] = 1
     deaths.insert(0, death)
     headers["x-death"] = deaths
     if "x-first-death-queue" not in headers:

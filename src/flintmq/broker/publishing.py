@@ -5,6 +5,7 @@ from typing import Final
 from flintmq.broker.message import Entry, Message
 from flintmq.broker.ports import Journal
 from flintmq.broker.queue.base import ADMITTED, REFUSED, Queue
+from flintmq.broker.queue.settings import REJECT_PUBLISH_DLX
 
 # What became of a published message. STORED ones are safe once the batch they are in is durable.
 UNROUTED: Final = 0
@@ -62,3 +63,32 @@ def put_at_once(queues: list[Queue], message: Message, journal: Journal) -> int:
         return UNROUTED
     taking = [queue for queue in queues if queue.takes_at_once(message)]
     return put(taking, message, journal) if taking else UNDELIVERED
+
+
+def put_where_taken(queues: list[Queue], message: Message, journal: Journal) -> list[Queue]:
+    """Put a message on those queues that take it; returns the others.
+
+    One that refused it and made a dead letter of it has done with it what it was declared to do.
+    """
+    refusing: list[Queue] = []
+    ids: list[int] = []
+    entries: list[Entry] = []
+    for queue in queues:
+        if queue.is_guarded or message.handling.is_command:
+            answer = queue.admit(message)
+            if answer == REFUSED and not _passes_on(queue):
+                refusing.append(queue)
+            if answer != ADMITTED:
+                continue
+        entry = queue.enqueue(message)
+        if entry is not None:
+            ids.append(queue.id)
+            entries.append(entry)
+    if entries:
+        journal.append(message, ids, entries)
+    return refusing
+
+
+def _passes_on(queue: Queue) -> bool:
+    settings = queue.settings
+    return settings.overflow == REJECT_PUBLISH_DLX and settings.dead_letter_exchange is not None

@@ -101,6 +101,9 @@ class Queue(ABC):
         """Whether so many messages, with so many bytes together, would all be admitted."""
         return True
 
+    def await_room(self) -> None:
+        """The queue has refused a message, and puts itself on the agenda once something has left it."""
+
     @abstractmethod
     def enqueue(self, message: Message) -> Entry | None:
         """Take a message; returns the entry the journal has to keep, if it has to keep one."""

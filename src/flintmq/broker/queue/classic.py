@@ -61,6 +61,8 @@ class ClassicQueue(Queue, Stored):
         self._view: View | None = None
         # Whether one of these two has to hear of every settlement.
         self._is_keyed = False
+        # Whether dead letters wait for room here.
+        self._is_awaited = False
         # Bytes of the bodies that are ready, counted while a limit speaks of them.
         self._bytes: i64 = 0
         self._counts_bytes = False
@@ -90,6 +92,8 @@ class ClassicQueue(Queue, Stored):
             self._values = LastValues(settings.last_value_field)
         self._set_plain()
         self._trim()
+        if self._is_awaited:
+            self._tell_room()
 
     def _trim(self) -> None:
         """There may be too much, by nobody's publishing: the oldest go, unless it is publishers who are to stop."""
@@ -106,7 +110,7 @@ class ClassicQueue(Queue, Stored):
         has_values = self._values is not None
         is_plain = not self._counts_bytes and not has_values and self._view is None
         self._is_plain_in = is_plain and self.settings.ttl_ms == FOREVER
-        self._is_plain_out = is_plain and self._expiry is None
+        self._is_plain_out = is_plain and self._expiry is None and not self._is_awaited
         self._is_keyed = has_values or self._groups is not None
 
     # -- in -----------------------------------------------------------------------------------------------------
@@ -144,6 +148,15 @@ class ClassicQueue(Queue, Stored):
         if settings.max_length >= 0 and self._store.count + count > settings.max_length:
             return False
         return settings.max_bytes < 0 or self._bytes + size <= settings.max_bytes
+
+    def await_room(self) -> None:
+        self._is_awaited = True
+        self._set_plain()
+
+    def _tell_room(self) -> None:
+        self._is_awaited = False
+        self._set_plain()
+        self.agenda.roomy.append(self)
 
     def _is_over(self, count: i64, size: i64) -> bool:
         """Whether so many messages, with so many bytes together, are too many beside those that are ready."""
@@ -344,6 +357,8 @@ class ClassicQueue(Queue, Stored):
             self._values.left(entry)
         if self._view is not None:
             self._view.left()
+        if self._is_awaited:
+            self._tell_room()
 
     def settle(self, entry: Entry) -> None:
         if self._is_keyed:
@@ -504,6 +519,8 @@ class ClassicQueue(Queue, Stored):
         view, self._view = self._view, None
         if view is not None:
             view.delete()
+        if self._is_awaited:
+            self._tell_room()
 
     def view(self) -> Queue:
         if self._view is None:
