@@ -304,8 +304,17 @@ class Matching(Ready):
 
     def give_back(self, entries: list[Entry]) -> None:
         self.count += len(entries)
+        tail = self._tail
+        first = tail.peek() if isinstance(tail, Fifo) else None
+        behind: list[Entry] = []
         for entry in entries:
-            self._settle_in(entry)
+            if first is not None and first.position < entry.position:
+                # What was not looked at yet must not be overtaken; by priority, all of it is looked at beforehand.
+                behind.append(entry)
+            else:
+                self._settle_in(entry)
+        if behind:
+            tail.give_back(behind)
 
     def remove(self, entry: Entry) -> None:
         place = self._places.get(int(entry.seq))

@@ -211,3 +211,21 @@ def test_many_consumers_that_came_and_went_leave_nothing() -> None:
     assert queue._matching is not None
     assert len(queue._matching._buckets) <= 3
     assert all(set(bucket.members) <= {stays} for bucket in queue._matching._buckets)
+
+
+def test_what_comes_back_does_not_overtake_what_was_not_looked_at() -> None:
+    """A choosy consumer leaves, what it held comes back under another one: the entry before it still goes first."""
+    queue = make()
+    blue = Choosy("blue")
+    queue.subscribe(blue, {})
+    fill(queue, "red1", "blue1", "red2")
+    queue.dispatch()
+    queue.unsubscribe(blue)
+    # The next one needs all to be matched anew, and has not begun to look.
+    idle = Choosy("never", credit=0)
+    queue.subscribe(idle, {})
+    queue.requeue(blue.taken)
+    anyone = Taker(3)
+    queue.subscribe(anyone, {})
+    queue.dispatch()
+    assert anyone.bodies == ["red1", "blue1", "red2"]
