@@ -127,7 +127,7 @@ def test_zero_in_tuning_takes_the_offer(attacker: AmqpSocket) -> None:
     attacker.open(frame_max=0, channel_max=0)
     attacker.open_channel(CHANNEL_MAX)
     attacker.send_method(CHANNEL_MAX + 1, ChannelOpen())
-    attacker.expect_close(504)
+    attacker.expect_close(530)
 
 
 OUT_OF_TURN: dict[str, tuple[Method, int]] = {

@@ -92,7 +92,7 @@ def test_calls(broker: BrokerProcess) -> None:
 def test_robust_connection(tmp_path: Path) -> None:
     """A robust connection to a broker that was killed and started again finds its queue and goes on consuming."""
     with BrokerProcess(tmp_path / "data") as broker:
-        again = BrokerProcess(tmp_path / "data", "--port", str(broker.port))
+        again = BrokerProcess(tmp_path / "data")
 
         async def use() -> list[tuple[bytes, bool | None]]:
             taken: asyncio.Queue[tuple[bytes, bool | None]] = asyncio.Queue()
@@ -108,7 +108,7 @@ def test_robust_connection(tmp_path: Path) -> None:
             await queue.consume(take)
             seen = [await asyncio.wait_for(taken.get(), WAIT_SECONDS)]
             await asyncio.to_thread(broker.kill)
-            await asyncio.to_thread(again.start)
+            await asyncio.to_thread(again.start, broker.port)
             seen.append(await asyncio.wait_for(taken.get(), WAIT_SECONDS))
             await connection.close()
             return seen

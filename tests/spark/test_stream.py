@@ -142,10 +142,7 @@ def test_another_queue(pipeline: Pipeline, queues: Queues) -> None:
 
 def test_a_broker_that_is_killed(spark: SparkSession, tmp_path: Path) -> None:
     """A query outlives a broker that is killed and started again: what was confirmed is read, and read once."""
-    with BrokerProcess(tmp_path / "data") as earlier:
-        port = str(earlier.port)
-    # The same port every time: clients have no other way to find it again.
-    with BrokerProcess(tmp_path / "data", "--port", port) as broker:
+    with BrokerProcess(tmp_path / "data") as broker:
         pipeline = Pipeline(spark, broker.url, tmp_path)
         publish(broker, 0, 500)
         query = pipeline.capture("s", maxMessagesPerTrigger="100").start()
@@ -153,7 +150,8 @@ def test_a_broker_that_is_killed(spark: SparkSession, tmp_path: Path) -> None:
             pipeline.wait_for(query, 100)
             broker.kill()
             time.sleep(1.0)
-            broker.start()
+            # The same port: clients have no other way to find it again.
+            broker.start(broker.port)
             publish(broker, 500, 800)
             pipeline.wait_for(query, 800)
         finally:
