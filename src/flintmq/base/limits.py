@@ -87,3 +87,11 @@ TOPIC_HASHES_MAX: Final = 8
 # Words between the first and the last of them: ten thousand of the worst such bindings cost a new key tens of
 # milliseconds, and a key that was used before nothing.
 TOPIC_INNER_WORDS_MAX: Final = 32
+# Characters of a selector: parsing one that long takes some tens of milliseconds, and all others wait.
+SELECTOR_MAX_CHARACTERS: Final = 2_048
+# What each of them costs who sends it.
+SELECTOR_UNITS_PER_CHARACTER: Final = 32
+# Expressions of a selector within each other: more than anybody writes, and shallow enough for the C stack.
+SELECTOR_DEPTH_MAX: Final = 64
+# Selectors kept parsed: clients come back with the ones they had. A long one takes some hundred KiB.
+SELECTOR_CACHE_ENTRIES: Final = 256

@@ -38,7 +38,6 @@ QUEUE_COMPARED: Final = (
     "x-delayed-retry-max",
     "x-delayed-retry-multiplier",
 )
-_BINDING_NOT_YET: Final = ("x-selector",)
 EXCHANGE_COMPARED: Final = ("alternate-exchange",)
 # Those that make no sense on a queue of the kind, and are refused there.
 _NOT_ON_QUORUM: Final = ("x-max-priority",)
@@ -140,12 +139,6 @@ def alternate_exchange(name: str, vhost: str, arguments: Table) -> str:
             f"invalid type '{type_name(found)}' for arg 'alternate-exchange' in exchange '{name}' in vhost '{vhost}'"
         )
     return found
-
-
-def check_binding_arguments(arguments: Table) -> None:
-    for name in _BINDING_NOT_YET:
-        if name in arguments:
-            raise NotImplementedHere(f"binding argument '{name}' is not implemented yet")
 
 
 def _fault(argument: str, value: object, arguments: Table) -> str:

@@ -16,8 +16,9 @@ class Consumer(ABC):
     """A subscription to one queue, implemented by the gateway of the protocol it came by.
 
     Of consumers that can take an entry, one of the highest `priority` gets it. One that `is_choosy` is asked whether
-    an entry `suits` it, one that `is_measured` whether an entry `fits` what it holds already. `context` is what it
-    shares with others of the same client: what was rejected there can be withheld from all of them.
+    an entry `suits` it, which costs so many units of work as `suiting_cost`; one that `is_measured` whether an entry
+    `fits` what it holds already. `context` is what it shares with others of the same client: what was rejected there
+    can be withheld from all of them.
     """
 
     def __init__(self, tag: str, no_ack: bool, exclusive: bool) -> None:
@@ -26,6 +27,7 @@ class Consumer(ABC):
         self.exclusive = exclusive
         self.priority: i64 = 0
         self.is_choosy = False
+        self.suiting_cost: i64 = 0
         self.is_measured = False
         self.context: object | None = None
 

@@ -17,6 +17,7 @@ from flintmq.broker.policy import Policies
 from flintmq.broker.ports import BindingRecord, ExchangeRecord, Storage
 from flintmq.broker.queue.base import Queue
 from flintmq.broker.routing import Router
+from flintmq.broker.selector.selectors import NOTHING, selector_of
 
 # amqp-0-9-1 §3.1.3 and RabbitMQ's: there from the start in every virtual host.
 _PREDECLARED: Final = (
@@ -187,16 +188,18 @@ class Exchanges:
         self._bind(Binding(self._bindable(source), end, routing_key, arguments))
 
     def _bind(self, binding: Binding) -> None:
-        args.check_binding_arguments(binding.arguments)
         source = binding.source
         source.check_binding(binding)
+        where = f"binding of exchange '{source.name}' in vhost '{self._vhost}'"
+        binding.filter = selector_of(binding.arguments, where)
         if not self.bindings.add(binding):
             return
         self.router.changed(source)
         if is_durable(binding):
             self._storage.definitions.put_binding(self._record(binding))
         for message in source.history():
-            self._deliver(message, self._queues_beyond(binding, message))
+            if binding.filter is None or binding.filter.matches(message):
+                self._deliver(message, self._queues_beyond(binding, message))
 
     def _queues_beyond(self, binding: Binding, message: Message) -> list[Queue]:
         if binding.queue is not None:
@@ -270,7 +273,13 @@ class Exchanges:
 
     def restore_binding(self, record: BindingRecord, destination: Queue | Exchange) -> None:
         source = self.by_name[record.source]
-        self.bindings.add(Binding(source, destination, record.routing_key, record.arguments))
+        binding = Binding(source, destination, record.routing_key, record.arguments)
+        try:
+            binding.filter = selector_of(record.arguments, "")
+        except PreconditionFailed:
+            # Another release took it. It can be unbound, and until then is no reason not to start.
+            binding.filter = NOTHING
+        self.bindings.add(binding)
         self.router.changed(source)
 
 

@@ -99,7 +99,7 @@ class Router:
             route.per_message = found is None
             route.queues = [] if found is None else found
             if found is None:
-                route.cost = sum([len(each.bindings) for each in route.way])
+                route.cost = sum([_asking_cost(each, route.address.routing_key) for each in route.way])
             else:
                 route.cost = len(found) if len(found) > 1 else 0
         route.version = self.version
@@ -139,3 +139,13 @@ class Router:
                     seen.add(alternate)
                     way.append(alternate)
         return list(queues)
+
+
+def _asking_cost(exchange: Exchange, key: str) -> int:
+    """What it costs to ask an exchange about each message: the bindings to compare it with, and their filters."""
+    compared = list(exchange.bindings.values()) if exchange.per_message else exchange.match([key], None)
+    cost = len(compared)
+    for binding in compared:
+        if binding.filter is not None:
+            cost += int(binding.filter.cost)
+    return cost

@@ -14,7 +14,12 @@ BindingKey = tuple[str, str, str, str]
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Filter(ABC):
-    """A condition that a binding sets on each message, beyond what its exchange's type compares."""
+    """A condition that a binding sets on each message, beyond what its exchange's type compares.
+
+    `cost` is how much work it is to ask, in the units of a route's cost.
+    """
+
+    cost: i64 = 1
 
     @abstractmethod
     def matches(self, message: Message) -> bool: ...

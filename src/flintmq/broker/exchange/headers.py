@@ -12,6 +12,8 @@ from flintmq.broker.arguments import type_name
 from flintmq.broker.exchange.base import Binding, Exchange
 from flintmq.broker.message import Message, Table
 
+# Arguments that say how to compare, and are themselves not compared.
+_OWN: Final = ("x-match", "x-selector")
 _MATCHES: Final = ("all", "any", "all-with-x", "any-with-x")
 
 
@@ -26,7 +28,7 @@ class _Condition:
         self.wanted = [
             (name, value)
             for name, value in arguments.items()
-            if name != "x-match" and (with_x or not name.startswith("x-"))
+            if name not in _OWN and (with_x or not name.startswith("x-"))
         ]
 
     def holds(self, headers: Table) -> bool:

@@ -64,6 +64,8 @@ class Matching(Ready):
         self._plain: list[Consumer] = []
         self._version: i64 = 0
         self._choosy: list[Consumer] = []
+        # What it costs to ask all of these about one entry.
+        self._suiting_cost: i64 = 0
         self._newcomers: deque[_Newcomer] = deque()
         # While entries are given out: the buckets that have something, by the first of it.
         self._offers: list[tuple[int, int, int, Bucket]] = []
@@ -83,6 +85,7 @@ class Matching(Ready):
         """A consumer came; `consumers` are all that may be given something."""
         if consumer.is_choosy:
             self._choosy.append(consumer)
+            self._suiting_cost += consumer.suiting_cost
             if self._places:
                 places = sorted(self._places.values(), key=_order)
                 places.reverse()
@@ -93,6 +96,7 @@ class Matching(Ready):
         """A consumer went; what it holds of groups it holds until that is settled or comes back."""
         if consumer in self._choosy:
             self._choosy.remove(consumer)
+            self._suiting_cost -= consumer.suiting_cost
             self._newcomers = deque([each for each in self._newcomers if each.consumer is not consumer])
             self._by_members = {}
             for bucket in self._buckets:
@@ -377,7 +381,7 @@ class Matching(Ready):
             places = newcomer.places
             while places and self._budget > 0:
                 place = places.pop()
-                self._budget -= 1
+                self._budget -= 1 + consumer.suiting_cost
                 if place.is_here and consumer.suits(place.entry.message):
                     self._move(place, self._bucket((*place.home.members, consumer)))
             if not places:
@@ -392,7 +396,7 @@ class Matching(Ready):
             entry = tail.take()
             entry.state = READY
             self._settle_in(entry)
-            left -= 1
+            left -= 1 + self._suiting_cost
         self._budget -= most - left
 
     def choose(self) -> Consumer | None:

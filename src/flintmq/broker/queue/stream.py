@@ -159,6 +159,10 @@ class StreamQueue(Queue):
                 cursor.ahead = records
             record = cursor.ahead.pop()
             cursor.offset = record.offset + 1
-            consumer.deliver(self, Entry(record.message, record.offset))
             burst -= 1
-        return burst == 0
+            if consumer.is_choosy:
+                burst -= consumer.suiting_cost
+                if not consumer.suits(record.message):
+                    continue
+            consumer.deliver(self, Entry(record.message, record.offset))
+        return burst <= 0

@@ -6,6 +6,7 @@ from flintmq.base.errors import NotAllowed, PreconditionFailed
 from flintmq.base.limits import BROWSED_ENTRIES_PER_UNIT
 from flintmq.broker.arguments import check_consumer_arguments
 from flintmq.broker.queue.base import Queue
+from flintmq.broker.selector.selectors import selector_of
 from flintmq.gateway.amqp091.channel import ServerChannel
 from flintmq.gateway.amqp091.consumer import ChannelConsumer
 from flintmq.gateway.amqp091.queue_methods import generated_name
@@ -66,7 +67,10 @@ def consume(channel: ServerChannel, method: Method) -> None:
     most = channel.gateway.offer.consumers_max
     if 0 < most <= len(deliveries.consumers):
         raise NotAllowed(f"reached maximum ({most}) of consumers per channel")
-    check_consumer_arguments(arguments, channel.queue_name(method.queue), channel.vhost.name)
+    name = channel.queue_name(method.queue)
+    check_consumer_arguments(arguments, name, channel.vhost.name)
+    channel.spend_on_selector(arguments)
+    selector = selector_of(arguments, f"queue '{name}' in vhost '{channel.vhost.name}'")
     queue = _reply_queue(channel, method.no_ack) if method.queue == REPLY_TO else channel.queue(method.queue)
     if arguments.get("x-browse") is True and method.queue != REPLY_TO:
         channel.spend(queue.message_count // BROWSED_ENTRIES_PER_UNIT)
@@ -93,6 +97,7 @@ def consume(channel: ServerChannel, method: Method) -> None:
         priority,
         0 if method.no_ack else timeout_ms,
         method.no_local,
+        selector,
     )
     queue.subscribe(consumer, arguments)
     deliveries.consumers[tag] = consumer

@@ -20,12 +20,13 @@ from flintmq.base.errors import (
     PreconditionFailed,
     ResourceError,
 )
-from flintmq.base.limits import ADDRESS_WORK_UNITS, ANSWER_BYTES_PER_UNIT
+from flintmq.base.limits import ADDRESS_WORK_UNITS, ANSWER_BYTES_PER_UNIT, SELECTOR_UNITS_PER_CHARACTER
 from flintmq.broker.access import Access
-from flintmq.broker.message import Message
+from flintmq.broker.message import Message, Table
 from flintmq.broker.permission import WRITE
 from flintmq.broker.publishing import STORED, TURNED_AWAY, UNDELIVERED, UNROUTED
 from flintmq.broker.queue.base import Queue
+from flintmq.broker.selector.selectors import ARGUMENT as SELECTOR
 from flintmq.gateway.amqp091.answers import Answers, Reply
 from flintmq.gateway.amqp091.codec import CODEC_091
 from flintmq.gateway.amqp091.consumer import ChannelConsumer
@@ -402,6 +403,12 @@ class ServerChannel(ChannelOwner):
             self.deliveries.settle(unacked.take(delivery_tag, multiple), outcome)
         else:
             self.transaction.settle(StagedSettlement(outcome, unacked.find(delivery_tag, multiple)))
+
+    def spend_on_selector(self, arguments: Table) -> None:
+        """Arguments are about to be understood, and with them a condition that takes long to parse."""
+        selector = arguments.get(SELECTOR)
+        if isinstance(selector, str):
+            self._engine.spend(len(selector) * SELECTOR_UNITS_PER_CHARACTER)
 
     # -- names --------------------------------------------------------------------------------------------------
 

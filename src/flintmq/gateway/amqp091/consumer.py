@@ -8,6 +8,7 @@ from flintmq.base.errors import InternalError, StorageError
 from flintmq.broker.consumer import Consumer
 from flintmq.broker.message import Entry, Message
 from flintmq.broker.queue.base import Queue
+from flintmq.broker.selector.selectors import Selector
 from flintmq.gateway.amqp091.window import Window
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ class ChannelConsumer(Consumer):
 
     `prefix` is how its deliveries begin on the wire. `started` is false until its consume-ok is on its way: no
     delivery may come before. `timeout_ms` is how long it may hold a delivery, 0 for ever. With `no_local`, what came
-    by the same connection is not for it.
+    by the same connection is not for it; nor is, with a `selector`, what that does not match.
     """
 
     def __init__(
@@ -35,6 +36,7 @@ class ChannelConsumer(Consumer):
         priority: i64 = 0,
         timeout_ms: i64 = 0,
         no_local: bool = False,
+        selector: Selector | None = None,
     ) -> None:
         super().__init__(tag, no_ack, exclusive)
         self.queue = queue
@@ -43,8 +45,10 @@ class ChannelConsumer(Consumer):
         self.priority = priority
         self.timeout_ms: i64 = timeout_ms
         self.started = False
-        self.is_choosy = no_local
+        self.is_choosy = no_local or selector is not None
+        self.suiting_cost = 0 if selector is None else selector.cost
         self._no_local = no_local
+        self._selector = selector
         self._channel = channel
         self._deliveries = channel.deliveries
         self.context = channel.deliveries
@@ -79,7 +83,9 @@ class ChannelConsumer(Consumer):
         return self._deliveries.is_flowing
 
     def suits(self, message: Message) -> bool:
-        return not self._no_local or message.origin != self._channel.connection.number
+        if self._no_local and message.origin == self._channel.connection.number:
+            return False
+        return self._selector is None or self._selector.matches(message)
 
     def deliver(self, queue: Queue, entry: Entry) -> None:
         self._deliveries.deliver(self, queue, entry)

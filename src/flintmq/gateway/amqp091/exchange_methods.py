@@ -35,6 +35,7 @@ def delete(channel: ServerChannel, method: Method) -> None:
 
 def bind(channel: ServerChannel, method: Method) -> None:
     assert isinstance(method, ExchangeBind)
+    channel.spend_on_selector(method.arguments)
     channel.vhost.exchanges.bind_exchange(method.destination, method.source, method.routing_key, method.arguments)
     if not method.no_wait:
         channel.reply_when_durable(ExchangeBindOk())

@@ -65,6 +65,7 @@ def bind(channel: ServerChannel, method: Method) -> None:
     queue = channel.queue(method.queue)
     # amqp-0-9-1 queue.bind.queue: without a queue's name, an empty key means the name of the last declared one.
     key = queue.name if method.queue == "" and method.routing_key == "" else method.routing_key
+    channel.spend_on_selector(method.arguments)
     channel.vhost.exchanges.bind_queue(queue, method.exchange, key, method.arguments)
     if not method.no_wait:
         channel.reply_when_durable(QueueBindOk())
