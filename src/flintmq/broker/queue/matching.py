@@ -309,11 +309,11 @@ class Matching(Ready):
     def give_back(self, entries: list[Entry]) -> None:
         self.count += len(entries)
         tail = self._tail
-        first = tail.peek() if isinstance(tail, Fifo) else None
         behind: list[Entry] = []
         for entry in entries:
+            first = tail.first_in_line(entry)
             if first is not None and first.position < entry.position:
-                # What was not looked at yet must not be overtaken; by priority, all of it is looked at beforehand.
+                # What was not looked at yet must not be overtaken.
                 behind.append(entry)
             else:
                 self._settle_in(entry)

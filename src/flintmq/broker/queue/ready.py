@@ -34,6 +34,10 @@ class Ready(ABC):
     def peek(self) -> Entry | None:
         """The entry that `take` would give."""
 
+    def first_in_line(self, entry: Entry) -> Entry | None:
+        """The entry that goes before all others which only their age tells from this one."""
+        return self.peek()
+
     @abstractmethod
     def drop_candidate(self) -> Entry | None:
         """The entry a full queue gives up first, left where it is."""
@@ -208,6 +212,9 @@ class Priorities(Ready):
         while self._top > 0 and self._levels[self._top].count == 0:
             self._top -= 1
         return self._levels[self._top]
+
+    def first_in_line(self, entry: Entry) -> Entry | None:
+        return self._levels[self._level(entry)].peek()
 
     def take(self) -> Entry:
         self.count -= 1

@@ -229,3 +229,45 @@ def test_what_comes_back_does_not_overtake_what_was_not_looked_at() -> None:
     queue.subscribe(anyone, {})
     queue.dispatch()
     assert anyone.bodies == ["red1", "blue1", "red2"]
+
+
+def test_asking_is_work() -> None:
+    """A dispatch asks what it has time for, the dearer the fewer; all have been asked in the end, in order."""
+    queue = make()
+    dear = Choosy("1")
+    dear.suiting_cost = DISPATCH_BURST_MESSAGES // 4
+    queue.subscribe(dear, {})
+    fill(queue, *[f"{number}" for number in range(20)])
+    assert queue.dispatch()
+    assert dear.asked <= 4
+    late = Choosy("2")
+    late.suiting_cost = DISPATCH_BURST_MESSAGES // 4
+    queue.subscribe(late, {})
+    rounds = 1
+    while queue.dispatch():
+        rounds += 1
+    # The late one was not asked about what had gone by then.
+    assert (dear.asked, late.asked) == (20, 19)
+    assert rounds >= 8
+    assert dear.bodies == ["1", *[str(number) for number in range(10, 20)]]
+    assert late.bodies == ["2"]
+
+
+def test_what_comes_back_by_priority_does_not_overtake_either() -> None:
+    """The same where the queue has priorities, and a dispatch had no time to look at all of one."""
+    queue = make()
+    blue = Choosy("blue")
+    queue.subscribe(blue, {})
+    fill(queue, "urgent", headers="priority=5")
+    fill(queue, "red1", "blue1", "red2")
+    queue.dispatch()
+    queue.unsubscribe(blue)
+    idle = Choosy("never", credit=0)
+    idle.suiting_cost = DISPATCH_BURST_MESSAGES
+    queue.subscribe(idle, {})
+    queue.requeue(blue.taken)
+    anyone = Taker(9)
+    queue.subscribe(anyone, {})
+    while queue.dispatch():
+        pass
+    assert anyone.bodies == ["urgent", "red1", "blue1", "red2"]
