@@ -4,7 +4,7 @@ from decimal import Decimal
 from typing import Final
 
 from flintmq.base.errors import NotImplementedHere, PreconditionFailed
-from flintmq.base.limits import EXPIRY_MAX_MS
+from flintmq.base.limits import DEDUP_MAX_ENTRIES, EXPIRY_MAX_MS
 from flintmq.base.values import Timestamp
 from flintmq.broker.fields import Field
 from flintmq.broker.message import Table
@@ -37,6 +37,8 @@ QUEUE_COMPARED: Final = (
     "x-delayed-retry-min",
     "x-delayed-retry-max",
     "x-delayed-retry-multiplier",
+    "x-dedup-window",
+    "x-dedup-size",
 )
 EXCHANGE_COMPARED: Final = ("alternate-exchange",)
 # Those that make no sense on a queue of the kind, and are refused there.
@@ -58,15 +60,30 @@ _NOT_ON_STREAM: Final = (
     "x-delayed-retry-min",
     "x-delayed-retry-max",
     "x-delayed-retry-multiplier",
+    "x-dedup-window",
+    "x-dedup-size",
     "x-paused",
 )
 # What a stream would keep, or a consumer of one be sent, against the wish of who asked: refused by name.
 _STREAM_NOT_YET: Final = ("x-max-age", "x-max-length-bytes")
 _CONSUMER_NOT_YET: Final = ("x-stream-filter",)
 _ONLY_ON_STREAM: Final = ("x-max-age",)
-_NUMBERS: Final = ("x-max-length", "x-max-length-bytes", "x-delivery-limit", "x-delayed-retry-multiplier")
-_TIMES: Final = ("x-message-ttl", "x-expires", "x-consumer-timeout", "x-delayed-retry-min", "x-delayed-retry-max")
-_ONE_AT_LEAST: Final = ("x-expires", "x-delayed-retry-multiplier")
+_NUMBERS: Final = (
+    "x-max-length",
+    "x-max-length-bytes",
+    "x-delivery-limit",
+    "x-delayed-retry-multiplier",
+    "x-dedup-size",
+)
+_TIMES: Final = (
+    "x-message-ttl",
+    "x-expires",
+    "x-consumer-timeout",
+    "x-delayed-retry-min",
+    "x-delayed-retry-max",
+    "x-dedup-window",
+)
+_ONE_AT_LEAST: Final = ("x-expires", "x-delayed-retry-multiplier", "x-dedup-window", "x-dedup-size")
 # More would reach the longest pause there is with the second retry, whatever the first was.
 _MULTIPLIER_MAX: Final = 1_000_000
 _FLAGS: Final = ("x-single-active-consumer", "x-paused")
@@ -190,6 +207,8 @@ def _number_fault(argument: str, value: object) -> str:
     if argument in _TIMES and value > EXPIRY_MAX_MS:
         return f"{{value_too_large,{value}}}"
     if argument == "x-delayed-retry-multiplier" and value > _MULTIPLIER_MAX:
+        return f"{{max_value_exceeded,{value}}}"
+    if argument == "x-dedup-size" and value > DEDUP_MAX_ENTRIES:
         return f"{{max_value_exceeded,{value}}}"
     if argument == "x-max-priority" and value > _PRIORITIES_MAX:
         return f"{{max_value_exceeded,{value}}}"

@@ -24,6 +24,7 @@ from flintmq.broker.ports import (
     VHostRecord,
 )
 from flintmq.broker.queue.base import Stored
+from flintmq.broker.queue.classic import ClassicQueue
 from flintmq.broker.queue.ids import QueueIds
 from flintmq.broker.rules import check_rule
 from flintmq.broker.user import User
@@ -240,7 +241,8 @@ class Broker:
         count = 0
         for queue_id, entry in self.storage.recover(set(queues)):
             queues[queue_id].restore(entry)
-            count += 1
+            # Others are notes of messages that were there before.
+            count += queue_id > 0
         for queue_id, queue in queues.items():
             queue.start_at(self.storage.recovered_next_seq(queue_id))
         return count
@@ -261,6 +263,8 @@ class Broker:
             queue = self.vhosts[record.vhost].restore_queue(record)
             if isinstance(queue, Stored):
                 queues[record.id] = queue
+            if isinstance(queue, ClassicQueue) and queue.dedup is not None:
+                queues[-record.id] = queue.dedup
         for binding in definitions.bindings:
             self.vhosts[binding.vhost].restore_binding(binding)
         return queues

@@ -66,9 +66,11 @@ class ContentCodec(ABC):
     """Reads features out of encoded content, only when a feature needs them. One per wire format.
 
     `format` is the number the journal keeps beside the content, so that it is decoded the same way after a restart.
+    `nothing` are properties that say nothing.
     """
 
     format: int = 0
+    nothing: bytes = b""
 
     @abstractmethod
     def headers(self, properties: bytes) -> Table:

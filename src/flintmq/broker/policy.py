@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Final, final
 
 from flintmq.base.errors import ConfigurationError
-from flintmq.base.limits import EXPIRY_MAX_MS
+from flintmq.base.limits import DEDUP_MAX_ENTRIES, EXPIRY_MAX_MS
 from flintmq.broker.message import Table
 from flintmq.broker.pattern import Pattern
 from flintmq.broker.ports import PolicyRecord
@@ -45,7 +45,7 @@ _FOREIGN: Final[dict[str, frozenset[str]]] = {
         {
             *("expires", "message-ttl", "dead-letter-exchange", "dead-letter-routing-key", "max-length"),
             *("max-in-memory-length", "max-in-memory-bytes", "overflow", "queue-mode", "queue-master-locator"),
-            *("delivery-limit", "dead-letter-strategy", "target-group-size", "paused"),
+            *("delivery-limit", "dead-letter-strategy", "target-group-size", "paused", "dedup-window", "dedup-size"),
             *("ha-mode", "ha-params", "ha-sync-mode", "ha-promote-on-shutdown", "ha-promote-on-failure"),
         }
     ),
@@ -95,6 +95,10 @@ def _is_expiry(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= EXPIRY_MAX_MS
 
 
+def _is_dedup_size(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= DEDUP_MAX_ENTRIES
+
+
 def _is_age(value: object) -> bool:
     if not isinstance(value, str):
         return False
@@ -120,6 +124,8 @@ _KEYS: Final[dict[str, tuple[Callable[[object], bool], str]]] = {
     "dead-letter-exchange": (_is_text, "the name of an exchange"),
     "dead-letter-routing-key": (_is_text, "a routing key"),
     "dead-letter-strategy": (_is_strategy, "at-most-once or at-least-once"),
+    "dedup-size": (_is_dedup_size, f"a number of messages from 1 to {DEDUP_MAX_ENTRIES}"),
+    "dedup-window": (_is_expiry, "a time in milliseconds, 1 at least"),
     "delayed-retry-max": (_is_time, "a time in milliseconds"),
     "delayed-retry-min": (_is_time, "a time in milliseconds"),
     "delayed-retry-type": (_is_retry, "disabled, all, failed or returned"),

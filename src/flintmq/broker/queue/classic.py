@@ -15,6 +15,7 @@ from flintmq.broker.message import FOREVER, PAUSE, READY, Entry, Message, Table
 from flintmq.broker.ports import Journal
 from flintmq.broker.queue.base import ADMITTED, DISCARDED, DONE, REFUSED, Queue, Stored
 from flintmq.broker.queue.browse import View
+from flintmq.broker.queue.dedup import Dedup
 from flintmq.broker.queue.delays import Delays
 from flintmq.broker.queue.expiry import Expiry
 from flintmq.broker.queue.groups import Groups
@@ -57,6 +58,8 @@ class ClassicQueue(Queue, Stored):
         self._matching: Matching | None = None
         self._groups: Groups | None = None
         self._values: LastValues | None = None
+        # What was here, where nothing may be here twice.
+        self.dedup: Dedup | None = None
         # What browsers consume from, while there are any.
         self._view: View | None = None
         # Whether one of these two has to hear of every settlement.
@@ -77,7 +80,8 @@ class ClassicQueue(Queue, Stored):
         settings = self.settings
         if was_paused and not settings.paused:
             self.touch()
-        self.is_guarded = settings.max_length >= 0 or settings.max_bytes >= 0
+        self.is_guarded = settings.max_length >= 0 or settings.max_bytes >= 0 or settings.deduplicates
+        self._deduplicate()
         self.adds_headers = settings.delivery_limit >= 0 or settings.pauses_failed or settings.pauses_returned
         counted = self._counts_bytes
         self._counts_bytes = settings.max_bytes >= 0
@@ -95,6 +99,19 @@ class ClassicQueue(Queue, Stored):
         if self._is_awaited:
             self._tell_room()
 
+    def _deduplicate(self) -> None:
+        if self.dedup is not None and not self.settings.deduplicates:
+            self.dedup.clear()
+            self.dedup = None
+        elif self.settings.deduplicates:
+            dedup = self.dedup
+            if dedup is None:
+                dedup = Dedup(self.id, self.name, self._survives, self.agenda, self._journal)
+                for entry in self._store.entries():
+                    dedup.remember(entry.message, self.agenda.now_ms)
+            dedup.configure(self.settings)
+            self.dedup = dedup
+
     def _trim(self) -> None:
         """There may be too much, by nobody's publishing: the oldest go, unless it is publishers who are to stop."""
         if self.settings.overflow != DROP_HEAD:
@@ -109,7 +126,7 @@ class ClassicQueue(Queue, Stored):
     def _set_plain(self) -> None:
         has_values = self._values is not None
         is_plain = not self._counts_bytes and not has_values and self._view is None
-        self._is_plain_in = is_plain and self.settings.ttl_ms == FOREVER
+        self._is_plain_in = is_plain and self.settings.ttl_ms == FOREVER and self.dedup is None
         self._is_plain_out = is_plain and self._expiry is None and not self._is_awaited
         self._is_keyed = has_values or self._groups is not None
 
@@ -118,6 +135,8 @@ class ClassicQueue(Queue, Stored):
     def admit(self, message: Message) -> int:
         if message.handling.is_command:
             return self._obey(message)
+        if self.dedup is not None and self.dedup.is_duplicate(message):
+            return DONE
         settings = self.settings
         if not self._is_too_much(message):
             return ADMITTED
@@ -182,6 +201,8 @@ class ClassicQueue(Queue, Stored):
         if self._is_plain_in and message.handling.is_plain:
             self._store.append(entry)
         else:
+            if self.dedup is not None:
+                self.dedup.remember(message, self.agenda.now_ms)
             self._settle_replaced()
             self._place(entry, self.agenda.now_ms)
         if not self._is_ready and self.consumers:
@@ -222,6 +243,8 @@ class ClassicQueue(Queue, Stored):
     def _cancel(self, command: Message) -> int:
         found = [] if self._delays is None else self._delays.cancel(command)
         for entry in found:
+            if self.dedup is not None:
+                self.dedup.forget(entry.message)
             self.settle(entry)
         return DONE if found else REFUSED
 
@@ -268,8 +291,7 @@ class ClassicQueue(Queue, Stored):
             replaced = self._values.replaced
             self._values.replaced = []
             for entry in replaced:
-                if entry.segment != 0:
-                    self._journal.settle(self.id, entry)
+                self._write_off(entry)
 
     def _rank(self, entry: Entry) -> None:
         if entry.message.handling.priority > 0 and isinstance(self._store, Fifo) and self.settings.highest_priority > 0:
@@ -296,6 +318,8 @@ class ClassicQueue(Queue, Stored):
 
     def restore(self, entry: Entry) -> None:
         settings = self.settings
+        if self.dedup is not None:
+            self.dedup.remember(entry.message, entry.message.timestamp_ms)
         if entry.returns > 0 and self._groups is None and (settings.pauses_failed or settings.pauses_returned):
             # When it came back nobody has written down: its pause begins anew.
             ttl_ms = self._ttl_of(entry.message)
@@ -363,7 +387,12 @@ class ClassicQueue(Queue, Stored):
     def settle(self, entry: Entry) -> None:
         if self._is_keyed:
             self._released(entry)
+        self._write_off(entry)
+
+    def _write_off(self, entry: Entry) -> None:
         if entry.segment != 0:
+            if self.dedup is not None:
+                self.dedup.keep(entry.message)
             self._journal.settle(self.id, entry)
 
     def _released(self, entry: Entry) -> None:
@@ -498,6 +527,8 @@ class ClassicQueue(Queue, Stored):
         return [] if withheld is None else [entry for entry, _ in withheld.entries]
 
     def purge(self) -> int:
+        if self.dedup is not None:
+            self.dedup.clear()
         count = self.message_count + self.held_count
         for entry in self._take_withheld():
             self.settle(entry)

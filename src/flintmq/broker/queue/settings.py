@@ -44,6 +44,9 @@ class QueueSettings:
         self.consumer_timeout_ms: i64 = _number(table, "x-consumer-timeout")
         self.group_field = _field(table, "x-group-header")
         self.last_value_field = _field(table, "x-last-value-key")
+        self.dedup_window_ms: i64 = _number(table, "x-dedup-window")
+        self.dedup_size: i64 = _number(table, "x-dedup-size")
+        self.deduplicates = self.dedup_window_ms > 0 or self.dedup_size > 0
         retry = _text(table, "x-delayed-retry-type")
         self.pauses_failed = retry == "all" or retry == "failed"
         self.pauses_returned = retry == "all" or retry == "returned"

@@ -26,6 +26,7 @@ COMMAND_HEADER: Final = "x-queue-command"
 @final
 class Codec091(ContentCodec):
     format = 1
+    nothing = b"\x00\x00"
 
     def headers(self, properties: bytes) -> Table:
         return headers(properties)

@@ -22,6 +22,9 @@ RECORD_MESSAGE: Final = 1
 RECORD_SETTLEMENT: Final = 2
 RECORD_RETURN: Final = 3
 
+# The id that none has.
+_NO_QUEUE: Final = 0
+
 
 @final
 class Settled:
@@ -96,7 +99,7 @@ class JournalEncoder(Journal):
         self._inner_groups: i64 = 0
         self._outside: dict[int, Settled] = {}
         # The queue settled last: acknowledgements come in runs.
-        self._settled = Settled(-1, -2)
+        self._settled = Settled(_NO_QUEUE, -2)
 
     def start(self, segment: int) -> None:
         """Begin with a new segment, behind those that recovery put into `occupancy`."""
@@ -105,7 +108,9 @@ class JournalEncoder(Journal):
     def append(self, message: Message, queue_ids: list[int], entries: list[Entry]) -> None:
         # First, since an address can be refused.
         address = self._addresses.encode(message.address)
-        self._messages += 1
+        # Nobody waits for the notes of a queue that deduplicates, which have negative ids.
+        if queue_ids[0] > 0:
+            self._messages += 1
         self._write_message(message, address, queue_ids, entries)
 
     def _write_message(self, message: Message, address: bytes, queue_ids: list[int], entries: list[Entry]) -> None:
@@ -174,7 +179,7 @@ class JournalEncoder(Journal):
         self._group_bytes = 0
         self._outside = self._pending
         self._pending = {}
-        self._settled = Settled(-1, -2)
+        self._settled = Settled(_NO_QUEUE, -2)
 
     def _add_to_group(self, body: bytes) -> None:
         """Large bodies are written from where they are; the records between them are collected."""
@@ -204,7 +209,7 @@ class JournalEncoder(Journal):
             self._add_block(tuple(group), self._group_bytes)
         self._group = None
         self._pending = self._outside
-        self._settled = Settled(-1, -2)
+        self._settled = Settled(_NO_QUEUE, -2)
 
     def _add_block(self, block: tuple[bytes, ...], size: i64) -> None:
         self._blocks.append(block)
@@ -240,7 +245,7 @@ class JournalEncoder(Journal):
         self._batch_bytes = 0
         self._messages = 0
         self._pending.clear()
-        self._settled = Settled(-1, -2)
+        self._settled = Settled(_NO_QUEUE, -2)
 
     def _move(self) -> None:
         """Write some live entries of the oldest segment again, where that is to be emptied.

@@ -157,3 +157,18 @@ def test_groups_within_a_group_are_part_of_it() -> None:
     assert b"-two-" in blocks[1]
     assert b"-three-" in blocks[1]
     assert b"\x02" + bytes(7) + b"\x01" in blocks[1]
+
+
+def test_notes_are_no_messages() -> None:
+    """Those of queue 1 are kept as queue -1's; nobody waits for them, and their settlements are written."""
+    encoder = _encoder()
+    note = message(b"n")
+    entry = Entry(note, 1)
+    encoder.append(note, [-1], [entry])
+    batch = encoder.take()
+    assert batch.messages == 0
+    assert _payload(batch).hex(" ").startswith("01 00 00 00 01 ff ff ff ff ff ff ff ff 00 00 00 00 00 00 00 01 ")
+    encoder.settle(-1, entry)
+    assert _payload(encoder.take()).hex(" ") == (
+        "02 ff ff ff ff ff ff ff ff 00 00 00 01 00 00 00 00 00 00 00 01 00 00 00 01"
+    )

@@ -1,0 +1,219 @@
+"""Deduplication: a queue takes a message once, however often it is published (x-dedup-window, x-dedup-size).
+
+A message is known by its producer and the number it has there (headers x-producer-id, x-producer-seq), or by its
+message-id. As long as a stored message is on the queue, it is in the journal itself, and tells after a restart what it
+is known by. When it leaves, a note that it was here takes its place, in the journal before its settlement: a
+crash leaves one of the two at least. So nothing is remembered that was not stored, and nothing that was is forgotten.
+"""
+
+from collections import OrderedDict
+from typing import Final, final
+
+from mypy_extensions import i64
+
+from flintmq.base.limits import DEDUP_DEFAULT_ENTRIES, DISPATCH_BURST_MESSAGES, SHORTSTR_MAX_BYTES
+from flintmq.broker.agenda import Agenda
+from flintmq.broker.message import PERSISTENT, Address, Entry, Message
+from flintmq.broker.ports import Journal
+from flintmq.broker.queue.base import Stored
+from flintmq.broker.queue.settings import QueueSettings
+from flintmq.broker.timers import NEVER, Timed
+
+PRODUCER_HEADER: Final = "x-producer-id"
+NUMBER_HEADER: Final = "x-producer-seq"
+# Of a message that is stored nowhere.
+_NONE: Final = -1
+_NUMBER_MAX: Final = 2**63 - 1
+_NOWHERE: Final = Address("", "")
+
+
+@final
+class _Known:
+    """The highest number that came under a key at `since_ms`, and the highest `stored` one, with its note if it left.
+
+    Message-ids have the number 0, all of them.
+    """
+
+    def __init__(self) -> None:
+        self.number: i64 = _NONE
+        self.stored: i64 = _NONE
+        self.since_ms: i64 = 0
+        self.note: Entry | None = None
+
+
+@final
+class Dedup(Timed, Stored):
+    """What a queue remembers. In the journal its notes are those of a queue of their own, whose id is the negative one.
+
+    With `durable`, persistent messages of the queue are stored.
+    """
+
+    def __init__(self, queue_id: i64, queue: str, durable: bool, agenda: Agenda, journal: Journal) -> None:
+        super().__init__()
+        self._id: i64 = -queue_id
+        self._queue = queue
+        self._durable = durable
+        self._agenda = agenda
+        self._journal = journal
+        self._window_ms: i64 = NEVER
+        self._size: i64 = DEDUP_DEFAULT_ENTRIES
+        # The longest known first.
+        self._known: OrderedDict[str, _Known] = OrderedDict()
+        self._seq: i64 = 0
+        # What was read last: each message is asked about twice on its way in.
+        self._message: Message | None = None
+        self._key = ""
+        self._number: i64 = 0
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def configure(self, settings: QueueSettings) -> None:
+        self._window_ms = max(settings.dedup_window_ms, NEVER)
+        self._size = settings.dedup_size if settings.dedup_size > 0 else DEDUP_DEFAULT_ENTRIES
+        self._make_room()
+        self._agenda.timers.cancel(self)
+        self._forget_later()
+
+    # -- messages -----------------------------------------------------------------------------------------------
+
+    def is_duplicate(self, message: Message) -> bool:
+        """Whether the queue has, or had, this message. What is to be stored duplicates only what was."""
+        known = self._known.get(self._read(message))
+        if known is None or self._number > (known.stored if self._is_stored(message) else known.number):
+            return False
+        return not self._is_back(message)
+
+    def _is_back(self, message: Message) -> bool:
+        """Whether this is the message that was here before, come back as a dead letter's dead letter."""
+        deaths = message.codec.headers(message.properties).get("x-death")
+        if not isinstance(deaths, list):
+            return False
+        return any(isinstance(death, dict) and death.get("queue") == self._queue for death in deaths)
+
+    def remember(self, message: Message, since_ms: i64) -> None:
+        """The queue takes a message."""
+        key = self._read(message)
+        if not key:
+            return
+        number = self._number
+        known = self._known.get(key)
+        if known is None:
+            known = _Known()
+            self._known[key] = known
+        elif number <= known.number and (number <= known.stored or not self._is_stored(message)):
+            return
+        known.number = max(known.number, number)
+        known.since_ms = since_ms
+        if number > known.stored and self._is_stored(message):
+            known.stored = number
+            # The message itself says now what the note did.
+            self._drop_note(known)
+        self._known.move_to_end(key)
+        self._make_room()
+        self._forget_later()
+
+    def keep(self, message: Message) -> None:
+        """A stored message leaves the queue: keep a note of it, if it is the one to be remembered by."""
+        known = self._known.get(self._read(message))
+        if known is None or known.note is not None or known.stored != self._number:
+            return
+        note = f"{self._number} {self._key}".encode()
+        codec = message.codec
+        entry = Entry(Message(_NOWHERE, codec, codec.nothing, note, PERSISTENT, known.since_ms), self._seq)
+        self._seq += 1
+        self._journal.append(entry.message, [int(self._id)], [entry])
+        known.note = entry
+
+    def forget(self, message: Message) -> None:
+        """A message was taken back, so that it may be published once more."""
+        key = self._read(message)
+        known = self._known.get(key)
+        if known is not None and not key.startswith("p"):
+            del self._known[key]
+            self._drop_note(known)
+
+    def clear(self) -> None:
+        """Let go of everything."""
+        for known in self._known.values():
+            self._drop_note(known)
+        self._known.clear()
+        self._message = None
+        self._agenda.timers.cancel(self)
+
+    def _is_stored(self, message: Message) -> bool:
+        return self._durable and message.handling.persistent
+
+    def _read(self, message: Message) -> str:
+        """The key of a message, and in `_number` the number it has there; the key is empty where it has none."""
+        if message is self._message:
+            return self._key
+        codec = message.codec
+        headers = codec.headers(message.properties)
+        producer = headers.get(PRODUCER_HEADER)
+        number = headers.get(NUMBER_HEADER)
+        if (
+            isinstance(producer, str)
+            and 0 < len(producer) <= SHORTSTR_MAX_BYTES
+            and isinstance(number, int)
+            and not isinstance(number, bool)
+            and 0 <= number <= _NUMBER_MAX
+        ):
+            self._key = f"p{producer}"
+            self._number = number
+        else:
+            message_id = codec.property_text(message.properties, "message_id")
+            self._key = f"m{message_id}" if message_id else ""
+            self._number = 0
+        self._message = message
+        return self._key
+
+    # -- the end ------------------------------------------------------------------------------------------------
+
+    def _drop_note(self, known: _Known) -> None:
+        note = known.note
+        if note is not None:
+            known.note = None
+            self._journal.settle(self._id, note)
+
+    def _make_room(self) -> None:
+        while len(self._known) > self._size:
+            self._drop_note(self._known.popitem(last=False)[1])
+
+    def _forget_later(self) -> None:
+        if self._window_ms != NEVER and self._known and self.due_ms == NEVER:
+            self._agenda.timers.at(next(iter(self._known.values())).since_ms + self._window_ms, self)
+
+    def on_due(self, now_ms: i64) -> None:
+        known = self._known
+        burst: i64 = DISPATCH_BURST_MESSAGES
+        while known and burst > 0 and next(iter(known.values())).since_ms + self._window_ms <= now_ms:
+            self._drop_note(known.popitem(last=False)[1])
+            burst -= 1
+        self._forget_later()
+
+    # -- start-up -----------------------------------------------------------------------------------------------
+
+    def restore(self, entry: Entry) -> None:
+        """Put back a note."""
+        number, _, key = entry.message.body.decode().partition(" ")
+        known = self._known.setdefault(key, _Known())
+        if int(number) <= known.stored:
+            self._journal.settle(self._id, entry)
+            return
+        self._drop_note(known)
+        known.number = known.stored = int(number)
+        known.since_ms = entry.message.timestamp_ms
+        known.note = entry
+
+    def start_at(self, seq: i64) -> None:
+        """All notes and messages are back."""
+        self._seq = seq
+        self._known = OrderedDict(sorted(self._known.items(), key=_since))
+        self._make_room()
+        self._agenda.timers.cancel(self)
+        self._forget_later()
+
+
+def _since(item: tuple[str, _Known]) -> int:
+    return item[1].since_ms
