@@ -80,3 +80,21 @@ def test_what_was_held_is_held(broker: BrokerProcess) -> None:
     with opened(broker) as channel:
         channel.queue_declare("q", durable=True)
         assert drain(channel, "q") == []
+
+
+def test_what_was_selected_is_selected(broker: BrokerProcess) -> None:
+    """A durable binding has its selector after a crash, and is unbound by it."""
+    selecting = {"x-selector": "size = 'large'"}
+    with opened(broker) as channel:
+        channel.queue_declare("q", durable=True)
+        channel.queue_bind("q", "amq.direct", "k", arguments=selecting)
+        for size in ("small", "large"):
+            channel.basic_publish("amq.direct", "k", f"{size} before".encode(), properties(size=size))
+    again(broker)
+    with opened(broker) as channel:
+        for size in ("small", "large"):
+            channel.basic_publish("amq.direct", "k", f"{size} after".encode(), properties(size=size))
+        assert drain(channel, "q") == [b"large before", b"large after"]
+        channel.queue_unbind("q", "amq.direct", "k", selecting)
+        channel.basic_publish("amq.direct", "k", b"unbound", properties(size="large"))
+        assert drain(channel, "q") == []

@@ -1,12 +1,14 @@
-"""pika on what ordinary queues do here beyond RabbitMQ."""
+"""pika, and py-amqp where pika has no way to ask, on what ordinary queues do here beyond RabbitMQ."""
 
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime
 
+import amqp
 import pika
 import pytest
 from pika.adapters.blocking_connection import BlockingChannel
-from pika.exceptions import NackError
+from pika.exceptions import ChannelClosedByBroker, NackError
 
 from tests.interop.peer import WAIT_SECONDS
 from tests.servers import BrokerProcess
@@ -90,3 +92,58 @@ def test_retries_pause(channel: BlockingChannel, name: str) -> None:
     channel.basic_nack(method.delivery_tag)
     channel.cancel()
     assert wait_for(channel, dead) == b"task"
+
+
+def test_selectors(channel: BlockingChannel, name: str) -> None:
+    """Two consumers of one queue get what each selects by headers of pika's types and by properties."""
+    channel.queue_declare(name)
+    got: dict[str, list[bytes]] = {"large": [], "late": []}
+    for tag, selector in {
+        "large": "total BETWEEN 1000 AND 5000.5 AND NOT test AND placed > 1700000000",
+        "late": "\"x-late\" = TRUE AND properties.message_id LIKE 'm-_'",
+    }.items():
+        channel.basic_consume(
+            name, lambda _1, _2, _3, body, tag=tag: got[tag].append(body), True, arguments={"x-selector": selector}
+        )
+    placed = datetime(2026, 1, 1, tzinfo=UTC)
+    for body, headers in {
+        b"small": {"total": 999, "test": False, "placed": placed},
+        b"large": {"total": 5000, "test": False, "placed": placed},
+        b"tested": {"total": 5000, "test": True, "placed": placed},
+        b"late": {"x-late": True},
+    }.items():
+        channel.basic_publish("", name, body, properties("m-1", **headers))
+    deadline = time.monotonic() + WAIT_SECONDS
+    while not all(got.values()) and time.monotonic() < deadline:
+        channel.connection.process_data_events(0.05)
+    assert got == {"large": [b"large"], "late": [b"late"]}
+    assert [channel.basic_get(name, auto_ack=True)[2] for _ in range(3)] == [b"small", b"tested", None]
+
+
+def test_a_selector_that_is_none(channel: BlockingChannel, name: str) -> None:
+    """It closes the channel, and tells what was expected where."""
+    channel.queue_declare(name)
+    with pytest.raises(ChannelClosedByBroker) as refused:
+        channel.basic_consume(name, lambda *_: None, arguments={"x-selector": "total >"})
+    expected = "at character 8 (the end): expected a name, a string, a number, ("
+    where = f"queue '{name}' in vhost '/'"
+    assert refused.value.reply_code == 406
+    assert refused.value.reply_text == f"PRECONDITION_FAILED - invalid arg 'x-selector' for {where}: {expected}"
+
+
+def test_no_local(broker: BrokerProcess, channel: BlockingChannel, name: str) -> None:
+    """What py-amqp publishes on any channel of a connection is not for that connection's consumers with no_local."""
+    channel.queue_declare(name)
+    port = int(broker.url.rsplit(":", 1)[1].split("/")[0])
+    with amqp.Connection(f"127.0.0.1:{port}") as connection:
+        got: list[object] = []
+        connection.channel().basic_consume(
+            name, no_local=True, no_ack=True, callback=lambda sent: got.append(sent.body)
+        )
+        connection.channel().basic_publish(amqp.Message("own"), routing_key=name)
+        # Published after it, on a connection of its own.
+        connection.channel().queue_declare(name, passive=True)
+        channel.basic_publish("", name, b"foreign")
+        connection.drain_events(timeout=WAIT_SECONDS)
+        assert got == [b"foreign"]
+    assert wait_for(channel, name) == b"own"
