@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Final
 
+from flintmq.base.values import Timestamp
 from flintmq.wire.amqp091 import methods as m
 from flintmq.wire.amqp091.properties import Properties, encode_properties
 from tests.unit.gateway.amqp091.pair import Client, ClientChannel, Server
@@ -75,6 +76,25 @@ def _consumer(channel: ClientChannel) -> None:
     channel.call(m.QueueDelete(queue="q"))
 
 
+def _letters(channel: ClientChannel) -> None:
+    """With a history that no broker wrote, in headers that brokers read."""
+    channel.call(
+        m.QueueDeclare(queue="dead", arguments={"x-dead-letter-exchange": "", "x-message-ttl": 0}),
+        m.QueueDeclare(queue="q", arguments={"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"}),
+        m.ExchangeDeclare(exchange="later", type="x-delayed-message", arguments={"x-delayed-type": "direct"}),
+        m.BasicConsume(queue="q", consumer_tag="c"),
+    )
+    death = {"queue": "q", "reason": "rejected", "count": 5, "routing-keys": ["k"], "time": Timestamp(1)}
+    history = {"x-death": [death, 7], "x-first-death-queue": "q", "CC": ["none"], "BCC": ["dead"], "x-delay": -1}
+    for number in range(3):
+        channel.publish(str(number), properties=encode_properties(Properties(headers={**history, "n": number})))
+    channel.publish("later", "q", "later", encode_properties(Properties(headers={**history, "x-delay": 5})))
+    channel.call()
+    channel.call(
+        m.BasicReject(delivery_tag=1, requeue=False), m.BasicNack(delivery_tag=3, multiple=True, requeue=False)
+    )
+
+
 def _transactions(channel: ClientChannel) -> None:
     channel.call(m.QueueDeclare(queue="q", durable=True), m.TxSelect())
     channel.publish("one")
@@ -116,6 +136,7 @@ def _exchanges(channel: ClientChannel) -> None:
 _SESSIONS: Final[tuple[Callable[[ClientChannel], None], ...]] = (
     _publisher,
     _consumer,
+    _letters,
     _transactions,
     _streams,
     _exchanges,

@@ -4,7 +4,7 @@ from decimal import Decimal
 from typing import Final
 
 from flintmq.base.errors import NotImplementedHere, PreconditionFailed
-from flintmq.base.limits import DEDUP_MAX_ENTRIES, EXPIRY_MAX_MS
+from flintmq.base.limits import DEDUP_MAX_ENTRIES, EXPIRY_MAX_MS, SHORTSTR_MAX_BYTES
 from flintmq.base.values import Timestamp
 from flintmq.broker.fields import Field
 from flintmq.broker.message import Table
@@ -169,6 +169,8 @@ def _fault(argument: str, value: object, arguments: Table) -> str:
             return _type_fault(value)
         if argument == "x-dead-letter-routing-key" and "x-dead-letter-exchange" not in arguments:
             return "routing_key_but_no_dlx_defined"
+        if argument == "x-dead-letter-routing-key" and not is_routing_key(value):
+            return f"a routing key of at most {SHORTSTR_MAX_BYTES} bytes is due"
         if argument == "x-overflow" and value not in _OVERFLOWS:
             return "invalid_overflow"
         if argument == "x-dead-letter-strategy" and value not in _STRATEGIES:
@@ -183,6 +185,11 @@ def _fault(argument: str, value: object, arguments: Table) -> str:
         if not (value[:-1].isascii() and value[:-1].isdigit() and value[-1:] in _AGE_UNITS):
             return "invalid_max_age"
     return ""
+
+
+def is_routing_key(text: str) -> bool:
+    """Whether a delivery can say that it was published with this key."""
+    return len(text.encode(errors="surrogatepass")) <= SHORTSTR_MAX_BYTES
 
 
 def _field_fault(value: object) -> str:

@@ -8,6 +8,7 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
+from flintmq.base.limits import TABLE_ENTRIES_MAX
 from flintmq.base.values import Timestamp
 from flintmq.broker.agenda import REJECTED, Agenda, DeadLetter
 from flintmq.broker.exchanges import Exchanges
@@ -23,6 +24,13 @@ _LETTERS_PER_TICK: Final = 4_096
 _LETTER_BYTES_PER_TICK: Final = 16 * 1024 * 1024
 # What a field of a table can hold: a publisher's own history may say anything.
 _COUNT_MAX: Final = 2**63 - 1
+# How many deaths are remembered, the latest: all of them stand in one frame, and are read for each further one.
+_DEATHS_MAX: Final = 256
+_DEATHS: Final = "x-death"
+_FIRST: Final = ("x-first-death-exchange", "x-first-death-queue", "x-first-death-reason")
+_LAST: Final = ("x-last-death-exchange", "x-last-death-queue", "x-last-death-reason")
+# Headers that a table may have beside those.
+_OTHERS_MAX: Final = TABLE_ENTRIES_MAX - 7
 
 
 @final
@@ -124,7 +132,7 @@ def _copies(headers: Table) -> list[str]:
 
 def _buried(headers: Table, letter: DeadLetter, keys: list[str], now_ms: i64) -> list[Table]:
     """Write this death into the headers; returns all deaths, the latest first."""
-    listed = headers.get("x-death")
+    listed = headers.get(_DEATHS)
     deaths: list[Table] = [death for death in listed if isinstance(death, dict)] if isinstance(listed, list) else []
     name, reason, message = letter.queue.name, letter.reason, letter.entry.message
     death: Table | None = None
@@ -152,15 +160,22 @@ def _buried(headers: Table, letter: DeadLetter, keys: list[str], now_ms: i64) ->
         else:
             death["count"] = 1
     deaths.insert(0, death)
-    headers["x-death"] = deaths
+    del deaths[_DEATHS_MAX:]
+    _make_room(headers)
+    headers[_DEATHS] = deaths
+    facts = (message.address.exchange, name, reason)
     if "x-first-death-queue" not in headers:
-        headers["x-first-death-exchange"] = message.address.exchange
-        headers["x-first-death-queue"] = name
-        headers["x-first-death-reason"] = reason
-    headers["x-last-death-exchange"] = message.address.exchange
-    headers["x-last-death-queue"] = name
-    headers["x-last-death-reason"] = reason
+        headers.update(zip(_FIRST, facts, strict=True))
+    headers.update(zip(_LAST, facts, strict=True))
     return deaths
+
+
+def _make_room(headers: Table) -> None:
+    """The history goes before what a publisher put last into a table as large as there may be."""
+    if len(headers) > _OTHERS_MAX:
+        others = [field for field in headers if field != _DEATHS and field not in _FIRST and field not in _LAST]
+        for field in others[_OTHERS_MAX:]:
+            del headers[field]
 
 
 def _is_cycle(target: Queue, deaths: list[Table]) -> bool:

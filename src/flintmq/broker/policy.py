@@ -9,6 +9,7 @@ from typing import Final, final
 
 from flintmq.base.errors import ConfigurationError
 from flintmq.base.limits import DEDUP_MAX_ENTRIES, EXPIRY_MAX_MS
+from flintmq.broker.arguments import is_routing_key
 from flintmq.broker.message import Table
 from flintmq.broker.pattern import Pattern
 from flintmq.broker.ports import PolicyRecord
@@ -75,6 +76,10 @@ def _is_text(value: object) -> bool:
     return isinstance(value, str)
 
 
+def _is_key(value: object) -> bool:
+    return isinstance(value, str) and is_routing_key(value)
+
+
 def _is_number(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
@@ -122,7 +127,7 @@ _KEYS: Final[dict[str, tuple[Callable[[object], bool], str]]] = {
     "alternate-exchange": (_is_text, "the name of an exchange"),
     "consumer-timeout": (_is_time, "a time in milliseconds"),
     "dead-letter-exchange": (_is_text, "the name of an exchange"),
-    "dead-letter-routing-key": (_is_text, "a routing key"),
+    "dead-letter-routing-key": (_is_key, "a routing key of 255 bytes at most"),
     "dead-letter-strategy": (_is_strategy, "at-most-once or at-least-once"),
     "dedup-size": (_is_dedup_size, f"a number of messages from 1 to {DEDUP_MAX_ENTRIES}"),
     "dedup-window": (_is_expiry, "a time in milliseconds, 1 at least"),
