@@ -67,9 +67,9 @@ JOURNAL_BACKLOG_LOW_BYTES: Final = 16 * 1024 * 1024
 MEMORY_HIGH_WATERMARK: Final = 0.6
 # RabbitMQ's: what must be free for the journal. A disk that is full fences the storage.
 DISK_FREE_MIN_BYTES: Final = 50_000_000
-# What a queue remembers of messages where its argument does not say how many of them: some 60 MB at worst.
+# What a queue remembers of messages where its argument does not say how many of them: some 80 MB at worst.
 DEDUP_DEFAULT_ENTRIES: Final = 100_000
-# What it may be told to remember: some 6 GB, if somebody means it.
+# What it may be told to remember: some 8 GB, if somebody means it.
 DEDUP_MAX_ENTRIES: Final = 10_000_000
 # Addresses (exchange, routing key) remembered with their route; a publisher of random keys starts the table anew.
 ROUTE_CACHE_ENTRIES: Final = 16_384

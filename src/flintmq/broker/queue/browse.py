@@ -86,17 +86,16 @@ class View(Queue):
         burst: i64 = DISPATCH_BURST_MESSAGES
         while ahead and burst > 0:
             entry = ahead[0]
-            wanted = entry.state == READY and (not consumer.is_choosy or consumer.suits(entry.message))
-            if wanted:
-                if not consumer.can_take() or (consumer.is_measured and not consumer.fits(entry.message)):
-                    return False
-                copy = Entry(entry.message, entry.seq)
-                copy.state = ACQUIRED
-                copy.returns = entry.returns
-                copy.redelivered = entry.redelivered
-                consumer.deliver(self, copy)
-            ahead.popleft()
             burst -= 1
+            if entry.state == READY:
+                if not consumer.can_take():
+                    return False
+                if not consumer.is_choosy or consumer.suits(entry.message):
+                    if consumer.is_measured and not consumer.fits(entry.message):
+                        return False
+                    consumer.deliver(self, _copy(entry))
+                burst -= consumer.suiting_cost
+            ahead.popleft()
         return len(ahead) > 0
 
     # -- what would change the queue ----------------------------------------------------------------------------
@@ -127,3 +126,11 @@ class View(Queue):
 
     def discard(self) -> None:
         self._browsers = []
+
+
+def _copy(entry: Entry) -> Entry:
+    made = Entry(entry.message, entry.seq)
+    made.state = ACQUIRED
+    made.returns = entry.returns
+    made.redelivered = entry.redelivered
+    return made
