@@ -61,11 +61,15 @@ def _publisher(channel: ClientChannel) -> None:
     channel.call(m.QueuePurge(queue="q"), m.QueueUnbind(queue="q", exchange="x", routing_key="a.*.#"))
 
 
+# True of RICH, and of much that a spoiled byte makes of either.
+SELECTOR: Final = "JMSPriority BETWEEN -.5 AND 2 + 0x7F AND (none IS NULL OR \"x-n\" NOT LIKE '%!%_' ESCAPE '!')"
+
+
 def _consumer(channel: ClientChannel) -> None:
     channel.call(
         m.QueueDeclare(queue="q", arguments={"x-dead-letter-exchange": "amq.direct", "x-max-priority": 5}),
         m.BasicQos(prefetch_count=3),
-        m.BasicConsume(queue="q", consumer_tag="c", arguments={"x-priority": 3}),
+        m.BasicConsume(queue="q", consumer_tag="c", arguments={"x-priority": 3, "x-selector": SELECTOR}),
     )
     for number in range(6):
         channel.publish(str(number), properties=RICH)

@@ -106,12 +106,13 @@ def test_selectors(channel: BlockingChannel, name: str) -> None:
             name, lambda _1, _2, _3, body, tag=tag: got[tag].append(body), True, arguments={"x-selector": selector}
         )
     placed = datetime(2026, 1, 1, tzinfo=UTC)
-    for body, headers in {
+    published: dict[bytes, dict[str, object]] = {
         b"small": {"total": 999, "test": False, "placed": placed},
         b"large": {"total": 5000, "test": False, "placed": placed},
         b"tested": {"total": 5000, "test": True, "placed": placed},
         b"late": {"x-late": True},
-    }.items():
+    }
+    for body, headers in published.items():
         channel.basic_publish("", name, body, properties("m-1", **headers))
     deadline = time.monotonic() + WAIT_SECONDS
     while not all(got.values()) and time.monotonic() < deadline:

@@ -9,7 +9,15 @@ from flintmq.base.errors import AmqpError, PreconditionFailed
 from flintmq.base.limits import DELAY_MAX_MS, EXPIRY_MAX_MS
 from flintmq.base.values import Timestamp
 from flintmq.broker.message import FOREVER, PAUSE, RESUME, ContentCodec, Handling, Table
-from flintmq.wire.amqp091.properties import Scan, decode_properties, encode_properties, headers, scan, short_at
+from flintmq.wire.amqp091.properties import (
+    Properties,
+    Scan,
+    decode_properties,
+    encode_properties,
+    headers,
+    scan,
+    short_at,
+)
 
 _PERSISTENT: Final = 2
 # An expiration: ASCII digits, and perhaps a sign.
@@ -28,6 +36,11 @@ class Codec091(ContentCodec):
     format = 1
     nothing = b"\x00\x00"
 
+    def __init__(self) -> None:
+        # What was decoded last: many selectors ask about one message.
+        self._encoded = b""
+        self._decoded = Properties()
+
     def headers(self, properties: bytes) -> Table:
         return headers(properties)
 
@@ -42,7 +55,10 @@ class Codec091(ContentCodec):
         return (decoded.correlation_id if name == "correlation_id" else decoded.message_id) or ""
 
     def property_value(self, properties: bytes, name: str) -> object:
-        return getattr(decode_properties(properties), name)
+        if properties is not self._encoded:
+            self._decoded = decode_properties(properties)
+            self._encoded = properties
+        return getattr(self._decoded, name)
 
     def handling(self, properties: bytes) -> Handling:
         found = scan(properties)
