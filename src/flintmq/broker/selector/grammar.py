@@ -4,7 +4,7 @@ Only the first selector loads this, and Lark with it.
 """
 
 from math import isfinite
-from typing import Final, cast, final
+from typing import Final, TypeAlias, cast, final
 
 from lark import Lark, Token, Tree
 from lark.exceptions import UnexpectedCharacters, UnexpectedToken
@@ -122,7 +122,7 @@ _PARSER: Final = Lark(
 )
 
 # What the parser makes of a text.
-_Node = Token | Tree[Token]
+_Node: TypeAlias = Token | Tree[Token]
 
 
 def parse(text: str) -> Expression:
