@@ -18,7 +18,7 @@ ARGUMENT: Final = "x-selector"
 
 # What a message costs whose headers have to be read, and what one for each so many expressions, in units of work.
 _READING_UNITS: Final = 4
-_EXPRESSIONS_PER_UNIT: Final = 2
+_EXPRESSIONS_PER_UNIT: Final = 8
 
 
 @final
