@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from functools import partial
 
 import amqp
 import pika
@@ -25,6 +26,10 @@ def channel(broker: BrokerProcess) -> Iterator[BlockingChannel]:
 
 def properties(message_id: str | None = None, **headers: object) -> pika.BasicProperties:
     return pika.BasicProperties(delivery_mode=2, message_id=message_id, headers=headers)
+
+
+def numbered(number: int) -> pika.BasicProperties:
+    return pika.BasicProperties(delivery_mode=2, headers={"x-producer-id": "p", "x-producer-seq": number})
 
 
 def wait_for(channel: BlockingChannel, queue: str) -> bytes:
@@ -148,3 +153,86 @@ def test_no_local(broker: BrokerProcess, channel: BlockingChannel, name: str) ->
         connection.drain_events(timeout=WAIT_SECONDS)
         assert got == [b"foreign"]
     assert wait_for(channel, name) == b"own"
+
+
+def take(channel: BlockingChannel, queue: str) -> list[bytes]:
+    """All that is ready."""
+    found: list[bytes] = []
+    while (got := channel.basic_get(queue, auto_ack=True))[0] is not None:
+        found.append(got[2])
+    return found
+
+
+def test_each_message_once(channel: BlockingChannel, name: str) -> None:
+    """A duplicate is confirmed and goes nowhere, also when its original was consumed."""
+    channel.queue_declare(name, durable=True, arguments={"x-dedup-window": 60_000})
+    for message_id in ("a", "b", "a"):
+        channel.basic_publish("", name, message_id.encode(), properties(message_id), mandatory=True)
+    for number in (1, 2, 1, 3):
+        channel.basic_publish("", name, b"%d" % number, numbered(number), mandatory=True)
+    assert take(channel, name) == [b"a", b"b", b"1", b"2", b"3"]
+    channel.basic_publish("", name, b"b", properties("b"), mandatory=True)
+    assert take(channel, name) == []
+
+
+def test_browsing_takes_nothing(channel: BlockingChannel, name: str) -> None:
+    """A browser sees what is there and what comes, under its prefetch, and all of it is still there."""
+    channel.queue_declare(name, durable=True)
+    for body in (b"1", b"2"):
+        channel.basic_publish("", name, body, properties())
+    channel.basic_qos(prefetch_count=1)
+    seen = channel.consume(name, arguments={"x-browse": True}, inactivity_timeout=WAIT_SECONDS)
+    for expected in (b"1", b"2"):
+        method, _, body = next(seen)
+        assert body == expected
+        channel.basic_ack(method.delivery_tag)
+    channel.basic_publish("", name, b"3", properties())
+    method, _, body = next(seen)
+    assert body == b"3"
+    channel.basic_nack(method.delivery_tag, requeue=False)
+    channel.cancel()
+    assert take(channel, name) == [b"1", b"2", b"3"]
+
+
+def test_a_queue_is_paused(channel: BlockingChannel, name: str) -> None:
+    """It takes messages and gives none to consumers or basic.get, until it is resumed."""
+    channel.queue_declare(name, durable=True)
+    taken: list[bytes] = []
+    channel.basic_consume(name, lambda _, __, ___, body: taken.append(body), auto_ack=True)
+    channel.basic_publish("", name, b"", properties(**{"x-queue-command": "pause"}), mandatory=True)
+    channel.basic_publish("", name, b"waits", properties())
+    channel.connection.process_data_events(time_limit=0.2)
+    assert taken == []
+    assert take(channel, name) == []
+    assert depth(channel, name) == 1
+    channel.basic_publish("", name, b"", properties(**{"x-queue-command": "resume"}), mandatory=True)
+    deadline = time.monotonic() + WAIT_SECONDS
+    while not taken and time.monotonic() < deadline:
+        channel.connection.process_data_events(time_limit=0.1)
+    assert taken == [b"waits"]
+
+
+def keep(bodies: list[bytes], _: object, __: object, ___: object, body: bytes) -> None:
+    bodies.append(body)
+
+
+def test_groups_keep_together(channel: BlockingChannel, name: str) -> None:
+    """A group's messages go to the consumer that has the one before, other groups to others."""
+    channel.queue_declare(name, arguments={"x-group-header": "group"})
+    taken: dict[int, list[bytes]] = {1: [], 2: []}
+    for number, consuming in enumerate((channel.connection.channel(), channel.connection.channel()), 1):
+        consuming.basic_consume(name, partial(keep, taken[number]))
+    for body in (b"a1", b"b1", b"a2", b"b2", b"a3"):
+        channel.basic_publish("", name, body, properties(group=body[:1].decode()))
+    deadline = time.monotonic() + WAIT_SECONDS
+    while sum(map(len, taken.values())) < 5 and time.monotonic() < deadline:
+        channel.connection.process_data_events(time_limit=0.1)
+    assert sorted(taken.values()) == [[b"a1", b"a2", b"a3"], [b"b1", b"b2"]]
+
+
+def test_the_last_value_waits(channel: BlockingChannel, name: str) -> None:
+    """Of the messages with one key the newest is left."""
+    channel.queue_declare(name, durable=True, arguments={"x-last-value-key": "key"})
+    for key, body in (("a", b"1"), ("b", b"2"), ("a", b"3")):
+        channel.basic_publish("", name, body, properties(key=key))
+    assert take(channel, name) == [b"2", b"3"]

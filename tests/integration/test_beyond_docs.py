@@ -1,0 +1,45 @@
+"""What docs/beyond-rabbitmq.md shows works."""
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from flintmq.base import limits
+from tests.servers import BrokerProcess
+
+DOCS = (Path(__file__).parents[2] / "docs" / "beyond-rabbitmq.md").read_text()
+BEGINNING, *EXAMPLES = re.findall(r"^```python\n(.*?)^```$", DOCS, re.MULTILINE | re.DOTALL)
+PRINTED = {
+    "reminders": "b'write'\n",
+    "tasks": "None\n{'x-delivery-count': 1}\n{'x-delivery-count': 2}\nb'impossible'\n",
+    "payments": "3\n",
+    "orders": "b'first'\nb'second'\n2\n",
+    "invoices": "None\nb'42'\n",
+    "accounts": "[[b'a', b'a'], [b'b']]\n",
+    "prices": "[b'7', b'12']\n",
+}
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    with BrokerProcess(tmp_path_factory.mktemp("docs") / "data") as running:
+        yield running
+
+
+@pytest.mark.parametrize(("name", "number"), [*zip(PRINTED, range(len(EXAMPLES)), strict=True)])
+def test_examples_run(broker: BrokerProcess, name: str, number: int) -> None:
+    """Each example runs as it stands, but for the broker's address, and prints what the text says."""
+    beginning = re.sub(r"amqp://[^\"]*", broker.url, BEGINNING)
+    assert f'"{name}"' in EXAMPLES[number]
+    script = beginning + EXAMPLES[number]
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)  # noqa: S603
+    assert (result.stdout, result.stderr) == (PRINTED[name], "")
+
+
+def test_the_default_is_the_documented_one() -> None:
+    """How many messages are remembered, if nothing is said of it."""
+    assert f"({limits.DEDUP_DEFAULT_ENTRIES:,})" in DOCS
