@@ -11,6 +11,8 @@ from kombu.entity import Queue
 app = Celery("interop", broker=os.environ["INTEROP_BROKER"], backend=os.environ.get("INTEROP_BACKEND", "rpc://"))
 app.conf.update(
     broker_connection_retry_on_startup=True,
+    # A task that was sent is in the broker's journal: without this, what is under way dies with a broker.
+    broker_transport_options={"confirm_publish": True},
     result_persistent=True,
     task_create_missing_queues=True,
     task_default_queue="tasks",

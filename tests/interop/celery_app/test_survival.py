@@ -60,7 +60,7 @@ def test_killed_broker(tasks: Any, variables: dict[str, str], broker: BrokerProc
     with WorkerProcess("prefork", variables) as worker:
         assert tasks.add.delay(1, 2).get(timeout=WAIT) == 3
         for number in range(60):
-            tasks.ran_late.apply_async((number, 0.02), confirm_timeout=WAIT)
+            tasks.ran_late.delay(number, 0.02)
         ran.wait(lambda: len(ran.numbers()) >= 5)
         broker.kill()
         assert len(ran.numbers()) < 60
