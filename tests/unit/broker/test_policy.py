@@ -52,11 +52,18 @@ def test_apply_to(apply_to: str, kinds: list[str]) -> None:
 
 @pytest.mark.parametrize(
     ("key", "kind"),
-    [("delivery-limit", "classic"), ("max-age", "classic"), ("max-age", "quorum"), ("message-ttl", "stream")],
+    [
+        ("delivery-limit", "classic"),
+        ("max-age", "classic"),
+        ("max-age", "quorum"),
+        ("message-ttl", "stream"),
+        ("dedup-size", "stream"),
+        ("paused", "stream"),
+    ],
 )
 def test_keys_of_other_kinds(key: str, kind: str) -> None:
     """A policy with a key that a kind does not have is not for it, and the next one counts (RabbitMQ)."""
-    value: object = "1h" if key == "max-age" else 5
+    value = {"max-age": "1h", "paused": True}.get(key, 5)
     next_one = policy({"max-length-bytes": 1}, "next", priority=1)
     made = policies(policy({key: value, "max-length-bytes": 2}, priority=2), next_one)
     assert made.find(kind, "q", False) == next_one
@@ -123,6 +130,9 @@ def test_of_one_name_there_is_one() -> None:
         ("quorum", {"overflow": "reject-publish"}, None, {"x-overflow": "drop-head"}, {"x-overflow": "reject-publish"}),
         ("quorum", {"delivery-limit": 5}, None, {"x-delivery-limit": -1}, {"x-delivery-limit": 5}),
         ("quorum", {"delivery-limit": 5}, None, {"x-delivery-limit": 2}, {"x-delivery-limit": 2}),
+        ("classic", {"paused": False}, None, {"x-paused": True}, {"x-paused": False}),
+        ("quorum", {"paused": False}, {"paused": True}, {"x-paused": False}, {"x-paused": True}),
+        ("classic", {"dedup-window": 5}, None, {"x-dedup-window": 9}, {"x-dedup-window": 9}),
         ("classic", {"max-length": 5}, {"max-length": 4}, {"x-max-length": 3, "x-y": 1}, {"x-max-length": 3, "x-y": 1}),
     ],
 )
@@ -161,6 +171,11 @@ def test_arguments_stay_what_they_are() -> None:
         (policy({"overflow": "drop"}), "overflow is drop-head, reject-publish or reject-publish-dlx, not 'drop'"),
         (policy({"max-age": "5"}), "max-age is a number and one of"),
         (policy({"dead-letter-exchange": 5}), "dead-letter-exchange is the name of an exchange"),
+        (policy({"paused": "yes"}), "paused is true or false, not 'yes'"),
+        (policy({"dedup-window": 0}), "dedup-window is a time in milliseconds, 1 at least"),
+        (policy({"dedup-size": 0}), "dedup-size is a number of messages from 1 to 10000000, not 0"),
+        (policy({"dedup-size": 10_000_001}), "dedup-size is a number of messages from 1"),
+        (policy({"dedup-size": True}), "dedup-size is a number of messages from 1"),
         (policy({"dead-letter-strategy": "twice"}), "at-most-once or at-least-once"),
         (policy({"max-length": 5}, pattern="("), "is no pattern"),
         (policy({"max-length": 5}, apply_to="topics"), "apply-to 'topics' is unknown: there are all, queues"),

@@ -13,6 +13,7 @@ from flintmq.wire.amqp091.methods import (
     QueueDeclareOk,
     QueueDelete,
 )
+from flintmq.wire.amqp091.properties import Properties, encode_properties
 from tests.unit.gateway.amqp091.pair import Client, Server
 
 
@@ -66,6 +67,19 @@ def test_it_is_yes_or_no(arguments: dict[str, object], text: str) -> None:
     channel = client.channel()
     channel.call(QueueDeclare(queue="q"), BasicConsume(queue="q", arguments=arguments))
     assert str(channel.closed) == f"406 PRECONDITION_FAILED - {text}"
+
+
+def test_browsers_select() -> None:
+    """A selector chooses what a browser sees; what another did not want is still there for it."""
+    client = Client(Server())
+    channel = client.channel()
+    channel.call(QueueDeclare(queue="q"))
+    for priority in (1, 9):
+        channel.publish(str(priority), properties=encode_properties(Properties(priority=priority)))
+    channel.call(BasicConsume(queue="q", arguments={"x-browse": True, "x-selector": "JMSPriority > 5"}))
+    assert channel.deliveries() == [(1, "9", False)]
+    channel.call(browse())
+    assert channel.deliveries() == [(2, "9", False), (3, "1", False)]
 
 
 def test_no_is_no() -> None:
