@@ -22,6 +22,7 @@ from flintmq.base.errors import (
     SyntaxFault,
     UnexpectedFrame,
 )
+from flintmq.protocol.amqp091.deliveries import DELIVERY_OVERHEAD_BYTES, LastDelivery
 from flintmq.protocol.amqp091.intake import Intake
 from flintmq.protocol.amqp091.output import Output
 from flintmq.protocol.amqp091.states import RECEIVED, Role
@@ -99,6 +100,7 @@ class Channel:
         self._body_left: i64 = 0
         self._body_first: bytes = _EMPTY
         self._body_rest: BytesWriter | None = None
+        self._last = LastDelivery()
 
     @property
     def is_open(self) -> bool:
@@ -280,15 +282,33 @@ class Channel:
         """
         output = self._output
         w = output.writer
-        w.append(FRAME_METHOD)
-        write_channel(w, self.number)
-        write_i32_be(w, i32(len(prefix) + 9 + len(address)))
-        w.write(prefix)
-        write_i64_be(w, delivery_tag)
-        w.append(1 if redelivered else 0)
-        w.write(address)
-        w.append(FRAME_END)
-        output.content(self.number, properties, body)
+        last = self._last
+        size: i64 = len(body)
+        if (
+            last.size == size
+            and last.properties is properties
+            and last.address is address
+            and last.prefix is prefix
+            and (last.before_tag or last.compose(self.number, output))
+        ):
+            w.write(last.before_tag)
+            write_i64_be(w, delivery_tag)
+            w.append(1 if redelivered else 0)
+            w.write(last.before_body)
+            w.write(body)
+            w.append(FRAME_END)
+            output.charge(size)
+        else:
+            last.remember(prefix, address, properties, size)
+            w.append(FRAME_METHOD)
+            write_channel(w, self.number)
+            write_i32_be(w, i32(len(prefix) + DELIVERY_OVERHEAD_BYTES + len(address)))
+            w.write(prefix)
+            write_i64_be(w, delivery_tag)
+            w.append(1 if redelivered else 0)
+            w.write(address)
+            w.append(FRAME_END)
+            output.content(self.number, properties, body)
         output.touch()
 
     def send_ack(self, delivery_tag: i64, multiple: bool) -> None:

@@ -63,6 +63,14 @@ class Output:
             self._is_waiting = True
             self._outbox.waiting.append(self)
 
+    def charge(self, body_size: i64) -> None:
+        """Count a message that was written by somebody else."""
+        self.backlog += body_size + _CONTENT_OVERHEAD_BYTES
+
+    def fits_one_frame(self, body_size: i64) -> bool:
+        """Whether there is a body, and it is copied into the batch as one frame."""
+        return 0 < body_size < _LARGE_BODY_BYTES and body_size <= self.frame_max - FRAME_OVERHEAD_BYTES
+
     def content(self, channel: i64, properties: bytes, body: bytes) -> None:
         """A content header, and as many body frames as frame_max asks for (none for an empty body)."""
         w = self.writer
