@@ -249,6 +249,9 @@ class ClassicQueue(Queue, Stored):
         return DONE if found else REFUSED
 
     def _delay_ended(self, entry: Entry) -> None:
+        if self._expiry is not None:
+            # What is over by then goes before, so that it needs no other to go.
+            self._expiry.on_due(self.agenda.now_ms - 1)
         if entry.returns > 0:
             self._give_back([entry])
         else:
@@ -667,9 +670,9 @@ class ClassicQueue(Queue, Stored):
         return more or burst == 0
 
     def takes_at_once(self, message: Message) -> bool:
-        if self._starts_ms(message, self.agenda.now_ms) > self.agenda.now_ms:
-            return False
         if self._catch_up() or self.settings.paused:
+            return False
+        if self._starts_ms(message, self.agenda.now_ms) > self.agenda.now_ms:
             return False
         if self._matching is not None:
             return self._matching.would_take(message)
