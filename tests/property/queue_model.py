@@ -69,6 +69,8 @@ class World:
     def tick(self) -> None:
         queues = list(self.queues.values())
         for queue in queues:
+            queue.rearrange()
+        for queue in queues:
             queue.run(self.now - 1)
         for queue in queues:
             queue.dispatch()
@@ -125,6 +127,7 @@ class ModelQueue:
         self.single_active = arguments.get("x-single-active-consumer") is True
         self.dead_letters_to: Any = arguments.get("x-dead-letter-routing-key")
         self.is_paused = False
+        self.is_rearranged = False
         self.used = world.now
         self.gone = False
         self.clients: list[Client] = []
@@ -262,6 +265,17 @@ class ModelQueue:
 
     def is_outdated(self, item: Item) -> bool:
         return self.keeps_last and item.key is not None and self.newest[item.key] is not item
+
+    def obey(self, command: str) -> None:
+        self.is_paused = command == "pause"
+        self.is_rearranged = True
+
+    def rearrange(self) -> None:
+        """A command changed an argument: all of them hold anew."""
+        if self.is_rearranged:
+            self.is_rearranged = False
+            self.make_way(0, 0)
+            self.trim()
 
     # -- time ---------------------------------------------------------------------------------------------------
 

@@ -221,7 +221,7 @@ class QueueMachine(RuleBasedStateMachine):
             properties = self.codec.add({"headers": {}, "ttl": None})
             message = Message(Address("", model.name), self.codec, properties, b"", command, self.world.now)
             assert self.vhost.deliver(message, [queue]) == STORED
-            model.is_paused = what == "pause"
+            model.obey(what)
 
     # -- publishers ---------------------------------------------------------------------------------------------
 

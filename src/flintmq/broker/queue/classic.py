@@ -95,6 +95,7 @@ class ClassicQueue(Queue, Stored):
         if settings.last_value_field is not None and self._values is None:
             self._values = LastValues(settings.last_value_field)
         self._set_plain()
+        self._make_way(0, 0)
         self._trim()
         if self._is_awaited:
             self._tell_room()

@@ -81,6 +81,16 @@ def test_what_consumers_are_about_to_get_makes_room() -> None:
     assert ready(queue) == ["a"]
 
 
+def test_a_new_limit_spares_what_consumers_are_about_to_get() -> None:
+    """A policy that comes in the same tick takes nothing from them."""
+    queue = make(max_length=0)
+    taker = Taker(credit=1)
+    queue.subscribe(taker, {})
+    publish(queue, "a")
+    queue.configure({"x-max-length": 0})
+    assert taker.bodies == ["a"]
+
+
 def test_the_end_of_a_delay_makes_the_oldest_go() -> None:
     """A delayed message needs no room while it waits, and drops the head once it is ready."""
     queue = make(max_length=1)
