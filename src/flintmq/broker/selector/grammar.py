@@ -4,7 +4,7 @@ Only the first selector loads this, and Lark with it.
 """
 
 from math import isfinite
-from typing import Final, TypeAlias, cast, final
+from typing import Any, Final, TypeAlias, cast, final
 
 from lark import Lark, Token, Tree
 from lark.exceptions import UnexpectedCharacters, UnexpectedToken
@@ -130,8 +130,8 @@ def parse(text: str) -> Expression:
     try:
         tree = _PARSER.parse(text)
     except UnexpectedCharacters as error:
-        # Lark's types say that it never is anything but None.
-        at = cast("int", error.pos_in_stream)
+        # Lark's types say that this is None always, and compiled code would take them at their word.
+        at: int = cast("Any", error).pos_in_stream
         raise _fault(text, at, _unreadable(text, at)) from None
     except UnexpectedToken as error:
         accepted = error.accepts or error.expected
