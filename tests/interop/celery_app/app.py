@@ -8,6 +8,8 @@ from typing import Any
 from celery import Celery, Task
 from kombu.entity import Queue
 
+from tests.interop.celery_app import quorum
+
 app = Celery("interop", broker=os.environ["INTEROP_BROKER"], backend=os.environ.get("INTEROP_BACKEND", "rpc://"))
 app.conf.update(
     broker_connection_retry_on_startup=True,
@@ -21,6 +23,8 @@ app.conf.update(
     worker_prefetch_multiplier=1,
     worker_send_task_events=True,
 )
+if "INTEROP_QUORUM" in os.environ:
+    app.conf.update(quorum.SETTINGS)
 
 
 def note(*words: object) -> None:
@@ -45,15 +49,20 @@ def fail(text: str) -> None:
 
 
 @app.task(bind=True, max_retries=5)
-def fails_first(self: Task, times: int) -> int:
+def fails_first(self: Task, times: int, countdown: float = 0.2) -> int:
     """Succeeds after so many retries; returns how many there were."""
     if self.request.retries < times:
-        raise self.retry(countdown=0.2)
+        raise self.retry(countdown=countdown)
     return int(self.request.retries)
 
 
 @app.task
 def now() -> float:
+    return time.time()
+
+
+@app.task(rate_limit="10/s")
+def now_and_then() -> float:
     return time.time()
 
 

@@ -24,7 +24,10 @@ def test_priorities(tasks: Any, variables: dict[str, str], ran: Ran) -> None:
 
 @pytest.mark.parametrize("pool", ["prefork", "threads", "solo"])
 def test_worker_restart(pool: str, tasks: Any, variables: dict[str, str], ran: Ran) -> None:
-    """A worker that is stopped while tasks wait and run, and another after it, run each of them once."""
+    """A worker that is stopped while tasks wait and run, and another after it, run all of them.
+
+    Celery may end without acknowledging what its pool finishes last: that comes again, flagged as redelivered.
+    """
     for number in range(60):
         tasks.ran.delay(number, 0.02)
     worker = WorkerProcess(pool, variables)
@@ -33,9 +36,11 @@ def test_worker_restart(pool: str, tasks: Any, variables: dict[str, str], ran: R
         worker.stop()
         assert len(ran.numbers()) < 60
         worker.start()
-        ran.wait(lambda: len(ran.numbers()) >= 60)
+        ran.wait(lambda: set(ran.numbers()) == set(range(60)))
         worker.stop()
-    assert sorted(ran.numbers()) == list(range(60))
+    again = [words[1] for words in ran.lines()].count("True")
+    # No more than it had in hand.
+    assert len(ran.numbers()) - 60 <= again <= 4
 
 
 def test_killed_worker(tasks: Any, variables: dict[str, str], ran: Ran) -> None:
