@@ -28,12 +28,16 @@ class _Inode:
         self.dirty.clear()
 
     def crash(self, chance: random.Random) -> None:
-        """Each sector written since the last sync is new or old; so is the size."""
+        """Of the sectors written since the last sync, the first ones are new, or any; so is the size."""
         left = bytearray(self.synced.ljust(len(self.seen), b"\x00"))
-        for sector in sorted(self.dirty):
-            if chance.random() < 0.5:
-                place = slice(sector * SECTOR_BYTES, (sector + 1) * SECTOR_BYTES)
-                left[place] = self.seen[place]
+        written = sorted(self.dirty)
+        if chance.random() < 0.5:
+            written = written[: chance.randrange(len(written) + 1)]
+        else:
+            written = [sector for sector in written if chance.random() < 0.5]
+        for sector in written:
+            place = slice(sector * SECTOR_BYTES, (sector + 1) * SECTOR_BYTES)
+            left[place] = self.seen[place]
         if self.dirty and chance.random() < 0.3:
             del left[max(len(self.synced), chance.randrange(len(left) + 1)) :]
         self.seen = left

@@ -1,4 +1,6 @@
-"""The journal beside a model of it: messages published, moved and settled; syncs, restarts and crashes at any time."""
+"""The journal beside a model of it: messages published, moved, returned and settled, alone and in groups; syncs,
+restarts and crashes at any time.
+"""
 
 from pathlib import Path
 
@@ -27,6 +29,15 @@ CODEC.format = 1
 Key = tuple[int, int]
 
 
+class Group:
+    """What is in the journal as one: places that were filled, and places that were emptied."""
+
+    def __init__(self) -> None:
+        self.published: list[Key] = []
+        self.settled: list[Key] = []
+        self.is_sure = False
+
+
 class JournalMachine(RuleBasedStateMachine):
     """`live` is what the broker holds. A key is in `promised` once its message is durable; in `settling` from its
     settlement on, and in `settled` once that is durable.
@@ -43,6 +54,11 @@ class JournalMachine(RuleBasedStateMachine):
         self.settled: set[Key] = set()
         # Where a message was moved to in the batch that settled it: it must be in one of the places.
         self.moved: dict[Key, Key] = {}
+        # What each group since the last look published and settled, and whether it has to be there.
+        self.groups: list[Group] = []
+        # How often each place has come back, every time it did since the last look; and how much of that is durable.
+        self.returns: dict[Key, list[int]] = {}
+        self.sure_returns: dict[Key, int] = {}
         self._open()
 
     def _open(self) -> None:
@@ -96,6 +112,53 @@ class JournalMachine(RuleBasedStateMachine):
             self._settle(key)
 
     @precondition(lambda self: self.live)
+    @rule(data=st.data(), count=st.sampled_from([1, 5, 30]))
+    def give_back(self, data: st.DataObject, count: int) -> None:
+        """Some messages come back to their queues once more than before."""
+        keys = sorted(self.live)
+        first = data.draw(st.integers(0, len(keys) - 1))
+        for key in keys[first : first + count]:
+            self._give_back(key)
+
+    def _give_back(self, key: Key) -> None:
+        entry = self.live[key]
+        entry.returns += 1
+        self.encoder.returned(key[0], entry)
+        self.returns.setdefault(key, []).append(int(entry.returns))
+
+    @rule(
+        data=st.data(),
+        publishes=st.lists(
+            st.tuples(st.lists(st.sampled_from(QUEUES), min_size=1, unique=True), st.sampled_from([1, 100, 1500])),
+            max_size=4,
+        ),
+        settled=st.integers(0, 4),
+        returned=st.integers(0, 3),
+        before=st.booleans(),
+    )
+    def transact(
+        self, data: st.DataObject, publishes: list[tuple[list[int], int]], settled: int, returned: int, before: bool
+    ) -> None:
+        """A group over several queues, one within it, among what is staged by itself."""
+        if before:
+            self._publish([1], 10)
+        keys = data.draw(st.permutations(sorted(self.live)))[: settled + returned]
+        group = Group()
+        self.encoder.begin_group()
+        for key in keys[:settled]:
+            self._settle(key)
+            group.settled.append(key)
+        self.encoder.begin_group()
+        for queues, size in publishes:
+            group.published += self._publish(queues, size)
+        self.encoder.end_group()
+        for key in keys[settled:]:
+            self._give_back(key)
+        self.encoder.end_group()
+        if len(group.published) + len(group.settled) > 1:
+            self.groups.append(group)
+
+    @precondition(lambda self: self.live)
     @rule(data=st.data(), queue=st.sampled_from(QUEUES), count=st.integers(1, 20))
     def move(self, data: st.DataObject, queue: int, count: int) -> None:
         """Dead-letter some messages: publish them elsewhere and settle them here."""
@@ -124,6 +187,9 @@ class JournalMachine(RuleBasedStateMachine):
         self.handed_over = []
         self.promised = set(self.body)
         self.settled = set(self.settling)
+        self.sure_returns = {key: counts[-1] for key, counts in self.returns.items()}
+        for group in self.groups:
+            group.is_sure = True
         self.writer.tidy()
         if not self.live:
             assert len(self.files.numbers) == 1, "a dead segment was kept"
@@ -159,6 +225,12 @@ class JournalMachine(RuleBasedStateMachine):
             while place in self.moved and place not in found:
                 place = self.moved[place]
             assert key not in self.moved or place in found or place in self.settling, "a moved message was lost"
+        for key, entry in found.items():
+            counts = [0, *self.returns.get(key, [])]
+            assert entry.returns in counts, "a message came back as often as it never did"
+            assert entry.returns >= self.sure_returns.get(key, 0), "a return is forgotten"
+        for group in self.groups:
+            self._compare_group(group, set(found))
         # What was not found is gone for good; what was is durable.
         self.live = found
         self.body = {key: self.body[key] for key in found}
@@ -166,6 +238,20 @@ class JournalMachine(RuleBasedStateMachine):
         self.settling = set()
         self.settled = set()
         self.moved = {}
+        self.groups = []
+        self.returns = {key: [int(entry.returns)] for key, entry in found.items()}
+        self.sure_returns = {key: counts[0] for key, counts in self.returns.items()}
+
+    def _compare_group(self, group: Group, found: set[Key]) -> None:
+        """All of a group, or nothing of it."""
+        # What it published and something settled since tells nothing of the group.
+        parts = {f"{key} is published": key in found for key in group.published if key not in self.settling}
+        # What was published since the last look, and is not there, may never have been there.
+        parts |= {
+            f"{key} is settled": key not in found for key in group.settled if key in found or key in self.promised
+        }
+        assert len(set(parts.values())) <= 1, f"half a group: {parts}"
+        assert not group.is_sure or False not in parts.values(), "a durable group is lost"
 
 
 TestJournal = JournalMachine.TestCase
