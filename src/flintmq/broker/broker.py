@@ -196,6 +196,10 @@ class Broker:
             if vhost is not None:
                 vhost.rearrange(queue)
 
+    def publish_dead_letters(self) -> None:
+        """Those there are, in the group of the journal that is open: they are part of what made them dead letters."""
+        self._dead_letters.publish_pending()
+
     def _dispatch_ready(self) -> bool:
         ready = self.agenda.ready
         if not ready:

@@ -60,6 +60,14 @@ class DeadLetters:
             self._journal.end_group()
         return bool(letters) or bool(self._agenda.roomy)
 
+    def publish_pending(self) -> None:
+        """Publish what waits now, however much; what comes of that is left to the end of the tick."""
+        letters = self._agenda.dead_letters
+        left: i64 = len(letters)
+        while left > 0:
+            self._publish(letters.popleft())
+            left -= 1
+
     def _publish(self, letter: DeadLetter) -> None:
         queue = letter.queue
         exchange = queue.settings.dead_letter_exchange

@@ -238,7 +238,8 @@ class ServerChannel(ChannelOwner):
         settlements = staged.settlements
         self.deliveries.unacked.drop_staged()
         staged.clear()
-        journal = self.gateway.broker.storage.journal
+        broker = self.gateway.broker
+        journal = broker.storage.journal
         journal.begin_group()
         try:
             # First the publishes: room was found for them in queues that settlements may fill again.
@@ -246,6 +247,8 @@ class ServerChannel(ChannelOwner):
                 self._publish(each.publication, each.message, queues)
             for settlement in settlements:
                 self.deliveries.settle(settlement.deliveries, settlement.outcome)
+            # What was rejected goes to the dead letters with all the rest, or it would come back without that.
+            broker.publish_dead_letters()
         finally:
             journal.end_group()
         self._answers.stored = True

@@ -41,19 +41,25 @@ class Transaction:
         self._bytes: i64 = 0
 
     def publish(self, publication: Publication, message: Message, more_keys: list[str] | None) -> None:
-        self._bytes += len(message.body) + len(message.properties)
-        if self._bytes > TRANSACTION_MAX_BYTES:
-            raise PreconditionFailed(
-                f"a transaction holds {TRANSACTION_MAX_BYTES} bytes of messages at most: commit more often"
-            )
+        self._add_bytes(message)
         self.publishes.append(StagedPublish(publication, message, more_keys))
         self._check_count()
 
     def settle(self, settlement: StagedSettlement) -> None:
         for delivery in settlement.deliveries:
+            if settlement.outcome == REJECT and delivery.queue.settings.dead_letter_exchange is not None:
+                # It will be published, in this transaction.
+                self._add_bytes(delivery.entry.message)
             delivery.is_staged = True
         self.settlements.append(settlement)
         self._check_count()
+
+    def _add_bytes(self, message: Message) -> None:
+        self._bytes += len(message.body) + len(message.properties)
+        if self._bytes > TRANSACTION_MAX_BYTES:
+            raise PreconditionFailed(
+                f"a transaction holds {TRANSACTION_MAX_BYTES} bytes of messages at most: commit more often"
+            )
 
     def _check_count(self) -> None:
         if len(self.publishes) + len(self.settlements) > TRANSACTION_MAX_OPERATIONS:

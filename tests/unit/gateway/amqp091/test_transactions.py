@@ -3,6 +3,7 @@
 import pytest
 
 from flintmq.base.errors import ClosedByPeer
+from flintmq.broker.message import Table
 from flintmq.wire.amqp091.methods import (
     BasicAck,
     BasicConsume,
@@ -107,6 +108,41 @@ def test_commit_is_one_group_of_the_journal() -> None:
     assert channel.call(TxCommit()) == [TxCommitOk()]
     assert journal.group_count == before + 1
     assert kept(server) == ["x", "y"]
+
+
+def test_dead_letters_are_part_of_the_commit() -> None:
+    """What is rejected, and what publishes push out, is at its dead letter exchange in the same group."""
+    server = Server()
+    client, channel = opened(server)
+    to_dead: Table = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "q"}
+    channel.call(
+        QueueDeclare(queue="r", durable=True, arguments=to_dead),
+        QueueDeclare(queue="s", durable=True, arguments={**to_dead, "x-max-length": 1}),
+    )
+    channel.publish("rejected", "r")
+    channel.publish("pushed out", "s")
+    channel.call(TxSelect(), BasicGet(queue="r"))
+    journal = server.storage.memory_journal
+    before = journal.group_count
+    channel.publish("new", "s")
+    channel.send(BasicReject(delivery_tag=1, requeue=False))
+    channel.send(TxCommit())
+    client.tick()
+    assert journal.group_count == before + 1
+    assert (kept(server), ready(server), ready(server, "s")) == (["new", "pushed out", "rejected"], 2, 1)
+
+
+def test_rejected_messages_count_as_they_will_be_published() -> None:
+    """Dead letters are bytes of the transaction that makes them."""
+    server = Server()
+    _, channel = opened(server)
+    channel.call(QueueDeclare(queue="r", arguments={"x-dead-letter-exchange": "amq.fanout"}))
+    for _ in range(17):
+        channel.publish("b" * (4 * 1024 * 1024), "r", properties=TRANSIENT)
+        channel.call(BasicGet(queue="r"))
+    channel.call(TxSelect(), BasicNack(delivery_tag=0, multiple=True, requeue=False))
+    assert code_of(channel.closed)[0] == 406
+    assert ready(server, "r") == 17
 
 
 def test_rollback_forgets_what_was_staged() -> None:
