@@ -289,6 +289,11 @@ class ModelQueue:
             item = min(due, key=lambda each: (each.until, each.seq))
             self.held.remove(item)
             self.expire(self.world.now - 1)
+            if item.expires <= self.world.now:
+                if not self.is_outdated(item):
+                    self.expire(item.expires)
+                    self.give_up(item, "expired")
+                continue
             if item.returns > 0:
                 self.give_back([item])
                 continue

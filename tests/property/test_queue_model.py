@@ -2,11 +2,11 @@
 
 Publishers, consumers and time do what they like; after every tick the broker has exactly what the model has: what is
 ready and in which order, what is held back, who has what, what died and why, what publishers heard, what the journal
-keeps. FLINTMQ_EXAMPLES=10000 tries as many examples instead of a few, by hypothesis and by dice.
+keeps. FLINTMQ_EXAMPLES=10000 tries as many examples instead of a few, by hypothesis and by dice;
+FLINTMQ_SEED=N begins the dice elsewhere.
 """
 
 import os
-import time
 from collections import Counter
 from collections.abc import Sequence
 from random import Random
@@ -544,8 +544,8 @@ def live(machine: QueueMachine, dice: Dice) -> None:
 
 
 def test_lives_by_dice() -> None:
-    """The same machine, thrown for: other lives each time, and a failure names the seed of its own."""
-    first = int(os.environ.get("FLINTMQ_SEED", str(time.time_ns() % 10**9)))
+    """The same machine, thrown for: FLINTMQ_SEED is the first life's, and a failure names the one that does it again."""
+    first = int(os.environ.get("FLINTMQ_SEED", "0"))
     for seed in range(first, first + (EXAMPLES or 1000)):
         try:
             live(QueueMachine(), Dice(Random(seed)))  # noqa: S311 - a repeatable test

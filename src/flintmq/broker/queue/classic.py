@@ -253,7 +253,13 @@ class ClassicQueue(Queue, Stored):
         if self._expiry is not None:
             # What is over by then goes before, so that it needs no other to go.
             self._expiry.on_due(self.agenda.now_ms - 1)
-        if entry.returns > 0:
+        if entry.expires_ms != 0 and entry.expires_ms <= self.agenda.now_ms:
+            # It came back, and its time to live has ended its pause.
+            if not self._is_outdated(entry):
+                if self._expiry is not None:
+                    self._expiry.on_due(entry.expires_ms)
+                self._give_up(entry, EXPIRED)
+        elif entry.returns > 0:
             self._give_back([entry])
         else:
             self._make_way(1, len(entry.message.body))

@@ -111,6 +111,17 @@ def test_the_end_of_a_pause_makes_the_oldest_go() -> None:
     assert ready(queue) == ["b"]
 
 
+def test_what_expires_while_it_pauses_needs_no_room() -> None:
+    """It dies of its time to live, whatever is on the queue by then."""
+    queue = make(max_length=1, delayed_retry_type="all", delayed_retry_min=10, dead_letter_exchange="")
+    publish(queue, "a", "ttl=5")
+    queue.fail([take(queue)])
+    publish(queue, "b")
+    pass_time(queue, 5)
+    assert [(letter.entry.message.body, letter.reason) for letter in queue.agenda.dead_letters] == [(b"a", "expired")]
+    assert ready(queue) == ["b"]
+
+
 def test_what_is_withheld_no_more_makes_the_oldest_go() -> None:
     """So does what a channel rejected, once that channel is gone."""
     queue = make(max_length=1)
