@@ -544,7 +544,7 @@ def live(machine: QueueMachine, dice: Dice) -> None:
 
 
 def test_lives_by_dice() -> None:
-    """The same machine, thrown for: FLINTMQ_SEED is the first life's, and a failure names the one that does it again."""
+    """The same machine, thrown for: FLINTMQ_SEED is the first life's, and a failure names its own."""
     first = int(os.environ.get("FLINTMQ_SEED", "0"))
     for seed in range(first, first + (EXAMPLES or 1000)):
         try:
