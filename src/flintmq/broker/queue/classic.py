@@ -555,6 +555,7 @@ class ClassicQueue(Queue, Stored):
 
     def discard(self) -> None:
         self.purge()
+        self._settle_replaced()
         if self._expiry is not None:
             self._expiry.forget()
         view, self._view = self._view, None

@@ -135,3 +135,13 @@ def test_replacing_needs_no_room(overflow: str) -> None:
     queue, journal = make(**{"x-max-length": 2, "x-overflow": overflow})
     put(queue, journal, "a1", "b1", "a2")
     assert ready(queue) == ["b1", "a2"]
+
+
+def test_a_deleted_queue_leaves_nothing_replaced() -> None:
+    """What was replaced and is not settled yet goes with the queue, even where nothing is ready any more."""
+    queue, journal = make()
+    put(queue, journal, "a1", "a2")
+    held = queue.get()
+    assert held is not None
+    queue.delete()
+    assert list(journal.kept.values()) == [b"a2"]
