@@ -1,0 +1,575 @@
+"""What a classic queue keeps: its entries come in, wait their turn or their time, go out, come back, or are given up.
+
+What few queues use (expiry, limits, delays...) is one module each, and made when the first message or setting asks for
+it: a queue without costs a message one branch on the way in, and one on the way out.
+"""
+
+from abc import abstractmethod
+from typing import Final
+
+from mypy_extensions import i64
+
+from flintmq.broker.agenda import DELETED, DELIVERY_LIMIT, EXPIRED, MAXLEN, REJECTED, Agenda, DeadLetter
+from flintmq.broker.message import FOREVER, PAUSE, READY, Entry, Message, Table
+from flintmq.broker.ports import Journal
+from flintmq.broker.queue.base import ADMITTED, DISCARDED, DONE, REFUSED, Queue, Stored
+from flintmq.broker.queue.browse import View
+from flintmq.broker.queue.dedup import Dedup
+from flintmq.broker.queue.delays import Delays
+from flintmq.broker.queue.expiry import Expiry
+from flintmq.broker.queue.groups import Groups
+from flintmq.broker.queue.last_values import LastValues
+from flintmq.broker.queue.ready import Fifo, Ready, ranked
+from flintmq.broker.queue.retry import pause_ms
+from flintmq.broker.queue.settings import DROP_HEAD, REJECT_PUBLISH_DLX
+from flintmq.broker.queue.withheld import Withheld
+
+# The seq of an entry that never was on the queue.
+_NOWHERE: Final = -1
+
+
+class EntryQueue(Queue, Stored):
+    """All of a queue but its consumers."""
+
+    def __init__(
+        self,
+        queue_id: int,
+        vhost: str,
+        name: str,
+        kind: str,
+        durable: bool,
+        auto_delete: bool,
+        owner: object | None,
+        arguments: Table,
+        agenda: Agenda,
+        journal: Journal,
+    ) -> None:
+        super().__init__(queue_id, vhost, name, kind, durable, auto_delete, owner, arguments, agenda)
+        self._journal = journal
+        # An exclusive queue ends with its connection, durable or not.
+        self._survives = durable and owner is None
+        self._store: Ready = Fifo()
+        self._seq: i64 = 0
+        self._expiry: Expiry | None = None
+        self._delays: Delays | None = None
+        self._withheld: Withheld | None = None
+        self._groups: Groups | None = None
+        self._values: LastValues | None = None
+        # What was here, where nothing may be here twice.
+        self.dedup: Dedup | None = None
+        # What browsers consume from, while there are any.
+        self._view: View | None = None
+        # Whether groups or last values have to hear of every settlement.
+        self._is_keyed = False
+        # Whether dead letters wait for room here.
+        self._is_awaited = False
+        # Bytes of the bodies that are ready, counted while a limit speaks of them.
+        self._bytes: i64 = 0
+        self._counts_bytes = False
+        # Nothing is asked of a message that comes, if the message asks for nothing either; nothing of one that goes.
+        self._is_plain_in = True
+        self._is_plain_out = True
+
+    def configure(self, effective: Table) -> None:
+        was_paused = self.settings.paused
+        super().configure(effective)
+        settings = self.settings
+        if was_paused and not settings.paused:
+            self.touch()
+        self.is_guarded = settings.max_length >= 0 or settings.max_bytes >= 0 or settings.deduplicates
+        self._deduplicate()
+        self.adds_headers = settings.delivery_limit >= 0 or settings.pauses_failed or settings.pauses_returned
+        counted = self._counts_bytes
+        self._counts_bytes = settings.max_bytes >= 0
+        if self._counts_bytes and not counted:
+            self._bytes = 0
+            for entry in self._store.entries():
+                self._bytes += len(entry.message.body)
+        if settings.group_field is not None and self._groups is None:
+            self._groups = Groups(settings.group_field)
+        if settings.last_value_field is not None and self._values is None:
+            self._values = LastValues(settings.last_value_field)
+        self._set_plain()
+        self._make_way(0, 0)
+        self._trim()
+        if self._is_awaited:
+            self._tell_room()
+
+    def _deduplicate(self) -> None:
+        if self.dedup is not None and not self.settings.deduplicates:
+            self.dedup.clear()
+            self.dedup = None
+        elif self.settings.deduplicates:
+            dedup = self.dedup
+            if dedup is None:
+                dedup = Dedup(self.id, self.name, self._survives, self.agenda, self._journal)
+                for entry in self._store.entries():
+                    dedup.remember(entry.message, self.agenda.now_ms)
+            dedup.configure(self.settings)
+            self.dedup = dedup
+
+    def _trim(self) -> None:
+        """There may be too much, by nobody's publishing: the oldest go, unless it is publishers who are to stop."""
+        if self.settings.overflow != DROP_HEAD:
+            return
+        while self._is_over(0, 0):
+            first = self._store.drop_candidate()
+            if first is None:
+                return
+            self._remove(first)
+            self._give_up(first, MAXLEN)
+
+    def _set_plain(self) -> None:
+        has_values = self._values is not None
+        is_plain = not self._counts_bytes and not has_values and self._view is None
+        self._is_plain_in = is_plain and self.settings.ttl_ms == FOREVER and self.dedup is None
+        self._is_plain_out = is_plain and self._expiry is None and not self._is_awaited
+        self._is_keyed = has_values or self._groups is not None
+
+    # -- in -----------------------------------------------------------------------------------------------------
+
+    def admit(self, message: Message) -> int:
+        if message.handling.is_command:
+            return self._obey(message)
+        if self.dedup is not None and self.dedup.is_duplicate(message):
+            return DONE
+        settings = self.settings
+        if not self._is_too_much(message):
+            return ADMITTED
+        # What consumers would have taken by now, had the tick been shorter, does not count.
+        if self.takes_at_once(message) or not self._is_too_much(message):
+            return ADMITTED
+        if settings.overflow != DROP_HEAD:
+            if settings.overflow == REJECT_PUBLISH_DLX:
+                self._give_up(Entry(message, _NOWHERE), MAXLEN)
+            return REFUSED
+        if self._starts_ms(message, self.agenda.now_ms) > self.agenda.now_ms:
+            # It needs no room before its time has come.
+            return ADMITTED
+        while self._is_too_much(message):
+            first = self._store.drop_candidate()
+            if first is None or self._level(first.message) > self._level(message):
+                # There will never be room for this one, or none that more important ones would not have to make.
+                self._give_up(Entry(message, _NOWHERE), MAXLEN)
+                return DISCARDED
+            self._remove(first)
+            self._give_up(first, MAXLEN)
+        return ADMITTED
+
+    def has_room(self, count: i64, size: i64) -> bool:
+        settings = self.settings
+        if settings.overflow == DROP_HEAD:
+            return True
+        if settings.max_length >= 0 and self._store.count + count > settings.max_length:
+            return False
+        return settings.max_bytes < 0 or self._bytes + size <= settings.max_bytes
+
+    def await_room(self) -> None:
+        self._is_awaited = True
+        self._set_plain()
+
+    def _tell_room(self) -> None:
+        self._is_awaited = False
+        self._set_plain()
+        self.agenda.roomy.append(self)
+
+    def _is_over(self, count: i64, size: i64) -> bool:
+        """Whether so many messages, with so many bytes together, are too many beside those that are ready."""
+        settings = self.settings
+        if settings.max_length >= 0 and self._store.count + count > settings.max_length:
+            return True
+        return settings.max_bytes >= 0 and self._bytes + size > settings.max_bytes
+
+    def _is_too_much(self, message: Message) -> bool:
+        """Whether there is no room for a message that is published."""
+        replaced = None if self._values is None else self._values.waiting(message)
+        if replaced is None:
+            return self._is_over(1, len(message.body))
+        return self._is_over(0, len(message.body) - len(replaced.message.body))
+
+    def _level(self, message: Message) -> i64:
+        """Its priority, as far as this queue tells priorities apart."""
+        return min(self.settings.highest_priority, message.handling.priority)
+
+    def enqueue(self, message: Message) -> Entry | None:
+        entry = Entry(message, self._seq)
+        self._seq += 1
+        if self._is_plain_in and message.handling.is_plain:
+            self._store.append(entry)
+        else:
+            if self.dedup is not None:
+                self.dedup.remember(message, self.agenda.now_ms)
+            self._settle_replaced()
+            self._place(entry, self.agenda.now_ms)
+        if not self._is_ready and self.consumers:
+            self.touch()
+        if self._survives and message.handling.persistent:
+            return entry
+        return None
+
+    def _place(self, entry: Entry, since_ms: i64) -> None:
+        """Put an entry where it belongs; `since_ms` is when its time to live and its delay began."""
+        starts_ms = self._starts_ms(entry.message, since_ms)
+        if starts_ms > self.agenda.now_ms:
+            self._hold(entry, starts_ms)
+        else:
+            self._make_ready(entry, max(since_ms, starts_ms))
+
+    def _starts_ms(self, message: Message, since_ms: i64) -> i64:
+        """Until when a message that came at a time is held back; in the past where it is not."""
+        handling = message.handling
+        return since_ms + handling.delay_ms if handling.delay_ms > 0 else handling.until_ms
+
+    def _hold(self, entry: Entry, until_ms: i64) -> None:
+        if self._delays is None:
+            self._delays = Delays(self.agenda.timers, self._delay_ended)
+        self._delays.hold(entry, until_ms)
+
+    def _obey(self, command: Message) -> int:
+        if command.handling.cancels:
+            return self._cancel(command)
+        paused = command.handling.command == PAUSE
+        self.arguments = {**self.arguments, "x-paused": paused}
+        # At once, so that whoever asks next finds it so; policies may see it otherwise when the tick ends.
+        self.settings.paused = paused
+        self.touch()
+        self.agenda.rearranged[self] = None
+        return DONE
+
+    def _cancel(self, command: Message) -> int:
+        found = [] if self._delays is None else self._delays.cancel(command)
+        for entry in found:
+            if self.dedup is not None:
+                self.dedup.forget(entry.message)
+            self.settle(entry)
+        return DONE if found else REFUSED
+
+    def _delay_ended(self, entry: Entry) -> None:
+        if self._expiry is not None:
+            # What is over by then goes before, so that it needs no other to go.
+            self._expiry.on_due(self.agenda.now_ms - 1)
+        if entry.expires_ms != 0 and entry.expires_ms <= self.agenda.now_ms:
+            # It came back, and its time to live has ended its pause.
+            if not self._is_outdated(entry):
+                if self._expiry is not None:
+                    self._expiry.on_due(entry.expires_ms)
+                self._give_up(entry, EXPIRED)
+        elif entry.returns > 0:
+            self._give_back([entry])
+        else:
+            self._make_way(1, len(entry.message.body))
+            # It stands behind all that came before its time, however much later than itself.
+            entry.position = self._seq
+            self._seq += 1
+            self._make_ready(entry, self.agenda.now_ms)
+            self._trim()
+        self.touch()
+
+    def _make_ready(self, entry: Entry, since_ms: i64) -> None:
+        if self._values is not None and not self._replace(self._values, entry):
+            return
+        self._rank(entry)
+        ttl_ms = self._ttl_of(entry.message)
+        if ttl_ms != FOREVER:
+            entry.expires_ms = since_ms + ttl_ms
+            self._expire_later(entry)
+        self._store.append(entry)
+        if self._counts_bytes:
+            self._bytes += len(entry.message.body)
+        if self._view is not None:
+            self._view.came(entry)
+
+    def _replace(self, values: LastValues, entry: Entry) -> bool:
+        """Let go of the ready entry with the same key; False where this one is the older."""
+        if self._is_outdated(entry):
+            return False
+        older = values.put(entry)
+        if older is not None:
+            self._remove(older)
+            values.gone(older)
+            values.replaced.append(older)
+        return True
+
+    def _settle_replaced(self) -> None:
+        """What replaced them is in the journal by now."""
+        if self._values is not None and self._values.replaced:
+            replaced = self._values.replaced
+            self._values.replaced = []
+            for entry in replaced:
+                self._write_off(entry)
+
+    def _rank(self, entry: Entry) -> None:
+        if entry.message.handling.priority > 0 and isinstance(self._store, Fifo) and self.settings.highest_priority > 0:
+            # The first message with a priority has come.
+            self._store = ranked(self._store, self.settings.highest_priority)
+
+    def _ttl_of(self, message: Message) -> i64:
+        """How long a message lives here once it is ready."""
+        ttl_ms = self.settings.ttl_ms
+        own_ms = message.handling.ttl_ms
+        if own_ms != FOREVER and (ttl_ms == FOREVER or own_ms < ttl_ms):
+            ttl_ms = own_ms
+        return ttl_ms
+
+    def _expire_later(self, entry: Entry) -> None:
+        if self._expiry is None:
+            self._expiry = Expiry(self.agenda.timers, self._expired)
+            self._set_plain()
+        self._expiry.add(entry)
+
+    def _expired(self, entry: Entry) -> None:
+        self._remove(entry)
+        self._give_up(entry, EXPIRED)
+
+    def restore(self, entry: Entry) -> None:
+        settings = self.settings
+        if self.dedup is not None:
+            self.dedup.remember(entry.message, entry.message.timestamp_ms)
+        if entry.returns > 0 and self._groups is None and (settings.pauses_failed or settings.pauses_returned):
+            # When it came back nobody has written down: its pause begins anew.
+            ttl_ms = self._ttl_of(entry.message)
+            if ttl_ms != FOREVER:
+                entry.expires_ms = entry.message.timestamp_ms + ttl_ms
+            self._rank(entry)
+            self._pause(entry)
+            return
+        self._place(entry, entry.message.timestamp_ms)
+
+    def start_at(self, seq: i64) -> None:
+        self._seq = seq
+        self._settle_replaced()
+        # What consumers had before the restart is ready again.
+        self._trim()
+
+    # -- out ----------------------------------------------------------------------------------------------------
+
+    @property
+    def message_count(self) -> int:
+        if self._withheld is not None:
+            return self._store.count + len(self._withheld.entries)
+        return self._store.count
+
+    @property
+    def held_count(self) -> int:
+        return 0 if self._delays is None else len(self._delays)
+
+    def get(self, context: object | None = None) -> Entry | None:
+        self.used()
+        if self.settings.paused:
+            return None
+        if self._expiry is not None:
+            self._expiry.on_due(self.agenda.now_ms)
+        if self._withheld is not None:
+            withheld = self._withheld.take(context)
+            if withheld is not None:
+                return withheld
+        return None if self._store.peek() is None else self._take()
+
+    def _take(self) -> Entry:
+        entry = self._store.take()
+        if not self._is_plain_out:
+            self._left(entry)
+        return entry
+
+    def _remove(self, entry: Entry) -> None:
+        """Take an entry out from wherever it stands."""
+        self._store.remove(entry)
+        if not self._is_plain_out:
+            self._left(entry)
+
+    def _left(self, entry: Entry) -> None:
+        if self._counts_bytes:
+            self._bytes -= len(entry.message.body)
+        if entry.expires_ms != 0 and self._expiry is not None:
+            self._expiry.left(entry)
+        if self._values is not None:
+            self._values.left(entry)
+        if self._view is not None:
+            self._view.left()
+        if self._is_awaited:
+            self._tell_room()
+
+    def settle(self, entry: Entry) -> None:
+        if self._is_keyed:
+            self._released(entry)
+        self._write_off(entry)
+
+    def _write_off(self, entry: Entry) -> None:
+        if entry.segment != 0:
+            if self.dedup is not None:
+                self.dedup.keep(entry.message)
+            self._journal.settle(self.id, entry)
+
+    def _released(self, entry: Entry) -> None:
+        """An entry is in no consumer's hands any more, and will not come back."""
+        self._let_go_of_group(entry)
+        if self._values is not None:
+            self._settle_replaced()
+            self._values.gone(entry)
+
+    @abstractmethod
+    def _let_go_of_group(self, entry: Entry) -> None:
+        """A consumer does not hold the group of this entry for its sake any more."""
+
+    def reject(self, entry: Entry) -> None:
+        self._give_up(entry, REJECTED)
+
+    def _give_up(self, entry: Entry, reason: str) -> None:
+        """Dead-letter an entry that is out of the store, or drop it where there is nowhere to."""
+        if self.settings.dead_letter_exchange is None or self.gone:
+            self.settle(entry)
+        else:
+            if self._is_keyed:
+                self._released(entry)
+            self.agenda.dead_letters.append(DeadLetter(self, entry, reason))
+
+    def requeue(self, entries: list[Entry]) -> None:
+        self._take_back(entries, self.settings.pauses_returned)
+
+    def fail(self, entries: list[Entry]) -> None:
+        self._take_back(entries, self.settings.pauses_failed)
+
+    def _take_back(self, entries: list[Entry], pauses: bool) -> None:
+        if self.gone:
+            for entry in entries:
+                self.settle(entry)
+            return
+        self._give_back(self._returned(entries, pauses))
+        self.touch()
+
+    def _returned(self, entries: list[Entry], pauses: bool) -> list[Entry]:
+        """Count that these were given back; returns those that are to be tried again at once."""
+        limit = self.settings.delivery_limit
+        # What is behind a paused one in its group would overtake it.
+        pauses = pauses and self._groups is None
+        back: list[Entry] = []
+        for entry in entries:
+            if self._is_keyed:
+                self._let_go_of_group(entry)
+                if self._is_outdated(entry):
+                    continue
+            entry.redelivered = True
+            entry.returns += 1
+            if limit >= 0 and i64(entry.returns) > limit:
+                self._give_up(entry, DELIVERY_LIMIT)
+                continue
+            if limit >= 0 or pauses:
+                self._journal.returned(self.id, entry)
+            if pauses:
+                self._pause(entry)
+            else:
+                back.append(entry)
+        return back
+
+    def _pause(self, entry: Entry) -> None:
+        until_ms = self.agenda.now_ms + pause_ms(self.settings, i64(entry.returns))
+        # Its time to live goes on meanwhile, and ends the pause.
+        self._hold(entry, until_ms if entry.expires_ms == 0 else min(until_ms, entry.expires_ms))
+
+    def _make_way(self, count: i64, size: i64) -> None:
+        """So many come, by nobody's publishing: what consumers would have by now, had the tick been shorter, goes."""
+        if self.is_guarded and self._is_over(count, size) and self._store.count > 0:
+            self._catch_up()
+
+    def _catch_up(self) -> bool:
+        """Do what would be done by now, had the tick been shorter; returns as `dispatch` does."""
+        if self._expiry is not None:
+            self._expiry.on_due(self.agenda.now_ms - 1)
+        return self.dispatch()
+
+    def _give_back(self, entries: list[Entry]) -> None:
+        """They are ready again, as far as there is room for them."""
+        if self.is_guarded:
+            self._make_way(len(entries), sum([len(entry.message.body) for entry in entries]))
+        if self._values is not None:
+            entries = [entry for entry in entries if not self._is_outdated(entry)]
+            for entry in entries:
+                self._values.returned(entry)
+        for entry in entries:
+            entry.state = READY
+            if self._counts_bytes:
+                self._bytes += len(entry.message.body)
+            if entry.expires_ms != 0:
+                self._expire_later(entry)
+        self._store.give_back(entries)
+        if self.is_guarded:
+            self._trim()
+
+    def _is_outdated(self, entry: Entry) -> bool:
+        """Whether a newer entry has this one's key, so that it is settled instead of coming back."""
+        if self._values is None or not self._values.is_outdated(entry):
+            return False
+        self.settle(entry)
+        return True
+
+    def withhold(self, entries: list[Entry], context: object) -> None:
+        # What is behind them in their groups would overtake them.
+        if self.gone or self._groups is not None:
+            self.requeue(entries)
+            return
+        if self._withheld is None:
+            self._withheld = Withheld()
+        self._withheld.keep(self._returned(entries, self.settings.pauses_failed), context)
+        self.touch()
+
+    def release(self, context: object) -> None:
+        withheld = self._withheld
+        if withheld is not None and not self.gone:
+            self._give_back(withheld.release(context))
+            self.touch()
+
+    def bury(self) -> int:
+        if self._expiry is not None:
+            self._expiry.on_due(self.agenda.now_ms)
+        entries = self._take_withheld()
+        for entry in self._store.entries():
+            self._remove(entry)
+            entries.append(entry)
+        for entry in entries:
+            self._give_up(entry, DELETED)
+        return len(entries)
+
+    def _take_withheld(self) -> list[Entry]:
+        withheld, self._withheld = self._withheld, None
+        return [] if withheld is None else [entry for entry, _ in withheld.entries]
+
+    def purge(self) -> int:
+        if self.dedup is not None:
+            self.dedup.clear()
+        count = self.message_count + self.held_count
+        for entry in self._take_withheld():
+            self.settle(entry)
+        while True:
+            first = self._store.drop_candidate()
+            if first is None:
+                break
+            self._remove(first)
+            self.settle(first)
+        if self._delays is not None:
+            for entry in self._delays.take_all():
+                self.settle(entry)
+        return count
+
+    def discard(self) -> None:
+        self.purge()
+        self._settle_replaced()
+        if self._expiry is not None:
+            self._expiry.forget()
+        view, self._view = self._view, None
+        if view is not None:
+            view.delete()
+        if self._is_awaited:
+            self._tell_room()
+
+    def view(self) -> Queue:
+        if self._view is None:
+            self._view = View(self, self._contents, self._browsed)
+            self._set_plain()
+        return self._view
+
+    def _contents(self) -> list[Entry]:
+        return self._store.entries()
+
+    def _browsed(self) -> None:
+        self._view = None
+        self._set_plain()
