@@ -3,7 +3,7 @@
 import itertools
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -210,3 +210,18 @@ def test_a_broker_that_dies_is_noticed(connect: Connect, call: str, tmp_path: Pa
         with pytest.raises(fc.ConnectionLost):
             channel.get(name)
         timer.join()
+
+
+def test_leaving_a_loop_after_the_connection_was_lost(tmp_path: Path) -> None:
+    """The subscription went with the connection, so to end it is no error; the next call says what happened."""
+    with BrokerProcess(tmp_path / "data") as broker, fc.connect(broker.url) as connection:
+        channel = connection.channel()
+        name = channel.declare_queue(durable=False).name
+        channel.publish(b"m", routing_key=name)
+        batches = channel.consume(name)
+        assert [message.body for message in next(batches).messages] == [b"m"]
+        broker.kill()
+        assert isinstance(batches, Generator)
+        batches.close()
+        with pytest.raises(fc.ConnectionLost):
+            channel.get(name)

@@ -4,10 +4,11 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import suppress
 from types import TracebackType
 from typing import Final, Self, TypeVar, final
 
-from flintmq.base.errors import FlintError
+from flintmq.base.errors import ConnectionLost, FlintError
 from flintmq.client import handshake, loop_link, requests, url
 from flintmq.client.channel import ClientChannel
 from flintmq.client.delivery import Delivery, Inbox, Returned
@@ -267,11 +268,13 @@ class Channel:
             await self._unsubscribe(inbox)
 
     async def _unsubscribe(self, inbox: Inbox) -> None:
-        if self.is_open:
-            if inbox.error is None:
-                await self._ask(requests.cancel(inbox.consumer_tag))
-            self._core.unsubscribed(inbox)
-            await self._link.send(REQUEST_SECONDS)
+        # With the connection the subscription is gone as well; who asks for more hears of that.
+        with suppress(ConnectionLost):
+            if self.is_open:
+                if inbox.error is None:
+                    await self._ask(requests.cancel(inbox.consumer_tag))
+                self._core.unsubscribed(inbox)
+                await self._link.send(REQUEST_SECONDS)
 
     # -- streams ------------------------------------------------------------------------------------------------
 

@@ -2,10 +2,11 @@
 
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from types import TracebackType
 from typing import Final, Self, TypeVar, final
 
-from flintmq.base.errors import FlintError
+from flintmq.base.errors import ConnectionLost, FlintError
 from flintmq.client import handshake, requests, socket_link, url
 from flintmq.client.channel import ClientChannel
 from flintmq.client.delivery import Delivery, Inbox, Returned
@@ -276,11 +277,13 @@ class Channel:
             self._unsubscribe(inbox)
 
     def _unsubscribe(self, inbox: Inbox) -> None:
-        if self.is_open:
-            if inbox.error is None:
-                self._ask(requests.cancel(inbox.consumer_tag))
-            self._core.unsubscribed(inbox)
-            self._link.flush(REQUEST_SECONDS)
+        # With the connection the subscription is gone as well; who asks for more hears of that.
+        with suppress(ConnectionLost):
+            if self.is_open:
+                if inbox.error is None:
+                    self._ask(requests.cancel(inbox.consumer_tag))
+                self._core.unsubscribed(inbox)
+                self._link.flush(REQUEST_SECONDS)
 
     # -- streams ------------------------------------------------------------------------------------------------
 
