@@ -13,6 +13,8 @@ from flintmq.base.limits import DISPATCH_BURST_MESSAGES
 from flintmq.broker.message import REMOVED, Entry, Message
 from flintmq.broker.timers import Timed, Timers
 
+# Entries by seq, by their message-id and user-id.
+_ByName = dict[tuple[str, str], dict[int, Entry]]
 # Cancelled entries are forgotten once there are more of them than this, and than others.
 _CANCELLED_ENTRIES_MAX: Final = 64
 
@@ -28,13 +30,13 @@ class Delays(Timed):
         self._heap: list[tuple[int, int, Entry]] = []
         self._count = 0
         # Filled by the first who cancels: most never do.
-        self._by_message_id: dict[str, list[Entry]] | None = None
+        self._by_name: _ByName | None = None
 
     def hold(self, entry: Entry, until_ms: i64) -> None:
         heappush(self._heap, (int(until_ms), int(entry.seq), entry))
         self._count += 1
-        if self._by_message_id is not None:
-            self._index(self._by_message_id, entry)
+        if self._by_name is not None:
+            self._index(self._by_name, entry)
         self._timers.at(until_ms, self)
 
     def on_due(self, now_ms: i64) -> None:
@@ -45,8 +47,8 @@ class Delays(Timed):
             burst -= 1
             if entry.state != REMOVED:
                 self._count -= 1
-                if self._by_message_id is not None:
-                    self._unindex(self._by_message_id, entry)
+                if self._by_name is not None:
+                    self._unindex(self._by_name, entry)
                 self._due(entry)
         if heap:
             # After a burst others get their turn.
@@ -64,7 +66,7 @@ class Delays(Timed):
         entries = self.entries()
         self._heap = []
         self._count = 0
-        self._by_message_id = None
+        self._by_name = None
         self._timers.cancel(self)
         return entries
 
@@ -73,18 +75,15 @@ class Delays(Timed):
 
         An entry with a user-id, which the broker has checked, is for a command with the same one only.
         """
-        if self._by_message_id is None:
-            self._by_message_id = {}
+        if self._by_name is None:
+            self._by_name = {}
             for entry in self.entries():
-                self._index(self._by_message_id, entry)
+                self._index(self._by_name, entry)
         user = command.codec.property_text(command.properties, "user_id")
-        found = [
-            entry
-            for entry in self._by_message_id.get(command.handling.cancels, [])
-            if entry.message.codec.property_text(entry.message.properties, "user_id") in ("", user)
-        ]
+        found: list[Entry] = []
+        for allowed in [user, ""]:
+            found.extend(self._by_name.pop((command.handling.cancels, allowed), {}).values())
         for entry in found:
-            self._unindex(self._by_message_id, entry)
             entry.state = REMOVED
         self._count -= len(found)
         self._let_go()
@@ -96,18 +95,24 @@ class Delays(Timed):
             self._heap = [item for item in self._heap if item[2].state != REMOVED]
             heapify(self._heap)
 
-    def _index(self, index: dict[str, list[Entry]], entry: Entry) -> None:
-        message_id = entry.message.codec.property_text(entry.message.properties, "message_id")
-        if message_id:
-            index.setdefault(message_id, []).append(entry)
+    def _index(self, index: _ByName, entry: Entry) -> None:
+        name = _name_of(entry)
+        if name[0]:
+            index.setdefault(name, {})[int(entry.seq)] = entry
 
-    def _unindex(self, index: dict[str, list[Entry]], entry: Entry) -> None:
-        message_id = entry.message.codec.property_text(entry.message.properties, "message_id")
-        others = [each for each in index.get(message_id, []) if each is not entry]
-        if others:
-            index[message_id] = others
-        else:
-            index.pop(message_id, None)
+    def _unindex(self, index: _ByName, entry: Entry) -> None:
+        name = _name_of(entry)
+        of_name = index.get(name)
+        if of_name is not None:
+            of_name.pop(int(entry.seq), None)
+            if not of_name:
+                del index[name]
+
+
+def _name_of(entry: Entry) -> tuple[str, str]:
+    message = entry.message
+    codec = message.codec
+    return codec.property_text(message.properties, "message_id"), codec.property_text(message.properties, "user_id")
 
 
 def _time_of(item: tuple[int, int, Entry]) -> tuple[int, int]:

@@ -1,12 +1,12 @@
 """Messages a queue holds back, and how they are taken back, in virtual time."""
 
 from flintmq.broker.agenda import Agenda
-from flintmq.broker.message import Entry
+from flintmq.broker.message import TRANSIENT, Address, Entry, Message
 from flintmq.broker.publishing import ROUTED, STORED, TURNED_AWAY, put
 from flintmq.broker.queue.classic import ClassicQueue
 from flintmq.broker.queue.delays import Delays
 from flintmq.broker.timers import Timers
-from tests.unit.broker.memory import MemoryJournal, message
+from tests.unit.broker.memory import HeaderCodec, MemoryJournal, message
 
 
 def make() -> tuple[ClassicQueue, MemoryJournal]:
@@ -103,3 +103,34 @@ def test_what_is_cancelled_is_let_go() -> None:
         assert len(delays.cancel(message("", False, f"cancel=n{number}"))) == 1
     assert len(delays) == 1
     assert len(delays._heap) < 2500
+
+
+class CountingCodec(HeaderCodec):
+    def __init__(self) -> None:
+        self.reads = 0
+
+    def property_text(self, properties: bytes, name: str) -> str:
+        self.reads += 1
+        return super().property_text(properties, name)
+
+
+def test_what_has_one_name_is_looked_at_once() -> None:
+    """However many have the same message-id, cancelling, due times, and vain tries to cancel take a look at each."""
+    codec = CountingCodec()
+    due: list[Entry] = []
+    delays = Delays(Timers(), due.append)
+
+    def hold(count: int, headers: str) -> None:
+        for number in range(count):
+            entry = Entry(Message(Address("", "q"), codec, headers.encode(), b"m", TRANSIENT, 0), number)
+            delays.hold(entry, 10)
+
+    hold(1000, "message_id=a")
+    assert len(delays.cancel(message("", False, "cancel=a"))) == 1000
+    hold(1000, "message_id=a;user_id=ann")
+    for _ in range(1000):
+        assert delays.cancel(message("", False, "cancel=a;user_id=bob")) == []
+    delays.on_due(10)
+    assert (len(due), len(delays)) == (1000, 0)
+    assert delays.cancel(message("", False, "cancel=a;user_id=ann")) == []
+    assert codec.reads <= 8000
