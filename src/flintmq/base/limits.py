@@ -60,6 +60,8 @@ ADDRESS_WORK_UNITS: Final = 16
 ANSWER_BYTES_PER_UNIT: Final = 256
 # Entries of a queue that cost a unit where somebody begins to browse it: each is looked at, and noted.
 BROWSED_ENTRIES_PER_UNIT: Final = 16
+# Delivery tags that cost a unit where a method speaks of many, some of which a transaction may have settled already.
+UNACKED_TAGS_PER_UNIT: Final = 16
 # Journal bytes handed over but not yet synced, above which publishers are no longer read from.
 JOURNAL_BACKLOG_HIGH_BYTES: Final = 64 * 1024 * 1024
 JOURNAL_BACKLOG_LOW_BYTES: Final = 16 * 1024 * 1024

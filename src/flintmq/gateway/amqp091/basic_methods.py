@@ -3,7 +3,7 @@ passes through.
 """
 
 from flintmq.base.errors import NotAllowed, PreconditionFailed
-from flintmq.base.limits import BROWSED_ENTRIES_PER_UNIT
+from flintmq.base.limits import BROWSED_ENTRIES_PER_UNIT, UNACKED_TAGS_PER_UNIT
 from flintmq.broker.arguments import check_consumer_arguments
 from flintmq.broker.queue.base import Queue
 from flintmq.broker.selector.selectors import selector_of
@@ -196,6 +196,7 @@ def recover_async(channel: ServerChannel, method: Method) -> None:
 
 def _recover(channel: ServerChannel, requeue: bool) -> None:
     deliveries = channel.deliveries
+    channel.spend(deliveries.unacked.span // UNACKED_TAGS_PER_UNIT)
     if requeue:
         deliveries.requeue(deliveries.unacked.take_outstanding())
     else:

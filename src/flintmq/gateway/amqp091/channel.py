@@ -20,7 +20,12 @@ from flintmq.base.errors import (
     PreconditionFailed,
     ResourceError,
 )
-from flintmq.base.limits import ADDRESS_WORK_UNITS, ANSWER_BYTES_PER_UNIT, SELECTOR_UNITS_PER_CHARACTER
+from flintmq.base.limits import (
+    ADDRESS_WORK_UNITS,
+    ANSWER_BYTES_PER_UNIT,
+    SELECTOR_UNITS_PER_CHARACTER,
+    UNACKED_TAGS_PER_UNIT,
+)
 from flintmq.broker.access import Access
 from flintmq.broker.message import Message, Table
 from flintmq.broker.permission import WRITE
@@ -236,7 +241,8 @@ class ServerChannel(ChannelOwner):
         ways = [vhost.queues_of(each.publication.route, each.message, each.more_keys) for each in publishes]
         vhost.check_room([(each.message, queues) for each, queues in zip(publishes, ways, strict=True)])
         settlements = staged.settlements
-        self.deliveries.unacked.drop_staged()
+        for settlement in settlements:
+            self.deliveries.unacked.drop_staged(settlement.deliveries)
         staged.clear()
         broker = self.gateway.broker
         journal = broker.storage.journal
@@ -405,6 +411,8 @@ class ServerChannel(ChannelOwner):
         if self.transaction is None:
             self.deliveries.settle(unacked.take(delivery_tag, multiple), outcome)
         else:
+            if multiple:
+                self._engine.spend(unacked.span // UNACKED_TAGS_PER_UNIT)
             self.transaction.settle(StagedSettlement(outcome, unacked.find(delivery_tag, multiple)))
 
     def spend_on_selector(self, arguments: Table) -> None:

@@ -26,6 +26,7 @@ class Delivery:
         self.queue = queue
         self.consumer = consumer
         self.since_ms: i64 = since_ms
+        self.tag: i64 = 0
         self.is_staged = False
 
 
@@ -46,7 +47,15 @@ class Unacked:
             self._first += 1
             return tag
         slots.append(delivery)
-        return self._first + len(slots) - self._head - 1
+        last: i64 = self._first + len(slots) - self._head - 1
+        if delivery is not None:
+            delivery.tag = last
+        return last
+
+    @property
+    def span(self) -> i64:
+        """Tags from the oldest to the newest, the settled ones in between included: what has to be walked through."""
+        return len(self._slots) - self._head
 
     def take(self, tag: i64, multiple: bool) -> list[Delivery]:
         """The delivery of that tag, or all up to it (0: all there are), which are no longer unacknowledged.
@@ -111,15 +120,12 @@ class Unacked:
         self._take_front(0)
         return found
 
-    def drop_staged(self) -> None:
+    def drop_staged(self, staged: list[Delivery]) -> None:
         """A transaction is committed: what it settles is no longer unacknowledged."""
         slots = self._slots
-        at: i64 = self._head
-        while at < len(slots):
-            delivery = slots[at]
-            if delivery is not None and delivery.is_staged:
-                slots[at] = None
-            at += 1
+        before: i64 = self._head - self._first
+        for delivery in staged:
+            slots[before + delivery.tag] = None
         self._take_front(0)
 
     def find(self, tag: i64, multiple: bool) -> list[Delivery]:

@@ -1,6 +1,6 @@
 """Few bytes that ask for much: how much is done of it before others have their turn."""
 
-from flintmq.base.limits import ADDRESS_WORK_UNITS, ANSWER_BYTES_PER_UNIT, TICK_WORK_UNITS
+from flintmq.base.limits import ADDRESS_WORK_UNITS, ANSWER_BYTES_PER_UNIT, TICK_WORK_UNITS, UNACKED_TAGS_PER_UNIT
 from flintmq.wire.amqp091.methods import (
     BasicGet,
     BasicNack,
@@ -9,6 +9,7 @@ from flintmq.wire.amqp091.methods import (
     Method,
     QueueBind,
     QueueDeclare,
+    TxSelect,
 )
 from tests.unit.gateway.amqp091.pair import Client, ClientChannel, Server
 
@@ -65,6 +66,20 @@ def test_settlements_are_counted() -> None:
     channel.call(*[BasicGet(queue="q")] * 10)
     channel.channel.send_ack(0, True)
     assert spent(client, channel) == 10
+
+
+def test_what_a_transaction_looks_through_is_counted() -> None:
+    """To acknowledge all there is costs by what is unacknowledged, though none of it may be left to settle."""
+    client = Client(Server())
+    channel = client.channel()
+    channel.call(QueueDeclare(queue="q"))
+    for _ in range(64):
+        channel.publish("m")
+    channel.call(TxSelect(), *[BasicGet(queue="q")] * 64)
+    for _ in range(2):
+        channel.channel.send_ack(0, True)
+        assert spent(client, channel) == 64 // UNACKED_TAGS_PER_UNIT
+    assert spent(client, channel, BasicRecover(requeue=True)) == 64 // UNACKED_TAGS_PER_UNIT
 
 
 def test_answers_are_counted_by_their_size() -> None:
