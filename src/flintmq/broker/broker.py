@@ -265,10 +265,11 @@ class Broker:
         queues: dict[int, Stored] = {}
         for record in definitions.queues:
             queue = self.vhosts[record.vhost].restore_queue(record)
+            if isinstance(queue, ClassicQueue) and queue.dedup is not None:
+                # Before its queue, which takes notes of what it lets go of at the start.
+                queues[-record.id] = queue.dedup
             if isinstance(queue, Stored):
                 queues[record.id] = queue
-            if isinstance(queue, ClassicQueue) and queue.dedup is not None:
-                queues[-record.id] = queue.dedup
         for binding in definitions.bindings:
             self.vhosts[binding.vhost].restore_binding(binding)
         return queues

@@ -93,6 +93,12 @@ class Dedup(Timed, Stored):
 
     def remember(self, message: Message, since_ms: i64) -> None:
         """The queue takes a message."""
+        self.recall(message, since_ms)
+        self._make_room()
+        self._forget_later()
+
+    def recall(self, message: Message, since_ms: i64) -> None:
+        """The same at start-up, in whatever order: which is the oldest shows when all of them are back."""
         key = self._read(message)
         if not key:
             return
@@ -110,8 +116,6 @@ class Dedup(Timed, Stored):
             # The message itself says now what the note did.
             self._drop_note(known)
         self._known.move_to_end(key)
-        self._make_room()
-        self._forget_later()
 
     def keep(self, message: Message) -> None:
         """A stored message leaves the queue: keep a note of it, if it is the one to be remembered by."""

@@ -324,7 +324,7 @@ class EntryQueue(Queue, Stored):
     def restore(self, entry: Entry) -> None:
         settings = self.settings
         if self.dedup is not None:
-            self.dedup.remember(entry.message, entry.message.timestamp_ms)
+            self.dedup.recall(entry.message, entry.message.timestamp_ms)
         if entry.returns > 0 and self._groups is None and (settings.pauses_failed or settings.pauses_returned):
             # When it came back nobody has written down: its pause begins anew.
             ttl_ms = self._ttl_of(entry.message)

@@ -172,6 +172,38 @@ def test_it_survives() -> None:
     assert publish(again, journal, "message_id=gone")
 
 
+def stored(body: bytes, properties: bytes, seq: int, timestamp_ms: int) -> Entry:
+    entry = Entry(Message(Address("", ""), HeaderCodec(), properties, body, PERSISTENT, timestamp_ms), seq)
+    entry.segment = 1
+    return entry
+
+
+def test_restart_forgets_the_longest_known() -> None:
+    """Whichever the journal tells of first: notes of what was settled, or messages that consumers had for long."""
+    queue, journal = make(dedup_size=2)
+    dedup = remembering(queue)
+    for seq in (2, 3):
+        journal.kept[-1, seq] = b"0 m" + str(seq).encode()
+        dedup.restore(stored(journal.kept[-1, seq], b"", seq, 102 + seq))
+    for seq in (0, 1):
+        journal.kept[1, seq] = b"m"
+        queue.restore(stored(b"m", f"message_id={seq}".encode(), seq, 100 + seq))
+    dedup.start_at(10)
+    queue.start_at(10)
+    assert notes(journal) == [b"0 m2", b"0 m3"]
+    assert not publish(queue, journal, "message_id=2")
+    assert not publish(queue, journal, "message_id=3")
+    assert publish(queue, journal, "message_id=0")
+
+
+def test_restart_begins_with_what_is_remembered() -> None:
+    """A queue that lets go of entries when it starts takes notes of them: under numbers that no note has."""
+    broker = Broker(MemoryStorage())
+    queue = broker.add_vhost("/").declare_queue("q", True, False, False, {"x-dedup-size": 2}, None)
+    found = Broker(MemoryStorage()).restore(broker.storage.definitions.load())
+    assert list(found) == [-queue.id, queue.id]
+
+
 def test_two_notes_of_one_producer_are_one() -> None:
     """A crash may leave a note beside the one that replaced it: the older goes."""
     queue, journal = make(dedup_size=10)
