@@ -262,6 +262,7 @@ class EntryQueue(Queue, Stored):
             entry.position = self._seq
             self._seq += 1
             self._make_ready(entry, self.agenda.now_ms)
+            self._settle_replaced()
             self._trim()
         self.touch()
 
@@ -330,6 +331,9 @@ class EntryQueue(Queue, Stored):
             ttl_ms = self._ttl_of(entry.message)
             if ttl_ms != FOREVER:
                 entry.expires_ms = entry.message.timestamp_ms + ttl_ms
+            if self._values is not None:
+                self._replace(self._values, entry)
+                self._values.left(entry)
             self._rank(entry)
             self._pause(entry)
             return

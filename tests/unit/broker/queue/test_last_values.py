@@ -3,6 +3,7 @@
 import pytest
 
 from flintmq.broker.agenda import Agenda
+from flintmq.broker.message import Entry
 from flintmq.broker.queue.classic import ClassicQueue
 from flintmq.broker.queue.ready import Fifo
 from tests.unit.broker.memory import MemoryJournal, Taker, message
@@ -70,6 +71,41 @@ def test_restart_finds_the_newest() -> None:
         again.restore(entry)
     again.start_at(10)
     assert ready(again) == ["b1", "a3"]
+
+
+def test_delayed_value_replaces_what_came_before_its_time() -> None:
+    """In the journal, too, and at once: a restart would take what was published later for the newer one."""
+    queue, journal = make()
+    delayed = message("a1", persistent=True, headers="k=a;delay=100")
+    entry = queue.enqueue(delayed)
+    assert entry is not None
+    journal.append(delayed, [queue.id], [entry])
+    put(queue, journal, "a2")
+    queue.agenda.timers.run(100)
+    assert ready(queue) == ["a1"]
+    assert list(journal.kept.values()) == [b"a1"]
+
+
+def found(queue: ClassicQueue, journal: MemoryJournal, body: str, seq: int, returns: int) -> None:
+    """A restart finds an entry that has come back so many times."""
+    entry = Entry(message(body, persistent=True, headers=f"k={body[0]}"), seq)
+    entry.segment = 1
+    entry.returns = returns
+    journal.kept[queue.id, seq] = entry.message.body
+    queue.restore(entry)
+
+
+@pytest.mark.parametrize("returns", [(1, 0), (1, 1), (0, 1)])
+def test_restart_does_not_bring_back_an_older_value_that_pauses(returns: tuple[int, int]) -> None:
+    """Of what is tried again later only the newest is, however long the pauses are."""
+    queue, journal = make(**{"x-delayed-retry-type": "all", "x-delayed-retry-min": 100})
+    for seq, count in enumerate(returns):
+        found(queue, journal, f"a{seq}", seq, count)
+    queue.start_at(10)
+    queue.agenda.now_ms = 1000
+    queue.agenda.timers.run(1000)
+    assert ready(queue) == ["a1"]
+    assert list(journal.kept.values()) == [b"a1"]
 
 
 def test_what_a_consumer_holds_is_not_touched() -> None:
