@@ -120,7 +120,8 @@ class ServerChannel(ChannelOwner):
             self._permit(publication)
         if properties != self._properties:
             self._terms = read_terms(self, properties)
-            self._properties = properties
+            # No message's properties are empty.
+            self._properties = properties if self._terms.lasts else b""
         terms = self._terms
         if terms.need_rights:
             self._permit_terms(publication, terms)

@@ -21,14 +21,15 @@ class Terms:
     """`properties` are what is kept: the publisher's bytes, but where a feature changes them.
 
     `more_keys` are routing keys beside the method's, None where there are none. `need_rights` beyond those of any
-    message to the address.
+    message to the address. Some do not `last`: the same properties may say something else with the next message.
     """
 
-    def __init__(self, properties: bytes, handling: Handling, more_keys: list[str] | None) -> None:
+    def __init__(self, properties: bytes, handling: Handling, more_keys: list[str] | None, lasts: bool = True) -> None:
         self.properties = properties
         self.handling = handling
         self.more_keys = more_keys
         self.need_rights = more_keys is not None or handling.command != ""
+        self.lasts = lasts
 
 
 NO_TERMS: Final = Terms(b"\x00\x00", TRANSIENT, None)
@@ -38,19 +39,23 @@ def read_terms(channel: "ServerChannel", properties: bytes) -> Terms:
     """Raises SyntaxFault for malformed properties, PreconditionFailed for ones that ask for what cannot be."""
     # Whoever reads this message later, be it a client or a stream's reader, must be able to: all of it is looked at.
     found = scan(properties)
+    lasts = True
     if found.user_id_at:
         user_id = short_at(properties, found.user_id_at)
-        if user_id != channel.user.name and not channel.user.may_impersonate:
-            raise PreconditionFailed(
-                f"user_id property set to '{user_id}' but authenticated user was '{channel.user.name}'"
-            )
+        if user_id != channel.user.name:
+            if not channel.user.may_impersonate:
+                raise PreconditionFailed(
+                    f"user_id property set to '{user_id}' but authenticated user was '{channel.user.name}'"
+                )
+            lasts = False
     dialect = channel.vhost.dialect
     if dialect.checks_field_names and found.headers_at:
         dialect.check_field_names(headers(properties))
     kept = properties
     if found.reply_to_at and short_at(properties, found.reply_to_at) == REPLY_TO:
-        if not channel.reply_queue:
+        if channel.reply_queue not in channel.vhost.queues:
             raise PreconditionFailed("fast reply consumer does not exist")
+        lasts = False
         decoded = decode_properties(properties)
         decoded.reply_to = channel.reply_queue
         kept = encode_properties(decoded)
@@ -67,7 +72,7 @@ def read_terms(channel: "ServerChannel", properties: bytes) -> Terms:
             decoded = decode_properties(kept)
             decoded.headers = {name: value for name, value in table.items() if name != "BCC"}
             kept = encode_properties(decoded)
-    return Terms(kept, asked, more_keys)
+    return Terms(kept, asked, more_keys, lasts)
 
 
 def check_command(channel: "ServerChannel", exchange: str, keys: list[str]) -> None:

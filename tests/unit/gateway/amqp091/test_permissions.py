@@ -355,6 +355,11 @@ def test_publishing_as_somebody_else() -> None:
     channel.publish("m", "q", properties=claimed)
     client.tick()
     assert server.vhost.queues["q"].message_count == 1
+    server.broker.put_user(UserRecord("u", ""))
+    channel.publish("m", "q", properties=claimed)
+    client.tick()
+    assert refusal(channel).startswith("406 PRECONDITION_FAILED - user_id property set to 'other'")
+    assert server.vhost.queues["q"].message_count == 1
 
 
 # -- virtual hosts and users --------------------------------------------------------------------------------------

@@ -5,7 +5,15 @@ import pytest
 from flintmq.base.errors import ClosedByPeer
 from flintmq.base.values import Timestamp
 from flintmq.broker.message import Table
-from flintmq.wire.amqp091.methods import BasicConsume, BasicGet, BasicGetOk, QueueDeclare, QueueDeclareOk, QueueDelete
+from flintmq.wire.amqp091.methods import (
+    BasicCancel,
+    BasicConsume,
+    BasicGet,
+    BasicGetOk,
+    QueueDeclare,
+    QueueDeclareOk,
+    QueueDelete,
+)
 from flintmq.wire.amqp091.properties import Properties, decode_properties, encode_properties
 from tests.unit.gateway.amqp091.pair import Client, ClientChannel, Server
 
@@ -190,6 +198,27 @@ def test_request_without_a_reply_consumer() -> None:
     """406: its answer could go nowhere."""
     _, channel = opened(Server(), "q")
     channel.publish("m", properties=encode_properties(Properties(reply_to=REPLY_TO)))
+    channel.call()
+    assert code_of(channel.closed) == (406, "PRECONDITION_FAILED - fast reply consumer does not exist")
+
+
+def test_requests_go_with_the_reply_consumer_there_is() -> None:
+    """Each request carries the address of this moment's consumer, and without one there is none to carry."""
+    server = Server()
+    _, channel = opened(server, "q")
+    request = encode_properties(Properties(reply_to=REPLY_TO))
+    replying = BasicConsume(queue=REPLY_TO, consumer_tag="t", no_ack=True)
+    addresses = []
+    for _ in range(2):
+        channel.call(replying)
+        channel.publish("m", properties=request)
+        channel.call(BasicGet(queue="q", no_ack=True))
+        (_, properties, _) = channel.contents[-1]
+        addresses.append(decode_properties(properties).reply_to)
+        assert addresses[-1] in server.vhost.queues
+        channel.call(BasicCancel(consumer_tag="t"))
+    assert addresses[0] != addresses[1]
+    channel.publish("m", properties=request)
     channel.call()
     assert code_of(channel.closed) == (406, "PRECONDITION_FAILED - fast reply consumer does not exist")
 
