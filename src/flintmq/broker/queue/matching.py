@@ -253,6 +253,8 @@ class Matching(Ready):
         return None if place is None else place.entry
 
     def _first_for_get(self) -> Place | None:
+        """None where as much as a dispatch may look at has nothing; the next one looks further."""
+        self._budget = DISPATCH_BURST_MESSAGES
         while True:
             best: Place | None = None
             own = self._own.get(None)
@@ -260,10 +262,16 @@ class Matching(Ready):
                 place = bucket.first()
                 if place is not None and (best is None or _order(place) < _order(best)):
                     best = place
-            if self._tail.count > 0 and (best is None or self._is_ranked()):
-                self._look_at(_LOOK_AHEAD_ENTRIES)
-                continue
-            return best
+            if self._budget <= 0 or not self._tail_goes_before(best):
+                return best
+            self._look_at(_LOOK_AHEAD_ENTRIES)
+
+    def _tail_goes_before(self, best: Place | None) -> bool:
+        """Whether the tail may have something to be had before the best of all places."""
+        if best is None:
+            return self._tail.count > 0
+        first = self._tail.peek() if self._is_ranked() else None
+        return first is not None and -min(self._highest, first.message.handling.priority) < best.rank
 
     def _is_ranked(self) -> bool:
         """Whether the tail may have what goes before all that is not there."""

@@ -3,7 +3,7 @@ passes through.
 """
 
 from flintmq.base.errors import NotAllowed, PreconditionFailed
-from flintmq.base.limits import BROWSED_ENTRIES_PER_UNIT, UNACKED_TAGS_PER_UNIT
+from flintmq.base.limits import BROWSED_ENTRIES_PER_UNIT, DISPATCH_BURST_MESSAGES, UNACKED_TAGS_PER_UNIT
 from flintmq.broker.arguments import check_consumer_arguments
 from flintmq.broker.queue.base import Queue
 from flintmq.broker.selector.selectors import selector_of
@@ -143,6 +143,9 @@ def get(channel: ServerChannel, method: Method) -> None:
     queue = channel.queue(method.queue)
     entry = queue.get(deliveries)
     if entry is None:
+        if queue.message_count > 0 and not queue.settings.paused:
+            # All that was looked at is others' to have.
+            channel.spend(DISPATCH_BURST_MESSAGES)
         channel.reply(BasicGetEmpty())
         return
     message = entry.message

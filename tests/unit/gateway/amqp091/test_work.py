@@ -1,9 +1,18 @@
 """Few bytes that ask for much: how much is done of it before others have their turn."""
 
-from flintmq.base.limits import ADDRESS_WORK_UNITS, ANSWER_BYTES_PER_UNIT, TICK_WORK_UNITS, UNACKED_TAGS_PER_UNIT
+from flintmq.base.limits import (
+    ADDRESS_WORK_UNITS,
+    ANSWER_BYTES_PER_UNIT,
+    DISPATCH_BURST_MESSAGES,
+    TICK_WORK_UNITS,
+    UNACKED_TAGS_PER_UNIT,
+)
 from flintmq.wire.amqp091.methods import (
+    BasicConsume,
     BasicGet,
+    BasicGetEmpty,
     BasicNack,
+    BasicQos,
     BasicRecover,
     ExchangeDeclare,
     Method,
@@ -11,6 +20,7 @@ from flintmq.wire.amqp091.methods import (
     QueueDeclare,
     TxSelect,
 )
+from flintmq.wire.amqp091.properties import Properties, encode_properties
 from tests.unit.gateway.amqp091.pair import Client, ClientChannel, Server
 
 
@@ -90,6 +100,21 @@ def test_answers_are_counted_by_their_size() -> None:
     channel.publish("x" * 100_000)
     channel.call()
     assert spent(client, channel, BasicGet(queue="q")) == 100_000 // ANSWER_BYTES_PER_UNIT
+
+
+def test_a_get_looks_only_so_far() -> None:
+    """What is behind very many messages whose group another consumer holds is found by a later basic.get."""
+    client = Client(Server())
+    channel, other = client.channel(), client.channel()
+    channel.call(QueueDeclare(queue="q", arguments={"x-group-header": "g"}))
+    for _ in range(DISPATCH_BURST_MESSAGES + 200):
+        channel.publish("m", properties=encode_properties(Properties(headers={"g": "1"})))
+    channel.publish("free", properties=encode_properties(Properties(headers={"g": "2"})))
+    channel.call(BasicQos(prefetch_count=1), BasicConsume(queue="q"))
+    assert spent(client, other, BasicGet(queue="q")) == DISPATCH_BURST_MESSAGES
+    assert other.came() == [BasicGetEmpty()]
+    other.call(BasicGet(queue="q"))
+    assert [body for _, _, body in other.contents] == ["free"]
 
 
 def test_a_flood_is_done_in_pieces_and_completely() -> None:
