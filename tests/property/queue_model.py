@@ -65,6 +65,8 @@ class World:
         self.now = 0
         self.queues: dict[str, ModelQueue] = {}
         self.letters: deque[tuple[ModelQueue, Item, str]] = deque()
+        # Of what no queue took: these go first.
+        self.discarded: deque[tuple[ModelQueue, Item, str]] = deque()
 
     def tick(self) -> None:
         queues = list(self.queues.values())
@@ -82,8 +84,8 @@ class World:
                 queue.delete()
 
     def bury(self) -> None:
-        while self.letters:
-            queue, item, reason = self.letters.popleft()
+        while self.discarded or self.letters:
+            queue, item, reason = (self.discarded or self.letters).popleft()
             queue.dying.remove(item)
             target = self.queues.get(queue.dead_letters_to or "")
             deaths = _with_death(item.deaths, queue.name, reason)
@@ -191,14 +193,14 @@ class ModelQueue:
             return TAKEN
         if self.overflow != "drop-head":
             if self.overflow == "reject-publish-dlx":
-                self.give_up(item, "maxlen")
+                self.discard(item)
             return REFUSED
         if item.delay > 0:
             return TAKEN
         while self.has_no_room_for(item):
             first = self.first_to_drop()
             if first is None or self.level(first) > self.level(item):
-                self.give_up(item, "maxlen")
+                self.discard(item)
                 return DISCARDED
             self.drop(first)
         return TAKEN
@@ -350,6 +352,11 @@ class ModelQueue:
         if self.dead_letters_to is not None and not self.gone:
             self.dying.append(item)
             self.world.letters.append((self, item, reason))
+
+    def discard(self, item: Item) -> None:
+        if self.dead_letters_to is not None:
+            self.dying.append(item)
+            self.world.discarded.append((self, item, "maxlen"))
 
     def take_back(self, items: list[Item], failed: bool) -> None:
         """What clients gave back; `failed`, because they could not handle it."""

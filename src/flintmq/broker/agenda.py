@@ -56,5 +56,7 @@ class Agenda:
         # Queues whose arguments a message changed: to be worked out with policies, and kept.
         self.rearranged: dict[Queue, None] = {}
         self.dead_letters: deque[DeadLetter] = deque()
+        # Letters of messages that no queue took: their publishers are answered when this tick's batch is durable.
+        self.discarded: deque[DeadLetter] = deque()
         # Queues that refused dead letters, and that something has left since.
         self.roomy: deque[Queue] = deque()

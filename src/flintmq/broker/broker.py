@@ -178,7 +178,7 @@ class Broker:
         agenda.timers.run(agenda.now_ms - 1)
         more = self._dispatch_ready()
         agenda.timers.run(agenda.now_ms)
-        if agenda.dead_letters or agenda.roomy:
+        if agenda.dead_letters or agenda.discarded or agenda.roomy:
             more |= self._dead_letters.publish()
         while agenda.unused:
             queue = agenda.unused.pop()
@@ -196,9 +196,14 @@ class Broker:
             if vhost is not None:
                 vhost.rearrange(queue)
 
-    def publish_dead_letters(self) -> None:
-        """Those there are, in the group of the journal that is open: they are part of what made them dead letters."""
-        self._dead_letters.publish_pending()
+    @property
+    def dead_letter_count(self) -> int:
+        """How many wait to be published."""
+        return len(self.agenda.dead_letters)
+
+    def publish_given_up(self, since: int) -> None:
+        """Those that consumers made since there were so many, in the group of the journal that is open."""
+        self._dead_letters.publish_given_up(since)
 
     def _dispatch_ready(self) -> bool:
         ready = self.agenda.ready

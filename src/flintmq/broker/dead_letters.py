@@ -10,7 +10,7 @@ from mypy_extensions import i64
 
 from flintmq.base.limits import TABLE_ENTRIES_MAX
 from flintmq.base.values import Timestamp
-from flintmq.broker.agenda import REJECTED, Agenda, DeadLetter
+from flintmq.broker.agenda import DELIVERY_LIMIT, REJECTED, Agenda, DeadLetter
 from flintmq.broker.exchanges import Exchanges
 from flintmq.broker.held_letters import HeldLetters
 from flintmq.broker.message import Address, Message, Table
@@ -22,6 +22,8 @@ from flintmq.broker.queue.base import Queue
 _LETTERS_PER_TICK: Final = 4_096
 # Bytes of their bodies that go into one block of the journal, beyond the last letter.
 _LETTER_BYTES_PER_TICK: Final = 16 * 1024 * 1024
+# Why messages become letters by what a consumer does with them.
+_BY_CONSUMERS: Final = (REJECTED, DELIVERY_LIMIT)
 # What a field of a table can hold: a publisher's own history may say anything.
 _COUNT_MAX: Final = 2**63 - 1
 # How many deaths are remembered, the latest: all of them stand in one frame, and are read for each further one.
@@ -51,22 +53,34 @@ class DeadLetters:
         self._journal.begin_group()
         try:
             self._held.fill()
+            self._publish_discarded()
             while letters and left > 0 and bytes_left > 0:
                 letter = letters.popleft()
                 self._publish(letter)
+                self._publish_discarded()
                 left -= 1
                 bytes_left -= len(letter.entry.message.body)
         finally:
             self._journal.end_group()
         return bool(letters) or bool(self._agenda.roomy)
 
-    def publish_pending(self) -> None:
-        """Publish what waits now, however much; what comes of that is left to the end of the tick."""
+    def publish_given_up(self, since: int) -> None:
+        """Of the letters that came after so many, publish those that consumers made; the others can wait."""
         letters = self._agenda.dead_letters
-        left: i64 = len(letters)
-        while left > 0:
-            self._publish(letters.popleft())
-            left -= 1
+        newer = [letters.pop() for _ in range(len(letters) - since)]
+        newer.reverse()
+        for letter in newer:
+            if letter.reason in _BY_CONSUMERS:
+                self._publish(letter)
+                self._publish_discarded()
+            else:
+                letters.append(letter)
+
+    def _publish_discarded(self) -> None:
+        """All of them: nothing else keeps these messages, and who sent them is answered with this tick."""
+        discarded = self._agenda.discarded
+        while discarded:
+            self._publish(discarded.popleft())
 
     def _publish(self, letter: DeadLetter) -> None:
         queue = letter.queue

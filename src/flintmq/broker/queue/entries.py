@@ -141,7 +141,7 @@ class EntryQueue(Queue, Stored):
             return ADMITTED
         if settings.overflow != DROP_HEAD:
             if settings.overflow == REJECT_PUBLISH_DLX:
-                self._give_up(Entry(message, _NOWHERE), MAXLEN)
+                self._discard(message)
             return REFUSED
         if self._starts_ms(message, self.agenda.now_ms) > self.agenda.now_ms:
             # It needs no room before its time has come.
@@ -150,11 +150,19 @@ class EntryQueue(Queue, Stored):
             first = self._store.drop_candidate()
             if first is None or self._level(first.message) > self._level(message):
                 # There will never be room for this one, or none that more important ones would not have to make.
-                self._give_up(Entry(message, _NOWHERE), MAXLEN)
+                if settings.dead_letters_at_least_once:
+                    # Its letter might have to wait, and nothing would keep it over a crash.
+                    return REFUSED
+                self._discard(message)
                 return DISCARDED
             self._remove(first)
             self._give_up(first, MAXLEN)
         return ADMITTED
+
+    def _discard(self, message: Message) -> None:
+        """Dead-letter a message that was not taken."""
+        if self.settings.dead_letter_exchange is not None:
+            self.agenda.discarded.append(DeadLetter(self, Entry(message, _NOWHERE), MAXLEN))
 
     def has_room(self, count: i64, size: i64) -> bool:
         settings = self.settings

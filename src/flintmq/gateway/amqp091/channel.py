@@ -252,10 +252,11 @@ class ServerChannel(ChannelOwner):
             # First the publishes: room was found for them in queues that settlements may fill again.
             for each, queues in zip(publishes, ways, strict=True):
                 self._publish(each.publication, each.message, queues)
+            before = broker.dead_letter_count
             for settlement in settlements:
                 self.deliveries.settle(settlement.deliveries, settlement.outcome)
             # What was rejected goes to the dead letters with all the rest, or it would come back without that.
-            broker.publish_dead_letters()
+            broker.publish_given_up(before)
         finally:
             journal.end_group()
         self._answers.stored = True

@@ -47,7 +47,7 @@ class Transaction:
 
     def settle(self, settlement: StagedSettlement) -> None:
         for delivery in settlement.deliveries:
-            if settlement.outcome == REJECT and delivery.queue.settings.dead_letter_exchange is not None:
+            if _makes_letter(delivery, settlement.outcome):
                 # It will be published, in this transaction.
                 self._add_bytes(delivery.entry.message)
             delivery.is_staged = True
@@ -75,3 +75,10 @@ class Transaction:
         self.publishes = []
         self.settlements = []
         self._bytes = 0
+
+
+def _makes_letter(delivery: Delivery, outcome: int) -> bool:
+    settings = delivery.queue.settings
+    if settings.dead_letter_exchange is None or outcome == ACCEPT:
+        return False
+    return outcome == REJECT or 0 <= settings.delivery_limit <= i64(delivery.entry.returns)

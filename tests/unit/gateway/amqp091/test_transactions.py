@@ -111,7 +111,7 @@ def test_commit_is_one_group_of_the_journal() -> None:
 
 
 def test_dead_letters_are_part_of_the_commit() -> None:
-    """What is rejected, and what publishes push out, is at its dead letter exchange in the same group."""
+    """What is rejected is at its dead letter exchange in the same group; what publishes push out follows."""
     server = Server()
     client, channel = opened(server)
     to_dead: Table = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "q"}
@@ -128,7 +128,8 @@ def test_dead_letters_are_part_of_the_commit() -> None:
     channel.send(BasicReject(delivery_tag=1, requeue=False))
     channel.send(TxCommit())
     client.tick()
-    assert journal.group_count == before + 1
+    assert journal.group_count == before + 2
+    assert journal.appends[-2][0] == b"rejected"
     assert (kept(server), ready(server), ready(server, "s")) == (["new", "pushed out", "rejected"], 2, 1)
 
 
