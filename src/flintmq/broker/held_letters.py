@@ -1,8 +1,9 @@
 """Dead letters that not all their targets took, on queues that ask for at-least-once.
 
 Such a letter stays unsettled on its queue until all of them have it. Which ones lack it is remembered, so that none
-gets it twice. A full target is asked again when something has left it, and others do not wait for it; a letter that led
-nowhere is routed again when exchanges, bindings or the queue's settings have changed.
+gets it twice. A full target is asked again when something has left it, and others do not wait for it; a letter that is
+too large for a target even when that is empty lets others pass, and is tried again now and then. One that led nowhere
+is routed again when exchanges, bindings or the queue's settings have changed.
 """
 
 from collections import deque
@@ -60,6 +61,8 @@ class HeldLetters(Timed):
         self._sources: dict[Queue, _Source] = {}
         # What each target that refused letters is to get, in order.
         self._targets: dict[Queue, deque[HeldLetter]] = {}
+        # Those too large for it.
+        self._oversized: dict[Queue, list[HeldLetter]] = {}
 
     def is_awaited(self, target: Queue) -> bool:
         """Whether letters wait for room in this queue: further ones come behind them."""
@@ -74,6 +77,9 @@ class HeldLetters(Timed):
             self._sources[queue] = source
         source.letters[held] = None
         for target in lacking:
+            if _is_oversized(message, target):
+                self._oversized.setdefault(target, []).append(held)
+                continue
             waiting = self._targets.get(target)
             if waiting is None:
                 waiting = deque()
@@ -103,7 +109,10 @@ class HeldLetters(Timed):
                     if target.gone:
                         self._lacks_no_more(held, target)
                     elif put_where_taken([target], held.message, self._journal):
-                        break
+                        if not _is_oversized(held.message, target):
+                            break
+                        self._oversized.setdefault(target, []).append(held)
+                        left -= 1
                     else:
                         held.letter.has_taken(target)
                         self._lacks_no_more(held, target)
@@ -148,8 +157,12 @@ class HeldLetters(Timed):
             for held in source.letters:
                 held.is_over = True
             del self._sources[queue]
+        oversized = self._oversized
+        self._oversized = {}
+        for target in oversized:
+            self._targets.setdefault(target, deque())
         for target, waiting in list(self._targets.items()):
-            left = deque([held for held in waiting if not held.is_over])
+            left = deque([held for held in [*oversized.get(target, []), *waiting] if not held.is_over])
             if left:
                 self._targets[target] = left
                 # A consumer that came is room, too, for a queue that is to hold nothing.
@@ -158,3 +171,8 @@ class HeldLetters(Timed):
                 del self._targets[target]
         if self._sources:
             self._agenda.timers.at(now_ms + _LOOK_MS, self)
+
+
+def _is_oversized(message: Message, target: Queue) -> bool:
+    """Whether a queue never has room for this message; a consumer that waits there may take it still."""
+    return 0 <= target.settings.max_bytes < len(message.body)

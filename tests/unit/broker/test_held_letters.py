@@ -154,6 +154,43 @@ def test_room_is_counted_in_bytes_too(bytes_of_room: int) -> None:
     assert take(full) == (["y" * 9] if bytes_of_room == 3 else ["yyy", "letter"])
 
 
+@pytest.mark.parametrize("later", ["consumer", "limit"])
+def test_what_never_fits_lets_others_pass(later: str) -> None:
+    """A letter larger than its target's limit waits for a higher one, or for a consumer; others do not wait for it."""
+    node = Node()
+    small = node.target("small", {"x-overflow": "reject-publish"})
+    node.broker.put_rule(PolicyRecord("/", "p", "small", {"max-length-bytes": 3}, "queues"))
+    node.reject("1", "large", "2", "3", "4")
+    node.reject("5")
+    found = take(small)
+    for _ in range(3):
+        node.settle_down()
+        found += take(small)
+    assert found == ["1", "2", "3", "4", "5"]
+    node.settle_down(10_000)
+    assert (take(small), list(node.journal.kept.values())) == ([], [b"large"])
+    taker = Taker(no_ack=True)
+    if later == "consumer":
+        small.subscribe(taker, {})
+    else:
+        node.broker.put_rule(PolicyRecord("/", "p", "small", {"max-length-bytes": 5}, "queues"))
+    node.settle_down(10_000)
+    assert taker.bodies + take(small) == ["large"]
+    assert node.journal.kept == {}
+
+
+def test_what_never_fits_does_not_outlive_its_target() -> None:
+    """A target that is deleted lacks nothing any more."""
+    node = Node()
+    free = node.target("free")
+    small = node.target("small", {"x-max-length-bytes": 3, "x-overflow": "reject-publish"})
+    node.reject("large")
+    assert take(free) == ["large"]
+    node.vhost.remove_queue(small)
+    node.settle_down(10_000)
+    assert node.journal.kept == {}
+
+
 def test_several_full_targets_do_not_wait_for_each_other() -> None:
     """Each takes what it lacks when it can; the letter is settled with the last."""
     node = Node()
