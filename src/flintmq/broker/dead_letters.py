@@ -154,6 +154,10 @@ def _copies(headers: Table) -> list[str]:
 
 def _buried(headers: Table, letter: DeadLetter, keys: list[str], now_ms: i64) -> list[Table]:
     """Write this death into the headers; returns all deaths, the latest first."""
+    if letter.entry.message.origin != 0:
+        # Straight from a client, who may have got these headers with an earlier message: that history is another's.
+        for field in (_DEATHS, *_FIRST):
+            headers.pop(field, None)
     listed = headers.get(_DEATHS)
     deaths: list[Table] = [death for death in listed if isinstance(death, dict)] if isinstance(listed, list) else []
     name, reason, message = letter.queue.name, letter.reason, letter.entry.message

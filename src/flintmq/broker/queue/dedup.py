@@ -86,6 +86,8 @@ class Dedup(Timed, Stored):
 
     def _is_back(self, message: Message) -> bool:
         """Whether this is the message that was here before, come back as a dead letter's dead letter."""
+        if message.origin != 0:
+            return False
         deaths = message.codec.headers(message.properties).get("x-death")
         if not isinstance(deaths, list):
             return False
