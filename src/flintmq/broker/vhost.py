@@ -52,6 +52,8 @@ class VHost:
         self.limits = Limits()
         self.connections: dict[Access, None] = {}
         self.queues: dict[str, Queue] = {}
+        # Those of each connection that has some.
+        self._exclusive: dict[object, dict[Queue, None]] = {}
         self.policies = Policies()
         self.exchanges = Exchanges(name, self.queues, storage, self.policies, self.deliver, dialect, chance)
         self.router = self.exchanges.router
@@ -184,6 +186,8 @@ class VHost:
         queue = self._make_queue(
             self._ids.take(), name, durable, auto_delete, connection if exclusive else None, arguments
         )
+        if exclusive:
+            self._exclusive.setdefault(connection, {})[queue] = None
         # An exclusive queue ends with its connection, so it has nothing to survive a restart for.
         if durable and not exclusive:
             self._storage.definitions.put_queue(QueueRecord(queue.id, self.name, name, auto_delete, arguments))
@@ -257,9 +261,20 @@ class VHost:
             self._storage.definitions.delete_queue(self.name, queue.name)
         if queue.keeps_all:
             self._storage.delete_stream(queue.id)
-        # Routes that publishers remember may hold the queue for a while; they must not hold a connection with it.
-        queue.owner = None
+        owner = queue.owner
+        if owner is not None:
+            # Routes that publishers remember may hold the queue for a while; they must not hold a connection with it.
+            queue.owner = None
+            owned = self._exclusive[owner]
+            del owned[queue]
+            if not owned:
+                del self._exclusive[owner]
         return count
+
+    def remove_queues_of(self, connection: object) -> None:
+        """A connection has ended, and its exclusive queues with it."""
+        for queue in list(self._exclusive.get(connection, {})):
+            self.remove_queue(queue)
 
     def unsubscribe(self, queue: Queue, consumer: Consumer) -> None:
         """End a subscription; the last one of an auto-delete queue ends the queue."""

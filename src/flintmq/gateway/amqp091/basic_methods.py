@@ -116,7 +116,6 @@ def _reply_queue(channel: ServerChannel, no_ack: bool) -> Queue:
     name = generated_name(f"{REPLY_TO}.", channel)
     queue = channel.vhost.declare_queue(name, False, False, True, {}, channel.connection, True)
     channel.reply_queue = name
-    channel.connection.exclusive_queues[name] = queue
     return queue
 
 
@@ -127,8 +126,6 @@ def cancel(channel: ServerChannel, method: Method) -> None:
         channel.forget_tag(method.consumer_tag)
     else:
         channel.vhost.unsubscribe(consumer.queue, consumer)
-        if consumer.queue.gone:
-            channel.connection.exclusive_queues.pop(consumer.queue.name, None)
     if not method.no_wait:
         channel.reply(BasicCancelOk(consumer_tag=method.consumer_tag))
 

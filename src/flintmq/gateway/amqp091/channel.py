@@ -447,5 +447,3 @@ class ServerChannel(ChannelOwner):
         self._answers.forget()
         for consumer in self.deliveries.end():
             self.vhost.unsubscribe(consumer.queue, consumer)
-            if consumer.queue.gone:
-                self.connection.exclusive_queues.pop(consumer.queue.name, None)

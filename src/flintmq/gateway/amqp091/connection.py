@@ -14,7 +14,6 @@ from flintmq.base.errors import (
 )
 from flintmq.broker.access import Access, enter
 from flintmq.broker.message import Table
-from flintmq.broker.queue.base import Queue
 from flintmq.gateway.amqp091 import basic_methods, exchange_methods, queue_methods, stream_methods, tx_methods
 from flintmq.gateway.amqp091.channel import Handler, ServerChannel
 from flintmq.gateway.amqp091.gateway import Gateway
@@ -73,7 +72,6 @@ class ServerConnection(ConnectionOwner):
         self.window = Window()
         self.user = ""
         self.access: Access | None = None
-        self.exclusive_queues: dict[str, Queue] = {}
         self.is_closed = False
         self.closed: FlintError | None = None
         self.engine = Connection(
@@ -210,8 +208,6 @@ class ServerConnection(ConnectionOwner):
         self.closed = error
         access = self.access
         if access is not None:
-            for queue in list(self.exclusive_queues.values()):
-                access.vhost.remove_queue(queue)
+            access.vhost.remove_queues_of(self)
             access.leave()
             self._gateway.left(access)
-        self.exclusive_queues.clear()

@@ -26,7 +26,6 @@ def generated_name(prefix: str, channel: ServerChannel) -> str:
 
 def declare(channel: ServerChannel, method: Method) -> None:
     assert isinstance(method, QueueDeclare)
-    connection = channel.connection
     vhost = channel.vhost
     if method.passive:
         queue = channel.queue(method.queue)
@@ -44,11 +43,9 @@ def declare(channel: ServerChannel, method: Method) -> None:
             method.exclusive,
             method.auto_delete,
             method.arguments,
-            connection,
+            channel.connection,
             generated,
         )
-        if queue.owner is connection:
-            connection.exclusive_queues[queue.name] = queue
     channel.last_queue = queue.name
     if not method.no_wait:
         channel.reply_when_durable(
@@ -99,7 +96,6 @@ def delete(channel: ServerChannel, method: Method) -> None:
         count = channel.vhost.delete_queue(name, method.if_unused, method.if_empty, channel.connection)
     finally:
         channel.is_deleting = False
-    channel.connection.exclusive_queues.pop(name, None)
     if not method.no_wait:
         channel.reply_when_durable(QueueDeleteOk(message_count=count))
     channel.tell_cancelled()

@@ -4,7 +4,7 @@ import pytest
 
 from flintmq.base.errors import ClosedByPeer
 from flintmq.base.values import Timestamp
-from flintmq.broker.message import Entry
+from flintmq.broker.message import Entry, Table
 from flintmq.broker.queue.base import Queue
 from flintmq.wire.amqp091.chunk import decode_chunk
 from flintmq.wire.amqp091.methods import (
@@ -552,6 +552,25 @@ def test_no_wait_is_not_answered() -> None:
     client.durable()
     assert channel.acks == [(1, False)]
     assert channel.deliveries() == [(1, "a", False)]
+
+
+def test_an_exclusive_queue_that_is_gone_is_forgotten() -> None:
+    """However it ended: deleted, without consumers, unused for long, or with its connection."""
+    server = Server()
+    client = Client(server)
+    channel = client.channel()
+    for name in ("deleted", "expired", "kept"):
+        arguments: Table = {"x-expires": 1} if name == "expired" else {}
+        channel.call(QueueDeclare(queue=name, exclusive=True, arguments=arguments))
+    channel.call(QueueDeclare(queue="left", exclusive=True, auto_delete=True))
+    channel.call(BasicConsume(queue="left", consumer_tag="t"), BasicCancel(consumer_tag="t"))
+    channel.call(QueueDelete(queue="deleted"))
+    server.broker.now_ms += 10
+    client.tick()
+    (owned,) = server.vhost._exclusive.values()
+    assert [queue.name for queue in owned] == ["kept"] == list(server.vhost.queues)
+    client.connection.engine.lost(None)
+    assert server.vhost._exclusive == {}
 
 
 def test_exclusive_queue_ends_with_its_connection() -> None:

@@ -233,12 +233,11 @@ def test_failed_reply_consumer_leaves_no_queue() -> None:
 
 
 def test_reply_queue_ends_with_its_consumer() -> None:
-    """It goes with the channel, and the connection keeps no memory of it."""
+    """It goes with the channel."""
     server = Server()
-    client, channel = opened(server)
+    _, channel = opened(server)
     channel.call(BasicConsume(queue=REPLY_TO, no_ack=True))
     assert len(server.vhost.queues) == 1
     channel.call(QueueDelete(queue="", if_empty=True))
     assert code_of(channel.closed)[0] == 404
     assert server.vhost.queues == {}
-    assert client.connection.exclusive_queues == {}
