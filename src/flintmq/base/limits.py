@@ -58,7 +58,7 @@ METHOD_WORK_UNITS: Final = 64
 ADDRESS_WORK_UNITS: Final = 16
 # Bytes of an answer that cost a unit.
 ANSWER_BYTES_PER_UNIT: Final = 256
-# Entries of a queue that cost a unit where somebody begins to browse it: each is looked at, and noted.
+# Entries of a queue that cost a unit where somebody begins to browse it, or to choose from it: each is noted.
 BROWSED_ENTRIES_PER_UNIT: Final = 16
 # Delivery tags that cost a unit where a method speaks of many, some of which a transaction may have settled already.
 UNACKED_TAGS_PER_UNIT: Final = 16

@@ -27,18 +27,20 @@ from flintmq.broker.queue.turns import Turns
 _LOOK_AHEAD_ENTRIES: Final = 64
 # The version of buckets that are one consumer's own.
 _LASTING: Final = -1
+# Places that are gone are shown to newcomers no more when there are more of them than this, and than others.
+_GONE_PLACES_MAX: Final = 1024
 # Empty buckets are let go of when there are more of them than this, and than others.
 _EMPTY_BUCKETS_MAX: Final = 64
 
 
 @final
 class _Newcomer:
-    """A choosy consumer that has not seen all of `places` yet, and gets nothing until it has."""
+    """A choosy consumer that is yet to see the places from `at` up to `end`, and gets nothing until it has."""
 
-    def __init__(self, consumer: Consumer, places: list[Place]) -> None:
+    def __init__(self, consumer: Consumer, end: i64) -> None:
         self.consumer = consumer
-        # The last is the next to be looked at.
-        self.places = places
+        self.at: i64 = 0
+        self.end: i64 = end
 
 
 @final
@@ -67,6 +69,8 @@ class Matching(Ready):
         # What it costs to ask all of these about one entry.
         self._suiting_cost: i64 = 0
         self._newcomers: deque[_Newcomer] = deque()
+        # What these are shown, while there are any: all places there were, and those made since.
+        self._shown: list[Place] = []
         # While entries are given out: the buckets that have something, by the first of it.
         self._offers: list[tuple[int, int, int, Bucket]] = []
         self._is_offering = False
@@ -86,10 +90,10 @@ class Matching(Ready):
         if consumer.is_choosy:
             self._choosy.append(consumer)
             self._suiting_cost += consumer.suiting_cost
-            if self._places:
-                places = sorted(self._places.values(), key=_order)
-                places.reverse()
-                self._newcomers.append(_Newcomer(consumer, places))
+            if not self._newcomers:
+                self._shown = list(self._places.values())
+            if self._shown:
+                self._newcomers.append(_Newcomer(consumer, len(self._shown)))
         self.serve(consumers)
 
     def leave(self, consumer: Consumer, consumers: list[Consumer]) -> None:
@@ -98,6 +102,8 @@ class Matching(Ready):
             self._choosy.remove(consumer)
             self._suiting_cost -= consumer.suiting_cost
             self._newcomers = deque([each for each in self._newcomers if each.consumer is not consumer])
+            if not self._newcomers:
+                self._shown = []
             self._by_members = {}
             for bucket in self._buckets:
                 if consumer in bucket.members:
@@ -165,6 +171,8 @@ class Matching(Ready):
         place = Place(entry, -min(self._highest, message.handling.priority), self._bucket(members), group)
         place.home.size += 1
         self._places[int(entry.seq)] = place
+        if self._newcomers:
+            self._show(place)
         if self._drops is not None:
             self._drops.push(place, -place.rank)
         if group is None:
@@ -173,6 +181,23 @@ class Matching(Ready):
             group.waiting += 1
             group.push(place)
             self._offer_first(group)
+
+    def _show(self, place: Place) -> None:
+        """Newcomers that come after this place have to see it."""
+        shown = self._shown
+        shown.append(place)
+        if len(shown) > 2 * len(self._places) + _GONE_PLACES_MAX:
+            kept: list[Place] = []
+            moved: list[int] = []
+            for each in shown:
+                moved.append(len(kept))
+                if each.is_here:
+                    kept.append(each)
+            moved.append(len(kept))
+            for newcomer in self._newcomers:
+                newcomer.at = moved[newcomer.at]
+                newcomer.end = moved[newcomer.end]
+            self._shown = kept
 
     def _offer(self, place: Place, bucket: Bucket) -> None:
         place.offer = bucket
@@ -376,25 +401,28 @@ class Matching(Ready):
         """A dispatch ends; True when entries wait to be looked at that somebody may want."""
         self._is_offering = False
         self._offers = []
-        return self._budget <= 0 and (bool(self._newcomers) or (self._tail.count > 0 and self._can_take()))
+        return bool(self._newcomers) or (self._budget <= 0 and self._tail.count > 0 and self._can_take())
 
     def _can_take(self) -> bool:
         return any(consumer.can_take() for consumer in self._consumers)
 
     def _introduce(self) -> None:
-        """Show newcomers what was here before them, as far as this dispatch goes."""
-        while self._newcomers and self._budget > 0:
+        """Show newcomers what was here before them, in half of what this dispatch may do."""
+        least = self._budget // 2
+        while self._newcomers and self._budget > least:
             newcomer = self._newcomers[0]
             consumer = newcomer.consumer
-            places = newcomer.places
-            while places and self._budget > 0:
-                place = places.pop()
+            while newcomer.at < newcomer.end and self._budget > least:
+                place = self._shown[newcomer.at]
+                newcomer.at += 1
                 self._budget -= 1 + consumer.suiting_cost
                 if place.is_here and consumer.suits(place.entry.message):
                     self._move(place, self._bucket((*place.home.members, consumer)))
-            if not places:
+            if newcomer.at == newcomer.end:
                 self._newcomers.popleft()
                 self._version += 1
+        if not self._newcomers:
+            self._shown = []
 
     def _look_at(self, most: i64) -> None:
         """Give places to entries of the tail."""

@@ -99,6 +99,8 @@ def consume(channel: ServerChannel, method: Method) -> None:
         method.no_local,
         selector,
     )
+    if consumer.is_choosy:
+        channel.spend(queue.message_count // BROWSED_ENTRIES_PER_UNIT)
     queue.subscribe(consumer, arguments)
     deliveries.consumers[tag] = consumer
     if method.no_wait:

@@ -274,3 +274,50 @@ def test_what_comes_back_by_priority_does_not_overtake_either() -> None:
     while queue.dispatch():
         pass
     assert anyone.bodies == ["urgent", "red1", "blue1", "red2"]
+
+
+def test_newcomers_leave_others_their_share() -> None:
+    """However much is to be shown to however many, what comes meanwhile is given to whom it suits."""
+    queue = make()
+    here = Choosy("mine")
+    queue.subscribe(here, {})
+    fill(queue, *["not yet"] * (DISPATCH_BURST_MESSAGES + 1))
+    while queue.dispatch():
+        pass
+    for _ in range(3):
+        queue.subscribe(Choosy("never"), {})
+    fill(queue, "mine")
+    assert queue.dispatch()
+    assert here.bodies == ["mine"]
+
+
+def test_newcomers_share_what_they_are_shown() -> None:
+    """Each sees all that came before it and is there, once; what is gone is not kept for those who come later."""
+    queue = make()
+    fill(queue, *["old"] * DISPATCH_BURST_MESSAGES)
+    first = Choosy("never")
+    queue.subscribe(first, {})
+    while queue.dispatch():
+        pass
+    anyone = Choosy("new")
+    queue.subscribe(anyone, {})
+    matching = queue._matching
+    assert matching is not None
+    # Too much for one dispatch, so that there always is somebody who has not seen all.
+    late = [Choosy("old", credit=0) for _ in range(12)]
+    for number, newcomer in enumerate(late):
+        queue.subscribe(newcomer, {})
+        fill(queue, *["new"] * 4000)
+        fill(queue, "old")
+        assert queue.dispatch()
+        assert len(matching._newcomers) > number // 2
+        assert len(matching._shown) <= 2 * DISPATCH_BURST_MESSAGES + 2 * 4000
+    while queue.dispatch():
+        pass
+    assert not matching._shown
+    assert len(anyone.taken) == 12 * 4000
+    for newcomer in late:
+        newcomer.credit = 1
+    assert queue.dispatch() is False
+    assert [newcomer.bodies for newcomer in late] == [["old"]] * 12
+    assert queue.message_count == DISPATCH_BURST_MESSAGES
