@@ -54,7 +54,10 @@ def put(queues: list[Queue], message: Message, journal: Journal) -> int:
     if entries:
         journal.append(message, ids, entries)
         outcome = STORED
-    return TURNED_AWAY if is_turned_away else outcome
+    # What is taken back need not have been held by every queue that is asked for it.
+    if is_turned_away and not (message.handling.cancels and outcome == STORED):
+        return TURNED_AWAY
+    return outcome
 
 
 def put_at_once(queues: list[Queue], message: Message, journal: Journal) -> int:
