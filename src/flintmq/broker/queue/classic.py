@@ -121,13 +121,22 @@ class ClassicQueue(EntryQueue):
         return True
 
     def _offer_withheld(self, withheld: Withheld) -> None:
-        for entry, rejecter in withheld.entries[:]:
-            for consumer in self._served():
-                if consumer.context is not rejecter and consumer.would_take(entry.message):
-                    withheld.entries.remove((entry, rejecter))
+        takers = [consumer for consumer in self._served() if consumer.can_take()]
+        if not takers:
+            return
+        others: dict[object, list[Consumer]] = {}
+        kept: list[tuple[Entry, object]] = []
+        for entry, rejecter in withheld.entries:
+            if rejecter not in others:
+                others[rejecter] = [consumer for consumer in takers if consumer.context is not rejecter]
+            for consumer in others[rejecter]:
+                if consumer.would_take(entry.message):
                     self._hand_over(entry, consumer)
                     break
-        if not withheld.entries:
+            else:
+                kept.append((entry, rejecter))
+        withheld.entries = kept
+        if not kept:
             self._withheld = None
 
     def _dispatch_matching(self, matching: Matching) -> bool:

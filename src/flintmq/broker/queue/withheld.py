@@ -4,9 +4,13 @@ A context is the channel an entry was rejected on. The entries wait here for a c
 of their channel, while the queue goes on with what is behind them.
 """
 
-from typing import final
+from bisect import insort
+from typing import Final, final
 
 from flintmq.broker.message import Entry
+
+# Where fewer come than this part of what is here, each is put in its place, and all others are left alone.
+_SORT_DIVISOR: Final = 16
 
 
 @final
@@ -15,8 +19,12 @@ class Withheld:
         self.entries: list[tuple[Entry, object]] = []
 
     def keep(self, entries: list[Entry], context: object) -> None:
-        self.entries.extend([(entry, context) for entry in entries])
-        self.entries.sort(key=_position_of)
+        if len(entries) * _SORT_DIVISOR < len(self.entries):
+            for entry in entries:
+                insort(self.entries, (entry, context), key=_position_of)
+        else:
+            self.entries.extend([(entry, context) for entry in entries])
+            self.entries.sort(key=_position_of)
 
     def take(self, context: object | None) -> Entry | None:
         """The oldest one that this context may have."""

@@ -1,0 +1,56 @@
+"""What consumers rejected and do not get again: in whose way it is, and in which order it is kept."""
+
+from flintmq.broker.agenda import Agenda
+from flintmq.broker.message import Entry
+from flintmq.broker.queue.classic import ClassicQueue
+from flintmq.broker.queue.withheld import Withheld
+from tests.unit.broker.memory import MemoryJournal, Taker, message
+
+
+class Counting(Taker):
+    """Counts how often it is asked whether it can take anything."""
+
+    def __init__(self, credit: int, context: object) -> None:
+        super().__init__(credit)
+        self.context = context
+        self.asked = 0
+
+    def can_take(self) -> bool:
+        self.asked += 1
+        return super().can_take()
+
+
+def test_the_oldest_is_in_front_however_it_came() -> None:
+    """Alone, with many others, or with few beside many that are there."""
+    withheld = Withheld()
+    entries = [Entry(message("m"), number) for number in range(1000)]
+    withheld.keep(entries[1:900:2], "a")
+    withheld.keep([entries[0]], "b")
+    withheld.keep(entries[2:40:2], "c")
+    withheld.keep(entries[40:900:2], "a")
+    withheld.keep(entries[900:], "a")
+    assert [entry for entry, _ in withheld.entries] == entries
+    assert withheld.take("b") is entries[1]
+    assert withheld.take("a") is entries[0]
+
+
+def test_consumers_are_not_asked_about_each_message_they_rejected() -> None:
+    """Once a dispatch is enough, and the one that may have what they rejected gets it in order."""
+    queue = ClassicQueue(1, "/", "q", "classic", False, False, None, {}, Agenda(), MemoryJournal())
+    rejecters = [Counting(100, "rejecters") for _ in range(5)]
+    queue.subscribe(rejecters[0], {})
+    for number in range(100):
+        queue.enqueue(message(str(number)))
+    queue.dispatch()
+    rejecters[0].credit = 1
+    queue.withhold(rejecters[0].taken, "rejecters")
+    for rejecter in rejecters[1:]:
+        queue.subscribe(rejecter, {})
+    for rejecter in rejecters:
+        rejecter.asked = 0
+    other = Counting(40, "other")
+    queue.subscribe(other, {})
+    queue.dispatch()
+    assert other.bodies == [str(number) for number in range(40)]
+    assert queue.message_count == 60
+    assert [rejecter.asked for rejecter in rejecters] == [1] * 5
