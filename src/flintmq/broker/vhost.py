@@ -124,14 +124,15 @@ class VHost:
 
     def check_room(self, coming_to: list[tuple[Message, list[Queue]]]) -> None:
         """Raises PreconditionFailed where a full queue would refuse one of these messages if all of them came."""
-        coming: dict[Queue, tuple[int, int]] = {}
+        coming: dict[Queue, list[Message]] = {}
         for message, queues in coming_to:
             for queue in queues:
-                if queue.is_guarded:
-                    count, size = coming.get(queue, (0, 0))
-                    coming[queue] = (count + 1, size + len(message.body))
-        for queue, (count, size) in coming.items():
-            if not queue.has_room(count, size):
+                if queue.is_guarded and not message.handling.is_command:
+                    coming.setdefault(queue, []).append(message)
+        for queue, messages in coming.items():
+            # One that comes alone may go straight to a consumer. Of several nobody knows: they may share its credit.
+            is_alone = len(coming) == 1 and len(messages) == 1
+            if not queue.has_room(messages) and not (is_alone and queue.takes_at_once(messages[0])):
                 raise PreconditionFailed(f"queue '{queue.name}' in vhost '{self.name}' has no room for the transaction")
 
     # -- queues -------------------------------------------------------------------------------------------------

@@ -97,8 +97,8 @@ class Queue(ABC):
         """ADMITTED, REFUSED, DISCARDED or DONE; what has to make room for the message is gone then."""
         return REFUSED if message.handling.is_command else ADMITTED
 
-    def has_room(self, count: i64, size: i64) -> bool:
-        """Whether so many messages, with so many bytes together, would all be admitted."""
+    def has_room(self, messages: list[Message]) -> bool:
+        """Whether all of these would be admitted, whoever waits for them."""
         return True
 
     def await_room(self) -> None:

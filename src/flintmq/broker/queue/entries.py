@@ -164,13 +164,24 @@ class EntryQueue(Queue, Stored):
         if self.settings.dead_letter_exchange is not None:
             self.agenda.discarded.append(DeadLetter(self, Entry(message, _NOWHERE), MAXLEN))
 
-    def has_room(self, count: i64, size: i64) -> bool:
-        settings = self.settings
-        if settings.overflow == DROP_HEAD:
+    def has_room(self, messages: list[Message]) -> bool:
+        if self.settings.overflow == DROP_HEAD or self._have_room(messages):
             return True
-        if settings.max_length >= 0 and self._store.count + count > settings.max_length:
-            return False
-        return settings.max_bytes < 0 or self._bytes + size <= settings.max_bytes
+        self._catch_up()
+        return self._have_room(messages)
+
+    def _have_room(self, messages: list[Message]) -> bool:
+        """Whether there is room for all of these beside those that are ready."""
+        count: i64 = 0
+        size: i64 = 0
+        for message in messages:
+            replaced = None if self._values is None else self._values.waiting(message)
+            if replaced is None:
+                count += 1
+                size += len(message.body)
+            else:
+                size += max(0, len(message.body) - len(replaced.message.body))
+        return not self._is_over(count, size)
 
     def await_room(self) -> None:
         self._is_awaited = True

@@ -139,6 +139,6 @@ def test_bytes_are_those_that_are_ready() -> None:
     )
     entry = put_one(queue, journal)
     queue.fail([entry])
-    assert queue.has_room(1, 1)
+    assert queue.has_room([message("m")])
     pass_time(queue, 100)
-    assert not queue.has_room(1, 1)
+    assert not queue.has_room([message("m")])

@@ -27,6 +27,7 @@ from flintmq.wire.amqp091.methods import (
     TxSelect,
     TxSelectOk,
 )
+from flintmq.wire.amqp091.properties import Properties, encode_properties
 from tests.unit.gateway.amqp091.pair import TRANSIENT, Client, ClientChannel, Server
 
 DURABLE_Q = QueueDeclare(queue="q", durable=True)
@@ -320,6 +321,55 @@ def test_queue_without_room_fails_all_of_it() -> None:
         "PRECONDITION_FAILED - queue 's' in vhost '/' has no room for the transaction",
     )
     assert (kept(server), ready(server), ready(server, "s")) == ([], 0, 0)
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_one_message_goes_straight_to_a_consumer(count: int) -> None:
+    """A queue that holds nothing takes it for the consumer that waits, as outside of transactions; not several."""
+    server = Server()
+    client, channel = opened(server)
+    channel.call(QueueDeclare(queue="s", arguments={"x-max-length": 0, "x-overflow": "reject-publish"}))
+    taking = client.channel()
+    taking.call(BasicConsume(queue="s", no_ack=True))
+    channel.call(TxSelect())
+    for _ in range(count):
+        channel.publish("m", "s")
+    assert (channel.call(TxCommit()) == [TxCommitOk()]) == (count == 1)
+    assert [body for _, body, _ in taking.deliveries()] == ["m"] * (2 - count)
+
+
+def test_room_is_what_consumers_leave() -> None:
+    """What they would have taken by now, had the tick been shorter, does not keep a transaction out."""
+    server = Server()
+    client, channel = opened(server)
+    channel.call(QueueDeclare(queue="s", arguments={"x-max-length": 2, "x-overflow": "reject-publish"}))
+    taking = client.channel()
+    taking.call(BasicConsume(queue="s", no_ack=True))
+    trying = client.channel()
+    trying.call(TxSelect())
+    for body in "ab":
+        channel.publish(body, "s")
+    for body in "cd":
+        trying.publish(body, "s")
+    assert trying.call(TxCommit()) == [TxCommitOk()]
+    assert [body for _, body, _ in taking.deliveries()] == ["a", "b", "c", "d"]
+
+
+def test_what_needs_no_room_finds_it() -> None:
+    """A command, and a newer value where the older one waits: a full queue takes them from a transaction, too."""
+    server = Server()
+    _, channel = opened(server)
+    full: Table = {"x-max-length": 1, "x-overflow": "reject-publish", "x-last-value-key": "k"}
+    channel.call(QueueDeclare(queue="s", arguments=full))
+    channel.publish("delayed", "s", properties=encode_properties(Properties(message_id="a", headers={"x-delay": 1000})))
+    valued = encode_properties(Properties(headers={"k": "v"}))
+    channel.publish("old", "s", properties=valued)
+    channel.call(TxSelect())
+    channel.publish("new", "s", properties=valued)
+    channel.publish("", "s", properties=encode_properties(Properties(headers={"x-delay-cancel": "a"})))
+    assert channel.call(TxCommit()) == [TxCommitOk()]
+    queue = server.vhost.queues["s"]
+    assert (queue.message_count, queue.held_count) == (1, 0)
 
 
 def test_what_chance_chose_is_what_has_room() -> None:
