@@ -2,7 +2,7 @@
 passes through.
 """
 
-from flintmq.base.errors import NotAllowed, PreconditionFailed
+from flintmq.base.errors import NotAllowed, PreconditionFailed, ResourceLocked
 from flintmq.base.limits import BROWSED_ENTRIES_PER_UNIT, DISPATCH_BURST_MESSAGES, UNACKED_TAGS_PER_UNIT
 from flintmq.broker.arguments import check_consumer_arguments
 from flintmq.broker.queue.base import Queue
@@ -140,6 +140,12 @@ def get(channel: ServerChannel, method: Method) -> None:
     assert isinstance(method, BasicGet)
     deliveries = channel.deliveries
     queue = channel.queue(method.queue)
+    if queue.settings.single_active and queue.kind == "quorum":
+        # RabbitMQ's rule; its classic queues know no such thing.
+        raise ResourceLocked(
+            f"cannot obtain access to locked queue '{queue.name}' in vhost '{queue.vhost}'. basic.get operations are "
+            "not supported by quorum queues with single active consumer"
+        )
     entry = queue.get(deliveries)
     if entry is None:
         if queue.message_count > 0 and not queue.settings.paused:

@@ -427,6 +427,23 @@ def test_get_takes_one() -> None:
     assert list(client.server.storage.memory_journal.kept.values()) == [b"a"]
 
 
+@pytest.mark.parametrize(("kind", "is_allowed"), [("classic", True), ("quorum", False)])
+def test_get_beside_a_single_active_consumer(kind: str, is_allowed: bool) -> None:
+    """Not from quorum queues, in RabbitMQ's words: whether anybody consumes or not."""
+    arguments: Table = {"x-queue-type": kind, "x-single-active-consumer": True}
+    _, channel = opened(QueueDeclare(queue="q", durable=True, arguments=arguments))
+    answers = channel.call(BasicGet(queue="q"))
+    if is_allowed:
+        assert answers == [BasicGetEmpty()]
+    else:
+        code, text = code_of(channel.closed)
+        assert code == 405
+        assert text == (
+            "RESOURCE_LOCKED - cannot obtain access to locked queue 'q' in vhost '/'. basic.get operations are not "
+            "supported by quorum queues with single active consumer"
+        )
+
+
 def test_slow_reader_gets_no_more_than_fits() -> None:
     """When a connection's output is full, messages stay in the queue until there is room."""
     client, channel = opened()
