@@ -62,6 +62,8 @@ ANSWER_BYTES_PER_UNIT: Final = 256
 BROWSED_ENTRIES_PER_UNIT: Final = 16
 # Delivery tags that cost a unit where a method speaks of many, some of which a transaction may have settled already.
 UNACKED_TAGS_PER_UNIT: Final = 16
+# Consumers that cost a unit where a method makes all of them go on, or asks all of them.
+ASKED_CONSUMERS_PER_UNIT: Final = 16
 # Journal bytes handed over but not yet synced, above which publishers are no longer read from.
 JOURNAL_BACKLOG_HIGH_BYTES: Final = 64 * 1024 * 1024
 JOURNAL_BACKLOG_LOW_BYTES: Final = 16 * 1024 * 1024

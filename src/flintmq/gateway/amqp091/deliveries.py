@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, final
 from mypy_extensions import i64
 
 from flintmq.base.errors import AmqpError, ContentTooLarge, PreconditionFailed
-from flintmq.base.limits import ANSWER_BYTES_PER_UNIT, FRAME_OVERHEAD_BYTES
+from flintmq.base.limits import ANSWER_BYTES_PER_UNIT, ASKED_CONSUMERS_PER_UNIT, FRAME_OVERHEAD_BYTES
 from flintmq.broker.message import Entry
 from flintmq.broker.queue.base import Queue
 from flintmq.broker.timers import Timed
@@ -105,7 +105,8 @@ class Deliveries:
         )
 
     def resume(self) -> None:
-        """The socket has room again: the queues of this channel's consumers may go on."""
+        """The socket has room again, or a window: the queues of this channel's consumers may go on."""
+        self._engine.spend(len(self.consumers) // ASKED_CONSUMERS_PER_UNIT)
         for consumer in self.consumers.values():
             consumer.queue.touch()
 
@@ -116,10 +117,12 @@ class Deliveries:
         taken = self.unacked.take(delivery_tag, multiple)
         if multiple:
             self._engine.spend(len(taken))
+        is_waited_for = self._is_waited_for()
         for delivery in taken:
             delivery.queue.settle(delivery.entry)
             self._release(delivery)
-        self._reopen_window()
+        if is_waited_for:
+            self._reopen_window()
 
     def settle(self, deliveries: list[Delivery], outcome: int) -> None:
         """Accept, reject or requeue deliveries that were taken from `unacked`."""
@@ -129,17 +132,20 @@ class Deliveries:
                 delivery.entry.avoid = delivery.consumer
             self.requeue(deliveries, True)
             return
+        is_waited_for = self._is_waited_for()
         for delivery in deliveries:
             if outcome == ACCEPT:
                 delivery.queue.settle(delivery.entry)
             else:
                 delivery.queue.reject(delivery.entry)
             self._release(delivery)
-        self._reopen_window()
+        if is_waited_for:
+            self._reopen_window()
 
     def requeue(self, deliveries: list[Delivery], failed: bool = False) -> None:
         """Give entries back; with `failed`, it is because this client could not handle them."""
         self._engine.spend(len(deliveries))
+        is_waited_for = self._is_waited_for()
         entries: dict[Queue, list[Entry]] = {}
         for delivery in deliveries:
             self._release(delivery)
@@ -152,7 +158,8 @@ class Deliveries:
                 self._withholding[queue] = None
             else:
                 queue.fail(returned)
-        self._reopen_window()
+        if is_waited_for:
+            self._reopen_window()
 
     def redeliver(self) -> None:
         """basic.recover without requeue: once more to who has it, with a new tag; back where nobody has any more."""
@@ -177,6 +184,10 @@ class Deliveries:
         self.window.give(size)
         self._connection.window.give(size)
         delivery.queue.touch()
+
+    def _is_waited_for(self) -> bool:
+        """Whether consumers may be waiting for what they share a limit of."""
+        return self.window.is_waited_for or self._connection.window.is_waited_for
 
     def _reopen_window(self) -> None:
         """Where consumers share a limit, a settlement may let any of them go on."""

@@ -26,6 +26,11 @@ class Window:
     def is_open(self) -> bool:
         return self.messages_max == 0 or self.messages < self.messages_max
 
+    @property
+    def is_waited_for(self) -> bool:
+        """Whether somebody may have to wait for it: a body may be too large for what is left of a limit of bytes."""
+        return self.bytes_max != 0 or not self.is_open()
+
     def fits(self, size: i64) -> bool:
         """Whether a body of this size may be added. A single one always may: the limit is about sending ahead."""
         return self.bytes_max == 0 or self.messages == 0 or self.bytes + size <= self.bytes_max
