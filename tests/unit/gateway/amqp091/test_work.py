@@ -3,6 +3,7 @@
 from flintmq.base.limits import (
     ADDRESS_WORK_UNITS,
     ANSWER_BYTES_PER_UNIT,
+    ASKED_CONSUMERS_PER_UNIT,
     DISPATCH_BURST_MESSAGES,
     TICK_WORK_UNITS,
     UNACKED_TAGS_PER_UNIT,
@@ -90,6 +91,26 @@ def test_what_a_transaction_looks_through_is_counted() -> None:
         channel.channel.send_ack(0, True)
         assert spent(client, channel) == 64 // UNACKED_TAGS_PER_UNIT
     assert spent(client, channel, BasicRecover(requeue=True)) == 64 // UNACKED_TAGS_PER_UNIT
+
+
+def test_a_shared_window_that_was_not_shut_lets_nobody_go_on() -> None:
+    """Where consumers share a limit, all of them are work when they may have waited, and none otherwise."""
+    client = Client(Server())
+    channel = client.channel()
+    channel.call(QueueDeclare(queue="q"), QueueDeclare(queue="idle"), BasicQos(prefetch_count=4, global_=True))
+    for _ in range(2 * ASKED_CONSUMERS_PER_UNIT - 1):
+        channel.send(BasicConsume(queue="idle"))
+    channel.send(BasicConsume(queue="q"))
+    for _ in range(5):
+        channel.publish("m")
+    channel.call()
+    channel.channel.send_ack(1, False)
+    assert spent(client, channel) == 2
+    for tag in (2, 3, 4):
+        channel.channel.send_ack(tag, False)
+    assert spent(client, channel) == 2
+    channel.channel.send_ack(5, False)
+    assert spent(client, channel) == 0
 
 
 def test_answers_are_counted_by_their_size() -> None:
