@@ -89,6 +89,9 @@ EXPIRY_MAX_MS: Final = 315_360_000_000
 TRANSACTION_MAX_BYTES: Final = 64 * 1024 * 1024
 # Operations of a transaction: each holds a few objects until the commit, however small its message.
 TRANSACTION_MAX_OPERATIONS: Final = 65_536
+# Queues that the messages of one transaction may go to, each counted by all of its own: a commit is done in one go, and
+# this many take some tenths of a second.
+TRANSACTION_MAX_COPIES: Final = 500_000
 # Words `#` of a topic binding, neighbours counted once: nobody writes more than three, and each but the first and the
 # last makes a part of the pattern be looked for anywhere in the key.
 TOPIC_HASHES_MAX: Final = 8

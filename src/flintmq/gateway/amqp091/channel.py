@@ -39,7 +39,7 @@ from flintmq.gateway.amqp091.deliveries import Deliveries
 from flintmq.gateway.amqp091.gateway import Gateway
 from flintmq.gateway.amqp091.publication import Publication, Publications
 from flintmq.gateway.amqp091.terms import NO_TERMS, Terms, check_command, read_terms
-from flintmq.gateway.amqp091.transaction import ACCEPT, StagedSettlement, Transaction
+from flintmq.gateway.amqp091.transaction import ACCEPT, StagedSettlement, Transaction, check_copies
 from flintmq.protocol.amqp091.channel import Channel, ChannelOwner
 from flintmq.protocol.amqp091.output import Output
 from flintmq.wire.amqp091 import spec
@@ -239,7 +239,13 @@ class ServerChannel(ChannelOwner):
         publishes = staged.publishes
         for each in publishes:
             vhost.router.check(each.publication.route)
-        ways = [vhost.queues_of(each.publication.route, each.message, each.more_keys) for each in publishes]
+        ways: list[list[Queue]] = []
+        copies: i64 = 0
+        for each in publishes:
+            queues = vhost.queues_of(each.publication.route, each.message, each.more_keys)
+            ways.append(queues)
+            copies += max(i64(len(queues)), each.publication.route.cost)
+            check_copies(copies)
         vhost.check_room([(each.message, queues) for each, queues in zip(publishes, ways, strict=True)])
         settlements = staged.settlements
         for settlement in settlements:

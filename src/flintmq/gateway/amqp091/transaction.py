@@ -5,7 +5,7 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from flintmq.base.errors import PreconditionFailed
-from flintmq.base.limits import TRANSACTION_MAX_BYTES, TRANSACTION_MAX_OPERATIONS
+from flintmq.base.limits import TRANSACTION_MAX_BYTES, TRANSACTION_MAX_COPIES, TRANSACTION_MAX_OPERATIONS
 from flintmq.broker.message import Message
 from flintmq.gateway.amqp091.publication import Publication
 from flintmq.gateway.amqp091.unacked import Delivery
@@ -14,6 +14,14 @@ from flintmq.gateway.amqp091.unacked import Delivery
 ACCEPT: Final = 0
 REJECT: Final = 1
 REQUEUE: Final = 2
+
+
+def check_copies(copies: i64) -> None:
+    """Raises PreconditionFailed where a commit would put its messages on too many queues, or compare them too often."""
+    if copies > TRANSACTION_MAX_COPIES:
+        raise PreconditionFailed(
+            f"a transaction makes {TRANSACTION_MAX_COPIES} copies of messages for queues at most: commit more often"
+        )
 
 
 @final

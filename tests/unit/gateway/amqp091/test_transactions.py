@@ -3,6 +3,7 @@
 import pytest
 
 from flintmq.base.errors import ClosedByPeer
+from flintmq.base.limits import TRANSACTION_MAX_COPIES
 from flintmq.broker.message import Table
 from flintmq.wire.amqp091.methods import (
     BasicAck,
@@ -502,3 +503,19 @@ def test_second_transaction_begins_with_the_commit() -> None:
     assert kept(server) == ["a"]
     assert channel.call(TxCommit()) == [TxCommitOk(), TxCommitOk()]
     assert kept(server) == ["a", "b"]
+
+
+def test_a_commit_makes_only_so_many_copies() -> None:
+    """What goes to too many queues all in all is refused before anything takes effect."""
+    server = Server()
+    _, channel = opened(server)
+    for number in range(500):
+        channel.send(QueueDeclare(queue=f"q{number}"), QueueBind(queue=f"q{number}", exchange="amq.fanout"))
+    channel.call(TxSelect())
+    channel.publish("first", "q")
+    for _ in range(TRANSACTION_MAX_COPIES // 500):
+        channel.publish("m", "", "amq.fanout", TRANSIENT)
+    channel.call(TxCommit())
+    assert code_of(channel.closed)[0] == 406
+    assert "commit more often" in code_of(channel.closed)[1]
+    assert (ready(server), ready(server, "q0"), kept(server)) == (0, 0, [])
