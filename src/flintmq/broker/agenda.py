@@ -47,6 +47,8 @@ class Agenda:
     def __init__(self) -> None:
         self.now_ms: i64 = 0
         self.timers = Timers()
+        # Consumers that were asked, one by one, whether they take a message at once: whoever published pays for that.
+        self.asked: i64 = 0
         # Queues that may have something for their consumers.
         self.ready: list[Queue] = []
         # Streams with consumers that wait for records to become durable.

@@ -159,6 +159,7 @@ class Queue(ABC):
 
     def takes_at_once(self, message: Message) -> bool:
         """Whether this message would go to a consumer at once, if it came now (amqp-0-9-1 basic.publish.immediate)."""
+        self.agenda.asked += len(self.consumers)
         if self.message_count > 0:
             self.dispatch()
         return self.message_count == 0 and any(consumer.would_take(message) for consumer in self.consumers)

@@ -158,6 +158,7 @@ class ClassicQueue(EntryQueue):
         return more or burst == 0
 
     def takes_at_once(self, message: Message) -> bool:
+        self.agenda.asked += len(self.consumers)
         if self._catch_up() or self.settings.paused:
             return False
         if self._starts_ms(message, self.agenda.now_ms) > self.agenda.now_ms:

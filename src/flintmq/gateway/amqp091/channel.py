@@ -23,6 +23,7 @@ from flintmq.base.errors import (
 from flintmq.base.limits import (
     ADDRESS_WORK_UNITS,
     ANSWER_BYTES_PER_UNIT,
+    ASKED_CONSUMERS_PER_UNIT,
     SELECTOR_UNITS_PER_CHARACTER,
     UNACKED_TAGS_PER_UNIT,
 )
@@ -145,6 +146,8 @@ class ServerChannel(ChannelOwner):
 
     def _publish(self, publication: Publication, message: Message, queues: list[Queue]) -> None:
         answers = self._answers
+        agenda = self.gateway.agenda
+        asked: i64 = agenda.asked
         if publication.immediate:
             outcome = self.vhost.deliver_at_once(message, queues)
         else:
@@ -152,6 +155,8 @@ class ServerChannel(ChannelOwner):
         cost = publication.route.cost
         if cost != 0:
             self._engine.spend(cost)
+        if agenda.asked != asked:
+            self._engine.spend((agenda.asked - asked) // ASKED_CONSUMERS_PER_UNIT)
         if answers.is_confirming:
             answers.published += 1
             if not self._is_active:

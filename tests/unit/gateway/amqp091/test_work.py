@@ -113,6 +113,22 @@ def test_a_shared_window_that_was_not_shut_lets_nobody_go_on() -> None:
     assert spent(client, channel) == 0
 
 
+def test_who_makes_a_full_queue_ask_its_consumers_pays_for_it() -> None:
+    """A message to a queue that is full is work by the consumers that could make room, one to another queue is not."""
+    client = Client(Server())
+    channel, publisher = client.channel(), client.channel()
+    channel.call(QueueDeclare(queue="q", arguments={"x-max-length": 1}), BasicQos(prefetch_count=1))
+    channel.call(*[BasicConsume(queue="q")] * (2 * ASKED_CONSUMERS_PER_UNIT))
+    for _ in range(2 * ASKED_CONSUMERS_PER_UNIT + 1):
+        publisher.publish("m")
+        publisher.call()
+    publisher.publish("m")
+    publisher.publish("m")
+    assert spent(client, publisher) == 4
+    publisher.publish("m", "no queue")
+    assert spent(client, publisher) == ADDRESS_WORK_UNITS
+
+
 def test_answers_are_counted_by_their_size() -> None:
     """A large message that is asked for again and again is sent a few times a tick."""
     client = Client(Server())
