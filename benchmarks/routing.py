@@ -40,6 +40,7 @@ _ROUND_MESSAGES: Final = 100_000
 _TOPIC: Final = "bench.topic"
 _DIRECT: Final = "bench.direct"
 _QUEUE: Final = "bench"
+_RUNS: Final = 3
 _TARGET: Final = 0.5
 
 # Name, exchange, the keys of a round: by its number, where they are new in each.
@@ -145,15 +146,16 @@ def _crowd(port: int) -> Iterator[None]:
 
 
 def _measure(rows: Sequence[Row], socket: AmqpSocket, name: str, seconds: float) -> None:
-    first_key = 1_000_000 * (1 + sum(len(samples) for samples in rows[-1].samples.values()))
-    for row, load in zip(rows, _LOADS, strict=True):
-        print(f"{name}: {load[0]}", file=sys.stderr)
-        row.add(name, _rate(socket, load, first_key * 100, seconds), "")
+    for _ in range(_RUNS):
+        first_key = 100_000_000 * (1 + sum(len(samples) for samples in rows[-1].samples.values()))
+        for row, load in zip(rows, _LOADS, strict=True):
+            print(f"{name}: {load[0]}", file=sys.stderr)
+            row.add(name, _rate(socket, load, first_key, seconds), "")
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="routing", description=__doc__)
-    parser.add_argument("--seconds", type=float, default=2, help="how long each figure is measured (2)")
+    parser.add_argument("--seconds", type=float, default=1, help="how long each of three runs measures each figure (1)")
     parser.add_argument("--port", type=int, help="measure the broker that runs there, instead of starting one")
     options = parser.parse_args()
     rows = [Row(Figure(name, "msg/s", ())) for name, *_ in _LOADS]
