@@ -2,10 +2,9 @@
 
 They consume from a view beside the queue. It gives out copies, and settles, takes back and rejects nothing, so neither
 the queue nor its other consumers notice anything. A browser sees what is ready when it comes, in order, and then what
-becomes ready for the first time; what others took before its turn came it does not see.
+becomes ready for the first time; what others took before its turn came it does not see, unless it is back.
 """
 
-from collections import deque
 from collections.abc import Callable
 from typing import Final, final
 
@@ -22,11 +21,55 @@ _LEFT_ENTRIES_MAX: Final = 1024
 
 @final
 class _Browser:
-    """A consumer, and the entries it is yet to see; some of these may have left the queue."""
+    """A consumer, and where in its log the first entry is that it is yet to see."""
 
-    def __init__(self, consumer: Consumer, entries: list[Entry]) -> None:
+    def __init__(self, consumer: Consumer) -> None:
         self.consumer = consumer
-        self.ahead = deque(entries)
+        self.at: i64 = 0
+
+
+@final
+class _Log:
+    """Entries in the order in which browsers see them; some may have left the queue.
+
+    `size` is how many there were in the beginning, when `left` had left before. `is_fresh`: it still is what one who
+    comes now is to see, but for entries that left the queue, or came back to it.
+    """
+
+    def __init__(self, entries: list[Entry], left: i64) -> None:
+        self.entries = entries
+        self.browsers: list[_Browser] = []
+        self.size: i64 = len(entries)
+        self.left: i64 = left
+        self.is_fresh = True
+
+    def add(self, entry: Entry) -> None:
+        self.entries.append(entry)
+        self.is_fresh = False
+
+    def trim(self) -> None:
+        """Let go of what all have seen, once that is half of it."""
+        seen: i64 = len(self.entries)
+        for browser in self.browsers:
+            seen = min(seen, browser.at)
+        if seen > 0 and seen * 2 >= len(self.entries):
+            del self.entries[:seen]
+            for browser in self.browsers:
+                browser.at -= seen
+            self.is_fresh = False
+
+    def tidy(self) -> None:
+        """Let go of what has left the queue."""
+        kept: list[Entry] = []
+        moved: list[int] = []
+        for entry in self.entries:
+            moved.append(len(kept))
+            if entry.state == READY:
+                kept.append(entry)
+        moved.append(len(kept))
+        for browser in self.browsers:
+            browser.at = moved[browser.at]
+        self.entries = kept
 
 
 @final
@@ -37,55 +80,70 @@ class View(Queue):
         super().__init__(queue.id, queue.vhost, queue.name, queue.kind, False, False, None, {}, queue.agenda)
         # How often a message came back is worth knowing to whoever looks.
         self.adds_headers = True
+        self._queue = queue
         self._contents = contents
         self._ended = ended
-        self._browsers: list[_Browser] = []
+        # Browsers that came together share one; the last is the youngest.
+        self._logs: list[_Log] = []
+        # Entries that have left the queue, ever; and how many of them when the logs were tidied last.
         self._left: i64 = 0
+        self._tidied: i64 = 0
 
     def came(self, entry: Entry) -> None:
         """An entry has become ready."""
-        for browser in self._browsers:
-            browser.ahead.append(entry)
+        for log in self._logs:
+            log.add(entry)
         self.touch()
 
     def left(self) -> None:
         """An entry is not ready any more."""
         self._left += 1
-        if self._left <= _LEFT_ENTRIES_MAX:
-            return
-        longest = max([0, *[len(browser.ahead) for browser in self._browsers]])
-        if self._left * 2 > longest:
-            for browser in self._browsers:
-                browser.ahead = deque([entry for entry in browser.ahead if entry.state == READY])
-            self._left = 0
+        gone = self._left - self._tidied
+        if gone > _LEFT_ENTRIES_MAX and gone * 2 > max([0, *[len(log.entries) for log in self._logs]]):
+            for log in self._logs:
+                log.tidy()
+            self._tidied = self._left
+
+    def _log_for_newcomer(self) -> _Log:
+        if self._logs:
+            youngest = self._logs[-1]
+            # What came back is on the queue beside those that were there, and have not left.
+            if youngest.is_fresh and youngest.size - (self._left - youngest.left) == self._queue.message_count:
+                return youngest
+        log = _Log(self._contents(), self._left)
+        self._logs.append(log)
+        return log
 
     # -- consumers ----------------------------------------------------------------------------------------------
 
     def subscribe(self, consumer: Consumer, arguments: Table) -> None:
         """Nobody is excluded by a consumer that takes nothing, so `exclusive` says nothing here."""
         self.consumers.append(consumer)
-        self._browsers.append(_Browser(consumer, self._contents()))
+        self._log_for_newcomer().browsers.append(_Browser(consumer))
         self.touch()
 
     def unsubscribe(self, consumer: Consumer) -> None:
         if consumer in self.consumers:
             self.consumers.remove(consumer)
-            self._browsers = [browser for browser in self._browsers if browser.consumer is not consumer]
-            if not self._browsers and not self.gone:
+            for log in self._logs:
+                log.browsers = [browser for browser in log.browsers if browser.consumer is not consumer]
+            self._logs = [log for log in self._logs if log.browsers]
+            if not self._logs and not self.gone:
                 self._ended()
 
     def dispatch(self) -> bool:
         more = False
-        for browser in self._browsers[:]:
-            more |= self._show(browser)
+        for log in self._logs[:]:
+            for browser in log.browsers[:]:
+                more |= self._show(browser, log.entries)
+            log.trim()
         return more
 
-    def _show(self, browser: _Browser) -> bool:
+    def _show(self, browser: _Browser, entries: list[Entry]) -> bool:
         consumer = browser.consumer
-        ahead = browser.ahead
         burst: i64 = DISPATCH_BURST_MESSAGES
-        while ahead and burst > 0:
-            entry = ahead[0]
+        while browser.at < len(entries) and burst > 0:
+            entry = entries[browser.at]
             burst -= 1
             if entry.state == READY:
                 if not consumer.can_take():
@@ -95,8 +153,8 @@ class View(Queue):
                         return False
                     consumer.deliver(self, _copy(entry))
                 burst -= consumer.suiting_cost
-            ahead.popleft()
-        return len(ahead) > 0
+            browser.at += 1
+        return browser.at < len(entries)
 
     # -- what would change the queue ----------------------------------------------------------------------------
 
@@ -125,7 +183,7 @@ class View(Queue):
         return 0
 
     def discard(self) -> None:
-        self._browsers = []
+        self._logs = []
 
 
 def _copy(entry: Entry) -> Entry:

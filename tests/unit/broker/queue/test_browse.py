@@ -1,6 +1,7 @@
 """Browsers: they see what a queue has, and nobody notices."""
 
 import sys
+from random import Random
 
 import pytest
 
@@ -9,6 +10,7 @@ from flintmq.broker.agenda import Agenda
 from flintmq.broker.message import Entry
 from flintmq.broker.publishing import put
 from flintmq.broker.queue.base import Queue
+from flintmq.broker.queue.browse import View
 from flintmq.broker.queue.classic import ClassicQueue
 from flintmq.broker.queue.stream import StreamQueue
 from tests.unit.broker.memory import MemoryJournal, MemoryStream, Taker, message
@@ -206,3 +208,88 @@ def test_streams_are_not_browsed() -> None:
     queue = StreamQueue(1, "/", "s", {}, Agenda(), MemoryStream())
     with pytest.raises(PreconditionFailed, match="invalid arg 'x-browse' for queue 's' in vhost '/' of queue type str"):
         queue.view()
+
+
+def test_browsers_that_come_together_share_what_they_see() -> None:
+    """Many of them on a long queue cost no more than one, and each goes at its own pace."""
+    queue, journal = make()
+    fill(queue, journal, *[str(number) for number in range(100)])
+    browsers = [Taker(credit=number) for number in range(50)]
+    for browser in browsers:
+        view = browse(queue, browser)
+        view.dispatch()
+    assert isinstance(view, View)
+    assert len(view._logs) == 1
+    queue.settle(take(queue))
+    late = Taker()
+    browse(queue, late)
+    assert len(view._logs) == 1
+    fill(queue, journal, "new")
+    for browser in browsers:
+        browser.credit = 1000
+    view.dispatch()
+    everything = [str(number) for number in range(100)] + ["new"]
+    assert [browser.bodies for browser in browsers] == [everything[1:]] + [everything] * 49
+    assert late.bodies == everything[1:]
+    assert not view._logs[0].entries
+
+
+def test_who_comes_later_sees_what_came_back_meanwhile() -> None:
+    """In its place, though those that came before do not see it again; what was seen by all is there for newcomers."""
+    queue, journal = make()
+    fill(queue, journal, "a", "b", "c")
+    held = take(queue)
+    first, second, third = Taker(), Taker(), Taker()
+    view = browse(queue, first)
+    queue.requeue([held])
+    browse(queue, second)
+    queue.settle(take(queue))
+    view.dispatch()
+    browse(queue, third)
+    view.dispatch()
+    assert (first.bodies, second.bodies, third.bodies) == (["b", "c"], ["b", "c"], ["b", "c"])
+    queue.requeue([take(queue), take(queue)])
+    fourth = Taker()
+    browse(queue, fourth)
+    view.unsubscribe(third)
+    fill(queue, journal, "d")
+    view.dispatch()
+    assert (first.bodies, third.bodies, fourth.bodies) == (["b", "c", "d"], ["b", "c"], ["b", "c", "d"])
+
+
+@pytest.mark.parametrize(("returns", "taken"), [(True, 6), (False, 60)])
+def test_a_browser_sees_what_was_ready_when_it_came(returns: bool, taken: int) -> None:
+    """And is there in its turn, whatever was taken, came back, or came, since it or another began to browse."""
+    queue, journal = make()
+    chance = Random(7)  # noqa: S311
+    held: list[Entry] = []
+    fill(queue, journal, *[str(number) for number in range(4000)])
+    to_see: list[tuple[Taker, list[Entry]]] = []
+    for _ in range(100):
+        held.extend([take(queue) for _ in range(chance.randrange(taken))])
+        if returns and chance.random() < 0.3:
+            queue.requeue(held)
+            held = []
+        if chance.random() < 0.3:
+            fill(queue, journal, "new")
+            for _, entries in to_see:
+                entries.append(queue._store.entries()[-1])
+        browser = Taker(credit=chance.choice([0, 10, 5000]))
+        to_see.append((browser, queue._store.entries()))
+        view = browse(queue, browser)
+        if not returns and chance.random() < 0.1:
+            view.dispatch()
+    for browser, _ in to_see:
+        browser.credit = 10_000
+    while view.dispatch():
+        pass
+    ready = {entry.seq for entry in queue._store.entries()}
+    for browser, entries in to_see:
+        seen = [entry.seq for entry in browser.taken if entry.seq in ready]
+        expected = [entry.seq for entry in entries if entry.seq in ready]
+        if returns:
+            # What was away when it came, and was back in its turn, may be among them.
+            assert seen == sorted(set(seen))
+            assert set(seen) >= set(expected)
+        else:
+            assert seen == expected
