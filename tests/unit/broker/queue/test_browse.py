@@ -215,8 +215,9 @@ def test_browsers_that_come_together_share_what_they_see() -> None:
     queue, journal = make()
     fill(queue, journal, *[str(number) for number in range(100)])
     browsers = [Taker(credit=number) for number in range(50)]
+    view = queue.view()
     for browser in browsers:
-        view = browse(queue, browser)
+        view.subscribe(browser, {})
         view.dispatch()
     assert isinstance(view, View)
     assert len(view._logs) == 1
@@ -261,10 +262,11 @@ def test_who_comes_later_sees_what_came_back_meanwhile() -> None:
 def test_a_browser_sees_what_was_ready_when_it_came(returns: bool, taken: int) -> None:
     """And is there in its turn, whatever was taken, came back, or came, since it or another began to browse."""
     queue, journal = make()
-    chance = Random(7)  # noqa: S311
+    chance = Random(7)  # noqa: S311 - choices, not secrets
     held: list[Entry] = []
     fill(queue, journal, *[str(number) for number in range(4000)])
     to_see: list[tuple[Taker, list[Entry]]] = []
+    view = queue.view()
     for _ in range(100):
         held.extend([take(queue) for _ in range(chance.randrange(taken))])
         if returns and chance.random() < 0.3:
@@ -276,7 +278,7 @@ def test_a_browser_sees_what_was_ready_when_it_came(returns: bool, taken: int) -
                 entries.append(queue._store.entries()[-1])
         browser = Taker(credit=chance.choice([0, 10, 5000]))
         to_see.append((browser, queue._store.entries()))
-        view = browse(queue, browser)
+        view.subscribe(browser, {})
         if not returns and chance.random() < 0.1:
             view.dispatch()
     for browser, _ in to_see:
