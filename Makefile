@@ -86,7 +86,7 @@ $(BIN)/python:
 
 # Modules that were deleted or renamed must not come back from the last build.
 $(VENV)/.broker: $(BIN)/python $(SOURCES)
-	@echo '==> Compiling and installing FlintMQ into $(VENV): about a minute'
+	@echo '==> Compiling and installing FlintMQ into $(VENV): a few minutes'
 	@rm -rf build
 	@FLINTMQ_BUILD=compiled $(BIN)/python -m pip install --quiet .
 	@touch $@
