@@ -78,41 +78,24 @@ class Name(Expression):
 
 
 @final
-class All(Expression):
-    """AND: false where one is, else unknown where one is."""
+class Junction(Expression):
+    """AND, for which false decides, or OR, for which true does: without it unknown where a part is, else the other."""
 
-    def __init__(self, parts: list[Expression]) -> None:
+    def __init__(self, parts: list[Expression], decisive: bool) -> None:
         super().__init__(BOOLEAN, _size(parts))
         self._parts = parts
+        self._decisive = decisive
 
     def value(self, message: Message) -> object:
+        decisive = self._decisive
         is_known = True
         for part in self._parts:
             value = part.value(message)
-            if value is False:
-                return False
-            if value is not True:
+            if not isinstance(value, bool):
                 is_known = False
-        return True if is_known else None
-
-
-@final
-class Any(Expression):
-    """OR: true where one is, else unknown where one is."""
-
-    def __init__(self, parts: list[Expression]) -> None:
-        super().__init__(BOOLEAN, _size(parts))
-        self._parts = parts
-
-    def value(self, message: Message) -> object:
-        is_known = True
-        for part in self._parts:
-            value = part.value(message)
-            if value is True:
-                return True
-            if value is not False:
-                is_known = False
-        return False if is_known else None
+            elif value == decisive:
+                return decisive
+        return not decisive if is_known else None
 
 
 @final

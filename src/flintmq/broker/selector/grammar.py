@@ -190,9 +190,9 @@ class _Builder:
         kind = str(node.data)
         parts = node.children
         if kind == "condition":
-            return ex.Any([self.condition(part, below) for part in parts])
+            return ex.Junction([self.condition(part, below) for part in parts], True)
         if kind == "conjunction":
-            return ex.All([self.condition(part, below) for part in parts])
+            return ex.Junction([self.condition(part, below) for part in parts], False)
         if kind == "negated":
             return ex.Not(self.condition(parts[0], below))
         if kind == "sum" or kind == "product":
