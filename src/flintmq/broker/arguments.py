@@ -14,6 +14,17 @@ _PRIORITIES_MAX: Final = 255
 
 QUEUE_KINDS: Final = ("classic", "quorum", "stream")
 
+# What classic queues have here, and not in RabbitMQ; x-paused beside them.
+_BEYOND_RABBITMQ: Final = (
+    "x-group-header",
+    "x-last-value-key",
+    "x-delayed-retry-type",
+    "x-delayed-retry-min",
+    "x-delayed-retry-max",
+    "x-delayed-retry-multiplier",
+    "x-dedup-window",
+    "x-dedup-size",
+)
 # What a repeated declaration has to agree on. An argument nobody knows is kept, and neither refused nor compared;
 # x-paused is not compared either, since whoever pauses a queue does not ask those who declare it.
 QUEUE_COMPARED: Final = (
@@ -31,14 +42,7 @@ QUEUE_COMPARED: Final = (
     "x-single-active-consumer",
     "x-delivery-limit",
     "x-consumer-timeout",
-    "x-group-header",
-    "x-last-value-key",
-    "x-delayed-retry-type",
-    "x-delayed-retry-min",
-    "x-delayed-retry-max",
-    "x-delayed-retry-multiplier",
-    "x-dedup-window",
-    "x-dedup-size",
+    *_BEYOND_RABBITMQ,
 )
 EXCHANGE_COMPARED: Final = ("alternate-exchange",)
 # Those that make no sense on a queue of the kind, and are refused there.
@@ -54,14 +58,7 @@ _NOT_ON_STREAM: Final = (
     "x-overflow",
     "x-single-active-consumer",
     "x-delivery-limit",
-    "x-group-header",
-    "x-last-value-key",
-    "x-delayed-retry-type",
-    "x-delayed-retry-min",
-    "x-delayed-retry-max",
-    "x-delayed-retry-multiplier",
-    "x-dedup-window",
-    "x-dedup-size",
+    *_BEYOND_RABBITMQ,
     "x-paused",
 )
 # What a stream would keep, or a consumer of one be sent, against the wish of who asked: refused by name.
@@ -93,9 +90,9 @@ _TEXTS: Final = (
     "x-delayed-retry-type",
     "x-overflow",
 )
-_OVERFLOWS: Final = ("drop-head", "reject-publish", "reject-publish-dlx")
-_RETRY_TYPES: Final = ("disabled", "all", "failed", "returned")
-_STRATEGIES: Final = ("at-most-once", "at-least-once")
+OVERFLOWS: Final = ("drop-head", "reject-publish", "reject-publish-dlx")
+RETRY_TYPES: Final = ("disabled", "all", "failed", "returned")
+STRATEGIES: Final = ("at-most-once", "at-least-once")
 # Those that name what of a message tells it from others.
 _FIELDS: Final = ("x-group-header", "x-last-value-key")
 _AGE_UNITS: Final = "YMDhms"
@@ -171,20 +168,25 @@ def _fault(argument: str, value: object, arguments: Table) -> str:
             return "routing_key_but_no_dlx_defined"
         if argument == "x-dead-letter-routing-key" and not is_routing_key(value):
             return f"a routing key of at most {SHORTSTR_MAX_BYTES} bytes is due"
-        if argument == "x-overflow" and value not in _OVERFLOWS:
+        if argument == "x-overflow" and value not in OVERFLOWS:
             return "invalid_overflow"
-        if argument == "x-dead-letter-strategy" and value not in _STRATEGIES:
+        if argument == "x-dead-letter-strategy" and value not in STRATEGIES:
             return "invalid_dlx_strategy"
-        if argument == "x-delayed-retry-type" and value not in _RETRY_TYPES:
+        if argument == "x-delayed-retry-type" and value not in RETRY_TYPES:
             return "invalid_delayed_retry_type"
     if argument in _FIELDS:
         return _field_fault(value)
     if argument == "x-max-age":
         if not isinstance(value, str):
             return _type_fault(value)
-        if not (value[:-1].isascii() and value[:-1].isdigit() and value[-1:] in _AGE_UNITS):
+        if not is_age(value):
             return "invalid_max_age"
     return ""
+
+
+def is_age(value: str) -> bool:
+    """Whether this is a number and a unit, as x-max-age has them."""
+    return value[:-1].isascii() and value[:-1].isdigit() and value[-1:] in _AGE_UNITS
 
 
 def is_routing_key(text: str) -> bool:

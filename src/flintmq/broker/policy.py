@@ -9,16 +9,15 @@ from typing import Final, final
 
 from flintmq.base.errors import ConfigurationError
 from flintmq.base.limits import DEDUP_MAX_ENTRIES, EXPIRY_MAX_MS
-from flintmq.broker.arguments import is_routing_key
+from flintmq.broker.arguments import OVERFLOWS, QUEUE_KINDS, RETRY_TYPES, STRATEGIES, is_age, is_routing_key
 from flintmq.broker.message import Table
 from flintmq.broker.pattern import Pattern
 from flintmq.broker.ports import PolicyRecord
 
 # What a policy may be applied to, with the kinds of queues that this means.
-_QUEUES: Final = ("classic", "quorum", "stream")
 APPLY_TO: Final[dict[str, tuple[str, ...]]] = {
-    "all": (*_QUEUES, "exchange"),
-    "queues": _QUEUES,
+    "all": (*QUEUE_KINDS, "exchange"),
+    "queues": QUEUE_KINDS,
     "classic_queues": ("classic",),
     "quorum_queues": ("quorum",),
     "streams": ("stream",),
@@ -69,7 +68,6 @@ _POLICY_FIRST: Final[dict[str, frozenset[str]]] = {
 }
 
 # Years to seconds.
-_AGE_UNITS: Final = "YMDhms"
 
 
 def _is_text(value: object) -> bool:
@@ -105,21 +103,19 @@ def _is_dedup_size(value: object) -> bool:
 
 
 def _is_age(value: object) -> bool:
-    if not isinstance(value, str):
-        return False
-    return value[:-1].isascii() and value[:-1].isdigit() and value[-1:] in _AGE_UNITS
+    return isinstance(value, str) and is_age(value)
 
 
 def _is_overflow(value: object) -> bool:
-    return value in ("drop-head", "reject-publish", "reject-publish-dlx")
+    return value in OVERFLOWS
 
 
 def _is_strategy(value: object) -> bool:
-    return value in ("at-most-once", "at-least-once")
+    return value in STRATEGIES
 
 
 def _is_retry(value: object) -> bool:
-    return value in ("disabled", "all", "failed", "returned")
+    return value in RETRY_TYPES
 
 
 # The keys of a definition, with what their values have to be.
