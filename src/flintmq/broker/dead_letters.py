@@ -12,16 +12,12 @@ from flintmq.base.limits import TABLE_ENTRIES_MAX
 from flintmq.base.values import Timestamp
 from flintmq.broker.agenda import DELIVERY_LIMIT, REJECTED, Agenda, DeadLetter
 from flintmq.broker.exchanges import Exchanges
-from flintmq.broker.held_letters import HeldLetters
+from flintmq.broker.held_letters import LETTER_BYTES_PER_TICK, LETTERS_PER_TICK, HeldLetters
 from flintmq.broker.message import Address, Message, Table
 from flintmq.broker.ports import Journal
 from flintmq.broker.publishing import put, put_where_taken
 from flintmq.broker.queue.base import Queue
 
-# Letters of one tick: others get their turn in between.
-_LETTERS_PER_TICK: Final = 4_096
-# Bytes of their bodies that go into one block of the journal, beyond the last letter.
-_LETTER_BYTES_PER_TICK: Final = 16 * 1024 * 1024
 # Why messages become letters by what a consumer does with them.
 _BY_CONSUMERS: Final = (REJECTED, DELIVERY_LIMIT)
 # What a field of a table can hold: a publisher's own history may say anything.
@@ -48,8 +44,8 @@ class DeadLetters:
     def publish(self) -> bool:
         """Publish what is waiting; True when some is left for the next tick."""
         letters = self._agenda.dead_letters
-        left: i64 = _LETTERS_PER_TICK
-        bytes_left: i64 = _LETTER_BYTES_PER_TICK
+        left: i64 = LETTERS_PER_TICK
+        bytes_left: i64 = LETTER_BYTES_PER_TICK
         self._journal.begin_group()
         try:
             self._held.fill()

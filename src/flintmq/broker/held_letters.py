@@ -22,10 +22,10 @@ from flintmq.broker.timers import Timed
 
 # How often is looked whether what a letter's way depends on has changed.
 _LOOK_MS: Final = 10_000
-# Letters that targets are given in one tick: others get their turn in between.
-_LETTERS_PER_TICK: Final = 4_096
+# Letters in one tick, those of queues and those that waited each: others get their turn in between.
+LETTERS_PER_TICK: Final = 4_096
 # Bytes of their bodies that go into one block of the journal, beyond the last letter.
-_LETTER_BYTES_PER_TICK: Final = 16 * 1024 * 1024
+LETTER_BYTES_PER_TICK: Final = 16 * 1024 * 1024
 
 
 @final
@@ -97,8 +97,8 @@ class HeldLetters(Timed):
     def fill(self) -> None:
         """Give targets that may have room what they lack. One that could take more stays on the agenda."""
         roomy = self._agenda.roomy
-        left: i64 = _LETTERS_PER_TICK
-        bytes_left: i64 = _LETTER_BYTES_PER_TICK
+        left: i64 = LETTERS_PER_TICK
+        bytes_left: i64 = LETTER_BYTES_PER_TICK
         for target in [roomy.popleft() for _ in range(len(roomy))]:
             waiting = self._targets.get(target)
             if waiting is None:
