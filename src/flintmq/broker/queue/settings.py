@@ -11,7 +11,6 @@ from flintmq.broker.message import Table
 PRIORITY_MAX: Final = 9
 
 DROP_HEAD: Final = "drop-head"
-REJECT_PUBLISH: Final = "reject-publish"
 REJECT_PUBLISH_DLX: Final = "reject-publish-dlx"
 
 # RabbitMQ 4's default for quorum queues.
@@ -35,7 +34,6 @@ class QueueSettings:
         self.dead_letter_key: str | None = _text(table, "x-dead-letter-routing-key")
         self.dead_letters_at_least_once = _text(table, "x-dead-letter-strategy") == "at-least-once"
         priority = _number(table, "x-max-priority")
-        self.max_priority: i64 = priority
         self.highest_priority: i64 = PRIORITY_MAX if priority < 0 else priority
         limit = _number(table, "x-delivery-limit")
         if limit < 0 and kind == "quorum" and "x-delivery-limit" not in table:

@@ -105,10 +105,6 @@ class ServerChannel(ChannelOwner):
         # The engine's channel may have a new life under the same number by the time the disk answers for this one.
         self._is_closed = False
 
-    @property
-    def is_open(self) -> bool:
-        return not self._is_closed
-
     # -- publishing ---------------------------------------------------------------------------------------------
 
     def on_content(self, method: bytes, properties: bytes, body: bytes) -> None:

@@ -98,7 +98,6 @@ class Channel:
         self._method: bytes = _EMPTY
         self._properties: bytes = _EMPTY
         self._body_left: i64 = 0
-        self._body_first: bytes = _EMPTY
         self._body_rest: BytesWriter | None = None
         self._last = LastDelivery()
 
