@@ -8,6 +8,7 @@ import errno
 import sqlite3
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
@@ -128,8 +129,10 @@ def _by_segment(batches: list[Batch]) -> Iterator[tuple[int, list[tuple[bytes, .
 
 
 @final
-class GroupCommit:
-    """The sync thread and what it tells the event loop: `durable`, `synced_bytes` and `failure`, then `notify()`."""
+class Rounds:
+    """What becomes of batches, and what the event loop is told of it: `durable`, `synced_bytes` and `failure`, then
+    `notify()`. Knows no thread and no clock: whoever runs it does, all from one thread.
+    """
 
     def __init__(self, writer: RoundWriter, notify: Callable[[], None]) -> None:
         self.durable = 0
@@ -137,10 +140,67 @@ class GroupCommit:
         self.failure = ""
         self._writer = writer
         self._notify = notify
-        self._inbox: SimpleQueue[Batch | None] = SimpleQueue()
         # Written, and waiting for a sync that comes later.
         self._unsynced: list[Batch] = []
         self._sync_due = 0.0
+
+    def patience(self, now: float) -> float | None:
+        """How long (seconds) the next round may be waited for when no batch comes; None for ever."""
+        return max(self._sync_due - now, 0.0) if self._unsynced else None
+
+    def round(self, batches: list[Batch], is_last: bool, now: float) -> bool:
+        """Write these batches, and sync what is due, or everything in the last round. Returns whether others follow."""
+        # Whatever goes wrong here, publishers must hear of it instead of waiting for ever.
+        try:
+            self._round(batches, is_last, now)
+        except Exception as error:  # noqa: BLE001 - a round that ended silently would be the worst of outcomes
+            self.failure = _describe(error)
+            self._notify()
+        return not is_last and not self.failure
+
+    def _round(self, batches: list[Batch], is_last: bool, now: float) -> None:
+        if not self._unsynced:
+            self._sync_due = now + SETTLEMENT_DELAY_SECONDS
+        for group in _between_definitions(batches):
+            self._unsynced += group
+            if any(batch.awaited for batch in group):
+                self._writer.write_through(group)
+                self._report()
+            else:
+                self._writer.write(group)
+        if self._unsynced and (is_last or now >= self._sync_due):
+            self._writer.sync()
+            self._report()
+        if is_last:
+            self._writer.seal()
+
+    def _report(self) -> None:
+        self.synced_bytes += sum(batch.size for batch in self._unsynced)
+        self.durable = self._unsynced[-1].number
+        self._unsynced = []
+        self._notify()
+        self._writer.tidy()
+
+
+class GroupCommit(ABC):
+    """Runs the rounds: those batches that come while one runs share the next."""
+
+    def start(self) -> None:
+        """Called once, before all else."""
+
+    @abstractmethod
+    def submit(self, batch: Batch) -> None: ...
+
+    @abstractmethod
+    def close(self) -> None:
+        """Return when all that was submitted is written and synced, or never will be. No more may be submitted."""
+
+
+@final
+class SyncThread(GroupCommit):
+    def __init__(self, rounds: Rounds) -> None:
+        self._rounds = rounds
+        self._inbox: SimpleQueue[Batch | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="flintmq-sync", daemon=True)
 
     def start(self) -> None:
@@ -150,56 +210,26 @@ class GroupCommit:
         self._inbox.put(batch)
 
     def close(self) -> None:
-        """Write and sync all that was submitted, and end the thread."""
         self._inbox.put(None)
         self._thread.join()
 
     def _run(self) -> None:
-        # Whatever goes wrong here, publishers must hear of it instead of waiting for ever.
-        try:
-            while self._round():
-                pass
-        except Exception as error:  # noqa: BLE001 - a thread that ended silently would be the worst of outcomes
-            self.failure = _describe(error)
-            self._notify()
-
-    def _round(self) -> bool:
-        batches, open_for_more = self._collect()
-        for group in _between_definitions(batches):
-            self._unsynced += group
-            if any(batch.awaited for batch in group):
-                self._writer.write_through(group)
-                self._report()
-            else:
-                self._writer.write(group)
-        if self._unsynced and (not open_for_more or time.monotonic() >= self._sync_due):
-            self._writer.sync()
-            self._report()
-        if not open_for_more:
-            self._writer.seal()
-        return open_for_more
+        goes_on = True
+        while goes_on:
+            batches, is_last = self._collect()
+            goes_on = self._rounds.round(batches, is_last, time.monotonic())
 
     def _collect(self) -> tuple[list[Batch], bool]:
-        """Wait for a batch, or for the delayed sync to be due; take all there are. False once nothing will follow."""
+        """Wait for a batch, or for the delayed sync to be due; take all there are. True when none will follow."""
         batches: list[Batch] = []
         try:
-            wait = max(self._sync_due - time.monotonic(), 0.0) if self._unsynced else None
-            batch = self._inbox.get(timeout=wait)
-            if not self._unsynced:
-                self._sync_due = time.monotonic() + SETTLEMENT_DELAY_SECONDS
+            batch = self._inbox.get(timeout=self._rounds.patience(time.monotonic()))
             while batch is not None:
                 batches.append(batch)
                 batch = self._inbox.get_nowait()
         except Empty:
-            return batches, True
-        return batches, False
-
-    def _report(self) -> None:
-        self.synced_bytes += sum(batch.size for batch in self._unsynced)
-        self.durable = self._unsynced[-1].number
-        self._unsynced = []
-        self._notify()
-        self._writer.tidy()
+            return batches, False
+        return batches, True
 
 
 def _between_definitions(batches: list[Batch]) -> Iterator[list[Batch]]:

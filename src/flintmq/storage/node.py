@@ -14,7 +14,7 @@ from flintmq.storage.block import Damage
 from flintmq.storage.content import ContentReader
 from flintmq.storage.definitions.sqlite import DefinitionDatabase, SqliteDefinitions
 from flintmq.storage.files import Disk, DiskLock, RealDisk
-from flintmq.storage.group_commit import Batch, GroupCommit, RoundWriter
+from flintmq.storage.group_commit import Batch, GroupCommit, Rounds, RoundWriter, SyncThread
 from flintmq.storage.journal.encoder import JournalEncoder
 from flintmq.storage.journal.files import JournalFiles
 from flintmq.storage.journal.recovery import Replay
@@ -30,7 +30,8 @@ class NodeStorage(Storage):
     """All methods belong to one thread, the event loop's.
 
     `notify` is called from the sync thread whenever `durable_batch` or `failure` changed; it must not block. Nothing
-    may be appended to the journal before `recover()`. Raises StorageError when the directory cannot be used.
+    may be appended to the journal before `recover()`. Raises StorageError when the directory cannot be used. What it
+    would have to itself (disk, database, thread) can come from elsewhere, so that all of it can be simulated.
     """
 
     def __init__(
@@ -40,6 +41,8 @@ class NodeStorage(Storage):
         notify: Callable[[], None],
         disk: Disk | None = None,
         segment_bytes: int = SEGMENT_BYTES,
+        database: Callable[[Path], DefinitionDatabase] = DefinitionDatabase,
+        group_commit: Callable[[Rounds], GroupCommit] = SyncThread,
     ) -> None:
         self._path = path
         self._codecs = codecs
@@ -47,7 +50,7 @@ class NodeStorage(Storage):
         self._segment_bytes = segment_bytes
         self._lock = self._make_usable()
         try:
-            self._database = DefinitionDatabase(path / "definitions.sqlite")
+            self._database = database(path / "definitions.sqlite")
         except StorageError:
             self._lock.release()
             raise
@@ -63,7 +66,8 @@ class NodeStorage(Storage):
         # The newest batch that changed definitions.
         self._definitions_batch = 0
         self._closed = False
-        self._group = GroupCommit(RoundWriter(self._database, self._journal_files), notify)
+        self._rounds = Rounds(RoundWriter(self._database, self._journal_files), notify)
+        self._group = group_commit(self._rounds)
         self._group.start()
 
     def _make_usable(self) -> DiskLock:
@@ -146,11 +150,11 @@ class NodeStorage(Storage):
         return self._path / "streams" / str(queue_id)
 
     def commit(self) -> int:
-        if self._group.failure:
+        if self._rounds.failure:
             self.discard()
             # Nothing will come of those that were not durable; who waited for them is told so.
             self._definitions_batch = 0
-            raise StorageFenced(self._group.failure)
+            raise StorageFenced(self._rounds.failure)
         journal = self._journal.take() if self._journal.staged else None
         streams = [(stream.files, stream.take()) for stream in self._staged_streams]
         definitions = self._definitions.take()
@@ -176,27 +180,27 @@ class NodeStorage(Storage):
 
     @property
     def durable_batch(self) -> int:
-        return self._group.durable
+        return self._rounds.durable
 
     @property
     def definitions_durable(self) -> bool:
-        return not self._definitions.staged and self._definitions_batch <= self._group.durable
+        return not self._definitions.staged and self._definitions_batch <= self._rounds.durable
 
     @property
     def backlog_bytes(self) -> int:
         # Nothing is waiting for a disk that failed.
-        return 0 if self._group.failure else self._submitted_bytes - self._group.synced_bytes
+        return 0 if self._rounds.failure else self._submitted_bytes - self._rounds.synced_bytes
 
     @property
     def failure(self) -> str:
-        return self._group.failure
+        return self._rounds.failure
 
     def close(self) -> None:
         """Commit, sync and end everything; the directory can be opened again. May be called twice."""
         if self._closed:
             return
         self._closed = True
-        if not self._group.failure:
+        if not self._rounds.failure:
             self.commit()
         self._group.close()
         for stream in self._streams.values():

@@ -2,7 +2,7 @@
 
 import json
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import final
 
@@ -24,15 +24,19 @@ from flintmq.storage.definitions.values import dump_table, load_table
 Statement = tuple[str, tuple[object, ...]]
 
 
+def connect(path: Path) -> sqlite3.Connection:
+    """In autocommit: transactions are begun and ended by name."""
+    return sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+
+
 @final
 class DefinitionDatabase:
     """The file. Opened and read at start-up, then used by the sync thread alone."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, connect: Callable[[Path], sqlite3.Connection] = connect) -> None:
         self.path = path
         try:
-            # Autocommit: transactions are begun and ended here, by name.
-            self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+            self._connection = connect(path)
             self._prepare()
         except sqlite3.Error as error:
             raise self._unreadable(error) from error
