@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import cast, final
+from typing import Protocol, cast, final
 
 import structlog
 
@@ -24,9 +24,22 @@ from flintmq.gateway.amqp091.gateway import Gateway, Host, Offer
 from flintmq.protocol.amqp091.output import Outbox, Output
 from flintmq.protocol.amqp091.states import State
 from flintmq.server.alarms import CHECK_SECONDS
-from flintmq.server.auth import Authenticator
 
 log = structlog.get_logger()
+
+
+class Logins(Protocol):
+    """Who checks passwords: server/auth.py, which says what `check` does."""
+
+    def check(
+        self, user: str, password: str, address: str, is_wanted: Callable[[], bool], answer: Callable[[str], None]
+    ) -> None: ...
+
+    def close(self) -> None: ...
+
+
+def wall_clock_ms() -> int:
+    return time.time_ns() // 1_000_000
 
 
 @final
@@ -34,21 +47,23 @@ class AmqpServer(Host):
     """All AMQP connections of a node, and its tick.
 
     What the sockets brought in one turn of the event loop is taken in first; then, once, queues are dispatched, the
-    storage gets its batch, and every connection with output writes it.
+    storage gets its batch, and every connection with output writes it. `clock_ms` tells Unix time.
     """
 
     def __init__(
         self,
         broker: Broker,
         offer: Offer,
-        authenticator: Authenticator,
+        logins: Logins,
         random_bytes: Callable[[int], bytes],
         connection_max: int,
+        clock_ms: Callable[[], int] = wall_clock_ms,
     ) -> None:
         self.outbox = Outbox()
         self.gateway = Gateway(broker, self, offer, random_bytes)
         self._storage = broker.storage
-        self._authenticator = authenticator
+        self._logins = logins
+        self._clock_ms = clock_ms
         self._loop = asyncio.get_running_loop()
         self._peers: dict[Output, Peer] = {}
         self._deserted = asyncio.Event()
@@ -89,7 +104,7 @@ class AmqpServer(Host):
         def answer(why: str) -> None:
             self._loop.call_soon_threadsafe(self._authenticated, connection, why)
 
-        self._authenticator.check(user, password, address, lambda: not connection.is_closed, answer)
+        self._logins.check(user, password, address, lambda: not connection.is_closed, answer)
 
     def _authenticated(self, connection: ServerConnection, why: str) -> None:
         if why:
@@ -117,7 +132,7 @@ class AmqpServer(Host):
 
     def now(self) -> float:
         """The loop's time, and the broker's set: whatever calls into an engine begins with this."""
-        self.gateway.broker.now_ms = time.time_ns() // 1_000_000
+        self.gateway.broker.now_ms = self._clock_ms()
         return self._loop.time()
 
     def heard(self, peer: "Peer") -> None:
@@ -167,7 +182,7 @@ class AmqpServer(Host):
             if self._alarm is not None:
                 self._alarm.cancel()
             self._alarm_ms = due_ms
-            self._alarm = self._loop.call_later(max(due_ms - time.time_ns() // 1_000_000, 0) / 1000, self._is_due)
+            self._alarm = self._loop.call_later(max(due_ms - self._clock_ms(), 0) / 1000, self._is_due)
 
     def _is_due(self) -> None:
         self._alarm = None
@@ -258,7 +273,7 @@ class AmqpServer(Host):
                 await asyncio.wait_for(self._deserted.wait(), seconds)
         for peer in list(self._peers.values()):
             peer.abort()
-        self._authenticator.close()
+        self._logins.close()
 
 
 @final
