@@ -88,6 +88,10 @@ class Disk(ABC):
     @abstractmethod
     def unlink(self, path: Path) -> None: ...
 
+    def is_shared(self, path: Path) -> bool:
+        """Whether the file has another name besides: what is written to it would be seen there, too."""
+        return False
+
     @abstractmethod
     def lock(self, path: Path) -> DiskLock:
         """Lock the file for this process; raises StorageError, naming the holder, when another has it."""
@@ -221,6 +225,12 @@ class RealDisk(Disk):
 
     def unlink(self, path: Path) -> None:
         path.unlink()
+
+    def is_shared(self, path: Path) -> bool:
+        try:
+            return path.stat().st_nlink > 1
+        except FileNotFoundError:
+            return False
 
     def lock(self, path: Path) -> DiskLock:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)

@@ -88,8 +88,10 @@ def create_segment(disk: Disk, draft: Path, path: Path, kind: int, number: int, 
     """Make a segment file under its final name, durably.
 
     The header is synced under the name `draft` (a file there is overwritten), so that no crash can leave a segment
-    whose header is not its own.
+    whose header is not its own. A draft that a backup still holds under another name is left to it.
     """
+    if disk.is_shared(draft):
+        disk.unlink(draft)
     file = disk.create(draft)
     magic = disk.random_bytes(4)
     file.write_at(0, [encode_header(FileHeader(kind, number, extra, magic))])

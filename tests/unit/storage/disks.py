@@ -57,6 +57,9 @@ class FaultyDisk(Disk):
         self.count(f"unlink {path.name}")
         self._real.unlink(path)
 
+    def is_shared(self, path: Path) -> bool:
+        return self._real.is_shared(path)
+
     def lock(self, path: Path) -> DiskLock:
         return self._real.lock(path)
 

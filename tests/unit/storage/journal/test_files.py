@@ -127,3 +127,20 @@ def test_live_messages_are_not_moved_for_nothing(tmp_path: Path) -> None:
     entries = _fill(node, 150)
     assert entries[0].segment == 1
     node.close()
+
+
+def test_a_segment_with_another_name_is_not_written_over(tmp_path: Path) -> None:
+    """What a backup holds on to stays as it was when the journal needs the file no more."""
+    node = OpenNode(tmp_path / "data", segment=10_000)
+    entries = _fill(node, 5)
+    held = tmp_path / "held"
+    held.hardlink_to(segments(node.path)[0])
+    before = held.read_bytes()
+    for _ in range(20):
+        for entry in entries:
+            node.storage.journal.settle(1, entry)
+        entries = _fill(node, 10)
+    assert not (node.path / "journal" / f"{1:020d}.journal").exists()
+    # It may have grown, since it was being written; its header and what it had are the same.
+    assert held.read_bytes()[: len(before)] == before
+    node.close()
