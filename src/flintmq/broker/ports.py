@@ -205,6 +205,14 @@ class Journal(ABC):
         """Stage that an entry with a segment has left its queue for good."""
 
     @abstractmethod
+    def settle_runs(self, queue_id: i64, seq_runs: list[int], slot_runs: list[int]) -> None:
+        """Stage that many entries with segments have left their queue for good, without having them at hand.
+
+        `seq_runs` is the first sequence number and the length of each run of them, one pair after the other;
+        `slot_runs` is the segment, the first slot and the length of each. Both cover the same entries, each once.
+        """
+
+    @abstractmethod
     def returned(self, queue_id: i64, entry: Entry) -> None:
         """Stage how often an entry with a segment has come back to its queue."""
 

@@ -94,6 +94,11 @@ class MemoryJournal(Journal):
         entry.segment = 0
         del self.kept[queue_id, entry.seq]
 
+    def settle_runs(self, queue_id: i64, seq_runs: list[int], slot_runs: list[int]) -> None:
+        for first, length in zip(seq_runs[::2], seq_runs[1::2], strict=True):
+            for seq in range(first, first + length):
+                del self.kept[queue_id, seq]
+
     def returned(self, queue_id: i64, entry: Entry) -> None:
         if entry.segment != 0:
             self.returns[queue_id, entry.seq] = entry.returns

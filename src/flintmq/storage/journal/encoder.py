@@ -30,16 +30,16 @@ _NO_QUEUE: Final = 0
 class Settled:
     """What was settled of one queue in the present batch: the open range, and closed ones if it has gaps."""
 
-    def __init__(self, queue_id: i64, seq: i64) -> None:
+    def __init__(self, queue_id: i64, first: i64, last: i64) -> None:
         self.queue_id: i64 = queue_id
-        self.first: i64 = seq
-        self.last: i64 = seq
+        self.first: i64 = first
+        self.last: i64 = last
         self.closed_count: i64 = 0
         self.closed: BytesWriter | None = None
 
-    def add(self, seq: i64) -> None:
-        if seq == self.last + 1:
-            self.last = seq
+    def add(self, first: i64, last: i64) -> None:
+        if first == self.last + 1:
+            self.last = last
             return
         closed = self.closed
         if closed is None:
@@ -48,8 +48,8 @@ class Settled:
         write_i64_be(closed, self.first)
         write_i32_be(closed, i32(self.last - self.first + 1))
         self.closed_count += 1
-        self.first = seq
-        self.last = seq
+        self.first = first
+        self.last = last
 
     def write(self, writer: BytesWriter) -> None:
         writer.append(RECORD_SETTLEMENT)
@@ -99,7 +99,7 @@ class JournalEncoder(Journal):
         self._inner_groups: i64 = 0
         self._outside: dict[int, Settled] = {}
         # The queue settled last: acknowledgements come in runs.
-        self._settled = Settled(_NO_QUEUE, -2)
+        self._settled = Settled(_NO_QUEUE, -2, -2)
 
     def start(self, segment: int) -> None:
         """Begin with a new segment, behind those that recovery put into `occupancy`."""
@@ -145,16 +145,32 @@ class JournalEncoder(Journal):
             return
         self.occupancy.remove(entry)
         entry.segment = 0
-        settled = self._settled
-        if settled.queue_id != queue_id:
-            found = self._pending.get(queue_id)
-            if found is None:
-                self._settled = Settled(queue_id, entry.seq)
-                self._pending[queue_id] = self._settled
-                return
-            settled = found
-            self._settled = settled
-        settled.add(entry.seq)
+        seq = entry.seq
+        if self._settled.queue_id == queue_id:
+            self._settled.add(seq, seq)
+        else:
+            self._settle_other(queue_id, seq, seq)
+
+    def settle_runs(self, queue_id: i64, seq_runs: list[int], slot_runs: list[int]) -> None:
+        i: i64 = 0
+        while i < len(slot_runs):
+            self.occupancy.remove_run(slot_runs[i], slot_runs[i + 1], slot_runs[i + 2])
+            i += 3
+        i = 0
+        while i < len(seq_runs):
+            first: i64 = seq_runs[i]
+            self._settle_other(queue_id, first, first + seq_runs[i + 1] - 1)
+            i += 2
+
+    def _settle_other(self, queue_id: i64, first: i64, last: i64) -> None:
+        """Settle a range of a queue that may be another one than that settled last."""
+        found = self._pending.get(queue_id)
+        if found is None:
+            found = Settled(queue_id, first, last)
+            self._pending[queue_id] = found
+        else:
+            found.add(first, last)
+        self._settled = found
 
     def returned(self, queue_id: i64, entry: Entry) -> None:
         if entry.segment != 0:
@@ -179,7 +195,7 @@ class JournalEncoder(Journal):
         self._group_bytes = 0
         self._outside = self._pending
         self._pending = {}
-        self._settled = Settled(_NO_QUEUE, -2)
+        self._settled = Settled(_NO_QUEUE, -2, -2)
 
     def _add_to_group(self, body: bytes) -> None:
         """Large bodies are written from where they are; the records between them are collected."""
@@ -209,7 +225,7 @@ class JournalEncoder(Journal):
             self._add_block(tuple(group), self._group_bytes)
         self._group = None
         self._pending = self._outside
-        self._settled = Settled(_NO_QUEUE, -2)
+        self._settled = Settled(_NO_QUEUE, -2, -2)
 
     def _add_block(self, block: tuple[bytes, ...], size: i64) -> None:
         self._blocks.append(block)
@@ -245,7 +261,7 @@ class JournalEncoder(Journal):
         self._batch_bytes = 0
         self._messages = 0
         self._pending.clear()
-        self._settled = Settled(_NO_QUEUE, -2)
+        self._settled = Settled(_NO_QUEUE, -2, -2)
 
     def _move(self) -> None:
         """Write some live entries of the oldest segment again, where that is to be emptied.

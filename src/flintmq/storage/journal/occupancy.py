@@ -87,6 +87,14 @@ class Occupancy:
             self._recent = use
         use.remove(entry)
 
+    def remove_run(self, segment: i64, first: i64, length: i64) -> None:
+        use = self._uses[segment]
+        slot = first
+        while slot < first + length:
+            use.entries[slot] = None
+            slot += 1
+        use.live -= length
+
     def drop_dead(self) -> int:
         """The newest segment that can go, with all before it; 0 if none can.
 

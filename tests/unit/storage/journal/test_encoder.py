@@ -64,6 +64,25 @@ def test_interleaved_queues_still_make_ranges() -> None:
     assert len(_payload(encoder.take())) == 2 * (13 + 12)
 
 
+def test_runs_are_settled_without_entries() -> None:
+    """Runs of numbers and of slots say the same as the entries would, and empty their segments."""
+    encoder = _encoder(limit=100)
+    entries = []
+    for seq in range(1, 5):
+        entries.append(_append(encoder, seq, b"x" * 100))
+        encoder.take()
+    assert [(entry.segment, entry.slot) for entry in entries] == [(1, 0), (2, 0), (3, 0), (4, 0)]
+    encoder.settle(1, entries[0])
+    encoder.settle_runs(1, [2, 1, 4, 1], [2, 0, 1, 4, 0, 1])
+    batch = encoder.take()
+    assert batch.drop_through == 2
+    assert _payload(batch).hex(" ") == (
+        "02 00 00 00 00 00 00 00 01 00 00 00 02 00 00 00 00 00 00 00 01 00 00 00 02 00 00 00 00 00 00 00 04 00 00 00 01"
+    )
+    encoder.settle_runs(1, [3, 1], [3, 0, 1])
+    assert encoder.take().drop_through == 4
+
+
 def test_settlement_follows_the_messages_of_its_batch() -> None:
     """A settlement must not reach the disk before a copy of the message that replaces it."""
     encoder = _encoder()
