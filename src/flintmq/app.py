@@ -32,6 +32,11 @@ from flintmq.server.alarms import Alarms
 from flintmq.server.amqp import AmqpServer
 from flintmq.server.auth import Authenticator, hash_password, hash_unless_known
 from flintmq.server.config import Settings
+from flintmq.storage.backup import manifest
+from flintmq.storage.backup.manifest import Manifest, Progress
+from flintmq.storage.backup.pins import remove_abandoned
+from flintmq.storage.backup.restoring import restore
+from flintmq.storage.backup.taking import Backup
 from flintmq.storage.node import NodeStorage
 
 log = structlog.get_logger()
@@ -72,8 +77,14 @@ async def serve(settings: Settings, stop: asyncio.Event) -> int:
     def notify() -> None:
         loop.call_soon_threadsafe(on_durable)
 
-    storage = NodeStorage(settings.storage.directory, {CODEC_091.format: CODEC_091}, notify)
+    storage = NodeStorage(
+        settings.storage.directory,
+        {CODEC_091.format: CODEC_091},
+        notify,
+        segment_bytes=settings.storage.segment_bytes,
+    )
     try:
+        remove_abandoned(settings.storage.directory)
         broker = Broker(storage, int.from_bytes(os.urandom(4)))
         broker.now_ms = time.time_ns() // 1_000_000
         _recover(broker, settings)
@@ -162,6 +173,21 @@ def export_definitions_from(settings: Settings) -> dict[str, object]:
         raise ConfigurationError(f"there is no data directory {directory}: choose one with --data")
     with _stopped(settings) as broker:
         return export_definitions(broker, __version__)
+
+
+def backup_of(directory: Path, destination: Path) -> Backup:
+    """A backup that is yet to be taken. Raises FlintError."""
+    return Backup(directory, destination, __version__)
+
+
+def manifest_of(backup: Path) -> Manifest:
+    """What a backup consists of. Raises FlintError."""
+    return manifest.Manifest.load(backup)
+
+
+def restore_backup(backup: Path, directory: Path, progress: Progress) -> None:
+    """Make a data directory of a backup. Raises FlintError."""
+    restore(backup, directory, manifest_of(backup), progress)
 
 
 @contextmanager

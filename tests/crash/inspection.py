@@ -83,7 +83,7 @@ class Inspector:
     def settle_declarations(self, declarer: Declarer) -> None:
         """What was declared is there, what was deleted is not; then all of it is deleted."""
         for queue in sorted(declarer.there | declarer.open | declarer.deleted):
-            found = self._message_count(queue)
+            found = self.message_count(queue)
             if queue in declarer.filled:
                 assert found == declarer.MESSAGES, f"{queue} has {found} messages"
             elif queue in declarer.there:
@@ -92,7 +92,7 @@ class Inspector:
                 assert found is None, f"{queue} was deleted and is back"
             self._connection.call(1, QueueDelete(queue=queue), QueueDeleteOk)
 
-    def _message_count(self, queue: str) -> int | None:
+    def message_count(self, queue: str) -> int | None:
         """None when there is no such queue."""
         connection = self._connection
         connection.open_channel(2)

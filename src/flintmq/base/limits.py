@@ -106,3 +106,8 @@ SELECTOR_UNITS_PER_CHARACTER: Final = 32
 SELECTOR_DEPTH_MAX: Final = 64
 # Selectors kept parsed: clients come back with the ones they had. A long one takes some hundred KiB.
 SELECTOR_CACHE_ENTRIES: Final = 256
+# A file of the journal, or of a stream: large enough that making and removing them is rare, small enough that one live
+# message does not hold back much. Below 64 KiB a journal would do little else; above 4 GiB nothing is won.
+SEGMENT_BYTES: Final = 64 * 1024 * 1024
+SEGMENT_MIN_BYTES: Final = 64 * 1024
+SEGMENT_MAX_BYTES: Final = 4 * 1024 * 1024 * 1024

@@ -50,7 +50,10 @@ class ListenSettings:
 
 @dataclass(frozen=True)
 class StorageSettings:
+    """`segment_bytes` is how large the files of journal and streams become before the next ones are begun."""
+
     directory: Path = Path("flintmq-data")
+    segment_bytes: Annotated[int, Meta(ge=limits.SEGMENT_MIN_BYTES, le=limits.SEGMENT_MAX_BYTES)] = limits.SEGMENT_BYTES
 
 
 @dataclass(frozen=True)

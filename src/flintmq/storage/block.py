@@ -143,10 +143,15 @@ def next_block(data: bytes, position: int, magic: bytes) -> int:
 
 def find_magic(data: bytes) -> bytes:
     """The block magic of a file whose header is damaged: that of most marks and seals, or of the first block."""
-    counts = Counter(
-        match[1] for match in _MARK_OR_SEAL.finditer(data, HEADER_BYTES) if block_end(data, match.start(), match[1])
-    )
+    counts = count_magics(data, HEADER_BYTES)
     return counts.most_common(1)[0][0] if counts else data[HEADER_BYTES : HEADER_BYTES + 4]
+
+
+def count_magics(data: bytes, position: int) -> Counter[bytes]:
+    """The block magics of the intact marks and seals from `position` on."""
+    return Counter(
+        match[1] for match in _MARK_OR_SEAL.finditer(data, position) if block_end(data, match.start(), match[1])
+    )
 
 
 def scan_blocks(data: bytes, magic: bytes, file: str, synced_whole: bool) -> Scan:

@@ -104,7 +104,7 @@ class Disk(ABC):
 class RealFile(DiskFile):
     def __init__(self, path: Path, flags: int) -> None:
         self.path = path
-        self._descriptor = os.open(path, flags | os.O_RDWR | os.O_CLOEXEC, 0o640)
+        self._descriptor = os.open(path, flags | os.O_CLOEXEC, 0o640)
 
     def write_at(self, position: int, parts: Sequence[bytes]) -> None:
         try:
@@ -189,6 +189,8 @@ class RealLock(DiskLock):
 
 @final
 class RealDisk(Disk):
+    """The methods that are not a `Disk`'s are for other processes than the broker."""
+
     def make_directory(self, path: Path) -> None:
         if path.is_dir():
             return
@@ -215,10 +217,14 @@ class RealDisk(Disk):
         path.rmdir()
 
     def create(self, path: Path) -> DiskFile:
-        return RealFile(path, os.O_CREAT)
+        return RealFile(path, os.O_CREAT | os.O_RDWR)
 
     def open(self, path: Path) -> DiskFile:
-        return RealFile(path, 0)
+        return RealFile(path, os.O_RDWR)
+
+    def open_to_read(self, path: Path) -> DiskFile:
+        """Open a file that may be anybody's: it is not written."""
+        return RealFile(path, os.O_RDONLY)
 
     def rename(self, old: Path, new: Path) -> None:
         old.rename(new)
@@ -231,6 +237,11 @@ class RealDisk(Disk):
             return path.stat().st_nlink > 1
         except FileNotFoundError:
             return False
+
+    def link(self, path: Path, name: Path) -> int:
+        """Give a file a second name; returns its inode."""
+        os.link(path, name, follow_symlinks=False)
+        return name.lstat().st_ino
 
     def lock(self, path: Path) -> DiskLock:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)

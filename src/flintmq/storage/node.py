@@ -5,9 +5,10 @@ import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, final
+from typing import final
 
 from flintmq.base.errors import StorageError, StorageFenced
+from flintmq.base.limits import SEGMENT_BYTES
 from flintmq.broker.message import ContentCodec, Entry
 from flintmq.broker.ports import DefinitionStore, Journal, Storage, StreamLog
 from flintmq.storage.block import Damage
@@ -20,9 +21,6 @@ from flintmq.storage.journal.files import JournalFiles
 from flintmq.storage.journal.recovery import Replay
 from flintmq.storage.stream.files import DELETED_SUFFIX, StreamFiles, remove_stream_directory
 from flintmq.storage.stream.log import SegmentedStream
-
-# Large enough that making and removing segments is rare, small enough that one live message does not hold back much.
-SEGMENT_BYTES: Final = 64 * 1024 * 1024
 
 
 @final

@@ -5,9 +5,10 @@ import threading
 from pathlib import Path
 
 from flintmq.base.errors import StorageFenced
+from flintmq.base.limits import SEGMENT_BYTES
 from flintmq.broker.message import PERSISTENT, Address, ContentCodec, Entry, Handling, Message, Table
 from flintmq.storage.files import Disk
-from flintmq.storage.node import SEGMENT_BYTES, NodeStorage
+from flintmq.storage.node import NodeStorage
 
 
 class PlainCodec(ContentCodec):

@@ -1,0 +1,37 @@
+"""A bar for work that takes a while, on the standard error stream of a terminal; elsewhere nothing is shown."""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+
+@contextmanager
+def progress_bar(what: str, total: Callable[[], int]) -> Iterator[Callable[[int], None]]:
+    """Gives a function to be told of bytes that were dealt with; `total` is asked each time."""
+    if not sys.stderr.isatty():
+        yield lambda _: None
+        return
+
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+
+    columns = (
+        TextColumn("{task.description}"),
+        *(BarColumn(), DownloadColumn(binary_units=True), TransferSpeedColumn(), TimeRemainingColumn()),
+    )
+    # It goes when the work is done: what came of it is said in words.
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(what, total=None)
+        yield lambda count: bar.update(task, advance=count, total=total())
+
+
+def size_in_words(count: int) -> str:
+    """Such as `1.5 MB`."""
+    if count < 1000:
+        return f"{count} bytes"
+    size = float(count)
+    for unit in ("KB", "MB", "GB"):
+        size /= 1000
+        if size < 999.95:
+            return f"{size:.1f} {unit}"
+    return f"{size / 1000:.1f} TB"

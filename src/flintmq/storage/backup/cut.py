@@ -1,0 +1,148 @@
+"""One moment of a running broker's data: definitions, and how far each log goes.
+
+What is on the disk at any moment is what a loss of power could leave then, and recovery makes a state of the broker of
+it. So a backup has to be what was there at one moment. The broker writes a batch's definitions first and commits them,
+then the journal, then streams; and no batch with definitions is written before all earlier ones are synced. So a
+journal belongs to definitions if it was read while these were the newest. The cut therefore looks, in this order:
+
+1. at the definitions' version, then begins to read them (SQLite shows this connection one state from here on);
+2. which files there are, and gives each a second name: from here on none is written over (`create_segment`);
+3. how far the journal goes. The newest segment comes first: if it has blocks, those before it are sealed, and synced
+   whole. If it has none yet, the one before it is looked at, later than the one behind it, and so on. A segment goes
+   up to its first block that is not whole, as it does for recovery. What was confirmed before is in front of that;
+4. how far the streams go, in the same way. They come later than the journal because the broker writes them later: a
+   message that it moved to a stream may be found in both places, as after a crash, and not in none;
+5. whether the files of step 2 all still have their names: then all of them were there throughout. A segment is removed
+   when what emptied it is synced, in a later segment or in the definitions; without this check, the later one could be
+   newer than what was read. The name also tells that the second one came in time: a file that lost its name before it
+   got another might be written over at any time;
+6. at the version again. If it is another one, or a name is gone, the look counted for nothing and is repeated.
+
+Definitions that are older than the journal would lose what was moved to a new queue; newer ones what a queue had that
+was deleted, and that had been moved elsewhere before. Nothing is blocked by this: the broker never waits for a backup.
+"""
+
+import sqlite3
+import time
+from pathlib import Path
+from typing import Final, final
+
+from flintmq.base.errors import StorageError
+from flintmq.storage.backup.layout import DEFINITIONS, logs
+from flintmq.storage.backup.pins import Pins
+from flintmq.storage.block import Damage
+from flintmq.storage.files import RealDisk
+from flintmq.storage.reading import SegmentReader
+
+# A look takes some milliseconds; only a broker whose queues come and go without a pause makes it take more than a few.
+PATIENCE_SECONDS: Final = 60.0
+
+
+@final
+class Tail:
+    """A segment that was being written: how far it goes, found once and then from there on."""
+
+    def __init__(self) -> None:
+        self.end = 0
+        self.holds_blocks = False
+        self.damage: list[Damage] = []
+
+    def advance(self, path: Path, name: str) -> None:
+        file = RealDisk().open_to_read(path)
+        try:
+            reader = SegmentReader(file, name)
+            if self.end:
+                # What was synced before is behind us: from here on, the first block that is not whole is the end.
+                reader.end = self.end
+                synced = 0
+            else:
+                # Before the blocks are read: all up to there was written by then.
+                synced = reader.synced_position()
+            for _ in reader.blocks(synced):
+                self.holds_blocks = True
+            if not self.end:
+                self.damage = reader.damage
+            self.end = reader.end
+        finally:
+            file.close()
+
+
+@final
+class Cut:
+    """Takes the look. `ends` has the segments that may still grow, and how far they count; the others count whole."""
+
+    def __init__(self, directory: Path, pins: Pins) -> None:
+        self.ends: dict[str, int] = {}
+        self._pins = pins
+        # By path and inode: an inode alone may come back as another file's.
+        self._tails: dict[tuple[str, int], Tail] = {}
+        self._watching = _connect(directory)
+        self._definitions = _connect(directory)
+
+    def take(self, patience_seconds: float = PATIENCE_SECONDS) -> int:
+        """Returns how often it had to look; raises StorageError when no look counted."""
+        deadline = time.monotonic() + patience_seconds
+        looks = 1
+        # The first look finds most of the ends, and takes long.
+        while not self._look():
+            if time.monotonic() > deadline:
+                raise StorageError(
+                    f"queues or files were made or removed during each of {looks} looks at the data: "
+                    "try again when fewer come and go"
+                )
+            looks += 1
+        return looks
+
+    def _look(self) -> bool:
+        before = self._version()
+        if self._definitions.in_transaction:
+            self._definitions.execute("ROLLBACK")
+        self._definitions.execute("BEGIN")
+        # It is the first query that begins to read.
+        self._definitions.execute("SELECT count(*) FROM meta").fetchone()
+        if not self._pins.hold():
+            return False
+        self.ends = {}
+        for segments in logs(iter(self._pins.paths)).values():
+            self._find_end(segments)
+        return self._pins.still_there() and self._version() == before
+
+    def _find_end(self, segments: list[str]) -> None:
+        """Of one log, newest segment first."""
+        for path in segments:
+            tail = self._tails.setdefault((path, self._pins.paths[path]), Tail())
+            tail.advance(self._pins.place(path), path)
+            self.ends[path] = tail.end
+            if tail.holds_blocks:
+                break
+
+    @property
+    def damage(self) -> list[Damage]:
+        """What cannot be read of the segments in `ends`."""
+        return [damage for path in self.ends for damage in self._tails[path, self._pins.paths[path]].damage]
+
+    def _version(self) -> int:
+        """Another one after each transaction of the broker."""
+        version: int = self._watching.execute("PRAGMA data_version").fetchone()[0]
+        return version
+
+    def copy_definitions(self, target: Path) -> None:
+        """As they were at the cut, in one file."""
+        copy = sqlite3.connect(target, isolation_level=None)
+        try:
+            self._definitions.backup(copy)
+            # A file of its own has no log beside it.
+            copy.execute("PRAGMA journal_mode = DELETE")
+        finally:
+            copy.close()
+
+    def close(self) -> None:
+        self._watching.close()
+        self._definitions.close()
+
+
+def _connect(directory: Path) -> sqlite3.Connection:
+    path = directory / DEFINITIONS
+    connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True, isolation_level=None)
+    connection.execute("PRAGMA query_only = ON")
+    return connection

@@ -1,0 +1,81 @@
+"""Which files of a data directory are its state, and which are of no meaning to anybody but the running broker."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+from typing import Final
+
+from flintmq.base.errors import StorageError
+from flintmq.storage.journal.files import SPARE
+from flintmq.storage.journal.files import SUFFIX as JOURNAL_SUFFIX
+from flintmq.storage.stream.files import DELETED_SUFFIX, DRAFT
+from flintmq.storage.stream.files import SUFFIX as STREAM_SUFFIX
+
+DEFINITIONS: Final = "definitions.sqlite"
+JOURNAL: Final = "journal"
+STREAMS: Final = "streams"
+# What a backup works in: <data>/.backup-<process>.
+STAGING_PREFIX: Final = ".backup-"
+# Where a restore puts files until it has all of them.
+RESTORING: Final = ".restoring"
+# The definitions are copied by SQLite; the rest is made anew at every start.
+_NOT_AT_TOP: Final = ("lock", "pages", "lost+found", "manifest.json")
+_NOWHERE: Final = (SPARE, DRAFT)
+
+
+def is_data_directory(directory: Path) -> bool:
+    return (directory / DEFINITIONS).is_file()
+
+
+def state_files(directory: Path) -> dict[str, int]:
+    """The files of the state but for the definitions: path within the directory, and inode.
+
+    What vanishes meanwhile may be in it or not. Raises OSError, and StorageError for links to elsewhere.
+    """
+    return dict(_files(directory, ""))
+
+
+def _files(directory: Path, prefix: str) -> Iterator[tuple[str, int]]:
+    try:
+        with os.scandir(directory) as entries:
+            found = list(entries)
+    except FileNotFoundError:
+        if prefix:
+            return
+        raise
+    for entry in found:
+        name = f"{prefix}{entry.name}"
+        if _is_of_no_meaning(name):
+            continue
+        if entry.is_symlink():
+            raise StorageError(f"{entry.path} is a symbolic link: a broker's files have to be in its directory")
+        if entry.is_dir(follow_symlinks=False):
+            yield from _files(directory / entry.name, f"{name}/")
+        elif entry.is_file(follow_symlinks=False):
+            yield name, entry.inode()
+
+
+def _is_of_no_meaning(path: str) -> bool:
+    parts = PurePosixPath(path).parts
+    if parts[0].startswith((DEFINITIONS, ".")) or parts[0] in _NOT_AT_TOP:
+        return True
+    return parts[-1] in _NOWHERE or any(part.endswith(DELETED_SUFFIX) for part in parts)
+
+
+def is_segment(path: str) -> bool:
+    return path.endswith((JOURNAL_SUFFIX, STREAM_SUFFIX)) and PurePosixPath(path).stem.isdecimal()
+
+
+def logs(paths: Iterator[str]) -> dict[str, list[str]]:
+    """The segments by the log they belong to: journal first, then streams; newest segment first."""
+    found: dict[str, list[str]] = {}
+    for path in sorted(filter(is_segment, paths), key=_place):
+        found.setdefault(path.rpartition("/")[0], []).append(path)
+    for segments in found.values():
+        segments.reverse()
+    return found
+
+
+def _place(path: str) -> tuple[bool, str, int]:
+    log, _, name = path.rpartition("/")
+    return log != JOURNAL, log, int(PurePosixPath(name).stem)

@@ -1,0 +1,84 @@
+"""Hard links to the files of a data directory: what they hold stays, whatever the broker removes or writes anew.
+
+They are in <data>/.backup-<process>, which is locked (flock) as long as that process works. What a process left that
+was killed has no lock, and goes when the broker starts or another backup is taken.
+"""
+
+import errno
+import fcntl
+import os
+import shutil
+from contextlib import suppress
+from pathlib import Path
+from typing import final
+
+from flintmq.base.errors import StorageError
+from flintmq.storage.backup.layout import STAGING_PREFIX, state_files
+from flintmq.storage.files import RealDisk
+
+
+@final
+class Pins:
+    """`paths` are the files that are held: path within the data directory, and inode."""
+
+    def __init__(self, directory: Path) -> None:
+        self.paths: dict[str, int] = {}
+        self._directory = directory
+        self._disk = RealDisk()
+        self._count = 0
+        self._names: dict[str, Path] = {}
+        self._staging = directory / f"{STAGING_PREFIX}{os.getpid()}"
+        remove_abandoned(directory)
+        self._staging.mkdir(0o700)
+        self._lock = os.open(self._staging, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    def hold(self) -> bool:
+        """Hold the files that there are now, and no others; False when a file went meanwhile."""
+        found = state_files(self._directory)
+        for path in [path for path, inode in self.paths.items() if found.get(path) != inode]:
+            self._names.pop(path).unlink()
+            del self.paths[path]
+        return all(self._link(path, inode) for path, inode in found.items() if path not in self.paths)
+
+    def _link(self, path: str, inode: int) -> bool:
+        self._count += 1
+        name = self._staging / str(self._count)
+        try:
+            linked = self._disk.link(self._directory / path, name)
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            if error.errno in (errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK, errno.EXDEV):
+                raise StorageError(
+                    f"{self._directory / path} cannot be linked ({error.strerror}): run this as the broker's user; "
+                    "its files have to be on one file system that has hard links"
+                ) from error
+            raise
+        self._names[path] = name
+        self.paths[path] = linked
+        return linked == inode
+
+    def still_there(self) -> bool:
+        """Whether the directory has the files that are held, under their names, and no others."""
+        return state_files(self._directory) == self.paths
+
+    def place(self, path: str) -> Path:
+        """Where a file is to be read."""
+        return self._names[path]
+
+    def release(self) -> None:
+        shutil.rmtree(self._staging, ignore_errors=True)
+        os.close(self._lock)
+
+
+def remove_abandoned(directory: Path) -> None:
+    """Remove what backups left that did not come to their end; those that are under way stay."""
+    for staging in directory.glob(f"{STAGING_PREFIX}*"):
+        with suppress(OSError):
+            descriptor = os.open(staging, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(staging, ignore_errors=True)
+            finally:
+                os.close(descriptor)

@@ -1,0 +1,145 @@
+"""Backups: a state that a broker had at one moment, copied while it runs. `cut.py` says why it is one."""
+
+import shutil
+import sqlite3
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final, final
+
+from flintmq.base.errors import StorageError
+from flintmq.storage.backup import manifest
+from flintmq.storage.backup.cut import Cut
+from flintmq.storage.backup.layout import DEFINITIONS, is_data_directory, is_segment
+from flintmq.storage.backup.manifest import BackedUp, Manifest, Progress
+from flintmq.storage.backup.pins import Pins
+from flintmq.storage.block import Damage
+from flintmq.storage.files import RealDisk
+from flintmq.storage.reading import SegmentReader
+
+PARTIAL_SUFFIX: Final = ".partial"
+
+
+@dataclass(frozen=True)
+class Taken:
+    """A backup, and what taking it was like: how often one had to look for a moment that counted, and how long."""
+
+    manifest: Manifest
+    looks: int
+    cut_seconds: float
+    seconds: float
+
+
+@final
+class Backup:
+    """Takes one backup, from another process than the broker's and without asking it; the broker may also be stopped.
+
+    `total` is how many bytes will be copied, once they are known. Raises StorageError.
+    """
+
+    def __init__(self, directory: Path, destination: Path, flintmq: str) -> None:
+        if not is_data_directory(directory):
+            raise StorageError(f"{directory} is not a data directory of FlintMQ: there is no {DEFINITIONS} in it")
+        if manifest.is_backup(directory):
+            raise StorageError(f"{directory} is a backup itself: copy it as it is")
+        if destination.exists() and (not destination.is_dir() or any(destination.iterdir())):
+            raise StorageError(f"{destination} is there, and not empty: choose a new directory for the backup")
+        if destination.resolve().is_relative_to(directory.resolve()):
+            raise StorageError(f"{destination} is in the broker's directory: choose one outside of it")
+        self.total = 0
+        self._directory = directory
+        self._destination = destination
+        self._partial = destination.with_name(f"{destination.name}{PARTIAL_SUFFIX}")
+        if self._partial.exists():
+            raise StorageError(
+                f"{self._partial} is there: another backup is under way, or was cut short; remove it if so"
+            )
+        self._flintmq = flintmq
+        self._disk = RealDisk()
+        self._damage: list[Damage] = []
+
+    def take(self, progress: Progress) -> Taken:
+        try:
+            return self._take(progress)
+        except OSError as error:
+            raise StorageError(f"{error.filename or self._directory}: {error.strerror or error}") from error
+        except sqlite3.Error as error:
+            raise StorageError(f"{self._directory / DEFINITIONS} cannot be read ({error})") from error
+
+    def _take(self, progress: Progress) -> Taken:
+        started = time.monotonic()
+        taken = datetime.now(UTC).isoformat(timespec="milliseconds")
+        self._disk.make_directory(self._partial)
+        pins = None
+        cut = None
+        try:
+            pins = Pins(self._directory)
+            cut = Cut(self._directory, pins)
+            looks = cut.take()
+            self._damage = cut.damage
+            cut_seconds = time.monotonic() - started
+            files = [self._copy_definitions(cut), *self._copy_files(pins, cut.ends, progress)]
+            result = Manifest(
+                manifest.FORMAT, self._flintmq, taken, tuple(files), tuple(repr(damage) for damage in self._damage)
+            )
+            self._finish(result)
+        except BaseException:
+            shutil.rmtree(self._partial, ignore_errors=True)
+            raise
+        finally:
+            if cut is not None:
+                cut.close()
+            if pins is not None:
+                pins.release()
+        return Taken(result, looks, cut_seconds, time.monotonic() - started)
+
+    def _copy_definitions(self, cut: Cut) -> BackedUp:
+        path = self._partial / DEFINITIONS
+        cut.copy_definitions(path)
+        path.chmod(0o640)
+        file = self._disk.open(path)
+        try:
+            file.sync()
+            size = file.size()
+            return BackedUp(DEFINITIONS, size, manifest.digest_of(file, size, lambda _: None))
+        finally:
+            file.close()
+
+    def _copy_files(self, pins: Pins, ends: dict[str, int], progress: Progress) -> list[BackedUp]:
+        sizes = {path: ends.get(path) or pins.place(path).stat().st_size for path in sorted(pins.paths)}
+        self.total = sum(sizes.values())
+        files: list[BackedUp] = []
+        for path, size in sizes.items():
+            end = size if path in ends or not is_segment(path) else self._end(pins.place(path), path)
+            target = self._partial / path
+            self._disk.make_directory(target.parent)
+            files.append(BackedUp(path, end, manifest.copy_file(self._disk, pins.place(path), target, end, progress)))
+            self._disk.sync_directory(target.parent)
+            # What the file has from an earlier life is not copied.
+            progress(size - end)
+        return files
+
+    def _end(self, place: Path, path: str) -> int:
+        """Where a segment ends that was synced whole."""
+        file = self._disk.open_to_read(place)
+        try:
+            reader = SegmentReader(file, path)
+            for _ in reader.blocks(reader.size):
+                pass
+            self._damage += reader.damage
+            return reader.end if reader.sealed else reader.size
+        finally:
+            file.close()
+
+    def _finish(self, result: Manifest) -> None:
+        """Give the backup its name, when all that is in it is on the disk."""
+        file = self._disk.create(self._partial / manifest.NAME)
+        try:
+            file.write_at(0, [result.encode()])
+            file.sync()
+        finally:
+            file.close()
+        self._disk.sync_directory(self._partial)
+        self._disk.rename(self._partial, self._destination)
+        self._disk.sync_directory(self._destination.parent)

@@ -1,0 +1,227 @@
+"""Backups of a storage that is being written to, in small segments that come and go all the time."""
+
+import os
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from flintmq.base.errors import StorageError
+from flintmq.broker.message import Entry
+from flintmq.broker.ports import QueueRecord
+from flintmq.storage.backup.manifest import Manifest, check
+from flintmq.storage.backup.pins import Pins
+from flintmq.storage.backup.restoring import restore
+from flintmq.storage.backup.taking import Backup, Taken
+from flintmq.storage.definitions.sqlite import DefinitionDatabase
+from tests.unit.storage.nodes import OpenNode, message, segments
+
+SEGMENT = 20_000
+DEPTH = 100
+STREAM = 9
+
+
+def quiet(_: int) -> None:
+    """Nobody watches."""
+
+
+def back_up(node: OpenNode, to: Path) -> Taken:
+    return Backup(node.path, to, "0").take(quiet)
+
+
+class Mover(threading.Thread):
+    """Publishes numbers to queue 1 and the stream; in groups, older ones move to a second queue, and leave it at last.
+
+    So all numbers from the oldest to `confirmed` are on one of the queues, and on one only. Now and then there is a new
+    second queue; the earlier one is deleted when it is empty. It ends when `stop` is set.
+    """
+
+    def __init__(self, node: OpenNode) -> None:
+        super().__init__()
+        self.confirmed = -1
+        self.oldest = 0
+        self.stop = threading.Event()
+        self.failure: BaseException | None = None
+        self._node = node
+        self._first: list[Entry] = []
+        # With the queues they are on.
+        self._second: list[tuple[int, Entry]] = []
+        self._target = 1
+        self._stream = node.storage.open_stream(STREAM)
+        self._rounds = 0
+        self._declare()
+
+    def run(self) -> None:
+        try:
+            while not self.stop.is_set():
+                self._round()
+        except BaseException as error:  # noqa: BLE001 - the test raises it
+            self.failure = error
+
+    def _declare(self) -> None:
+        self._target += 1
+        self._node.seqs[self._target] = 1
+        self._node.storage.definitions.put_queue(QueueRecord(self._target, "/", f"q{self._target}", False, {}))
+
+    def _round(self) -> None:
+        node = self._node
+        number = self.confirmed
+        for _ in range(20):
+            number += 1
+            body = b"%d:" % number + bytes(number % 700)
+            self._first += node.publish(body, 1)
+            self._stream.append(message(body))
+        self._rounds += 1
+        if self._rounds % 8 == 0:
+            self._declare()
+        while len(self._first) > DEPTH:
+            self._move(self._first.pop(0))
+        while len(self._second) > DEPTH:
+            queue, entry = self._second.pop(0)
+            node.storage.journal.settle(queue, entry)
+            self.oldest += 1
+            if queue != self._second[0][0]:
+                node.storage.definitions.delete_queue("/", f"q{queue}")
+        node.sync()
+        self.confirmed = number
+
+    def _move(self, entry: Entry) -> None:
+        journal = self._node.storage.journal
+        journal.begin_group()
+        self._second += [(self._target, moved) for moved in self._node.publish(entry.message.body, self._target)]
+        journal.settle(1, entry)
+        journal.end_group()
+
+
+@contextmanager
+def moving(node: OpenNode) -> Iterator[Mover]:
+    mover = Mover(node)
+    mover.start()
+    try:
+        yield mover
+    finally:
+        mover.stop.set()
+        mover.join()
+    if mover.failure is not None:
+        raise mover.failure
+
+
+def numbers(bodies: list[bytes]) -> list[int]:
+    return [int(body.partition(b":")[0]) for body in bodies]
+
+
+def left_in(directory: Path) -> tuple[list[int], int]:
+    """The numbers on all queues that are defined, and the end of the stream."""
+    database = DefinitionDatabase(directory / "definitions.sqlite")
+    queues = tuple(queue.id for queue in database.load().queues)
+    database.close()
+    found = OpenNode(directory, (1, *queues), segment=SEGMENT)
+    left = [number for queue in (1, *queues) for number in numbers(found.bodies(queue))]
+    end = found.storage.open_stream(STREAM).next_offset
+    assert found.storage.damage == []
+    found.close()
+    return sorted(left), end
+
+
+@pytest.mark.parametrize(("slowness", "segment"), [(0, SEGMENT), (0.01, SEGMENT), (0.1, 100 * SEGMENT)])
+def test_a_backup_is_one_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, slowness: float, segment: int) -> None:
+    """What moves between queues is on one of them, all that was confirmed before is there, and no damage.
+
+    Also where looking takes longer than the broker takes to change everything.
+    """
+    link = Pins._link
+
+    def link_slowly(pins: Pins, path: str, inode: int) -> bool:
+        time.sleep(slowness)
+        return link(pins, path, inode)
+
+    monkeypatch.setattr(Pins, "_link", link_slowly)
+    node = OpenNode(tmp_path / "data", segment=segment)
+    with moving(node) as mover:
+        for number in range(5):
+            confirmed = mover.confirmed
+            taken = back_up(node, tmp_path / f"backup{number}")
+            oldest = mover.oldest
+            assert not taken.manifest.damage
+            restored = tmp_path / f"restored{number}"
+            restore(tmp_path / f"backup{number}", restored, taken.manifest, quiet)
+            left, end = left_in(restored)
+            if left:
+                assert left == list(range(left[0], left[-1] + 1))
+                assert left[0] <= oldest
+            assert max([-1, *left]) >= confirmed
+            assert end > confirmed
+    assert mover.confirmed > 500
+    assert len(segments(node.path)) < 20
+    assert list(node.path.glob(".backup-*")) == []
+    node.close()
+
+
+def test_a_backup_of_a_stopped_broker(tmp_path: Path) -> None:
+    """It is the same files, the definitions included; the manifest matches."""
+    node = OpenNode(tmp_path / "data", segment=SEGMENT)
+    for _ in range(100):
+        node.publish(bytes(1_000))
+    node.storage.definitions.put_queue(QueueRecord(1, "/", "q", False, {}))
+    node.sync()
+    node.close()
+    back_up(node, tmp_path / "backup")
+    manifest = Manifest.load(tmp_path / "backup")
+    assert check(tmp_path / "backup", manifest, quiet) == []
+    found = OpenNode(tmp_path / "backup", segment=SEGMENT)
+    assert len(found.bodies()) == 100
+    assert [queue.name for queue in found.storage.definitions.load().queues] == ["q"]
+    found.close()
+
+
+def test_what_a_broken_off_backup_left_goes(tmp_path: Path) -> None:
+    """The links of a killed backup are removed by the next one; those of one that is at work stay."""
+    node = OpenNode(tmp_path / "data")
+    node.publish(b"x")
+    node.sync()
+    abandoned = node.path / ".backup-1"
+    abandoned.mkdir()
+    (abandoned / "1").hardlink_to(segments(node.path)[0])
+    working = Pins(node.path)
+    assert working.hold()
+    (node.path / f".backup-{os.getpid()}").rename(node.path / ".backup-2")
+    back_up(node, tmp_path / "backup")
+    assert [path.name for path in node.path.glob(".backup-*")] == [".backup-2"]
+    node.close()
+
+
+def test_a_failed_backup_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither half a backup nor links in the broker's directory."""
+    node = OpenNode(tmp_path / "data")
+    node.publish(b"x")
+    node.sync()
+
+    def fail(*_: object) -> str:
+        raise OSError(28, "No space left on device", "file")
+
+    monkeypatch.setattr("flintmq.storage.backup.manifest.copy_file", fail)
+    with pytest.raises(StorageError, match="file: No space left on device"):
+        back_up(node, tmp_path / "backup")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["data"]
+    assert list(node.path.glob(".backup-*")) == []
+    node.close()
+
+
+def test_what_cannot_be_backed_up_or_to(tmp_path: Path) -> None:
+    """Each refusal says what is wrong and what to do, and nothing was touched."""
+    node = OpenNode(tmp_path / "data")
+    node.close()
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "file").touch()
+    (tmp_path / "new.partial").mkdir()
+    for directory, destination, words in (
+        (tmp_path / "none", tmp_path / "new", "is not a data directory"),
+        (node.path, tmp_path / "full", "not empty"),
+        (node.path, node.path / "backup", "outside"),
+        (node.path, tmp_path / "new", "remove it if so"),
+    ):
+        with pytest.raises(StorageError, match=words):
+            Backup(directory, destination, "0")
