@@ -2,24 +2,27 @@
 
 from base64 import b64decode
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from hashlib import blake2b
 from hashlib import new as new_digest
 from hmac import compare_digest
 from ipaddress import ip_address
+from queue import SimpleQueue
 from secrets import token_bytes
+from threading import Thread
 from typing import Final
 
+import structlog
 from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError
 
 from flintmq.broker.ports import UserRecord
 from flintmq.broker.user import User
 
+log = structlog.get_logger()
+
 # OWASP's parameters: 19 MiB, two passes, one lane. One thread, so that a storm of logins takes one core and 19 MiB.
 _HASHER: Final = PasswordHasher(time_cost=2, memory_cost=19_456, parallelism=1)
-_THREADS: Final = 1
-
 
 # RabbitMQ's ways to hash, for users that were imported.
 _DIGESTS: Final = {
@@ -65,6 +68,15 @@ def _matches_salted(password_hash: str, password: str, digest: str) -> bool:
     return compare_digest(new_digest(digest, salt + password.encode()).digest(), wanted)
 
 
+@dataclass(frozen=True, slots=True)
+class _Login:
+    user: str
+    password: str
+    address: str
+    is_wanted: Callable[[], bool]
+    answer: Callable[[str], None]
+
+
 class Authenticator:
     """`users` are those of the moment; `loopback_only` may not come from another machine: all know their passwords.
 
@@ -79,7 +91,11 @@ class Authenticator:
         self._nobody = UserRecord("", hash_password("nobody"))
         self._key = token_bytes(32)
         self._remembered: dict[str, bytes] = {}
-        self._threads = ThreadPoolExecutor(_THREADS, "flintmq-auth")
+        # Those who wait are strangers, and may be many: what an executor keeps for each would be a sixth of their cost.
+        self._waiting: SimpleQueue[_Login | None] = SimpleQueue()
+        self._is_closed = False
+        self._thread = Thread(target=self._run, name="flintmq-auth", daemon=True)
+        self._thread.start()
 
     def check(
         self, user: str, password: str, address: str, is_wanted: Callable[[], bool], answer: Callable[[str], None]
@@ -93,13 +109,25 @@ class Authenticator:
         if remembered and known and compare_digest(remembered, self._digest(known.record, password)):
             answer(self._verdict(user, True, address))
         else:
-            self._threads.submit(self._check, user, password, address, is_wanted, answer)
+            self._waiting.put(_Login(user, password, address, is_wanted, answer))
 
-    def _check(
-        self, user: str, password: str, address: str, is_wanted: Callable[[], bool], answer: Callable[[str], None]
-    ) -> None:
-        if not is_wanted():
-            return
+    def _run(self) -> None:
+        while self._serve():
+            pass
+
+    def _serve(self) -> bool:
+        login = self._waiting.get()
+        if login is None or self._is_closed:
+            return False
+        # One that goes wrong must not end the thread that all others wait for.
+        try:
+            if login.is_wanted():
+                login.answer(self._verdict(login.user, self._is_right(login.user, login.password), login.address))
+        except Exception:
+            log.exception("internal error", user=login.user)
+        return True
+
+    def _is_right(self, user: str, password: str) -> bool:
         known = self._users.get(user)
         record = known.record if known else self._nobody
         right = matches(record, password)
@@ -108,7 +136,7 @@ class Authenticator:
             matches(self._nobody, password)
         if known is not None and right:
             self._remembered[user] = self._digest(record, password)
-        answer(self._verdict(user, right, address))
+        return right
 
     def _digest(self, user: UserRecord, password: str) -> bytes:
         """Of the hash, too: with another password, the one that was right before is not any more."""
@@ -124,7 +152,9 @@ class Authenticator:
         return ""
 
     def close(self) -> None:
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        """Nobody is answered any more."""
+        self._is_closed = True
+        self._waiting.put(None)
 
 
 def _is_loopback(address: str) -> bool:

@@ -497,7 +497,7 @@ class Connection:
             return
         self.state = State.TUNE_OK
         self._payload_max = HANDSHAKE_FRAME_MAX_BYTES - FRAME_OVERHEAD_BYTES
-        self._know_peer()
+        self.peer_properties = self._take_peer_table()
         offer = self.tuning
         self._send(ConnectionTune(channel_max=offer.channel_max, frame_max=offer.frame_max, heartbeat=offer.heartbeat))
 
@@ -505,17 +505,18 @@ class Connection:
         """Clients that declare `authentication_failure_close` are told; the specification just hangs up."""
         if self.state is not State.LOGIN:
             return
-        self._know_peer()
-        capabilities = self.peer_properties.get("capabilities")
+        # Not kept: decoded, what a stranger says takes ten times its bytes, until cycles are collected.
+        capabilities = self._take_peer_table().get("capabilities")
         if isinstance(capabilities, dict) and capabilities.get("authentication_failure_close") is True:
             self._frame_method = spec.CONNECTION_START_OK
             self._close_with(error)
         else:
             self._finish(error)
 
-    def _know_peer(self) -> None:
-        self.peer_properties = decode_table(self._peer_table, 0)[0]
+    def _take_peer_table(self) -> Table:
+        table = decode_table(self._peer_table, 0)[0]
         self._peer_table = b""
+        return table
 
     def accept_open(self) -> None:
         if self.state is not State.OPENING:
@@ -638,6 +639,7 @@ class Connection:
 
     def _finish(self, error: FlintError | None) -> None:
         self.state = State.CLOSED
+        self._peer_table = b""
         # The transport has to hang up, even where there is nothing more to say.
         self.output.touch()
         self._end(error)
