@@ -30,7 +30,9 @@ COMPILED_MODULES = (
     "storage/journal/encoder.py",
     "storage/journal/occupancy.py",
     "storage/journal/recovery.py",
+    "storage/stream/cursor.py",
     "storage/stream/encoder.py",
+    "storage/stream/log.py",
 )
 
 SOURCE = Path("src/flintmq")

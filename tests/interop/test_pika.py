@@ -99,7 +99,7 @@ def test_stream_from_a_time(channel: BlockingChannel, stream: str) -> None:
 def test_stream_from_nowhere(channel: BlockingChannel, stream: str, start: object) -> None:
     """An offset that is none is 406."""
     channel.basic_qos(prefetch_count=1)
-    with pytest.raises(ChannelClosedByBroker, match="invalid arg 'x-stream-offset'") as raised:
+    with pytest.raises(ChannelClosedByBroker, match="invalid arg .*x-stream-offset") as raised:
         channel.basic_consume(stream, print, arguments={"x-stream-offset": start})
     assert raised.value.reply_code == 406
     channel.connection.channel().queue_declare(stream, passive=True)

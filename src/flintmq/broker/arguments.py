@@ -3,7 +3,7 @@
 from decimal import Decimal
 from typing import Final
 
-from flintmq.base.errors import NotImplementedHere, PreconditionFailed
+from flintmq.base.errors import PreconditionFailed
 from flintmq.base.limits import DEDUP_MAX_ENTRIES, EXPIRY_MAX_MS, SHORTSTR_MAX_BYTES
 from flintmq.base.values import Timestamp
 from flintmq.broker.fields import Field
@@ -37,6 +37,7 @@ QUEUE_COMPARED: Final = (
     "x-max-length",
     "x-max-length-bytes",
     "x-max-age",
+    "x-stream-max-segment-size-bytes",
     "x-max-priority",
     "x-overflow",
     "x-single-active-consumer",
@@ -56,18 +57,21 @@ _NOT_ON_STREAM: Final = (
     "x-max-length",
     "x-max-priority",
     "x-overflow",
-    "x-single-active-consumer",
     "x-delivery-limit",
     *_BEYOND_RABBITMQ,
     "x-paused",
 )
-# What a stream would keep, or a consumer of one be sent, against the wish of who asked: refused by name.
-_STREAM_NOT_YET: Final = ("x-max-age", "x-max-length-bytes")
-_CONSUMER_NOT_YET: Final = ("x-stream-filter",)
-_ONLY_ON_STREAM: Final = ("x-max-age",)
+_ONLY_ON_STREAM: Final = ("x-max-age", "x-stream-max-segment-size-bytes")
+# RabbitMQ's: positions in larger segments would not fit its indexes.
+SEGMENT_MAX_BYTES: Final = 3_000_000_000
+# RabbitMQ's: what its filters of a chunk may take. Ours are exact, and take nothing.
+FILTER_MIN_BYTES: Final = 16
+FILTER_MAX_BYTES: Final = 255
 _NUMBERS: Final = (
     "x-max-length",
     "x-max-length-bytes",
+    "x-stream-max-segment-size-bytes",
+    "x-stream-filter-size-bytes",
     "x-delivery-limit",
     "x-delayed-retry-multiplier",
     "x-dedup-size",
@@ -95,7 +99,17 @@ RETRY_TYPES: Final = ("disabled", "all", "failed", "returned")
 STRATEGIES: Final = ("at-most-once", "at-least-once")
 # Those that name what of a message tells it from others.
 _FIELDS: Final = ("x-group-header", "x-last-value-key")
-_AGE_UNITS: Final = "YMDhms"
+_AGE_UNITS: Final = {
+    "Y": 365 * 86_400_000,
+    "M": 30 * 86_400_000,
+    "D": 86_400_000,
+    "h": 3_600_000,
+    "m": 60_000,
+    "s": 1_000,
+}
+# Thirty thousand years: what is longer is no different.
+_AGE_MAX_MS: Final = 10**15
+_AGE_MAX_DIGITS: Final = 15
 
 
 def queue_kind(arguments: Table, name: str, vhost: str) -> str:
@@ -113,8 +127,6 @@ def check_queue_arguments(arguments: Table, kind: str, name: str, vhost: str) ->
     if kind == "quorum":
         refused += _NOT_ON_QUORUM
     for argument in arguments:
-        if kind == "stream" and argument in _STREAM_NOT_YET:
-            raise NotImplementedHere(f"argument '{argument}' of streams is not implemented yet")
         if argument in refused:
             raise PreconditionFailed(
                 f"invalid arg '{argument}' for queue '{name}' in vhost '{vhost}' of queue type {kind}"
@@ -127,6 +139,18 @@ def check_queue_arguments(arguments: Table, kind: str, name: str, vhost: str) ->
         why = _fault(argument, value, arguments)
         if why:
             raise PreconditionFailed(f"invalid arg '{argument}' for queue '{name}' in vhost '{vhost}': {why}")
+    if kind == "stream":
+        _check_stream_sizes(arguments)
+
+
+def _check_stream_sizes(arguments: Table) -> None:
+    """Raises PreconditionFailed in RabbitMQ's words, which are others than for any other argument."""
+    segment = arguments.get("x-stream-max-segment-size-bytes", 0)
+    if isinstance(segment, int) and segment > SEGMENT_MAX_BYTES:
+        raise PreconditionFailed("Exceeded max value for x-stream-max-segment-size-bytes")
+    size = arguments.get("x-stream-filter-size-bytes", FILTER_MIN_BYTES)
+    if isinstance(size, int) and not FILTER_MIN_BYTES <= size <= FILTER_MAX_BYTES:
+        raise PreconditionFailed("Invalid value for  x-stream-filter-size-bytes")
 
 
 def check_replicated(
@@ -185,8 +209,19 @@ def _fault(argument: str, value: object, arguments: Table) -> str:
 
 
 def is_age(value: str) -> bool:
-    """Whether this is a number and a unit, as x-max-age has them."""
-    return value[:-1].isascii() and value[:-1].isdigit() and value[-1:] in _AGE_UNITS
+    """Whether this is a number from 1 on and a unit, as x-max-age has them."""
+    return age_ms(value) > 0
+
+
+def age_ms(value: str) -> int:
+    """How long an age is; 0 for what is none."""
+    number = value[:-1]
+    if not number.isascii() or not number.isdigit() or value[-1:] not in _AGE_UNITS:
+        return 0
+    number = number.lstrip("0")
+    if len(number) > _AGE_MAX_DIGITS:
+        return _AGE_MAX_MS
+    return min(int(number or "0") * _AGE_UNITS[value[-1:]], _AGE_MAX_MS)
 
 
 def is_routing_key(text: str) -> bool:
@@ -234,9 +269,6 @@ def _type_fault(value: object) -> str:
 
 def check_consumer_arguments(arguments: Table, queue: str, vhost: str) -> None:
     """Raises PreconditionFailed for an argument of basic.consume with a value that it cannot have."""
-    for name in _CONSUMER_NOT_YET:
-        if name in arguments:
-            raise NotImplementedHere(f"consumer argument '{name}' is not implemented yet")
     where = f"queue '{queue}' in vhost '{vhost}'"
     for name in ("x-priority", "x-consumer-timeout"):
         value = arguments.get(name, 0)
@@ -244,9 +276,26 @@ def check_consumer_arguments(arguments: Table, queue: str, vhost: str) -> None:
             raise PreconditionFailed(f"invalid arg '{name}' for {where}: {_integer_fault(value)}")
         if not -(2**31) <= value <= EXPIRY_MAX_MS or (value < 0 and name != "x-priority"):
             raise PreconditionFailed(f"invalid arg '{name}' for {where}: {{value_out_of_range,{value}}}")
-    browses = arguments.get("x-browse", False)
-    if not isinstance(browses, bool):
-        raise PreconditionFailed(f"invalid arg 'x-browse' for {where}: {_type_fault(browses)}")
+    for name in ("x-browse", "x-stream-match-unfiltered"):
+        flag = arguments.get(name, False)
+        if not isinstance(flag, bool):
+            raise PreconditionFailed(f"invalid arg '{name}' for {where}: {_type_fault(flag)}")
+    offset = arguments.get("x-stream-offset", "next")
+    if not is_stream_offset(offset):
+        told = f'<<"{offset}">>' if isinstance(offset, str) else _plain(offset)
+        why = f"{{invalid_stream_offset_arg,{{{type_name(offset)},{told}}}}}"
+        raise PreconditionFailed(f"invalid arg 'x-stream-offset' for {where}: {why}")
+    wanted = arguments.get("x-stream-filter", "")
+    for value in wanted if isinstance(wanted, list) else [wanted]:
+        if not isinstance(value, str):
+            raise PreconditionFailed(f"invalid arg 'x-stream-filter' for {where}: {_type_fault(value)}")
+
+
+def is_stream_offset(wanted: object) -> bool:
+    """Whether a consumer of a stream can begin there: at a name, a number, a time, or a time ago."""
+    if isinstance(wanted, str):
+        return wanted in ("first", "last", "next") or is_age(wanted)
+    return isinstance(wanted, (int, Timestamp)) and not isinstance(wanted, bool)
 
 
 def check_same(what: str, name: str, vhost: str, attribute: str, received: object, current: object) -> None:

@@ -9,7 +9,17 @@ from typing import Final, final
 
 from flintmq.base.errors import ConfigurationError
 from flintmq.base.limits import DEDUP_MAX_ENTRIES, EXPIRY_MAX_MS
-from flintmq.broker.arguments import OVERFLOWS, QUEUE_KINDS, RETRY_TYPES, STRATEGIES, is_age, is_routing_key
+from flintmq.broker.arguments import (
+    FILTER_MAX_BYTES,
+    FILTER_MIN_BYTES,
+    OVERFLOWS,
+    QUEUE_KINDS,
+    RETRY_TYPES,
+    SEGMENT_MAX_BYTES,
+    STRATEGIES,
+    is_age,
+    is_routing_key,
+)
 from flintmq.broker.message import Table
 from flintmq.broker.pattern import Pattern
 from flintmq.broker.ports import PolicyRecord
@@ -106,6 +116,14 @@ def _is_age(value: object) -> bool:
     return isinstance(value, str) and is_age(value)
 
 
+def _is_segment_size(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= SEGMENT_MAX_BYTES
+
+
+def _is_filter_size(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and FILTER_MIN_BYTES <= value <= FILTER_MAX_BYTES
+
+
 def _is_overflow(value: object) -> bool:
     return value in OVERFLOWS
 
@@ -137,6 +155,8 @@ _KEYS: Final[dict[str, tuple[Callable[[object], bool], str]]] = {
     "max-length-bytes": (_is_count, "a number of bytes"),
     "message-ttl": (_is_time, "a time in milliseconds"),
     "paused": (_is_flag, "true or false"),
+    "stream-filter-size-bytes": (_is_filter_size, f"a number of bytes from {FILTER_MIN_BYTES} to {FILTER_MAX_BYTES}"),
+    "stream-max-segment-size-bytes": (_is_segment_size, f"a number of bytes, {SEGMENT_MAX_BYTES} at most"),
     "overflow": (_is_overflow, "drop-head, reject-publish or reject-publish-dlx"),
 }
 # Of a broker with several nodes, or another kind of storage: kept for exports, and without effect here.
@@ -145,8 +165,7 @@ _WITHOUT_EFFECT: Final = frozenset(
         *("consumer-disconnected-timeout", "federation-upstream", "federation-upstream-set", "ha-mode"),
         *("ha-params", "ha-promote-on-failure", "ha-promote-on-shutdown", "ha-sync-batch-size", "ha-sync-mode"),
         *("initial-cluster-size", "max-in-memory-bytes", "max-in-memory-length", "queue-leader-locator"),
-        *("queue-master-locator", "queue-mode", "queue-version", "stream-filter-size-bytes"),
-        *("stream-max-segment-size-bytes", "target-group-size"),
+        *("queue-master-locator", "queue-mode", "queue-version", "target-group-size"),
     }
 )
 _OPERATOR_KEYS: Final = frozenset(

@@ -228,9 +228,28 @@ class Journal(ABC):
 
 
 @dataclass(frozen=True)
-class StreamRecord:
-    offset: int
-    message: Message
+class StreamLimits:
+    """What of a stream is kept, -1 for no limit. One of its files is not continued from `segment_bytes` on, 0: ours."""
+
+    max_bytes: int = -1
+    max_age_ms: int = -1
+    segment_bytes: int = 0
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class StreamCursor(ABC):
+    """A reader's place in a stream: `offset` is what it comes to next."""
+
+    def __init__(self, offset: i64) -> None:
+        self.offset: i64 = offset
+
+    @abstractmethod
+    def next(self, end: i64) -> Message | None:
+        """The next message before `end`, `offset` is one behind it then; None when there is none.
+
+        What is read has to be durable. Offsets that are gone, or cannot be read any more, are passed over. Raises
+        StorageError when a file cannot be read.
+        """
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -256,15 +275,32 @@ class StreamLog(ABC):
         """Stage a message; returns its offset."""
 
     @abstractmethod
-    def read(self, offset: int, max_records: int, max_bytes: int) -> list[StreamRecord]:
-        """Records from `offset` on, at least one unless the log ends there. Staged records can be read too.
+    def limit(self, limits: StreamLimits) -> None:
+        """What is to be kept from now on; looked at whenever a file is begun."""
+
+    @abstractmethod
+    def retire(self, now_ms: i64) -> None:
+        """Let go of what the limits do not keep, at the next commit."""
+
+    @property
+    @abstractmethod
+    def retires_more(self) -> bool:
+        """Whether there was too much for one go, and `retire` is to be called again."""
+
+    @abstractmethod
+    def cursor(self, offset: int, ahead_bytes: int) -> StreamCursor:
+        """A reader's place; offsets that are gone, or still to come, are fine. It holds about so many bytes."""
+
+    @abstractmethod
+    def offset_near(self, timestamp_ms: int) -> int:
+        """An offset not behind the first message received at or after this time, and close before it.
 
         Raises StorageError when a file cannot be read, as `offset_at` does.
         """
 
     @abstractmethod
     def offset_at(self, timestamp_ms: int) -> int:
-        """The first offset whose message was received at or after this time; `next_offset` if there is none."""
+        """The first durable offset whose message was received at or after this time, `durable_offset` without one."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)

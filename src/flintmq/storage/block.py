@@ -26,6 +26,7 @@ BLOCK_HEAD_BYTES: Final = 13
 
 KIND_JOURNAL: Final = 1
 KIND_STREAM: Final = 2
+KIND_STREAM_INDEX: Final = 16
 
 # MARK holds the position up to which the file was synced before the blocks behind it were written: what is broken
 # before it was damaged later, what is broken behind the last one may merely have been torn by a crash.

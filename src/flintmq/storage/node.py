@@ -21,6 +21,7 @@ from flintmq.storage.journal.files import JournalFiles
 from flintmq.storage.journal.recovery import Replay
 from flintmq.storage.stream.files import DELETED_SUFFIX, StreamFiles, remove_stream_directory
 from flintmq.storage.stream.log import SegmentedStream
+from flintmq.storage.stream.open_files import OpenFiles
 
 
 @final
@@ -55,6 +56,8 @@ class NodeStorage(Storage):
         self._definitions = SqliteDefinitions(self._database)
         self._journal_files = JournalFiles(self._disk, path / "journal", segment_bytes)
         self._journal = JournalEncoder(segment_bytes)
+        self._content = ContentReader(codecs)
+        self._open_files = OpenFiles(self._disk)
         self._streams: dict[int, SegmentedStream] = {}
         self._staged_streams: dict[SegmentedStream, None] = {}
         self._deleted_streams: list[StreamFiles] = []
@@ -126,26 +129,26 @@ class NodeStorage(Storage):
     def open_stream(self, queue_id: int) -> StreamLog:
         stream = self._streams.get(queue_id)
         if stream is None:
-            files = StreamFiles(self._disk, self._stream_directory(queue_id), self._segment_bytes)
+            files = self._stream_files(queue_id)
             try:
-                files.recover(ContentReader(self._codecs))
+                files.recover()
             except OSError as error:
                 raise self._unreadable(error) from error
-            stream = SegmentedStream(files, self._codecs, self._staged_streams)
+            stream = SegmentedStream(files, self._open_files, self._content, self._staged_streams)
             self._streams[queue_id] = stream
         return stream
 
     def delete_stream(self, queue_id: int) -> None:
         stream = self._streams.pop(queue_id, None)
         if stream is None:
-            self._deleted_streams.append(StreamFiles(self._disk, self._stream_directory(queue_id), self._segment_bytes))
+            self._deleted_streams.append(self._stream_files(queue_id))
             return
         self._staged_streams.pop(stream, None)
-        stream.files.close_reading()
+        self._open_files.forget_directory(stream.files.directory)
         self._deleted_streams.append(stream.files)
 
-    def _stream_directory(self, queue_id: int) -> Path:
-        return self._path / "streams" / str(queue_id)
+    def _stream_files(self, queue_id: int) -> StreamFiles:
+        return StreamFiles(self._disk, self._path / "streams" / str(queue_id), self._segment_bytes, self._content)
 
     def commit(self) -> int:
         if self._rounds.failure:
@@ -201,8 +204,8 @@ class NodeStorage(Storage):
         if not self._rounds.failure:
             self.commit()
         self._group.close()
+        self._open_files.close()
         for stream in self._streams.values():
-            stream.files.close_reading()
             stream.files.close()
         self._journal_files.close()
         # A database that failed may fail here too; what was committed is on the disk.

@@ -17,8 +17,9 @@ from flintmq.broker.ports import (
     QueueRecord,
     Rule,
     Storage,
+    StreamCursor,
+    StreamLimits,
     StreamLog,
-    StreamRecord,
     UserRecord,
     VHostRecord,
 )
@@ -192,16 +193,20 @@ class MemoryDefinitions(DefinitionStore):
 
 
 class MemoryStream(StreamLog):
-    """`damaged` are offsets that cannot be read any more."""
+    """`damaged` are offsets that cannot be read any more; `limits` and `retired_ms` what was asked for last."""
 
     def __init__(self) -> None:
         self.messages: list[Message] = []
         self.damaged: set[int] = set()
         self.durable = 0
+        self.first = 0
+        self.limits = StreamLimits()
+        self.retired_ms: list[int] = []
+        self.has_more_to_retire = False
 
     @property
     def first_offset(self) -> int:
-        return 0
+        return self.first
 
     @property
     def next_offset(self) -> int:
@@ -215,14 +220,39 @@ class MemoryStream(StreamLog):
         self.messages.append(message)
         return len(self.messages) - 1
 
-    def read(self, offset: int, max_records: int, max_bytes: int) -> list[StreamRecord]:
-        whole = [at for at in range(offset, len(self.messages)) if at not in self.damaged]
-        return [StreamRecord(at, self.messages[at]) for at in whole[:max_records]]
+    def limit(self, limits: StreamLimits) -> None:
+        self.limits = limits
+
+    def retire(self, now_ms: i64) -> None:
+        self.retired_ms.append(now_ms)
+
+    @property
+    def retires_more(self) -> bool:
+        return self.has_more_to_retire
+
+    def cursor(self, offset: int, ahead_bytes: int) -> StreamCursor:
+        return MemoryCursor(self, offset)
+
+    def offset_near(self, timestamp_ms: int) -> int:
+        return max(self.offset_at(timestamp_ms) - 3, self.first)
 
     def offset_at(self, timestamp_ms: int) -> int:
-        return next(
-            (at for at, each in enumerate(self.messages) if each.timestamp_ms >= timestamp_ms), self.next_offset
-        )
+        found = (at for at in range(self.first, self.durable) if self.messages[at].timestamp_ms >= timestamp_ms)
+        return next(found, self.durable)
+
+
+class MemoryCursor(StreamCursor):
+    def __init__(self, stream: MemoryStream, offset: int) -> None:
+        super().__init__(offset)
+        self._stream = stream
+
+    def next(self, end: i64) -> Message | None:
+        stream = self._stream
+        for at in range(max(self.offset, stream.first), stream.durable):
+            if at not in stream.damaged:
+                self.offset = at + (at < end)
+                return stream.messages[at] if at < end else None
+        return None
 
 
 class MemoryStorage(Storage):

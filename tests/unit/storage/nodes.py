@@ -7,6 +7,7 @@ from pathlib import Path
 from flintmq.base.errors import StorageFenced
 from flintmq.base.limits import SEGMENT_BYTES
 from flintmq.broker.message import PERSISTENT, Address, ContentCodec, Entry, Handling, Message, Table
+from flintmq.broker.ports import StreamLog
 from flintmq.storage.files import Disk
 from flintmq.storage.node import NodeStorage
 
@@ -97,3 +98,16 @@ def crashed_copy(node: OpenNode, to: Path) -> Path:
 
 def segments(path: Path) -> list[Path]:
     return sorted((path / "journal").glob("*.journal"))
+
+
+# An offset, and the message there.
+Record = tuple[int, Message]
+
+
+def records(stream: StreamLog, offset: int, count: int = 1 << 30, ahead_bytes: int = 4096) -> list[Record]:
+    """What of a stream is durable, from an offset on."""
+    cursor = stream.cursor(offset, ahead_bytes)
+    found: list[Record] = []
+    while len(found) < count and (message := cursor.next(stream.durable_offset)) is not None:
+        found.append((cursor.offset - 1, message))
+    return found

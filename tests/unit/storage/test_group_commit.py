@@ -13,7 +13,7 @@ from flintmq.broker.message import Entry
 from flintmq.broker.ports import QueueRecord
 from flintmq.storage.files import DiskFile
 from tests.unit.storage.disks import FaultyDisk, FaultyFile
-from tests.unit.storage.nodes import OpenNode, message
+from tests.unit.storage.nodes import OpenNode, message, records
 
 
 class _HeldDisk(FaultyDisk):
@@ -206,7 +206,7 @@ def test_whatever_call_fails_nothing_confirmed_is_lost(tmp_path: Path, error: in
         assert set(confirmed) <= set(node.bodies()), fault
         assert node.storage.damage == [], fault
         stream = node.storage.open_stream(9)
-        assert [record.message.body for record in stream.read(0, 100, 10_000)][: len(confirmed)] == confirmed, fault
+        assert [read.body for _, read in records(stream, 0)][: len(confirmed)] == confirmed, fault
         node.close()
         fault += 1
     assert fault > 30

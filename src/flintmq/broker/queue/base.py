@@ -134,6 +134,10 @@ class Queue(ABC):
     def requeue(self, entries: list[Entry]) -> None:
         """Acquired entries come back, flagged as redelivered, each to the place it had."""
 
+    def recall(self, entry: Entry) -> Entry | None:
+        """An acquired entry, with its message, for who has it and is to get it once more; None where it is gone."""
+        return entry
+
     def fail(self, entries: list[Entry]) -> None:
         """The same for entries that their consumer could not handle, and wants to be tried again."""
         self.requeue(entries)

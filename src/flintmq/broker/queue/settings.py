@@ -4,6 +4,7 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
+from flintmq.broker.arguments import age_ms
 from flintmq.broker.fields import Field
 from flintmq.broker.message import Table
 
@@ -15,6 +16,8 @@ REJECT_PUBLISH_DLX: Final = "reject-publish-dlx"
 
 # RabbitMQ 4's default for quorum queues.
 _QUORUM_DELIVERY_LIMIT: Final = 20
+# Smaller segments of a stream would be a file for every few messages.
+_SEGMENT_MIN_BYTES: Final = 4_096
 
 
 @final
@@ -53,11 +56,20 @@ class QueueSettings:
         self.retry_multiplier: i64 = _number(table, "x-delayed-retry-multiplier")
         self.paused = table.get("x-paused") is True
         self.single_active = table.get("x-single-active-consumer") is True
+        # Of streams.
+        self.max_age_ms: i64 = _age(table, "x-max-age")
+        segment = _number(table, "x-stream-max-segment-size-bytes")
+        self.segment_bytes: i64 = 0 if segment < 0 else max(segment, _SEGMENT_MIN_BYTES)
 
 
 def _number(table: Table, name: str) -> i64:
     value = table.get(name)
     return i64(value) if isinstance(value, int) and not isinstance(value, bool) else -1
+
+
+def _age(table: Table, name: str) -> i64:
+    value = table.get(name)
+    return i64(age_ms(value)) if isinstance(value, str) else -1
 
 
 def _text(table: Table, name: str) -> str | None:

@@ -4,38 +4,37 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from flintmq.base.errors import NotImplementedHere, PreconditionFailed, StorageError
+from flintmq.base.errors import NotImplementedHere, StorageError
 from flintmq.base.limits import DISPATCH_BURST_MESSAGES
 from flintmq.base.values import Timestamp
 from flintmq.broker.agenda import Agenda
+from flintmq.broker.arguments import age_ms
 from flintmq.broker.consumer import Consumer
 from flintmq.broker.message import Entry, Message, Table
-from flintmq.broker.ports import StreamLog, StreamRecord
+from flintmq.broker.ports import StreamLimits, StreamLog
 from flintmq.broker.queue.base import Queue
+from flintmq.broker.queue.reader import Reader, stream_filter
+from flintmq.broker.timers import Timed
 
-# Read ahead for one consumer: a few hundred kilobytes, so that a slow one holds little memory.
-_READ_RECORDS: Final = 256
-_READ_BYTES: Final = 256 * 1024
-
-
-@final
-class _Cursor:
-    """Where one consumer is."""
-
-    def __init__(self, consumer: Consumer, offset: int) -> None:
-        self.consumer = consumer
-        self.offset = offset
-        self.ahead: list[StreamRecord] = []
-        # Unsubscribed, perhaps by what happened to another one in the same round.
-        self.ended = False
+# What a consumer reads ahead of what it gets: a thousand of them hold 32 MiB, and one that reads all of a stream asks
+# the disk 32 times for a megabyte.
+_AHEAD_BYTES: Final = 32 * 1024
+# Ages of messages are looked at when a file is begun, and this often beside that: a twentieth of the age, within these.
+_AGE_PARTS: Final = 20
+_AGE_CHECK_MIN_MS: Final = 1_000
+_AGE_CHECK_MAX_MS: Final = 60_000
+# Where there is more to remove than goes at once: removing takes the disk some tens of milliseconds.
+_RETIRE_PAUSE_MS: Final = 200
+# Behind all times there will be.
+_FOREVER_MS: Final = 2**62
 
 
 @final
 class StreamQueue(Queue):
-    """Messages stay after delivery; settling one only gives its consumer credit back.
+    """Messages stay after delivery; settling one gives its consumer credit back, and moves its place on.
 
     Consumers remember offsets, so they get durable records only: the offset of one that a crash took would belong to
-    another message.
+    another message. An entry's `position` is the number of the reader that has it.
     """
 
     keeps_all = True
@@ -51,8 +50,35 @@ class StreamQueue(Queue):
     ) -> None:
         super().__init__(queue_id, vhost, name, "stream", True, False, None, arguments, agenda)
         self.log = log
-        self._cursors: list[_Cursor] = []
+        self._readers: list[Reader] = []
+        # Those whose acknowledgements are noted, by their numbers.
+        self._tracked: dict[int, Reader] = {}
+        self._numbers = 0
         self._is_waiting = False
+        self._retention = _Retention(self)
+        self.configure(arguments)
+
+    def configure(self, effective: Table) -> None:
+        super().configure(effective)
+        settings = self.settings
+        self.log.limit(StreamLimits(settings.max_bytes, settings.max_age_ms, settings.segment_bytes))
+        self.agenda.timers.cancel(self._retention)
+        if settings.max_bytes >= 0 or settings.max_age_ms >= 0:
+            # Not at once: at start-up, a policy may be about to ask for more than the argument does.
+            self.agenda.timers.at(self.agenda.now_ms + 1, self._retention)
+
+    def retire(self, now_ms: i64) -> None:
+        """Let go of what is too old, or too much, and look again in time."""
+        self.log.retire(now_ms)
+        pause: i64 = 0
+        if self.settings.max_age_ms >= 0:
+            pause = min(max(self.settings.max_age_ms // _AGE_PARTS, _AGE_CHECK_MIN_MS), _AGE_CHECK_MAX_MS)
+        if self.log.retires_more:
+            pause = _RETIRE_PAUSE_MS
+        if pause > 0:
+            self.agenda.timers.at(now_ms + pause, self._retention)
+
+    # -- messages -----------------------------------------------------------------------------------------------
 
     def enqueue(self, message: Message) -> Entry | None:
         self.log.append(message)
@@ -65,68 +91,115 @@ class StreamQueue(Queue):
         return self.log.next_offset - self.log.first_offset
 
     def get(self, context: object | None = None) -> Entry | None:
-        raise NotImplementedHere(f"basic.get on stream queue '{self.name}': consume from it instead")
+        raise self._unsupported("basic.get not supported by stream queues")
 
     def settle(self, entry: Entry) -> None:
         """The log keeps it."""
+        if self._tracked:
+            self._note(entry)
 
     def reject(self, entry: Entry) -> None:
-        """The log keeps it."""
+        """The log keeps it, and its reader is done with it."""
+        if self._tracked:
+            self._note(entry)
 
     def requeue(self, entries: list[Entry]) -> None:
         """The log still has them, and a consumer that wants them again subscribes at their offset."""
+        for entry in entries:
+            reader = self._tracked.get(entry.position)
+            if reader is not None:
+                reader.given_back(entry.seq)
+
+    def recall(self, entry: Entry) -> Entry | None:
+        message = self.log.cursor(entry.seq, 1).next(entry.seq + 1)
+        if message is None:
+            return None
+        again = Entry(message, entry.seq)
+        again.redelivered = True
+        return again
 
     def purge(self) -> int:
-        raise NotImplementedHere(f"queue.purge on stream queue '{self.name}'")
+        raise self._unsupported("queue.purge not supported by stream queues")
+
+    def _unsupported(self, what: str) -> NotImplementedHere:
+        return NotImplementedHere(f"{what} queue '{self.name}' in vhost '{self.vhost}'")
 
     def discard(self) -> None:
         """The log's files go with it."""
-        self._cursors = []
+        self._readers = []
+        self._tracked = {}
+        self.agenda.timers.cancel(self._retention)
+
+    def _note(self, entry: Entry) -> None:
+        reader = self._tracked.get(entry.position)
+        if reader is not None:
+            reader.settled(entry.seq)
+
+    # -- consumers ----------------------------------------------------------------------------------------------
 
     def subscribe(self, consumer: Consumer, arguments: Table) -> None:
         if consumer.no_ack:
-            raise NotImplementedHere(
-                f"no-ack consumption of stream queue '{self.name}': acknowledge and set a prefetch"
-            )
-        offset = self._start_offset(arguments.get("x-stream-offset", "next"))
+            raise self._unsupported("automatic acknowledgement not supported by stream")
+        offset, since_ms = self._start(arguments.get("x-stream-offset", "next"))
         super().subscribe(consumer, arguments)
-        self._cursors.append(_Cursor(consumer, offset))
+        self._numbers += 1
+        reader = Reader(
+            self._numbers, consumer, self.log.cursor(offset, _AHEAD_BYTES), stream_filter(arguments), since_ms
+        )
+        if self.settings.single_active:
+            reader.group = ""
+            reader.tracks = True
+            self._tracked[reader.number] = reader
+            reader.is_active = not any(other.group == reader.group for other in self._readers)
+        self._readers.append(reader)
 
     def unsubscribe(self, consumer: Consumer) -> None:
         super().unsubscribe(consumer)
-        for cursor in self._cursors:
-            cursor.ended = cursor.consumer is consumer
-        self._cursors = [cursor for cursor in self._cursors if not cursor.ended]
+        for reader in self._readers:
+            if reader.consumer is consumer:
+                reader.ended = True
+                self._tracked.pop(reader.number, None)
+                self._readers.remove(reader)
+                if reader.is_active and reader.group is not None:
+                    self._follow(reader)
+                break
 
-    def _start_offset(self, wanted: object) -> int:
+    def _follow(self, ended: Reader) -> None:
+        """The next one in line goes on behind what the one before has acknowledged, wherever it asked to begin."""
+        for reader in self._readers:
+            if reader.group == ended.group:
+                reader.is_active = True
+                reader.cursor = self.log.cursor(ended.place, _AHEAD_BYTES)
+                reader.since_ms = ended.since_ms
+                break
+
+    def _start(self, wanted: object) -> tuple[int, int]:
+        """The offset to begin at, and the time from which messages count there; the argument has been checked."""
         log = self.log
-        if isinstance(wanted, bool):
-            raise self._bad_offset(wanted)
-        if isinstance(wanted, int):
-            return min(max(wanted, log.first_offset), log.next_offset)
         if wanted == "first":
-            return log.first_offset
+            return log.first_offset, 0
         if wanted == "last":
-            return max(log.next_offset - 1, log.first_offset)
+            return max(log.next_offset - 1, log.first_offset), 0
         if wanted == "next":
-            return log.next_offset
+            return log.next_offset, 0
+        if isinstance(wanted, int):
+            return min(max(wanted, log.first_offset), log.next_offset), 0
         if isinstance(wanted, Timestamp):
-            return log.offset_at(wanted.seconds * 1000)
-        raise self._bad_offset(wanted)
+            since_ms = min(wanted.seconds * 1000, _FOREVER_MS)
+        else:
+            assert isinstance(wanted, str)
+            since_ms = max(int(self.agenda.now_ms) - age_ms(wanted), 0)
+        return log.offset_near(since_ms), since_ms
 
-    def _bad_offset(self, wanted: object) -> PreconditionFailed:
-        return PreconditionFailed(
-            f"invalid arg 'x-stream-offset' for queue '{self.name}' in vhost '{self.vhost}': {wanted!r} is not "
-            "first, last, next, an offset or a timestamp"
-        )
+    # -- the tick -----------------------------------------------------------------------------------------------
 
     def dispatch(self) -> bool:
         log = self.log
         end = log.durable_offset
         more = False
-        for cursor in list(self._cursors):
-            if not cursor.ended:
-                more |= self._feed(cursor, end)
+        for reader in list(self._readers):
+            if reader.is_active and not reader.ended:
+                more |= self._feed(reader, end)
         if end < log.next_offset and not self._is_waiting:
             self._is_waiting = True
             self.agenda.unsynced.append(self)
@@ -137,32 +210,45 @@ class StreamQueue(Queue):
         self._is_waiting = False
         self.touch()
 
-    def _feed(self, cursor: _Cursor, end: int) -> bool:
-        consumer = cursor.consumer
+    def _feed(self, reader: Reader, end: i64) -> bool:
+        consumer = reader.consumer
+        cursor = reader.cursor
+        is_choosy = reader.wanted is not None or reader.since_ms != 0 or consumer.is_choosy
         burst: i64 = DISPATCH_BURST_MESSAGES
         while burst > 0 and consumer.can_take():
-            if not cursor.ahead:
-                if cursor.offset >= end:
-                    return False
+            message = reader.held
+            reader.held = None
+            if message is None:
                 try:
-                    records = self.log.read(cursor.offset, min(end - cursor.offset, _READ_RECORDS), _READ_BYTES)
+                    message = cursor.next(end)
                 except StorageError as error:
                     consumer.failed(error)
                     return False
-                while records and records[-1].offset >= end:
-                    # Records between were damaged and set aside, so the count reached too far.
-                    records.pop()
-                if not records:
-                    cursor.offset = end
+                if message is None:
                     return False
-                records.reverse()
-                cursor.ahead = records
-            record = cursor.ahead.pop()
-            cursor.offset = record.offset + 1
-            burst -= 1
-            if consumer.is_choosy:
-                burst -= consumer.suiting_cost
-                if not consumer.suits(record.message):
-                    continue
-            consumer.deliver(self, Entry(record.message, record.offset))
+                burst -= 1
+                if is_choosy:
+                    burst -= consumer.suiting_cost
+                    if not reader.wants(message):
+                        continue
+            if consumer.is_measured and not consumer.fits(message):
+                reader.held = message
+                return False
+            entry = Entry(message, cursor.offset - 1)
+            entry.position = reader.number
+            if reader.tracks:
+                reader.delivered(entry.seq)
+            consumer.deliver(self, entry)
         return burst <= 0
+
+
+@final
+class _Retention(Timed):
+    """When what a stream keeps is looked at next."""
+
+    def __init__(self, stream: StreamQueue) -> None:
+        super().__init__()
+        self._stream = stream
+
+    def on_due(self, now_ms: i64) -> None:
+        self._stream.retire(now_ms)

@@ -79,7 +79,7 @@ def consume(channel: ServerChannel, method: Method) -> None:
     if queue.keeps_all and not (method.no_ack or window.is_limited or deliveries.window.is_limited):
         # It would be sent the whole stream, and all of it would be held for its acknowledgement (RabbitMQ's rule, too).
         raise PreconditionFailed(
-            f"consumer prefetch count is not set for 'queue '{queue.name}' in vhost '{queue.vhost}''"
+            f"consumer prefetch count is not set for stream queue '{queue.name}' in vhost '{queue.vhost}'"
         )
     prefix = spec.BASIC_DELIVER.to_bytes(4, "big") + encode_shortstr(tag)
     timeout_ms = arguments.get("x-consumer-timeout", max(queue.settings.consumer_timeout_ms, 0))
@@ -163,7 +163,7 @@ def get(channel: ServerChannel, method: Method) -> None:
         tag = deliveries.unacked.add(None)
         queue.settle(entry)
     else:
-        tag = deliveries.unacked.add(Delivery(entry, queue, None, channel.gateway.agenda.now_ms))
+        tag = deliveries.unacked.add(Delivery(entry, queue, None, len(message.body), channel.gateway.agenda.now_ms))
     answer = BasicGetOk(
         delivery_tag=tag,
         redelivered=entry.redelivered,

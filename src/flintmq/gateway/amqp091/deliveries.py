@@ -1,14 +1,15 @@
 """What a channel delivers: within its windows, and held until the client settles it or the channel ends."""
 
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Final, final
 
 from mypy_extensions import i64
 
 from flintmq.base.errors import AmqpError, ContentTooLarge, PreconditionFailed
 from flintmq.base.limits import ANSWER_BYTES_PER_UNIT, ASKED_CONSUMERS_PER_UNIT, FRAME_OVERHEAD_BYTES
-from flintmq.broker.message import Entry
+from flintmq.broker.message import PERSISTENT, Address, Entry, Message
 from flintmq.broker.queue.base import Queue
 from flintmq.broker.timers import Timed
+from flintmq.gateway.amqp091.codec import CODEC_091
 from flintmq.gateway.amqp091.consumer import ChannelConsumer
 from flintmq.gateway.amqp091.transaction import ACCEPT, REQUEUE
 from flintmq.gateway.amqp091.unacked import Delivery, Unacked
@@ -21,6 +22,9 @@ from flintmq.wire.amqp091.tables import encode_address
 
 if TYPE_CHECKING:
     from flintmq.gateway.amqp091.channel import ServerChannel
+
+# In place of one that its queue keeps.
+NO_MESSAGE: Final = Message(Address("", ""), CODEC_091, CODEC_091.nothing, b"", PERSISTENT, 0)
 
 
 @final
@@ -60,10 +64,13 @@ class Deliveries:
             self.window.take(size)
             self._connection.window.take(size)
             now_ms = self._agenda.now_ms
-            tag = self.unacked.add(Delivery(entry, queue, consumer, now_ms))
+            tag = self.unacked.add(Delivery(entry, queue, consumer, size, now_ms))
             if consumer.timeout_ms != 0:
                 self._agenda.timers.at(now_ms + consumer.timeout_ms, self._timeout)
         self._send(consumer, queue, entry, tag)
+        if queue.adds_headers and queue.keeps_all:
+            # The queue has it, however long this client takes.
+            entry.message = NO_MESSAGE
 
     def _send(self, consumer: ChannelConsumer, queue: Queue, entry: Entry, tag: i64) -> None:
         message = entry.message
@@ -169,17 +176,21 @@ class Deliveries:
             if consumer is None or self.consumers.get(consumer.tag) is not consumer:
                 homeless.append(delivery)
                 continue
-            delivery.entry.redelivered = True
+            entry = delivery.queue.recall(delivery.entry)
+            if entry is None:
+                homeless.append(delivery)
+                continue
+            entry.redelivered = True
             delivery.since_ms = self._agenda.now_ms
-            self._engine.spend(1 + len(delivery.entry.message.body) // ANSWER_BYTES_PER_UNIT)
-            self._send(consumer, delivery.queue, delivery.entry, self.unacked.add(delivery))
+            self._engine.spend(1 + delivery.size // ANSWER_BYTES_PER_UNIT)
+            self._send(consumer, delivery.queue, entry, self.unacked.add(delivery))
         self.requeue(homeless)
 
     def _release(self, delivery: Delivery) -> None:
         consumer = delivery.consumer
         if consumer is None:
             return
-        size = len(delivery.entry.message.body)
+        size = delivery.size
         consumer.window.give(size)
         self.window.give(size)
         self._connection.window.give(size)

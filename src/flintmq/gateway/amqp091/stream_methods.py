@@ -7,6 +7,7 @@ offset of one that was lost belongs to another message, and a reader that is pas
 from typing import Final
 
 from librt.strings import BytesWriter
+from mypy_extensions import i64
 
 from flintmq.base.errors import PreconditionFailed
 from flintmq.broker.queue.stream import StreamQueue
@@ -18,6 +19,8 @@ from flintmq.wire.amqp091.tables import encode_address
 # What one answer may carry, beyond a single message that is larger: some ten milliseconds of the event loop's time.
 _FETCH_MAX_BYTES: Final = 4 * 1024 * 1024
 _FETCH_MAX_RECORDS: Final = 16_384
+# What is read from the disk at once: who asks for a range takes all of it.
+_FETCH_AHEAD_BYTES: Final = 256 * 1024
 
 
 def query(channel: ServerChannel, method: Method) -> None:
@@ -41,22 +44,24 @@ def fetch(channel: ServerChannel, method: Method) -> None:
             f"kept is {log.first_offset}"
         )
     w = BytesWriter()
-    count = 0
+    count: i64 = 0
     following = start
     if start < stop:
-        max_bytes = min(method.max_bytes or _FETCH_MAX_BYTES, _FETCH_MAX_BYTES)
-        for record in log.read(start, min(stop - start, _FETCH_MAX_RECORDS), max_bytes):
-            if record.offset >= stop:
-                # Everything between was damaged, and set aside.
-                following = stop
+        room: i64 = min(method.max_bytes or _FETCH_MAX_BYTES, _FETCH_MAX_BYTES)
+        cursor = log.cursor(start, min(_FETCH_AHEAD_BYTES, room))
+        while room > 0 and count < _FETCH_MAX_RECORDS and (message := cursor.next(stop)) is not None:
+            room -= len(message.properties) + len(message.body)
+            if room < 0 and count > 0:
                 break
-            message = record.message
             address = message.address
             if not address.encoded:
                 address.encoded = encode_address(address.exchange, address.routing_key)
-            push_record(w, record.offset, message.timestamp_ms, address.encoded, message.properties, message.body)
+            following = cursor.offset
+            push_record(w, following - 1, message.timestamp_ms, address.encoded, message.properties, message.body)
             count += 1
-            following = record.offset + 1
+        else:
+            # Behind what was damaged, and set aside.
+            following = min(cursor.offset, stop)
     answer = StreamFetchOk(first_offset=start, next_offset=following, record_count=count)
     channel.reply_with(answer, b"\x00\x00", w.getvalue())
 

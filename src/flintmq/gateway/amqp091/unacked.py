@@ -18,13 +18,14 @@ _TRIM_SLOTS: Final = 1024
 class Delivery:
     """An entry in a client's hands since `since_ms`; `consumer` is None when it was taken by basic.get.
 
-    `is_staged`: a transaction will settle it once it is committed.
+    `size` is what it takes of windows. `is_staged`: a transaction will settle it once it is committed.
     """
 
-    def __init__(self, entry: Entry, queue: Queue, consumer: ChannelConsumer | None, since_ms: i64) -> None:
+    def __init__(self, entry: Entry, queue: Queue, consumer: ChannelConsumer | None, size: i64, since_ms: i64) -> None:
         self.entry = entry
         self.queue = queue
         self.consumer = consumer
+        self.size: i64 = size
         self.since_ms: i64 = since_ms
         self.tag: i64 = 0
         self.is_staged = False

@@ -1,219 +1,334 @@
-"""A stream's files: <data>/streams/<queue id>/<first offset>.stream.
+"""A stream's files: <data>/streams/<queue id>/<first offset>.stream, and .index beside those that are complete.
 
 The sync thread writes them, the event loop reads them at the same time. What is written is published in this order:
 bytes in the file, the segment's index and end, then `written_offset`; a reader that goes no further than the
-`written_offset` it saw finds everything before it in place.
+`written_offset` it saw finds everything before it in place. The list of segments is never changed, but replaced.
 """
 
-from array import array
 from bisect import bisect_right
+from collections import deque
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, final
 
 from flintmq.base.errors import StorageError
-from flintmq.storage.block import (
-    BLOCK_HEAD_BYTES,
-    HEADER_BYTES,
-    KIND_STREAM,
-    TYPE_STREAM,
-    Damage,
-    Scan,
-    block_end,
-    decode_header,
-    find_magic,
-    next_block,
-    scan_blocks,
-)
+from flintmq.storage.block import HEADER_BYTES, KIND_STREAM, TYPE_STREAM, Damage, FileHeader, decode_header
 from flintmq.storage.content import ContentReader
 from flintmq.storage.files import Disk, DiskFile
 from flintmq.storage.segment import SegmentFile, create_segment
-from flintmq.storage.stream.encoder import (
-    BLOCK_FIELDS_BYTES,
-    RECORD_MIN_BYTES,
-    StreamBlock,
-    StreamReader,
-    block_fields,
-)
+from flintmq.storage.stream.encoder import StreamBlock
+from flintmq.storage.stream.index import SegmentIndex, decode_index
+from flintmq.storage.stream.scan import SegmentScan, guess_magic, intact_blocks, scan_segment
 
 SUFFIX: Final = ".stream"
+INDEX_SUFFIX: Final = ".index"
 DRAFT: Final = "draft"
-# One index entry (24 bytes) for so many bytes of records: a terabyte of stream costs 400 MB of index at most.
-INDEX_STEP_BYTES: Final = 65_536
-READ_BYTES: Final = 131_072
-# In place of a receive time that stood in a damaged header.
-UNKNOWN: Final = -1
 DELETED_SUFFIX: Final = ".deleted"
+# Indexes of old segments in memory: about 24 KiB each for segments of the default size.
+INDEXES_MAX: Final = 8
+# Segments removed in one go: each costs a sync of the directory, and publishers wait meanwhile.
+RETIRED_MAX: Final = 16
+NO_LIMIT: Final = -1
+_UNKNOWN: Final = -1
 
 
 @final
 class StreamSegment:
-    """`highest_before` is the highest receive time of all records in earlier segments."""
+    """A file of a stream. What it holds is looked up when it is asked for: a stream may have thousands of them.
 
-    def __init__(self, path: Path, magic: bytes, first_offset: int, highest_before: int, end: int) -> None:
+    `index` is there in the last one, which is written; of others, the one who asks reads it.
+    """
+
+    def __init__(self, path: Path, first_offset: int, index: SegmentIndex | None = None) -> None:
         self.path = path
-        self.magic = magic
         self.first_offset = first_offset
-        self.highest_before = highest_before
-        self.end = end
-        # Of every block that begins a step: first offset, position, highest receive time before it.
-        self.offsets = array("q")
-        self.positions = array("q")
-        self.highest = array("q")
-        self.indexed = True
-
-    def index(self, position: int, first_offset: int, highest_before: int) -> None:
-        if not self.positions or position - self.positions[-1] >= INDEX_STEP_BYTES:
-            self.positions.append(position)
-            self.highest.append(highest_before)
-            # Last: readers look up offsets first.
-            self.offsets.append(first_offset)
-
-    def position_of(self, offset: int) -> int:
-        """Where to start reading for this offset."""
-        step = bisect_right(self.offsets, offset) - 1
-        return self.positions[step] if step >= 0 else HEADER_BYTES
+        self.index = index
+        # Of all records in earlier segments.
+        self.highest_before = _UNKNOWN if index is None else index.highest_before
+        self.size = _UNKNOWN
 
 
 @final
 class StreamFiles:
-    def __init__(self, disk: Disk, directory: Path, segment_limit: int) -> None:
+    """`segment_limit` is the size from which a segment is not continued. The other limits are NO_LIMIT, or: `max_bytes`
+    of all segments, `max_age_ms` of a record. Whole segments go, from the oldest, and never the last one.
+    """
+
+    def __init__(self, disk: Disk, directory: Path, segment_limit: int, content: ContentReader) -> None:
+        self.directory = directory
         self.segments: list[StreamSegment] = []
         self.written_offset = 0
         # Written and synced up to here.
         self.durable_offset = 0
         self.highest_timestamp = 0
         self.damage: list[Damage] = []
+        self.segment_limit = segment_limit
+        self.max_bytes = NO_LIMIT
+        self.max_age_ms = NO_LIMIT
+        # When retention is to be looked at (Unix time in ms), 0 when nobody asked; and whether it was not finished.
+        self.retire_at_ms = 0
+        self.retires_more = False
+        # Files that are gone, and that readers may have open.
+        self.retired: deque[Path] = deque()
         self._disk = disk
-        self._directory = directory
-        self._segment_limit = segment_limit
+        self._content = content
         self._writer: SegmentFile | None = None
-        # The event loop's file, of the segment it read last.
-        self._reading: DiskFile | None = None
+        # Read lately, by the event loop.
+        self._indexes: dict[int, SegmentIndex] = {}
 
-    def recover(self, content: ContentReader) -> None:
-        """Find the segments, and where the last was torn; for start-up. The others are indexed when they are read."""
-        names = self._disk.list_directory(self._directory)
-        numbers = [int(name.removesuffix(SUFFIX)) for name in names if name.endswith(SUFFIX)]
-        while numbers and not self._recover_tail(numbers[-1], content):
+    # --- start-up ---
+
+    def recover(self) -> None:
+        """Find the segments, and where the last was torn. Of the others not a byte is read."""
+        names = set(self._disk.list_directory(self.directory))
+        numbers = [int(name.removesuffix(SUFFIX)) for name in sorted(names) if name.endswith(SUFFIX)]
+        indexed = {int(name.removesuffix(INDEX_SUFFIX)) for name in names if name.endswith(INDEX_SUFFIX)}
+        while numbers and not self._recover_tail(numbers[-1], numbers[-1] in indexed):
             # Its first write did not complete.
             self.written_offset = numbers[-1]
             self._disk.unlink(self._path(numbers.pop()))
-            self._disk.sync_directory(self._directory)
-        earlier = [self._open_segment(number) for number in numbers[:-1]]
-        for segment in earlier:
-            if segment.highest_before == UNKNOWN:
-                self._index_whole(segment)
-        self.segments[:0] = earlier
+            self._disk.sync_directory(self.directory)
+        for orphan in indexed.difference(numbers):
+            self._disk.unlink(self._index_path(orphan))
+        self.segments[:0] = [StreamSegment(self._path(number), number) for number in numbers[:-1]]
         self.durable_offset = self.written_offset
 
-    def _path(self, first_offset: int) -> Path:
-        return self._directory / f"{first_offset:020d}{SUFFIX}"
-
-    def _load(self, path: Path) -> bytes:
-        file = self._disk.open(path)
-        try:
-            return file.read_at(0, file.size())
-        finally:
-            file.close()
-
-    def _open_segment(self, number: int) -> StreamSegment:
+    def _recover_tail(self, number: int, has_index: bool) -> bool:
+        """Open the last segment; False when there is nothing in it."""
         path = self._path(number)
         file = self._disk.open(path)
         try:
+            header = self._header(file, number)
+            index = self._stored_index(number) if has_index and header is not None else None
+            is_ended = header is not None and index is not None and index.magic == header.block_magic
+            if index is not None and is_ended and index.end == file.size():
+                self._continue_behind(index)
+                return True
+            found = self._scan(file, header, number, False)
+            if found.found_nothing:
+                return False
+            index = found.index
+            if not found.sealed:
+                file.truncate(index.end)
+                tail = SegmentFile(file, index.magic, index.end)
+                tail.seal()
+                index.end = tail.position
+        finally:
+            file.close()
+        self._continue_behind(index)
+        self._store_index(index)
+        return True
+
+    def _continue_behind(self, index: SegmentIndex) -> None:
+        segment = StreamSegment(self._path(index.first_offset), index.first_offset)
+        segment.highest_before = index.highest_before
+        segment.size = index.end
+        self.segments = [segment]
+        self.written_offset = max(self.written_offset, index.next_offset)
+        self.highest_timestamp = index.highest
+
+    def _path(self, first_offset: int) -> Path:
+        return self.directory / f"{first_offset:020d}{SUFFIX}"
+
+    def _index_path(self, first_offset: int) -> Path:
+        return self.directory / f"{first_offset:020d}{INDEX_SUFFIX}"
+
+    def _header(self, file: DiskFile, number: int) -> FileHeader | None:
+        """None when it is damaged. Raises StorageError for another file's."""
+        header = decode_header(file.read_at(0, HEADER_BYTES), str(file.path))
+        if header is None:
+            self.report(Damage(str(file.path), 0, "the file's header does not match its checksum"))
+        elif header.kind != KIND_STREAM or header.number != number:
+            raise StorageError(f"{file.path} is not the stream segment of offset {number}: put back the file that was")
+        return header
+
+    def report(self, damage: Damage) -> None:
+        """Each place is told of once, however often it is read."""
+        if not any(known.file == damage.file and known.position == damage.position for known in self.damage):
+            self.damage.append(damage)
+
+    # --- indexes ---
+
+    def _stored_index(self, number: int) -> SegmentIndex | None:
+        path = self._index_path(number)
+        try:
+            file = self._disk.open(path)
+        except FileNotFoundError:
+            return None
+        try:
+            data = file.read_at(0, file.size())
+        finally:
+            file.close()
+        index = decode_index(data, str(path))
+        return index if index is not None and index.first_offset == number else None
+
+    def _store_index(self, index: SegmentIndex) -> None:
+        """Whatever keeps it from the disk, it can be made again."""
+        path = self._index_path(index.first_offset)
+        with suppress(FileNotFoundError):
+            self._disk.unlink(path)
+        with suppress(OSError):
+            file = self._disk.create(path)
+            try:
+                file.write_at(0, [index.encode()])
+                file.sync()
+            finally:
+                file.close()
+
+    def index_of(self, segment: StreamSegment) -> SegmentIndex:
+        """Where the blocks of a segment are, from memory or its own file; for the event loop. Raises OSError."""
+        index = segment.index or self._indexes.pop(segment.first_offset, None)
+        if index is None:
+            index = self._load_index(segment)
+            segment.highest_before = index.highest_before
+            segment.size = index.end
+        if segment.index is None:
+            self._indexes[segment.first_offset] = index
+            if len(self._indexes) > INDEXES_MAX:
+                del self._indexes[next(iter(self._indexes))]
+        return index
+
+    def _load_index(self, segment: StreamSegment) -> SegmentIndex:
+        file = self._disk.open(segment.path)
+        try:
+            header = self._header(file, segment.first_offset)
+            index = self._stored_index(segment.first_offset)
+            if index is not None and (header is None or index.magic == header.block_magic):
+                return index
+            index = self._scan(file, header, segment.first_offset, True).index
+        finally:
+            file.close()
+        self._store_index(index)
+        return index
+
+    def _scan(self, file: DiskFile, header: FileHeader | None, number: int, synced_whole: bool) -> SegmentScan:
+        if header is None:
+            index = SegmentIndex(guess_magic(file), number, _UNKNOWN)
+        else:
+            index = SegmentIndex(header.block_magic, number, header.extra)
+        found = scan_segment(file, index, synced_whole, self._content)
+        for damage in found.damage:
+            self.report(damage)
+        if header is None:
+            index.highest_before = index.highest_at_first
+        return found
+
+    def _highest_before(self, segment: StreamSegment) -> int:
+        if segment.highest_before == _UNKNOWN:
+            self._look_at(segment)
+        return segment.highest_before
+
+    def _size_of(self, segment: StreamSegment) -> int:
+        if segment.size == _UNKNOWN:
+            self._look_at(segment)
+        return segment.size
+
+    def _look_at(self, segment: StreamSegment) -> None:
+        """Read a segment's header, for either thread."""
+        file = self._disk.open(segment.path)
+        try:
             size = file.size()
-            header = decode_header(file.read_at(0, HEADER_BYTES), str(path))
+            header = self._header(file, segment.first_offset)
         finally:
             file.close()
         if header is None:
-            self.damage.append(Damage(str(path), 0, "the file's header does not match its checksum"))
-            segment = StreamSegment(path, find_magic(self._load(path)), number, UNKNOWN, size)
-        elif header.kind != KIND_STREAM or header.number != number:
-            raise StorageError(f"{path} is not the stream segment of offset {number}: put back the file that was")
+            index = self._stored_index(segment.first_offset)
+            # Without either, it counts as old: retention goes by what is known of the others.
+            segment.highest_before = 0 if index is None else index.highest_before
         else:
-            segment = StreamSegment(path, header.block_magic, number, header.extra, size)
-        segment.indexed = False
-        return segment
-
-    def _index_whole(self, segment: StreamSegment) -> None:
-        data = self._load(segment.path)
-        self._index(segment, data, scan_blocks(data, segment.magic, str(segment.path), True))
-
-    def _index(self, segment: StreamSegment, data: bytes, found: Scan) -> None:
-        self.damage += found.damage
-        segment.indexed = True
-        for block_type, start in zip(found.types, found.starts, strict=True):
-            if block_type == TYPE_STREAM:
-                first_offset, highest_before, _ = block_fields(data, start)
-                segment.index(start - BLOCK_HEAD_BYTES, first_offset, highest_before)
-        if segment.highest_before == UNKNOWN:
-            segment.highest_before = segment.highest[0] if segment.highest else 0
-
-    def _recover_tail(self, number: int, content: ContentReader) -> bool:
-        """Open the last segment; False when there is nothing in it."""
-        segment = self._open_segment(number)
-        path = str(segment.path)
-        data = self._load(segment.path)
-        found = scan_blocks(data, segment.magic, path, False) if len(segment.magic) == 4 else Scan()
-        if not found.starts and not found.damage:
-            return False
-        segment.end = found.end
-        self._index(segment, data, found)
-        self.segments = [segment]
-        last_end = HEADER_BYTES
-        next_offset = number
-        if found.starts:
-            last_end = found.starts[-1] + found.lengths[-1]
-            first_offset, highest, count = block_fields(data, found.starts[-1])
-            next_offset = first_offset + count
-            position = found.starts[-1] + BLOCK_FIELDS_BYTES
-            for _ in range(count):
-                highest = max(highest, content.read(data, position).timestamp_ms)
-                position = content.position
-            self.highest_timestamp = highest
-        if any(damage.position >= last_end for damage in found.damage):
-            # Readers have seen offsets of records that are now unreadable: none of them may be given to another
-            # record, or those readers would skip it.
-            next_offset += (found.end - last_end) // RECORD_MIN_BYTES
-        self.written_offset = max(self.written_offset, next_offset)
-        if not found.sealed:
-            self._seal_torn(segment)
-        return True
-
-    def _seal_torn(self, segment: StreamSegment) -> None:
-        file = self._disk.open(segment.path)
-        file.truncate(segment.end)
-        tail = SegmentFile(file, segment.magic, segment.end)
-        tail.seal()
-        tail.close()
+            segment.highest_before = header.extra
+        segment.size = size
 
     # --- the sync thread ---
 
     def write(self, blocks: Sequence[StreamBlock]) -> None:
+        """Append blocks; without any, only look at what is to be kept."""
+        rolled = False
+        if blocks:
+            rolled = self._append(blocks)
+        now_ms = self.retire_at_ms
+        if rolled:
+            now_ms = max(now_ms, blocks[-1].received_ms)
+        if now_ms:
+            self.retire_at_ms = 0
+            self._retire(now_ms)
+
+    def _append(self, blocks: Sequence[StreamBlock]) -> bool:
+        """True when a new segment was begun."""
         writer = self._writer
-        if writer is None or writer.position >= self._segment_limit:
+        rolls = writer is None or writer.position >= self.segment_limit
+        if writer is None or rolls:
             writer = self._roll(blocks[0])
         begins = writer.write(TYPE_STREAM, [block.parts for block in blocks])
         segment = self.segments[-1]
+        index = segment.index
+        assert index is not None
         for block, position in zip(blocks, begins, strict=True):
-            segment.index(position, block.first_offset, block.highest_before)
-        segment.end = writer.position
-        self.written_offset = blocks[-1].first_offset + blocks[-1].count
+            index.add(position, block.first_offset, block.highest_before)
+        last = blocks[-1]
+        index.next_offset = last.first_offset + last.count
+        index.highest = last.highest
+        index.end = writer.position
+        segment.size = writer.position
+        self.written_offset = index.next_offset
+        return rolls
 
     def _roll(self, first: StreamBlock) -> SegmentFile:
         if self._writer is None:
-            self._disk.make_directory(self._directory)
+            self._disk.make_directory(self.directory)
         else:
-            self._writer.seal()
-            self.close()
+            self._end_segment()
         path = self._path(first.first_offset)
-        self._writer = create_segment(
-            self._disk, self._directory / DRAFT, path, KIND_STREAM, first.first_offset, first.highest_before
+        writer = create_segment(
+            self._disk, self.directory / DRAFT, path, KIND_STREAM, first.first_offset, first.highest_before
         )
-        self.segments.append(
-            StreamSegment(path, self._writer.magic, first.first_offset, first.highest_before, HEADER_BYTES)
-        )
-        return self._writer
+        self._writer = writer
+        index = SegmentIndex(writer.magic, first.first_offset, first.highest_before)
+        self.segments = [*self.segments, StreamSegment(path, first.first_offset, index)]
+        return writer
+
+    def _end_segment(self) -> None:
+        """Seal the last segment, and write down what is where in it."""
+        writer = self._writer
+        segment = self.segments[-1]
+        if writer is None or segment.index is None:
+            return
+        writer.seal()
+        index = segment.index
+        index.end = writer.position
+        segment.size = writer.position
+        self._store_index(index)
+        segment.index = None
+        self._writer = None
+        writer.close()
+
+    def _retire(self, now_ms: int) -> None:
+        """Remove what the limits do not keep."""
+        cutoff_ms = now_ms - self.max_age_ms if self.max_age_ms != NO_LIMIT else 0
+        total = sum(map(self._size_of, self.segments)) if self.max_bytes != NO_LIMIT else 0
+        self.retires_more = False
+        doomed = 0
+        while doomed + 1 < len(self.segments):
+            is_too_much = self.max_bytes != NO_LIMIT and total > self.max_bytes
+            if not is_too_much and (not cutoff_ms or self._highest_before(self.segments[doomed + 1]) >= cutoff_ms):
+                break
+            if doomed == RETIRED_MAX:
+                self.retires_more = True
+                break
+            total -= self.segments[doomed].size
+            doomed += 1
+        gone = self.segments[:doomed]
+        # Readers are told first, so that they find the next one instead of nothing.
+        self.segments = self.segments[doomed:]
+        for segment in gone:
+            # One by one: a crash between leaves no gap behind the first.
+            with suppress(FileNotFoundError):
+                self._disk.unlink(segment.path)
+            self._disk.sync_directory(self.directory)
+            with suppress(FileNotFoundError):
+                self._disk.unlink(self._index_path(segment.first_offset))
+            self.retired.append(segment.path)
 
     def sync(self) -> None:
         if self._writer is not None:
@@ -221,8 +336,8 @@ class StreamFiles:
             self.durable_offset = self.written_offset
 
     def seal(self) -> None:
-        if self._writer is not None:
-            self._writer.seal()
+        """End the last segment in order: nothing is written any more."""
+        self._end_segment()
 
     def close(self) -> None:
         if self._writer is not None:
@@ -232,71 +347,48 @@ class StreamFiles:
     def remove(self) -> None:
         """Close and remove everything, under a name that start-up removes too should this be cut short."""
         self.close()
-        if self._disk.list_directory(self._directory):
-            doomed = self._directory.with_suffix(DELETED_SUFFIX)
-            self._disk.rename(self._directory, doomed)
+        if self._disk.list_directory(self.directory):
+            doomed = self.directory.with_suffix(DELETED_SUFFIX)
+            self._disk.rename(self.directory, doomed)
             remove_stream_directory(self._disk, doomed)
 
     # --- the event loop ---
 
-    def read(self, reader: StreamReader) -> None:
-        """Feed `reader` with what is in the files."""
-        written = self.written_offset
-        while not reader.full and reader.next < written:
-            place = bisect_right(self.segments, reader.next, key=_first_offset) - 1
-            if place < 0:
-                reader.next = self.segments[0].first_offset
-                continue
-            segment = self.segments[place]
-            self._read_segment(segment, reader)
-            if not reader.full:
-                # Whatever is missing up to the next segment is damaged.
-                following = self.segments[place + 1].first_offset if place + 1 < len(self.segments) else written
-                reader.next = max(reader.next, min(following, written))
+    def segment_at(self, offset: int) -> StreamSegment | None:
+        """The segment that has this offset, or the first one when it is gone; None when there are none."""
+        segments = self.segments
+        if not segments:
+            return None
+        return segments[max(bisect_right(segments, offset, key=_first_offset) - 1, 0)]
 
-    def _read_segment(self, segment: StreamSegment, reader: StreamReader) -> None:
-        if not segment.indexed:
-            self._index_whole(segment)
-        file = self._file_of(segment)
-        end = segment.end
-        position = segment.position_of(reader.next)
-        while position < end and not reader.full:
-            data = file.read_at(position, min(READ_BYTES, end - position))
-            used = _feed_blocks(data, segment.magic, reader)
-            if used == 0:
-                used = self._read_odd_block(file, position, end, segment.magic, reader)
-            position += used
+    def following(self, segment: StreamSegment) -> StreamSegment | None:
+        """The segment behind this one; None for the last."""
+        segments = self.segments
+        place = bisect_right(segments, segment.first_offset, key=_first_offset)
+        return segments[place] if place < len(segments) else None
 
-    def _read_odd_block(self, file: DiskFile, position: int, end: int, magic: bytes, reader: StreamReader) -> int:
-        """Read a block that is larger than one read; pass over a damaged one. Returns the bytes it takes."""
-        data = file.read_at(position, end - position)
-        if block_end(data, 0, magic):
-            return _feed_blocks(data, magic, reader)
-        following = next_block(data, 1, magic)
-        return following if following > 0 else end - position
-
-    def _file_of(self, segment: StreamSegment) -> DiskFile:
-        if self._reading is None or self._reading.path != segment.path:
-            self.close_reading()
-            self._reading = self._disk.open(segment.path)
-        return self._reading
-
-    def close_reading(self) -> None:
-        if self._reading is not None:
-            self._reading.close()
-            self._reading = None
+    def has(self, segment: StreamSegment) -> bool:
+        return segment in self.segments
 
     def search_from(self, timestamp_ms: int) -> int:
         """An offset that is not behind the first record received at or after this time, and close before it."""
-        if not self.segments:
-            return self.written_offset
-        # The last segment with nothing that late before it.
-        place = max(bisect_right(self.segments, timestamp_ms - 1, key=_highest_before) - 1, 0)
-        segment = self.segments[place]
-        if not segment.indexed:
-            self._index_whole(segment)
-        step = bisect_right(segment.highest, timestamp_ms - 1, hi=len(segment.offsets)) - 1
-        return segment.offsets[step] if step >= 0 else segment.first_offset
+        while segments := self.segments:
+            try:
+                # The last segment with nothing that late before it.
+                place = max(bisect_right(segments, timestamp_ms - 1, key=self._highest_before) - 1, 0)
+                return self.index_of(segments[place]).search(timestamp_ms)
+            except FileNotFoundError:
+                # One that was looked at may have become too old just now.
+                if segments is self.segments:
+                    raise
+        return self.written_offset
+
+    def next_block(self, file: DiskFile, position: int, end: int, magic: bytes) -> int:
+        """Where the next intact block is behind a damaged one, which is reported; `end` when there is none."""
+        found = next(intact_blocks(file, position + 1, end, magic), None)
+        following = end if found is None else found[0]
+        self.report(Damage(str(file.path), position, f"{following - position} bytes do not match their checksum"))
+        return following
 
 
 def remove_stream_directory(disk: Disk, directory: Path) -> None:
@@ -306,19 +398,5 @@ def remove_stream_directory(disk: Disk, directory: Path) -> None:
     disk.sync_directory(directory.parent)
 
 
-def _feed_blocks(data: bytes, magic: bytes, reader: StreamReader) -> int:
-    """Give the intact blocks at the start of `data` to the reader; returns the bytes they take."""
-    position = 0
-    while not reader.full and (end := block_end(data, position, magic)):
-        if data[position + BLOCK_HEAD_BYTES - 1] == TYPE_STREAM:
-            reader.read_block(data, position + BLOCK_HEAD_BYTES)
-        position = end
-    return position
-
-
 def _first_offset(segment: StreamSegment) -> int:
     return segment.first_offset
-
-
-def _highest_before(segment: StreamSegment) -> int:
-    return segment.highest_before

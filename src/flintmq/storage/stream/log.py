@@ -1,17 +1,17 @@
-"""A stream as the broker sees it: staged records in memory, older ones in files."""
+"""A stream as the broker sees it: records are staged in memory, and read from files once they are there."""
 
-from collections import deque
-from typing import Final, final
+from typing import final
 
-from flintmq.base.errors import StorageError
-from flintmq.broker.message import ContentCodec, Message
-from flintmq.broker.ports import StreamLog, StreamRecord
-from flintmq.storage.stream.encoder import StreamBlock, StreamEncoder, StreamReader
+from mypy_extensions import i64
+
+from flintmq.broker.message import Message
+from flintmq.broker.ports import StreamCursor, StreamLimits, StreamLog
+from flintmq.storage.content import ContentReader
+from flintmq.storage.stream.cursor import SegmentCursor, unreadable
+from flintmq.storage.stream.encoder import StreamBlock, StreamEncoder
 from flintmq.storage.stream.files import StreamFiles
-
-# A search by time looks at so many records in one go, behind the point the index gave it.
-SEARCH_RECORDS: Final = 1_024
-SEARCH_BYTES: Final = 1024 * 1024
+from flintmq.storage.stream.index import INDEX_STEP_BYTES
+from flintmq.storage.stream.open_files import OpenFiles
 
 
 @final
@@ -19,21 +19,27 @@ class SegmentedStream(StreamLog):
     """All methods are called on the event loop's thread; `files` is written by the sync thread."""
 
     def __init__(
-        self, files: StreamFiles, codecs: dict[int, ContentCodec], staged: dict["SegmentedStream", None]
+        self,
+        files: StreamFiles,
+        open_files: OpenFiles,
+        content: ContentReader,
+        staged: dict["SegmentedStream", None],
     ) -> None:
         self.files = files
+        self._open_files = open_files
         self._encoder = StreamEncoder(files.written_offset, files.highest_timestamp)
-        self._reader = StreamReader(codecs)
-        # The records that are not in the files yet, and the offset of the first of them.
-        self._tail: deque[Message] = deque()
-        self._tail_offset = files.written_offset
+        self._content = content
+        self._segment_bytes = files.segment_limit
+        # Where the stream begins as long as there is no file.
+        self._begin: i64 = files.written_offset
         # The node's streams with something to commit.
         self._staged = staged
+        self._is_staged = False
 
     @property
     def first_offset(self) -> int:
         segments = self.files.segments
-        return segments[0].first_offset if segments else self._tail_offset
+        return segments[0].first_offset if segments else self._begin
 
     @property
     def next_offset(self) -> int:
@@ -44,50 +50,53 @@ class SegmentedStream(StreamLog):
         return self.files.durable_offset
 
     def append(self, message: Message) -> int:
-        offset = self._encoder.append(message)
-        self._tail.append(message)
+        if not self._is_staged:
+            self._stage()
+        return self._encoder.append(message)
+
+    def _stage(self) -> None:
+        self._is_staged = True
         self._staged[self] = None
-        return offset
 
     def take(self) -> list[StreamBlock]:
         """End the batch."""
-        self._trim()
+        self._is_staged = False
         return self._encoder.take()
 
-    def _trim(self) -> None:
-        written = self.files.written_offset
-        while self._tail_offset < written:
-            self._tail.popleft()
-            self._tail_offset += 1
+    # -- limits -------------------------------------------------------------------------------------------------
 
-    def read(self, offset: int, max_records: int, max_bytes: int) -> list[StreamRecord]:
-        self._trim()
-        reader = self._reader
-        reader.begin(max(offset, self.first_offset), max_records, max_bytes)
+    def limit(self, limits: StreamLimits) -> None:
+        files = self.files
+        files.max_bytes = limits.max_bytes
+        files.max_age_ms = limits.max_age_ms
+        files.segment_limit = limits.segment_bytes if limits.segment_bytes > 0 else self._segment_bytes
+
+    def retire(self, now_ms: i64) -> None:
+        self.files.retire_at_ms = now_ms
+        self._stage()
+
+    @property
+    def retires_more(self) -> bool:
+        return self.files.retires_more
+
+    # -- reading ------------------------------------------------------------------------------------------------
+
+    def cursor(self, offset: int, ahead_bytes: int) -> StreamCursor:
+        retired = self.files.retired
+        while retired:
+            self._open_files.forget(retired.popleft())
+        return SegmentCursor(self.files, self._open_files, self._content, offset, ahead_bytes)
+
+    def offset_near(self, timestamp_ms: int) -> int:
         try:
-            self.files.read(reader)
+            return self.files.search_from(timestamp_ms)
         except OSError as error:
-            raise _unreadable(error) from error
-        # Records that the sync thread wrote after the trim may have come from the files already.
-        first = max(reader.next, self._tail_offset)
-        for position in range(first - self._tail_offset, len(self._tail)):
-            if reader.full:
-                break
-            reader.add(self._tail_offset + position, self._tail[position])
-        return reader.records
+            raise unreadable(error) from error
 
     def offset_at(self, timestamp_ms: int) -> int:
-        try:
-            offset = self.files.search_from(timestamp_ms)
-        except OSError as error:
-            raise _unreadable(error) from error
-        while records := self.read(offset, SEARCH_RECORDS, SEARCH_BYTES):
-            for record in records:
-                if record.message.timestamp_ms >= timestamp_ms:
-                    return record.offset
-            offset = records[-1].offset + 1
-        return self.next_offset
-
-
-def _unreadable(error: OSError) -> StorageError:
-    return StorageError(f"{error.filename} cannot be read ({error.strerror}): check the disk and its permissions")
+        durable: i64 = self.durable_offset
+        cursor = self.cursor(self.offset_near(timestamp_ms), INDEX_STEP_BYTES)
+        while (message := cursor.next(durable)) is not None:
+            if message.timestamp_ms >= timestamp_ms:
+                return cursor.offset - 1
+        return durable

@@ -10,7 +10,7 @@ from tests.unit.broker.memory import MemoryJournal, message
 def filled(count: int) -> tuple[Unacked, list[Delivery]]:
     queue = ClassicQueue(1, "/", "q", "classic", False, False, None, {}, Agenda(), MemoryJournal())
     unacked = Unacked()
-    deliveries = [Delivery(Entry(message("m"), number), queue, None, 0) for number in range(count)]
+    deliveries = [Delivery(Entry(message("m"), number), queue, None, 1, 0) for number in range(count)]
     assert [unacked.add(delivery) for delivery in deliveries] == list(range(1, count + 1))
     return unacked, deliveries
 

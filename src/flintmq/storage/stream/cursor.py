@@ -1,0 +1,166 @@
+"""Reading on in a stream: record by record out of a few blocks held as bytes."""
+
+from typing import final
+
+from mypy_extensions import i64
+
+from flintmq.base.errors import StorageError
+from flintmq.broker.message import Message
+from flintmq.broker.ports import StreamCursor
+from flintmq.storage.block import BLOCK_HEAD_BYTES, TYPE_STREAM, block_end
+from flintmq.storage.content import ContentReader
+from flintmq.storage.stream.encoder import BLOCK_FIELDS_BYTES, block_fields
+from flintmq.storage.stream.files import StreamFiles, StreamSegment
+from flintmq.storage.stream.open_files import OpenFiles
+
+
+@final
+class SegmentCursor(StreamCursor):
+    """Holds `ahead_bytes`, or a single block that is larger."""
+
+    def __init__(
+        self, files: StreamFiles, open_files: OpenFiles, content: ContentReader, offset: int, ahead_bytes: int
+    ) -> None:
+        super().__init__(offset)
+        self._files = files
+        self._open_files = open_files
+        self._content = content
+        self._ahead_bytes: i64 = max(ahead_bytes, BLOCK_HEAD_BYTES)
+        self._segment: StreamSegment | None = None
+        self._magic = b""
+        # Bytes of the segment from `_position` on, in which the next block begins at `_next_block`.
+        self._data = b""
+        self._position: i64 = 0
+        self._next_block: i64 = 0
+        # The block being read: its next record, where that is, and the offset behind its last one.
+        self._record_offset: i64 = 0
+        self._record_at: i64 = 0
+        self._block_stop: i64 = 0
+
+    def next(self, end: i64) -> Message | None:
+        content = self._content
+        while True:
+            while self._record_offset < self._block_stop:
+                offset = self._record_offset
+                if offset >= end:
+                    return None
+                self._record_offset = offset + 1
+                if offset < self.offset:
+                    content.skip(self._data, self._record_at)
+                    self._record_at = content.position
+                    continue
+                message = content.read(self._data, self._record_at)
+                self._record_at = content.position
+                self.offset = offset + 1
+                if self.offset == self._block_stop and self._next_block == len(self._data):
+                    self._let_go()
+                return message
+            if self.offset >= end or not self._advance():
+                return None
+
+    def _let_go(self) -> None:
+        """All that was read is used: nothing is held for a reader that waits."""
+        self._position += len(self._data)
+        self._data = b""
+        self._next_block = 0
+
+    def _advance(self) -> bool:
+        """Come to the next block with a record to be read; False where there is none yet."""
+        try:
+            while True:
+                segment = self._segment
+                if segment is None:
+                    segment = self._locate()
+                    if segment is None:
+                        return False
+                if self._find_block():
+                    return True
+                try:
+                    if not self._read_more(segment) and not self._leave(segment):
+                        return False
+                except FileNotFoundError:
+                    if self._files.has(segment):
+                        raise
+                    # It was too old.
+                    self._segment = None
+        except OSError as error:
+            raise unreadable(error) from error
+
+    def _locate(self) -> StreamSegment | None:
+        files = self._files
+        segment = files.segment_at(self.offset)
+        if segment is None:
+            return None
+        try:
+            index = files.index_of(segment)
+        except FileNotFoundError:
+            if files.has(segment):
+                raise
+            # It was too old, and there is another first one.
+            return self._locate()
+        self.offset = max(self.offset, segment.first_offset)
+        self._segment = segment
+        self._magic = index.magic
+        self._position = index.position_of(self.offset)
+        self._data = b""
+        self._next_block = 0
+        self._block_stop = self._record_offset
+        return segment
+
+    def _find_block(self) -> bool:
+        """Go to the next block with a record to be read, in what was read of the file."""
+        data = self._data
+        magic = self._magic
+        start: i64 = self._next_block
+        while True:
+            stop: i64 = block_end(data, start, magic)
+            if stop == 0:
+                return False
+            self._next_block = stop
+            if data[start + BLOCK_HEAD_BYTES - 1] == TYPE_STREAM:
+                first_offset, _, count = block_fields(data, start + BLOCK_HEAD_BYTES)
+                if first_offset + count > self.offset:
+                    self.offset = max(self.offset, first_offset)
+                    self._record_offset = first_offset
+                    self._block_stop = first_offset + count
+                    self._record_at = start + BLOCK_HEAD_BYTES + BLOCK_FIELDS_BYTES
+                    return True
+            start = stop
+
+    def _read_more(self, segment: StreamSegment) -> bool:
+        """Read on in the segment, from the block that was not whole; False at its end."""
+        position: i64 = self._position + self._next_block
+        room: i64 = segment.size - position
+        if room <= 0:
+            return False
+        file = self._open_files.get(segment.path)
+        if self._next_block == 0 and len(self._data) > 0:
+            # All of the block was read, and it is broken.
+            position = self._files.next_block(file, position, segment.size, self._magic)
+            room = segment.size - position
+        data = file.read_at(position, min(self._ahead_bytes, room))
+        if len(data) >= BLOCK_HEAD_BYTES:
+            length: i64 = BLOCK_HEAD_BYTES + int.from_bytes(data[4:8], "big")
+            if len(data) < length <= room:
+                data = file.read_at(position, length)
+        self._data = data
+        self._position = position
+        self._next_block = 0
+        return len(data) > 0
+
+    def _leave(self, segment: StreamSegment) -> bool:
+        """Go to the next segment; False when this is the last one, or has more by now."""
+        following = self._files.following(segment)
+        if following is None:
+            return False
+        # What was written to it before the next one was begun counts as well.
+        if self._position + self._next_block < segment.size:
+            return True
+        # Whatever is missing in between was damaged.
+        self.offset = max(self.offset, following.first_offset)
+        self._segment = None
+        return True
+
+
+def unreadable(error: OSError) -> StorageError:
+    return StorageError(f"{error.filename} cannot be read ({error.strerror}): check the disk and its permissions")
