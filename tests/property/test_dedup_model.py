@@ -20,7 +20,7 @@ from flintmq.storage.journal.encoder import JournalEncoder
 from flintmq.storage.journal.files import JournalFiles
 from flintmq.storage.journal.recovery import Replay
 from flintmq.wire.amqp091.properties import Properties, encode_properties
-from tests.property.lossy_disk import LossyDisk
+from tests.sim.disk import SimulatedDisk
 
 # Small, so that segments end, are moved and go within a run.
 SEGMENT_BYTES = 1500
@@ -45,7 +45,7 @@ class DedupMachine(RuleBasedStateMachine):
 
     @initialize()
     def start(self) -> None:
-        self.disk = LossyDisk()
+        self.disk = SimulatedDisk()
         self.stored: set[str] = set()
         self.confirmed: set[str] = set()
         self.consumed: set[str] = set()
@@ -146,7 +146,7 @@ class DedupMachine(RuleBasedStateMachine):
             self.writer.seal()
             self.files.close()
         else:
-            self.disk.crash(seed)
+            self.disk.lose_power(seed)
         self.held = []
         self._open()
         self.take(10_000)

@@ -14,7 +14,7 @@ from flintmq.storage.group_commit import Batch, RoundWriter
 from flintmq.storage.journal.encoder import JournalEncoder
 from flintmq.storage.journal.files import JournalFiles
 from flintmq.storage.journal.recovery import Replay
-from tests.property.lossy_disk import LossyDisk
+from tests.sim.disk import SimulatedDisk
 from tests.unit.storage.nodes import PlainCodec
 
 # Small, so that a run of some dozen steps fills, removes, moves and reuses segments.
@@ -45,7 +45,7 @@ class JournalMachine(RuleBasedStateMachine):
 
     @initialize()
     def start(self) -> None:
-        self.disk = LossyDisk()
+        self.disk = SimulatedDisk()
         self.counter = 0
         self.live: dict[Key, Entry] = {}
         self.body: dict[Key, bytes] = {}
@@ -204,10 +204,10 @@ class JournalMachine(RuleBasedStateMachine):
             self.writer.seal()
             self.files.close()
         else:
-            self.disk.crash(seed)
+            self.disk.lose_power(seed)
         if ending == "crash, and again while recovering":
             self._open()
-            self.disk.crash(seed + 1)
+            self.disk.lose_power(seed + 1)
         self._open()
         self._compare()
 
