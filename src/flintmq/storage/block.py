@@ -80,6 +80,8 @@ class Scan:
         self.starts: list[int] = []
         self.lengths: list[int] = []
         self.damage: list[Damage] = []
+        # Up to where the file is known to be synced.
+        self.synced = HEADER_BYTES
         self.end = HEADER_BYTES
         self.sealed = False
 
@@ -165,6 +167,7 @@ def scan_blocks(data: bytes, magic: bytes, file: str, synced_whole: bool) -> Sca
     """
     found = Scan()
     synced = len(data) if synced_whole else _synced_position(data, magic)
+    found.synced = max(synced, HEADER_BYTES)
     position = HEADER_BYTES
     while not found.sealed:
         end = block_end(data, position, magic)

@@ -100,3 +100,19 @@ def create_segment(disk: Disk, draft: Path, path: Path, kind: int, number: int, 
     file.path = path
     disk.sync_directory(path.parent)
     return SegmentFile(file, magic, HEADER_BYTES)
+
+
+def end_tail(file: DiskFile, magic: bytes, synced: int, end: int, *, sealed: bool) -> int:
+    """End a last segment at `end`, durably: nothing that stands behind may ever be found again. Returns its size then.
+
+    What is behind `synced`, which its last mark says, is written once more: after a sync that failed, a system may go
+    on showing it to readers without ever writing it to the disk.
+    """
+    synced = min(synced, end)
+    file.truncate(end)
+    file.write_at(synced, [file.read_at(synced, end - synced)])
+    file.sync()
+    tail = SegmentFile(file, magic, end)
+    if not sealed:
+        tail.seal()
+    return tail.position

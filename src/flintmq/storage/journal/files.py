@@ -23,7 +23,7 @@ from flintmq.storage.block import (
 from flintmq.storage.files import Disk
 from flintmq.storage.journal.occupancy import Occupancy
 from flintmq.storage.journal.recovery import Replay
-from flintmq.storage.segment import Block, SegmentFile, create_segment
+from flintmq.storage.segment import Block, SegmentFile, create_segment, end_tail
 
 SUFFIX: Final = ".journal"
 SPARE: Final = "spare"
@@ -99,12 +99,10 @@ class JournalFiles:
         for block_type, start, length in zip(found.types, found.starts, found.lengths, strict=True):
             if block_type != TYPE_JOURNAL or not replay.read_block(data, start, length):
                 self.damage.append(Damage(str(path), start, "the block's records do not fill it"))
-        if is_tail and not found.sealed:
+        if is_tail:
             file = self._disk.open(path)
-            file.truncate(found.end)
-            tail = SegmentFile(file, magic, found.end)
-            tail.seal()
-            tail.close()
+            end_tail(file, magic, found.synced, found.end, sealed=found.sealed)
+            file.close()
         return found.end
 
     def _open(self, number: int) -> SegmentFile:

@@ -16,7 +16,7 @@ from flintmq.base.errors import StorageError
 from flintmq.storage.block import HEADER_BYTES, KIND_STREAM, TYPE_STREAM, Damage, FileHeader, decode_header
 from flintmq.storage.content import ContentReader
 from flintmq.storage.files import Disk, DiskFile
-from flintmq.storage.segment import SegmentFile, create_segment
+from flintmq.storage.segment import SegmentFile, create_segment, end_tail
 from flintmq.storage.stream.encoder import StreamBlock
 from flintmq.storage.stream.index import SegmentIndex, decode_index
 from flintmq.storage.stream.scan import SegmentScan, guess_magic, intact_blocks, scan_segment
@@ -109,11 +109,7 @@ class StreamFiles:
             if found.found_nothing:
                 return False
             index = found.index
-            if not found.sealed:
-                file.truncate(index.end)
-                tail = SegmentFile(file, index.magic, index.end)
-                tail.seal()
-                index.end = tail.position
+            index.end = end_tail(file, index.magic, found.synced, index.end, sealed=found.sealed)
         finally:
             file.close()
         self._continue_behind(index)

@@ -24,12 +24,16 @@ _MAGIC_BYTES: Final = 4
 
 @final
 class SegmentScan:
-    """What was found: the blocks are in `index`. `sealed` says that the file ends with the proof that it was synced."""
+    """What was found: the blocks are in `index`. `sealed` says that the file ends with the proof that it was synced.
+
+    `synced` is what the last mark says: up to there the file was synced before.
+    """
 
     def __init__(self, index: SegmentIndex) -> None:
         self.index = index
         self.damage: list[Damage] = []
         self.sealed = False
+        self.synced = HEADER_BYTES
 
     @property
     def found_nothing(self) -> bool:
@@ -91,6 +95,8 @@ def scan_segment(file: DiskFile, index: SegmentIndex, synced_whole: bool, conten
                 index.next_offset = first_offset + count
                 last_block = window[at:end]
                 last_end = position + end
+            elif kind == TYPE_MARK:
+                found.synced = _mark(window, at)
             found.sealed = kind == TYPE_SEAL
             at = end
         position += at
@@ -118,10 +124,15 @@ def _was_synced(file: DiskFile, position: int, size: int, magic: bytes) -> bool:
     """Whether a mark behind says that this position was on the disk."""
     for at, block in intact_blocks(file, position + 1, size, magic):
         if block[BLOCK_HEAD_BYTES - 1] == TYPE_MARK:
-            synced = int.from_bytes(block[BLOCK_HEAD_BYTES : BLOCK_HEAD_BYTES + 8], "big")
+            synced = _mark(block, 0)
             if position < synced <= at:
                 return True
     return False
+
+
+def _mark(data: bytes, at: int) -> int:
+    """What the mark at a place says."""
+    return int.from_bytes(data[at + BLOCK_HEAD_BYTES : at + BLOCK_HEAD_BYTES + 8], "big")
 
 
 def _highest_in(block: bytes, content: ContentReader) -> int:

@@ -100,12 +100,13 @@ def test_opening_after_a_crash_reads_the_last_segment(large: Path, tmp_path: Pat
     size = last.stat().st_size
     # Without the seal, and a half of the last block.
     last.write_bytes(last.read_bytes()[:-400])
-    for expected in (size, 64):
+    # What is behind the last mark, the last batch here, is read once more, to be written once more.
+    for expected, most in ((size, size + 600_000), (64, 20_000)):
         disk = CountingDisk()
         node = OpenNode(path, disk=disk)
         stream = node.storage.open_stream(1)
         assert 19_990 < stream.next_offset < 20_000
-        assert expected - 5_000 < disk.read[".stream"] < expected + 20_000
+        assert expected - 5_000 < disk.read[".stream"] < most
         node.close()
 
 

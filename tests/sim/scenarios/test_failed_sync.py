@@ -1,0 +1,85 @@
+"""After a sync that failed, a system shows what it will never write: a start must not build on that."""
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from flintmq.broker.message import Entry
+from flintmq.storage.content import ContentReader
+from flintmq.storage.journal.encoder import JournalEncoder
+from flintmq.storage.journal.files import JournalFiles
+from flintmq.storage.journal.recovery import Replay
+from flintmq.storage.stream.encoder import StreamEncoder
+from flintmq.storage.stream.files import StreamFiles
+from tests.sim.disk import SimulatedDisk
+from tests.unit.storage.nodes import CODECS, message
+
+_JOURNAL = Path("/data/journal")
+_STREAM = Path("/data/streams/1")
+
+
+class _FailingDisk:
+    """Fails the next call of a kind, once."""
+
+    def __init__(self, seed: int) -> None:
+        self.disk = SimulatedDisk(seed)
+        self.fails = ""
+        self.disk.trouble = self._trouble
+
+    def _trouble(self, what: str, name: str) -> None:
+        if what == self.fails:
+            self.fails = ""
+            raise OSError(errno.EIO, os.strerror(errno.EIO), name)
+
+
+def _recover(disk: SimulatedDisk) -> tuple[JournalFiles, JournalEncoder, list[bytes]]:
+    files = JournalFiles(disk, _JOURNAL, 10_000)
+    encoder = JournalEncoder(10_000)
+    replay = Replay(CODECS, {1})
+    encoder.start(files.recover(replay, encoder.occupancy))
+    return files, encoder, [entry.message.body for _, entry in replay.entries()]
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_what_a_start_finds_in_the_journal_outlives_a_power_loss(seed: int) -> None:
+    """What the restart read stays, for it may have removed older segments because of it: nothing of it is damage."""
+    failing = _FailingDisk(seed)
+    files, encoder, _ = _recover(failing.disk)
+    for number in range(3):
+        encoder.append(message(b"%d" % number * 2_000), [1], [Entry(message(b""), number)])
+    batch = encoder.take()
+    files.write(batch.segment, batch.blocks)
+    failing.fails = "sync"
+    with pytest.raises(OSError, match="Input/output"):
+        files.sync()
+    _, _, found = _recover(failing.disk)
+    assert found == [b"%d" % number * 2_000 for number in range(3)]
+    failing.disk.lose_power()
+    files, _, later = _recover(failing.disk)
+    assert (later, files.damage) == (found, [])
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_what_a_start_finds_in_a_stream_outlives_a_power_loss(seed: int) -> None:
+    """What the restart gave to readers stays: no other record gets its offset."""
+    failing = _FailingDisk(seed)
+    files = StreamFiles(failing.disk, _STREAM, 100_000, ContentReader(CODECS))
+    encoder = StreamEncoder(0, 0)
+    for number in range(3):
+        encoder.append(message(b"%d" % number * 2_000))
+    files.write(encoder.take())
+    failing.fails = "sync"
+    with pytest.raises(OSError, match="Input/output"):
+        files.sync()
+    assert _next_offset(failing.disk) == 3
+    failing.disk.lose_power()
+    assert _next_offset(failing.disk) == 3
+
+
+def _next_offset(disk: SimulatedDisk) -> int:
+    files = StreamFiles(disk, _STREAM, 100_000, ContentReader(CODECS))
+    files.recover()
+    assert files.damage == []
+    return files.written_offset
