@@ -1,0 +1,69 @@
+"""Definitions on the simulated disk. SQLite brings its own files, and cannot be told to write elsewhere from Python, so
+the file is what it promises to be: an in-memory database that outlives the broker, on which a transaction is durable
+exactly when COMMIT has returned. When power fails within one, it is there as a whole or not at all.
+
+What is left out, then, is SQLite's own crash safety. Everything of ours is there: what is a transaction with what, what
+waits for it, and what happens when it fails.
+"""
+
+import random
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, final
+
+from flintmq.storage.definitions.sqlite import DefinitionDatabase
+from tests.sim.disk import PowerLoss
+
+
+@final
+class _Connection(sqlite3.Connection):
+    """Asks before each COMMIT whether it may; is never closed."""
+
+    before_commit: Callable[[], None] | None = None
+
+    def execute(self, sql: str, parameters: Any = (), /) -> sqlite3.Cursor:  # noqa: ANN401 - as in its base
+        if sql == "COMMIT" and self.before_commit is not None:
+            self.before_commit()
+        return super().execute(sql, parameters)
+
+    def close(self) -> None:
+        pass
+
+
+@final
+class DatabaseFile:
+    """What is on the disk. `trouble` is called with "commit" and may raise."""
+
+    def __init__(self, chance: random.Random) -> None:
+        self.trouble: Callable[[str, str], None] | None = None
+        self._chance = chance
+        self._connection = sqlite3.connect(
+            ":memory:", isolation_level=None, check_same_thread=False, factory=_Connection, cached_statements=256
+        )
+        self._connection.before_commit = self._before_commit
+
+    def _before_commit(self) -> None:
+        if self.trouble is None:
+            return
+        try:
+            self.trouble("commit", "definitions.sqlite")
+        except OSError as error:
+            raise sqlite3.OperationalError(f"disk I/O error ({error.strerror})") from error
+        except PowerLoss:
+            if self._chance.random() < 0.5:
+                # It got there, and nobody was told.
+                sqlite3.Connection.execute(self._connection, "COMMIT")
+            raise
+
+    def open(self, path: Path) -> DefinitionDatabase:
+        """As it is found at a start: a transaction that was open is not there."""
+        if self._connection.in_transaction:
+            sqlite3.Connection.execute(self._connection, "ROLLBACK")
+        return DefinitionDatabase(path, lambda _: self._connection)
+
+    def image(self) -> str:
+        return "\n".join(self._connection.iterdump())
+
+    def discard(self) -> None:
+        sqlite3.Connection.close(self._connection)

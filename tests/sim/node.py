@@ -1,0 +1,172 @@
+"""One life of a node: the production server, broker and storage, from a start to a power loss or a clean stop."""
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, final
+
+from flintmq.broker.broker import Broker
+from flintmq.broker.message import Entry
+from flintmq.broker.ports import PermissionRecord, StreamLog, UserRecord
+from flintmq.broker.queue.classic import ClassicQueue
+from flintmq.broker.queue.stream import StreamQueue
+from flintmq.gateway.amqp091.codec import CODEC_091
+from flintmq.gateway.amqp091.gateway import Offer
+from flintmq.protocol.amqp091.connection import Tuning
+from flintmq.server.amqp import AmqpServer
+from flintmq.storage.group_commit import GroupCommit, Rounds
+from flintmq.storage.node import NodeStorage
+from tests.sim.baton import Baton
+from tests.sim.database import DatabaseFile
+from tests.sim.disk import SimulatedDisk
+from tests.sim.loop import VirtualLoop
+from tests.sim.network import Link
+from tests.sim.syncing import SimulatedCommit
+
+DATA: Final = Path("/data")
+# Small, so that segments fill, are emptied, moved and written over within a life.
+SEGMENT_BYTES: Final = 6_000
+USER: Final = "u"
+# The moment at which all simulations begin (Unix time in seconds).
+EPOCH: Final = 1_700_000_000
+
+
+@final
+class _OpenDoor:
+    """Logins: everybody may come in, a little later."""
+
+    def __init__(self, loop: VirtualLoop) -> None:
+        self._loop = loop
+
+    def check(
+        self, user: str, password: str, address: str, is_wanted: Callable[[], bool], answer: Callable[[str], None]
+    ) -> None:
+        self._loop.call_soon(answer, "")
+
+    def close(self) -> None:
+        pass
+
+
+@final
+class Node:
+    """Raises StorageError when it cannot start, PowerLoss when the power fails meanwhile."""
+
+    def __init__(
+        self,
+        disk: SimulatedDisk,
+        database: DatabaseFile,
+        loop: VirtualLoop,
+        chance: random.Random,
+        baton: Baton,
+        segment_bytes: int,
+    ) -> None:
+        self.loop = loop
+        self.links: list[Link] = []
+        self.is_stopping = False
+        self._chance = chance
+        self._baton = baton
+        self._ports = 0
+        self._commits: list[SimulatedCommit] = []
+        self._server: AmqpServer | None = None
+        self.storage = NodeStorage(
+            DATA,
+            {CODEC_091.format: CODEC_091},
+            self._notify,
+            disk,
+            segment_bytes,
+            database.open,
+            self._make_commit,
+        )
+        try:
+            self.broker = Broker(self.storage, chance.getrandbits(32))
+            self.broker.now_ms = self.clock_ms()
+            self.count = self.broker.recover(self.storage.definitions.load())
+            if not self.broker.vhosts:
+                self.broker.add_vhost("/")
+                self.broker.put_user(UserRecord(USER, ""))
+                self.broker.put_rule(PermissionRecord("/", USER, ".*", ".*", ".*"))
+            self.vhost = self.broker.vhosts["/"]
+        except Exception:
+            self.storage.close()
+            raise
+
+    def _make_commit(self, rounds: Rounds) -> GroupCommit:
+        commit = SimulatedCommit(rounds, self.loop, self._chance, self._baton)
+        self._commits.append(commit)
+        return commit
+
+    @property
+    def commit(self) -> SimulatedCommit:
+        return self._commits[0]
+
+    @property
+    def submitted(self) -> int | None:
+        """The newest batch that is on its way to the disk; None once nothing gets there any more."""
+        return None if self.storage.failure else self.commit.submitted
+
+    def clock_ms(self) -> int:
+        return int((EPOCH + self.loop.time()) * 1000)
+
+    def _notify(self) -> None:
+        self.loop.call_soon_threadsafe(self._on_durable)
+
+    def _on_durable(self) -> None:
+        if self._server is not None:
+            self._server.on_durable()
+
+    def serve(self) -> None:
+        """Take connections. To be called within the loop."""
+        offer = Offer({"product": "FlintMQ", "capabilities": {"basic.nack": True}}, Tuning(heartbeat=0))
+        logins = _OpenDoor(self.loop)
+        self._server = AmqpServer(self.broker, offer, logins, self._chance.randbytes, 1_000, self.clock_ms)
+        # What the start itself has settled, and the definitions of a new node.
+        self._server.want_tick()
+
+    def connect(self, received: Callable[[bytes], None], lost: Callable[[], None], latency: float) -> Link:
+        server = self._server
+        assert server is not None
+        self._ports += 1
+        link = Link(self.loop, self._chance, server.protocol(), received, lost, self._ports, latency)
+        self.links.append(link)
+        return link
+
+    async def stop(self) -> None:
+        """As SIGTERM does it."""
+        server = self._server
+        assert server is not None
+        self.is_stopping = True
+        await server.close(2.0)
+        self.storage.close()
+
+    def kill(self) -> None:
+        """It is gone, without a word."""
+        for link in self.links:
+            link.drop()
+        self.commit.kill()
+
+    # -- what is on the queues ----------------------------------------------------------------------------------
+
+    def contents(self) -> dict[str, list[Entry]]:
+        """All queues with their entries: ready ones in order, then those that are held back or about to leave."""
+        found = {}
+        for name, queue in self.vhost.queues.items():
+            if isinstance(queue, ClassicQueue):
+                entries = queue._contents()
+                if queue._delays is not None:
+                    entries = [*entries, *queue._delays.entries()]
+                found[name] = entries
+            elif isinstance(queue, StreamQueue):
+                found[name] = _records(queue.log)
+        for letter in self.broker.agenda.dead_letters:
+            entries = found[letter.queue.name]
+            entries.append(letter.entry)
+            entries.sort(key=lambda entry: entry.position)
+        return found
+
+
+def _records(log: StreamLog) -> list[Entry]:
+    cursor = log.cursor(log.first_offset, 1 << 20)
+    found = []
+    while (message := cursor.next(log.next_offset)) is not None:
+        found.append(Entry(message, cursor.offset - 1))
+    return found

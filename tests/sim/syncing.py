@@ -1,0 +1,99 @@
+"""The sync thread, driven by the simulator: its rounds begin late, take their time, and stop at any call to the disk
+while the event loop goes on.
+"""
+
+import random
+from typing import final
+
+from flintmq.storage.group_commit import Batch, GroupCommit, Rounds
+from tests.sim.baton import Baton
+from tests.sim.loop import VirtualLoop
+
+
+@final
+class SimulatedCommit(GroupCommit):
+    """`pause` is to be called at each call to the disk. `submitted` is the newest batch that was handed over."""
+
+    def __init__(self, rounds: Rounds, loop: VirtualLoop, chance: random.Random, baton: Baton) -> None:
+        self.rounds = rounds
+        self.submitted = 0
+        # How long (seconds) a round waits to begin, at most, and how likely a call to the disk takes a while.
+        self.delay = 0.002
+        self.pauses = 0.1
+        self._loop = loop
+        self._chance = chance
+        self._inbox: list[Batch] = []
+        self._is_due = False
+        self._baton = baton
+        self._is_over = False
+
+    def submit(self, batch: Batch) -> None:
+        self.submitted = batch.number
+        self._inbox.append(batch)
+        self._wake(self._chance.random() * self.delay)
+
+    def _wake(self, seconds: float) -> None:
+        if not self._is_due and self._baton.is_idle and not self._is_over:
+            self._is_due = True
+            self._loop.call_later(seconds, self._begin)
+
+    def _begin(self) -> None:
+        self._is_due = False
+        if self._is_over or not self._baton.is_idle:
+            return
+        if self._chance.random() < 0.7:
+            # In one go: most of what can be seen is seen like this, at a tenth of the cost.
+            self._run_round(False)
+            self._ended()
+        else:
+            self._baton.begin(lambda: self._run_round(False))
+            self._went_on()
+
+    def _run_round(self, is_last: bool) -> None:
+        batches = self._inbox
+        self._inbox = []
+        if not self.rounds.round(batches, is_last, self._loop.time()):
+            self._is_over = True
+
+    def _go_on(self) -> None:
+        if self._is_over:
+            return
+        self._baton.go_on()
+        self._went_on()
+
+    def _went_on(self) -> None:
+        if self._baton.is_idle:
+            self._ended()
+        else:
+            self._loop.call_later(self._chance.random() * self.delay, self._go_on)
+
+    def _ended(self) -> None:
+        if self._is_over:
+            return
+        if self._inbox:
+            self._wake(self._chance.random() * self.delay)
+            return
+        patience = self.rounds.patience(self._loop.time())
+        if patience is not None:
+            self._wake_later(patience)
+
+    def _wake_later(self, seconds: float) -> None:
+        """For a sync that waits for company: a batch that comes before does not have to wait for this."""
+        self._loop.call_later(seconds, self._wake, 0.0)
+
+    def pause(self) -> None:
+        """A call to the disk is about to be made: perhaps it takes a while."""
+        if not self._baton.is_idle and self._baton.is_here and self._chance.random() < self.pauses:
+            self._baton.stop()
+
+    def close(self) -> None:
+        while not self._baton.is_idle:
+            self._baton.go_on()
+        if not self._is_over:
+            self._run_round(True)
+        self._is_over = True
+
+    def kill(self) -> None:
+        """The power has failed."""
+        self._is_over = True
+        self._baton.kill()

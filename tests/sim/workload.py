@@ -1,0 +1,329 @@
+"""What the clients of a life do: chosen by chance from all that AMQP 0-9-1 offers, step by step."""
+
+import random
+from collections.abc import Callable
+from functools import partial
+from itertools import accumulate
+from typing import Final, final
+
+from flintmq.wire.amqp091 import methods as m
+from tests.sim.clients import CONFIRM, PLAIN, TX, Client, SimChannel
+from tests.sim.ledger import ACK, REJECT, REQUEUE, Ledger, Unexpected
+from tests.sim.messages import Sent
+from tests.sim.node import Node
+from tests.sim.topology import Address, Line, Topology
+
+_SIZES: Final = (10, 10, 40, 40, 40, 300, 300, 1_200, 5_000, 0)
+# How much there may be on the queues, beyond which nothing is published.
+_ENOUGH: Final = 150
+
+_ANSWERS: Final[dict[type[m.Method], type[m.Method]]] = {
+    m.QueueDeclare: m.QueueDeclareOk,
+    m.QueueBind: m.QueueBindOk,
+    m.ExchangeDeclare: m.ExchangeDeclareOk,
+    m.ExchangeBind: m.ExchangeBindOk,
+}
+
+
+@final
+class Numbers:
+    """Counts messages, channels and names over all lives of a run."""
+
+    def __init__(self) -> None:
+        self.last = 0
+
+    def next(self) -> int:
+        self.last += 1
+        return self.last
+
+
+@final
+class Workload:
+    def __init__(self, node: Node, ledger: Ledger, topology: Topology, numbers: Numbers, chance: random.Random) -> None:
+        self.clients: list[Client] = []
+        # While it is not, clients only wait for what they asked for.
+        self.is_going = True
+        self.declared = 0
+        self._node = node
+        self._ledger = ledger
+        self._topology = topology
+        self._numbers = numbers
+        self._chance = chance
+        # Seconds between two things that are done.
+        self.gap = chance.choice((0.0005, 0.002, 0.01))
+        self._latency = chance.choice((0.0002, 0.002))
+        # Weights of the modes of channels, different in each life.
+        self._modes = chance.choices((CONFIRM, TX, PLAIN), (6, 2, 1), k=4)
+        acts: list[tuple[int, Callable[[SimChannel], None]]] = [
+            (chance.choice((4, 10, 20)), self._publish),
+            (chance.choice((2, 8, 20)), self._settle),
+            (chance.choice((0, 2, 4)), self._consume),
+            (chance.choice((0, 2, 6)), self._get),
+            (6, self._end_transaction),
+            (chance.choice((0, 1)), self._cancel),
+            (chance.choice((0, 1)), self._recover),
+            (chance.choice((0, 0, 1)), self._purge),
+            (chance.choice((0, 1)), self._make_queue),
+            (chance.choice((0, 1)), self._delete_queue),
+            (chance.choice((0, 1)), self._close_channel),
+            (chance.choice((0, 0, 1)), self._blunder),
+            (chance.choice((0, 1)), self._break),
+            (chance.choice((0, 0, 1)), self._stall),
+            (chance.choice((0, 0, 1)), self._set_flow),
+        ]
+        self._acts = [act for _, act in acts]
+        self._weights = list(accumulate(weight for weight, _ in acts))
+
+    def next_number(self) -> int:
+        return self._numbers.next()
+
+    def choose_mode(self) -> str:
+        return self._chance.choice(self._modes)
+
+    # -- clients ------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        if self._topology.fleeting:
+            self.declare(self._topology.fleeting)
+        for _ in range(self._chance.choice((1, 2, 2, 3))):
+            self._connect()
+        self._node.loop.call_later(self.gap, self._step)
+
+    def declare(self, methods: list[m.Method]) -> None:
+        """Connect, and ask for what has to be there."""
+        Client(self, self._ledger, self._node, self._latency, 1, lambda client: self._ask(client, methods))
+
+    def _ask(self, client: Client, methods: list[m.Method]) -> None:
+        (channel,) = client.channels
+        for method in methods:
+            channel.ask(method, (_ANSWERS[type(method)],), partial(self._declared, method))
+        client.flush()
+
+    def _declared(self, method: m.Method, _: m.Method) -> None:
+        self.declared += 1
+        if isinstance(method, m.QueueDeclare):
+            self._ledger.lines[method.queue].is_sure = True
+
+    def _connect(self) -> None:
+        channels = self._chance.choice((1, 2, 3))
+        self.clients.append(Client(self, self._ledger, self._node, self._latency, channels))
+
+    def lost(self, client: Client) -> None:
+        if client in self.clients:
+            self.clients.remove(client)
+        if self.is_going:
+            self._node.loop.call_later(self._chance.random() * 0.01, self._reconnect)
+
+    def _reconnect(self) -> None:
+        if self.is_going and len(self.clients) < 3:
+            self._connect()
+
+    def drop(self) -> None:
+        """The node is gone."""
+        self.is_going = False
+        for client in self.clients:
+            client.drop()
+
+    def _step(self) -> None:
+        if not self.is_going:
+            return
+        chance = self._chance
+        channels = [channel for client in self.clients for channel in client.channels if channel.is_usable]
+        if channels:
+            channel = chance.choice(channels)
+            (act,) = chance.choices(self._acts, cum_weights=self._weights)
+            if self._ledger.trace is not None:
+                self._ledger.trace(f"channel {channel.number} ({channel.mode}): {act.__name__}")
+            act(channel)
+            channel.client.flush()
+        self._node.loop.call_later(chance.random() * 2 * self.gap, self._step)
+
+    # -- what a channel may do ----------------------------------------------------------------------------------
+
+    def _publish(self, channel: SimChannel) -> None:
+        chance = self._chance
+        if sum(len(line.copies) for line in self._ledger.lines.values()) > _ENOUGH:
+            return
+        address = chance.choice(self._addresses())
+        for _ in range(chance.choice((1, 1, 2, 5, 12))):
+            if chance.random() < 0.1:
+                address = chance.choice(self._addresses())
+            self._publish_to(channel, address)
+
+    def _addresses(self) -> list[Address]:
+        made = [Address("", line.name, (line,)) for line in self._ledger.lines.values() if line.is_temporary]
+        return [
+            address
+            for address in (*self._topology.addresses, *made)
+            if all(line.is_sure and not line.is_leaving for line in address.lines)
+        ]
+
+    def _publish_to(self, channel: SimChannel, address: Address) -> None:
+        chance = self._chance
+        lines = address.lines
+        if len(lines) == 1 and lines[0].deduplicates and channel.mode != TX and chance.random() < 0.4:
+            known = [copy.sent for copy in lines[0].copies.values()]
+            known = [sent for sent in known if len(sent.lines) == 1 and not sent.is_in_transaction]
+            if known:
+                # Once more: nobody may see it twice.
+                channel.publish(address, chance.choice(known[-10:]))
+                return
+        sent = Sent(
+            self._numbers.next(),
+            channel.number,
+            lines,
+            chance.choice(_SIZES),
+            self._node.clock_ms(),
+            persistent=chance.random() < 0.85,
+            priority=chance.randrange(7) if chance.random() < 0.2 else 0,
+            ttl_ms=chance.choice((0, 30, 1000)) if chance.random() < 0.05 else None,
+            delay_ms=chance.choice((5, 100)) if chance.random() < 0.05 else 0,
+            header=address.header,
+            mandatory=chance.random() < 0.2,
+        )
+        channel.publish(address, sent)
+
+    def _settle(self, channel: SimChannel) -> None:
+        chance = self._chance
+        if channel.is_recovering:
+            return
+        if channel.reading and chance.random() < 0.5:
+            for tag in list(channel.reading):
+                channel.channel.send_ack(tag, False)
+            channel.reading.clear()
+        tags = list(channel.unacked)
+        if not tags:
+            return
+        how = chance.choices((ACK, REJECT, REQUEUE), (7, 1, 2))[0]
+        if chance.random() < 0.5:
+            last = chance.choice(tags)
+            for tag in [tag for tag in channel.reading if tag <= last]:
+                del channel.reading[tag]
+            channel.settle([tag for tag in tags if tag <= last], how, True)
+        else:
+            channel.settle(chance.sample(tags, min(len(tags), chance.choice((1, 3)))), how, False)
+
+    def _end_transaction(self, channel: SimChannel) -> None:
+        if channel.mode == TX and (channel.group.publishes or channel.group.settlements):
+            if self._chance.random() < 0.8:
+                channel.commit()
+            else:
+                channel.roll_back()
+
+    def _consume(self, channel: SimChannel) -> None:
+        chance = self._chance
+        line = self._some_line()
+        if line is None or len(channel.consumers) > 3:
+            return
+        tag = f"c{self._numbers.next()}"
+        prefetch = chance.choice((1, 3, 10, 0))
+        no_ack = chance.random() < 0.05
+        if line.is_stream:
+            prefetch, no_ack = prefetch or 5, False
+        channel.ask(m.BasicQos(prefetch_count=prefetch), (m.BasicQosOk,))
+        arguments: dict[str, object] = {"x-stream-offset": "first"} if line.is_stream else {}
+        if chance.random() < 0.2:
+            arguments["x-priority"] = chance.randrange(3)
+        channel.consume(line, tag, no_ack, arguments)
+
+    def _some_line(self) -> Line | None:
+        """A queue that is there for sure, whatever the clients are about to do."""
+        lines = [
+            line
+            for line in self._ledger.lines.values()
+            if line.is_sure and not line.is_leaving and not line.is_temporary
+        ]
+        return self._chance.choice(lines) if lines else None
+
+    def _get(self, channel: SimChannel) -> None:
+        line = self._some_line()
+        if line is not None and not line.is_stream and not channel.is_recovering:
+            no_ack = self._chance.random() < 0.05
+            if "x-single-active-consumer" not in line.arguments or line.arguments.get("x-queue-type") != "quorum":
+                channel.get(line, no_ack)
+
+    def _cancel(self, channel: SimChannel) -> None:
+        tags = [tag for tag, subscription in channel.consumers.items() if not subscription.is_over]
+        if tags and not channel.is_recovering:
+            channel.cancel(self._chance.choice(tags))
+
+    def _recover(self, channel: SimChannel) -> None:
+        if not channel.may_recover:
+            return
+        if not channel.consumers:
+            channel.recover(True)
+        elif not any(subscription.is_over for subscription in channel.consumers.values()):
+            channel.recover(False)
+
+    def _purge(self, channel: SimChannel) -> None:
+        line = self._some_line()
+        # A purge lets go of what was there before, though consumers may have some of it in hand, and give it back.
+        if line is not None and not line.is_stream and not line.deduplicates:
+            self._ledger.purging(line)
+            if self._ledger.trace is not None:
+                self._ledger.trace(f"{line} is purged")
+            channel.ask(m.QueuePurge(queue=line.name), (m.QueuePurgeOk,), lambda _: self._ledger.purged(line))
+
+    def _make_queue(self, channel: SimChannel) -> None:
+        name = f"made{self._chance.randrange(3)}"
+        if name in self._ledger.lines:
+            return
+        line = Line(name, is_temporary=True)
+        self._ledger.lines[name] = line
+
+        def made(_: m.Method) -> None:
+            line.is_sure = True
+
+        channel.ask(m.QueueDeclare(queue=name, durable=True), (m.QueueDeclareOk,), made)
+
+    def _delete_queue(self, channel: SimChannel) -> None:
+        lines = [line for line in self._ledger.lines.values() if line.is_temporary and line.is_sure]
+        lines = [line for line in lines if not line.is_leaving]
+        if not lines:
+            return
+        line = self._chance.choice(lines)
+        line.is_leaving = True
+        self._ledger.purging(line)
+
+        def deleted(_: m.Method) -> None:
+            self._ledger.deleted(line)
+
+        channel.ask(m.QueueDelete(queue=line.name), (m.QueueDeleteOk,), deleted)
+
+    def _close_channel(self, channel: SimChannel) -> None:
+        client = channel.client
+        channel.close()
+        client.channels.remove(channel)
+        client.open_channel()
+
+    def _blunder(self, channel: SimChannel) -> None:
+        channel.blunder()
+        channel.client.channels.remove(channel)
+        channel.client.open_channel()
+
+    def _break(self, channel: SimChannel) -> None:
+        if self._chance.random() < 0.5:
+            channel.client.cut()
+        else:
+            channel.client.close()
+
+    def _stall(self, channel: SimChannel) -> None:
+        link = channel.client.link
+        link.is_stalled = True
+        self._node.loop.call_later(self._chance.random() * 0.05, link.let_go)
+
+    def _set_flow(self, channel: SimChannel) -> None:
+        for active in (False, True):
+            channel.ask(m.ChannelFlow(active=active), (m.ChannelFlowOk,))
+
+    # -- the end ------------------------------------------------------------------------------------------------
+
+    def check_answered(self, failure: str) -> None:
+        """Everybody has had time: nobody may still wait."""
+        for client in self.clients:
+            for channel in client.channels:
+                if channel.is_usable and (channel.waiting or channel.unconfirmed) and not client.is_blocked:
+                    raise Unexpected(
+                        f"a channel waits for ever: {len(channel.unconfirmed)} publishes are not confirmed, "
+                        f"{len(channel.waiting)} requests not answered; failure: {failure!r}"
+                    )
