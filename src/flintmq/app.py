@@ -37,6 +37,8 @@ from flintmq.storage.backup.manifest import Manifest, Progress
 from flintmq.storage.backup.pins import remove_abandoned
 from flintmq.storage.backup.restoring import restore
 from flintmq.storage.backup.taking import Backup
+from flintmq.storage.inspection.dumping import Dump
+from flintmq.storage.inspection.verifying import Verification
 from flintmq.storage.node import NodeStorage
 
 log = structlog.get_logger()
@@ -178,6 +180,16 @@ def export_definitions_from(settings: Settings) -> dict[str, object]:
 def backup_of(directory: Path, destination: Path) -> Backup:
     """A backup that is yet to be taken. Raises FlintError."""
     return Backup(directory, destination, __version__)
+
+
+def verification_of(directory: Path) -> Verification:
+    """A check of a data directory, or of a backup, that is yet to be made. Raises FlintError."""
+    return Verification(directory)
+
+
+def dump_of(directory: Path) -> Dump:
+    """What is to be read of a data directory, or of a backup. Raises FlintError."""
+    return Dump(directory, {CODEC_091.format: CODEC_091})
 
 
 def manifest_of(backup: Path) -> Manifest:

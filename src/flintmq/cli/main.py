@@ -12,7 +12,9 @@ from flintmq.cli.definitions_import import import_definitions
 from flintmq.cli.publish import publish
 from flintmq.cli.serve import serve
 from flintmq.cli.storage_backup import backup
+from flintmq.cli.storage_dump import dump
 from flintmq.cli.storage_restore import restore
+from flintmq.cli.storage_verify import verify
 from flintmq.cli.version import print_version
 
 # What a shell expects of a command that was called wrongly, and of one that failed.
@@ -41,6 +43,8 @@ storage = typer.Typer(
     help="A broker's data directory: look into it, check it, back it up while the broker runs, and restore it.",
     no_args_is_help=True,
 )
+storage.command()(verify)
+storage.command()(dump)
 storage.command()(backup)
 storage.command()(restore)
 app.add_typer(storage, name="storage")

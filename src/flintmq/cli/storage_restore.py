@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from flintmq.cli.progress import progress_bar, size_in_words
+from flintmq.cli.storage_verify import EXIT_DAMAGED
 
 
 def restore(
@@ -18,5 +19,12 @@ def restore(
     contents = app.manifest_of(backup)
     with progress_bar("Copying", lambda: contents.total_bytes) as progress:
         app.restore_backup(backup, directory, progress)
+    # What came of it is read once more: it is what a broker will start with.
+    work = app.verification_of(directory)
+    with progress_bar("Reading", lambda: work.total) as progress:
+        report = work.run(progress)
     size = size_in_words(contents.total_bytes)
     typer.echo(f"{directory}: the state of {contents.taken}, {len(contents.files)} files, {size}")
+    typer.echo("\n".join(report.lines()))
+    if report.damage:
+        raise typer.Exit(EXIT_DAMAGED)

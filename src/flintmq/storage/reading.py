@@ -37,6 +37,10 @@ class Block(NamedTuple):
     data: bytes
     at: int
 
+    def position_of(self, at: int) -> int:
+        """Where in the file something is that is at `at` in `data`."""
+        return self.start + at - self.at
+
 
 @final
 class SegmentReader:
@@ -110,6 +114,10 @@ class SegmentReader:
             self.damage.append(Damage(self.name, self.end, f"{missing} bytes do not match their checksum"))
             self.end = following
 
+    def has_remains(self) -> bool:
+        """Whether there is something of this file's life behind `end`: the beginning of a block, at least."""
+        return len(self.magic) == 4 and self._find(self.end, self.magic) >= 0
+
     def torn(self) -> Iterator[Block]:
         """The intact blocks of records behind `end`, which recovery will cut off."""
         position = self._next_block(self.end)
@@ -153,16 +161,19 @@ class SegmentReader:
 
     def _next_block(self, position: int) -> int:
         """The first position from `position` on with an intact block; -1 when there is none."""
-        while position + BLOCK_HEAD_BYTES <= self.size:
-            at = self._cover(position, BLOCK_HEAD_BYTES)
-            found = self._window.find(self.magic, at)
-            if found < 0:
-                position = max(self._base + len(self._window) - len(self.magic) + 1, position + 1)
-                continue
-            position = self._base + found
-            if self._block_end(position):
-                return position
-            position += 1
+        position = self._find(position, self.magic)
+        while position >= 0 and not self._block_end(position):
+            position = self._find(position + 1, self.magic)
+        return position
+
+    def _find(self, position: int, wanted: bytes) -> int:
+        """The first position from `position` on with these bytes; -1 when there is none."""
+        while position + len(wanted) <= self.size:
+            at = self._cover(position, len(wanted))
+            found = self._window.find(wanted, at)
+            if found >= 0:
+                return self._base + found
+            position = max(self._base + len(self._window) - len(wanted), position) + 1
         return -1
 
     def _find_magic(self) -> bytes:

@@ -1,0 +1,139 @@
+"""A data directory as somebody else sees it who only reads: that of a running broker, of a stopped one, or a backup."""
+
+import fcntl
+import os
+import shutil
+import sqlite3
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import final
+
+from flintmq.base.errors import StorageError
+from flintmq.broker.ports import Definitions
+from flintmq.storage.backup import manifest
+from flintmq.storage.backup.layout import DEFINITIONS, JOURNAL, is_data_directory, logs, state_files
+from flintmq.storage.definitions.sqlite import DefinitionDatabase
+from flintmq.storage.files import RealDisk
+from flintmq.storage.reading import SegmentReader
+
+
+@final
+class DataDirectory:
+    """`files` are the paths of the state within it, and their inodes, as they were when this was made.
+
+    `tails` are the segments that may not have been sealed: the newest of each log that hold blocks.
+    Raises StorageError.
+    """
+
+    def __init__(self, path: Path) -> None:
+        if not path.is_dir():
+            raise StorageError(f"there is no directory {path}")
+        if not is_data_directory(path):
+            raise StorageError(f"{path} is no data directory of FlintMQ, nor a backup: it has no {DEFINITIONS}")
+        self.path = path
+        self.is_backup = manifest.is_backup(path)
+        self.is_running = not self.is_backup and _is_locked(path / "lock")
+        self._disk = RealDisk()
+        self.files = state_files(path)
+        self.logs = logs(iter(self.files))
+        self.tails: set[str] = set()
+        # Made for later: there is nothing in them.
+        self._ahead: set[str] = set()
+        for segments in self.logs.values():
+            self._find_tail(segments)
+
+    def _find_tail(self, segments: list[str]) -> None:
+        """Newest first: so a segment is looked at after those behind it, should the broker go on to one of these."""
+        for path in segments:
+            with self.segment(path) as reader:
+                if reader is not None and reader.holds_blocks():
+                    self.tails.add(path)
+                    return
+            self._ahead.add(path)
+
+    @property
+    def journal(self) -> list[str]:
+        """Oldest first."""
+        return self.logs.get(JOURNAL, [])[::-1]
+
+    @property
+    def streams(self) -> dict[int, list[str]]:
+        """The segments of each, by the queue's id; oldest first."""
+        found = {log.rpartition("/")[2]: segments[::-1] for log, segments in self.logs.items() if log != JOURNAL}
+        return {int(name): segments for name, segments in found.items() if name.isdecimal()}
+
+    @contextmanager
+    def segment(self, path: str) -> Iterator[SegmentReader | None]:
+        """None for a segment that a running broker has removed meanwhile."""
+        try:
+            file = self._disk.open_to_read(self.path / path)
+        except FileNotFoundError:
+            yield None
+            return
+        try:
+            yield SegmentReader(file, str(self.path / path))
+        finally:
+            file.close()
+
+    def synced(self, path: str, reader: SegmentReader) -> int:
+        """How far this segment is known to have been synced."""
+        if path in self._ahead:
+            return 0
+        return reader.synced_position() if path in self.tails else reader.size
+
+    def is_the_same(self, path: str) -> bool:
+        """Whether the file has its name still: one that lost it may be written over."""
+        try:
+            return (self.path / path).lstat().st_ino == self.files[path]
+        except FileNotFoundError:
+            return False
+
+    def definitions(self) -> Definitions:
+        """Read from a copy: even reading a database may write beside it. Raises StorageError for what is damaged."""
+        with tempfile.TemporaryDirectory(prefix="flintmq-") as scratch:
+            copy = Path(scratch) / DEFINITIONS
+            try:
+                self._copy_definitions(copy)
+                database = DefinitionDatabase(copy)
+                try:
+                    return database.load()
+                finally:
+                    database.close()
+            except OSError as error:
+                raise StorageError(f"{error.filename} cannot be read: {error.strerror}") from error
+            except (StorageError, sqlite3.Error) as error:
+                # Who asks knows nothing of the copy.
+                raise StorageError(str(error).replace(str(copy), str(self.path / DEFINITIONS))) from error
+
+    def _copy_definitions(self, copy: Path) -> None:
+        original = self.path / DEFINITIONS
+        if self.is_running:
+            source = sqlite3.connect(f"{original.absolute().as_uri()}?mode=ro", uri=True)
+            target = sqlite3.connect(copy)
+            try:
+                source.backup(target)
+            finally:
+                target.close()
+                source.close()
+            return
+        for suffix in ("", "-wal"):
+            if (part := original.with_name(f"{DEFINITIONS}{suffix}")).exists():
+                shutil.copyfile(part, copy.with_name(f"{DEFINITIONS}{suffix}"))
+
+
+def _is_locked(lock: Path) -> bool:
+    try:
+        descriptor = os.open(lock, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        raise StorageError(f"{lock} cannot be read: {error.strerror}") from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False

@@ -1,0 +1,151 @@
+"""What is on the queues and in the streams of a data directory, or every record of its files, one after the other.
+
+The journal is read twice: for what was settled, and for the messages that were not. So memory holds runs of places, and
+one block, but no messages; they come in the order of the journal. On a running broker, what changes meanwhile may be
+seen or not.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import final
+
+from flintmq.base.errors import StorageError
+from flintmq.broker.message import ContentCodec
+from flintmq.broker.ports import QueueRecord
+from flintmq.storage.block import TYPE_JOURNAL, TYPE_STREAM, Damage
+from flintmq.storage.inspection.directory import DataDirectory
+from flintmq.storage.inspection.places import Places
+from flintmq.storage.inspection.records import (
+    RECORD_MOVED,
+    BrokenBlock,
+    Describer,
+    content_position,
+    journal_records,
+    places_of,
+    queue_of,
+    returned_by,
+    settled_by,
+    stream_records,
+)
+from flintmq.storage.journal.encoder import RECORD_MESSAGE, RECORD_SETTLEMENT
+from flintmq.storage.reading import Block
+
+# A message or a record, as JSON has it.
+Line = dict[str, object]
+
+
+@final
+class Dump:
+    """Of one queue, or of all. `damage` is what was passed over. Raises StorageError."""
+
+    def __init__(self, directory: Path, codecs: dict[int, ContentCodec]) -> None:
+        self.damage: list[Damage] = []
+        self._directory = DataDirectory(directory)
+        self._describer = Describer(codecs)
+
+    def messages(self, queue: str | None, vhost: str) -> Iterator[Line]:
+        """What a start would find on the queues, then the records of the streams; of one queue, or of all."""
+        queues = self._queues(queue, vhost)
+        yield from self._on_queues(queues)
+        for queue_id, segments in self._directory.streams.items():
+            if (record := queues.get(queue_id)) is not None:
+                for _, block, offset, position in self._in_stream(segments):
+                    place: Line = {"vhost": record.vhost, "queue": record.name, "offset": int(offset)}
+                    yield place | self._describer.describe(block.data, position)
+
+    def _queues(self, queue: str | None, vhost: str) -> dict[int, QueueRecord]:
+        found = self._directory.definitions().queues
+        if queue is None:
+            return {record.id: record for record in found}
+        queues = {record.id: record for record in found if (record.name, record.vhost) == (queue, vhost)}
+        if not queues:
+            raise StorageError(f"no durable queue '{queue}' in vhost '{vhost}' of {self._directory.path}")
+        return queues
+
+    def _on_queues(self, queues: dict[int, QueueRecord]) -> Iterator[Line]:
+        places = Places(set(queues))
+        for path, block, position in self._in_journal():
+            kind = block.data[position]
+            if kind in (RECORD_MESSAGE, RECORD_MOVED):
+                places.message(path, block.data, position)
+            elif kind == RECORD_SETTLEMENT:
+                places.settlement(block.data, position)
+            else:
+                places.returned(block.data, position)
+        live = places.live()
+        # It is the same damage again.
+        found = len(self.damage)
+        for path, block, position in self._in_journal():
+            if block.data[position] in (RECORD_MESSAGE, RECORD_MOVED):
+                in_segment = live.get(path, {})
+                for queue_id, seq in places_of(block.data, position):
+                    record = queues.get(queue_id)
+                    if record is not None and queue_id in in_segment and seq in in_segment[queue_id]:
+                        returns = places.returns.get((queue_id, seq), 0)
+                        place: Line = {"vhost": record.vhost, "queue": record.name, "seq": seq, "returns": returns}
+                        yield place | self._describer.describe(block.data, content_position(block.data, position))
+        del self.damage[found:]
+
+    def records(self, queue: str | None, vhost: str) -> Iterator[Line]:
+        """Everything that was written and is still there, settled or not; about one queue, or everything."""
+        wanted = None if queue is None else set(self._queues(queue, vhost))
+        for path, block, position in self._in_journal():
+            line = self._describe_record(block.data, position)
+            if wanted is None or wanted & _queue_ids(block.data, position):
+                yield {"file": path, "position": block.position_of(position)} | line
+        for queue_id, segments in self._directory.streams.items():
+            if wanted is None or queue_id in wanted:
+                for path, block, offset, position in self._in_stream(segments):
+                    place = {"file": path, "position": block.position_of(position), "record": "stream"}
+                    yield place | {"offset": int(offset)} | self._describer.describe(block.data, position)
+
+    def _describe_record(self, data: bytes, position: int) -> Line:
+        kind = data[position]
+        if kind in (RECORD_MESSAGE, RECORD_MOVED):
+            places = [{"queue_id": queue_id, "seq": seq} for queue_id, seq in places_of(data, position)]
+            line: Line = {"record": "message" if kind == RECORD_MESSAGE else "moved", "places": places}
+            return line | self._describer.describe(data, content_position(data, position))
+        if kind == RECORD_SETTLEMENT:
+            ranges = [{"first": first, "length": length} for first, length in settled_by(data, position)]
+            return {"record": "settlement", "queue_id": queue_of(data, position), "ranges": ranges}
+        seq, returns = returned_by(data, position)
+        return {"record": "return", "queue_id": queue_of(data, position), "seq": seq, "returns": returns}
+
+    def _in_journal(self) -> Iterator[tuple[str, Block, int]]:
+        """The journal's records, with where they are in the block's data."""
+        for path, block in self._blocks(self._directory.journal):
+            try:
+                if block.type != TYPE_JOURNAL:
+                    raise BrokenBlock
+                for position in journal_records(block.data, block.at, block.length):
+                    yield path, block, position
+            except BrokenBlock:
+                self._pass_over(path, block)
+
+    def _in_stream(self, segments: list[str]) -> Iterator[tuple[str, Block, int, int]]:
+        """A stream's records: their offsets, and where their contents are in the block's data."""
+        for path, block in self._blocks(segments):
+            try:
+                if block.type != TYPE_STREAM:
+                    raise BrokenBlock
+                for offset, position in stream_records(block.data, block.at, block.length):
+                    yield path, block, offset, position
+            except BrokenBlock:
+                self._pass_over(path, block)
+
+    def _blocks(self, segments: list[str]) -> Iterator[tuple[str, Block]]:
+        for path in segments:
+            with self._directory.segment(path) as reader:
+                if reader is not None:
+                    for block in reader.blocks(self._directory.synced(path, reader)):
+                        yield path, block
+                    self.damage += reader.damage
+
+    def _pass_over(self, path: str, block: Block) -> None:
+        self.damage.append(Damage(path, block.start, "the block's records do not fill it"))
+
+
+def _queue_ids(data: bytes, position: int) -> set[int]:
+    if data[position] in (RECORD_MESSAGE, RECORD_MOVED):
+        return {queue_id for queue_id, _ in places_of(data, position)}
+    return {queue_of(data, position)}

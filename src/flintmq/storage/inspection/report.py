@@ -1,0 +1,98 @@
+"""What was found in a data directory: for people, and for programs."""
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from flintmq.storage.block import Damage
+
+# Kinds of files.
+DEFINITIONS_FILE: Final = "definitions"
+JOURNAL_SEGMENT: Final = "journal"
+STREAM_SEGMENT: Final = "stream"
+OTHER: Final = "other"
+
+# States of segments: ended in order; without the end, and nothing behind its last block; something is there, which a
+# crash has torn; a broker goes on here.
+SEALED: Final = "sealed"
+OPEN: Final = "open"
+TORN: Final = "torn"
+WRITTEN_TO: Final = "written to"
+
+
+@dataclass
+class FileReport:
+    """What was found in a file.
+
+    `end` is where its blocks end. `messages` are records of messages; `live` and `dead` are the places on queues they
+    were put to: a message that went to three queues has three. Of what is behind the end of a torn segment,
+    `lost_blocks` can be read, with `lost_messages`: a start cuts them off, and no client was told that they are safe.
+    """
+
+    path: str
+    kind: str
+    bytes: int
+    state: str = ""
+    end: int = 0
+    blocks: int = 0
+    records: int = 0
+    messages: int = 0
+    live: int = 0
+    dead: int = 0
+    lost_blocks: int = 0
+    lost_messages: int = 0
+    damage: list[Damage] = field(default_factory=list)
+
+    def fields(self) -> dict[str, object]:
+        damage = [{"position": damage.position, "reason": damage.reason} for damage in self.damage]
+        return {**vars(self), "damage": damage}
+
+    def line(self) -> str:
+        facts = [f"{self.bytes:,} bytes"]
+        if self.state:
+            facts += [self.state, f"{self.blocks:,} blocks", f"{self.messages:,} messages", f"{self.live:,} live"]
+        if self.kind == JOURNAL_SEGMENT:
+            facts.append(f"{self.dead:,} dead")
+        if self.lost_blocks:
+            facts.append(f"a start cuts off {self.lost_messages:,} messages in {self.lost_blocks:,} blocks")
+        return f"{self.path}: {', '.join(facts)}"
+
+
+@dataclass
+class Report:
+    """`definitions` counts what they define; None if they cannot be read. `messages` are those on queues."""
+
+    directory: str
+    is_running: bool
+    is_backup: bool
+    files: list[FileReport]
+    definitions: dict[str, int] | None
+    messages: int
+    stream_records: int
+
+    @property
+    def damage(self) -> list[Damage]:
+        return [damage for file in self.files for damage in file.damage]
+
+    def fields(self) -> dict[str, object]:
+        """As JSON has it."""
+        return {
+            "directory": self.directory,
+            "running": self.is_running,
+            "backup": self.is_backup,
+            "intact": not self.damage,
+            "messages": self.messages,
+            "stream_records": self.stream_records,
+            "definitions": self.definitions,
+            "files": [file.fields() for file in self.files],
+        }
+
+    def lines(self) -> list[str]:
+        """As people read it; the last line is the verdict."""
+        lines = [file.line() for file in self.files]
+        if self.definitions is not None:
+            lines.append(", ".join(f"{count:,} {what}" for what, count in self.definitions.items()))
+        lines.append(f"{self.messages:,} messages on queues, {self.stream_records:,} records in streams")
+        lines += [f"damaged: {damage}" for damage in self.damage]
+        files = sum(bool(file.damage) for file in self.files)
+        lines.append(f"damaged in {len(self.damage)} places, in {files} files" if files else "intact")
+        return lines

@@ -1,0 +1,210 @@
+"""Reads all of a data directory, and says what is in each file and what of it is damaged. Never writes."""
+
+from pathlib import Path
+from typing import final
+
+from flintmq.base.errors import StorageError
+from flintmq.broker.ports import Definitions
+from flintmq.storage.backup import manifest
+from flintmq.storage.backup.layout import DEFINITIONS, is_segment
+from flintmq.storage.backup.manifest import Manifest, Progress
+from flintmq.storage.block import KIND_JOURNAL, KIND_STREAM, TYPE_JOURNAL, TYPE_STREAM, Damage
+from flintmq.storage.inspection.directory import DataDirectory
+from flintmq.storage.inspection.places import Places
+from flintmq.storage.inspection.records import (
+    RECORD_MOVED,
+    BrokenBlock,
+    journal_records,
+    stream_records,
+)
+from flintmq.storage.inspection.report import (
+    DEFINITIONS_FILE,
+    JOURNAL_SEGMENT,
+    OPEN,
+    OTHER,
+    SEALED,
+    STREAM_SEGMENT,
+    TORN,
+    WRITTEN_TO,
+    FileReport,
+    Report,
+)
+from flintmq.storage.journal.encoder import RECORD_MESSAGE, RECORD_SETTLEMENT
+from flintmq.storage.reading import Block, SegmentReader
+
+
+@final
+class Verification:
+    """Verifies once. `total` is how many bytes there are to read. Raises StorageError for what is no data directory."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = DataDirectory(directory)
+        self._manifest = Manifest.load(directory) if self._directory.is_backup else None
+        self._sizes = {path: (directory / path).stat().st_size for path in self._directory.files}
+        self.total = sum(self._sizes.values()) + (self._manifest.total_bytes if self._manifest else 0)
+
+    def run(self, progress: Progress) -> Report:
+        directory = self._directory
+        definitions, definitions_report = self._definitions()
+        places = Places({queue.id for queue in definitions.queues} if definitions else set())
+        reports = [definitions_report]
+        for path in sorted(directory.files):
+            report = self._segment(path, places, progress) if is_segment(path) else self._other(path, progress)
+            if report is not None:
+                reports.append(report)
+        live = places.live()
+        for report in reports:
+            if report.kind == JOURNAL_SEGMENT:
+                report.live = sum(ranges.count for ranges in live.get(report.path, {}).values())
+                report.dead -= report.live
+        self._compare(reports, progress)
+        return Report(
+            str(directory.path),
+            directory.is_running,
+            directory.is_backup,
+            reports,
+            _counts(definitions) if definitions else None,
+            sum(ranges.count for queues in live.values() for queue, ranges in queues.items() if queue > 0),
+            sum(report.live for report in reports if report.kind == STREAM_SEGMENT),
+        )
+
+    def _definitions(self) -> tuple[Definitions | None, FileReport]:
+        path = self._directory.path / DEFINITIONS
+        report = FileReport(DEFINITIONS, DEFINITIONS_FILE, path.stat().st_size)
+        try:
+            return self._directory.definitions(), report
+        except StorageError as error:
+            report.damage.append(Damage(str(path), 0, str(error)))
+            return None, report
+
+    def _other(self, path: str, progress: Progress) -> FileReport:
+        progress(self._sizes[path])
+        return FileReport(path, OTHER, self._sizes[path])
+
+    def _segment(self, path: str, places: Places, progress: Progress) -> FileReport | None:
+        with self._directory.segment(path) as reader:
+            if reader is None:
+                return None
+            is_journal = path.startswith("journal/")
+            report = FileReport(path, JOURNAL_SEGMENT if is_journal else STREAM_SEGMENT, reader.size)
+            self._check_header(path, reader, is_journal)
+            tally = _JournalTally(path, places, report) if is_journal else _StreamTally(report)
+            told = 0
+            for block in reader.blocks(self._directory.synced(path, reader)):
+                report.blocks += 1
+                tally.add(block)
+                progress(reader.end - told)
+                told = reader.end
+            report.end = reader.end
+            report.damage = reader.damage + report.damage
+            self._look_behind(path, reader, report, is_journal)
+            progress(self._sizes[path] - told)
+        # What is not the same file any more was removed, and may have been written over while it was read.
+        return report if not self._directory.is_running or self._directory.is_the_same(path) else None
+
+    def _check_header(self, path: str, reader: SegmentReader, is_journal: bool) -> None:
+        header = reader.header
+        if header is None:
+            return
+        number = int(Path(path).stem)
+        if header.kind != (KIND_JOURNAL if is_journal else KIND_STREAM) or header.number != number:
+            reader.damage.append(Damage(reader.name, 0, f"the file is not what its name says, but has {header.number}"))
+
+    def _look_behind(self, path: str, reader: SegmentReader, report: FileReport, is_journal: bool) -> None:
+        """What is behind the end."""
+        if reader.sealed:
+            report.state = SEALED
+        elif self._directory.is_running:
+            report.state = WRITTEN_TO
+        elif path not in self._directory.tails:
+            report.state = OPEN
+        else:
+            report.state = TORN if reader.has_remains() else OPEN
+            for block in reader.torn():
+                report.lost_blocks += 1
+                report.lost_messages += _messages_in(block, is_journal)
+
+    def _compare(self, reports: list[FileReport], progress: Progress) -> None:
+        """A backup with its manifest: there, each byte has to be what it was."""
+        if self._manifest is None:
+            return
+        directory = self._directory.path
+        listed = {entry.path for entry in self._manifest.files}
+        by_path = {report.path: report for report in reports}
+        for damage in manifest.check(directory, self._manifest, progress):
+            path = str(Path(damage.file).relative_to(directory))
+            report = by_path.get(path)
+            if report is None:
+                report = FileReport(path, OTHER, 0)
+                reports.append(report)
+            report.damage.append(damage)
+        for report in reports:
+            if report.path not in listed:
+                report.damage.append(Damage(str(directory / report.path), 0, "the file is not of this backup"))
+
+
+@final
+class _JournalTally:
+    def __init__(self, path: str, places: Places, report: FileReport) -> None:
+        self._path = path
+        self._places = places
+        self._report = report
+
+    def add(self, block: Block) -> None:
+        report = self._report
+        data = block.data
+        try:
+            if block.type != TYPE_JOURNAL:
+                raise BrokenBlock
+            for position in journal_records(data, block.at, block.length):
+                report.records += 1
+                kind = data[position]
+                if kind in (RECORD_MESSAGE, RECORD_MOVED):
+                    report.messages += 1
+                    # Until it is known which of them live.
+                    report.dead += self._places.message(self._path, data, position)
+                elif kind == RECORD_SETTLEMENT:
+                    self._places.settlement(data, position)
+                else:
+                    self._places.returned(data, position)
+        except BrokenBlock:
+            report.damage.append(Damage(report.path, block.start, "the block's records do not fill it"))
+
+
+@final
+class _StreamTally:
+    def __init__(self, report: FileReport) -> None:
+        self._report = report
+
+    def add(self, block: Block) -> None:
+        report = self._report
+        try:
+            if block.type != TYPE_STREAM:
+                raise BrokenBlock
+            for _ in stream_records(block.data, block.at, block.length):
+                report.records += 1
+                report.messages += 1
+                report.live += 1
+        except BrokenBlock:
+            report.damage.append(Damage(report.path, block.start, "the block's records do not fill it"))
+
+
+def _messages_in(block: Block, is_journal: bool) -> int:
+    try:
+        if not is_journal:
+            return sum(1 for _ in stream_records(block.data, block.at, block.length))
+        positions = journal_records(block.data, block.at, block.length)
+        return sum(block.data[position] in (RECORD_MESSAGE, RECORD_MOVED) for position in positions)
+    except BrokenBlock:
+        return 0
+
+
+def _counts(definitions: Definitions) -> dict[str, int]:
+    return {
+        "vhosts": len(definitions.vhosts),
+        "users": len(definitions.users),
+        "exchanges": len(definitions.exchanges),
+        "queues": len(definitions.queues),
+        "bindings": len(definitions.bindings),
+        "rules": len(definitions.rules),
+    }
