@@ -9,6 +9,7 @@ from flintmq.storage.block import Damage
 DEFINITIONS_FILE: Final = "definitions"
 JOURNAL_SEGMENT: Final = "journal"
 STREAM_SEGMENT: Final = "stream"
+STREAM_INDEX: Final = "index"
 OTHER: Final = "other"
 
 # States of segments: ended in order; without the end, and nothing behind its last block; something is there, which a
@@ -17,6 +18,9 @@ SEALED: Final = "sealed"
 OPEN: Final = "open"
 TORN: Final = "torn"
 WRITTEN_TO: Final = "written to"
+# Of an index: it counts, or it will be made again from the stream.
+USABLE: Final = "usable"
+TO_BE_MADE: Final = "to be made again"
 
 
 @dataclass
@@ -49,7 +53,9 @@ class FileReport:
     def line(self) -> str:
         facts = [f"{self.bytes:,} bytes"]
         if self.state:
-            facts += [self.state, f"{self.blocks:,} blocks", f"{self.messages:,} messages", f"{self.live:,} live"]
+            facts.append(self.state)
+        if self.kind in (JOURNAL_SEGMENT, STREAM_SEGMENT):
+            facts += [f"{self.blocks:,} blocks", f"{self.messages:,} messages", f"{self.live:,} live"]
         if self.kind == JOURNAL_SEGMENT:
             facts.append(f"{self.dead:,} dead")
         if self.lost_blocks:

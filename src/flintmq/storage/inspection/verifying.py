@@ -1,5 +1,6 @@
 """Reads all of a data directory, and says what is in each file and what of it is damaged. Never writes."""
 
+from contextlib import suppress
 from pathlib import Path
 from typing import final
 
@@ -23,14 +24,19 @@ from flintmq.storage.inspection.report import (
     OPEN,
     OTHER,
     SEALED,
+    STREAM_INDEX,
     STREAM_SEGMENT,
+    TO_BE_MADE,
     TORN,
+    USABLE,
     WRITTEN_TO,
     FileReport,
     Report,
 )
 from flintmq.storage.journal.encoder import RECORD_MESSAGE, RECORD_SETTLEMENT
 from flintmq.storage.reading import Block, SegmentReader
+from flintmq.storage.stream.files import INDEX_SUFFIX
+from flintmq.storage.stream.index import decode_index
 
 
 @final
@@ -79,7 +85,13 @@ class Verification:
 
     def _other(self, path: str, progress: Progress) -> FileReport:
         progress(self._sizes[path])
-        return FileReport(path, OTHER, self._sizes[path])
+        report = FileReport(path, OTHER, self._sizes[path])
+        if path.endswith(INDEX_SUFFIX):
+            report.kind = STREAM_INDEX
+            with suppress(FileNotFoundError):
+                data = (self._directory.path / path).read_bytes()
+                report.state = TO_BE_MADE if decode_index(data, path) is None else USABLE
+        return report
 
     def _segment(self, path: str, places: Places, progress: Progress) -> FileReport | None:
         with self._directory.segment(path) as reader:
