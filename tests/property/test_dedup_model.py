@@ -55,7 +55,7 @@ class DedupMachine(RuleBasedStateMachine):
 
     def _open(self) -> None:
         self.files = JournalFiles(self.disk, DIRECTORY, SEGMENT_BYTES)
-        self.encoder = JournalEncoder(SEGMENT_BYTES)
+        self.encoder = JournalEncoder(SEGMENT_BYTES, self.files.pieces)
         replay = Replay({1: CODEC_091}, {1, -1})
         self.encoder.start(self.files.recover(replay, self.encoder.occupancy))
         self.files.drop(self.encoder.occupancy.drop_dead())
@@ -66,7 +66,7 @@ class DedupMachine(RuleBasedStateMachine):
         dedup = self.queue.dedup
         assert dedup is not None
         self.dedup = dedup
-        for queue_id, entry in replay.entries():
+        for queue_id, entry in replay.entries(self.files, self.encoder.occupancy):
             (self.queue if queue_id == 1 else self.dedup).restore(entry)
         self.queue.start_at(next_seqs[1])
         self.dedup.start_at(next_seqs[-1])

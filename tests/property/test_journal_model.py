@@ -19,12 +19,14 @@ from tests.unit.storage.nodes import PlainCodec
 
 # Small, so that a run of some dozen steps fills, removes, moves and reuses segments.
 SEGMENT_BYTES = 1500
+PIECE_BYTES = 700
 QUEUES = (1, 2, 3)
 DIRECTORY = Path("/journal")
 
 
 CODEC = PlainCodec()
 CODEC.format = 1
+NOTHING = Message(Address("", ""), CODEC, b"", b"", PERSISTENT, 0)
 # A place on a queue.
 Key = tuple[int, int]
 
@@ -38,6 +40,23 @@ class Group:
         self.is_sure = False
 
 
+class Packed:
+    """All that a queue keeps of an entry that left memory: what the journal is told by it must still be right."""
+
+    def __init__(self, entry: Entry) -> None:
+        self._seq = int(entry.seq)
+        self.segment = int(entry.segment)
+        self.slot = int(entry.slot)
+        self.returns = int(entry.returns)
+
+    def entry(self) -> Entry:
+        entry = Entry(NOTHING, self._seq)
+        entry.segment = self.segment
+        entry.slot = self.slot
+        entry.returns = self.returns
+        return entry
+
+
 class JournalMachine(RuleBasedStateMachine):
     """`live` is what the broker holds. A key is in `promised` once its message is durable; in `settling` from its
     settlement on, and in `settled` once that is durable.
@@ -47,7 +66,7 @@ class JournalMachine(RuleBasedStateMachine):
     def start(self) -> None:
         self.disk = SimulatedDisk()
         self.counter = 0
-        self.live: dict[Key, Entry] = {}
+        self.live: dict[Key, Packed] = {}
         self.body: dict[Key, bytes] = {}
         self.promised: set[Key] = set()
         self.settling: set[Key] = set()
@@ -62,14 +81,14 @@ class JournalMachine(RuleBasedStateMachine):
         self._open()
 
     def _open(self) -> None:
-        self.files = JournalFiles(self.disk, DIRECTORY, SEGMENT_BYTES)
-        self.encoder = JournalEncoder(SEGMENT_BYTES)
+        self.files = JournalFiles(self.disk, DIRECTORY, SEGMENT_BYTES, PIECE_BYTES)
+        self.encoder = JournalEncoder(SEGMENT_BYTES, self.files.pieces)
         replay = Replay({1: CODEC}, set(QUEUES))
         self.encoder.start(self.files.recover(replay, self.encoder.occupancy))
         self.files.drop(self.encoder.occupancy.drop_dead())
         self.next_seq = replay.next_seqs()
         self.writer = RoundWriter(DefinitionDatabase(Path(":memory:")), self.files)
-        self.found = list(replay.entries())
+        self.found = list(replay.entries(self.files, self.encoder.occupancy))
         self.handed_over: list[Batch] = []
 
     def _publish(self, queues: list[int], size: int) -> list[Key]:
@@ -84,12 +103,12 @@ class JournalMachine(RuleBasedStateMachine):
         self.encoder.append(message, queues, entries)
         for key, entry in zip(keys, entries, strict=True):
             assert key not in self.body, "a sequence number was used twice"
-            self.live[key] = entry
+            self.live[key] = Packed(entry)
             self.body[key] = body
         return keys
 
     def _settle(self, key: Key) -> None:
-        self.encoder.settle(key[0], self.live.pop(key))
+        self.encoder.settle(key[0], self.live.pop(key).entry())
         self.settling.add(key)
 
     @rule(
@@ -103,6 +122,27 @@ class JournalMachine(RuleBasedStateMachine):
             self.write()
             self._publish(queues, size)
 
+    @rule(
+        queues=st.lists(st.sampled_from(QUEUES), min_size=1, unique=True),
+        batches=st.integers(1, 20),
+        kept=st.sampled_from([5, 11, 30]),
+        old=st.integers(0, 2),
+        synced=st.booleans(),
+    )
+    def churn(self, queues: list[int], batches: int, kept: int, old: int, synced: bool) -> None:
+        """Much comes and goes, and some of it stays for long: what remains has to move."""
+        for _ in range(batches):
+            for key in sorted(self.live)[: old * 3 : 3]:
+                self._settle(key)
+            for number in range(5):
+                for key in self._publish(queues, 20):
+                    if (key[1] + number) % kept != 0:
+                        self._settle(key)
+            if synced:
+                self.sync()
+            else:
+                self.write()
+
     @precondition(lambda self: self.live)
     @rule(data=st.data(), count=st.sampled_from([1, 5, 100]))
     def settle(self, data: st.DataObject, count: int) -> None:
@@ -110,6 +150,28 @@ class JournalMachine(RuleBasedStateMachine):
         first = data.draw(st.integers(0, len(keys) - 1))
         for key in keys[first : first + count]:
             self._settle(key)
+
+    @precondition(lambda self: self.live)
+    @rule(data=st.data(), queue=st.sampled_from(QUEUES), count=st.sampled_from([1, 5, 100]))
+    def settle_runs(self, data: st.DataObject, queue: int, count: int) -> None:
+        """Purge part of a queue."""
+        keys = sorted(key for key in self.live if key[0] == queue)
+        first = data.draw(st.integers(0, len(keys)))
+        keys = keys[first : first + count]
+        seq_runs: list[int] = []
+        slot_runs: list[int] = []
+        for key in keys:
+            packed = self.live.pop(key)
+            self.settling.add(key)
+            if seq_runs and key[1] == seq_runs[-2] + seq_runs[-1]:
+                seq_runs[-1] += 1
+            else:
+                seq_runs += [key[1], 1]
+            if slot_runs and slot_runs[-3:-1] == [packed.segment, packed.slot - slot_runs[-1]]:
+                slot_runs[-1] += 1
+            else:
+                slot_runs += [packed.segment, packed.slot, 1]
+        self.encoder.settle_runs(queue, seq_runs, slot_runs)
 
     @precondition(lambda self: self.live)
     @rule(data=st.data(), count=st.sampled_from([1, 5, 30]))
@@ -121,10 +183,10 @@ class JournalMachine(RuleBasedStateMachine):
             self._give_back(key)
 
     def _give_back(self, key: Key) -> None:
-        entry = self.live[key]
-        entry.returns += 1
-        self.encoder.returned(key[0], entry)
-        self.returns.setdefault(key, []).append(int(entry.returns))
+        packed = self.live[key]
+        packed.returns += 1
+        self.encoder.returned(key[0], packed.entry())
+        self.returns.setdefault(key, []).append(packed.returns)
 
     @rule(
         data=st.data(),
@@ -193,9 +255,12 @@ class JournalMachine(RuleBasedStateMachine):
         self.writer.tidy()
         if not self.live:
             assert len(self.files.numbers) == 1, "a dead segment was kept"
-        uses = {entry.segment: self.encoder.occupancy.use(entry.segment) for entry in self.live.values()}
-        assert all(uses[entry.segment].entries[entry.slot] is entry for entry in self.live.values())
-        assert sum(use.live for use in uses.values()) == len(self.live)
+        occupancy = self.encoder.occupancy
+        for packed in self.live.values():
+            home = occupancy.home(packed.segment)
+            assert home is not None
+            assert home.is_live(packed.slot)
+        assert sum(segment.held for segment in occupancy.segments()) == len(self.live)
 
     @rule(ending=st.sampled_from(["clean", "crash", "crash, and again while recovering"]), seed=st.integers(0, 1 << 30))
     def restart(self, ending: str, seed: int) -> None:
@@ -214,7 +279,9 @@ class JournalMachine(RuleBasedStateMachine):
     def _compare(self) -> None:
         found = {(queue, entry.seq): entry for queue, entry in self.found}
         assert len(found) == len(self.found)
-        assert [(queue, entry.seq) for queue, entry in self.found] == sorted(found)
+        for queue in QUEUES:
+            seqs = [entry.seq for of, entry in self.found if of == queue]
+            assert seqs == sorted(seqs), "a queue is not in order"
         assert self.files.damage == []
         assert self.promised - self.settling <= set(found)
         assert set(found) <= set(self.body) - self.settled
@@ -232,7 +299,7 @@ class JournalMachine(RuleBasedStateMachine):
         for group in self.groups:
             self._compare_group(group, set(found))
         # What was not found is gone for good; what was is durable.
-        self.live = found
+        self.live = {key: Packed(entry) for key, entry in found.items()}
         self.body = {key: self.body[key] for key in found}
         self.promised = set(found)
         self.settling = set()

@@ -20,7 +20,9 @@ from zlib import crc32
 
 from flintmq.base.errors import StorageError
 
-FORMAT_VERSION: Final = 1
+FORMAT_VERSION: Final = 2
+# Format 1 had no records of messages that moved.
+FORMAT_VERSION_OLDEST: Final = 1
 HEADER_BYTES: Final = 64
 BLOCK_HEAD_BYTES: Final = 13
 
@@ -62,10 +64,11 @@ class FileHeader:
 class Damage:
     """Bytes that were on the disk once and cannot be read any more: set aside, never delivered."""
 
-    def __init__(self, file: str, position: int, reason: str) -> None:
+    def __init__(self, file: str, position: int, reason: str, length: int = 0) -> None:
         self.file = file
         self.position = position
         self.reason = reason
+        self.length = length
 
     def __repr__(self) -> str:
         return f"{self.file} at byte {self.position}: {self.reason}"
@@ -97,9 +100,9 @@ def decode_header(data: bytes, file: str) -> FileHeader | None:
     if len(data) < HEADER_BYTES or _HEADER_CRC.pack(crc32(fields)) != data[_HEADER.size : _HEADER.size + 4]:
         return None
     file_magic, version, kind, number, extra, block_magic = _HEADER.unpack(fields)
-    if file_magic != _FILE_MAGIC or version != FORMAT_VERSION:
+    if file_magic != _FILE_MAGIC or not FORMAT_VERSION_OLDEST <= version <= FORMAT_VERSION:
         raise StorageError(
-            f"{file} has storage format {version}, this FlintMQ reads and writes {FORMAT_VERSION}: "
+            f"{file} has storage format {version}, this FlintMQ reads {FORMAT_VERSION_OLDEST} to {FORMAT_VERSION}: "
             "start the release that wrote it, or choose another data directory"
         )
     return FileHeader(kind, number, extra, block_magic)
@@ -183,9 +186,10 @@ def scan_blocks(data: bytes, magic: bytes, file: str, synced_whole: bool) -> Sca
             break
         following = next_block(data, position + 1, magic)
         if following < 0:
-            found.damage.append(Damage(file, position, "the file ends without its seal"))
+            found.damage.append(Damage(file, position, "the file ends without its seal", len(data) - position))
             break
-        found.damage.append(Damage(file, position, f"{following - position} bytes do not match their checksum"))
+        length = following - position
+        found.damage.append(Damage(file, position, f"{length} bytes do not match their checksum", length))
         position = following
     found.end = position
     return found

@@ -60,6 +60,14 @@ def write_content_head(writer: BytesWriter, message: Message, address: bytes) ->
     write_i32_be(writer, i32(len(message.body)))
 
 
+def content_end(data: bytes, position: i64) -> i64:
+    """Where the content at `position` ends."""
+    key_at: i64 = position + 14 + i64(read_i16_be(data, position + 10))
+    properties_at: i64 = key_at + i64(read_i16_be(data, key_at - 2)) + 4
+    body_at: i64 = properties_at + i64(read_i32_be(data, properties_at - 4)) + 4
+    return body_at + i64(read_i32_be(data, body_at - 4))
+
+
 @final
 class ContentReader:
     """Reads messages out of blocks whose checksum was right. `position` is behind the last thing read."""
@@ -97,10 +105,7 @@ class ContentReader:
         return Message(address, codec, properties, data[body_at:end], self._handling, timestamp_ms)
 
     def skip(self, data: bytes, position: i64) -> None:
-        key_at: i64 = position + 14 + i64(read_i16_be(data, position + 10))
-        properties_at: i64 = key_at + i64(read_i16_be(data, key_at - 2)) + 4
-        body_at: i64 = properties_at + i64(read_i32_be(data, properties_at - 4)) + 4
-        self.position = body_at + i64(read_i32_be(data, body_at - 4))
+        self.position = content_end(data, position)
 
     def _address(self, data: bytes, exchange_at: i64, key_at: i64, end: i64) -> Address:
         """One object per address, as when the messages came in: deep queues would hold many copies otherwise."""

@@ -58,12 +58,14 @@ class RoundWriter:
         self._streams: dict[StreamFiles, None] = {}
         self._dirty_streams: dict[StreamFiles, None] = {}
         self._drop_through = 0
+        # What compaction has to see next.
+        self._wanted: tuple[int, int] | None = None
 
     def write(self, batches: list[Batch]) -> None:
         """Write settlements, for a sync to come."""
         for number, blocks in _by_segment(batches):
             self._journal.write(number, blocks)
-        self._note_dead(batches)
+        self._note(batches)
 
     def write_through(self, batches: list[Batch]) -> None:
         """Write and sync all of it, and what was written before. Definitions come first: messages need them."""
@@ -74,12 +76,13 @@ class RoundWriter:
             self._journal.write_through(number, blocks)
         self._write_streams(batches)
         self.sync()
-        self._note_dead(batches)
+        self._note(batches)
 
-    def _note_dead(self, batches: list[Batch]) -> None:
+    def _note(self, batches: list[Batch]) -> None:
         for batch in batches:
             if batch.journal is not None:
                 self._drop_through = max(self._drop_through, batch.journal.drop_through)
+                self._wanted = batch.journal.wanted or self._wanted
 
     def _write_streams(self, batches: list[Batch]) -> None:
         for batch in batches:
@@ -99,10 +102,15 @@ class RoundWriter:
         self._dirty_streams.clear()
 
     def tidy(self) -> None:
-        """After a sync that has been reported: remove the segments it made dead, make the next one ahead of its use."""
+        """After a sync that has been reported: remove the segments it made dead, read what is to be moved next, and
+        make the next segment ahead of its use.
+        """
         if self._drop_through:
             self._journal.drop(self._drop_through)
             self._drop_through = 0
+        if self._wanted is not None:
+            self._journal.read_ahead(*self._wanted)
+            self._wanted = None
         self._journal.prepare()
 
     def seal(self) -> None:

@@ -55,7 +55,7 @@ class NodeStorage(Storage):
             raise
         self._definitions = SqliteDefinitions(self._database)
         self._journal_files = JournalFiles(self._disk, path / "journal", segment_bytes)
-        self._journal = JournalEncoder(segment_bytes)
+        self._journal = JournalEncoder(segment_bytes, self._journal_files.pieces)
         self._content = ContentReader(codecs)
         self._open_files = OpenFiles(self._disk)
         self._streams: dict[int, SegmentedStream] = {}
@@ -109,7 +109,13 @@ class NodeStorage(Storage):
         except OSError as error:
             raise self._unreadable(error) from error
         self._next_seqs = replay.next_seqs()
-        return replay.entries()
+        return self._recovered(replay)
+
+    def _recovered(self, replay: Replay) -> Iterator[tuple[int, Entry]]:
+        try:
+            yield from replay.entries(self._journal_files, self._journal.occupancy)
+        except OSError as error:
+            raise self._unreadable(error) from error
 
     def recovered_next_seq(self, queue_id: int) -> int:
         return self._next_seqs.get(queue_id, 1)

@@ -16,7 +16,6 @@ from flintmq.storage.block import TYPE_JOURNAL, TYPE_STREAM, Damage
 from flintmq.storage.inspection.directory import DataDirectory
 from flintmq.storage.inspection.places import Places
 from flintmq.storage.inspection.records import (
-    RECORD_MOVED,
     BrokenBlock,
     Describer,
     content_position,
@@ -27,7 +26,7 @@ from flintmq.storage.inspection.records import (
     settled_by,
     stream_records,
 )
-from flintmq.storage.journal.encoder import RECORD_MESSAGE, RECORD_SETTLEMENT
+from flintmq.storage.journal.records import RECORD_MESSAGE, RECORD_MOVED, RECORD_SETTLEMENT
 from flintmq.storage.reading import Block
 
 # A message or a record, as JSON has it.

@@ -11,11 +11,9 @@ from mypy_extensions import i64
 from flintmq.base.json_values import to_json
 from flintmq.broker.message import ContentCodec, Message
 from flintmq.storage.content import ContentReader
-from flintmq.storage.journal.encoder import RECORD_MESSAGE, RECORD_RETURN, RECORD_SETTLEMENT
+from flintmq.storage.journal.records import RECORD_MESSAGE, RECORD_MOVED, RECORD_RETURN, RECORD_SETTLEMENT
 from flintmq.storage.stream.encoder import BLOCK_FIELDS_BYTES, block_fields
 
-# A message that was written again so that its segment can go: each place has 4 bytes more, and 8 follow them all.
-RECORD_MOVED: Final = 4
 _PROPERTIES: Final = (
     *("content_type", "content_encoding", "delivery_mode", "priority", "correlation_id", "reply_to", "expiration"),
     *("message_id", "timestamp", "type", "user_id", "app_id", "cluster_id"),

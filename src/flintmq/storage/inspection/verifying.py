@@ -13,7 +13,6 @@ from flintmq.storage.block import KIND_JOURNAL, KIND_STREAM, TYPE_JOURNAL, TYPE_
 from flintmq.storage.inspection.directory import DataDirectory
 from flintmq.storage.inspection.places import Places
 from flintmq.storage.inspection.records import (
-    RECORD_MOVED,
     BrokenBlock,
     journal_records,
     stream_records,
@@ -33,7 +32,7 @@ from flintmq.storage.inspection.report import (
     FileReport,
     Report,
 )
-from flintmq.storage.journal.encoder import RECORD_MESSAGE, RECORD_SETTLEMENT
+from flintmq.storage.journal.records import RECORD_MESSAGE, RECORD_MOVED, RECORD_SETTLEMENT
 from flintmq.storage.reading import Block, SegmentReader
 from flintmq.storage.stream.files import INDEX_SUFFIX
 from flintmq.storage.stream.index import decode_index

@@ -1,13 +1,9 @@
 """The journal as the broker sees it: records staged in memory, batch by batch. Never touches the disk.
 
-Records in a journal block are told apart by their first byte:
-- message: count u32 of queues, then queue id i64 and seq i64 of each; then the content (see content.py);
-- settlement: queue id i64, count u32, then first i64 and length u32 of each range of seqs;
-- return: queue id i64, seq i64, and u32 how often that entry has come back to its queue.
-
 A group (a transaction, say) is one block: its checksum makes it all or nothing.
 """
 
+from collections import deque
 from typing import Final, final
 
 from librt.strings import BytesWriter, write_i32_be, write_i64_be
@@ -16,11 +12,16 @@ from mypy_extensions import i32, i64
 from flintmq.broker.message import Entry, Message
 from flintmq.broker.ports import Journal
 from flintmq.storage.content import BLOCK_BYTES, AddressEncoder, write_content_head
+from flintmq.storage.journal.compaction import Compaction, Piece, Survivors
 from flintmq.storage.journal.occupancy import Occupancy
-
-RECORD_MESSAGE: Final = 1
-RECORD_SETTLEMENT: Final = 2
-RECORD_RETURN: Final = 3
+from flintmq.storage.journal.records import (
+    RECORD_MESSAGE,
+    RECORD_MOVED,
+    RECORD_RETURN,
+    RECORD_SETTLEMENT,
+    content_position,
+    record_end,
+)
 
 # The id that none has.
 _NO_QUEUE: Final = 0
@@ -67,7 +68,13 @@ class JournalBatch:
     """What one batch adds to the journal. All of it goes to one segment."""
 
     def __init__(
-        self, segment: int, blocks: list[tuple[bytes, ...]], size: int, messages: int, drop_through: int
+        self,
+        segment: int,
+        blocks: list[tuple[bytes, ...]],
+        size: int,
+        messages: int,
+        drop_through: int,
+        wanted: tuple[int, int] | None,
     ) -> None:
         self.segment = segment
         self.blocks = blocks
@@ -76,15 +83,21 @@ class JournalBatch:
         # Segments up to this one hold nothing live: to be removed when the batch is synced, not before, since the
         # settlement that made them dead, or the copy of a message that moved, may be in this very batch.
         self.drop_through = drop_through
+        # A segment, and the position of a piece of it that compaction has to see once the batch is synced.
+        self.wanted = wanted
 
 
 @final
 class JournalEncoder(Journal):
-    """Encodes what the broker stages, and knows what lives in each segment."""
+    """Encodes what the broker stages, and knows what lives in each segment.
 
-    def __init__(self, segment_limit: int) -> None:
+    `pieces` are what the sync thread has read for compaction.
+    """
+
+    def __init__(self, segment_limit: int, pieces: deque[Piece]) -> None:
         self.occupancy = Occupancy()
-        self._use = self.occupancy.current
+        self._compaction = Compaction(self.occupancy, pieces)
+        self._segment = self.occupancy.current
         self._segment_limit: i64 = segment_limit
         self._writer = BytesWriter()
         self._blocks: list[tuple[bytes, ...]] = []
@@ -100,10 +113,14 @@ class JournalEncoder(Journal):
         self._outside: dict[int, Settled] = {}
         # The queue settled last: acknowledgements come in runs.
         self._settled = Settled(_NO_QUEUE, -2, -2)
+        # The slots settled last, which `occupancy` has not heard of yet: they come in runs.
+        self._run_segment: i64 = 0
+        self._run_first: i64 = 0
+        self._run_end: i64 = 0
 
     def start(self, segment: int) -> None:
         """Begin with a new segment, behind those that recovery put into `occupancy`."""
-        self._use = self.occupancy.open(segment)
+        self._segment = self.occupancy.open(segment)
 
     def append(self, message: Message, queue_ids: list[int], entries: list[Entry]) -> None:
         # First, since an address can be refused.
@@ -115,19 +132,23 @@ class JournalEncoder(Journal):
 
     def _write_message(self, message: Message, address: bytes, queue_ids: list[int], entries: list[Entry]) -> None:
         writer = self._writer
-        use = self._use
+        segment = self._segment
+        number = segment.number
+        slot = segment.total
         count: i64 = len(queue_ids)
         writer.append(RECORD_MESSAGE)
         write_i32_be(writer, i32(count))
         i: i64 = 0
         while i < count:
             entry = entries[i]
-            queue_id = queue_ids[i]
-            use.add(queue_id, entry)
-            write_i64_be(writer, queue_id)
+            entry.segment = number
+            entry.slot = slot + i
+            write_i64_be(writer, queue_ids[i])
             write_i64_be(writer, entry.seq)
             i += 1
-        use.total += count
+        segment.total = slot + count
+        segment.live += count
+        segment.held += count
         write_content_head(writer, message, address)
         body = message.body
         if self._group is not None:
@@ -141,10 +162,16 @@ class JournalEncoder(Journal):
             self._add_block((writer.getvalue(),), len(writer))
 
     def settle(self, queue_id: i64, entry: Entry) -> None:
-        if entry.segment == 0:
+        segment = entry.segment
+        if segment == 0:
             return
-        self.occupancy.remove(entry)
         entry.segment = 0
+        slot = entry.slot
+        if slot != self._run_end or segment != self._run_segment:
+            self._end_run()
+            self._run_segment = segment
+            self._run_first = slot
+        self._run_end = slot + 1
         seq = entry.seq
         if self._settled.queue_id == queue_id:
             self._settled.add(seq, seq)
@@ -154,7 +181,8 @@ class JournalEncoder(Journal):
     def settle_runs(self, queue_id: i64, seq_runs: list[int], slot_runs: list[int]) -> None:
         i: i64 = 0
         while i < len(slot_runs):
-            self.occupancy.remove_run(slot_runs[i], slot_runs[i + 1], slot_runs[i + 2])
+            slot: i64 = slot_runs[i + 1]
+            self.occupancy.settle(slot_runs[i], slot, slot + slot_runs[i + 2])
             i += 3
         i = 0
         while i < len(seq_runs):
@@ -172,18 +200,25 @@ class JournalEncoder(Journal):
             found.add(first, last)
         self._settled = found
 
+    def _end_run(self) -> None:
+        if self._run_end > self._run_first:
+            self.occupancy.settle(self._run_segment, self._run_first, self._run_end)
+        self._run_first = 0
+        self._run_end = 0
+
     def returned(self, queue_id: i64, entry: Entry) -> None:
         if entry.segment != 0:
-            self._write_return(queue_id, entry)
+            self.occupancy.returned(entry.segment, entry.slot, i64(entry.returns))
+            self._write_return(queue_id, entry.seq, entry.returns)
             if self._group is None and len(self._writer) >= BLOCK_BYTES:
                 self._add_block((self._writer.getvalue(),), len(self._writer))
 
-    def _write_return(self, queue_id: i64, entry: Entry) -> None:
+    def _write_return(self, queue_id: i64, seq: i64, returns: i32) -> None:
         writer = self._writer
         writer.append(RECORD_RETURN)
         write_i64_be(writer, queue_id)
-        write_i64_be(writer, entry.seq)
-        write_i32_be(writer, entry.returns)
+        write_i64_be(writer, seq)
+        write_i32_be(writer, returns)
 
     def begin_group(self) -> None:
         if self._group is not None:
@@ -238,6 +273,7 @@ class JournalEncoder(Journal):
 
     def take(self) -> JournalBatch:
         """End the batch. Settlements go last: they never reach the disk before a message of the same batch."""
+        self._end_run()
         self._move()
         writer = self._writer
         for settled in self._pending.values():
@@ -246,12 +282,14 @@ class JournalEncoder(Journal):
                 self._add_block((writer.getvalue(),), len(writer))
         if len(writer) > 0:
             self._add_block((writer.getvalue(),), len(writer))
-        use = self._use
-        use.size += self._batch_bytes
-        batch = JournalBatch(use.number, self._blocks, self._batch_bytes, self._messages, self.occupancy.drop_dead())
+        segment = self._segment
+        segment.size += self._batch_bytes
+        dead = self.occupancy.drop_dead()
+        wanted = self._compaction.wanted()
+        batch = JournalBatch(segment.number, self._blocks, self._batch_bytes, self._messages, dead, wanted)
         self.discard()
-        if use.size >= self._segment_limit:
-            self._use = self.occupancy.open(use.number + 1)
+        if segment.size >= self._segment_limit:
+            self._segment = self.occupancy.open(segment.number + 1)
         return batch
 
     def discard(self) -> None:
@@ -263,29 +301,57 @@ class JournalEncoder(Journal):
         self._pending.clear()
         self._settled = Settled(_NO_QUEUE, -2, -2)
 
+    # -- compaction ---------------------------------------------------------------------------------------------
+
     def _move(self) -> None:
-        """Write some live entries of the oldest segment again, where that is to be emptied.
+        """Write again what lives of the piece that was read of the segment to be emptied.
 
         A message may be on the disk twice then: recovery takes the later copy, and the old segment goes only when
         the batch with the new one is synced.
         """
-        queue_ids: list[int] = []
-        entries: list[Entry] = []
-        for queue_id, entry in self.occupancy.next_to_move():
-            self.occupancy.remove(entry)
-            if entries and entries[0].message is not entry.message:
-                self._write_again(queue_ids, entries)
-                queue_ids = []
-                entries = []
-            queue_ids.append(queue_id)
-            entries.append(entry)
-        if entries:
-            self._write_again(queue_ids, entries)
+        piece = self._compaction.next_piece()
+        if piece is None:
+            return
+        data = piece.blocks.data
+        for start, end in zip(piece.blocks.starts, piece.blocks.ends, strict=True):
+            position: i64 = start
+            while position < end:
+                following = record_end(data, position)
+                if data[position] == RECORD_MESSAGE or data[position] == RECORD_MOVED:
+                    survivors = self._compaction.survivors(data, position)
+                    if survivors is not None:
+                        self._write_again(survivors, data[content_position(data, position) : following])
+                position = following
+        self._compaction.done(piece)
 
-    def _write_again(self, queue_ids: list[int], entries: list[Entry]) -> None:
-        """The entries are those of one message: a fan-out stays one record."""
-        message = entries[0].message
-        self._write_message(message, self._addresses.encode(message.address), queue_ids, entries)
-        for queue_id, entry in zip(queue_ids, entries, strict=True):
-            if entry.returns > 0:
-                self._write_return(queue_id, entry)
+    def _write_again(self, survivors: Survivors, content: bytes) -> None:
+        """A fan-out stays one record."""
+        writer = self._writer
+        home = survivors.home
+        count: i64 = len(survivors.slots)
+        writer.append(RECORD_MOVED)
+        write_i32_be(writer, i32(count))
+        self._segment.add_moved(count)
+        i: i64 = 0
+        while i < count:
+            slot: i64 = survivors.slots[i]
+            write_i64_be(writer, survivors.queue_ids[i])
+            write_i64_be(writer, survivors.seqs[i])
+            write_i32_be(writer, i32(slot))
+            self._compaction.moved(home, slot, self._segment)
+            i += 1
+        write_i64_be(writer, home.number)
+        if len(content) >= BLOCK_BYTES:
+            self._add_block((writer.getvalue(), content), len(writer) + len(content))
+        else:
+            writer.write(content)
+        returns = home.returns
+        if returns is not None:
+            i = 0
+            while i < count:
+                times = returns.get(survivors.slots[i])
+                if times > 0:
+                    self._write_return(survivors.queue_ids[i], survivors.seqs[i], i32(times))
+                i += 1
+        if len(writer) >= BLOCK_BYTES:
+            self._add_block((writer.getvalue(),), len(writer))

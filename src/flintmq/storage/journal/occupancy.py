@@ -1,55 +1,159 @@
-"""Which entries live in which segment of the journal: what may be removed, and what must move so that more may be."""
+"""Which slots of each segment hold something live: what may be removed, and what must move so that more may be.
 
+A slot is one entry of one message record, counted from 0 in each segment. An entry is known by the segment and the
+slot it had when the broker started, or first, if that was later: its home. Entries may be packed away where nobody can
+change them, so this stays true when compaction writes the entry again elsewhere. The settled bit is the home's; where
+the record is meanwhile is known for ranges of slots, and only to count what every file still holds.
+"""
+
+from bisect import bisect_left, bisect_right
 from typing import Final, final
 
 from mypy_extensions import i64
 
-from flintmq.broker.message import Entry
+from flintmq.storage.journal.bits import Bits, Counts
 
 # Moving starts when so many segments are there and less than one part in so many of their bytes is live. Then the
 # disk holds at most four times what lives, plus four segments; and as three quarters of what was written since the
 # last move is dead, moving adds at most a third to what is written.
 COMPACT_MIN_SEGMENTS: Final = 4
 COMPACT_LIVE_DIVISOR: Final = 4
-# How much of a segment one batch looks at and moves: some tenths of a millisecond.
-COMPACT_STEP_ENTRIES: Final = 1_024
-COMPACT_STEP_BYTES: Final = 256 * 1024
+
+# A list of the slots that live takes so many times the bits of a bitmap for each: it is made where it is shorter.
+_LISTED_BITS: Final = 64 * 8
+_NO_END: Final = 1 << 62
 
 
 @final
-class SegmentUse:
-    """The live entries of a segment, with a gap (None) where one was settled; `slot` is an entry's place here."""
+class Segment:
+    """`live` counts its slots that are not settled, wherever their records are; `held` the records in its file that
+    are those of live slots, wherever these are at home.
+    """
 
-    def __init__(self, number: i64) -> None:
+    def __init__(self, number: i64, is_own: bool) -> None:
         self.number: i64 = number
+        # Whether it was begun since the broker started: homes that its records speak of are those of now.
+        self.is_own = is_own
         self.size: i64 = 0
         self.total: i64 = 0
         self.live: i64 = 0
-        self.entries: list[Entry | None] = []
-        self.queue_ids: list[int] = []
+        self.held: i64 = 0
+        # Its file was removed.
+        self.is_gone = False
+        # Not all of its records could be read when they were to be moved.
+        self.is_stuck = False
+        self.returns: Counts | None = None
+        self._settled = Bits()
+        # The slots that are not settled, where they are few.
+        self._left: list[int] | None = None
+        # The slots before `_ends[i]`, and not before the end that precedes it, have their records in `_places[i]`.
+        self._ends: list[int] = []
+        self._places: list[Segment] = []
 
-    def add(self, queue_id: int, entry: Entry) -> None:
-        entry.segment = self.number
-        entry.slot = len(self.entries)
-        self.entries.append(entry)
-        self.queue_ids.append(queue_id)
-        self.live += 1
+    def is_live(self, slot: i64) -> bool:
+        left = self._left
+        if left is not None:
+            i = bisect_left(left, slot)
+            return i < len(left) and left[i] == slot
+        return not self._settled.has(slot)
 
-    def restore(self, queue_id: int, entry: Entry) -> None:
-        """Put back an entry that recovery found, where it stood among the `total` entries of the segment.
+    def settle(self, first: i64, end: i64) -> None:
+        """The slots from `first` to before `end` are settled."""
+        if not self._ends:
+            count = self._mark(first, end)
+            self.live -= count
+            self.held -= count
+            return
+        while first < end:
+            i = bisect_right(self._ends, first)
+            stop = min(end, self._ends[i])
+            count = self._mark(first, stop)
+            self.live -= count
+            self._places[i].held -= count
+            first = stop
+        if self.is_gone:
+            self.shrink()
 
-        So the entries of one message stay neighbours, and one record should they move.
+    def _mark(self, first: i64, end: i64) -> i64:
+        """Returns how many were live until now."""
+        left = self._left
+        if left is None:
+            return self._settled.add_run(first, end)
+        i = bisect_left(left, first)
+        j = bisect_left(left, end)
+        del left[i:j]
+        return j - i
+
+    def shrink(self) -> None:
+        """The file is gone: keep a list of the slots that live, if that is shorter than the bits."""
+        if self.live == 0 or self._left is not None or self.live * _LISTED_BITS >= self.total:
+            return
+        left: list[int] = []
+        slot: i64 = 0
+        while slot < self.total:
+            if not self._settled.has(slot):
+                left.append(slot)
+            slot += 1
+        self._left = left
+        self._settled = Bits()
+        if self.returns is not None:
+            self.returns.keep(left)
+
+    # -- records that move --------------------------------------------------------------------------------------
+
+    def add_moved(self, count: i64) -> None:
+        """So many records of entries with homes elsewhere are written here. Their slots are nobody's home."""
+        self._settled.add_run(self.total, self.total + count)
+        self.total += count
+        self.held += count
+
+    def moved(self, slot: i64, source: "Segment", target: "Segment") -> None:
+        """The record of a live entry was written again.
+
+        In each segment, the slots of one home stand in their order: those before this one in `source` have moved
+        already, or are settled.
         """
-        if not self.entries:
-            self.entries = [None] * self.total
-            self.queue_ids = [0] * self.total
-        self.entries[entry.slot] = entry
-        self.queue_ids[entry.slot] = queue_id
-        self.live += 1
+        source.held -= 1
+        ends = self._ends
+        places = self._places
+        if not ends:
+            ends.append(_NO_END)
+            places.append(self)
+        i: i64 = bisect_right(ends, slot)
+        if i > 0 and places[i - 1] is target:
+            i -= 1
+            ends[i] = slot + 1
+        else:
+            ends.insert(i, slot + 1)
+            places.insert(i, target)
+        # Nothing lives in what is left of ranges whose file is gone: without this they would become more and more.
+        if ends[i + 1] == slot + 1:
+            del ends[i + 1]
+            del places[i + 1]
+        while i + 1 < len(ends) and places[i + 1].is_gone:
+            ends[i] = ends[i + 1]
+            del ends[i + 1]
+            del places[i + 1]
+        while i > 0 and places[i - 1].is_gone:
+            i -= 1
+            del ends[i]
+            del places[i]
 
-    def remove(self, entry: Entry) -> None:
-        self.entries[entry.slot] = None
-        self.live -= 1
+    # -- start-up -----------------------------------------------------------------------------------------------
+
+    def restore_all_settled(self, total: i64) -> None:
+        self.total = total
+        self._settled.add_run(0, total)
+
+    def restore_live(self, slot: i64) -> None:
+        self._settled.remove(slot)
+        self.live += 1
+        self.held += 1
+
+    def set_returns(self, slot: i64, returns: i64) -> None:
+        if self.returns is None:
+            self.returns = Counts()
+        self.returns.set(slot, returns)
 
 
 @final
@@ -57,89 +161,104 @@ class Occupancy:
     """All segments, oldest first; the last is being written."""
 
     def __init__(self) -> None:
-        self.current = SegmentUse(0)
-        self._uses: dict[int, SegmentUse] = {}
-        # The segment removed from last: settlements come in runs.
+        self.current = Segment(0, True)
+        # What compaction is to write again.
+        self.emptying: Segment | None = None
+        # Those that have a file.
+        self._files: dict[int, Segment] = {}
+        # These, and those where a live entry is at home.
+        self._homes: dict[int, Segment] = {}
+        # The one settled in last: settlements come in runs.
         self._recent = self.current
-        self._emptying: SegmentUse | None = None
-        self._position: i64 = 0
 
-    def restore(self, number: i64) -> SegmentUse:
+    def restore(self, number: i64) -> Segment:
         """Add a segment that recovery reads."""
-        self.current = SegmentUse(number)
-        self._uses[number] = self.current
-        return self.current
+        return self._add(Segment(number, False))
 
-    def open(self, number: i64) -> SegmentUse:
+    def open(self, number: i64) -> Segment:
         """Begin a segment behind all others."""
-        if self._emptying is None:
+        if self.emptying is None:
             self._choose()
-        return self.restore(number)
+        return self._add(Segment(number, True))
 
-    def use(self, number: i64) -> SegmentUse:
-        return self._uses[number]
+    def _add(self, segment: Segment) -> Segment:
+        self.current = segment
+        self._files[segment.number] = segment
+        self._homes[segment.number] = segment
+        return segment
 
-    def remove(self, entry: Entry) -> None:
-        segment = entry.segment
-        use = self._recent
-        if use.number != segment:
-            use = self._uses[segment]
-            self._recent = use
-        use.remove(entry)
+    def segments(self) -> list[Segment]:
+        """Those that have a file."""
+        return list(self._files.values())
 
-    def remove_run(self, segment: i64, first: i64, length: i64) -> None:
-        use = self._uses[segment]
-        slot = first
-        while slot < first + length:
-            use.entries[slot] = None
-            slot += 1
-        use.live -= length
+    def home(self, number: i64) -> Segment | None:
+        """None where nothing is at home that lives."""
+        return self._homes.get(number)
+
+    def settle(self, number: i64, first: i64, end: i64) -> None:
+        """Entries at home in this segment, from slot `first` to before `end`, have left their queues."""
+        segment = self._recent
+        if segment.number != number:
+            found = self._homes.get(number)
+            if found is None:
+                return
+            segment = found
+            self._recent = found
+        segment.settle(first, end)
+        if segment.live == 0 and segment.is_gone:
+            self._forget(segment)
+
+    def returned(self, number: i64, slot: i64, returns: i64) -> None:
+        home = self._homes.get(number)
+        if home is not None:
+            home.set_returns(slot, returns)
+
+    def _forget(self, segment: Segment) -> None:
+        self._homes.pop(segment.number, None)
+        if self._recent is segment:
+            self._recent = self.current
 
     def drop_dead(self) -> int:
         """The newest segment that can go, with all before it; 0 if none can.
 
         Only a prefix may go: a later segment may hold the settlements of an earlier one.
         """
-        dead = 0
-        for number, use in self._uses.items():
-            if use.live > 0 or use is self.current:
+        dead: list[Segment] = []
+        for segment in self._files.values():
+            if segment.held > 0 or segment is self.current:
                 break
-            dead = number
-        if dead == 0:
+            dead.append(segment)
+        if not dead:
             return 0
-        for number in [number for number in self._uses if number <= dead]:
-            del self._uses[number]
-        if self._emptying is not None and self._emptying.number <= dead:
-            self._emptying = None
+        for segment in dead:
+            segment.is_gone = True
+            del self._files[segment.number]
+            if segment.live == 0:
+                self._forget(segment)
+            else:
+                segment.shrink()
+            if segment is self.emptying:
+                self.emptying = None
+        if self.emptying is None:
             self._choose()
-        return dead
+        return dead[-1].number
 
     def _choose(self) -> None:
         """Empty the oldest segment when too little of the whole is live: it holds up all behind it."""
-        if len(self._uses) < COMPACT_MIN_SEGMENTS:
+        if len(self._files) < COMPACT_MIN_SEGMENTS:
             return
         size: i64 = 0
         live_size: i64 = 0
-        for use in self._uses.values():
-            size += use.size
-            if use.total > 0:
-                live_size += use.size // use.total * use.live
-        if live_size * COMPACT_LIVE_DIVISOR < size:
-            self._emptying = next(iter(self._uses.values()))
-            self._position = 0
+        for segment in self._files.values():
+            size += segment.size
+            if segment.total > 0:
+                live_size += segment.size // segment.total * segment.held
+        oldest = next(iter(self._files.values()))
+        if live_size * COMPACT_LIVE_DIVISOR < size and not oldest.is_stuck:
+            self.emptying = oldest
 
-    def next_to_move(self) -> list[tuple[int, Entry]]:
-        """Some entries of the segment being emptied, with their queues: the caller writes them again."""
-        use = self._emptying
-        if use is None:
-            return []
-        found: list[tuple[int, Entry]] = []
-        size: i64 = 0
-        end = min(self._position + COMPACT_STEP_ENTRIES, i64(len(use.entries)))
-        while self._position < end and size < COMPACT_STEP_BYTES:
-            entry = use.entries[self._position]
-            if entry is not None:
-                found.append((use.queue_ids[self._position], entry))
-                size += len(entry.message.body)
-            self._position += 1
-        return found
+    def give_up_emptying(self) -> None:
+        """Not all of the segment could be read: it stays."""
+        if self.emptying is not None:
+            self.emptying.is_stuck = True
+            self.emptying = None

@@ -1,4 +1,8 @@
-"""What is left on the queues after the journal's blocks were read in order. Never touches the disk.
+"""What is left on the queues, found in two passes over the journal's segments. Never touches the disk.
+
+The first goes from the newest record to the oldest. So it knows of each message record, when it comes to it, whether a
+later one has settled it, or is the same message moved forward: a bit for each sequence number says so, and a bit for
+each slot remembers it. The second goes forward and makes entries for the slots that live, one segment after the other.
 
 Seqs are not reused after a restart: a queue goes on behind the highest seq that any surviving record mentions, be it
 a message or a settlement. Removed segments may make that forget seqs, and harmlessly so: what could hurt a message
@@ -7,150 +11,282 @@ that a crash tore off are truncated before the journal goes on, so they do not c
 """
 
 from collections.abc import Iterator
-from typing import final
+from typing import Final, final
 
-from librt.strings import read_i32_be, read_i64_be
-from mypy_extensions import i64
+from librt.strings import BytesWriter, read_i32_be, read_i64_be, write_i64_be
+from mypy_extensions import i32, i64
 
-from flintmq.broker.message import ContentCodec, Entry
+from flintmq.broker.message import ContentCodec, Entry, Message
 from flintmq.storage.content import ContentReader
-from flintmq.storage.journal.encoder import RECORD_MESSAGE, RECORD_RETURN, RECORD_SETTLEMENT
-from flintmq.storage.journal.occupancy import Occupancy
+from flintmq.storage.journal.bits import Bits, Counts
+from flintmq.storage.journal.merge import Runs
+from flintmq.storage.journal.occupancy import Occupancy, Segment
+from flintmq.storage.journal.records import (
+    ENTRIES_AT,
+    ENTRY_BYTES,
+    MOVED_ENTRY_BYTES,
+    RANGE_BYTES,
+    RANGES_AT,
+    RECORD_MESSAGE,
+    RECORD_MOVED,
+    RECORD_RETURN,
+    RECORD_SETTLEMENT,
+    content_position,
+    record_end,
+)
+from flintmq.storage.journal.source import Blocks, BlockSource
+
+# Numbers of a queue are kept in pieces of so many: 8 KiB as bits, and of returns 1 KiB. Queues are long, but what
+# happened to their messages happened near each other.
+_CHUNK_SEQS: Final = 1 << 16
+_CHUNK_RETURNS: Final = 1 << 10
+_HIGHEST: Final = (1 << 62) - 1
+
+
+@final
+class SeqSet:
+    """A set of sequence numbers, most of which are neighbours."""
+
+    def __init__(self) -> None:
+        self._chunks: dict[int, Bits] = {}
+        # Of a chunk that was added whole.
+        self._full = Bits()
+        self._index: i64 = -1
+        self._recent = self._full
+
+    def add(self, seq: i64) -> bool:
+        """Returns whether it was not there before."""
+        if seq // _CHUNK_SEQS != self._index:
+            self._find(seq // _CHUNK_SEQS)
+        return self._recent is not self._full and self._recent.add(seq % _CHUNK_SEQS)
+
+    def add_run(self, first: i64, end: i64) -> None:
+        while first < end:
+            index = first // _CHUNK_SEQS
+            stop = min(end, (index + 1) * _CHUNK_SEQS)
+            if stop - first == _CHUNK_SEQS:
+                self._chunks[index] = self._full
+                self._index = -1
+            else:
+                self._find(index)
+                if self._recent is not self._full:
+                    self._recent.add_run(first % _CHUNK_SEQS, first % _CHUNK_SEQS + stop - first)
+            first = stop
+
+    def _find(self, index: i64) -> None:
+        chunk = self._chunks.get(index)
+        if chunk is None:
+            chunk = Bits()
+            self._chunks[index] = chunk
+        self._recent = chunk
+        self._index = index
 
 
 @final
 class QueueReplay:
-    def __init__(self) -> None:
-        self.entries: dict[int, Entry] = {}
-        self.highest_seq: i64 = 0
-        self.ordered = True
+    """What the records of one queue come to, read from the newest to the oldest."""
 
-    def add(self, entry: Entry) -> None:
-        """A later record of one seq is a copy that was moved forward: it replaces the earlier."""
-        seq = entry.seq
+    def __init__(self) -> None:
+        self.highest_seq: i64 = 0
+        # Its live messages, where their records are not in order.
+        self.runs: Runs | None = None
+        self.is_ordered = True
+        # Settled, or met in a later record.
+        self._done = SeqSet()
+        self._lowest_live: i64 = _HIGHEST
+        self._returns: dict[int, Counts] = {}
+
+    def add(self, seq: i64) -> bool:
+        """A message; returns whether it lives, and in this record."""
         if seq > self.highest_seq:
             self.highest_seq = seq
+        if not self._done.add(seq):
+            return False
+        if seq > self._lowest_live:
+            self.is_ordered = False
         else:
-            self.ordered = False
-        self.entries[seq] = entry
+            self._lowest_live = seq
+        return True
 
     def settle(self, first: i64, length: i64) -> None:
-        last = first + length - 1
-        if last > self.highest_seq:
-            self.highest_seq = last
-        entries = self.entries
-        if length > len(entries):
-            for seq in [seq for seq in entries if first <= seq <= last]:
-                del entries[seq]
-            return
-        seq64 = first
-        while seq64 <= last:
-            entries.pop(seq64, None)
-            seq64 += 1
+        if first + length - 1 > self.highest_seq:
+            self.highest_seq = first + length - 1
+        self._done.add_run(first, first + length)
+
+    def add_returns(self, seq: i64, returns: i64) -> None:
+        counts = self._returns.get(seq // _CHUNK_RETURNS)
+        if counts is None:
+            counts = Counts()
+            self._returns[seq // _CHUNK_RETURNS] = counts
+        # The first that is met is the newest.
+        if counts.get(seq % _CHUNK_RETURNS) == 0:
+            counts.set(seq % _CHUNK_RETURNS, returns)
+
+    def returns(self, seq: i64) -> i64:
+        if not self._returns:
+            return 0
+        counts = self._returns.get(seq // _CHUNK_RETURNS)
+        return 0 if counts is None else counts.get(seq % _CHUNK_RETURNS)
 
 
 @final
 class Replay:
-    """Collects the unsettled entries of the queues that still exist. `begin_segment` comes before its blocks."""
+    """Finds the unsettled entries of the queues that still exist.
+
+    `read_segment` is called for each segment, from the newest to the oldest; then `entries`.
+    """
 
     def __init__(self, codecs: dict[int, ContentCodec], queue_ids: set[int]) -> None:
+        self._codecs = codecs
         self._content = ContentReader(codecs)
         self._queues: dict[int, QueueReplay] = {}
-        # The segment being read, and how many entries it brought, live or not.
-        self._segment: i64 = 0
-        self._total: i64 = 0
         for queue_id in queue_ids:
             self._queues[queue_id] = QueueReplay()
+        # The queue met last.
+        self._queue_id: i64 = 0
+        self._queue: QueueReplay | None = None
 
-    def begin_segment(self, segment: int) -> None:
-        self._segment = segment
-        self._total = 0
+    def _find(self, queue_id: i64) -> QueueReplay | None:
+        if queue_id != self._queue_id:
+            self._queue = self._queues.get(queue_id)
+            self._queue_id = queue_id
+        return self._queue
 
-    @property
-    def segment_total(self) -> int:
-        """How many entries the segment brought, live or not."""
-        return self._total
+    # -- the first pass -----------------------------------------------------------------------------------------
 
-    def read_block(self, data: bytes, start: int, length: int) -> bool:
-        """Apply one block's records; False when they do not fill it exactly, which no intact block does."""
-        position: i64 = start
-        end: i64 = start + length
-        while position < end:
-            record = data[position]
-            if record == RECORD_MESSAGE:
-                position = self._read_message(data, position)
-            elif record == RECORD_SETTLEMENT:
-                position = self._read_settlement(data, position)
-            elif record == RECORD_RETURN:
-                position = self._read_return(data, position)
+    def read_segment(self, segment: Segment, blocks: Blocks) -> list[int]:
+        """Returns the blocks, by index, whose records do not fill them, which those of intact blocks do."""
+        data = blocks.data
+        positions = BytesWriter()
+        total: i64 = 0
+        strange: list[int] = []
+        for i in range(len(blocks.starts)):
+            position: i64 = blocks.starts[i]
+            end: i64 = blocks.ends[i]
+            known: i64 = len(positions)
+            slots: i64 = 0
+            while position < end:
+                write_i64_be(positions, position)
+                if data[position] == RECORD_MESSAGE or data[position] == RECORD_MOVED:
+                    slots += i64(read_i32_be(data, position + 1))
+                following = record_end(data, position)
+                if following <= position:
+                    break
+                position = following
+            if position == end:
+                total += slots
             else:
-                return False
-        return position == end
+                positions.truncate(known)
+                strange.append(i)
+        segment.restore_all_settled(total)
+        self._read_back(segment, data, positions.getvalue())
+        return strange
 
-    def _read_message(self, data: bytes, position: i64) -> i64:
-        count = i64(read_i32_be(data, position + 1))
-        at = position + 5
-        content_at = at + 16 * count
-        wanted = False
-        i: i64 = 0
-        while i < count:
-            if read_i64_be(data, at + 16 * i) in self._queues:
-                wanted = True
-                break
-            i += 1
-        slot = self._total
-        self._total += count
-        if not wanted:
-            self._content.skip(data, content_at)
-            return self._content.position
-        message = self._content.read(data, content_at)
-        while at < content_at:
-            queue = self._queues.get(read_i64_be(data, at))
+    def _read_back(self, segment: Segment, data: bytes, positions: bytes) -> None:
+        """Read the records at these positions, the last one first."""
+        slot = segment.total
+        at: i64 = len(positions)
+        while at > 0:
+            at -= 8
+            position = read_i64_be(positions, at)
+            record = data[position]
+            if record == RECORD_MESSAGE or record == RECORD_MOVED:
+                slot -= i64(read_i32_be(data, position + 1))
+                self._read_message(segment, data, position, slot)
+            elif record == RECORD_SETTLEMENT:
+                self._read_settlement(data, position)
+            elif record == RECORD_RETURN:
+                queue = self._find(read_i64_be(data, position + 1))
+                if queue is not None:
+                    queue.add_returns(read_i64_be(data, position + 9), i64(read_i32_be(data, position + 17)))
+
+    def _read_message(self, segment: Segment, data: bytes, position: i64, slot: i64) -> None:
+        stride: i64 = ENTRY_BYTES if data[position] == RECORD_MESSAGE else MOVED_ENTRY_BYTES
+        at = position + ENTRIES_AT
+        end = at + stride * i64(read_i32_be(data, position + 1))
+        while at < end:
+            queue = self._find(read_i64_be(data, at))
             if queue is not None:
-                entry = Entry(message, read_i64_be(data, at + 8))
-                entry.segment = self._segment
-                entry.slot = slot
-                entry.redelivered = True
-                queue.add(entry)
+                seq = read_i64_be(data, at + 8)
+                if queue.add(seq):
+                    segment.restore_live(slot)
+                    returns = queue.returns(seq)
+                    if returns > 0:
+                        segment.set_returns(slot, returns)
             slot += 1
-            at += 16
-        return self._content.position
+            at += stride
 
-    def _read_settlement(self, data: bytes, position: i64) -> i64:
-        queue = self._queues.get(read_i64_be(data, position + 1))
-        count = i64(read_i32_be(data, position + 9))
-        at = position + 13
-        end = at + 12 * count
-        if queue is not None:
-            while at < end:
-                queue.settle(read_i64_be(data, at), i64(read_i32_be(data, at + 8)))
-                at += 12
-        return end
-
-    def _read_return(self, data: bytes, position: i64) -> i64:
-        queue = self._queues.get(read_i64_be(data, position + 1))
-        if queue is not None:
-            entry = queue.entries.get(read_i64_be(data, position + 9))
-            if entry is not None:
-                entry.returns = read_i32_be(data, position + 17)
-        return position + 21
-
-    def occupy(self, occupancy: Occupancy) -> None:
-        """Enter what was found into the segments it was found in."""
-        for queue_id, queue in self._queues.items():
-            for entry in queue.entries.values():
-                occupancy.use(entry.segment).restore(queue_id, entry)
+    def _read_settlement(self, data: bytes, position: i64) -> None:
+        queue = self._find(read_i64_be(data, position + 1))
+        if queue is None:
+            return
+        at = position + RANGES_AT
+        end = at + RANGE_BYTES * i64(read_i32_be(data, position + 9))
+        while at < end:
+            queue.settle(read_i64_be(data, at), i64(read_i32_be(data, at + 8)))
+            at += RANGE_BYTES
 
     def next_seqs(self) -> dict[int, int]:
         return {queue_id: queue.highest_seq + 1 for queue_id, queue in self._queues.items()}
 
-    def entries(self) -> Iterator[tuple[int, Entry]]:
-        """In order per queue; forgets what it has given."""
-        for queue_id in sorted(self._queues):
-            queue = self._queues.pop(queue_id)
-            if queue.ordered:
-                for entry in queue.entries.values():
+    # -- the second pass ----------------------------------------------------------------------------------------
+
+    def entries(self, source: BlockSource, occupancy: Occupancy) -> Iterator[tuple[int, Entry]]:
+        """In order per queue; segments may be added meanwhile, and entries settled that were given."""
+        for queue_id, queue in self._queues.items():
+            if not queue.is_ordered:
+                queue.runs = Runs(queue_id)
+        for segment in occupancy.segments():
+            if segment.live == 0 or segment.is_own:
+                continue
+            blocks = source.load(segment.number)
+            slot: i64 = 0
+            for i in range(len(blocks.starts)):
+                found: list[tuple[int, Entry]] = []
+                slot = self._read_block(segment, blocks, i, slot, found)
+                yield from found
+            blocks = Blocks(b"", 0, [], [])
+        for queue_id, queue in self._queues.items():
+            if queue.runs is not None:
+                for _, entry in queue.runs.entries(source, occupancy, self._codecs):
                     yield queue_id, entry
-            else:
-                for seq in sorted(queue.entries):
-                    yield queue_id, queue.entries[seq]
+                queue.runs = None
+
+    def _read_block(
+        self, segment: Segment, blocks: Blocks, index: int, first_slot: i64, found: list[tuple[int, Entry]]
+    ) -> i64:
+        """Add the entries that live in a block; returns the slot of the first one in the next."""
+        data = blocks.data
+        start: i64 = blocks.starts[index]
+        end: i64 = blocks.ends[index]
+        returns = segment.returns
+        slot = first_slot
+        position = start
+        while position < end:
+            if data[position] == RECORD_MESSAGE or data[position] == RECORD_MOVED:
+                stride: i64 = ENTRY_BYTES if data[position] == RECORD_MESSAGE else MOVED_ENTRY_BYTES
+                content_at = content_position(data, position)
+                at = position + ENTRIES_AT
+                last = at + stride * i64(read_i32_be(data, position + 1))
+                message: Message | None = None
+                while at < last:
+                    if segment.is_live(slot):
+                        queue = self._find(read_i64_be(data, at))
+                        assert queue is not None
+                        seq = read_i64_be(data, at + 8)
+                        if queue.runs is not None:
+                            queue.runs.add(seq, segment.number, blocks.offset + start, blocks.offset + end, first_slot)
+                        else:
+                            if message is None:
+                                message = self._content.read(data, content_at)
+                            entry = Entry(message, seq)
+                            entry.segment = segment.number
+                            entry.slot = slot
+                            entry.redelivered = True
+                            if returns is not None:
+                                entry.returns = i32(returns.get(slot))
+                            found.append((self._queue_id, entry))
+                    slot += 1
+                    at += stride
+            position = record_end(data, position)
+        return slot

@@ -1,5 +1,7 @@
 """The journal's records: a hex snapshot per record, ranges of settlements, blocks, and which segment they go to."""
 
+from collections import deque
+
 import pytest
 
 from flintmq.base.errors import StorageError
@@ -10,7 +12,7 @@ from tests.unit.storage.nodes import message
 
 
 def _encoder(limit: int = 1 << 20) -> JournalEncoder:
-    encoder = JournalEncoder(limit)
+    encoder = JournalEncoder(limit, deque())
     encoder.start(1)
     return encoder
 

@@ -94,7 +94,8 @@ def test_stuck_message_does_not_keep_the_journal_growing(tmp_path: Path) -> None
         for entry in _fill(node, 10):
             node.storage.journal.settle(1, entry)
     assert len(segments(tmp_path)) <= 6
-    assert stuck[0].segment > 1
+    assert segments(tmp_path)[0].name > f"{1:020d}.journal"
+    assert stuck[0].segment == 1
     node.storage.journal.settle(2, stuck[1])
     node.close()
     reopened = OpenNode(tmp_path)
@@ -111,12 +112,10 @@ def test_moved_fan_out_stays_one_record(tmp_path: Path) -> None:
     node.publish(b"y" * 3000, *queue_ids)
     node.close()
     node = OpenNode(tmp_path, queue_ids, segment=10_000)
-    moved = node.left[40][0]
-    before = moved.segment
     for _ in range(12):
         for entry in _fill(node, 10):
             node.storage.journal.settle(1, entry)
-    assert moved.segment > before
+    assert segments(tmp_path)[0].name > f"{2:020d}.journal"
     assert sum(file.read_bytes().count(b"y" * 3000) for file in segments(tmp_path)) == 1
     node.close()
 
@@ -143,4 +142,44 @@ def test_a_segment_with_another_name_is_not_written_over(tmp_path: Path) -> None
     assert not (node.path / "journal" / f"{1:020d}.journal").exists()
     # It may have grown, since it was being written; its header and what it had are the same.
     assert held.read_bytes()[: len(before)] == before
+    node.close()
+
+
+def test_entries_that_nobody_has_are_moved(tmp_path: Path) -> None:
+    """Compaction needs no entry: it reads the segment; and their first place still settles them, as does a purge."""
+    node = OpenNode(tmp_path, segment=10_000)
+    kept = _fill(node, 4)
+    kept[0].returns = 2
+    node.storage.journal.returned(1, kept[0])
+    places = [(int(entry.seq), int(entry.segment), int(entry.slot)) for entry in kept]
+    del kept
+    for _ in range(30):
+        for entry in _fill(node, 10):
+            node.storage.journal.settle(1, entry)
+    assert segments(tmp_path)[0].name > f"{places[-1][1]:020d}.journal"
+    seq, segment, slot = places[1]
+    node.storage.journal.settle_runs(1, [seq, 2], [segment, slot, 2])
+    node.close()
+    node = OpenNode(tmp_path, segment=10_000)
+    assert [(entry.seq, entry.returns) for entry in node.left[1]] == [(places[0][0], 2), (places[3][0], 0)]
+    assert node.storage.damage == []
+    node.close()
+
+
+def test_a_segment_that_is_damaged_meanwhile_stays(tmp_path: Path) -> None:
+    """What compaction cannot read is reported, and nothing of the segment is given up: a restart finds the rest."""
+    node = OpenNode(tmp_path, segment=10_000)
+    kept = _fill(node, 4)
+    first = segments(tmp_path)[0]
+    data = bytearray(first.read_bytes())
+    data[data.rindex(b"x" * 500)] ^= 1
+    first.write_bytes(data)
+    for _ in range(30):
+        for entry in _fill(node, 10):
+            node.storage.journal.settle(1, entry)
+    assert segments(tmp_path)[0] == first
+    assert [damage.file for damage in node.storage.damage] == [str(first)]
+    node.close()
+    node = OpenNode(tmp_path, segment=10_000)
+    assert [entry.seq for entry in node.left[1]] == [entry.seq for entry in kept[:3]]
     node.close()

@@ -6,6 +6,7 @@ from zlib import crc32
 import pytest
 
 from flintmq.base.errors import StorageError
+from flintmq.storage.block import FORMAT_VERSION
 from tests.unit.storage.nodes import CODECS, OpenNode, crashed_copy, message, segments
 
 
@@ -216,11 +217,28 @@ def test_another_format_version_is_refused(tmp_path: Path) -> None:
     """A journal of another format stops the start and says what to do."""
     OpenNode(tmp_path).close()
     file = segments(tmp_path)[0]
-    # Version 2, with the checksum such a header has.
-    header = file.read_bytes()[:11] + b"\x02" + file.read_bytes()[12:36]
-    file.write_bytes((header + crc32(header).to_bytes(4)).ljust(64, b"\x00") + file.read_bytes()[64:])
-    with pytest.raises(StorageError, match="storage format 2"):
+    _set_version(file, 9)
+    with pytest.raises(StorageError, match="storage format 9"):
         OpenNode(tmp_path)
+
+
+def test_the_first_format_is_read(tmp_path: Path) -> None:
+    """A journal of format 1 opens, and what is written from then on is of the present one."""
+    node = OpenNode(tmp_path)
+    node.publish(b"old")
+    node.close()
+    _set_version(segments(tmp_path)[0], 1)
+    node = OpenNode(tmp_path)
+    node.publish(b"new")
+    node.close()
+    assert [file.read_bytes()[11] for file in segments(tmp_path)] == [1, FORMAT_VERSION]
+    assert _reopened(tmp_path).bodies() == [b"old", b"new"]
+
+
+def _set_version(file: Path, version: int) -> None:
+    """With the checksum that such a header has."""
+    header = file.read_bytes()[:11] + bytes([version]) + file.read_bytes()[12:36]
+    file.write_bytes((header + crc32(header).to_bytes(4)).ljust(64, b"\x00") + file.read_bytes()[64:])
 
 
 def test_a_segment_under_another_name_is_refused(tmp_path: Path) -> None:
@@ -251,3 +269,23 @@ def _flip(file: Path, position: int) -> None:
     data = bytearray(file.read_bytes())
     data[position] ^= 0x04
     file.write_bytes(data)
+
+
+def test_moved_messages_are_in_order(tmp_path: Path) -> None:
+    """What compaction wrote again behind newer messages comes back before them, however often it was moved."""
+    node = OpenNode(tmp_path, segment=3000)
+    kept = []
+    for number in range(150):
+        kept += node.publish(b"%d-" % number * 100, 1, 2) if number % 20 == 0 else node.publish(b"k", 1)
+        node.storage.journal.settle(1, node.publish(b"y" * 500)[0])
+        node.sync()
+        if number % 20 > 0:
+            node.storage.journal.settle(1, kept.pop())
+    assert segments(tmp_path)[0].name > f"{6:020d}.journal"
+    node.close()
+    left = _reopened(tmp_path).left
+    for queue_id in (1, 2):
+        assert [entry.message.body for entry in left[queue_id]] == [
+            b"%d-" % number * 100 for number in range(0, 150, 20)
+        ]
+        assert [entry.seq for entry in left[queue_id]] == sorted(entry.seq for entry in left[queue_id])
