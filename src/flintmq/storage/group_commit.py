@@ -57,6 +57,7 @@ class RoundWriter:
         # Written at any time, and since the last sync; in order, so that a simulated run can be repeated.
         self._streams: dict[StreamFiles, None] = {}
         self._dirty_streams: dict[StreamFiles, None] = {}
+        self._synced_streams: dict[StreamFiles, None] = {}
         self._drop_through = 0
         # What compaction has to see next.
         self._wanted: tuple[int, int] | None = None
@@ -93,12 +94,14 @@ class RoundWriter:
             for files in batch.deleted_streams:
                 self._streams.pop(files, None)
                 self._dirty_streams.pop(files, None)
+                self._synced_streams.pop(files, None)
                 files.remove()
 
     def sync(self) -> None:
         self._journal.sync()
         for files in self._dirty_streams:
             files.sync()
+        self._synced_streams.update(self._dirty_streams)
         self._dirty_streams.clear()
 
     def tidy(self) -> None:
@@ -112,6 +115,9 @@ class RoundWriter:
             self._journal.read_ahead(*self._wanted)
             self._wanted = None
         self._journal.prepare()
+        for files in self._synced_streams:
+            files.tidy()
+        self._synced_streams.clear()
 
     def seal(self) -> None:
         """End all files in order: nothing is written any more."""

@@ -136,7 +136,7 @@ class SegmentCursor(StreamCursor):
         file = self._open_files.get(segment.path)
         if self._next_block == 0 and len(self._data) > 0:
             # All of the block was read, and it is broken.
-            position = self._files.next_block(file, position, segment.size, self._magic)
+            position = self._files.pass_over(file, position, segment.size)
             room = segment.size - position
         data = file.read_at(position, min(self._ahead_bytes, room))
         if len(data) >= BLOCK_HEAD_BYTES:

@@ -19,7 +19,7 @@ from flintmq.storage.files import Disk, DiskFile
 from flintmq.storage.segment import SegmentFile, create_segment, end_tail
 from flintmq.storage.stream.encoder import StreamBlock
 from flintmq.storage.stream.index import SegmentIndex, decode_index
-from flintmq.storage.stream.scan import SegmentScan, guess_magic, intact_blocks, scan_segment
+from flintmq.storage.stream.scan import SegmentScan, block_behind, scan_segment
 
 SUFFIX: Final = ".stream"
 INDEX_SUFFIX: Final = ".index"
@@ -105,7 +105,7 @@ class StreamFiles:
             if index is not None and is_ended and index.end == file.size():
                 self._continue_behind(index)
                 return True
-            found = self._scan(file, header, number, False)
+            found = self._scan(file, number, False)
             if found.found_nothing:
                 return False
             index = found.index
@@ -192,22 +192,16 @@ class StreamFiles:
             index = self._stored_index(segment.first_offset)
             if index is not None and (header is None or index.magic == header.block_magic):
                 return index
-            index = self._scan(file, header, segment.first_offset, True).index
+            index = self._scan(file, segment.first_offset, True).index
         finally:
             file.close()
         self._store_index(index)
         return index
 
-    def _scan(self, file: DiskFile, header: FileHeader | None, number: int, synced_whole: bool) -> SegmentScan:
-        if header is None:
-            index = SegmentIndex(guess_magic(file), number, _UNKNOWN)
-        else:
-            index = SegmentIndex(header.block_magic, number, header.extra)
-        found = scan_segment(file, index, synced_whole, self._content)
+    def _scan(self, file: DiskFile, number: int, synced_whole: bool) -> SegmentScan:
+        found = scan_segment(file, number, synced_whole, self._content)
         for damage in found.damage:
             self.report(damage)
-        if header is None:
-            index.highest_before = index.highest_at_first
         return found
 
     def _highest_before(self, segment: StreamSegment) -> int:
@@ -239,16 +233,9 @@ class StreamFiles:
     # --- the sync thread ---
 
     def write(self, blocks: Sequence[StreamBlock]) -> None:
-        """Append blocks; without any, only look at what is to be kept."""
-        rolled = False
-        if blocks:
-            rolled = self._append(blocks)
-        now_ms = self.retire_at_ms
-        if rolled:
-            now_ms = max(now_ms, blocks[-1].received_ms)
-        if now_ms:
-            self.retire_at_ms = 0
-            self._retire(now_ms)
+        """Append blocks, if there are any: without, somebody only wants `tidy` to be called."""
+        if blocks and self._append(blocks):
+            self.retire_at_ms = max(self.retire_at_ms, blocks[-1].received_ms)
 
     def _append(self, blocks: Sequence[StreamBlock]) -> bool:
         """True when a new segment was begun."""
@@ -285,13 +272,14 @@ class StreamFiles:
         return writer
 
     def _end_segment(self) -> None:
-        """Seal the last segment, and write down what is where in it."""
+        """Seal the segment that is written, and write down what is where in it."""
         writer = self._writer
-        segment = self.segments[-1]
-        if writer is None or segment.index is None:
+        if writer is None:
             return
         writer.seal()
+        segment = self.segments[-1]
         index = segment.index
+        assert index is not None
         index.end = writer.position
         segment.size = writer.position
         self._store_index(index)
@@ -299,8 +287,17 @@ class StreamFiles:
         self._writer = None
         writer.close()
 
+    def tidy(self) -> None:
+        """After a sync that has been reported: remove what the limits do not keep.
+
+        The last segment has a durable record then, by which offsets go on whatever becomes of the others.
+        """
+        now_ms = self.retire_at_ms
+        if now_ms:
+            self.retire_at_ms = 0
+            self._retire(now_ms)
+
     def _retire(self, now_ms: int) -> None:
-        """Remove what the limits do not keep."""
         cutoff_ms = now_ms - self.max_age_ms if self.max_age_ms != NO_LIMIT else 0
         total = sum(map(self._size_of, self.segments)) if self.max_bytes != NO_LIMIT else 0
         self.retires_more = False
@@ -379,10 +376,9 @@ class StreamFiles:
                     raise
         return self.written_offset
 
-    def next_block(self, file: DiskFile, position: int, end: int, magic: bytes) -> int:
+    def pass_over(self, file: DiskFile, position: int, end: int) -> int:
         """Where the next intact block is behind a damaged one, which is reported; `end` when there is none."""
-        found = next(intact_blocks(file, position + 1, end, magic), None)
-        following = end if found is None else found[0]
+        following = block_behind(file, position, end)
         self.report(Damage(str(file.path), position, f"{following - position} bytes do not match their checksum"))
         return following
 

@@ -51,11 +51,6 @@ class SegmentIndex:
             # Last: readers look up offsets first.
             self._offsets.append(first_offset)
 
-    @property
-    def highest_at_first(self) -> int:
-        """What the first block says of the time before it; 0 where there is none."""
-        return self._highest[0] if self._highest else 0
-
     def position_of(self, offset: int) -> int:
         """Where to start reading for this offset."""
         step = bisect_right(self._offsets, offset) - 1

@@ -30,10 +30,17 @@ class Stream:
         for _ in range(count):
             self.log.append(message(b"x" * 1000, self.log.next_offset * 1000))
             self.node.sync()
+        self.settle()
 
     def retire(self, at_s: int = 1) -> None:
         self.log.retire(at_s * 1000)
-        self.node.sync()
+        self.settle()
+
+    def settle(self) -> None:
+        """Files are removed when a sync has been reported; the one behind it is when they are gone."""
+        for _ in range(2):
+            self.node.publish(b"another queue's")
+            self.node.sync()
 
     def read(self, offset: int = 0) -> list[int]:
         return [found for found, _ in records(self.log, offset)]
@@ -93,7 +100,7 @@ def test_nothing_goes_without_limits(tmp_path: Path) -> None:
     stream.limit(max_bytes=0, max_age_s=0)
     stream.log.retire(10**9)
     stream.limit()
-    stream.node.sync()
+    stream.settle()
     assert stream.read() == list(range(50))
     stream.node.close()
 
