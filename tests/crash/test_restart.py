@@ -176,6 +176,38 @@ def test_a_stream_goes_on_at_its_offset(broker: BrokerProcess, how: str) -> None
     assert found == [(3, b"3"), (4, b"4"), (5, b"5")]
 
 
+@pytest.mark.parametrize("how", HOW)
+def test_a_named_reader_goes_on_at_its_place(broker: BrokerProcess, how: str) -> None:
+    """What a reader acknowledged is not delivered again, but for the last moment before a crash; all else is."""
+    with _channel(broker) as channel:
+        channel.queue_declare("s", durable=True, arguments={"x-queue-type": "stream"})
+        for number in range(20):
+            channel.basic_publish("", "s", b"%d" % number)
+        assert _read_as_reader(channel, 8) == list(range(8))
+        # More than the time in which places are kept.
+        channel.connection.sleep(1.0)
+    for first in (8, 14):
+        _end_and_start(broker, how)
+        with _channel(broker) as channel:
+            assert _read_as_reader(channel, 4) == list(range(first, first + 4))
+            assert _read_as_reader(channel, 2) == [first + 4, first + 5]
+            channel.connection.sleep(1.0)
+
+
+def _read_as_reader(channel: BlockingChannel, count: int) -> list[int]:
+    """Read and acknowledge the next messages."""
+    channel.basic_qos(prefetch_count=3)
+    found: list[int] = []
+    where = {"x-stream-reader": "reader", "x-stream-offset": "first"}
+    for method, properties, _ in channel.consume("s", arguments=where, inactivity_timeout=30):
+        found.append(properties.headers["x-stream-offset"])
+        channel.basic_ack(method.delivery_tag)
+        if len(found) == count:
+            break
+    channel.cancel()
+    return found
+
+
 def test_many_restarts(broker: BrokerProcess) -> None:
     """What is never touched stays where it is, however often the broker starts; what is added comes behind it."""
     with _channel(broker) as channel:

@@ -21,6 +21,7 @@ PRINTED = {
     "invoices": "None\nb'42'\n",
     "accounts": "[[b'a', b'a'], [b'b']]\n",
     "prices": "[b'7', b'12']\n",
+    "log": "b'0'\nb'1'\nb'2'\nb'3'\nb'4'\nb'5'\n",
 }
 
 
@@ -38,6 +39,15 @@ def test_examples_run(broker: BrokerProcess, name: str, number: int) -> None:
     script = beginning + EXAMPLES[number]
     result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)  # noqa: S603
     assert (result.stdout, result.stderr) == (PRINTED[name], "")
+
+
+def test_the_example_of_streams_runs(broker: BrokerProcess) -> None:
+    """docs/streams.md prints what it says."""
+    page = (Path(__file__).parents[2] / "docs" / "streams.md").read_text()
+    (example,) = re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    script = re.sub(r"amqp://[^\"]*", broker.url, example)
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)  # noqa: S603
+    assert (result.stdout, result.stderr) == ("1 b'1'\n2 b'2'\n", "")
 
 
 def test_the_default_is_the_documented_one() -> None:

@@ -75,6 +75,8 @@ DISK_FREE_MIN_BYTES: Final = 50_000_000
 DEDUP_DEFAULT_ENTRIES: Final = 100_000
 # What it may be told to remember: some 8 GB, if somebody means it.
 DEDUP_MAX_ENTRIES: Final = 10_000_000
+# Names under which a stream keeps places of readers: some 10 MB with the longest.
+STREAM_READERS_MAX: Final = 10_000
 # Addresses (exchange, routing key) remembered with their route; a publisher of random keys starts the table anew.
 ROUTE_CACHE_ENTRIES: Final = 16_384
 # RabbitMQ's: weights say shares, and finer ones than a ten-thousandth say nothing.

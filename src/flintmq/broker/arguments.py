@@ -62,6 +62,8 @@ _NOT_ON_STREAM: Final = (
     "x-paused",
 )
 _ONLY_ON_STREAM: Final = ("x-max-age", "x-stream-max-segment-size-bytes")
+# Under which name the broker keeps the place of a stream's reader: a consumer's argument.
+READER: Final = "x-stream-reader"
 # RabbitMQ's: positions in larger segments would not fit its indexes.
 SEGMENT_MAX_BYTES: Final = 3_000_000_000
 # RabbitMQ's: what its filters of a chunk may take. Ours are exact, and take nothing.
@@ -285,10 +287,20 @@ def check_consumer_arguments(arguments: Table, queue: str, vhost: str) -> None:
         told = f'<<"{offset}">>' if isinstance(offset, str) else _plain(offset)
         why = f"{{invalid_stream_offset_arg,{{{type_name(offset)},{told}}}}}"
         raise PreconditionFailed(f"invalid arg 'x-stream-offset' for {where}: {why}")
+    reader = arguments.get(READER)
+    if reader is not None and not (isinstance(reader, str) and is_reader(reader)):
+        why = f"a name of at most {SHORTSTR_MAX_BYTES} bytes is due" if isinstance(reader, str) else _type_fault(reader)
+        raise PreconditionFailed(f"invalid arg '{READER}' for {where}: {why}")
     wanted = arguments.get("x-stream-filter", "")
     for value in wanted if isinstance(wanted, list) else [wanted]:
         if not isinstance(value, str):
             raise PreconditionFailed(f"invalid arg 'x-stream-filter' for {where}: {_type_fault(value)}")
+
+
+def is_reader(name: str) -> bool:
+    """Whether the place of a stream's reader can be kept under this name."""
+    is_text = not any("\ud800" <= character <= "\udfff" for character in name)
+    return is_text and 0 < len(name.encode()) <= SHORTSTR_MAX_BYTES
 
 
 def is_stream_offset(wanted: object) -> bool:

@@ -26,6 +26,7 @@ from flintmq.broker.ports import (
 from flintmq.broker.queue.base import Stored
 from flintmq.broker.queue.classic import ClassicQueue
 from flintmq.broker.queue.ids import QueueIds
+from flintmq.broker.queue.stream import StreamQueue
 from flintmq.broker.rules import check_rule
 from flintmq.broker.user import User
 from flintmq.broker.vhost import VHost
@@ -268,6 +269,7 @@ class Broker:
         for exchange in definitions.exchanges:
             self.vhosts[exchange.vhost].exchanges.restore(exchange)
         queues: dict[int, Stored] = {}
+        streams: dict[int, StreamQueue] = {}
         for record in definitions.queues:
             queue = self.vhosts[record.vhost].restore_queue(record)
             if isinstance(queue, ClassicQueue) and queue.dedup is not None:
@@ -275,6 +277,12 @@ class Broker:
                 queues[-record.id] = queue.dedup
             if isinstance(queue, Stored):
                 queues[record.id] = queue
+            elif isinstance(queue, StreamQueue):
+                streams[record.id] = queue
+        for place in definitions.reader_offsets:
+            stream = streams.get(place.queue_id)
+            if stream is not None:
+                stream.restore_place(place)
         for binding in definitions.bindings:
             self.vhosts[binding.vhost].restore_binding(binding)
         return queues

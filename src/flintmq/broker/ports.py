@@ -129,6 +129,15 @@ Rule = PermissionRecord | TopicPermissionRecord | PolicyRecord | LimitRecord | P
 
 
 @dataclass(frozen=True)
+class ReaderOffset:
+    """How far a reader of a stream, which is known by a name, has acknowledged: everything before `offset`."""
+
+    queue_id: int
+    reader: str
+    offset: int
+
+
+@dataclass(frozen=True)
 class Definitions:
     """Everything durable that is not a message, as read at start-up."""
 
@@ -139,6 +148,7 @@ class Definitions:
     bindings: list[BindingRecord]
     next_queue_id: int
     rules: list[Rule] = field(default_factory=list)
+    reader_offsets: list[ReaderOffset] = field(default_factory=list)
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -183,7 +193,10 @@ class DefinitionStore(ABC):
 
     @abstractmethod
     def delete_queue(self, vhost: str, name: str) -> None:
-        """Also deletes the bindings to it."""
+        """Also deletes the bindings to it, and the offsets of its readers."""
+
+    @abstractmethod
+    def put_reader_offset(self, offset: ReaderOffset) -> None: ...
 
     @abstractmethod
     def put_binding(self, binding: BindingRecord) -> None: ...

@@ -208,7 +208,7 @@ class VHost:
         kind = args.queue_kind(arguments, name, self.name)
         if kind == "stream":
             log = self._storage.open_stream(queue_id)
-            queue = StreamQueue(queue_id, self.name, name, arguments, self._agenda, log)
+            queue = StreamQueue(queue_id, self.name, name, arguments, self._agenda, log, self._storage.definitions)
         else:
             queue = ClassicQueue(
                 queue_id,

@@ -15,6 +15,7 @@ from flintmq.broker.ports import (
     ExchangeRecord,
     Journal,
     QueueRecord,
+    ReaderOffset,
     Rule,
     Storage,
     StreamCursor,
@@ -122,6 +123,7 @@ class MemoryDefinitions(DefinitionStore):
         self.exchanges: dict[str, ExchangeRecord] = {}
         self.queues: dict[str, QueueRecord] = {}
         self.bindings: list[BindingRecord] = []
+        self.reader_offsets: dict[tuple[int, str], int] = {}
         self.has_staged = False
 
     def load(self) -> Definitions:
@@ -133,7 +135,12 @@ class MemoryDefinitions(DefinitionStore):
             self.bindings,
             100,
             self.rules,
+            [ReaderOffset(*key, offset) for key, offset in self.reader_offsets.items()],
         )
+
+    def put_reader_offset(self, offset: ReaderOffset) -> None:
+        self.reader_offsets[offset.queue_id, offset.reader] = offset.offset
+        self.has_staged = True
 
     def put_vhost(self, vhost: VHostRecord) -> None:
         self.vhosts[vhost.name] = vhost
@@ -177,7 +184,8 @@ class MemoryDefinitions(DefinitionStore):
         self.has_staged = True
 
     def delete_queue(self, vhost: str, name: str) -> None:
-        del self.queues[name]
+        gone = self.queues.pop(name)
+        self.reader_offsets = {key: offset for key, offset in self.reader_offsets.items() if key[0] != gone.id}
         self.bindings = [
             binding for binding in self.bindings if (binding.destination, binding.destination_type) != (name, "queue")
         ]

@@ -75,9 +75,9 @@ class Reader:
         self.ended = False
         # Read, and waiting for room in its consumer's window of bytes: the message before the cursor.
         self.held: Message | None = None
-        # Whether what it acknowledges is noted, and what was not stored yet.
+        # Whether what it acknowledges is noted, and whether it may have moved since its place was kept.
         self.tracks = False
-        self.is_unstored = False
+        self.is_unkept = False
         # Offsets it has, in order, and those of them that it acknowledged before others.
         self._outstanding: deque[i64] = deque()
         self._settled: set[i64] = set()
@@ -104,7 +104,7 @@ class Reader:
         outstanding = self._outstanding
         if not outstanding or offset >= self._pinned:
             return
-        self.is_unstored = True
+        self.is_unkept = True
         if outstanding[0] != offset:
             self._settled.add(offset)
             return

@@ -4,14 +4,14 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from flintmq.base.errors import NotImplementedHere, StorageError
-from flintmq.base.limits import DISPATCH_BURST_MESSAGES
+from flintmq.base.errors import NotImplementedHere, PreconditionFailed, StorageError
+from flintmq.base.limits import DISPATCH_BURST_MESSAGES, STREAM_READERS_MAX
 from flintmq.base.values import Timestamp
 from flintmq.broker.agenda import Agenda
-from flintmq.broker.arguments import age_ms
+from flintmq.broker.arguments import READER, age_ms
 from flintmq.broker.consumer import Consumer
 from flintmq.broker.message import Entry, Message, Table
-from flintmq.broker.ports import StreamLimits, StreamLog
+from flintmq.broker.ports import DefinitionStore, ReaderOffset, StreamLimits, StreamLog
 from flintmq.broker.queue.base import Queue
 from flintmq.broker.queue.reader import Reader, stream_filter
 from flintmq.broker.timers import Timed
@@ -25,6 +25,8 @@ _AGE_CHECK_MIN_MS: Final = 1_000
 _AGE_CHECK_MAX_MS: Final = 60_000
 # Where there is more to remove than goes at once: removing takes the disk some tens of milliseconds.
 _RETIRE_PAUSE_MS: Final = 200
+# Nobody waits for a place to be kept. A crash within this time delivers once more what was acknowledged in it.
+_KEEP_MS: Final = 250
 # Behind all times there will be.
 _FOREVER_MS: Final = 2**62
 
@@ -47,6 +49,7 @@ class StreamQueue(Queue):
         arguments: Table,
         agenda: Agenda,
         log: StreamLog,
+        definitions: DefinitionStore,
     ) -> None:
         super().__init__(queue_id, vhost, name, "stream", True, False, None, arguments, agenda)
         self.log = log
@@ -55,6 +58,10 @@ class StreamQueue(Queue):
         self._tracked: dict[int, Reader] = {}
         self._numbers = 0
         self._is_waiting = False
+        self._definitions = definitions
+        # Where readers are that have a name, as the storage has it.
+        self._places: dict[str, int] = {}
+        self._keeping = _Keeping(self)
         self._retention = _Retention(self)
         self.configure(arguments)
 
@@ -129,11 +136,38 @@ class StreamQueue(Queue):
         self._readers = []
         self._tracked = {}
         self.agenda.timers.cancel(self._retention)
+        self.agenda.timers.cancel(self._keeping)
 
     def _note(self, entry: Entry) -> None:
         reader = self._tracked.get(entry.position)
         if reader is not None:
             reader.settled(entry.seq)
+            self._keep_soon(reader)
+
+    # -- places of readers --------------------------------------------------------------------------------------
+
+    def restore_place(self, place: ReaderOffset) -> None:
+        """At start-up: where a reader was."""
+        self._places[place.reader] = place.offset
+
+    def _keep_soon(self, reader: Reader) -> None:
+        if reader.is_unkept and reader.name:
+            self.agenda.timers.at(self.agenda.now_ms + _KEEP_MS, self._keeping)
+
+    def keep_places(self) -> None:
+        """Have the storage keep where readers are that have moved since."""
+        for reader in self._tracked.values():
+            self._keep(reader)
+
+    def _keep(self, reader: Reader) -> None:
+        # One that looks for a time has no place yet that would say so.
+        if not reader.is_unkept or not reader.name or not reader.is_active or reader.since_ms != 0:
+            return
+        reader.is_unkept = False
+        place = int(reader.place)
+        if self._places.get(reader.name) != place:
+            self._places[reader.name] = place
+            self._definitions.put_reader_offset(ReaderOffset(self.id, reader.name, place))
 
     # -- consumers ----------------------------------------------------------------------------------------------
 
@@ -141,16 +175,29 @@ class StreamQueue(Queue):
         if consumer.no_ack:
             raise self._unsupported("automatic acknowledgement not supported by stream")
         offset, since_ms = self._start(arguments.get("x-stream-offset", "next"))
+        name = arguments.get(READER, "")
+        assert isinstance(name, str)
+        if name in self._places:
+            offset, since_ms = self._start(self._places[name])
+        elif name and len(self._places) >= STREAM_READERS_MAX:
+            raise PreconditionFailed(
+                f"stream queue '{self.name}' in vhost '{self.vhost}' keeps the places of {STREAM_READERS_MAX} readers: "
+                f"use one of their names for '{READER}', or none"
+            )
         super().subscribe(consumer, arguments)
         self._numbers += 1
         reader = Reader(
             self._numbers, consumer, self.log.cursor(offset, _AHEAD_BYTES), stream_filter(arguments), since_ms
         )
-        if self.settings.single_active:
-            reader.group = ""
+        reader.name = name
+        if self.settings.single_active or name:
+            reader.group = "" if self.settings.single_active else name
             reader.tracks = True
-            self._tracked[reader.number] = reader
+            # Where it begins is a place, too: it is to come back there, whatever is published meanwhile.
+            reader.is_unkept = True
             reader.is_active = not any(other.group == reader.group for other in self._readers)
+            self._tracked[reader.number] = reader
+            self._keep_soon(reader)
         self._readers.append(reader)
 
     def unsubscribe(self, consumer: Consumer) -> None:
@@ -158,6 +205,7 @@ class StreamQueue(Queue):
         for reader in self._readers:
             if reader.consumer is consumer:
                 reader.ended = True
+                self._keep(reader)
                 self._tracked.pop(reader.number, None)
                 self._readers.remove(reader)
                 if reader.is_active and reader.group is not None:
@@ -169,8 +217,10 @@ class StreamQueue(Queue):
         for reader in self._readers:
             if reader.group == ended.group:
                 reader.is_active = True
+                reader.is_unkept = True
                 reader.cursor = self.log.cursor(ended.place, _AHEAD_BYTES)
                 reader.since_ms = ended.since_ms
+                self._keep_soon(reader)
                 break
 
     def _start(self, wanted: object) -> tuple[int, int]:
@@ -200,6 +250,7 @@ class StreamQueue(Queue):
         for reader in list(self._readers):
             if reader.is_active and not reader.ended:
                 more |= self._feed(reader, end)
+                self._keep_soon(reader)
         if end < log.next_offset and not self._is_waiting:
             self._is_waiting = True
             self.agenda.unsynced.append(self)
@@ -230,6 +281,7 @@ class StreamQueue(Queue):
                 if is_choosy:
                     burst -= consumer.suiting_cost
                     if not reader.wants(message):
+                        reader.is_unkept = True
                         continue
             if consumer.is_measured and not consumer.fits(message):
                 reader.held = message
@@ -240,6 +292,18 @@ class StreamQueue(Queue):
                 reader.delivered(entry.seq)
             consumer.deliver(self, entry)
         return burst <= 0
+
+
+@final
+class _Keeping(Timed):
+    """When the places of a stream's readers are kept next."""
+
+    def __init__(self, stream: StreamQueue) -> None:
+        super().__init__()
+        self._stream = stream
+
+    def on_due(self, now_ms: i64) -> None:
+        self._stream.keep_places()
 
 
 @final

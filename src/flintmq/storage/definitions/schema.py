@@ -2,7 +2,7 @@
 
 from typing import Final
 
-VERSION: Final = 2
+VERSION: Final = 3
 # "FLNT": tells our database from somebody else's of the same name.
 APPLICATION_ID: Final = 0x464C4E54
 
@@ -27,6 +27,10 @@ CREATE TABLE limits (
 CREATE TABLE parameters (
     vhost TEXT, component TEXT, name TEXT, value TEXT NOT NULL, PRIMARY KEY (vhost, component, name)) WITHOUT ROWID;
 """
+_READERS: Final = """
+CREATE TABLE reader_offsets (
+    queue_id INTEGER, reader TEXT, offset INTEGER NOT NULL, PRIMARY KEY (queue_id, reader)) WITHOUT ROWID;
+"""
 
 _META: Final = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
@@ -44,7 +48,7 @@ CREATE TABLE queues (
     arguments TEXT NOT NULL, UNIQUE (vhost, name));
 INSERT INTO meta VALUES ('next_queue_id', 1);
 """
-CREATE: Final = (_META, _BINDINGS, _RULES)
+CREATE: Final = (_META, _BINDINGS, _RULES, _READERS)
 
 # From the format that is the key to the next one: scripts, to be run one after the other. Format 1 had no permissions:
 # every user could do everything.
@@ -69,4 +73,5 @@ DROP TABLE bindings_1;
 INSERT INTO permissions SELECT vhosts.name, users.name, '.*', '.*', '.*' FROM vhosts, users;
 """,
     ),
+    2: (_READERS,),
 }

@@ -13,6 +13,7 @@ from flintmq.broker.ports import (
     DefinitionStore,
     ExchangeRecord,
     QueueRecord,
+    ReaderOffset,
     Rule,
     UserRecord,
     VHostRecord,
@@ -117,6 +118,10 @@ class DefinitionDatabase:
             ],
             next_queue_id=run("SELECT value FROM meta WHERE key = 'next_queue_id'").fetchone()[0],
             rules=rules.read_rules(run),
+            reader_offsets=[
+                ReaderOffset(*row)
+                for row in run("SELECT queue_id, reader, offset FROM reader_offsets ORDER BY queue_id, reader")
+            ],
         )
 
     def apply(self, statements: Sequence[Statement]) -> None:
@@ -226,7 +231,17 @@ class SqliteDefinitions(DefinitionStore):
         )
         self._stage("UPDATE meta SET value = max(value, ?) WHERE key = 'next_queue_id'", queue.id + 1)
 
+    def put_reader_offset(self, offset: ReaderOffset) -> None:
+        self._stage(
+            "INSERT OR REPLACE INTO reader_offsets VALUES (?, ?, ?)", offset.queue_id, offset.reader, offset.offset
+        )
+
     def delete_queue(self, vhost: str, name: str) -> None:
+        self._stage(
+            "DELETE FROM reader_offsets WHERE queue_id IN (SELECT id FROM queues WHERE vhost = ? AND name = ?)",
+            vhost,
+            name,
+        )
         self._stage("DELETE FROM queues WHERE vhost = ? AND name = ?", vhost, name)
         self._stage(
             "DELETE FROM bindings WHERE vhost = ? AND destination = ? AND destination_type = 'queue'", vhost, name

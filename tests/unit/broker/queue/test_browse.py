@@ -13,7 +13,7 @@ from flintmq.broker.queue.base import Queue
 from flintmq.broker.queue.browse import View
 from flintmq.broker.queue.classic import ClassicQueue
 from flintmq.broker.queue.stream import StreamQueue
-from tests.unit.broker.memory import MemoryJournal, MemoryStream, Taker, message
+from tests.unit.broker.memory import MemoryDefinitions, MemoryJournal, MemoryStream, Taker, message
 
 
 class Picky(Taker):
@@ -205,7 +205,7 @@ def test_a_deleted_queue_ends_its_browsers() -> None:
 
 def test_streams_are_not_browsed() -> None:
     """Nothing takes from a stream, and where to begin is said otherwise there."""
-    queue = StreamQueue(1, "/", "s", {}, Agenda(), MemoryStream())
+    queue = StreamQueue(1, "/", "s", {}, Agenda(), MemoryStream(), MemoryDefinitions())
     with pytest.raises(PreconditionFailed, match="invalid arg 'x-browse' for queue 's' in vhost '/' of queue type str"):
         queue.view()
 

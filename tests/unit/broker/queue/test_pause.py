@@ -11,7 +11,15 @@ from flintmq.broker.queue.base import Queue
 from flintmq.broker.queue.classic import ClassicQueue
 from flintmq.broker.queue.stream import StreamQueue
 from flintmq.broker.routing import Route
-from tests.unit.broker.memory import HeaderCodec, MemoryJournal, MemoryStorage, MemoryStream, Taker, message
+from tests.unit.broker.memory import (
+    HeaderCodec,
+    MemoryDefinitions,
+    MemoryJournal,
+    MemoryStorage,
+    MemoryStream,
+    Taker,
+    message,
+)
 
 
 def make(**arguments: object) -> tuple[ClassicQueue, MemoryJournal]:
@@ -81,7 +89,7 @@ def test_other_rules_go_on() -> None:
 def test_streams_are_not_paused() -> None:
     """A command is refused there, and not written to the log."""
     log = MemoryStream()
-    queue = StreamQueue(1, "/", "s", {}, Agenda(), log)
+    queue = StreamQueue(1, "/", "s", {}, Agenda(), log, MemoryDefinitions())
     assert say(queue, MemoryJournal(), PAUSE) == TURNED_AWAY
     assert log.messages == []
 

@@ -11,7 +11,7 @@ from flintmq.broker.arguments import age_ms, check_queue_arguments
 from flintmq.broker.message import Address, Message, Table
 from flintmq.broker.ports import StreamLimits
 from flintmq.broker.queue.stream import StreamQueue
-from tests.unit.broker.memory import HeaderCodec, MemoryStream, Taker
+from tests.unit.broker.memory import HeaderCodec, MemoryDefinitions, MemoryStream, Taker
 
 HOUR_MS = 3_600_000
 
@@ -32,7 +32,13 @@ class Stream:
     def __post_init__(self) -> None:
         self.agenda = Agenda()
         self.log = MemoryStream()
-        self.queue = StreamQueue(1, "/", "s", self.arguments, self.agenda, self.log)
+        self.definitions = MemoryDefinitions()
+        self.restart()
+
+    def restart(self) -> None:
+        self.queue = StreamQueue(1, "/", "s", self.arguments, self.agenda, self.log, self.definitions)
+        for place in self.definitions.load().reader_offsets:
+            self.queue.restore_place(place)
 
     def publish(self, count: int, headers: str = "") -> None:
         for _ in range(count):
@@ -270,3 +276,119 @@ def test_ages_are_looked_at_by_the_clock() -> None:
     stream.queue.delete()
     assert stream.agenda.timers.next_ms == 0
     assert Stream().agenda.timers.next_ms == 0
+
+
+# -- places of readers ----------------------------------------------------------------------------------------------
+
+
+def named(stream: Stream, credit: int = 100, start: object = "first", **arguments: object) -> Taker:
+    return stream.consumer(credit, x_stream_reader="r", x_stream_offset=start, **arguments)
+
+
+def test_a_named_reader_comes_back() -> None:
+    """It goes on behind what it has acknowledged without a gap, whatever it asks for; its first time as it asked."""
+    stream = Stream()
+    stream.publish(10)
+    taker = named(stream, start=2)
+    stream.dispatch()
+    for number in (0, 1, 2, 4):
+        stream.queue.settle(taker.taken[number])
+    stream.queue.unsubscribe(taker)
+    again = named(stream, credit=1)
+    stream.dispatch()
+    assert (taker.bodies[0], again.bodies) == ("2", ["5"])
+    other = stream.consumer(x_stream_reader="another", x_stream_offset="last")
+    stream.dispatch()
+    assert other.bodies == ["9"]
+
+
+def test_places_are_kept_at_times() -> None:
+    """Many acknowledgements are one change of definitions, which is what a restart finds."""
+    stream = Stream()
+    stream.publish(10)
+    taker = named(stream)
+    stream.dispatch()
+    for entry in taker.taken[:7]:
+        stream.queue.settle(entry)
+    kept = stream.definitions.reader_offsets
+    assert kept == {}
+    stream.agenda.timers.run(stream.agenda.now_ms + 249)
+    assert kept == {}
+    stream.agenda.timers.run(stream.agenda.now_ms + 250)
+    assert kept == {(1, "r"): 7}
+    stream.restart()
+    again = named(stream)
+    stream.dispatch()
+    assert again.bodies == ["7", "8", "9"]
+    stream.definitions.has_staged = False
+    stream.agenda.timers.run(stream.agenda.now_ms + 1000)
+    assert not stream.definitions.has_staged
+
+
+def test_where_a_reader_begins_is_kept() -> None:
+    """One that was told to begin with what comes next misses nothing of it when it is gone for a while."""
+    stream = Stream()
+    stream.publish(3)
+    stream.queue.unsubscribe(named(stream, start="next"))
+    stream.publish(2)
+    again = named(stream, start="next")
+    stream.dispatch()
+    assert again.bodies == ["3", "4"]
+
+
+def test_what_was_not_wanted_is_not_looked_at_again() -> None:
+    """A place moves on over messages that a filter leaves out."""
+    stream = Stream()
+    stream.publish(500)
+    named(stream, x_stream_filter="a")
+    stream.dispatch()
+    stream.agenda.timers.run(stream.agenda.now_ms + 250)
+    assert stream.definitions.reader_offsets == {(1, "r"): 500}
+
+
+def test_a_time_is_no_place() -> None:
+    """A reader that looks for a time has none until it has found it, or it would get what is older."""
+    stream = Stream()
+    stream.publish(3)
+    stream.queue.unsubscribe(named(stream, start=Timestamp(3600 * 5)))
+    assert stream.definitions.reader_offsets == {}
+    taker = named(stream, start=Timestamp(3600 * 5))
+    stream.publish(5)
+    stream.dispatch()
+    assert taker.bodies == ["5", "6", "7"]
+    stream.queue.unsubscribe(taker)
+    assert stream.definitions.reader_offsets == {(1, "r"): 5}
+
+
+def test_readers_of_one_name_take_turns() -> None:
+    """Two of them would overwrite each other's place: one waits until the other is gone."""
+    stream = Stream()
+    stream.publish(4)
+    first = named(stream, credit=2)
+    second = named(stream)
+    alone = stream.consumer(x_stream_offset="first")
+    stream.dispatch()
+    stream.queue.settle(first.taken[0])
+    stream.queue.unsubscribe(first)
+    stream.dispatch()
+    assert (first.bodies, second.bodies, alone.bodies) == (["0", "1"], ["1", "2", "3"], ["0", "1", "2", "3"])
+
+
+def test_a_place_that_is_gone() -> None:
+    """A reader that was away for too long goes on at the first message there is."""
+    stream = Stream()
+    stream.publish(10)
+    stream.queue.unsubscribe(named(stream))
+    stream.log.first = 6
+    taker = named(stream)
+    stream.dispatch()
+    assert taker.bodies == ["6", "7", "8", "9"]
+
+
+def test_there_are_only_so_many_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clients that make up a name each time are told; known names go on."""
+    stream = Stream()
+    stream.queue._places = {str(number): 0 for number in range(10_000)}
+    with pytest.raises(PreconditionFailed, match="keeps the places of 10000 readers"):
+        named(stream)
+    stream.consumer(x_stream_reader="77")

@@ -17,6 +17,7 @@ from flintmq.broker.ports import (
     PermissionRecord,
     PolicyRecord,
     QueueRecord,
+    ReaderOffset,
     Rule,
     TopicPermissionRecord,
     UserRecord,
@@ -181,7 +182,7 @@ def test_arguments_nobody_wrote_are_refused(tmp_path: Path) -> None:
     database.close()
 
 
-@pytest.mark.parametrize("pragma", ["user_version = 3", "application_id = 1"])
+@pytest.mark.parametrize("pragma", ["user_version = 4", "application_id = 1"])
 def test_another_format_is_refused(tmp_path: Path, pragma: str) -> None:
     """Another version, or another program's database, is left alone."""
     _store(tmp_path)[0].close()
@@ -302,6 +303,46 @@ def test_format_1_is_brought_up_to_date(tmp_path: Path) -> None:
             5,
             [PermissionRecord(vhost, user, ".*", ".*", ".*") for vhost in ("/", "b") for user in ("anna", "guest")],
         )
+
+
+def test_format_2_is_brought_up_to_date(tmp_path: Path) -> None:
+    """It had no places of readers."""
+    database, store = _store(tmp_path)
+    _put_all(store)
+    database.apply(store.take())
+    database.close()
+    connection = sqlite3.connect(tmp_path / "definitions.sqlite")
+    connection.executescript("DROP TABLE reader_offsets; PRAGMA user_version = 2;")
+    connection.close()
+    database, store = _store(tmp_path)
+    store.put_reader_offset(ReaderOffset(4, "r", 5))
+    database.apply(store.take())
+    database.close()
+    assert (_reloaded(tmp_path).queues, _reloaded(tmp_path).reader_offsets) == ([QUEUE], [ReaderOffset(4, "r", 5)])
+
+
+def test_places_of_readers_go_with_their_queue(tmp_path: Path) -> None:
+    """The last one counts, and those of other queues stay."""
+    database, store = _store(tmp_path)
+    _put_all(store)
+    store.put_queue(QueueRecord(7, "/", "other"))
+    for place in (
+        ReaderOffset(4, "r", 5),
+        ReaderOffset(7, "r", 2**40),
+        ReaderOffset(4, "r", 6),
+        ReaderOffset(4, "s", 0),
+    ):
+        store.put_reader_offset(place)
+    database.apply(store.take())
+    assert store.load().reader_offsets == [
+        ReaderOffset(4, "r", 6),
+        ReaderOffset(4, "s", 0),
+        ReaderOffset(7, "r", 2**40),
+    ]
+    store.delete_queue("/", "q")
+    database.apply(store.take())
+    assert store.load().reader_offsets == [ReaderOffset(7, "r", 2**40)]
+    database.close()
 
 
 def test_an_update_that_fails_changes_nothing(tmp_path: Path) -> None:
