@@ -40,6 +40,7 @@ from flintmq.storage.backup.taking import Backup
 from flintmq.storage.inspection.dumping import Dump
 from flintmq.storage.inspection.verifying import Verification
 from flintmq.storage.node import NodeStorage
+from flintmq.storage.reserve import RESERVE_BYTES
 
 log = structlog.get_logger()
 
@@ -71,10 +72,17 @@ async def serve(settings: Settings, stop: asyncio.Event) -> int:
     loop = asyncio.get_running_loop()
     # The sync thread reports through this; nothing is staged, so nothing reported, before the server is there.
     server: AmqpServer | None = None
+    was_full = ""
 
     def on_durable() -> None:
-        if server is not None:
-            server.on_durable()
+        nonlocal was_full
+        if server is None:
+            return
+        if storage.full != was_full:
+            # Publishers have to wait at once: what the reserve holds is less than they bring until the next look.
+            was_full = storage.full
+            server.look()
+        server.on_durable()
 
     def notify() -> None:
         loop.call_soon_threadsafe(on_durable)
@@ -84,6 +92,7 @@ async def serve(settings: Settings, stop: asyncio.Event) -> int:
         {CODEC_091.format: CODEC_091},
         notify,
         segment_bytes=settings.storage.segment_bytes,
+        reserve_bytes=RESERVE_BYTES,
     )
     try:
         remove_abandoned(settings.storage.directory)
@@ -92,7 +101,9 @@ async def serve(settings: Settings, stop: asyncio.Event) -> int:
         _recover(broker, settings)
         logins = Authenticator(broker.users, _KNOWN_TO_ALL)
         server = AmqpServer(broker, _offer(settings), logins, os.urandom, _connections())
-        alarms = Alarms(settings.alarms, settings.storage.directory, lambda: storage.backlog_bytes)
+        alarms = Alarms(
+            settings.alarms, settings.storage.directory, lambda: storage.backlog_bytes, lambda: storage.full
+        )
         server.watch(alarms.check)
         listener = await _listen(loop, server, settings)
         port = listener.sockets[0].getsockname()[1]

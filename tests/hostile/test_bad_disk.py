@@ -1,13 +1,19 @@
 """A disk that fills up or fails: nothing confirmed is lost, everybody concerned is told, and others are served."""
 
 import shutil
+import threading
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
+import pika
+import pika.exceptions
 import pytest
 
 from flintmq.base.errors import ClosedByPeer
 from flintmq.wire.amqp091.methods import (
+    BasicAck,
     BasicConsume,
     BasicConsumeOk,
     BasicDeliver,
@@ -25,10 +31,12 @@ from tests.sockets import NO_PROPERTIES, AmqpSocket
 
 # The alarm for a disk that runs low would stop publishers before it is full.
 UNALARMED = {"FLINTMQ_ALARMS_DISK_FREE_MIN_BYTES": "0"}
+# Many of which can be removed while the disk is full.
+SMALL_SEGMENTS = {**UNALARMED, "FLINTMQ_STORAGE_SEGMENT_BYTES": str(4 * 1024 * 1024)}
 
 QUEUES = ("first", "second")
 STREAM = "stream"
-BODY_BYTES = 4_096
+BODY_BYTES = 16_384
 # How far a publisher runs ahead of its confirms.
 WINDOW = 64
 
@@ -37,7 +45,7 @@ WINDOW = 64
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     directory = tmp_path / "disk"
     directory.mkdir()
-    with mounted_tmpfs(directory, "size=12m"):
+    with mounted_tmpfs(directory, "size=48m"):
         yield directory
 
 
@@ -126,44 +134,130 @@ def _nothing_is_lost(broker: BrokerProcess, confirmed: list[int]) -> None:
     assert confirmed == list(range(len(confirmed)))
 
 
+class Filler:
+    """Publishes and waits for each confirm, on a thread of its own, until it is told to stop.
+
+    A second connection that publishes is told when publishers are blocked: the first only listens for its confirm.
+    """
+
+    def __init__(self, broker: BrokerProcess, exchange: str, key: str) -> None:
+        self.confirmed: list[int] = []
+        self._where = exchange, key
+        self._stop = threading.Event()
+        parameters = pika.URLParameters(broker.url + "?heartbeat=0")
+        self._connection = pika.BlockingConnection(parameters)
+        self._told = pika.BlockingConnection(parameters)
+        self._channel = self._told.channel()
+        self._is_blocked = False
+        self._told.add_on_connection_blocked_callback(lambda *_: self._block(True))
+        self._told.add_on_connection_unblocked_callback(lambda *_: self._block(False))
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        channel = self._connection.channel()
+        channel.confirm_delivery()
+        persistent = pika.BasicProperties(delivery_mode=2)
+        # Until the broker is killed, where it is.
+        with suppress(pika.exceptions.AMQPConnectionError):
+            while not self._stop.is_set():
+                number = len(self.confirmed)
+                channel.basic_publish(*self._where, _body(number), persistent)
+                self.confirmed.append(number)
+            self._connection.close()
+
+    def _block(self, is_blocked: bool) -> None:
+        self._is_blocked = is_blocked
+
+    def _wait_until_told(self, is_blocked: bool) -> None:
+        deadline = time.monotonic() + 60
+        while self._is_blocked != is_blocked:
+            assert time.monotonic() < deadline, f"not told after {len(self.confirmed)}"
+            if is_blocked:
+                self._channel.basic_publish("", "nowhere", b"")
+            self._told.process_data_events(0.2)
+
+    def wait_until_blocked(self) -> int:
+        """Returns how many were confirmed."""
+        self._wait_until_told(True)
+        time.sleep(0.5)
+        return len(self.confirmed)
+
+    def wait_until_unblocked(self) -> None:
+        self._wait_until_told(False)
+
+    def wait_for(self, count: int) -> None:
+        deadline = time.monotonic() + 30
+        while len(self.confirmed) < count:
+            assert time.monotonic() < deadline, f"{len(self.confirmed)} of {count} confirmed"
+            time.sleep(0.05)
+
+    def stop(self) -> None:
+        self._stop.set()
+        self._thread.join(30)
+        assert not self._thread.is_alive()
+        self._told.close()
+
+
 def test_a_full_disk(small_disk: Path) -> None:
-    """Publishers get nacks or 506, the log says why, the broker stays up, and with room and a restart all goes on."""
+    """Publishers are blocked and get no confirm, consumers go on; with room, confirms come and all goes on."""
     with BrokerProcess(small_disk / "data", wrapper=(), **UNALARMED) as broker:
         _declare(broker)
-        confirmed, said_no = _publish_until_refused(broker)
-        assert len(confirmed) > 100
-        assert said_no == "nack" or "disk full" in said_no
-        fenced = broker.wait_for_log("storage fenced")
-        assert fenced["level"] == "error"
-        assert fenced["reason"].startswith("disk full: cannot write ")
-        assert fenced["reason"].endswith("make room and restart the broker")
-        _refuses_durable_work_alone(broker)
-        assert broker.is_running
-        # A clean end would be a lie.
-        assert broker.stop() == 1
-        enlarge(small_disk, "64m")
+        filler = Filler(broker, "amq.fanout", "")
+        blocked = filler.wait_until_blocked()
+        assert blocked > 100
+        line = broker.wait_for_log("publishers have to wait", level="error")
+        assert line["cause"].startswith("disk full: cannot write ")
+        assert len(_contents(broker, "first")) >= blocked
+        time.sleep(0.5)
+        assert len(filler.confirmed) == blocked
+        enlarge(small_disk, "96m")
+        filler.wait_until_unblocked()
+        filler.wait_for(blocked + 100)
+        filler.stop()
+        assert broker.stop() == 0
         broker.start()
-        _nothing_is_lost(broker, confirmed)
+        _nothing_is_lost(broker, filler.confirmed)
+
+
+def test_a_disk_that_we_filled_ourselves(small_disk: Path) -> None:
+    """Consuming what fills the disk makes room, also while it is full: publishers go on with nobody's help."""
+    with BrokerProcess(small_disk / "data", wrapper=(), **SMALL_SEGMENTS) as broker:
+        _declare(broker)
+        filler = Filler(broker, "", "first")
+        blocked = filler.wait_until_blocked()
+        with _open(broker) as client:
+            client.call(1, BasicConsume(queue="first"), BasicConsumeOk)
+            for number in range(blocked):
+                tag = client.expect(BasicDeliver, 1).delivery_tag
+                assert client.read_content()[1] == _body(number)
+                client.send_method(1, BasicAck(delivery_tag=tag))
+            filler.wait_for(blocked + 100)
+        filler.stop()
+        assert broker.stop() == 0
+        broker.start()
+        left = _contents(broker, "first")
+        assert left == list(range(left[0], len(filler.confirmed)))
+        assert left[0] <= len(filler.confirmed)
+
+
+def test_a_disk_that_is_still_full_at_the_restart(small_disk: Path) -> None:
+    """Killed on a full disk, the broker starts on it in the room it kept, has all, and waits for more room."""
+    with BrokerProcess(small_disk / "data", wrapper=(), **UNALARMED) as broker:
+        _declare(broker)
+        filler = Filler(broker, "amq.fanout", "")
+        filler.wait_until_blocked()
+        broker.kill()
+        broker.start()
+        broker.wait_for_log("publishers have to wait", level="error")
+        _nothing_is_lost(broker, filler.confirmed)
+        enlarge(small_disk, "96m")
+        broker.wait_for_log("publishers may go on")
         with _open(broker) as client:
             publisher = ConfirmedPublisher[int](client)
             publisher.publish(0, "", "first", b"again")
             while not publisher.confirmed:
                 publisher.collect(30.0)
-
-
-def test_a_disk_that_is_still_full_at_the_restart(small_disk: Path) -> None:
-    """Without room the broker says at its start what it cannot write, or serves what it has; it loses nothing."""
-    with BrokerProcess(small_disk / "data", wrapper=(), **UNALARMED) as broker:
-        _declare(broker)
-        confirmed, _ = _publish_until_refused(broker)
-        broker.kill()
-        broker.launch()
-        broker.process.wait(60)
-        assert broker.process.returncode == 1
-        assert broker.log[-1]["event"].startswith("flintmq: disk full: ")
-        enlarge(small_disk, "64m")
-        broker.start()
-        _nothing_is_lost(broker, confirmed)
 
 
 @pytest.mark.skipif(shutil.which("strace") is None, reason="strace, which makes system calls fail, is not installed")

@@ -61,13 +61,16 @@ def trim() -> None:
 
 
 class Alarms:
-    """`backlog_bytes` is what is on its way to the disk; the other functions are those above, or a test's."""
+    """`backlog_bytes` is what is on its way to the disk, and `full` why it does not get there; the other functions are
+    those above, or a test's.
+    """
 
     def __init__(
         self,
         settings: AlarmSettings,
         directory: Path,
         backlog_bytes: Callable[[], int],
+        full: Callable[[], str],
         *,
         used_memory: Callable[[], int] = used_memory,
         free_disk: Callable[[Path], int] = free_disk,
@@ -79,6 +82,7 @@ class Alarms:
         self._disk_min_bytes = settings.disk_free_min_bytes
         self._directory = directory
         self._backlog_bytes = backlog_bytes
+        self._full = full
         self._used_memory = used_memory
         self._free_disk = free_disk
         self._trim = trim
@@ -98,7 +102,9 @@ class Alarms:
         low = []
         if memory > self.memory_max_bytes:
             low.append("memory")
-        if disk < self._disk_min_bytes:
+        # What is free is not always ours to take: there are quotas.
+        full = self._full()
+        if full or disk < self._disk_min_bytes:
             low.append("disk")
         reason = f"low on {' & '.join(low)}" if low else ""
         if reason != self._reason:
@@ -109,7 +115,9 @@ class Alarms:
                 "disk_free_bytes": disk,
                 "disk_free_min_bytes": self._disk_min_bytes,
             }
-            if reason:
+            if full:
+                log.error("publishers have to wait", reason=reason, cause=full, **facts)
+            elif reason:
                 log.warning("publishers have to wait", reason=reason, **facts)
             else:
                 log.info("publishers may go on", **facts)

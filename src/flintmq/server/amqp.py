@@ -234,12 +234,16 @@ class AmqpServer(Host):
     def watch(self, check: Callable[[], str]) -> None:
         """From now on, publishers wait whenever `check` has a reason."""
         self._check = check
-        self._look()
+        self.look()
 
-    def _look(self) -> None:
+    def look(self) -> None:
+        """Check now, and again from then on."""
         check = self._check
-        assert check is not None
-        self._looking = self._loop.call_later(CHECK_SECONDS, self._look)
+        if check is None:
+            return
+        if self._looking is not None:
+            self._looking.cancel()
+        self._looking = self._loop.call_later(CHECK_SECONDS, self.look)
         self._alarm_is(check())
 
     def _alarm_is(self, reason: str) -> None:

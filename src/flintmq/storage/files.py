@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final, final
 
 from flintmq.base.errors import StorageError
+from flintmq.storage.failure import SyncFailed, sync_failed
 
 # Linux takes at most this many buffers in one vectored write (IOV_MAX); more are written in several calls.
 WRITE_PARTS_MAX: Final = 1_024
@@ -34,7 +35,7 @@ class DiskFile(ABC):
     def write_through(self, position: int, parts: Sequence[bytes]) -> None:
         """Write all parts, and return when they are on the disk; what was written before may not be."""
         self.write_at(position, parts)
-        self.sync()
+        sync_file(self)
 
     @abstractmethod
     def read_at(self, position: int, size: int) -> bytes:
@@ -46,12 +47,24 @@ class DiskFile(ABC):
     @abstractmethod
     def truncate(self, size: int) -> None: ...
 
+    def allocate(self, size: int) -> None:
+        """Take up so many bytes of the disk, whatever they hold. They need not be there after a crash."""
+        self.write_at(0, [bytes(size)])
+
     @abstractmethod
     def sync(self) -> None:
         """Return when everything written is on the disk (fdatasync)."""
 
     @abstractmethod
     def close(self) -> None: ...
+
+
+def sync_file(file: DiskFile) -> None:
+    """Raises SyncFailed, where a write that fails may merely have found no room."""
+    try:
+        file.sync()
+    except OSError as error:
+        raise sync_failed(error) from error
 
 
 class DiskLock(ABC):
@@ -120,6 +133,8 @@ class RealFile(DiskFile):
             return
         try:
             self._write_some(position, parts, os.RWF_DSYNC)
+        except SyncFailed:
+            raise
         except OSError as error:
             raise self._named(error) from error
 
@@ -136,7 +151,7 @@ class RealFile(DiskFile):
                 raise OSError(errno.EIO, "the disk accepts no more bytes")
             written += more
         if flags:
-            os.fdatasync(self._descriptor)
+            sync_file(self)
         return position + wanted
 
     def read_at(self, position: int, size: int) -> bytes:
@@ -161,6 +176,12 @@ class RealFile(DiskFile):
             os.ftruncate(self._descriptor, size)
             # fdatasync may leave out a size that only shrank.
             os.fsync(self._descriptor)
+        except OSError as error:
+            raise self._named(error) from error
+
+    def allocate(self, size: int) -> None:
+        try:
+            os.posix_fallocate(self._descriptor, 0, size)
         except OSError as error:
             raise self._named(error) from error
 

@@ -1,28 +1,34 @@
 """Group commit: a thread writes and syncs batches; those that arrive while it does share the next write and sync.
 
-A failed write or sync is never retried: after one, the kernel may have dropped the very pages that failed and would
-report success for the rest. The storage is fenced instead, and says why.
+A failed sync is never retried: after one, the kernel may have dropped the very pages that failed and would report
+success for the rest. The storage is fenced instead, and says why. So it is after a write that failed, but for one that
+found no room: nothing of that counts as written, so the same bytes are written to the same place again, all of them,
+once there is room. Until then nothing is confirmed, and `full` says why.
 """
 
-import errno
 import sqlite3
 import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Final, final
 
 from flintmq.storage.definitions.sqlite import DefinitionDatabase, Statement
+from flintmq.storage.failure import describe_failure, is_full
 from flintmq.storage.journal.encoder import JournalBatch
 from flintmq.storage.journal.files import JournalFiles
+from flintmq.storage.reserve import Reserve
 from flintmq.storage.stream.encoder import StreamBlock
 from flintmq.storage.stream.files import StreamFiles
 
 # Nobody waits for a settlement. Synced at once, each would cost a disk what a publish costs; a crash within this time
 # delivers again what was settled in it, as a crash of the consumer would.
 SETTLEMENT_DELAY_SECONDS: Final = 0.05
+# How often a full disk is tried again: asking costs next to nothing, and publishers are waiting.
+FULL_RETRY_SECONDS: Final = 0.2
 
 
 @dataclass(frozen=True)
@@ -49,11 +55,17 @@ class Batch:
 
 @final
 class RoundWriter:
-    """Writes batches and syncs what they touched. Knows no thread and no clock."""
+    """Writes batches and syncs what they touched. Knows no thread and no clock.
+
+    Where the disk was full, the call is to be made again with the same batches: what it had done it does not do twice.
+    """
 
     def __init__(self, database: DefinitionDatabase, journal: JournalFiles) -> None:
         self._database = database
         self._journal = journal
+        # Of the steps of the present call: the number of the next one, and how many an earlier try has done.
+        self._step = 0
+        self._done = 0
         # Written at any time, and since the last sync; in order, so that a simulated run can be repeated.
         self._streams: dict[StreamFiles, None] = {}
         self._dirty_streams: dict[StreamFiles, None] = {}
@@ -64,20 +76,30 @@ class RoundWriter:
 
     def write(self, batches: list[Batch]) -> None:
         """Write settlements, for a sync to come."""
+        self._step = 0
         for number, blocks in _by_segment(batches):
-            self._journal.write(number, blocks)
+            self._once(partial(self._journal.write, number, blocks))
+        self._done = 0
         self._note(batches)
 
     def write_through(self, batches: list[Batch]) -> None:
         """Write and sync all of it, and what was written before. Definitions come first: messages need them."""
+        self._step = 0
         statements = [statement for batch in batches for statement in batch.definitions]
         if statements:
-            self._database.apply(statements)
+            self._once(partial(self._database.apply, statements))
         for number, blocks in _by_segment(batches):
-            self._journal.write_through(number, blocks)
+            self._once(partial(self._journal.write_through, number, blocks))
         self._write_streams(batches)
         self.sync()
+        self._done = 0
         self._note(batches)
+
+    def _once(self, step: Callable[[], object]) -> None:
+        if self._step == self._done:
+            step()
+            self._done += 1
+        self._step += 1
 
     def _note(self, batches: list[Batch]) -> None:
         for batch in batches:
@@ -88,14 +110,14 @@ class RoundWriter:
     def _write_streams(self, batches: list[Batch]) -> None:
         for batch in batches:
             for files, stream_blocks in batch.streams:
-                files.write(stream_blocks)
+                self._once(partial(files.write, stream_blocks))
                 self._streams[files] = None
                 self._dirty_streams[files] = None
             for files in batch.deleted_streams:
                 self._streams.pop(files, None)
                 self._dirty_streams.pop(files, None)
                 self._synced_streams.pop(files, None)
-                files.remove()
+                self._once(files.remove)
 
     def sync(self) -> None:
         self._journal.sync()
@@ -144,56 +166,111 @@ def _by_segment(batches: list[Batch]) -> Iterator[tuple[int, list[tuple[bytes, .
 
 @final
 class Rounds:
-    """What becomes of batches, and what the event loop is told of it: `durable`, `synced_bytes` and `failure`, then
-    `notify()`. Knows no thread and no clock: whoever runs it does, all from one thread.
+    """What becomes of batches, and what the event loop is told of it: `durable`, `synced_bytes`, `full` and `failure`,
+    then `notify()`. Knows no thread and no clock: whoever runs it does, all from one thread.
     """
 
-    def __init__(self, writer: RoundWriter, notify: Callable[[], None]) -> None:
+    def __init__(self, writer: RoundWriter, reserve: Reserve, notify: Callable[[], None]) -> None:
         self.durable = 0
         self.synced_bytes = 0
+        self.full = ""
         self.failure = ""
         self._writer = writer
+        self._reserve = reserve
         self._notify = notify
+        # What is not written; of that, the group that is being written.
+        self._batches: list[Batch] = []
+        self._group: list[Batch] = []
         # Written, and waiting for a sync that comes later.
         self._unsynced: list[Batch] = []
         self._sync_due = 0.0
+        self._retry_due = 0.0
+        self._is_untidy = False
 
     def patience(self, now: float) -> float | None:
         """How long (seconds) the next round may be waited for when no batch comes; None for ever."""
+        if self.full:
+            return max(self._retry_due - now, 0.0)
         return max(self._sync_due - now, 0.0) if self._unsynced else None
 
     def round(self, batches: list[Batch], is_last: bool, now: float) -> bool:
         """Write these batches, and sync what is due, or everything in the last round. Returns whether others follow."""
+        self._batches += batches
+        if self.full and now < self._retry_due and not is_last:
+            return True
         # Whatever goes wrong here, publishers must hear of it instead of waiting for ever.
         try:
-            self._round(batches, is_last, now)
+            self._try_round(is_last, now)
         except Exception as error:  # noqa: BLE001 - a round that ended silently would be the worst of outcomes
-            self.failure = _describe(error)
-            self._notify()
+            if is_full(error) and not is_last:
+                self._wait_for_room(error, now)
+            else:
+                self.failure = describe_failure(error)
+                self._notify()
         return not is_last and not self.failure
 
-    def _round(self, batches: list[Batch], is_last: bool, now: float) -> None:
+    def _try_round(self, is_last: bool, now: float) -> None:
+        """As far as there is room, the reserve included."""
+        try:
+            self._round(is_last, now)
+        except (OSError, sqlite3.Error) as error:
+            if not is_full(error) or not self._reserve.give_up():
+                raise
+            self._wait_for_room(error, now)
+            self._round(is_last, now)
+
+    def _wait_for_room(self, error: Exception, now: float) -> None:
+        self._retry_due = now + FULL_RETRY_SECONDS
+        if not self.full:
+            self.full = describe_failure(error)
+            self._notify()
+
+    def _round(self, is_last: bool, now: float) -> None:
         if not self._unsynced:
             self._sync_due = now + SETTLEMENT_DELAY_SECONDS
-        for group in _between_definitions(batches):
-            self._unsynced += group
-            if any(batch.awaited for batch in group):
-                self._writer.write_through(group)
+        while self._group or self._batches:
+            self._group = self._group or self._next_group()
+            if any(batch.awaited for batch in self._group):
+                self._writer.write_through(self._group)
+                self._written()
                 self._report()
             else:
-                self._writer.write(group)
+                self._writer.write(self._group)
+                self._written()
         if self._unsynced and (is_last or now >= self._sync_due):
             self._writer.sync()
             self._report()
+        if self._is_untidy or self.full:
+            self._writer.tidy()
+            self._is_untidy = False
         if is_last:
             self._writer.seal()
+        elif self.full:
+            self._reserve.take()
+            self.full = ""
+            self._notify()
+
+    def _next_group(self) -> list[Batch]:
+        """Those up to the next batch with definitions.
+
+        A queue must not be durably gone before the batches from its lifetime are durable: they may have moved its
+        messages elsewhere.
+        """
+        batches = self._batches
+        end = next((place for place, batch in enumerate(batches) if place and batch.definitions), len(batches))
+        self._batches = batches[end:]
+        return batches[:end]
+
+    def _written(self) -> None:
+        self._unsynced += self._group
+        self._group = []
 
     def _report(self) -> None:
         self.synced_bytes += sum(batch.size for batch in self._unsynced)
         self.durable = self._unsynced[-1].number
         self._unsynced = []
+        self._is_untidy = True
         self._notify()
-        self._writer.tidy()
 
 
 class GroupCommit(ABC):
@@ -244,31 +321,3 @@ class SyncThread(GroupCommit):
         except Empty:
             return batches, False
         return batches, True
-
-
-def _between_definitions(batches: list[Batch]) -> Iterator[list[Batch]]:
-    """Cut before each batch with definitions.
-
-    A queue must not be durably gone before the batches from its lifetime are durable: they may have moved its
-    messages elsewhere.
-    """
-    group: list[Batch] = []
-    for batch in batches:
-        if batch.definitions and group:
-            yield group
-            group = []
-        group.append(batch)
-    if group:
-        yield group
-
-
-def _describe(error: Exception) -> str:
-    if isinstance(error, OSError):
-        what = f"cannot write {error.filename}" if error.filename else "cannot write"
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            return f"disk full: {what} ({error.strerror}); make room and restart the broker"
-        code = errno.errorcode.get(error.errno or 0, "unknown error")
-        return f"disk failed: {what} ({code}: {error.strerror}); check the disk and restart the broker"
-    if isinstance(error, sqlite3.Error):
-        return f"definitions could not be written ({error}); check the disk and restart the broker"
-    return f"storage stopped on an internal error ({type(error).__name__}: {error}); restart the broker"

@@ -1,6 +1,5 @@
 """A node's storage, put together: lock, definitions, journal, streams, and the sync thread over all of them."""
 
-import errno
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -14,11 +13,13 @@ from flintmq.broker.ports import DefinitionStore, Journal, Storage, StreamLog
 from flintmq.storage.block import Damage
 from flintmq.storage.content import ContentReader
 from flintmq.storage.definitions.sqlite import DefinitionDatabase, SqliteDefinitions
+from flintmq.storage.failure import describe_failure, is_full
 from flintmq.storage.files import Disk, DiskLock, RealDisk
 from flintmq.storage.group_commit import Batch, GroupCommit, Rounds, RoundWriter, SyncThread
 from flintmq.storage.journal.encoder import JournalEncoder
 from flintmq.storage.journal.files import JournalFiles
 from flintmq.storage.journal.recovery import Replay
+from flintmq.storage.reserve import Reserve
 from flintmq.storage.stream.files import DELETED_SUFFIX, StreamFiles, remove_stream_directory
 from flintmq.storage.stream.log import SegmentedStream
 from flintmq.storage.stream.open_files import OpenFiles
@@ -28,9 +29,10 @@ from flintmq.storage.stream.open_files import OpenFiles
 class NodeStorage(Storage):
     """All methods belong to one thread, the event loop's.
 
-    `notify` is called from the sync thread whenever `durable_batch` or `failure` changed; it must not block. Nothing
-    may be appended to the journal before `recover()`. Raises StorageError when the directory cannot be used. What it
-    would have to itself (disk, database, thread) can come from elsewhere, so that all of it can be simulated.
+    `notify` is called from the sync thread whenever `durable_batch`, `full` or `failure` changed; it must not block.
+    Nothing may be appended to the journal before `recover()`. Raises StorageError when the directory cannot be used.
+    `reserve_bytes` of the disk are kept for when it is full. What it would have to itself (disk, database, thread) can
+    come from elsewhere, so that all of it can be simulated.
     """
 
     def __init__(
@@ -42,12 +44,16 @@ class NodeStorage(Storage):
         segment_bytes: int = SEGMENT_BYTES,
         database: Callable[[Path], DefinitionDatabase] = DefinitionDatabase,
         group_commit: Callable[[Rounds], GroupCommit] = SyncThread,
+        reserve_bytes: int = 0,
     ) -> None:
         self._path = path
         self._codecs = codecs
         self._disk = disk or RealDisk()
         self._segment_bytes = segment_bytes
         self._lock = self._make_usable()
+        self._reserve = Reserve(self._disk, path, reserve_bytes)
+        # To start on a full disk, and to consume what filled it, takes room, too.
+        self._reserve.give_up()
         try:
             self._database = database(path / "definitions.sqlite")
         except StorageError:
@@ -67,7 +73,7 @@ class NodeStorage(Storage):
         # The newest batch that changed definitions.
         self._definitions_batch = 0
         self._closed = False
-        self._rounds = Rounds(RoundWriter(self._database, self._journal_files), notify)
+        self._rounds = Rounds(RoundWriter(self._database, self._journal_files), self._reserve, notify)
         self._group = group_commit(self._rounds)
         self._group.start()
 
@@ -108,6 +114,7 @@ class NodeStorage(Storage):
             self._remove_doomed_streams()
         except OSError as error:
             raise self._unreadable(error) from error
+        self._take_reserve()
         self._next_seqs = replay.next_seqs()
         return self._recovered(replay)
 
@@ -117,11 +124,19 @@ class NodeStorage(Storage):
         except OSError as error:
             raise self._unreadable(error) from error
 
+    def _take_reserve(self) -> None:
+        """Where there is no room for it, the sync thread waits for some, and publishers do."""
+        try:
+            self._reserve.take()
+        except OSError as error:
+            self._rounds.full = describe_failure(error)
+            self._group.submit(Batch(self._batch, 0, [], None, [], []))
+
     def recovered_next_seq(self, queue_id: int) -> int:
         return self._next_seqs.get(queue_id, 1)
 
     def _unreadable(self, error: OSError) -> StorageError:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        if is_full(error):
             return StorageError(f"disk full: {error.filename} cannot be written ({error.strerror}): make room")
         return StorageError(f"{error.filename} cannot be read ({error.strerror}): check the disk and its permissions")
 
@@ -197,6 +212,11 @@ class NodeStorage(Storage):
     def backlog_bytes(self) -> int:
         # Nothing is waiting for a disk that failed.
         return 0 if self._rounds.failure else self._submitted_bytes - self._rounds.synced_bytes
+
+    @property
+    def full(self) -> str:
+        """Why nothing gets to the disk until there is room again; empty while there is."""
+        return self._rounds.full
 
     @property
     def failure(self) -> str:

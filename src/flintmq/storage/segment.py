@@ -13,7 +13,8 @@ from flintmq.storage.block import (
     frame_block,
     mark_payload,
 )
-from flintmq.storage.files import Disk, DiskFile
+from flintmq.storage.failure import sync_failed
+from flintmq.storage.files import Disk, DiskFile, sync_file
 
 # The parts of one block's payload.
 Block = tuple[bytes, ...]
@@ -21,7 +22,12 @@ Block = tuple[bytes, ...]
 
 @final
 class SegmentFile:
-    """Appends blocks, and marks in the file what is known to be synced."""
+    """Appends blocks, and marks in the file what is known to be synced.
+
+    A write that raises counts as not made: the next one goes to the same place, so it can be made again where a disk
+    was full. `write_through` may then have failed to sync; but it writes again all that it was to sync, and nothing
+    else is to be synced with it. `sync` raises SyncFailed, after which nothing may be tried again.
+    """
 
     def __init__(self, file: DiskFile, magic: bytes, position: int) -> None:
         self.file = file
@@ -34,6 +40,7 @@ class SegmentFile:
         """Write blocks at the end with one call; returns where each begins."""
         parts, begins, end = self._frame(block_type, blocks)
         self.file.write_at(self.position, parts)
+        self._marked = self._synced
         self.position = end
         return begins
 
@@ -45,6 +52,7 @@ class SegmentFile:
             return
         parts, _, end = self._frame(block_type, blocks)
         self.file.write_through(self.position, parts)
+        self._marked = self._synced
         self.position = end
         self._synced = end
 
@@ -63,7 +71,7 @@ class SegmentFile:
     def sync(self) -> None:
         if self._synced != self.position:
             written = self.position
-            self.file.sync()
+            sync_file(self.file)
             self._synced = written
 
     def seal(self) -> None:
@@ -80,7 +88,6 @@ class SegmentFile:
     def _mark(self) -> list[bytes]:
         if self._marked == self._synced:
             return []
-        self._marked = self._synced
         return frame_block(self.magic, TYPE_MARK, (mark_payload(self._synced),))
 
 
@@ -93,12 +100,16 @@ def create_segment(disk: Disk, draft: Path, path: Path, kind: int, number: int, 
     if disk.is_shared(draft):
         disk.unlink(draft)
     file = disk.create(draft)
-    magic = disk.random_bytes(4)
-    file.write_at(0, [encode_header(FileHeader(kind, number, extra, magic))])
-    file.sync()
-    disk.rename(draft, path)
-    file.path = path
-    disk.sync_directory(path.parent)
+    try:
+        magic = disk.random_bytes(4)
+        file.write_at(0, [encode_header(FileHeader(kind, number, extra, magic))])
+        file.sync()
+        disk.rename(draft, path)
+        file.path = path
+        sync_directory(disk, path.parent)
+    except OSError:
+        file.close()
+        raise
     return SegmentFile(file, magic, HEADER_BYTES)
 
 
@@ -116,3 +127,11 @@ def end_tail(file: DiskFile, magic: bytes, synced: int, end: int, *, sealed: boo
     if not sealed:
         tail.seal()
     return tail.position
+
+
+def sync_directory(disk: Disk, directory: Path) -> None:
+    """Raises SyncFailed."""
+    try:
+        disk.sync_directory(directory)
+    except OSError as error:
+        raise sync_failed(error) from error

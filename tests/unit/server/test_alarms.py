@@ -19,6 +19,7 @@ class Machine:
         self.kept = 0
         self.free = 1000 * MIB
         self.backlog = 0
+        self.full = ""
         self.now = 0.0
         self.trims = 0
         self.blind = False
@@ -26,6 +27,7 @@ class Machine:
             settings,
             Path("/data"),
             lambda: self.backlog,
+            lambda: self.full,
             used_memory=lambda: self.memory + self.kept,
             free_disk=self._free_disk,
             trim=self._trim,
@@ -105,3 +107,11 @@ def test_this_machine_can_be_read(tmp_path: Path) -> None:
     assert MIB < alarms.used_memory() < alarms.whole_memory()
     assert alarms.free_disk(tmp_path) > 0
     alarms.trim()
+
+
+def test_a_disk_without_room_for_us(machine: Machine) -> None:
+    """Publishers wait while the storage finds no room, whatever the system says is free."""
+    machine.full = "disk full"
+    assert machine.check() == "low on disk"
+    machine.full = ""
+    assert machine.check() == ""

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -9,21 +10,39 @@ from flintmq.storage.files import Disk, DiskFile, DiskLock, RealDisk
 
 
 class FaultyDisk(Disk):
-    """Passes everything on; the call with number `fail_at` (from 0) and all after it raise `error`.
+    """Passes everything on; the call with number `fail_at` (from 0) and all after it raise `error`, or `times` calls.
 
+    With `cuts`, a write that fails leaves half of its bytes behind; with `reads`, calls that only read count, too.
     `calls` is what was asked for, in order: "write name", "sync name", "rename name", ...
     """
 
-    def __init__(self, fail_at: int | None = None, error: int = errno.EIO) -> None:
+    def __init__(
+        self,
+        fail_at: int | None = None,
+        error: int = errno.EIO,
+        *,
+        times: int = sys.maxsize,
+        cuts: bool = False,
+        reads: bool = False,
+    ) -> None:
         self.fail_at = fail_at
         self.error = error
+        self.cuts = cuts
         self.calls: list[str] = []
+        self.failed: list[str] = []
+        self._times = times
+        self._reads = reads
         self._real = RealDisk()
 
     def count(self, call: str) -> None:
         self.calls.append(call)
-        if self.fail_at is not None and len(self.calls) > self.fail_at:
+        if self.fail_at is not None and self.fail_at < len(self.calls) and len(self.failed) < self._times:
+            self.failed.append(call)
             raise OSError(self.error, os.strerror(self.error), call.split()[1])
+
+    def count_read(self, call: str) -> None:
+        if self._reads:
+            self.count(call)
 
     def fail_from_now(self) -> None:
         self.fail_at = len(self.calls)
@@ -47,6 +66,7 @@ class FaultyDisk(Disk):
         return FaultyFile(self, self._real.create(path))
 
     def open(self, path: Path) -> DiskFile:
+        self.count_read(f"open {path.name}")
         return FaultyFile(self, self._real.open(path))
 
     def rename(self, old: Path, new: Path) -> None:
@@ -74,10 +94,17 @@ class FaultyFile(DiskFile):
         self._real = real
 
     def write_at(self, position: int, parts: Sequence[bytes]) -> None:
-        self._disk.count(f"write {self.path.name}")
+        try:
+            self._disk.count(f"write {self.path.name}")
+        except OSError:
+            if self._disk.cuts:
+                whole = b"".join(parts)
+                self._real.write_at(position, [whole[: len(whole) // 2]])
+            raise
         self._real.write_at(position, parts)
 
     def read_at(self, position: int, size: int) -> bytes:
+        self._disk.count_read(f"read {self.path.name}")
         return self._real.read_at(position, size)
 
     def size(self) -> int:

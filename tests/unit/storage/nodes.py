@@ -2,12 +2,14 @@
 
 import shutil
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 from flintmq.base.errors import StorageFenced
 from flintmq.base.limits import SEGMENT_BYTES
 from flintmq.broker.message import PERSISTENT, Address, ContentCodec, Entry, Handling, Message, Table
 from flintmq.broker.ports import StreamLog
+from flintmq.storage.definitions.sqlite import DefinitionDatabase
 from flintmq.storage.files import Disk
 from flintmq.storage.node import NodeStorage
 
@@ -45,11 +47,20 @@ class OpenNode:
     """Opens and recovers the storage; `left` is what was on each queue, `seqs` what comes next on it."""
 
     def __init__(
-        self, path: Path, queue_ids: tuple[int, ...] = (1, 2), disk: Disk | None = None, segment: int = SEGMENT_BYTES
+        self,
+        path: Path,
+        queue_ids: tuple[int, ...] = (1, 2),
+        disk: Disk | None = None,
+        segment: int = SEGMENT_BYTES,
+        *,
+        database: Callable[[Path], DefinitionDatabase] = DefinitionDatabase,
+        reserve: int = 0,
     ) -> None:
         self.path = path
         self._changed = threading.Event()
-        self.storage = NodeStorage(path, CODECS, self._changed.set, disk, segment)
+        self.storage = NodeStorage(
+            path, CODECS, self._changed.set, disk, segment, database=database, reserve_bytes=reserve
+        )
         self.left: dict[int, list[Entry]] = {queue_id: [] for queue_id in queue_ids}
         try:
             for queue_id, entry in self.storage.recover(set(queue_ids)):

@@ -1,19 +1,21 @@
 """When a batch is durable, what is synced for whom, and what happens when the disk fails."""
 
 import errno
+import sqlite3
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
-from flintmq.base.errors import StorageError, StorageFenced
-from flintmq.broker.message import Entry
+from flintmq.base.errors import StorageFenced
 from flintmq.broker.ports import QueueRecord
+from flintmq.storage.definitions.sqlite import DefinitionDatabase, connect
 from flintmq.storage.files import DiskFile
+from flintmq.storage.group_commit import FULL_RETRY_SECONDS
 from tests.unit.storage.disks import FaultyDisk, FaultyFile
-from tests.unit.storage.nodes import OpenNode, message, records
+from tests.unit.storage.nodes import OpenNode
 
 
 class _HeldDisk(FaultyDisk):
@@ -150,16 +152,10 @@ def test_a_queue_is_not_deleted_before_earlier_batches_are_durable(tmp_path: Pat
     node.close()
 
 
-@pytest.mark.parametrize(
-    ("error", "sentence"),
-    [
-        (errno.EIO, r"disk failed: cannot write .*\.journal \(EIO: Input/output error\); check the disk"),
-        (errno.ENOSPC, r"disk full: cannot write .*\.journal \(No space left on device\); make room"),
-    ],
-)
-def test_failure_fences(tmp_path: Path, error: int, sentence: str) -> None:
+def test_failure_fences(tmp_path: Path) -> None:
     """After a failed write the storage says what failed and what to do, takes nothing more, and can be closed."""
-    disk = FaultyDisk(error=error)
+    sentence = r"disk failed: cannot write .*\.journal \(EIO: Input/output error\); check the disk"
+    disk = FaultyDisk()
     node = OpenNode(tmp_path, disk=disk)
     node.publish(b"confirmed")
     confirmed = node.sync()
@@ -180,9 +176,10 @@ def test_failure_fences(tmp_path: Path, error: int, sentence: str) -> None:
     assert disk.calls[calls:] == []
 
 
-def test_failed_sync_is_not_retried(tmp_path: Path) -> None:
-    """After a failed sync no other is tried: it could succeed without the pages that were lost."""
-    disk = FaultyDisk()
+@pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC])
+def test_failed_sync_is_not_retried(tmp_path: Path, error: int) -> None:
+    """After a failed sync no other is tried, not for want of room either: it could succeed without what was lost."""
+    disk = FaultyDisk(error=error)
     node = OpenNode(tmp_path, disk=disk)
     disk.fail_at = len(disk.calls) + 1
     node.publish(b"b")
@@ -194,50 +191,113 @@ def test_failed_sync_is_not_retried(tmp_path: Path) -> None:
     assert len(disk.calls) == calls
 
 
-@pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC])
-def test_whatever_call_fails_nothing_confirmed_is_lost(tmp_path: Path, error: int) -> None:
-    """With a fault injected at every disk call in turn, every batch reported durable is there after a restart."""
-    fault = 0
-    completed = False
-    while not completed:
-        path = tmp_path / str(fault)
-        confirmed, completed = _run_with_fault(path, fault, error)
-        node = OpenNode(path)
-        assert set(confirmed) <= set(node.bodies()), fault
-        assert node.storage.damage == [], fault
-        stream = node.storage.open_stream(9)
-        assert [read.body for _, read in records(stream, 0)][: len(confirmed)] == confirmed, fault
-        node.close()
-        fault += 1
-    assert fault > 30
-
-
-def _run_with_fault(path: Path, fault: int, error: int) -> tuple[list[bytes], bool]:
-    """Publish batches over three segments; returns those reported durable, and whether nothing failed."""
-    disk = FaultyDisk(fault, error)
-    confirmed: list[bytes] = []
-    try:
-        node = OpenNode(path, disk=disk, segment=1000)
-    except StorageError:
-        return [], False
-    stream = node.storage.open_stream(9)
-    settled: list[Entry] = []
-    try:
-        for i in range(7):
-            body = b"%d" % i * 300
-            node.publish(body)
-            stream.append(message(body))
-            settled += node.publish(b"other", 2)
-            if i % 3 == 2:
-                for entry in settled:
-                    node.storage.journal.settle(2, entry)
-                settled.clear()
-            node.sync()
-            confirmed.append(body)
-    except StorageFenced:
-        pass
+def test_a_full_disk_is_waited_for(tmp_path: Path) -> None:
+    """Nothing is durable while there is no room, what says why is there, and with room it all is, in order."""
+    disk = FaultyDisk(error=errno.ENOSPC, cuts=True)
+    node = OpenNode(tmp_path, disk=disk)
+    node.publish(b"0")
+    confirmed = node.sync()
+    disk.fail_from_now()
+    for number in range(1, 4):
+        node.publish(b"%d" % number)
+        node.storage.commit()
+    _until(lambda: bool(node.storage.full))
+    assert "disk full: cannot write" in node.storage.full
+    assert (node.storage.durable_batch, node.storage.failure) == (confirmed, "")
+    disk.fail_at = None
+    node.sync()
+    _until(lambda: not node.storage.full)
     node.close()
-    return confirmed, not node.storage.failure
+    node = OpenNode(tmp_path)
+    assert node.bodies() == [b"0", b"1", b"2", b"3"]
+    assert node.storage.damage == []
+    node.close()
+
+
+def test_definitions_wait_for_room(tmp_path: Path) -> None:
+    """SQLite without room takes its transaction back; it is made again, before the messages that need it."""
+    connections: list[sqlite3.Connection] = []
+
+    def remembered(path: Path) -> sqlite3.Connection:
+        connections.append(connect(path))
+        return connections[0]
+
+    node = OpenNode(tmp_path, database=lambda path: DefinitionDatabase(path, remembered))
+    (connection,) = connections
+    connection.execute("PRAGMA max_page_count = 1")
+    node.storage.definitions.put_queue(QueueRecord(1, "/", "q" * 200_000))
+    node.publish(b"b")
+    number = node.storage.commit()
+    _until(lambda: bool(node.storage.full))
+    assert "disk full: definitions" in node.storage.full
+    assert node.storage.durable_batch < number
+    connection.execute("PRAGMA max_page_count = 1000000")
+    node.wait_for(number)
+    node.close()
+    node = OpenNode(tmp_path)
+    assert [queue.name[:2] for queue in node.storage.definitions.load().queues] == ["qq"]
+    assert node.bodies() == [b"b"]
+    node.close()
+
+
+def test_a_clean_end_does_not_wait_for_room(tmp_path: Path) -> None:
+    """Who stops a broker on a full disk is told what could not be stored, and does not wait for ever."""
+    disk = FaultyDisk(error=errno.ENOSPC)
+    node = OpenNode(tmp_path, disk=disk)
+    disk.fail_from_now()
+    node.publish(b"b")
+    node.storage.commit()
+    _until(lambda: bool(node.storage.full))
+    node.close()
+    assert node.storage.failure.startswith("disk full: cannot write ")
+
+
+def test_the_reserve_is_for_what_is_on_its_way(tmp_path: Path) -> None:
+    """A full disk takes what was handed over already, in the reserve's place; publishers wait until that is back."""
+    disk = _SmallDisk()
+    node = OpenNode(tmp_path, disk=disk, reserve=100_000)
+    node.sync()
+    disk.room = 0
+    node.publish(bytes(50_000))
+    node.sync()
+    _until(lambda: bool(node.storage.full))
+    disk.room = 10_000
+    time.sleep(2 * FULL_RETRY_SECONDS)
+    assert node.storage.full
+    disk.room = 200_000
+    _until(lambda: not node.storage.full)
+    assert (tmp_path / "reserve").exists()
+    node.close()
+
+
+class _SmallDisk(FaultyDisk):
+    """Has so many bytes left; what a file takes up is given back when it is unlinked."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.room = 1_000_000
+        self.used: dict[Path, int] = {}
+
+    def create(self, path: Path) -> DiskFile:
+        return _SmallFile(self, super().create(path))
+
+    def unlink(self, path: Path) -> None:
+        super().unlink(path)
+        self.room += self.used.pop(path, 0)
+
+
+class _SmallFile(FaultyFile):
+    def __init__(self, disk: _SmallDisk, real: DiskFile) -> None:
+        super().__init__(disk, real)
+        self._small = disk
+
+    def write_at(self, position: int, parts: Sequence[bytes]) -> None:
+        size = sum(map(len, parts))
+        if size > self._small.room:
+            raise OSError(errno.ENOSPC, "No space left on device", str(self.path))
+        self._small.room -= size
+        self._small.used[self.path] = self._small.used.get(self.path, 0) + size
+        super().write_at(position, parts)
 
 
 def _until(condition: Callable[[], bool]) -> None:

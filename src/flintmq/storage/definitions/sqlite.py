@@ -125,12 +125,18 @@ class DefinitionDatabase:
         )
 
     def apply(self, statements: Sequence[Statement]) -> None:
-        """Run them as one transaction, synced on return."""
+        """Run them as one transaction, synced on return. After an error, nothing of them is there."""
         run = self._connection.execute
-        run("BEGIN IMMEDIATE")
-        for sql, parameters in statements:
-            run(sql, parameters)
-        run("COMMIT")
+        try:
+            run("BEGIN IMMEDIATE")
+            for sql, parameters in statements:
+                run(sql, parameters)
+            run("COMMIT")
+        except sqlite3.Error:
+            # Of some errors, SQLite has rolled back already.
+            if self._connection.in_transaction:
+                run("ROLLBACK")
+            raise
 
     def close(self) -> None:
         self._connection.close()

@@ -29,7 +29,7 @@ from flintmq.storage.journal.occupancy import Occupancy, Segment
 from flintmq.storage.journal.reading import PieceReader
 from flintmq.storage.journal.recovery import Replay
 from flintmq.storage.journal.source import Blocks, BlockSource
-from flintmq.storage.segment import Block, SegmentFile, create_segment, end_tail
+from flintmq.storage.segment import Block, SegmentFile, create_segment, end_tail, sync_directory
 
 SUFFIX: Final = ".journal"
 SPARE: Final = "spare"
@@ -211,8 +211,9 @@ class JournalFiles(BlockSource):
         assert current is not None, "the journal is written to before it was recovered"
         if number == self.numbers[-1]:
             return current
+        # Made first: where there is no room for it, nothing has changed yet.
+        self._next = self._next or self._create(number)
         current.seal()
-        self._current = None
         current.close()
         return self._open(number)
 
@@ -228,7 +229,8 @@ class JournalFiles(BlockSource):
     def drop(self, through: int) -> None:
         """Remove the segments up to this one, oldest first: none may outlive the settlements in a newer one."""
         while self.numbers[0] <= through:
-            self._remove(self.numbers.pop(0))
+            self._remove(self.numbers[0])
+            del self.numbers[0]
 
     def _remove(self, number: int) -> None:
         self._found.pop(number, None)
@@ -239,7 +241,7 @@ class JournalFiles(BlockSource):
         else:
             self._disk.rename(self._path(number), self._directory / SPARE)
             self._has_spare = True
-        self._disk.sync_directory(self._directory)
+        sync_directory(self._disk, self._directory)
 
     def seal(self) -> None:
         """End the present segment in order: nothing is written any more."""
