@@ -36,6 +36,8 @@ COMPILED_MODULES = (
     "storage/journal/recovery.py",
     "storage/journal/source.py",
     "storage/stream/cursor.py",
+    "storage/pages/packing.py",
+    "storage/pages/store.py",
     "storage/stream/encoder.py",
     "storage/stream/log.py",
 )

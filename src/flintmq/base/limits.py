@@ -69,6 +69,8 @@ JOURNAL_BACKLOG_HIGH_BYTES: Final = 64 * 1024 * 1024
 JOURNAL_BACKLOG_LOW_BYTES: Final = 16 * 1024 * 1024
 # RabbitMQ's: the part of the machine's memory above which publishers have to wait.
 MEMORY_HIGH_WATERMARK: Final = 0.6
+# The part of the machine's memory that packed messages of deep queues may take before they go to the disk.
+QUEUE_MEMORY: Final = 0.1
 # RabbitMQ's: what must be free for the journal. A disk that is full fences the storage.
 DISK_FREE_MIN_BYTES: Final = 50_000_000
 # What a queue remembers of messages where its argument does not say how many of them: some 80 MB at worst.

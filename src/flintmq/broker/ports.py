@@ -240,6 +240,67 @@ class Journal(ABC):
     def end_group(self) -> None: ...
 
 
+class Page:
+    """A run of a queue's entries as the storage packed them, in order.
+
+    `count` is how many; `first` is the position of the first, or a lower one; `body_bytes` is what their bodies have
+    together; `expires_ms` is when the first of them expires (Unix time), 0 for never. One that `is_gone` is of no use.
+    """
+
+    def __init__(self) -> None:
+        self.count: i64 = 0
+        self.first: i64 = 0
+        self.body_bytes: i64 = 0
+        self.expires_ms: i64 = 0
+        self.is_gone = False
+
+
+@dataclass(frozen=True)
+class PlacesOfPage:
+    """What the journal knows the stored entries of a page by.
+
+    `seqs` are ranges of numbers on the queue: first, length, first, length...; `slots` are ranges of places in the
+    journal: segment, first, length, segment...
+    """
+
+    seqs: list[int]
+    slots: list[int]
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Pages(ABC):
+    """Keeps what is far from its turn, in a fraction of the memory, or in none.
+
+    Raises StorageError where a page cannot be read back: what the journal has of it is there after a restart.
+    """
+
+    @abstractmethod
+    def pack(self, entries: list[Entry]) -> Page:
+        """Keep these; they are forgotten but for what an entry and its message say of themselves."""
+
+    @abstractmethod
+    def unpack(self, page: Page) -> list[Entry]:
+        """The entries again, all ready; the page is gone then."""
+
+    @abstractmethod
+    def read(self, page: Page) -> list[Entry]:
+        """The same, and the page stays."""
+
+    @abstractmethod
+    def repack(self, page: Page, entries: list[Entry]) -> None:
+        """Keep these in the page instead of what it has."""
+
+    @abstractmethod
+    def places(self, page: Page) -> PlacesOfPage: ...
+
+    @abstractmethod
+    def drop(self, page: Page) -> None: ...
+
+    @abstractmethod
+    def will_need(self, page: Page) -> None:
+        """It will be unpacked soon."""
+
+
 @dataclass(frozen=True)
 class StreamLimits:
     """What of a stream is kept, -1 for no limit. One of its files is not continued from `segment_bytes` on, 0: ours."""
@@ -323,6 +384,10 @@ class Storage(ABC):
     @property
     @abstractmethod
     def journal(self) -> Journal: ...
+
+    @property
+    @abstractmethod
+    def pages(self) -> Pages: ...
 
     @property
     @abstractmethod

@@ -10,6 +10,7 @@ import fcntl
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, final
 
@@ -94,6 +95,9 @@ class Disk(ABC):
     @abstractmethod
     def open(self, path: Path) -> DiskFile:
         """Open an existing file for reading and writing."""
+
+    def will_need(self, path: Path, position: int, size: int) -> None:
+        """This part of a file will be read soon: a hint, by which nobody waits for the disk then."""
 
     @abstractmethod
     def rename(self, old: Path, new: Path) -> None: ...
@@ -246,6 +250,15 @@ class RealDisk(Disk):
     def open_to_read(self, path: Path) -> DiskFile:
         """Open a file that may be anybody's: it is not written."""
         return RealFile(path, os.O_RDONLY)
+
+    def will_need(self, path: Path, position: int, size: int) -> None:
+        # Whoever reads it meets with the error.
+        with suppress(OSError):
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                os.posix_fadvise(descriptor, position, size, os.POSIX_FADV_WILLNEED)
+            finally:
+                os.close(descriptor)
 
     def rename(self, old: Path, new: Path) -> None:
         old.rename(new)

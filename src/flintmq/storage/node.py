@@ -4,12 +4,12 @@ import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import final
+from typing import Final, final
 
 from flintmq.base.errors import StorageError, StorageFenced
 from flintmq.base.limits import SEGMENT_BYTES
 from flintmq.broker.message import ContentCodec, Entry
-from flintmq.broker.ports import DefinitionStore, Journal, Storage, StreamLog
+from flintmq.broker.ports import DefinitionStore, Journal, Pages, Storage, StreamLog
 from flintmq.storage.block import Damage
 from flintmq.storage.content import ContentReader
 from flintmq.storage.definitions.sqlite import DefinitionDatabase, SqliteDefinitions
@@ -20,9 +20,14 @@ from flintmq.storage.journal.encoder import JournalEncoder
 from flintmq.storage.journal.files import JournalFiles
 from flintmq.storage.journal.recovery import Replay
 from flintmq.storage.reserve import Reserve
+from flintmq.storage.pages.spill import Spill, SpillRunner, SpillThread
+from flintmq.storage.pages.store import PageStore
 from flintmq.storage.stream.files import DELETED_SUFFIX, StreamFiles, remove_stream_directory
 from flintmq.storage.stream.log import SegmentedStream
 from flintmq.storage.stream.open_files import OpenFiles
+
+# What packed messages of deep queues may have of the memory, where nobody says otherwise.
+PAGES_MEMORY_MAX_BYTES: Final = 256 * 1024 * 1024
 
 
 @final
@@ -45,6 +50,8 @@ class NodeStorage(Storage):
         database: Callable[[Path], DefinitionDatabase] = DefinitionDatabase,
         group_commit: Callable[[Rounds], GroupCommit] = SyncThread,
         reserve_bytes: int = 0,
+        pages_memory_max: int = PAGES_MEMORY_MAX_BYTES,
+        spill_runner: Callable[[], SpillRunner] = SpillThread,
     ) -> None:
         self._path = path
         self._codecs = codecs
@@ -64,6 +71,8 @@ class NodeStorage(Storage):
         self._journal = JournalEncoder(segment_bytes, self._journal_files.pieces)
         self._content = ContentReader(codecs)
         self._open_files = OpenFiles(self._disk)
+        self._spill = Spill(self._disk, path / "pages", spill_runner())
+        self._pages = PageStore(codecs, self._spill, pages_memory_max)
         self._streams: dict[int, SegmentedStream] = {}
         self._staged_streams: dict[SegmentedStream, None] = {}
         self._deleted_streams: list[StreamFiles] = []
@@ -95,6 +104,10 @@ class NodeStorage(Storage):
         return self._journal
 
     @property
+    def pages(self) -> Pages:
+        return self._pages
+
+    @property
     def definitions(self) -> DefinitionStore:
         return self._definitions
 
@@ -112,6 +125,7 @@ class NodeStorage(Storage):
             self._journal.start(self._journal_files.recover(replay, self._journal.occupancy))
             self._journal_files.drop(self._journal.occupancy.drop_dead())
             self._remove_doomed_streams()
+            self._spill.clear()
         except OSError as error:
             raise self._unreadable(error) from error
         self._take_reserve()
@@ -231,6 +245,7 @@ class NodeStorage(Storage):
             self.commit()
         self._group.close()
         self._open_files.close()
+        self._spill.close()
         for stream in self._streams.values():
             stream.files.close()
         self._journal_files.close()

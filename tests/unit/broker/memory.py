@@ -14,6 +14,9 @@ from flintmq.broker.ports import (
     DefinitionStore,
     ExchangeRecord,
     Journal,
+    Page,
+    Pages,
+    PlacesOfPage,
     QueueRecord,
     ReaderOffset,
     Rule,
@@ -263,12 +266,65 @@ class MemoryCursor(StreamCursor):
         return None
 
 
+class MemoryPages(Pages):
+    """Pages that hold copies of their entries: nobody may go on with the objects that were packed."""
+
+    def __init__(self) -> None:
+        self.kept: dict[Page, list[Entry]] = {}
+
+    def pack(self, entries: list[Entry]) -> Page:
+        page = Page()
+        self.repack(page, entries)
+        return page
+
+    def repack(self, page: Page, entries: list[Entry]) -> None:
+        self.kept[page] = [_copied(entry) for entry in entries]
+        page.count = len(entries)
+        page.first = entries[0].position if entries else 0
+        page.body_bytes = sum(len(entry.message.body) for entry in entries)
+        page.expires_ms = min((entry.expires_ms for entry in entries if entry.expires_ms), default=0)
+
+    def read(self, page: Page) -> list[Entry]:
+        return [_copied(entry) for entry in self.kept[page]]
+
+    def unpack(self, page: Page) -> list[Entry]:
+        entries = self.kept[page]
+        self.drop(page)
+        return entries
+
+    def places(self, page: Page) -> PlacesOfPage:
+        stored = [entry for entry in self.kept[page] if entry.segment]
+        return PlacesOfPage(
+            [each for entry in stored for each in (entry.seq, 1)],
+            [each for entry in stored for each in (entry.segment, entry.slot, 1)],
+        )
+
+    def drop(self, page: Page) -> None:
+        del self.kept[page]
+        page.is_gone = True
+
+    def will_need(self, page: Page) -> None:
+        assert page in self.kept
+
+
+def _copied(entry: Entry) -> Entry:
+    copy = Entry(entry.message, entry.seq)
+    copy.position = entry.position
+    copy.segment = entry.segment
+    copy.slot = entry.slot
+    copy.expires_ms = entry.expires_ms
+    copy.returns = entry.returns
+    copy.redelivered = entry.redelivered
+    return copy
+
+
 class MemoryStorage(Storage):
     """Every commit is a new batch; `sync()` makes all of them durable, `fence()` fails for good."""
 
     def __init__(self) -> None:
         self.memory_journal = MemoryJournal()
         self.memory_definitions = MemoryDefinitions()
+        self.memory_pages = MemoryPages()
         self.streams: dict[int, MemoryStream] = {}
         self.batch = 0
         self.definitions_batch = 0
@@ -278,6 +334,10 @@ class MemoryStorage(Storage):
     @property
     def journal(self) -> Journal:
         return self.memory_journal
+
+    @property
+    def pages(self) -> Pages:
+        return self.memory_pages
 
     @property
     def definitions(self) -> DefinitionStore:

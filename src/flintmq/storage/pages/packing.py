@@ -1,0 +1,325 @@
+"""Entries of a queue as bytes in memory, and back: some 20 bytes an entry beside its body. Never touches the disk.
+
+Neighbours are alike: they have one address, the same properties, numbers that follow each other. What an entry has like
+the one before it is a bit of its first byte. Of the others follow, in this order: address (format u8, origin and
+length varints, the two names), properties (varint, bytes), seq and position (i64), segment and slot (i64); then the
+time since the one before (varint, sign in the lowest bit), when it expires (i64) and how often it came back (i32) where
+it has these, the length of its body (varint), and the body, unless that is large: large ones stay objects.
+"""
+
+from typing import Final, final
+
+from librt.strings import BytesWriter, read_i16_be, read_i32_be, read_i64_be, write_i32_be, write_i64_be
+from mypy_extensions import i64, u8
+
+from flintmq.base.limits import ROUTE_CACHE_ENTRIES
+from flintmq.broker.message import TRANSIENT, Address, ContentCodec, Entry, Message
+from flintmq.broker.ports import Page, PlacesOfPage
+from flintmq.storage.content import encode_address
+
+# Bodies from here on are not copied while they stay in memory: a message may be on many queues.
+_LARGE_BYTES: Final = 2_048
+
+_SAME_ADDRESS: Final = 1
+_SAME_PROPERTIES: Final = 2
+_NEXT_NUMBER: Final = 4
+_NEXT_SLOT: Final = 8
+_REDELIVERED: Final = 16
+_EXPIRES: Final = 32
+_RETURNED: Final = 64
+_LARGE: Final = 128
+
+
+@final
+class Content:
+    """What a page holds: in `parts` (the packed entries, and bodies beside them), or where it was written.
+
+    `file` is the number of the file it is in, or is to be in; 0 for none. Parts become None once it is written, which
+    another thread may do at any time.
+    """
+
+    def __init__(self, packed: bytes, large: list[bytes]) -> None:
+        self.parts: tuple[bytes, list[bytes]] | None = (packed, large)
+        self.packed_size: i64 = len(packed)
+        self.size: i64 = self.packed_size
+        for body in large:
+            self.size += len(body)
+        self.file: i64 = 0
+        self.position: i64 = 0
+        self.checksum: i64 = 0
+
+
+@final
+class PackedPage(Page):
+    """`is_run`: its entries' numbers follow each other, and so do their slots in one segment, or they are in none."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.content = Content(b"", [])
+        self.is_run = True
+        self.first_seq: i64 = 0
+        self.segment: i64 = 0
+        self.first_slot: i64 = 0
+
+
+@final
+class Packer:
+    def __init__(self, codecs: dict[int, ContentCodec]) -> None:
+        self._codecs = codecs
+        self._writer = BytesWriter()
+        # Addresses as they are packed: one object for all messages that have the same.
+        self._addresses: dict[bytes, Address] = {}
+
+    def pack(self, entries: list[Entry], page: PackedPage) -> None:
+        """Make this the content of a page."""
+        writer = self._writer
+        writer.truncate(0)
+        large: list[bytes] = []
+        size: i64 = 0
+        expires_ms: i64 = 0
+        is_run = True
+        address = Address("", "")
+        codec: ContentCodec | None = None
+        properties = b""
+        origin: i64 = 0
+        seq: i64 = -1
+        shift: i64 = 0
+        segment: i64 = 0
+        slot: i64 = -1
+        timestamp_ms: i64 = 0
+        for entry in entries:
+            message = entry.message
+            body = message.body
+            body_size: i64 = len(body)
+            flags: i64 = 0
+            if message.address is address and message.codec is codec and message.origin == origin:
+                flags = _SAME_ADDRESS
+            # Publishers that repeat themselves send one object; those of a restart are equal.
+            if message.properties is properties or message.properties == properties:
+                flags |= _SAME_PROPERTIES
+            if entry.seq == seq + 1 and entry.position - entry.seq == shift:
+                flags |= _NEXT_NUMBER
+            elif seq >= 0:
+                is_run = False
+            # What is in no segment has no slot.
+            if entry.segment == segment and (segment == 0 or entry.slot == slot + 1):
+                flags |= _NEXT_SLOT
+            elif seq >= 0:
+                is_run = False
+            if entry.redelivered:
+                flags |= _REDELIVERED
+            if entry.expires_ms != 0:
+                flags |= _EXPIRES
+                if expires_ms == 0 or entry.expires_ms < expires_ms:
+                    expires_ms = entry.expires_ms
+            if entry.returns != 0:
+                flags |= _RETURNED
+            if body_size >= _LARGE_BYTES:
+                flags |= _LARGE
+            writer.append(u8(flags))
+            if not flags & _SAME_ADDRESS:
+                address = message.address
+                codec = message.codec
+                origin = message.origin
+                _write_address(writer, codec.format, origin, encode_address(address))
+            if not flags & _SAME_PROPERTIES:
+                properties = message.properties
+                _write_varint(writer, len(properties))
+                writer.write(properties)
+            seq = entry.seq
+            if not flags & _NEXT_NUMBER:
+                shift = entry.position - seq
+                write_i64_be(writer, seq)
+                write_i64_be(writer, entry.position)
+            slot = entry.slot
+            if not flags & _NEXT_SLOT:
+                segment = entry.segment
+                write_i64_be(writer, segment)
+                write_i64_be(writer, slot)
+            later = message.timestamp_ms - timestamp_ms
+            timestamp_ms = message.timestamp_ms
+            _write_varint(writer, later * 2 if later >= 0 else -later * 2 - 1)
+            if flags & _EXPIRES:
+                write_i64_be(writer, entry.expires_ms)
+            if flags & _RETURNED:
+                write_i32_be(writer, entry.returns)
+            _write_varint(writer, body_size)
+            if flags & _LARGE:
+                large.append(body)
+            else:
+                writer.write(body)
+            size += body_size
+        first = entries[0] if entries else None
+        page.first_seq = 0 if first is None else first.seq
+        page.segment = 0 if first is None else first.segment
+        page.first_slot = 0 if first is None else first.slot
+        page.first = 0 if first is None else first.position
+        page.is_run = is_run
+        page.count = len(entries)
+        page.body_bytes = size
+        page.expires_ms = expires_ms
+        page.content = Content(writer.getvalue(), large)
+
+    def unpack(self, data: bytes, packed_size: i64, large: list[bytes] | None) -> list[Entry]:
+        """All entries; large bodies are in the list, or one behind the other in the data."""
+        entries: list[Entry] = []
+        address = Address("", "")
+        codec: ContentCodec | None = None
+        properties = b""
+        handling = TRANSIENT
+        # Whose handling is known: of properties of one codec.
+        is_known = False
+        origin: i64 = 0
+        seq: i64 = -1
+        shift: i64 = 0
+        segment: i64 = 0
+        slot: i64 = -1
+        timestamp_ms: i64 = 0
+        large_count: i64 = 0
+        large_at = packed_size
+        position: i64 = 0
+        while position < packed_size:
+            flags: i64 = data[position]
+            position += 1
+            if not flags & _SAME_ADDRESS:
+                codec = self._codecs[data[position]]
+                is_known = False
+                position += 1
+                origin = _varint_at(data, position)
+                position = _behind_varint(data, position)
+                length = _varint_at(data, position)
+                position = _behind_varint(data, position)
+                address = self._address(data[position : position + length])
+                position += length
+            if not flags & _SAME_PROPERTIES:
+                length = _varint_at(data, position)
+                position = _behind_varint(data, position)
+                properties = data[position : position + length]
+                position += length
+                is_known = False
+            assert codec is not None
+            if not is_known:
+                handling = codec.handling(properties)
+                is_known = True
+            if flags & _NEXT_NUMBER:
+                seq += 1
+            else:
+                seq = read_i64_be(data, position)
+                shift = read_i64_be(data, position + 8) - seq
+                position += 16
+            if flags & _NEXT_SLOT:
+                slot += 1
+            else:
+                segment = read_i64_be(data, position)
+                slot = read_i64_be(data, position + 8)
+                position += 16
+            later = _varint_at(data, position)
+            position = _behind_varint(data, position)
+            timestamp_ms += -((later + 1) >> 1) if later & 1 else later >> 1
+            expires_ms: i64 = 0
+            if flags & _EXPIRES:
+                expires_ms = read_i64_be(data, position)
+                position += 8
+            returns_at = position
+            if flags & _RETURNED:
+                position += 4
+            length = _varint_at(data, position)
+            position = _behind_varint(data, position)
+            if not flags & _LARGE:
+                body = data[position : position + length]
+                position += length
+            elif large is not None:
+                body = large[large_count]
+                large_count += 1
+            else:
+                body = data[large_at : large_at + length]
+                large_at += length
+            entry = Entry(Message(address, codec, properties, body, handling, timestamp_ms, origin), seq)
+            entry.position = seq + shift
+            entry.segment = segment
+            if segment != 0:
+                entry.slot = slot
+            entry.expires_ms = expires_ms
+            if flags & _REDELIVERED:
+                entry.redelivered = True
+            if flags & _RETURNED:
+                entry.returns = read_i32_be(data, returns_at)
+            entries.append(entry)
+        return entries
+
+    def _address(self, encoded: bytes) -> Address:
+        address = self._addresses.get(encoded)
+        if address is None:
+            if len(self._addresses) >= ROUTE_CACHE_ENTRIES:
+                self._addresses.clear()
+            key_at: i64 = 2 + i64(read_i16_be(encoded, 0))
+            address = Address(encoded[2:key_at].decode(), encoded[key_at + 2 :].decode())
+            self._addresses[encoded] = address
+        return address
+
+
+def places_of_run(page: PackedPage) -> PlacesOfPage:
+    if page.segment == 0:
+        return PlacesOfPage([], [])
+    return PlacesOfPage(
+        [int(page.first_seq), int(page.count)], [int(page.segment), int(page.first_slot), int(page.count)]
+    )
+
+
+def places_of(entries: list[Entry]) -> PlacesOfPage:
+    """Where numbers or slots have gaps."""
+    seqs: list[int] = []
+    slots: list[int] = []
+    seq: i64 = -2
+    segment: i64 = 0
+    slot: i64 = -2
+    for entry in entries:
+        if entry.segment == 0:
+            continue
+        if entry.seq == seq + 1:
+            seqs[-1] += 1
+        else:
+            seqs += [int(entry.seq), 1]
+        seq = entry.seq
+        if entry.segment == segment and entry.slot == slot + 1:
+            slots[-1] += 1
+        else:
+            slots += [int(entry.segment), int(entry.slot), 1]
+        segment = entry.segment
+        slot = entry.slot
+    return PlacesOfPage(seqs, slots)
+
+
+def _write_address(writer: BytesWriter, message_format: i64, origin: i64, encoded: bytes) -> None:
+    writer.append(u8(message_format))
+    _write_varint(writer, origin)
+    _write_varint(writer, len(encoded))
+    writer.write(encoded)
+
+
+def _write_varint(writer: BytesWriter, value: i64) -> None:
+    while value >= 128:
+        writer.append(u8(value & 127 | 128))
+        value >>= 7
+    writer.append(u8(value))
+
+
+def _varint_at(data: bytes, position: i64) -> i64:
+    value: i64 = data[position]
+    if value < 128:
+        return value
+    value &= 127
+    shift: i64 = 7
+    while True:
+        position += 1
+        more: i64 = data[position]
+        value |= (more & 127) << shift
+        if more < 128:
+            return value
+        shift += 7
+
+
+def _behind_varint(data: bytes, position: i64) -> i64:
+    while data[position] >= 128:
+        position += 1
+    return position + 1

@@ -1,0 +1,189 @@
+"""Pages on the disk: files that nobody syncs, since what has to outlive the broker is in the journal.
+
+Pages are written one behind the other, by a thread of their own: a disk that cannot keep up must not stop the event
+loop. A file goes when the last of its pages has gone, and what is left of an earlier broker at start-up.
+"""
+
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Final, final
+from zlib import crc32
+
+from flintmq.base.errors import StorageError
+from flintmq.storage.files import Disk, DiskFile
+from flintmq.storage.pages.packing import Content
+
+# A file takes up its space until all in it is gone.
+FILE_BYTES: Final = 64 * 1024 * 1024
+# After the disk refused a page so many stay in memory before it is asked again.
+_RESPITE_PAGES: Final = 256
+
+
+class SpillRunner(ABC):
+    """Does jobs in order, soon."""
+
+    @abstractmethod
+    def submit(self, job: Callable[[], None]) -> None: ...
+
+    @abstractmethod
+    def close(self) -> None:
+        """Return when all that was submitted is done."""
+
+
+@final
+class SpillThread(SpillRunner):
+    def __init__(self) -> None:
+        self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+
+    def submit(self, job: Callable[[], None]) -> None:
+        if self._thread is None:
+            # Most brokers never need it.
+            self._thread = threading.Thread(target=self._run, name="flintmq-spill", daemon=True)
+            self._thread.start()
+        self._jobs.put(job)
+
+    def _run(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            job()
+
+    def close(self) -> None:
+        if self._thread is not None:
+            self._jobs.put(None)
+            self._thread.join()
+
+
+@final
+class Spill:
+    """All methods are the event loop's. `trouble` says why the disk takes no pages; it is empty while it does."""
+
+    def __init__(self, disk: Disk, directory: Path, runner: SpillRunner, file_bytes: int = FILE_BYTES) -> None:
+        self.trouble = ""
+        self._disk = disk
+        self._directory = directory
+        self._runner = runner
+        self._file_bytes = file_bytes
+        # Pages in each file that are not gone; the file being filled; and where its next page begins.
+        self._live: dict[int, int] = {}
+        self._number = 0
+        self._position = file_bytes
+        self._respite = 0
+        # The runner's own.
+        self._writing: DiskFile | None = None
+        self._writing_number = 0
+
+    def takes(self) -> bool:
+        """Whether a page may be put here."""
+        if self.trouble and self._respite < _RESPITE_PAGES:
+            self._respite += 1
+            return False
+        self.trouble = ""
+        self._respite = 0
+        return True
+
+    def put(self, content: Content) -> None:
+        """Have it written, and then let go of by the memory."""
+        if self._position + content.size > self._file_bytes and self._position > 0:
+            filled = self._number
+            self._number += 1
+            self._position = 0
+            self._live[self._number] = 0
+            if self._live.get(filled) == 0:
+                self._remove(filled)
+        content.file = self._number
+        content.position = self._position
+        self._position += content.size
+        self._live[self._number] += 1
+        self._runner.submit(lambda: self._write(content))
+
+    def read(self, content: Content) -> bytes:
+        """Raises StorageError."""
+        path = self._path(content.file)
+        try:
+            file = self._disk.open(path)
+            try:
+                data = file.read_at(content.position, content.size)
+            finally:
+                file.close()
+        except OSError as error:
+            raise StorageError(
+                f"messages that were put out of memory cannot be read back from {path} ({error.strerror}): "
+                "restart the broker; what is persistent is in the journal"
+            ) from error
+        if len(data) != content.size or crc32(data) != content.checksum:
+            raise StorageError(
+                f"messages that were put out of memory are damaged in {path} at byte {content.position}: "
+                "restart the broker; what is persistent is in the journal"
+            )
+        return data
+
+    def will_need(self, content: Content) -> None:
+        self._disk.will_need(self._path(content.file), content.position, content.size)
+
+    def release(self, content: Content) -> None:
+        """Nobody will read it any more."""
+        number = content.file
+        self._live[number] -= 1
+        if self._live[number] == 0 and number != self._number:
+            self._remove(number)
+
+    def _remove(self, number: int) -> None:
+        del self._live[number]
+        self._runner.submit(lambda: self._unlink(number))
+
+    def close(self) -> None:
+        self._runner.close()
+        if self._writing is not None:
+            self._writing.close()
+            self._writing = None
+        self.clear()
+
+    def clear(self) -> None:
+        """Remove all files."""
+        for name in self._disk.list_directory(self._directory):
+            self._disk.unlink(self._directory / name)
+
+    def _path(self, number: int) -> Path:
+        return self._directory / f"{number:020}.pages"
+
+    # -- by the runner ------------------------------------------------------------------------------------------
+
+    def _write(self, content: Content) -> None:
+        parts = content.parts
+        if parts is None:
+            return
+        try:
+            file = self._file(content.file)
+            pieces = [parts[0], *parts[1]]
+            file.write_at(content.position, pieces)
+        except OSError as error:
+            # It stays in memory, where it is safe; publishers are told to wait when there is too much of that.
+            self.trouble = f"{self._path(content.file)}: {error.strerror}"
+            return
+        checksum = 0
+        for piece in pieces:
+            checksum = crc32(piece, checksum)
+        content.checksum = checksum
+        content.parts = None
+
+    def _file(self, number: int) -> DiskFile:
+        if self._writing is None or self._writing_number != number:
+            if self._writing is not None:
+                self._writing.close()
+                self._writing = None
+            self._disk.make_directory(self._directory)
+            self._writing = self._disk.create(self._path(number))
+            self._writing_number = number
+        return self._writing
+
+    def _unlink(self, number: int) -> None:
+        if self._writing is not None and self._writing_number == number:
+            self._writing.close()
+            self._writing = None
+        # It may never have been made; and what cannot be removed now goes at the next start.
+        with suppress(OSError):
+            self._disk.unlink(self._path(number))

@@ -1,0 +1,71 @@
+"""The pages of all queues: in memory up to a budget, beyond it on the disk."""
+
+from typing import final
+
+from flintmq.broker.message import ContentCodec, Entry
+from flintmq.broker.ports import Page, Pages, PlacesOfPage
+from flintmq.storage.pages.packing import PackedPage, Packer, places_of, places_of_run
+from flintmq.storage.pages.spill import Spill
+
+
+@final
+class PageStore(Pages):
+    """`memory_max` is how many bytes of pages stay in memory; what is on its way to the disk comes on top."""
+
+    def __init__(self, codecs: dict[int, ContentCodec], spill: Spill, memory_max: int) -> None:
+        self._packer = Packer(codecs)
+        self._spill = spill
+        self._memory_max = memory_max
+        self.memory_bytes = 0
+
+    def pack(self, entries: list[Entry]) -> Page:
+        page = PackedPage()
+        self._fill(page, entries)
+        return page
+
+    def _fill(self, page: PackedPage, entries: list[Entry]) -> None:
+        self._packer.pack(entries, page)
+        content = page.content
+        if self.memory_bytes + content.size > self._memory_max and self._spill.takes():
+            self._spill.put(content)
+        else:
+            self.memory_bytes += content.size
+
+    def unpack(self, page: Page) -> list[Entry]:
+        entries = self.read(page)
+        self.drop(page)
+        return entries
+
+    def read(self, page: Page) -> list[Entry]:
+        assert isinstance(page, PackedPage)
+        content = page.content
+        parts = content.parts
+        if parts is not None:
+            return self._packer.unpack(parts[0], content.packed_size, parts[1])
+        return self._packer.unpack(self._spill.read(content), content.packed_size, None)
+
+    def repack(self, page: Page, entries: list[Entry]) -> None:
+        assert isinstance(page, PackedPage)
+        self._let_go(page)
+        self._fill(page, entries)
+
+    def places(self, page: Page) -> PlacesOfPage:
+        assert isinstance(page, PackedPage)
+        return places_of_run(page) if page.is_run else places_of(self.read(page))
+
+    def drop(self, page: Page) -> None:
+        assert isinstance(page, PackedPage)
+        self._let_go(page)
+        page.is_gone = True
+
+    def _let_go(self, page: PackedPage) -> None:
+        content = page.content
+        if content.file == 0:
+            self.memory_bytes -= content.size
+        else:
+            self._spill.release(content)
+
+    def will_need(self, page: Page) -> None:
+        assert isinstance(page, PackedPage)
+        if page.content.parts is None:
+            self._spill.will_need(page.content)

@@ -1,0 +1,199 @@
+"""Entries that are packed come back as they were: from memory, and from the disk."""
+
+import errno
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from flintmq.base.errors import StorageError
+from flintmq.broker.message import READY, Address, Entry, Message
+from flintmq.gateway.amqp091.codec import CODEC_091
+from flintmq.storage.pages.spill import Spill, SpillRunner
+from flintmq.storage.pages.store import PageStore
+from flintmq.wire.amqp091.properties import Properties, encode_properties
+from tests.property.lossy_disk import LossyDisk
+from tests.unit.storage.disks import FaultyDisk
+
+PROPERTIES = [
+    encode_properties(Properties(delivery_mode=2)),
+    encode_properties(Properties(priority=3, expiration="1000", headers={"n": "x"})),
+    encode_properties(Properties()),
+]
+ADDRESSES = [Address("", "q"), Address("ex", "some.key"), Address("ex", "ü" * 100)]
+FILE_BYTES = 4_096
+
+
+class Later(SpillRunner):
+    """Does what is to be done when it is told to."""
+
+    def __init__(self) -> None:
+        self.jobs: list[Callable[[], None]] = []
+
+    def submit(self, job: Callable[[], None]) -> None:
+        self.jobs.append(job)
+
+    def close(self) -> None:
+        while self.jobs:
+            self.jobs.pop(0)()
+
+
+class Place:
+    """A store with little memory, its disk, and what is to be written there."""
+
+    def __init__(self, directory: Path, memory_max: int, disk: FaultyDisk | None = None) -> None:
+        self.directory = directory
+        self.disk = disk or FaultyDisk()
+        self.later = Later()
+        self.spill = Spill(self.disk, directory, self.later, FILE_BYTES)
+        self.store = PageStore({CODEC_091.format: CODEC_091}, self.spill, memory_max)
+
+    @property
+    def files(self) -> list[str]:
+        return self.disk.list_directory(self.directory)
+
+
+def made(bodies: Sequence[bytes], first: int = 1) -> list[Entry]:
+    """Entries that are like those of a durable queue with one publisher."""
+    entries = []
+    for number, body in enumerate(bodies):
+        message = Message(ADDRESSES[0], CODEC_091, PROPERTIES[0], body, CODEC_091.handling(PROPERTIES[0]), 1_700_000)
+        entry = Entry(message, first + number)
+        entry.segment = 1
+        entry.slot = 10 + number
+        entries.append(entry)
+    return entries
+
+
+def facts(entry: Entry) -> tuple[object, ...]:
+    message = entry.message
+    handling = message.handling
+    return (
+        (message.address.exchange, message.address.routing_key, message.codec, message.properties, message.body),
+        (message.timestamp_ms, message.origin, handling.persistent, handling.priority, handling.ttl_ms),
+        (entry.seq, entry.position, entry.segment, entry.slot if entry.segment else None),
+        (entry.expires_ms, entry.returns, entry.redelivered, entry.state),
+    )
+
+
+numbers = st.integers(0, 3) | st.integers(0, 2**62)
+entry_facts = st.tuples(
+    st.tuples(st.sampled_from(ADDRESSES), st.sampled_from(PROPERTIES), st.binary(max_size=40), st.integers(0, 5000)),
+    st.tuples(numbers, numbers, numbers, numbers, numbers),
+    st.tuples(numbers, st.integers(0, 2**31 - 1) | st.just(0), st.booleans()),
+)
+
+
+@given(st.lists(entry_facts, max_size=20), st.booleans())
+@settings(deadline=None)
+def test_anything_comes_back_as_it_was(drawn: list, spilled: bool) -> None:  # type: ignore[type-arg]
+    """Whatever an entry and its message say, and whatever its neighbours do."""
+    entries = []
+    for (address, properties, body, padding), (seq, position, segment, slot, time), (expires, returns, again) in drawn:
+        handling = CODEC_091.handling(properties)
+        entry = Entry(Message(address, CODEC_091, properties, body + bytes(padding), handling, time, seq % 7), seq)
+        entry.position = position
+        entry.segment = segment
+        entry.slot = slot
+        entry.expires_ms = expires
+        entry.returns = returns
+        entry.redelivered = again
+        entries.append(entry)
+    expected = [facts(entry) for entry in entries]
+    disk = LossyDisk()
+    later = Later()
+    store = PageStore({CODEC_091.format: CODEC_091}, Spill(disk, Path("/pages"), later), 0 if spilled else 1 << 30)
+    page = store.pack(entries)
+    assert (page.count, page.body_bytes) == (len(entries), sum(len(entry.message.body) for entry in entries))
+    assert page.expires_ms == min((entry.expires_ms for entry in entries if entry.expires_ms), default=0)
+    assert [facts(entry) for entry in store.read(page)] == expected
+    later.close()
+    assert [facts(entry) for entry in store.read(page)] == expected
+    places = store.places(page)
+    seqs = [seq + more for seq, count in zip(*[iter(places.seqs)] * 2, strict=True) for more in range(count)]
+    slots = [(n, at + i) for n, at, count in zip(*[iter(places.slots)] * 3, strict=True) for i in range(count)]
+    assert seqs == [entry.seq for entry in entries if entry.segment]
+    assert slots == [(entry.segment, entry.slot) for entry in entries if entry.segment]
+    assert [facts(entry) for entry in store.unpack(page)] == expected
+    assert page.is_gone
+    assert store.memory_bytes == 0
+
+
+def test_small_messages_take_little_memory(tmp_path: Path) -> None:
+    """Neighbours that are alike cost five bytes each beside their bodies."""
+    place = Place(tmp_path / "pages", 1 << 30)
+    place.store.pack(made([bytes(16)] * 1000))
+    assert place.store.memory_bytes < 1000 * (16 + 5)
+
+
+def test_what_exceeds_the_budget_is_on_the_disk(tmp_path: Path) -> None:
+    """Memory holds what the budget allows, the disk the rest; and nothing is there once it is read, or at the end."""
+    place = Place(tmp_path / "pages", 3_000)
+    pages = [place.store.pack(made([b"%04d" % number, bytes(900)], number)) for number in range(20)]
+    assert place.store.memory_bytes <= 3_000
+    place.later.close()
+    assert len(place.files) > 2
+    for number, page in enumerate(pages):
+        assert place.store.unpack(page)[0].message.body == b"%04d" % number
+    place.later.close()
+    assert len(place.files) == 1
+    assert place.store.memory_bytes == 0
+    place.spill.close()
+    assert place.files == []
+
+
+def test_what_waits_for_the_disk_can_be_read_and_dropped(tmp_path: Path) -> None:
+    """A page is there before it is written, while it is, and after."""
+    place = Place(tmp_path / "pages", 0)
+    first, second, third = (place.store.pack(made([b"a", b"b"], number)) for number in (1, 3, 5))
+    assert [entry.seq for entry in place.store.unpack(first)] == [1, 2]
+    place.store.repack(second, place.store.read(second)[1:])
+    place.store.drop(third)
+    place.later.close()
+    assert [entry.seq for entry in place.store.unpack(second)] == [4]
+
+
+def test_a_disk_that_refuses_leaves_pages_in_memory(tmp_path: Path) -> None:
+    """Nothing is lost by it, and the disk is asked again later."""
+    place = Place(tmp_path / "pages", 0, FaultyDisk(0, errno.ENOSPC))
+    page = place.store.pack(made([b"a"]))
+    place.later.close()
+    assert "No space left" in place.spill.trouble
+    assert [entry.message.body for entry in place.store.read(page)] == [b"a"]
+    assert place.store.memory_bytes == 0
+    place.disk.fail_at = None
+    others = [place.store.pack(made([b"b"])) for _ in range(300)]
+    place.later.close()
+    assert place.spill.trouble == ""
+    assert len(place.files) == 1
+    assert place.store.memory_bytes > 0
+    for each in [page, *others]:
+        place.store.drop(each)
+    assert place.store.memory_bytes == 0
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_changed_byte_is_noticed(tmp_path: Path, seed: int) -> None:
+    """What comes back from the disk is what was put there, or an error that says what to do."""
+    chance = Random(seed)  # noqa: S311 - a repeatable test
+    place = Place(tmp_path / "pages", 0)
+    page = place.store.pack(made([b"something"] * 50))
+    place.later.close()
+    path = place.directory / place.files[0]
+    content = bytearray(path.read_bytes())
+    if seed == 0:
+        del content[-1:]
+    else:
+        content[chance.randrange(len(content))] ^= 1 << chance.randrange(8)
+    path.write_bytes(content)
+    with pytest.raises(StorageError, match="restart the broker"):
+        place.store.read(page)
+
+
+def test_entries_of_a_page_are_ready(tmp_path: Path) -> None:
+    """Whatever became of the objects that were packed."""
+    place = Place(tmp_path / "pages", 0)
+    assert all(entry.state == READY for entry in place.store.unpack(place.store.pack(made([b"a"] * 3))))
