@@ -28,7 +28,7 @@ from flintmq.management.definitions.exporting import export_definitions
 from flintmq.management.definitions.importing import import_definitions
 from flintmq.protocol.amqp091.connection import Tuning
 from flintmq.server import logs
-from flintmq.server.alarms import Alarms
+from flintmq.server.alarms import Alarms, memory_bytes
 from flintmq.server.amqp import AmqpServer
 from flintmq.server.auth import Authenticator, hash_password, hash_unless_known
 from flintmq.server.config import Settings
@@ -93,6 +93,7 @@ async def serve(settings: Settings, stop: asyncio.Event) -> int:
         notify,
         segment_bytes=settings.storage.segment_bytes,
         reserve_bytes=RESERVE_BYTES,
+        pages_memory_max=memory_bytes(settings.storage.queue_memory),
     )
     try:
         remove_abandoned(settings.storage.directory)
@@ -102,7 +103,11 @@ async def serve(settings: Settings, stop: asyncio.Event) -> int:
         logins = Authenticator(broker.users, _KNOWN_TO_ALL)
         server = AmqpServer(broker, _offer(settings), logins, os.urandom, _connections())
         alarms = Alarms(
-            settings.alarms, settings.storage.directory, lambda: storage.backlog_bytes, lambda: storage.full
+            settings.alarms,
+            settings.storage.directory,
+            lambda: storage.backlog_bytes,
+            lambda: storage.full,
+            broker.page_out,
         )
         server.watch(alarms.check)
         listener = await _listen(loop, server, settings)

@@ -130,7 +130,7 @@ PUBLISHED: dict[str, Sequence[object]] = {
 }
 HOWS = ("ack", "ack", "reject", "nack", "nack", "nack all")
 CREDITS = (0, 1, 2, 5, 1000)
-WHATS = ("look", "look", "purge", "pause", "resume", "resume", "delete")
+WHATS = ("look", "look", "purge", "pause", "resume", "resume", "delete", "page out", "page out", "page out")
 # Time goes in tens: nothing that expires and nothing that becomes ready is ever due in the same millisecond.
 TIMES = (0, 10, 10, 20, 50)
 
@@ -245,6 +245,8 @@ class QueueMachine(RuleBasedStateMachine):
             model.used = self.world.now
         elif what == "purge":
             assert queue.purge() == model.purge()
+        elif what == "page out":
+            queue.page_out()
         elif what == "delete":
             expected = len(model.ready) + len(model.held)
             assert self.vhost.delete_queue(model.name, False, False, None) == expected
@@ -459,7 +461,8 @@ class QueueMachine(RuleBasedStateMachine):
             assert not model.log
             assert model.best() is None or model.gone
         for queue, model in live:
-            found = queue._store.entries()
+            # Not by what brings all of it back into memory.
+            found = sorted(queue._each(), key=lambda entry: (-queue._level(entry.message), entry.position))
             expected = model.in_order()
             if model.is_grouped:
                 found.sort(key=lambda entry: entry.seq)
@@ -537,6 +540,8 @@ def live(machine: QueueMachine, dice: Dice) -> None:
             machine.pass_time(ms=random.choice(TIMES), ticks=random.random() < 0.8)
         elif machine.world.queues:
             machine.administer(data=dice, what=random.choice(WHATS))
+        if machine.world.queues and random.random() < 0.2:
+            machine.administer(data=dice, what="page out")
         if len(machine.world.queues) < len(NAMES) and random.random() < 0.3:
             machine.declare_again(arguments=dice.declared())
     machine.tick()

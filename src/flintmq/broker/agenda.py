@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final, final
 from mypy_extensions import i64
 
 from flintmq.broker.message import Entry
+from flintmq.broker.ports import Pages
 from flintmq.broker.timers import Timers
 
 if TYPE_CHECKING:
@@ -47,6 +48,8 @@ class Agenda:
     def __init__(self) -> None:
         self.now_ms: i64 = 0
         self.timers = Timers()
+        # Where queues put what is far from its turn; None: it stays with them.
+        self.pages: Pages | None = None
         # Consumers that were asked, one by one, whether they take a message at once: whoever published pays for that.
         self.asked: i64 = 0
         # Queues that may have something for their consumers.

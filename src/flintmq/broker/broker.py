@@ -46,6 +46,7 @@ class Broker:
         self._ids = QueueIds(1)
         self._chance = Chance(seed)
         self._exchanges: dict[str, Exchanges] = {}
+        self.agenda.pages = storage.pages
         self._dead_letters = DeadLetters(self.agenda, self._exchanges, storage.journal)
 
     @property
@@ -166,6 +167,12 @@ class Broker:
         return self.vhost(rule.owner).limits if rule.scope == "vhost" else self.user(rule.owner).limits
 
     # -- the tick -----------------------------------------------------------------------------------------------
+
+    def page_out(self) -> None:
+        """Memory is low: keep as few messages in it as can be."""
+        for vhost in self.vhosts.values():
+            for queue in vhost.queues.values():
+                queue.page_out()
 
     def dispatch(self) -> bool:
         """Let time pass, and deliver from every queue that may have something for its consumers.

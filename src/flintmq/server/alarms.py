@@ -19,8 +19,10 @@ log = structlog.get_logger()
 
 # How often the alarms are looked at. At 200 MB/s, a tenth of the default disk reserve is written in that time.
 CHECK_SECONDS: Final = 0.1
-# Handing free memory back to the system takes milliseconds per gigabyte, so not at every look.
-_TRIM_SECONDS: Final = 2.0
+# From this part of what is allowed, queues are asked to put out of memory what they can.
+_RELIEF_PART: Final = 0.75
+# That takes its time, and so does handing free memory back to the system: milliseconds per gigabyte.
+_RELIEF_SECONDS: Final = 2.0
 _STATM: Final = Path("/proc/self/statm")
 # What a container may use, by both generations of control groups.
 _CGROUP_LIMITS: Final = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
@@ -60,9 +62,14 @@ def trim() -> None:
         give_back(0)
 
 
+def memory_bytes(share: float) -> int:
+    """A part of the memory there is, up to 1; bytes above."""
+    return int(share * whole_memory() if share <= 1 else share)
+
+
 class Alarms:
-    """`backlog_bytes` is what is on its way to the disk, and `full` why it does not get there; the other functions are
-    those above, or a test's.
+    """`backlog_bytes` is what is on its way to the disk, and `full` why it does not get there; `page_out` has queues
+    keep as little in memory as can be. The other functions are those above, or a test's.
     """
 
     def __init__(
@@ -71,32 +78,35 @@ class Alarms:
         directory: Path,
         backlog_bytes: Callable[[], int],
         full: Callable[[], str],
+        page_out: Callable[[], None],
         *,
         used_memory: Callable[[], int] = used_memory,
         free_disk: Callable[[Path], int] = free_disk,
         trim: Callable[[], None] = trim,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        mark = settings.memory_high_watermark
-        self.memory_max_bytes = int(mark * whole_memory() if mark <= 1 else mark)
+        self.memory_max_bytes = memory_bytes(settings.memory_high_watermark)
         self._disk_min_bytes = settings.disk_free_min_bytes
         self._directory = directory
         self._backlog_bytes = backlog_bytes
         self._full = full
+        self._page_out = page_out
         self._used_memory = used_memory
         self._free_disk = free_disk
         self._trim = trim
         self._clock = clock
-        self._trimmed_at = clock() - _TRIM_SECONDS
+        self._relieved_at = clock() - _RELIEF_SECONDS
         self._reason = ""
         self._is_blind = False
 
     def check(self) -> str:
         """Why publishers have to wait, in RabbitMQ's words; empty when they need not."""
         memory = self._used_memory()
-        if memory > self.memory_max_bytes and self._clock() - self._trimmed_at >= _TRIM_SECONDS:
+        is_much = memory > self.memory_max_bytes * _RELIEF_PART
+        if is_much and self._clock() - self._relieved_at >= _RELIEF_SECONDS:
+            self._page_out()
             self._trim()
-            self._trimmed_at = self._clock()
+            self._relieved_at = self._clock()
             memory = self._used_memory()
         disk = self._disk_left()
         low = []

@@ -50,10 +50,15 @@ class ListenSettings:
 
 @dataclass(frozen=True)
 class StorageSettings:
-    """`segment_bytes` is how large the files of journal and streams become before the next ones are begun."""
+    """`segment_bytes` is how large the files of journal and streams become before the next ones are begun.
+
+    `queue_memory` is what packed messages of deep queues may take before they go to the disk: a part of the machine's
+    memory up to 1, bytes above.
+    """
 
     directory: Path = Path("flintmq-data")
     segment_bytes: Annotated[int, Meta(ge=limits.SEGMENT_MIN_BYTES, le=limits.SEGMENT_MAX_BYTES)] = limits.SEGMENT_BYTES
+    queue_memory: Annotated[float, Meta(ge=0)] = limits.QUEUE_MEMORY
 
 
 @dataclass(frozen=True)

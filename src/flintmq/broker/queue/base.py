@@ -153,6 +153,9 @@ class Queue(ABC):
         """The queue is about to be deleted: what is ready goes to the dead letters. Returns how many there were."""
         return 0
 
+    def page_out(self) -> None:
+        """Memory is low: keep as little in it as can be."""
+
     @abstractmethod
     def purge(self) -> int:
         """Drop all messages that are ready, or held back; returns how many."""

@@ -7,6 +7,7 @@ from typing import final
 
 from mypy_extensions import i64
 
+from flintmq.base.errors import StorageError
 from flintmq.base.limits import DISPATCH_BURST_MESSAGES
 from flintmq.broker.agenda import Agenda
 from flintmq.broker.consumer import Consumer
@@ -86,6 +87,15 @@ class ClassicQueue(EntryQueue):
     # -- dispatch -----------------------------------------------------------------------------------------------
 
     def dispatch(self) -> bool:
+        try:
+            return self._dispatch()
+        except StorageError as error:
+            # What is next cannot be read back into memory.
+            for consumer in list(self.consumers):
+                consumer.failed(error)
+            return False
+
+    def _dispatch(self) -> bool:
         consumers = self.consumers
         if not consumers or self.settings.paused:
             return False
@@ -97,7 +107,7 @@ class ClassicQueue(EntryQueue):
             return self._dispatch_to(consumers[0])
         burst: i64 = DISPATCH_BURST_MESSAGES
         while burst > 0:
-            first = self._store.peek()
+            first = self._first()
             if first is None:
                 return False
             consumer = self._turns.next_consumer(first.message, first.avoid)
@@ -112,9 +122,9 @@ class ClassicQueue(EntryQueue):
         while burst > 0:
             if self._store.count == 0 or not consumer.can_take():
                 return False
-            if consumer.is_measured:
-                first = self._store.peek()
-                if first is None or not consumer.fits(first.message):
+            if consumer.is_measured or self._expiry is not None:
+                first = self._first()
+                if first is None or (consumer.is_measured and not consumer.fits(first.message)):
                     return False
             self._give(consumer)
             burst -= 1

@@ -5,13 +5,15 @@ it: a queue without costs a message one branch on the way in, and one on the way
 """
 
 from abc import abstractmethod
+from collections.abc import Iterator
 from typing import Final
 
 from mypy_extensions import i64
 
+from flintmq.base.errors import InternalError, StorageError
 from flintmq.broker.agenda import DELETED, DELIVERY_LIMIT, EXPIRED, MAXLEN, REJECTED, Agenda, DeadLetter
 from flintmq.broker.message import FOREVER, PAUSE, READY, Entry, Message, Table
-from flintmq.broker.ports import Journal
+from flintmq.broker.ports import Journal, Page
 from flintmq.broker.queue.base import ADMITTED, DISCARDED, DONE, REFUSED, Queue, Stored
 from flintmq.broker.queue.browse import View
 from flintmq.broker.queue.dedup import Dedup
@@ -19,6 +21,7 @@ from flintmq.broker.queue.delays import Delays
 from flintmq.broker.queue.expiry import Expiry
 from flintmq.broker.queue.groups import Groups
 from flintmq.broker.queue.last_values import LastValues
+from flintmq.broker.queue.paging import Paging
 from flintmq.broker.queue.ready import Fifo, Ready, ranked
 from flintmq.broker.queue.retry import pause_ms
 from flintmq.broker.queue.settings import DROP_HEAD, REJECT_PUBLISH_DLX
@@ -48,7 +51,8 @@ class EntryQueue(Queue, Stored):
         self._journal = journal
         # An exclusive queue ends with its connection, durable or not.
         self._survives = durable and owner is None
-        self._store: Ready = Fifo()
+        self._paging = None if agenda.pages is None else Paging(agenda.pages, self._left_page)
+        self._store: Ready = Fifo(self._paging)
         self._seq: i64 = 0
         self._expiry: Expiry | None = None
         self._delays: Delays | None = None
@@ -83,12 +87,13 @@ class EntryQueue(Queue, Stored):
         self._counts_bytes = settings.max_bytes >= 0
         if self._counts_bytes and not counted:
             self._bytes = 0
-            for entry in self._store.entries():
+            for entry in self._each():
                 self._bytes += len(entry.message.body)
         if settings.group_field is not None and self._groups is None:
             self._groups = Groups(settings.group_field)
         if settings.last_value_field is not None and self._values is None:
             self._values = LastValues(settings.last_value_field)
+            self._keep_in_memory()
         self._set_plain()
         self._make_way(0, 0)
         self._trim()
@@ -103,10 +108,26 @@ class EntryQueue(Queue, Stored):
             dedup = self.dedup
             if dedup is None:
                 dedup = Dedup(self.id, self.name, self._survives, self.agenda, self._journal)
-                for entry in self._store.entries():
+                for entry in self._each():
                     dedup.remember(entry.message, self.agenda.now_ms)
             dedup.configure(self.settings)
             self.dedup = dedup
+
+    def _each(self) -> Iterator[Entry]:
+        """What is ready, in no order, and for a look only."""
+        yield from self._store.loose()
+        for part in self._store.parts():
+            for block in part.blocks():
+                yield from block
+
+    def _keep_in_memory(self) -> list[Entry]:
+        """From now on somebody knows what is ready by its objects; returns these in order."""
+        if self._paging is not None:
+            self._paging.is_on = False
+        return self._store.entries()
+
+    def page_out(self) -> None:
+        self._store.page_out()
 
     def _trim(self) -> None:
         """There may be too much, by nobody's publishing: the oldest go, unless it is publishers who are to stop."""
@@ -319,9 +340,7 @@ class EntryQueue(Queue, Stored):
                 self._write_off(entry)
 
     def _rank(self, entry: Entry) -> None:
-        if entry.message.handling.priority > 0 and isinstance(self._store, Fifo) and self.settings.highest_priority > 0:
-            # The first message with a priority has come.
-            self._store = ranked(self._store, self.settings.highest_priority)
+        self._store = ranked(self._store, entry, self.settings.highest_priority)
 
     def _ttl_of(self, message: Message) -> i64:
         """How long a message lives here once it is ready."""
@@ -333,13 +352,22 @@ class EntryQueue(Queue, Stored):
 
     def _expire_later(self, entry: Entry) -> None:
         if self._expiry is None:
-            self._expiry = Expiry(self.agenda.timers, self._expired)
+            self._expiry = Expiry(self.agenda.timers, self._expired, self._paging)
+            if self._paging is not None:
+                self._paging.expiry = self._expiry
             self._set_plain()
         self._expiry.add(entry)
 
     def _expired(self, entry: Entry) -> None:
-        self._remove(entry)
+        if entry.state == READY:
+            self._remove(entry)
+        else:
+            # It was in a page, and is in the store no more.
+            self._left(entry)
         self._give_up(entry, EXPIRED)
+
+    def _left_page(self, part: Fifo, count: int) -> None:
+        self._store.left_packed(part, count)
 
     def restore(self, entry: Entry) -> None:
         settings = self.settings
@@ -386,7 +414,18 @@ class EntryQueue(Queue, Stored):
             withheld = self._withheld.take(context)
             if withheld is not None:
                 return withheld
-        return None if self._store.peek() is None else self._take()
+        try:
+            return None if self._first() is None else self._take()
+        except StorageError as error:
+            raise InternalError(str(error)) from error
+
+    def _first(self) -> Entry | None:
+        """What is to be delivered next. What comes out of a page may have expired in there."""
+        first = self._store.peek()
+        while first is not None and first.expires_ms != 0 and first.expires_ms < self.agenda.now_ms:
+            self._expired(first)
+            first = self._store.peek()
+        return first
 
     def _take(self) -> Entry:
         entry = self._store.take()
@@ -545,12 +584,12 @@ class EntryQueue(Queue, Stored):
         if self._expiry is not None:
             self._expiry.on_due(self.agenda.now_ms)
         entries = self._take_withheld()
-        for entry in self._store.entries():
-            self._remove(entry)
-            entries.append(entry)
+        count = len(entries) + self._store.count
         for entry in entries:
             self._give_up(entry, DELETED)
-        return len(entries)
+        while self._store.count > 0:
+            self._give_up(self._take(), DELETED)
+        return count
 
     def _take_withheld(self) -> list[Entry]:
         withheld, self._withheld = self._withheld, None
@@ -562,6 +601,9 @@ class EntryQueue(Queue, Stored):
         count = self.message_count + self.held_count
         for entry in self._take_withheld():
             self.settle(entry)
+        if self.dedup is None and not self._is_keyed:
+            # Nobody has to be told of each.
+            self._store.drop_pages(self._drop_page)
         while True:
             first = self._store.drop_candidate()
             if first is None:
@@ -573,11 +615,23 @@ class EntryQueue(Queue, Stored):
                 self.settle(entry)
         return count
 
+    def _drop_page(self, page: Page) -> None:
+        if self._paging is not None:
+            pages = self._paging.pages
+            if self._survives:
+                places = pages.places(page)
+                self._journal.settle_runs(self.id, places.seqs, places.slots)
+            pages.drop(page)
+        if self._counts_bytes:
+            self._bytes -= page.body_bytes
+
     def discard(self) -> None:
         self.purge()
         self._settle_replaced()
         if self._expiry is not None:
             self._expiry.forget()
+        if self._paging is not None:
+            self._paging.forget()
         view, self._view = self._view, None
         if view is not None:
             view.delete()
@@ -591,8 +645,10 @@ class EntryQueue(Queue, Stored):
         return self._view
 
     def _contents(self) -> list[Entry]:
-        return self._store.entries()
+        return self._keep_in_memory()
 
     def _browsed(self) -> None:
         self._view = None
+        if self._paging is not None and self._values is None:
+            self._paging.is_on = True
         self._set_plain()

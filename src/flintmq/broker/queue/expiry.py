@@ -7,7 +7,8 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from flintmq.broker.message import Entry
-from flintmq.broker.timers import Timed, Timers
+from flintmq.broker.queue.paging import Paging
+from flintmq.broker.timers import NEVER, Timed, Timers
 
 # Times of entries that have left are forgotten once there are more of them than this, and than others.
 _STALE_TIMES_MAX: Final = 1024
@@ -17,11 +18,13 @@ _STALE_TIMES_MAX: Final = 1024
 class Expiry(Timed):
     """The ready entries of a queue that will expire. `expired` is called for each whose time has come.
 
-    An entry that leaves is let go of at once; only its time stays for a while.
+    An entry that leaves is let go of at once; only its time stays for a while. Those that are packed are with `paging`
+    until they are over.
     """
 
-    def __init__(self, timers: Timers, expired: Callable[[Entry], None]) -> None:
+    def __init__(self, timers: Timers, expired: Callable[[Entry], None], paging: Paging | None) -> None:
         super().__init__()
+        self._paging = paging
         self._timers = timers
         self._expired = expired
         # Time and number of an entry.
@@ -49,7 +52,12 @@ class Expiry(Timed):
         self._heap = []
         self._timers.cancel(self)
 
+    def wake_at(self, due_ms: i64) -> None:
+        """Something that is packed expires then."""
+        self._timers.at(due_ms, self)
+
     def on_due(self, now_ms: i64) -> None:
+        look_ms = NEVER if self._paging is None else self._paging.look(self, now_ms)
         while self._heap and self._heap[0][0] <= now_ms:
             # An entry that came back is in the heap twice, and expires once.
             entry = self._entries.pop(heappop(self._heap)[1], None)
@@ -57,3 +65,5 @@ class Expiry(Timed):
                 self._expired(entry)
         if self._heap:
             self._timers.at(self._heap[0][0], self)
+        if look_ms != NEVER:
+            self._timers.at(look_ms, self)

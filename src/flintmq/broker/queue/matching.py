@@ -267,8 +267,7 @@ class Matching(Ready):
     # -- what a store does --------------------------------------------------------------------------------------
 
     def append(self, entry: Entry) -> None:
-        if entry.message.handling.priority > 0 and self._highest > 0 and isinstance(self._tail, Fifo):
-            self._tail = ranked(self._tail, self._highest)
+        self._tail = ranked(self._tail, entry, self._highest)
         self._tail.append(entry)
         self.count += 1
 
@@ -366,6 +365,16 @@ class Matching(Ready):
 
     def entries(self) -> list[Entry]:
         return [place.entry for place in sorted(self._places.values(), key=_order)] + self._tail.entries()
+
+    def loose(self) -> list[Entry]:
+        return [place.entry for place in self._places.values()]
+
+    def parts(self) -> list[Fifo]:
+        return self._tail.parts()
+
+    def left_packed(self, part: Fifo, count: i64) -> None:
+        self.count -= count
+        self._tail.left_packed(part, count)
 
     def ordinary(self) -> Ready | None:
         """A store of all that is here, which anybody may have; None while making it would take too long."""

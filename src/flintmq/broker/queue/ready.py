@@ -3,14 +3,23 @@
 from abc import ABC, abstractmethod
 from bisect import bisect_left, insort
 from collections import deque
+from collections.abc import Callable, Iterator
 from typing import Final, final
 
 from mypy_extensions import i64
 
 from flintmq.broker.message import ACQUIRED, READY, REMOVED, Entry
+from flintmq.broker.ports import Page
+from flintmq.broker.queue.paging import Paging
 
 # Entries of a block: long enough that the bookkeeping per entry vanishes, short enough to be reversed in microseconds.
 _BLOCK_ENTRIES: Final = 1024
+# Bytes of bodies with which a block ends, however few entries it has.
+_BLOCK_BYTES: Final = 256 * 1024
+# Blocks behind the front that stay in memory: a queue whose consumers keep up never gets further.
+_LOOSE_BLOCKS: Final = 8
+# Entries at either end that stay where everything else is packed.
+_KEPT_ENTRIES: Final = 4
 # Entries that came back, up to which each is put into its place by itself.
 _FEW_ENTRIES: Final = 16
 # Removed entries that a store keeps at most beside as many live ones, before it lets go of them.
@@ -52,39 +61,99 @@ class Ready(ABC):
 
     @abstractmethod
     def entries(self) -> list[Entry]:
-        """All of them, in the order in which they would be taken. For inspection: costs their number."""
+        """All of them, in the order in which they would be taken, and in memory for as long as paging is off."""
+
+    @abstractmethod
+    def parts(self) -> "list[Fifo]":
+        """What it is made of: for whatever can be done part by part."""
+
+    def loose(self) -> list[Entry]:
+        """What is in none of its parts."""
+        return []
+
+    def left_packed(self, part: "Fifo", count: i64) -> None:
+        """So many entries have left a page of this part."""
+        part.count -= count
+        if part is not self:
+            self.count -= count
+
+    def page_out(self) -> None:
+        """Memory is low: keep as few entries in it as can be."""
+        for part in self.parts():
+            part.page_out()
+
+    def drop_pages(self, drop: Callable[[Page], None]) -> None:
+        """Let go of all that is packed, page by page."""
+        for part in self.parts():
+            self.left_packed(part, part.drop_own_pages(drop))
 
 
 @final
 class Fifo(Ready):
-    """Oldest first: `_front` backwards, then each block of `_middle`, then `_back`.
+    """Oldest first: `_front` backwards, then each block of `_middle`, then `_pages`, then `_back`.
 
     The front is kept newest first so that taking the oldest is a pop from the end of a list, which also lets go of
     it. All in it is older than what is beyond it; so what comes back is sorted into the front, to which as many blocks
-    are added as begin with an older one.
+    are added as begin with an older one. Without `paging` everything stays in memory.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, paging: Paging | None = None) -> None:
         super().__init__()
+        self.paging = paging
         self._front: list[Entry] = []
         self._middle: deque[list[Entry]] = deque()
+        self._pages: deque[Page] = deque()
         self._back: list[Entry] = []
+        self._back_bytes: i64 = 0
         # Came back, and not sorted into the front yet: one by one that would take the square of their number.
         self._returned: list[Entry] = []
         self._removed: i64 = 0
+        # Whether any has a priority: one that has no effect here.
+        self.is_mixed = False
 
     def append(self, entry: Entry) -> None:
         self._back.append(entry)
+        self._back_bytes += len(entry.message.body)
         self.count += 1
-        if len(self._back) >= _BLOCK_ENTRIES:
-            self._middle.append(self._back)
-            self._back = []
+        if len(self._back) >= _BLOCK_ENTRIES or self._back_bytes >= _BLOCK_BYTES:
+            self._end_block()
+
+    def _end_block(self) -> None:
+        block = self._take_back()
+        paging = self.paging
+        if paging is None or not paging.is_on or (not self._pages and len(self._middle) < _LOOSE_BLOCKS):
+            self._middle.append(block)
+            return
+        page = self._pack(paging, block)
+        if page is not None:
+            self._pages.append(page)
+
+    def _take_back(self) -> list[Entry]:
+        block = self._back
+        self._back = []
+        self._back_bytes = 0
+        return block
+
+    def _pack(self, paging: Paging, block: list[Entry]) -> Page | None:
+        page = paging.pack(block, self)
+        self._removed -= len(block) if page is None else len(block) - page.count
+        return page
+
+    def _unpack_first(self) -> list[Entry]:
+        paging = self.paging
+        assert paging is not None
+        # It stays where it cannot be read.
+        entries = paging.unpack(self._pages[0])
+        self._pages.popleft()
+        if self._pages:
+            paging.pages.will_need(self._pages[0])
+        return entries
 
     def take(self) -> Entry:
         while True:
             if self._returned:
                 self._sort_in()
-            if not self._front:
+            while not self._front:
                 self._advance()
             entry = self._front.pop()
             if entry.state == READY:
@@ -99,7 +168,7 @@ class Fifo(Ready):
         while True:
             if self._returned:
                 self._sort_in()
-            if not self._front:
+            while not self._front:
                 self._advance()
             entry = self._front[-1]
             if entry.state == READY:
@@ -119,9 +188,10 @@ class Fifo(Ready):
         older: list[list[Entry]] = []
         while self._middle and self._middle[0][0].position < newest:
             older.append(self._middle.popleft())
-        if not self._middle and self._back and self._back[0].position < newest:
-            older.append(self._back)
-            self._back = []
+        while not self._middle and self._pages and self._pages[0].first < newest:
+            older.append(self._unpack_first())
+        if not self._middle and not self._pages and self._back and self._back[0].position < newest:
+            older.append(self._take_back())
         if older:
             self._pull(older)
         front = self._front
@@ -150,9 +220,10 @@ class Fifo(Ready):
     def _advance(self) -> None:
         if self._middle:
             self._front = self._middle.popleft()
+        elif self._pages:
+            self._front = self._unpack_first()
         else:
-            self._front = self._back
-            self._back = []
+            self._front = self._take_back()
         self._front.reverse()
 
     def give_back(self, entries: list[Entry]) -> None:
@@ -167,33 +238,103 @@ class Fifo(Ready):
             self._let_go()
 
     def _let_go(self) -> None:
-        live = self.entries()
-        self._front = []
-        self._middle = deque()
-        self._returned = []
+        """Of what was removed. Pages hold none of it."""
+        if self._returned:
+            self._sort_in()
+        front = _ready(self._front)
+        middle: deque[list[Entry]] = deque()
+        for block in self._middle:
+            live = _ready(block)
+            if live:
+                middle.append(live)
+        self._front = front
+        self._middle = middle
+        self._back = _ready(self._back)
         self._removed = 0
-        for start in range(0, len(live), _BLOCK_ENTRIES):
-            self._middle.append(live[start : start + _BLOCK_ENTRIES])
-        self._back = []
 
     def entries(self) -> list[Entry]:
         if self._returned:
             self._sort_in()
-        found = [entry for entry in reversed(self._front) if entry.state == READY]
+        while self._pages:
+            self._middle.append(self._unpack_first())
+        found = _ready(self._front)
+        found.reverse()
         for block in self._middle:
-            found += [entry for entry in block if entry.state == READY]
-        found += [entry for entry in self._back if entry.state == READY]
+            found += _ready(block)
+        found += _ready(self._back)
         return found
+
+    def parts(self) -> "list[Fifo]":
+        return [self]
+
+    # -- pages --------------------------------------------------------------------------------------------------
+
+    def blocks(self) -> Iterator[list[Entry]]:
+        """All entries, piece by piece and in no order, those of pages for a look only."""
+        yield _ready(self._front)
+        yield _ready(self._returned)
+        for block in self._middle:
+            yield _ready(block)
+        paging = self.paging
+        if paging is not None:
+            for page in self._pages:
+                yield paging.pages.read(page)
+        yield _ready(self._back)
+
+    def bring_forward(self, page: Page) -> bool:
+        """Unpack this page if it is the next to be unpacked anyway; returns whether it was."""
+        if self._middle or not self._pages or self._pages[0] is not page:
+            return False
+        self._middle.append(self._unpack_first())
+        return True
+
+    def page_out(self) -> None:
+        paging = self.paging
+        if paging is None or not paging.is_on:
+            return
+        if self._returned:
+            self._sort_in()
+        if len(self._front) > _KEPT_ENTRIES:
+            behind = self._front[:-_KEPT_ENTRIES]
+            behind.reverse()
+            del self._front[:-_KEPT_ENTRIES]
+            for start in range((len(behind) - 1) // _BLOCK_ENTRIES * _BLOCK_ENTRIES, -1, -_BLOCK_ENTRIES):
+                self._middle.appendleft(behind[start : start + _BLOCK_ENTRIES])
+        while self._middle:
+            block = self._middle[-1]
+            if any(entry.avoid is not None for entry in block):
+                # A page does not know who rejected what.
+                break
+            self._middle.pop()
+            page = self._pack(paging, block)
+            if page is not None:
+                self._pages.appendleft(page)
+        if len(self._back) > _KEPT_ENTRIES:
+            page = self._pack(paging, self._take_back())
+            if page is not None:
+                self._pages.append(page)
+
+    def drop_own_pages(self, drop: Callable[[Page], None]) -> i64:
+        """Returns how many entries they had."""
+        count: i64 = 0
+        while self._pages:
+            page = self._pages.popleft()
+            count += page.count
+            drop(page)
+        return count
 
 
 @final
 class Priorities(Ready):
     """One Fifo per priority, the highest first. Priorities above `highest` count as that."""
 
-    def __init__(self, highest: i64) -> None:
+    def __init__(self, highest: i64, paging: Paging | None, lowest: Fifo | None = None) -> None:
         super().__init__()
         self._highest: i64 = highest
-        self._levels: list[Fifo] = [Fifo() for _ in range(int(highest) + 1)]
+        self._levels: list[Fifo] = [Fifo(paging) for _ in range(int(highest) + 1)]
+        if lowest is not None:
+            self._levels[0] = lowest
+            self.count = lowest.count
         # No level above this one has an entry.
         self._top: i64 = 0
 
@@ -248,13 +389,29 @@ class Priorities(Ready):
             found += level.entries()
         return found
 
+    def parts(self) -> list[Fifo]:
+        return self._levels
 
-def ranked(store: Ready, highest: i64) -> Priorities:
-    """The same entries by priority: the first with one has come."""
-    made = Priorities(highest)
-    for entry in store.entries():
+
+def ranked(store: Ready, entry: Entry, highest: i64) -> Ready:
+    """The store that is to take this entry: one by priority from the first on that has one."""
+    if entry.message.handling.priority == 0 or not isinstance(store, Fifo):
+        return store
+    if highest == 0:
+        store.is_mixed = True
+        return store
+    if not store.is_mixed:
+        return Priorities(highest, store.paging, store)
+    made = Priorities(highest, store.paging)
+    while store.count > 0:
+        entry = store.take()
+        entry.state = READY
         made.append(entry)
     return made
+
+
+def _ready(block: list[Entry]) -> list[Entry]:
+    return [entry for entry in block if entry.state == READY]
 
 
 def _position_downwards(entry: Entry) -> int:

@@ -6,12 +6,13 @@ import pytest
 
 from flintmq.broker.message import ACQUIRED, READY, Entry
 from flintmq.broker.queue import ready
+from flintmq.broker.queue.paging import Paging
 from flintmq.broker.queue.ready import Fifo
-from tests.unit.broker.memory import message
+from tests.unit.broker.memory import MemoryPages, message
 
 
-def filled(count: int) -> tuple[Fifo, list[Entry]]:
-    store = Fifo()
+def filled(count: int, paging: Paging | None = None) -> tuple[Fifo, list[Entry]]:
+    store = Fifo(paging)
     shared = message("m")
     entries = [Entry(shared, seq) for seq in range(count)]
     for entry in entries:
@@ -59,16 +60,53 @@ def test_any_entries_leave_and_come_back_in_order(count: int, seed: int) -> None
     assert seqs(store.entries()) == seqs(live)
 
 
+@pytest.mark.parametrize("seed", range(10))
+def test_what_is_packed_keeps_its_place(seed: int) -> None:
+    """The same where the middle is packed, by the depth of the queue or because memory is low."""
+    random = Random(seed)  # noqa: S311 - a repeatable test
+    pages = MemoryPages()
+    store, entries = filled(25_000, Paging(pages, lambda part, count: None))
+    assert 10 < len(pages.kept) < 20
+    live = seqs(entries)
+    held: list[Entry] = []
+    number = len(live)
+    for _ in range(80):
+        step = random.random()
+        if step < 0.4:
+            for _ in range(min(len(live), random.choice([1, 5, 2500]))):
+                held.append(store.take())
+                assert held[-1].seq == live.pop(0)
+        elif step < 0.6:
+            for _ in range(random.choice([1, 1500])):
+                store.append(Entry(message("m"), number))
+                live.append(number)
+                number += 1
+        elif step < 0.75:
+            store.page_out()
+        else:
+            returned = random.sample(held, min(len(held), random.choice([1, 3, 2000])))
+            back_again = set(returned)
+            held = [entry for entry in held if entry not in back_again]
+            live = sorted([*live, *seqs(returned)])
+            back(store, returned)
+        assert store.count == len(live)
+        first = store.peek()
+        assert (None if first is None else first.seq) == (live[0] if live else None)
+    assert sorted(int(entry.seq) for block in store.blocks() for entry in block) == live
+    assert seqs(store.entries()) == live
+    assert not pages.kept
+
+
 def test_what_comes_back_after_a_let_go_does_not_overtake() -> None:
     """The store was made anew from what is left: later returns still find their places among it."""
     store, entries = filled(6000)
     taken = [store.take() for _ in range(1000)]
-    for entry in entries[1001:5500]:
+    for entry in entries[1000:5500]:
         store.remove(entry)
     assert store._front == []
     back(store, [taken[7]])
     back(store, taken[900:902])
-    assert seqs([store.take() for _ in range(5)]) == [7, 900, 901, 1000, 5500]
+    assert seqs([store.take() for _ in range(5)]) == [7, 900, 901, 5500, 5501]
 
 
 def test_give_and_take_after_a_let_go_costs_little(monkeypatch: pytest.MonkeyPatch) -> None:
