@@ -93,7 +93,10 @@ async def serve(settings: Settings, stop: asyncio.Event) -> int:
         notify,
         segment_bytes=settings.storage.segment_bytes,
         reserve_bytes=RESERVE_BYTES,
-        pages_memory_max=memory_bytes(settings.storage.queue_memory),
+        # Or the alarm would come before the disk is used.
+        pages_memory_max=min(
+            memory_bytes(settings.storage.queue_memory), memory_bytes(settings.alarms.memory_high_watermark) // 2
+        ),
     )
     try:
         remove_abandoned(settings.storage.directory)

@@ -16,6 +16,7 @@ from flintmq.wire.amqp091.methods import (
     QueueDeclare,
     QueueDeclareOk,
 )
+from tests.hostile.test_greed import resident_bytes
 from tests.servers import BrokerProcess
 from tests.sockets import AmqpSocket, publish_frames
 
@@ -43,7 +44,9 @@ def test_memory_alarm_comes_and_goes(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path / "data", FLINTMQ_ALARMS_MEMORY_HIGH_WATERMARK=str(limit)) as broker:
         with AmqpSocket(broker.port) as publisher, AmqpSocket(broker.port) as consumer:
             publisher.open(capabilities=["connection.blocked"]).open_channel()
-            publisher.call(1, QueueDeclare(queue="q"), QueueDeclareOk)
+            # What is on a last-value queue stays in memory.
+            declare = QueueDeclare(queue="q", arguments={"x-last-value-key": "k"})
+            publisher.call(1, declare, QueueDeclareOk)
             blocked = None
             for _ in range(4_000):
                 publisher.send(publish_frames(1, "", "q", BODY))
@@ -64,7 +67,26 @@ def test_memory_alarm_comes_and_goes(tmp_path: Path) -> None:
                 consumer.read_frame()
                 body = consumer.read_content()[1]
             publisher.expect(ConnectionUnblocked)
-            publisher.call(1, QueueDeclare(queue="q"), QueueDeclareOk)
+            publisher.call(1, declare, QueueDeclareOk)
+        assert broker.stop() == 0
+
+
+def test_a_queue_is_deeper_than_the_memory(tmp_path: Path) -> None:
+    """Far more than fits is taken without a consumer, and comes back in order, priority and all."""
+    limit = 300_000_000
+    with BrokerProcess(tmp_path / "data", FLINTMQ_ALARMS_MEMORY_HIGH_WATERMARK=str(limit)) as broker:
+        with fc.connect(broker.url) as connection:
+            channel = connection.channel(confirms=True)
+            queue = channel.declare_queue("deep").name
+            for number in range(5_000):
+                channel.publish(number.to_bytes(4) + BODY, "", queue, fc.Properties(priority=number % 2))
+            channel.wait_for_confirms()
+            assert resident_bytes(broker.process.pid) < limit
+            assert list((tmp_path / "data" / "pages").iterdir())
+            for number in [*range(1, 5_000, 2), *range(0, 5_000, 2)]:
+                message = channel.get(queue, no_ack=True)
+                assert message is not None
+                assert message.body[:4] == number.to_bytes(4)
         assert broker.stop() == 0
 
 

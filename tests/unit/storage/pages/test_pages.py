@@ -8,6 +8,7 @@ from random import Random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.property.lossy_disk import LossyDisk
 
 from flintmq.base.errors import StorageError
 from flintmq.broker.message import READY, Address, Entry, Message
@@ -15,7 +16,6 @@ from flintmq.gateway.amqp091.codec import CODEC_091
 from flintmq.storage.pages.spill import Spill, SpillRunner
 from flintmq.storage.pages.store import PageStore
 from flintmq.wire.amqp091.properties import Properties, encode_properties
-from tests.property.lossy_disk import LossyDisk
 from tests.unit.storage.disks import FaultyDisk
 
 PROPERTIES = [
