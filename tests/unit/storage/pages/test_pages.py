@@ -8,7 +8,6 @@ from random import Random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.property.lossy_disk import LossyDisk
 
 from flintmq.base.errors import StorageError
 from flintmq.broker.message import READY, Address, Entry, Message
@@ -16,6 +15,7 @@ from flintmq.gateway.amqp091.codec import CODEC_091
 from flintmq.storage.pages.spill import Spill, SpillRunner
 from flintmq.storage.pages.store import PageStore
 from flintmq.wire.amqp091.properties import Properties, encode_properties
+from tests.sim.disk import SimulatedDisk
 from tests.unit.storage.disks import FaultyDisk
 
 PROPERTIES = [
@@ -103,7 +103,7 @@ def test_anything_comes_back_as_it_was(drawn: list, spilled: bool) -> None:  # t
         entry.redelivered = again
         entries.append(entry)
     expected = [facts(entry) for entry in entries]
-    disk = LossyDisk()
+    disk = SimulatedDisk()
     later = Later()
     store = PageStore({CODEC_091.format: CODEC_091}, Spill(disk, Path("/pages"), later), 0 if spilled else 1 << 30)
     page = store.pack(entries)
