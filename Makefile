@@ -14,7 +14,7 @@ CONFORM := tests/conformance/amqp091
 unexport PYTHONPATH
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help run test conformance fuzz demo interop bench bench-routing lint format clean
+.PHONY: help run test conformance fuzz demo interop bench bench-routing bench-depth lint format clean
 
 help:
 	@echo 'make run          install FlintMQ into .venv, compiled, and serve from ./data (DATA=DIR for another place)'
@@ -23,7 +23,8 @@ help:
 	@echo 'make demo         the flights example, from a publisher through Spark'
 	@echo 'make interop      tests of py-amqp, kombu, aiormq and aio-pika against FlintMQ (interop-amqp and so on: one of them)'
 	@echo 'make bench        FlintMQ beside RabbitMQ, where that is installed (ARGS="--loads a16,b16 --runs 1")'
-	@echo 'make bench-routing what 10,000 queues and 110,000 bindings cost publishers; make bench does it, too'
+	@echo 'make bench-routing bench-depth what 10,000 queues and 110,000 bindings cost publishers; make bench does it, too'
+	@echo 'make bench-depth  what deep queues, many queues and many publishers cost; make bench does it, too'
 	@echo 'make fuzz         spoiled sessions against the engines and the broker, SEEDS of them (SEEDS=1000000 FIRST=0)'
 	@echo 'make lint         style, types, and who imports whom'
 	@echo 'make format       format the code, and mend what can be mended'
@@ -57,9 +58,13 @@ interop-%: $(VENV)/.development
 bench: $(VENV)/.broker
 	@$(BIN)/python -m benchmarks.bench $(ARGS)
 	@$(if $(ARGS),,$(BIN)/python -m benchmarks.routing)
+	@$(if $(ARGS),,$(BIN)/python -m benchmarks.depth)
 
 bench-routing: $(VENV)/.broker
 	@$(BIN)/python -m benchmarks.routing $(ARGS)
+
+bench-depth: $(VENV)/.broker
+	@$(BIN)/python -m benchmarks.depth $(ARGS)
 
 lint: $(VENV)/.development
 	@echo '==> Lint'

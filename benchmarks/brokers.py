@@ -81,7 +81,7 @@ class Broker(ABC):
                 self._wait(process, port, log)
                 boot = time.monotonic() - start
                 time.sleep(1)
-                yield Running(self.name, port, process.pid, boot, _resident_mb(process.pid))
+                yield Running(self.name, port, process.pid, boot, resident_mb(process.pid))
             finally:
                 _stop(process)
                 shutil.rmtree(directory, ignore_errors=True)
@@ -170,7 +170,7 @@ def _answers(port: int) -> bool:
         return False
 
 
-def _resident_mb(pid: int) -> float:
+def resident_mb(pid: int) -> float:
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith("VmRSS:"):
             return int(line.split()[1]) / 1024

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 # Publisher confirms with 1,000 outstanding; a consumer that holds 1,000 and acknowledges every 100th.
-_DURABLE: Final = ("--persistent", "--confirm", "1000", "--prefetch", "1000", "--ack", "100")
+DURABLE: Final = ("--persistent", "--confirm", "1000", "--prefetch", "1000", "--ack", "100")
 _PUBLISH_ONLY: Final = ("--consumers", "0")
 
 
@@ -49,6 +49,11 @@ def _through(name: str, *arguments: str) -> tuple[Step, ...]:
     return (Step(arguments, (Figure(name, "msg/s", ("consume_rate",)),)),)
 
 
+def _durably(name: str, size: str) -> tuple[Step, ...]:
+    p99 = Figure(f"{name} p99", "µs", ("lat_us", "p99"), less_is_better=True)
+    return (Step((*DURABLE, "--size", size), (Figure(name, "msg/s", ("consume_rate",)), p99)),)
+
+
 def _publish_then_drain(name: str, size: str) -> tuple[Step, ...]:
     return (
         Step((*_PUBLISH_ONLY, "--size", size), (Figure(f"{name} publish", "msg/s", ("publish_rate",)),)),
@@ -65,12 +70,12 @@ def _latency(name: str, rate: str, size: str) -> tuple[Step, ...]:
 _LOADS: Final = (
     Load("a16", "publisher to auto-ack consumer, transient, 16 B", _through("a16", "--size", "16")),
     Load("a1k", "the same, 1 KiB", _through("a1k", "--size", "1024")),
-    Load("b16", "persistent, confirms, acks, 16 B", _through("b16", *_DURABLE, "--size", "16"), confirms=True),
-    Load("b1k", "the same, 1 KiB", _through("b1k", *_DURABLE, "--size", "1024"), confirms=True),
+    Load("b16", "persistent, confirms, acks, 16 B", _durably("b16", "16"), confirms=True),
+    Load("b1k", "the same, 1 KiB", _durably("b1k", "1024"), confirms=True),
     Load(
         "b16q",
         "b16 against a quorum queue of RabbitMQ's",
-        _through("b16q", *_DURABLE, "--size", "16"),
+        _durably("b16q", "16"),
         confirms=True,
         quorum=True,
     ),
