@@ -726,6 +726,37 @@ def test_stream_serves_many_readers() -> None:
     assert client.server.vhost.queues["s"].message_count == 5
 
 
+def test_stream_deliveries_hold_no_messages() -> None:
+    """However large a message is, a consumer that does not acknowledge it has its offset in the broker's memory."""
+    client, channel = opened(STREAM)
+    for number in range(3):
+        channel.publish(str(number) * 100_000, key="s")
+    client.tick()
+    client.durable()
+    channel.call(
+        BasicQos(prefetch_count=2),
+        BasicConsume(queue="s", consumer_tag="c", arguments={"x-stream-offset": "first"}),
+    )
+    assert [body[0] for _, body, _ in channel.deliveries()] == ["0", "1"]
+    (server_channel,) = client.connection._channels.values()
+    held = server_channel.deliveries.unacked.outstanding()
+    assert [(delivery.entry.seq, delivery.entry.message.body, delivery.size) for delivery in held] == [
+        (0, b"", 100_000),
+        (1, b"", 100_000),
+    ]
+    assert (server_channel.deliveries.window.messages, server_channel.deliveries.window.bytes) == (2, 200_000)
+    channel.send(BasicRecover(requeue=False))
+    client.tick()
+    assert [(tag, body, again) for tag, body, again in channel.deliveries()] == [
+        (3, "0" * 100_000, True),
+        (4, "1" * 100_000, True),
+    ]
+    channel.channel.send_ack(4, True)
+    client.tick()
+    assert [body[0] for _, body, _ in channel.deliveries()] == ["2"]
+    assert server_channel.deliveries.window.bytes == 100_000
+
+
 @pytest.mark.parametrize(
     ("method", "code"),
     [
