@@ -174,6 +174,7 @@ class SimChannel(ChannelOwner):
         self._ledger = client.ledger
         self._channel: Channel | None = None
         self._latest: dict[object, int] = {}
+        self._got_latest: dict[object, int] = {}
         # What the transaction is to settle, in case it does not.
         self._staged: dict[int, tuple[Line, Copy]] = {}
         self._gets: deque[tuple[Line, bool]] = deque()
@@ -388,12 +389,13 @@ class SimChannel(ChannelOwner):
         else:
             assert isinstance(decoded, m.BasicGetOk)
             line, no_ack = self._gets.popleft()
-            self._take(line, no_ack, decoded.delivery_tag, decoded.redelivered, properties, body)
+            # What was got comes in its turn among the answers, which deliveries do not wait for.
+            self._take(line, no_ack, decoded.delivery_tag, decoded.redelivered, properties, body, self._got_latest)
             self._answer(decoded)
 
     def _deliver(self, to: Subscription, method: m.BasicDeliver, properties: bytes, body: bytes) -> None:
         if not to.line.is_stream:
-            self._take(to.line, to.no_ack, method.delivery_tag, method.redelivered, properties, body)
+            self._take(to.line, to.no_ack, method.delivery_tag, method.redelivered, properties, body, self._latest)
             return
         offset = (decode_properties(properties).headers or {}).get("x-stream-offset")
         if not isinstance(offset, int):
@@ -404,11 +406,20 @@ class SimChannel(ChannelOwner):
         self._ledger.read(to.line, offset, number_of(properties, body), body)
         self.reading[method.delivery_tag] = to.line
 
-    def _take(self, line: Line, no_ack: bool, tag: int, redelivered: bool, properties: bytes, body: bytes) -> None:
+    def _take(
+        self,
+        line: Line,
+        no_ack: bool,
+        tag: int,
+        redelivered: bool,
+        properties: bytes,
+        body: bytes,
+        latest: dict[object, int],
+    ) -> None:
         holder = None if no_ack else self
         if self.is_recovering:
             self._replace(line, number_of(properties, body))
-        copy = self._ledger.delivered(line, number_of(properties, body), body, redelivered, holder, self._latest)
+        copy = self._ledger.delivered(line, number_of(properties, body), body, redelivered, holder, latest)
         if no_ack:
             self._ledger.given_away(copy, self.client.node.submitted)
         else:

@@ -161,7 +161,7 @@ class Workload:
     def _publish_to(self, channel: SimChannel, address: Address) -> None:
         chance = self._chance
         lines = address.lines
-        if len(lines) == 1 and lines[0].deduplicates and channel.mode != TX and chance.random() < 0.4:
+        if not address.exchange and lines and lines[0].deduplicates and channel.mode != TX and chance.random() < 0.4:
             known = [copy.sent for copy in lines[0].copies.values()]
             known = [sent for sent in known if len(sent.lines) == 1 and not sent.is_in_transaction]
             if known:
