@@ -61,7 +61,11 @@ class DeadLetters:
         return bool(letters) or bool(self._agenda.roomy)
 
     def publish_given_up(self, since: int) -> None:
-        """Of the letters that came after so many, publish those that consumers made; the others can wait."""
+        """Publish the letters of messages that no queue keeps, and of those that came after so many, consumers' ones.
+
+        The others can wait: their messages are on their queues until then.
+        """
+        self._publish_discarded()
         letters = self._agenda.dead_letters
         newer = [letters.pop() for _ in range(len(letters) - since)]
         newer.reverse()

@@ -135,6 +135,23 @@ def test_dead_letters_are_part_of_the_commit() -> None:
     assert (kept(server), ready(server), ready(server, "s")) == (["new", "pushed out", "rejected"], 2, 1)
 
 
+def test_dead_letters_of_what_is_not_taken_are_part_of_the_commit() -> None:
+    """What a full queue does not put on itself is among the dead letters only: a crash takes all of it, or nothing."""
+    server = Server()
+    client, channel = opened(server)
+    arguments: Table = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "q", "x-max-length": 1}
+    channel.call(QueueDeclare(queue="s", durable=True, arguments=arguments))
+    channel.publish("important", "s", properties=encode_properties(Properties(delivery_mode=2, priority=5)))
+    channel.call(TxSelect())
+    journal = server.storage.memory_journal
+    before = journal.group_count
+    channel.publish("discarded", "s")
+    channel.send(TxCommit())
+    client.tick()
+    assert journal.group_count == before + 1
+    assert (ready(server), ready(server, "s")) == (1, 1)
+
+
 def test_rejected_messages_count_as_they_will_be_published() -> None:
     """Dead letters are bytes of the transaction that makes them."""
     server = Server()
