@@ -14,6 +14,7 @@ from tests.sim.node import Node
 from tests.sim.topology import Address, Line, Topology
 
 _SIZES: Final = (10, 10, 40, 40, 40, 300, 300, 1_200, 5_000, 0)
+_LARGE_SIZES: Final = (40, 300, 1_200, 1_200, 5_000)
 # How much there may be on the queues, beyond which nothing is published.
 _ENOUGH: Final = 150
 
@@ -55,7 +56,7 @@ class Workload:
         # Weights of the modes of channels, different in each life.
         self._modes = chance.choices((CONFIRM, TX, PLAIN), (6, 2, 1), k=4)
         acts: list[tuple[int, Callable[[SimChannel], None]]] = [
-            (chance.choice((4, 10, 20)), self._publish),
+            (chance.choice((1, 4, 10, 20)), self._publish),
             (chance.choice((2, 8, 20)), self._settle),
             (chance.choice((0, 2, 4)), self._consume),
             (chance.choice((0, 2, 6)), self._get),
@@ -172,7 +173,8 @@ class Workload:
             self._numbers.next(),
             channel.number,
             lines,
-            chance.choice(_SIZES),
+            # Transactions are to be larger than what is written at once.
+            chance.choice(_SIZES if channel.mode != TX else _LARGE_SIZES),
             self._node.clock_ms(),
             persistent=chance.random() < 0.85,
             priority=chance.randrange(7) if chance.random() < 0.2 else 0,

@@ -1,0 +1,264 @@
+"""Ways to break the broker, to see that the simulator finds each: `python -m tests.sim.sabotage` prints how soon.
+
+They replace functions while it runs, so the broker has to be interpreted (PYTHONPATH=src): compiled code calls its own.
+"""
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from typing import Any, Final
+
+import pytest
+
+from flintmq.broker.message import Entry
+from flintmq.broker.queue.entries import EntryQueue
+from flintmq.gateway.amqp091.answers import Answers
+from flintmq.storage.block import Scan, scan_blocks
+from flintmq.storage.files import DiskFile
+from flintmq.storage.group_commit import Batch, Rounds, RoundWriter
+from flintmq.storage.journal.encoder import JournalEncoder
+from flintmq.storage.node import NodeStorage
+from flintmq.storage.segment import SegmentFile
+from tests.sim.disk import SimulatedDisk
+from tests.sim.run import Run
+
+Patch = pytest.MonkeyPatch
+
+
+def drop_syncs(patch: Patch) -> None:
+    """Files are written, and never synced."""
+    patch.setattr(SegmentFile, "sync", lambda self: None)
+    patch.setattr(SegmentFile, "write_through", lambda self, kind, blocks: self.write(kind, blocks))
+
+
+def drop_directory_syncs(patch: Patch) -> None:
+    """Names of new files are not synced."""
+    patch.setattr(SimulatedDisk, "sync_directory", lambda self, path: None)
+
+
+def confirm_before_the_sync(patch: Patch) -> None:
+    """A batch counts as durable once it was handed over."""
+    patch.setattr(NodeStorage, "durable_batch", property(lambda self: self._batch))
+
+
+def confirm_what_failed(patch: Patch) -> None:
+    """When the storage fails, what waits for it is confirmed instead of refused."""
+    patch.setattr(Answers, "refuse", lambda self: self._channel.send_ack(self.published, True))
+
+
+def go_on_after_a_failed_write(patch: Patch) -> None:
+    """An error of the disk is passed over, and the batch counts as durable."""
+    original = RoundWriter.write_through
+
+    def write_through(self: RoundWriter, batches: list[Batch]) -> None:
+        with suppress(OSError):
+            original(self, batches)
+
+    patch.setattr(RoundWriter, "write_through", write_through)
+
+
+def settle_before_the_message(patch: Patch) -> None:
+    """The blocks of a batch are written in reverse order."""
+    original = JournalEncoder.take
+
+    def take(self: JournalEncoder) -> Any:  # noqa: ANN401 - whatever a batch is
+        batch = original(self)
+        batch.blocks.reverse()
+        return batch
+
+    patch.setattr(JournalEncoder, "take", take)
+
+
+def split_transactions(patch: Patch) -> None:
+    """Groups are not groups: their records stand in the journal one by one."""
+    patch.setattr(JournalEncoder, "begin_group", lambda self: None)
+    patch.setattr(JournalEncoder, "end_group", lambda self: None)
+
+
+def drop_segments_early(patch: Patch) -> None:
+    """Segments are removed before the settlements are synced that emptied them."""
+    original = RoundWriter.write
+
+    def write(self: RoundWriter, batches: list[Batch]) -> None:
+        original(self, batches)
+        self.tidy()
+
+    patch.setattr(RoundWriter, "write", write)
+
+
+def forget_moved_messages(patch: Patch) -> None:
+    """Of the messages that compaction moves, some are not written again."""
+    original = JournalEncoder._write_message
+    moving = [False, 0]
+
+    def move(self: JournalEncoder) -> None:
+        moving[0] = True
+        try:
+            original_move(self)
+        finally:
+            moving[0] = False
+
+    def write(self: JournalEncoder, *arguments: Any) -> None:  # noqa: ANN401 - whatever it takes
+        moving[1] += 1
+        if not (moving[0] and moving[1] % 3 == 0):
+            original(self, *arguments)
+
+    original_move = JournalEncoder._move
+    patch.setattr(JournalEncoder, "_move", move)
+    patch.setattr(JournalEncoder, "_write_message", write)
+
+
+def forget_redelivered_at_start(patch: Patch) -> None:
+    """What a start finds is not flagged."""
+    original = NodeStorage.recover
+
+    def recover(self: NodeStorage, queue_ids: set[int]) -> Iterator[tuple[int, Entry]]:
+        for queue_id, entry in original(self, queue_ids):
+            entry.redelivered = False
+            yield queue_id, entry
+
+    patch.setattr(NodeStorage, "recover", recover)
+
+
+def forget_redelivered_on_return(patch: Patch) -> None:
+    """What consumers give back is not flagged."""
+    original = EntryQueue._give_back
+
+    def give_back(self: EntryQueue, entries: list[Entry]) -> None:
+        for entry in entries:
+            entry.redelivered = False
+        original(self, entries)
+
+    patch.setattr(EntryQueue, "_give_back", give_back)
+
+
+def return_to_the_end(patch: Patch) -> None:
+    """What consumers give back goes to the end of its queue."""
+    original = EntryQueue._give_back
+
+    def give_back(self: EntryQueue, entries: list[Entry]) -> None:
+        for entry in entries:
+            entry.position = self._seq
+            self._seq += 1
+        original(self, entries)
+
+    patch.setattr(EntryQueue, "_give_back", give_back)
+
+
+def keep_what_is_behind_the_tear(patch: Patch) -> None:
+    """Where a crash tore the last file, intact blocks behind the tear are read as well."""
+
+    def scan(data: bytes, magic: bytes, file: str, synced_whole: bool) -> Scan:
+        found = scan_blocks(data, magic, file, True)
+        found.damage.clear()
+        return found
+
+    patch.setattr("flintmq.storage.journal.files.scan_blocks", scan)
+
+
+def trust_the_cache_after_a_failed_sync(patch: Patch) -> None:
+    """A start seals the last file without writing again what the last sync may have left out."""
+
+    def end_tail(file: DiskFile, magic: bytes, synced: int, end: int, *, sealed: bool) -> int:
+        file.truncate(end)
+        tail = SegmentFile(file, magic, end)
+        if not sealed:
+            tail.seal()
+        return tail.position
+
+    patch.setattr("flintmq.storage.journal.files.end_tail", end_tail)
+
+
+def forget_numbers(patch: Patch) -> None:
+    """Queues begin to count anew at each start."""
+    patch.setattr(NodeStorage, "recovered_next_seq", lambda self, queue_id: 1)
+
+
+def define_last(patch: Patch) -> None:
+    """Definitions are written behind the messages of their batch, and not before."""
+    original = RoundWriter.write_through
+
+    def write_through(self: RoundWriter, batches: list[Batch]) -> None:
+        statements = [statement for batch in batches for statement in batch.definitions]
+        for batch in batches:
+            batch.definitions.clear()
+        original(self, batches)
+        if statements:
+            self._database.apply(statements)
+
+    patch.setattr(RoundWriter, "write_through", write_through)
+
+
+def define_after_answering(patch: Patch) -> None:
+    """Declarations are answered before they are on the disk."""
+    patch.setattr(NodeStorage, "definitions_durable", property(lambda self: True))
+
+
+def lose_confirms(patch: Patch) -> None:
+    """Every third sync is not reported."""
+    original = Rounds._report
+    count = [0]
+
+    def report(self: Rounds) -> None:
+        count[0] += 1
+        notify = self._notify
+        if count[0] % 3 == 0:
+            self._notify = lambda: None
+        original(self)
+        self._notify = notify
+
+    patch.setattr(Rounds, "_report", report)
+
+
+WAYS: Final[Sequence[Callable[[Patch], None]]] = (
+    drop_syncs,
+    drop_directory_syncs,
+    confirm_before_the_sync,
+    confirm_what_failed,
+    go_on_after_a_failed_write,
+    settle_before_the_message,
+    split_transactions,
+    drop_segments_early,
+    forget_moved_messages,
+    forget_redelivered_at_start,
+    forget_redelivered_on_return,
+    return_to_the_end,
+    keep_what_is_behind_the_tear,
+    trust_the_cache_after_a_failed_sync,
+    forget_numbers,
+    define_last,
+    define_after_answering,
+    lose_confirms,
+)
+SEEDS_MAX: Final = 200
+
+
+def find(way: Callable[[Patch], None], seeds: int = SEEDS_MAX) -> tuple[int, Exception | None]:
+    """Run seeds on a broker broken like this; returns after how many power losses it was found, and by what."""
+    losses = 0
+    for seed in range(seeds):
+        run = Run(seed)
+        with Patch.context() as patch:
+            way(patch)
+            try:
+                run.complete()
+            except Exception as found:  # noqa: BLE001 - a broker that breaks down is found, too
+                return losses + run.figures.power_losses, found
+        losses += run.figures.power_losses
+    return losses, None
+
+
+def main(names: list[str]) -> int:
+    missed = 0
+    for way in WAYS:
+        if names and way.__name__ not in names:
+            continue
+        losses, found = find(way)
+        missed += found is None
+        what = f"{type(found).__name__}: {found}" if found is not None else "not found"
+        print(f"| {way.__doc__} | {losses} | {what[:110]} |", flush=True)
+    return missed
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
