@@ -31,7 +31,9 @@ KIND_STREAM: Final = 2
 KIND_STREAM_INDEX: Final = 16
 
 # MARK holds the position up to which the file was synced before the blocks behind it were written: what is broken
-# before it was damaged later, what is broken behind the last one may merely have been torn by a crash.
+# before it was damaged later, what is broken behind the last one may merely have been torn by a crash. It also holds
+# the file's number, and each file begins with one: should the header be lost, they tell which of the blocks are of the
+# file's present life.
 TYPE_MARK: Final = 1
 # SEAL ends a file: nothing follows it.
 TYPE_SEAL: Final = 2
@@ -44,9 +46,15 @@ _FILE_MAGIC: Final = b"FLINTMQ\x00"
 _HEADER: Final = struct.Struct(">8sIIqq4s")
 _HEADER_CRC: Final = struct.Struct(">I")
 _LENGTH_AND_TYPE: Final = struct.Struct(">IB")
-_MARK_LENGTH: Final = struct.pack(">I", 8)
+MARK_BYTES: Final = 16
+# In format 1, marks had no number.
+_MARK_BYTES_1: Final = 8
+MARK_LENGTHS: Final = (struct.pack(">I", MARK_BYTES), struct.pack(">I", _MARK_BYTES_1))
+_MARK: Final = struct.Struct(">qq")
 # A mark or a seal: their lengths and types are known, their magic and checksum are not.
-_MARK_OR_SEAL: Final = re.compile(rb"(?s)(?=(.{4})(?:\0\0\0\x08.{4}\x01|\0\0\0\0.{4}\x02))")
+_MARK_OR_SEAL: Final = re.compile(rb"(?s)(?=(.{4})\0\0\0(?:[\x08\x10].{4}\x01|\0.{4}\x02))")
+# What a mark with a number counts for, beside those without.
+_NUMBERED: Final = 1 << 40
 
 
 @final
@@ -121,8 +129,8 @@ def frame_block(magic: bytes, block_type: int, parts: Sequence[bytes]) -> list[b
     return [head, *parts]
 
 
-def mark_payload(synced: int) -> bytes:
-    return struct.pack(">q", synced)
+def mark_payload(synced: int, number: int) -> bytes:
+    return _MARK.pack(synced, number)
 
 
 def block_end(data: bytes, position: int, magic: bytes) -> int:
@@ -141,23 +149,45 @@ def block_end(data: bytes, position: int, magic: bytes) -> int:
 
 def next_block(data: bytes, position: int, magic: bytes) -> int:
     """The first position from `position` on with an intact block; -1 when there is none."""
+    if not magic:
+        return -1
     position = data.find(magic, position)
     while position >= 0 and not block_end(data, position, magic):
         position = data.find(magic, position + 1)
     return position
 
 
-def find_magic(data: bytes) -> bytes:
-    """The block magic of a file whose header is damaged: that of most marks and seals, or of the first block."""
-    counts = count_magics(data, HEADER_BYTES)
-    return counts.most_common(1)[0][0] if counts else data[HEADER_BYTES : HEADER_BYTES + 4]
+def find_magic(data: bytes, number: int) -> bytes:
+    """The block magic of a file of this number whose header is damaged; empty when nothing in it tells."""
+    return likely_magic(count_magics(data, HEADER_BYTES, number), data[HEADER_BYTES : HEADER_BYTES + 4])
 
 
-def count_magics(data: bytes, position: int) -> Counter[bytes]:
-    """The block magics of the intact marks and seals from `position` on."""
-    return Counter(
-        match[1] for match in _MARK_OR_SEAL.finditer(data, position) if block_end(data, match.start(), match[1])
-    )
+def likely_magic(counts: Counter[bytes], first: bytes) -> bytes:
+    """By what `count_magics` found, and the magic of what is first in the file."""
+    if not counts:
+        return first
+    magic, count = counts.most_common(1)[0]
+    return magic if count > 0 else b""
+
+
+def count_magics(data: bytes, position: int, number: int) -> Counter[bytes]:
+    """How the intact marks and seals from `position` on speak for each magic, in a file of this number.
+
+    Marks of another number are what an earlier life of the file left: they speak against theirs. Whoever adds such
+    counts must keep those below 0.
+    """
+    counts: Counter[bytes] = Counter()
+    for match in _MARK_OR_SEAL.finditer(data, position):
+        at = match.start()
+        end = block_end(data, at, match[1])
+        if not end:
+            continue
+        if end - at == BLOCK_HEAD_BYTES + MARK_BYTES:
+            is_ours = _MARK.unpack_from(data, at + BLOCK_HEAD_BYTES)[1] == number
+            counts[match[1]] += _NUMBERED if is_ours else -_NUMBERED
+        else:
+            counts[match[1]] += 1
+    return counts
 
 
 def scan_blocks(data: bytes, magic: bytes, file: str, synced_whole: bool) -> Scan:
@@ -197,10 +227,21 @@ def scan_blocks(data: bytes, magic: bytes, file: str, synced_whole: bool) -> Sca
 
 def _synced_position(data: bytes, magic: bytes) -> int:
     """What the last intact mark says."""
-    position = data.rfind(magic + _MARK_LENGTH)
+    position = find_last_mark(data, magic, len(data))
+    start = position + BLOCK_HEAD_BYTES
+    return int.from_bytes(data[start : start + 8], "big") if position >= 0 else 0
+
+
+def find_last_mark(data: bytes, magic: bytes, end: int) -> int:
+    """Where the last intact mark is that begins before `end`; -1 when there is none."""
+    wanted = magic + bytes(3)
+    position = data.rfind(wanted, 0, end + len(wanted) - 1)
     while position >= 0:
-        if block_end(data, position, magic) and data[position + 12] == TYPE_MARK:
-            start = position + BLOCK_HEAD_BYTES
-            return int.from_bytes(data[start : start + 8], "big")
-        position = data.rfind(magic + _MARK_LENGTH, 0, position)
-    return 0
+        if (
+            data[position + 4 : position + 8] in MARK_LENGTHS
+            and block_end(data, position, magic)
+            and data[position + 12] == TYPE_MARK
+        ):
+            return position
+        position = data.rfind(wanted, 0, position + len(wanted) - 1)
+    return -1

@@ -5,25 +5,27 @@ It finds what `scan_blocks` finds in a file that is held as a whole. At most the
 
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import PurePath
 from typing import Final, NamedTuple, final
 
 from flintmq.storage.block import (
     BLOCK_HEAD_BYTES,
     HEADER_BYTES,
-    TYPE_MARK,
+    MARK_BYTES,
     TYPE_SEAL,
     Damage,
     FileHeader,
     block_end,
     count_magics,
     decode_header,
+    find_last_mark,
+    likely_magic,
 )
 from flintmq.storage.files import DiskFile
 
 # What is read at once. Most blocks have 4 KiB.
 WINDOW_BYTES: Final = 1024 * 1024
-_MARK_LENGTH: Final = b"\0\0\0\x08"
-_MARK_BYTES: Final = BLOCK_HEAD_BYTES + 8
+_MARK_BYTES: Final = BLOCK_HEAD_BYTES + MARK_BYTES
 # Where the fields of a header end: zeros follow.
 _HEADER_FIELDS_BYTES: Final = 40
 
@@ -75,17 +77,14 @@ class SegmentReader:
 
     def synced_position(self) -> int:
         """Up to where the file was synced, by what its last mark says now."""
-        wanted = self.magic + _MARK_LENGTH
         end = self.size
         while end > HEADER_BYTES:
             begin = max(end - WINDOW_BYTES, HEADER_BYTES)
             # A mark that begins in this part may end behind it.
             data = self._file.read_at(begin, min(end + _MARK_BYTES, self.size) - begin)
-            at = data.rfind(wanted, 0, end - begin + len(wanted))
-            while at >= 0:
-                if block_end(data, at, self.magic) and data[at + 12] == TYPE_MARK:
-                    return int.from_bytes(data[at + BLOCK_HEAD_BYTES : at + _MARK_BYTES], "big")
-                at = data.rfind(wanted, 0, at)
+            at = find_last_mark(data, self.magic, end - begin)
+            if at >= 0:
+                return int.from_bytes(data[at + BLOCK_HEAD_BYTES : at + BLOCK_HEAD_BYTES + 8], "big")
             end = begin
         return 0
 
@@ -178,10 +177,13 @@ class SegmentReader:
 
     def _find_magic(self) -> bytes:
         """The block magic, from the marks and seals; that of the first block where there are none."""
+        first = self._file.read_at(HEADER_BYTES, 4)
+        name = PurePath(self.name).stem
+        number = int(name) if name.isdecimal() else -1
         counts: Counter[bytes] = Counter()
         for begin in range(HEADER_BYTES, self.size, WINDOW_BYTES):
             # Those that begin in this part, and no others: the next part has them.
             data = self._file.read_at(begin, WINDOW_BYTES + _MARK_BYTES - 1)
-            counts += count_magics(data, 0)
-            counts -= count_magics(data, WINDOW_BYTES)
-        return counts.most_common(1)[0][0] if counts else self._file.read_at(HEADER_BYTES, 4)
+            counts.update(count_magics(data, 0, number))
+            counts.subtract(count_magics(data, WINDOW_BYTES, number))
+        return likely_magic(Counter({magic: count for magic, count in counts.items() if count}), first)

@@ -22,19 +22,21 @@ Block = tuple[bytes, ...]
 
 @final
 class SegmentFile:
-    """Appends blocks, and marks in the file what is known to be synced.
+    """Appends blocks, and marks in the file what is known to be synced, and which file it is.
 
     A write that raises counts as not made: the next one goes to the same place, so it can be made again where a disk
     was full. `write_through` may then have failed to sync; but it writes again all that it was to sync, and nothing
     else is to be synced with it. `sync` raises SyncFailed, after which nothing may be tried again.
     """
 
-    def __init__(self, file: DiskFile, magic: bytes, position: int) -> None:
+    def __init__(self, file: DiskFile, magic: bytes, number: int, position: int) -> None:
         self.file = file
         self.magic = magic
         self.position = position
+        self._number = number
         self._synced = position
-        self._marked = position
+        # The first block of all is a mark.
+        self._marked = 0 if position == HEADER_BYTES else position
 
     def write(self, block_type: int, blocks: Sequence[Block]) -> list[int]:
         """Write blocks at the end with one call; returns where each begins."""
@@ -88,7 +90,7 @@ class SegmentFile:
     def _mark(self) -> list[bytes]:
         if self._marked == self._synced:
             return []
-        return frame_block(self.magic, TYPE_MARK, (mark_payload(self._synced),))
+        return frame_block(self.magic, TYPE_MARK, (mark_payload(self._synced, self._number),))
 
 
 def create_segment(disk: Disk, draft: Path, path: Path, kind: int, number: int, extra: int) -> SegmentFile:
@@ -110,10 +112,10 @@ def create_segment(disk: Disk, draft: Path, path: Path, kind: int, number: int, 
     except OSError:
         file.close()
         raise
-    return SegmentFile(file, magic, HEADER_BYTES)
+    return SegmentFile(file, magic, number, HEADER_BYTES)
 
 
-def end_tail(file: DiskFile, magic: bytes, synced: int, end: int, *, sealed: bool) -> int:
+def end_tail(file: DiskFile, magic: bytes, number: int, synced: int, end: int, *, sealed: bool) -> int:
     """End a last segment at `end`, durably: nothing that stands behind may ever be found again. Returns its size then.
 
     What is behind `synced`, which its last mark says, is written once more: after a sync that failed, a system may go
@@ -123,7 +125,7 @@ def end_tail(file: DiskFile, magic: bytes, synced: int, end: int, *, sealed: boo
     file.truncate(end)
     file.write_at(synced, [file.read_at(synced, end - synced)])
     file.sync()
-    tail = SegmentFile(file, magic, end)
+    tail = SegmentFile(file, magic, number, end)
     if not sealed:
         tail.seal()
     return tail.position

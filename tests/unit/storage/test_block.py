@@ -1,5 +1,6 @@
 """Blocks: their bytes, and what can be found in a file that was torn or damaged."""
 
+from collections.abc import Callable
 from zlib import crc32
 
 import pytest
@@ -24,14 +25,20 @@ from flintmq.storage.block import (
 )
 
 MAGIC = b"\xfa\xce\x00\x01"
-HEADER = encode_header(FileHeader(KIND_JOURNAL, 3, 0, MAGIC))
+NUMBER = 3
+HEADER = encode_header(FileHeader(KIND_JOURNAL, NUMBER, 0, MAGIC))
 PAYLOADS = [b"first", b"second block", b"", b"x" * 300]
 BLOCKS = [b"".join(frame_block(MAGIC, TYPE_JOURNAL, (payload,))) for payload in PAYLOADS]
 SEAL = b"".join(frame_block(MAGIC, TYPE_SEAL, ()))
 
 
-def _mark(synced: int) -> bytes:
-    return b"".join(frame_block(MAGIC, TYPE_MARK, (mark_payload(synced),)))
+def _mark(synced: int, magic: bytes = MAGIC, number: int = NUMBER) -> bytes:
+    return b"".join(frame_block(magic, TYPE_MARK, (mark_payload(synced, number),)))
+
+
+def _mark_1(synced: int, magic: bytes = MAGIC) -> bytes:
+    """As format 1 had them."""
+    return b"".join(frame_block(magic, TYPE_MARK, (mark_payload(synced, NUMBER)[:8],)))
 
 
 def _payloads(data: bytes, found: Scan) -> list[bytes]:
@@ -158,17 +165,36 @@ def test_block_with_an_absurd_length_is_no_block() -> None:
     assert block_end(data, 0, MAGIC) == 0
 
 
-@pytest.mark.parametrize("tail", [SEAL, _mark(HEADER_BYTES + len(BLOCKS[0])) + BLOCKS[1]])
-def test_magic_survives_the_header(tail: bytes) -> None:
+@pytest.mark.parametrize("mark", [_mark, _mark_1])
+def test_the_last_mark_of_any_format_says_what_was_synced(mark: Callable[[int], bytes]) -> None:
+    """Broken blocks before it are damage, behind it a tear."""
+    data = HEADER + BLOCKS[0]
+    data = _flip(data, HEADER_BYTES + 14) + mark(len(data)) + _flip(BLOCKS[1], 14)
+    found = scan_blocks(data, MAGIC, "file", synced_whole=False)
+    assert len(found.damage) == 1
+    assert found.end == HEADER_BYTES + len(BLOCKS[0]) + len(mark(0))
+
+
+@pytest.mark.parametrize("tail", [SEAL, _mark_1(HEADER_BYTES + len(BLOCKS[0])) + BLOCKS[1]])
+def test_magic_survives_the_header_of_format_1(tail: bytes) -> None:
     """When the header's sector is lost, the magic is found in the marks or the seal, past an earlier life's."""
     old = b"".join(frame_block(b"OLD!", TYPE_SEAL, ()))
-    data = bytes(HEADER_BYTES + 8) + BLOCKS[0] + tail + _mark(HEADER_BYTES) + old
-    assert find_magic(data) == MAGIC
+    data = bytes(HEADER_BYTES + 8) + BLOCKS[0] + tail + _mark_1(HEADER_BYTES) + old
+    assert find_magic(data, NUMBER) == MAGIC
+
+
+def test_magic_is_that_of_the_present_life() -> None:
+    """However much an earlier life left, marks say which file they are of."""
+    seal = b"".join(frame_block(b"OLD!", TYPE_SEAL, ()))
+    old = b"".join(frame_block(b"OLD!", TYPE_JOURNAL, (b"old",))) + _mark(100, b"OLD!", 2) * 5 + seal * 3
+    assert find_magic(bytes(HEADER_BYTES) + _mark(64) + BLOCKS[0] + old, NUMBER) == MAGIC
+    assert find_magic(bytes(HEADER_BYTES) + old, NUMBER) == b""
+    assert scan_blocks(bytes(HEADER_BYTES) + old, b"", "file", synced_whole=True).types == []
 
 
 def test_magic_of_a_file_without_marks_is_that_of_its_first_block() -> None:
     """A first round of blocks has no mark yet; its first block begins with the magic."""
-    assert find_magic(bytes(HEADER_BYTES) + BLOCKS[0] + BLOCKS[1]) == MAGIC
+    assert find_magic(bytes(HEADER_BYTES) + BLOCKS[0] + BLOCKS[1], NUMBER) == MAGIC
 
 
 def _flip(data: bytes, position: int) -> bytes:

@@ -97,7 +97,7 @@ class JournalFiles(BlockSource):
             file.close()
         header = decode_header(data, str(path))
         if header is None:
-            return data, find_magic(data), False
+            return data, find_magic(data, number), False
         if header.kind != KIND_JOURNAL or header.number != number:
             raise StorageError(f"{path} is not segment {number} of a journal: put back the file that was")
         return data, header.block_magic, True
@@ -129,7 +129,7 @@ class JournalFiles(BlockSource):
         segment.size = scan.end
         if is_tail:
             file = self._disk.open(path)
-            end_tail(file, magic, scan.synced, scan.end, sealed=scan.sealed)
+            end_tail(file, magic, segment.number, scan.synced, scan.end, sealed=scan.sealed)
             file.close()
         return damage
 

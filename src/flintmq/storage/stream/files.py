@@ -109,7 +109,7 @@ class StreamFiles:
             if found.found_nothing:
                 return False
             index = found.index
-            index.end = end_tail(file, index.magic, found.synced, index.end, sealed=found.sealed)
+            index.end = end_tail(file, index.magic, number, found.synced, index.end, sealed=found.sealed)
         finally:
             file.close()
         self._continue_behind(index)

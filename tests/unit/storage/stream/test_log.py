@@ -216,7 +216,7 @@ def test_damage_leaves_a_gap(tmp_path: Path) -> None:
     node.close()
     for file in _files(tmp_path):
         whole = file.read_bytes()
-        for position in (0, 70, len(whole) // 2, len(whole) - 60):
+        for position in (0, 110, len(whole) // 2, len(whole) - 60):
             file.write_bytes(whole)
             _flip(file, position)
             node, stream = _open(tmp_path)
