@@ -14,7 +14,7 @@ CONFORM := tests/conformance/amqp091
 unexport PYTHONPATH
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help run test conformance fuzz demo interop bench bench-routing bench-depth lint format clean
+.PHONY: help run test conformance fuzz faults bitflips demo interop bench bench-routing bench-depth lint format clean
 
 help:
 	@echo 'make run          install FlintMQ into .venv, compiled, and serve from ./data (DATA=DIR for another place)'
@@ -26,6 +26,7 @@ help:
 	@echo 'make bench-routing bench-depth what 10,000 queues and 110,000 bindings cost publishers; make bench does it, too'
 	@echo 'make bench-depth  what deep queues, many queues and many publishers cost; make bench does it, too'
 	@echo 'make fuzz         spoiled sessions against the engines and the broker, SEEDS of them (SEEDS=1000000 FIRST=0)'
+	@echo 'make faults       every fault at every call to the disk; make bitflips spoils 10,000 data directories'
 	@echo 'make lint         style, types, and who imports whom'
 	@echo 'make format       format the code, and mend what can be mended'
 	@echo 'make clean        remove what building and testing left; ./data stays'
@@ -41,6 +42,12 @@ test: lint $(VENV)/.development $(VENV)/.node
 
 fuzz: $(VENV)/.development
 	@$(BIN)/python -m tests.fuzz $(SEEDS) $(FIRST)
+
+faults: $(VENV)/.development
+	@$(BIN)/python -m tests.faults
+
+bitflips: $(VENV)/.development
+	@$(BIN)/python -m tests.faults.flipping 10000
 
 conformance: $(VENV)/.development
 	@FLINTMQ_EXPECT=compiled $(BIN)/python -m pytest --write-conformance --ignore $(CONFORM)/test_document.py $(CONFORM)

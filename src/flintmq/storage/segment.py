@@ -1,6 +1,7 @@
 """A file of blocks being written: by the sync thread, or by start-up before that thread runs."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import final
 
@@ -111,6 +112,9 @@ def create_segment(disk: Disk, draft: Path, path: Path, kind: int, number: int, 
         sync_directory(disk, path.parent)
     except OSError:
         file.close()
+        # Nothing is at stake yet: the next try makes another file, since this one may not be what it seems.
+        with suppress(OSError):
+            disk.unlink(draft)
         raise
     return SegmentFile(file, magic, number, HEADER_BYTES)
 
