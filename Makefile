@@ -4,6 +4,8 @@ PYTHON  ?= python3
 DATA    ?= ./data
 SEEDS   ?= 100000
 FIRST   ?= 0
+# Enough for 10,000 power losses.
+SIMS    := 460
 VENV    := .venv
 BIN     := $(VENV)/bin
 SOURCES := $(shell find src -name '*.py') pyproject.toml setup.py README.md LICENSE
@@ -14,7 +16,8 @@ CONFORM := tests/conformance/amqp091
 unexport PYTHONPATH
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help run test conformance fuzz faults bitflips demo interop bench bench-routing bench-depth lint format clean
+.PHONY: help run test conformance fuzz faults bitflips sim sim-long demo interop bench bench-routing bench-depth lint
+.PHONY: format clean
 
 help:
 	@echo 'make run          install FlintMQ into .venv, compiled, and serve from ./data (DATA=DIR for another place)'
@@ -27,6 +30,8 @@ help:
 	@echo 'make bench-depth  what deep queues, many queues and many publishers cost; make bench does it, too'
 	@echo 'make fuzz         spoiled sessions against the engines and the broker, SEEDS of them (SEEDS=1000000 FIRST=0)'
 	@echo 'make faults       every fault at every call to the disk; make bitflips spoils 10,000 data directories'
+	@echo 'make sim          a simulated node that loses its power, SEEDS times about 22 (SEEDS=10000 FIRST=0)'
+	@echo 'make sim-long     100,000 of them'
 	@echo 'make lint         style, types, and who imports whom'
 	@echo 'make format       format the code, and mend what can be mended'
 	@echo 'make clean        remove what building and testing left; ./data stays'
@@ -39,6 +44,8 @@ test: lint $(VENV)/.development $(VENV)/.node
 	@FLINTMQ_EXPECT=compiled $(BIN)/python -m pytest
 	@echo '==> The hot path again, interpreted'
 	@FLINTMQ_EXPECT=interpreted PYTHONPATH=src $(BIN)/python -m pytest $(wildcard tests/unit tests/property)
+	@echo '==> 10,000 power losses, simulated'
+	@$(BIN)/python -m tests.sim --seeds $(SIMS)
 
 fuzz: $(VENV)/.development
 	@$(BIN)/python -m tests.fuzz $(SEEDS) $(FIRST)
@@ -48,6 +55,13 @@ faults: $(VENV)/.development
 
 bitflips: $(VENV)/.development
 	@$(BIN)/python -m tests.faults.flipping 10000
+
+sim: SEEDS := $(SIMS)
+sim: $(VENV)/.development
+	@$(BIN)/python -m tests.sim --seeds $(SEEDS) --first $(FIRST)
+
+sim-long: $(VENV)/.development
+	@$(BIN)/python -m tests.sim --seeds 4600 --first 10000
 
 conformance: $(VENV)/.development
 	@FLINTMQ_EXPECT=compiled $(BIN)/python -m pytest --write-conformance --ignore $(CONFORM)/test_document.py $(CONFORM)

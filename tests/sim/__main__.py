@@ -45,8 +45,8 @@ def _run_many(seeds: range, lives: int) -> int:
         if time.monotonic() - told > _TELL_SECONDS:
             told = time.monotonic()
             print(f"{seed - seeds.start + 1} of {len(seeds)} seeds, {figures.power_losses} power losses", flush=True)
-    print(figures)
     print(f"{len(seeds)} seeds from {seeds.start} in {time.monotonic() - started:.0f} s, {failed} failed")
+    print(figures)
     return 1 if failed else 0
 
 

@@ -91,6 +91,12 @@ class Hands(Protocol):
         """Whether the server may have taken them back without our knowing it."""
 
 
+def is_whole(body: bytes) -> bool:
+    """Whether this is a body as it was sent, whoever sent it."""
+    digits = body[:NUMBER_BYTES]
+    return not body or (digits.isdigit() and body == (digits * (len(body) // NUMBER_BYTES + 1))[: len(body)])
+
+
 @final
 class Copy:
     """A message on a queue, as far as its clients can know."""

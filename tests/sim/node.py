@@ -21,6 +21,7 @@ from tests.sim.database import DatabaseFile
 from tests.sim.disk import SimulatedDisk
 from tests.sim.loop import VirtualLoop
 from tests.sim.network import Link
+from tests.sim.spilling import SimulatedSpill
 from tests.sim.syncing import SimulatedCommit
 
 DATA: Final = Path("/data")
@@ -76,6 +77,9 @@ class Node:
             segment_bytes,
             database.open,
             self._make_commit,
+            reserve_bytes=chance.choice((0, 3_000)),
+            pages_memory_max=chance.choice((0, 3_000, 1_000_000)),
+            spill_runner=lambda: SimulatedSpill(loop, chance),
         )
         try:
             self.broker = Broker(self.storage, chance.getrandbits(32))

@@ -145,7 +145,7 @@ class Run:
                 self._has_failed = True
             self._run(node, duration)
             if end in (FAULT, FULL):
-                self._after_fault(node, workload)
+                self._after_fault(node, workload, end)
             elif chance.random() < 0.2:
                 self._quiesce(node, workload)
         except PowerLoss:
@@ -172,13 +172,15 @@ class Run:
         self._run(node, _PATIENCE)
         workload.check_answered(node.storage.failure)
 
-    def _after_fault(self, node: Node, workload: Workload) -> None:
+    def _after_fault(self, node: Node, workload: Workload, end: str) -> None:
         """The disk is in order again, or has room: whoever waits is answered, one way or the other."""
         self.figures.faults += 1
         self._error, self._fuse = 0, -1
         self.disk.capacity = None
         self._run(node, 0.05)
         self._quiesce(node, workload)
+        if end == FULL and node.storage.failure:
+            raise Unexpected(f"a full disk that got room again is given up: {node.storage.failure}")
 
     def _end(self, node: Node, end: str, workload: Workload | None = None) -> None:
         self._say("the life ends in", end)
@@ -222,9 +224,12 @@ class Run:
         self._say("started with", node.count, "messages in", len(self.disk.list_directory(DATA / "journal")), "files")
         self.ledger.clock_ms = node.clock_ms
         self.ledger.is_closing = lambda: node.is_stopping or self._has_failed
-        if node.storage.damage:
-            raise Unexpected(f"damage was found where none was done: {node.storage.damage}")
+        # Streams are read only now.
         contents = node.contents()
+        if node.storage.damage and not self.ledger.is_damaged:
+            raise Unexpected(f"damage was found where none was done: {node.storage.damage}")
+        # What nothing is said of has to be as it was.
+        self.ledger.is_damaged = bool(node.storage.damage)
         self.ledger.found(contents, self._durable)
         self.ledger.forget_unfinished(set(contents))
         return node
@@ -245,6 +250,10 @@ class Run:
             raise Lost("declarations are not answered")
 
     def _drain(self) -> None:
-        """In a last life everything is taken: nothing is missing, and nothing is left."""
-        node = self._boot()
-        self._end(node, KILL)
+        """At last some bits of the disk have turned, and a node starts on it all the same; what it finds is whole."""
+        for _ in range(self.chance.choice((0, 1, 3))):
+            name = self.disk.flip_bit()
+            self._say("a bit has turned in", name)
+            self.ledger.is_damaged = True
+            self.figures.flipped_bits += 1
+        self._end(self._boot(), KILL)

@@ -29,11 +29,12 @@ class Line:
         self.arguments = arguments
         self.durable = durable
         self.is_stream = arguments.get("x-queue-type") == "stream"
+        # Whether a stream forgets its beginning.
+        self.retires = self.is_stream and "x-max-length-bytes" in arguments
         self.ttl_ms = _number(arguments, "x-message-ttl")
         self.max_length = _number(arguments, "x-max-length")
         self.delivery_limit = _number(arguments, "x-delivery-limit")
         self.deduplicates = "x-dedup-size" in arguments
-        self.keeps_last = "x-max-length" in arguments and arguments.get("x-overflow", "drop-head") == "drop-head"
         self.dead_letters: list[Line] = []
         self.source: Line | None = None
         self.copies: dict[int, Copy] = {}
@@ -97,6 +98,11 @@ KINDS: Final[dict[str, Kind]] = {
     "single": lambda _: {"x-single-active-consumer": True},
     "dedup": lambda _: {"x-dedup-size": 100_000},
     "stream": lambda _: {"x-queue-type": "stream"},
+    "kept": lambda chance: {
+        "x-queue-type": "stream",
+        "x-max-length-bytes": chance.choice((2_000, 10_000)),
+        "x-stream-max-segment-size-bytes": 1_000,
+    },
 }
 # Kinds whose messages leave them by themselves, and others that may have dead letters.
 _ALWAYS_DEAD: Final = {"passing"}

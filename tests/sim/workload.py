@@ -71,6 +71,7 @@ class Workload:
             (chance.choice((0, 1)), self._break),
             (chance.choice((0, 0, 1)), self._stall),
             (chance.choice((0, 0, 1)), self._set_flow),
+            (chance.choice((0, 2)), self._page_out),
         ]
         self._acts = [act for _, act in acts]
         self._weights = list(accumulate(weight for weight, _ in acts))
@@ -317,6 +318,10 @@ class Workload:
     def _set_flow(self, channel: SimChannel) -> None:
         for active in (False, True):
             channel.ask(m.ChannelFlow(active=active), (m.ChannelFlowOk,))
+
+    def _page_out(self, channel: SimChannel) -> None:
+        """None of the client's doing: the node is low on memory."""
+        self._node.broker.page_out()
 
     # -- the end ------------------------------------------------------------------------------------------------
 

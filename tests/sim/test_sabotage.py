@@ -1,0 +1,24 @@
+"""The simulator finds what it is there to find. `python -m tests.sim.sabotage` tries more, on an interpreted broker."""
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.sim import sabotage
+
+# What these replace is interpreted in every build.
+_WAYS = (
+    sabotage.drop_syncs,
+    sabotage.drop_directory_syncs,
+    sabotage.confirm_before_the_sync,
+    sabotage.forget_redelivered_at_start,
+    sabotage.forget_numbers,
+    sabotage.lose_confirms,
+)
+
+
+@pytest.mark.parametrize("way", _WAYS)
+def test_a_broken_broker_is_found(way: Callable[[sabotage.Patch], None]) -> None:
+    """A broker that breaks a promise is found within a few hundred power losses."""
+    losses, found = sabotage.find(way, 30)
+    assert found is not None, losses
