@@ -159,9 +159,9 @@ def keep_what_is_behind_the_tear(patch: Patch) -> None:
 def trust_the_cache_after_a_failed_sync(patch: Patch) -> None:
     """A start seals the last file without writing again what the last sync may have left out."""
 
-    def end_tail(file: DiskFile, magic: bytes, synced: int, end: int, *, sealed: bool) -> int:
+    def end_tail(file: DiskFile, magic: bytes, number: int, synced: int, end: int, *, sealed: bool) -> int:
         file.truncate(end)
-        tail = SegmentFile(file, magic, end)
+        tail = SegmentFile(file, magic, number, end)
         if not sealed:
             tail.seal()
         return tail.position
