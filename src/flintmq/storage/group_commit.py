@@ -27,6 +27,8 @@ from flintmq.storage.stream.files import StreamFiles
 # Nobody waits for a settlement. Synced at once, each would cost a disk what a publish costs; a crash within this time
 # delivers again what was settled in it, as a crash of the consumer would.
 SETTLEMENT_DELAY_SECONDS: Final = 0.05
+# Streams whose files stay open for the next batch: far below what sockets leave to the storage.
+OPEN_STREAMS_MAX: Final = 64
 # How often a full disk is tried again: asking costs next to nothing, and publishers are waiting.
 FULL_RETRY_SECONDS: Final = 0.2
 
@@ -70,6 +72,8 @@ class RoundWriter:
         self._streams: dict[StreamFiles, None] = {}
         self._dirty_streams: dict[StreamFiles, None] = {}
         self._synced_streams: dict[StreamFiles, None] = {}
+        # Those that have a file open, the one written to longest ago first.
+        self._open_streams: dict[StreamFiles, None] = {}
         self._drop_through = 0
         # What compaction has to see next.
         self._wanted: tuple[int, int] | None = None
@@ -113,11 +117,21 @@ class RoundWriter:
                 self._once(partial(files.write, stream_blocks))
                 self._streams[files] = None
                 self._dirty_streams[files] = None
+                self._keep_open(files)
             for files in batch.deleted_streams:
                 self._streams.pop(files, None)
                 self._dirty_streams.pop(files, None)
                 self._synced_streams.pop(files, None)
+                self._open_streams.pop(files, None)
                 self._once(files.remove)
+
+    def _keep_open(self, files: StreamFiles) -> None:
+        self._open_streams.pop(files, None)
+        self._open_streams[files] = None
+        if len(self._open_streams) > OPEN_STREAMS_MAX:
+            oldest = next(iter(self._open_streams))
+            del self._open_streams[oldest]
+            oldest.rest()
 
     def sync(self) -> None:
         self._journal.sync()

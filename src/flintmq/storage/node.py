@@ -19,9 +19,9 @@ from flintmq.storage.group_commit import Batch, GroupCommit, Rounds, RoundWriter
 from flintmq.storage.journal.encoder import JournalEncoder
 from flintmq.storage.journal.files import JournalFiles
 from flintmq.storage.journal.recovery import Replay
-from flintmq.storage.reserve import Reserve
 from flintmq.storage.pages.spill import Spill, SpillRunner, SpillThread
 from flintmq.storage.pages.store import PageStore
+from flintmq.storage.reserve import Reserve
 from flintmq.storage.stream.files import DELETED_SUFFIX, StreamFiles, remove_stream_directory
 from flintmq.storage.stream.log import SegmentedStream
 from flintmq.storage.stream.open_files import OpenFiles

@@ -74,6 +74,8 @@ class StreamFiles:
         self._disk = disk
         self._content = content
         self._writer: SegmentFile | None = None
+        # Its file is closed until it is written to again.
+        self._rests = False
         # Read lately, by the event loop.
         self._indexes: dict[int, SegmentIndex] = {}
 
@@ -239,6 +241,7 @@ class StreamFiles:
 
     def _append(self, blocks: Sequence[StreamBlock]) -> bool:
         """True when a new segment was begun."""
+        self._wake()
         writer = self._writer
         rolls = writer is None or writer.position >= self.segment_limit
         if writer is None or rolls:
@@ -273,6 +276,7 @@ class StreamFiles:
 
     def _end_segment(self) -> None:
         """Seal the segment that is written, and write down what is where in it."""
+        self._wake()
         writer = self._writer
         if writer is None:
             return
@@ -332,10 +336,24 @@ class StreamFiles:
         """End the last segment in order: nothing is written any more."""
         self._end_segment()
 
+    def rest(self) -> None:
+        """Others are written to: let go of the file, in which all is synced then."""
+        if self._writer is not None and not self._rests:
+            self._writer.sync()
+            self._writer.close()
+            self._rests = True
+
+    def _wake(self) -> None:
+        if self._rests and self._writer is not None:
+            self._writer.file = self._disk.open(self.segments[-1].path)
+            self._rests = False
+
     def close(self) -> None:
         if self._writer is not None:
-            self._writer.close()
+            if not self._rests:
+                self._writer.close()
             self._writer = None
+            self._rests = False
 
     def remove(self) -> None:
         """Close and remove everything, under a name that start-up removes too should this be cut short."""

@@ -296,3 +296,22 @@ def _flip(file: Path, position: int) -> None:
     data = bytearray(file.read_bytes())
     data[position] ^= 0x04
     file.write_bytes(data)
+
+
+def test_many_streams_have_few_files_open(tmp_path: Path) -> None:
+    """However many streams are written to and read, in turns, descriptors are left for sockets; and nothing is lost."""
+    node = OpenNode(tmp_path, segment=20_000)
+    streams = [node.storage.open_stream(number) for number in range(200)]
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    for _ in range(3):
+        for stream in streams:
+            _append(stream, 30)
+        node.sync()
+        for stream in streams:
+            assert len(records(stream, 0)) == stream.next_offset
+    assert len(list(Path("/proc/self/fd").iterdir())) < before + 140
+    node.close()
+    node = OpenNode(tmp_path)
+    for number in range(200):
+        assert _everything(node.storage.open_stream(number)) == list(range(90))
+    node.close()
