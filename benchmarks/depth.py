@@ -4,7 +4,6 @@ Every figure is a ratio measured in one run on one broker, or a count; none depe
 """
 
 import argparse
-import contextlib
 import json
 import statistics
 import subprocess
@@ -68,14 +67,13 @@ class Bench:
 Row = tuple[str, str, str, str, bool]
 
 
-def memory(bench: Bench) -> Iterator[Row]:
+def memory(seconds: float) -> Iterator[Row]:
+    """Beside that of a broker that has just started."""
     for name, kind in (("transient", _TRANSIENT), ("persistent", _PERSISTENT)):
-        # What the first messages take once, such as buffers, is no matter of depth.
-        bench.publish("memory", _MILLION // 10, kind)
-        before = resident_mb(bench.pid)
-        bench.publish("memory", _MILLION, kind)
-        added = resident_mb(bench.pid) - before
-        bench.drain("memory", kind)
+        with FlintMQ().running(_DATA) as running:
+            bench = Bench(running, seconds)
+            bench.publish("memory", _MILLION, kind)
+            added = resident_mb(bench.pid) - (running.idle_mb or 0)
         yield f"1 M of 16 B queued, {name}: memory added", f"{added:.1f} MB", "", "32 MB at most", added <= 32
 
 
@@ -84,6 +82,7 @@ def depth(bench: Bench, millions: int, runs: int) -> Iterator[Row]:
         empty = [(bench.publish("empty", _MILLION, kind), bench.drain("empty", kind)) for _ in range(runs)]
         bench.publish("deep", millions * _MILLION, kind)
         published = statistics.median(bench.publish("deep", _MILLION, kind) for _ in range(runs))
+        print(f"{name}, {millions} M deep: {resident_mb(bench.pid):.0f} MB", file=sys.stderr)
         drained = bench.drain("deep", kind)
         for what, deep, shallow in (
             ("publish", published, statistics.median(rate for rate, _ in empty)),
@@ -118,6 +117,15 @@ def _ratio(name: str, deep: float, shallow: float) -> Row:
     return name, f"{ratio:.2f}", f"{deep:,.0f} / {shallow:,.0f} msg/s", "0.70 at least", ratio >= 0.7
 
 
+def measure(options: argparse.Namespace) -> Iterator[Row]:
+    yield from memory(options.seconds)
+    with FlintMQ().running(_DATA) as running:
+        bench = Bench(running, options.seconds)
+        yield from breadth(bench, options.runs)
+        yield from publishers(bench)
+        yield from depth(bench, options.millions, options.runs)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="depth", description=__doc__)
     parser.add_argument("--millions", type=int, default=10, help="how deep the deep queue is (10)")
@@ -126,18 +134,9 @@ def main() -> int:
     options = parser.parse_args()
     subprocess.run(["make", "-s", "-C", str(_GENERATOR.parent)], check=True)
     rows: list[Row] = []
-    with contextlib.ExitStack() as stack:
-        bench = Bench(stack.enter_context(FlintMQ().running(_DATA)), options.seconds)
-        for part in (
-            memory(bench),
-            breadth(bench, options.runs),
-            publishers(bench),
-            depth(bench, options.millions, options.runs),
-        ):
-            for row in part:
-                print(f"{row[0]}: {row[1]}", file=sys.stderr)
-                rows.append(row)
-        print(f"memory at the end: {resident_mb(bench.pid):.0f} MB", file=sys.stderr)
+    for row in measure(options):
+        print(f"{row[0]}: {row[1]}", file=sys.stderr)
+        rows.append(row)
     print("\n| | | | target |\n|---|---|---|---|")
     for name, value, facts, target, _ in rows:
         print(f"| {name} | {value} | {facts} | {target} |")

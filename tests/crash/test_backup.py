@@ -67,7 +67,7 @@ class Load:
         ]
 
     def _cast(self, name: str) -> tuple[int, str, random.Random]:
-        return self._port, name, random.Random(f"{self._seed} {name}")  # noqa: S311 - choices, not secrets
+        return self._port, name, random.Random(f"{self._seed} {name}")
 
     def _declare(self) -> None:
         inspector = Inspector(self._port)

@@ -44,7 +44,7 @@ class Story:
 
     def __init__(self, data: Path, seed: str) -> None:
         self.broker = BrokerProcess(data)
-        self.rng = random.Random(seed)  # noqa: S311 - choices, not secrets
+        self.rng = random.Random(seed)
         self.queues = {name: QueueLedger(name) for name in QUEUES}
         self.stream = StreamLedger(STREAM)
         self.kills = 0
@@ -93,7 +93,7 @@ class Story:
 
     def _cast(self, name: str) -> tuple[int, str, random.Random]:
         """What every client is made of. No name is used twice."""
-        rng = random.Random(f"{self._seed} {self._chapter} {name}")  # noqa: S311 - choices, not secrets
+        rng = random.Random(f"{self._seed} {self._chapter} {name}")
         return self.broker.port, f"{name}{self._chapter}", rng
 
     def _kill(self) -> None:
@@ -191,7 +191,7 @@ def test_a_loaded_broker_survives_kills(tmp_path: Path) -> None:
     finally:
         story.broker.close()
     assert story.kills == KILLS
-    print(  # noqa: T201 - shown by pytest -s
+    print(
         f"{story.kills} kills under load and {story.kills_at_start} during a start; "
         f"{story.confirmed} messages confirmed, none lost"
     )

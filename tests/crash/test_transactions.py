@@ -27,7 +27,7 @@ class Story:
 
     def __init__(self, data: Path, seed: str) -> None:
         self.broker = BrokerProcess(data)
-        self.rng = random.Random(seed)  # noqa: S311 - choices, not secrets
+        self.rng = random.Random(seed)
         self.applied = 0
         self.cut = 0
         self._seed = seed
@@ -58,7 +58,7 @@ class Story:
         self._delete(places)
 
     def _cast(self, name: str) -> tuple[int, str, random.Random]:
-        return self.broker.port, name, random.Random(f"{self._seed} {name}")  # noqa: S311 - choices, not secrets
+        return self.broker.port, name, random.Random(f"{self._seed} {name}")
 
     def _declare(self, places: Places) -> None:
         to_dead: Table = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": places.dead}
