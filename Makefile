@@ -26,7 +26,7 @@ help:
 	@echo 'make demo         the flights example, from a publisher through Spark'
 	@echo 'make interop      tests of py-amqp, kombu, aiormq and aio-pika against FlintMQ (interop-amqp and so on: one of them)'
 	@echo 'make bench        FlintMQ beside RabbitMQ, where that is installed (ARGS="--loads a16,b16 --runs 1")'
-	@echo 'make bench-routing bench-depth what 10,000 queues and 110,000 bindings cost publishers; make bench does it, too'
+	@echo 'make bench-routing what 10,000 queues and 110,000 bindings cost publishers; make bench does it, too'
 	@echo 'make bench-depth  what deep queues, many queues and many publishers cost; make bench does it, too'
 	@echo 'make fuzz         spoiled sessions against the engines and the broker, SEEDS of them (SEEDS=1000000 FIRST=0)'
 	@echo 'make faults       every fault at every call to the disk; make bitflips spoils 10,000 data directories'

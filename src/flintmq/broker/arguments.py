@@ -299,8 +299,10 @@ def check_consumer_arguments(arguments: Table, queue: str, vhost: str) -> None:
 
 def is_reader(name: str) -> bool:
     """Whether the place of a stream's reader can be kept under this name."""
-    is_text = not any("\ud800" <= character <= "\udfff" for character in name)
-    return is_text and 0 < len(name.encode()) <= SHORTSTR_MAX_BYTES
+    try:
+        return 0 < len(name.encode()) <= SHORTSTR_MAX_BYTES
+    except UnicodeEncodeError:
+        return False
 
 
 def is_stream_offset(wanted: object) -> bool:
