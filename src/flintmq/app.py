@@ -44,6 +44,8 @@ from flintmq.storage.reserve import RESERVE_BYTES
 
 log = structlog.get_logger()
 
+# How often new damage is looked for; it is found rarely, if ever.
+_DAMAGE_LOOK_SECONDS: Final = 10.0
 # How long a shutdown waits for clients to agree to it.
 _SHUTDOWN_SECONDS: Final = 2.0
 # Where the system sets no limit, memory does.
@@ -126,9 +128,11 @@ async def serve(settings: Settings, stop: asyncio.Event) -> int:
         gc.collect()
         gc.freeze()
         gc.set_threshold(*_GC_THRESHOLDS)
+        watching = loop.create_task(_watch_damage(storage))
         try:
             await stop.wait()
         finally:
+            watching.cancel()
             log.info("stopping")
             listener.close()
             await server.close(_SHUTDOWN_SECONDS)
@@ -143,13 +147,27 @@ def _recover(broker: Broker, settings: Settings) -> None:
     storage = broker.storage
     definitions = storage.definitions.load()
     count = broker.recover(definitions)
+    if isinstance(storage, NodeStorage):
+        for orphan in storage.remove_orphans({record.id for record in definitions.queues}):
+            log.warning("stream of no queue removed", directory=str(orphan))
     for remark in _define(broker, settings):
         log.warning("no effect", what=remark)
     if isinstance(storage, NodeStorage):
-        for damage in storage.damage:
-            log.error("damaged record set aside", damage=str(damage))
+        _tell_damage(storage)
     seconds = time.perf_counter() - started
     log.info("recovered", messages=count, queues=len(definitions.queues), seconds=round(seconds, 3))
+
+
+def _tell_damage(storage: NodeStorage) -> None:
+    for damage in storage.set_aside():
+        log.error("damaged record set aside", damage=str(damage), kept_in=damage.kept_in)
+
+
+async def _watch_damage(storage: NodeStorage) -> None:
+    """Tell what is found while the broker runs: by compaction, or by the readers of a stream."""
+    while True:
+        await asyncio.sleep(_DAMAGE_LOOK_SECONDS)
+        _tell_damage(storage)
 
 
 def _define(broker: Broker, settings: Settings) -> list[str]:

@@ -275,6 +275,29 @@ def test_a_sync_that_fails_once(tmp_path: Path) -> None:
         _nothing_is_lost(broker, confirmed)
 
 
+def test_damage_in_the_journal(tmp_path: Path) -> None:
+    """A broken block costs its message; the log says where it is, and where its bytes are kept. The rest is there."""
+    with BrokerProcess(tmp_path / "data") as broker:
+        _declare(broker)
+        with _open(broker) as client:
+            publisher = ConfirmedPublisher[int](client)
+            for number in range(5):
+                publisher.publish(number, "amq.fanout", "", _body(number))
+                while publisher.pending:
+                    publisher.collect(30.0)
+        assert broker.stop() == 0
+        (file,) = (tmp_path / "data" / "journal").glob("*.journal")
+        data = bytearray(file.read_bytes())
+        data[data.index(_body(2)) + BODY_BYTES // 2] ^= 1
+        file.write_bytes(data)
+        broker.start()
+        told = broker.wait_for_log("damaged record set aside", level="error")
+        assert told["damage"].startswith(f"{file} at byte ")
+        assert _body(2)[:100] in Path(told["kept_in"]).read_bytes()
+        for queue in QUEUES:
+            assert _contents(broker, queue) == [0, 1, 3, 4]
+
+
 def test_a_stream_that_cannot_be_read(tmp_path: Path) -> None:
     """Who reads a stream whose file is gone is closed with 541 and told the file; others of its queues go on."""
     with BrokerProcess(tmp_path / "data") as broker:

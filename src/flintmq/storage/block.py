@@ -70,13 +70,17 @@ class FileHeader:
 
 @final
 class Damage:
-    """Bytes that were on the disk once and cannot be read any more: set aside, never delivered."""
+    """Bytes that were on the disk once and cannot be read any more: set aside, never delivered.
+
+    `length` is 0 where it is not known; `kept_in` is the file with a copy, empty while there is none.
+    """
 
     def __init__(self, file: str, position: int, reason: str, length: int = 0) -> None:
         self.file = file
         self.position = position
         self.reason = reason
         self.length = length
+        self.kept_in = ""
 
     def __repr__(self) -> str:
         return f"{self.file} at byte {self.position}: {self.reason}"

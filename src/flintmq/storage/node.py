@@ -21,6 +21,7 @@ from flintmq.storage.journal.files import JournalFiles
 from flintmq.storage.journal.recovery import Replay
 from flintmq.storage.pages.spill import Spill, SpillRunner, SpillThread
 from flintmq.storage.pages.store import PageStore
+from flintmq.storage.quarantine import Quarantine
 from flintmq.storage.reserve import Reserve
 from flintmq.storage.stream.files import DELETED_SUFFIX, StreamFiles, remove_stream_directory
 from flintmq.storage.stream.log import SegmentedStream
@@ -76,6 +77,8 @@ class NodeStorage(Storage):
         self._streams: dict[int, SegmentedStream] = {}
         self._staged_streams: dict[SegmentedStream, None] = {}
         self._deleted_streams: list[StreamFiles] = []
+        self._quarantine = Quarantine(self._disk, path)
+        self._set_aside: dict[Damage, None] = {}
         self._next_seqs: dict[int, int] = {}
         self._batch = 0
         self._submitted_bytes = 0
@@ -118,6 +121,29 @@ class NodeStorage(Storage):
         for stream in self._streams.values():
             found += stream.files.damage
         return found
+
+    def set_aside(self) -> list[Damage]:
+        """Copy to the quarantine what was found unreadable since the last time; returns that."""
+        new = [damage for damage in self.damage if damage not in self._set_aside]
+        for damage in new:
+            self._quarantine.keep(damage)
+            self._set_aside[damage] = None
+        return new
+
+    def remove_orphans(self, queue_ids: set[int]) -> list[Path]:
+        """Remove the streams of all but these queues: a crash left them. Returns where they were."""
+        directory = self._path / "streams"
+        orphans = [
+            directory / name
+            for name in self._disk.list_directory(directory)
+            if name.isdecimal() and int(name) not in queue_ids
+        ]
+        try:
+            for orphan in orphans:
+                remove_stream_directory(self._disk, orphan)
+        except OSError as error:
+            raise self._unreadable(error) from error
+        return orphans
 
     def recover(self, queue_ids: set[int]) -> Iterator[tuple[int, Entry]]:
         replay = Replay(self._codecs, queue_ids)

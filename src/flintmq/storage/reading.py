@@ -65,12 +65,14 @@ class SegmentReader:
         head = file.read_at(0, HEADER_BYTES)
         self.header: FileHeader | None = decode_header(head, name)
         if self.header is None:
-            self.damage.append(Damage(name, 0, "the file's header does not match its checksum"))
+            self.damage.append(Damage(name, 0, "the file's header does not match its checksum", HEADER_BYTES))
             self.magic = self._find_magic()
         else:
             self.magic = self.header.block_magic
             if any(head[_HEADER_FIELDS_BYTES:]):
-                self.damage.append(Damage(name, _HEADER_FIELDS_BYTES, "there is something behind the file's header"))
+                length = HEADER_BYTES - _HEADER_FIELDS_BYTES
+                reason = "there is something behind the file's header"
+                self.damage.append(Damage(name, _HEADER_FIELDS_BYTES, reason, length))
 
     def holds_blocks(self) -> bool:
         return len(self.magic) == 4 and self._next_block(HEADER_BYTES) >= 0
@@ -107,10 +109,10 @@ class SegmentReader:
                 return
             following = self._next_block(self.end + 1)
             if following < 0:
-                self.damage.append(Damage(self.name, self.end, "the file ends without its seal"))
+                self.damage.append(Damage(self.name, self.end, "the file ends without its seal", self.size - self.end))
                 return
             missing = following - self.end
-            self.damage.append(Damage(self.name, self.end, f"{missing} bytes do not match their checksum"))
+            self.damage.append(Damage(self.name, self.end, f"{missing} bytes do not match their checksum", missing))
             self.end = following
 
     def has_remains(self) -> bool:

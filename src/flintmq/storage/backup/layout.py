@@ -8,6 +8,8 @@ from typing import Final
 from flintmq.base.errors import StorageError
 from flintmq.storage.journal.files import SPARE
 from flintmq.storage.journal.files import SUFFIX as JOURNAL_SUFFIX
+from flintmq.storage.quarantine import DIRECTORY as QUARANTINE
+from flintmq.storage.reserve import NAME as RESERVE
 from flintmq.storage.stream.files import DELETED_SUFFIX, DRAFT
 from flintmq.storage.stream.files import SUFFIX as STREAM_SUFFIX
 
@@ -19,7 +21,7 @@ STAGING_PREFIX: Final = ".backup-"
 # Where a restore puts files until it has all of them.
 RESTORING: Final = ".restoring"
 # The definitions are copied by SQLite; the rest is made anew at every start.
-_NOT_AT_TOP: Final = ("lock", "pages", "lost+found", "manifest.json")
+_NOT_AT_TOP: Final = ("lock", "pages", QUARANTINE, RESERVE, "lost+found", "manifest.json")
 _NOWHERE: Final = (SPARE, DRAFT)
 
 

@@ -397,7 +397,8 @@ class StreamFiles:
     def pass_over(self, file: DiskFile, position: int, end: int) -> int:
         """Where the next intact block is behind a damaged one, which is reported; `end` when there is none."""
         following = block_behind(file, position, end)
-        self.report(Damage(str(file.path), position, f"{following - position} bytes do not match their checksum"))
+        length = following - position
+        self.report(Damage(str(file.path), position, f"{length} bytes do not match their checksum", length))
         return following
 
 

@@ -1,0 +1,106 @@
+"""What becomes of damaged bytes, and of what nobody needs any more."""
+
+from pathlib import Path
+
+import pytest
+
+from flintmq.storage import quarantine
+from flintmq.storage.block import Damage
+from flintmq.storage.files import RealDisk
+from flintmq.storage.quarantine import Quarantine
+from tests.unit.storage.disks import FaultyDisk
+from tests.unit.storage.nodes import OpenNode, message, records, segments
+
+
+def _spoil(file: Path, position: int) -> None:
+    data = bytearray(file.read_bytes())
+    data[position] ^= 0x20
+    file.write_bytes(data)
+
+
+def _copies(path: Path) -> list[Path]:
+    return sorted((path / "quarantine").glob("*"))
+
+
+def test_damage_is_kept_once(tmp_path: Path) -> None:
+    """The broken block of a journal is copied as it is, told of once, and not copied again by the next start."""
+    node = OpenNode(tmp_path)
+    node.publish(b"first")
+    node.sync()
+    start = segments(tmp_path)[0].stat().st_size
+    node.publish(b"second")
+    node.sync()
+    node.close()
+    file = segments(tmp_path)[0]
+    _spoil(file, start + 40)
+    for _ in range(2):
+        node = OpenNode(tmp_path)
+        (damage,) = node.storage.set_aside()
+        assert node.storage.set_aside() == []
+        assert node.storage.damage == [damage]
+        (copy,) = _copies(tmp_path)
+        assert copy.name == f"journal-{file.name}-{damage.position}-{damage.length}"
+        assert damage.kept_in == str(copy)
+        assert copy.read_bytes() == file.read_bytes()[damage.position : damage.position + damage.length]
+        node.close()
+
+
+def test_damage_of_streams_is_kept(tmp_path: Path) -> None:
+    """What a reader of a stream could not be given is copied, too."""
+    node = OpenNode(tmp_path)
+    for number in range(3):
+        node.storage.open_stream(5).append(message(b"%d" % number * 5_000))
+        node.sync()
+    node.close()
+    (file,) = (tmp_path / "streams" / "5").glob("*.stream")
+    _spoil(file, 6_000)
+    node = OpenNode(tmp_path)
+    stream = node.storage.open_stream(5)
+    node.storage.set_aside()
+    assert [offset for offset, _ in records(stream, 0, 10)] == [0, 2]
+    node.storage.set_aside()
+    (damage,) = node.storage.damage
+    assert Path(damage.kept_in).read_bytes() == file.read_bytes()[damage.position : damage.position + damage.length]
+    node.close()
+
+
+def test_the_quarantine_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a large place only the beginning is copied, and nothing more when there is much already."""
+    monkeypatch.setattr(quarantine, "COPY_MAX_BYTES", 100)
+    monkeypatch.setattr(quarantine, "QUARANTINE_MAX_BYTES", 250)
+    file = tmp_path / "journal" / "1.journal"
+    file.parent.mkdir()
+    file.write_bytes(bytes(range(256)) * 4)
+    places = [Damage(str(file), position, "broken", 300) for position in (0, 300, 600)]
+    keeper = Quarantine(RealDisk(), tmp_path)
+    for damage in places:
+        keeper.keep(damage)
+    assert [bool(damage.kept_in) for damage in places] == [True, True, False]
+    assert [copy.stat().st_size for copy in _copies(tmp_path)] == [100, 100]
+    again = Damage(str(file), 900, "broken", 60)
+    Quarantine(RealDisk(), tmp_path).keep(again)
+    assert again.kept_in == ""
+
+
+def test_a_disk_that_takes_nothing_stops_nobody(tmp_path: Path) -> None:
+    """What cannot be copied is only told of."""
+    disk = FaultyDisk(fail_at=0)
+    file = tmp_path / "file"
+    file.write_bytes(bytes(100))
+    damage = Damage(str(file), 10, "broken", 20)
+    Quarantine(disk, tmp_path).keep(damage)
+    assert damage.kept_in == ""
+
+
+def test_orphaned_streams_are_removed(tmp_path: Path) -> None:
+    """A stream of a queue that does not exist goes, with its records; others stay."""
+    node = OpenNode(tmp_path)
+    for queue_id in (5, 6):
+        node.storage.open_stream(queue_id).append(message(b"b"))
+    node.sync()
+    node.close()
+    node = OpenNode(tmp_path)
+    assert node.storage.remove_orphans({6, 7}) == [tmp_path / "streams" / "5"]
+    assert [path.name for path in (tmp_path / "streams").iterdir()] == ["6"]
+    assert node.storage.open_stream(6).next_offset == 1
+    node.close()
