@@ -18,7 +18,6 @@ from flintmq.storage.inspection.places import Places
 from flintmq.storage.inspection.records import (
     BrokenBlock,
     Describer,
-    content_position,
     journal_records,
     places_of,
     queue_of,
@@ -26,7 +25,7 @@ from flintmq.storage.inspection.records import (
     settled_by,
     stream_records,
 )
-from flintmq.storage.journal.records import RECORD_MESSAGE, RECORD_MOVED, RECORD_SETTLEMENT
+from flintmq.storage.journal.records import RECORD_MESSAGE, RECORD_MOVED, RECORD_SETTLEMENT, content_position
 from flintmq.storage.reading import Block
 
 # A message or a record, as JSON has it.

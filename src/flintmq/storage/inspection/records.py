@@ -5,13 +5,21 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Final
 
-from librt.strings import read_i16_be, read_i32_be, read_i64_be
+from librt.strings import read_i32_be, read_i64_be
 from mypy_extensions import i64
 
 from flintmq.base.json_values import to_json
 from flintmq.broker.message import ContentCodec, Message
-from flintmq.storage.content import ContentReader
-from flintmq.storage.journal.records import RECORD_MESSAGE, RECORD_MOVED, RECORD_RETURN, RECORD_SETTLEMENT
+from flintmq.storage.content import ContentReader, content_end
+from flintmq.storage.journal.records import (
+    ENTRIES_AT,
+    ENTRY_BYTES,
+    MOVED_ENTRY_BYTES,
+    RANGE_BYTES,
+    RANGES_AT,
+    RECORD_MESSAGE,
+    record_end,
+)
 from flintmq.storage.stream.encoder import BLOCK_FIELDS_BYTES, block_fields
 
 _PROPERTIES: Final = (
@@ -24,37 +32,13 @@ class BrokenBlock(Exception):
     """The records of a block do not fill it, or are of no known kind: its checksum was right, its writer was not."""
 
 
-def content_end(data: bytes, position: i64) -> i64:
-    key_at: i64 = position + 14 + i64(read_i16_be(data, position + 10))
-    properties_at: i64 = key_at + i64(read_i16_be(data, key_at - 2)) + 4
-    body_at: i64 = properties_at + i64(read_i32_be(data, properties_at - 4)) + 4
-    return body_at + i64(read_i32_be(data, body_at - 4))
-
-
-def content_position(data: bytes, position: i64) -> i64:
-    """Where the content of the message record at `position` begins."""
-    count = i64(read_i32_be(data, position + 1))
-    return position + 5 + (16 * count if data[position] == RECORD_MESSAGE else 20 * count + 8)
-
-
-def _record_end(data: bytes, position: i64) -> i64:
-    kind = data[position]
-    if kind in (RECORD_MESSAGE, RECORD_MOVED):
-        return content_end(data, content_position(data, position))
-    if kind == RECORD_SETTLEMENT:
-        return position + 13 + 12 * i64(read_i32_be(data, position + 9))
-    if kind == RECORD_RETURN:
-        return position + 21
-    raise BrokenBlock
-
-
 def journal_records(data: bytes, start: i64, length: i64) -> Iterator[i64]:
     """Where the records of a journal block begin. Raises BrokenBlock."""
     position = start
     end = start + length
     while position < end:
         try:
-            following = _record_end(data, position)
+            following = record_end(data, position)
         except (IndexError, ValueError) as error:
             raise BrokenBlock from error
         if not position < following <= end:
@@ -65,14 +49,16 @@ def journal_records(data: bytes, start: i64, length: i64) -> Iterator[i64]:
 
 def places_of(data: bytes, position: i64) -> Iterator[tuple[i64, i64]]:
     """The queues, and the places on them, of the message record at `position`."""
-    stride = 16 if data[position] == RECORD_MESSAGE else 20
-    for at in range(position + 5, position + 5 + stride * i64(read_i32_be(data, position + 1)), stride):
+    stride = ENTRY_BYTES if data[position] == RECORD_MESSAGE else MOVED_ENTRY_BYTES
+    begin = position + ENTRIES_AT
+    for at in range(begin, begin + stride * i64(read_i32_be(data, position + 1)), stride):
         yield read_i64_be(data, at), read_i64_be(data, at + 8)
 
 
 def settled_by(data: bytes, position: i64) -> Iterator[tuple[i64, i64]]:
     """The first places and the lengths of the runs that the settlement record at `position` settles."""
-    for at in range(position + 13, position + 13 + 12 * i64(read_i32_be(data, position + 9)), 12):
+    begin = position + RANGES_AT
+    for at in range(begin, begin + RANGE_BYTES * i64(read_i32_be(data, position + 9)), RANGE_BYTES):
         yield read_i64_be(data, at), i64(read_i32_be(data, at + 8))
 
 
