@@ -5,18 +5,21 @@ it. So a backup has to be what was there at one moment. The broker writes a batc
 then the journal, then streams; and no batch with definitions is written before all earlier ones are synced. So a
 journal belongs to definitions if it was read while these were the newest. The cut therefore looks, in this order:
 
-1. at the definitions' version, then begins to read them (SQLite shows this connection one state from here on);
-2. which files there are, and gives each a second name: from here on none is written over (`create_segment`);
+1. at the definitions, which it begins to read (SQLite shows this connection one state from here on);
+2. which files there are, and gives each a second name: from here on none is written over (`create_segment`). Each has
+   to have its first name still after it got the second, or the broker may have looked for others before. If a segment
+   was removed before it could be held, the look ends here: it is removed when what emptied it is synced, and that may
+   be in a segment that was not there yet. Later it does no harm: that a removal has not happened yet is what a loss of
+   power could have left, too;
 3. how far the journal goes. The newest segment comes first: if it has blocks, those before it are sealed, and synced
    whole. If it has none yet, the one before it is looked at, later than the one behind it, and so on. A segment goes
    up to its first block that is not whole, as it does for recovery. What was confirmed before is in front of that;
 4. how far the streams go, in the same way. They come later than the journal because the broker writes them later: a
    message that it moved to a stream may be found in both places, as after a crash, and not in none;
-5. whether the files of step 2 all still have their names: then all of them were there throughout. A segment is removed
-   when what emptied it is synced, in a later segment or in the definitions; without this check, the later one could be
-   newer than what was read. The name also tells that the second one came in time: a file that lost its name before it
-   got another might be written over at any time;
-6. at the version again. If it is another one, or a name is gone, the look counted for nothing and is repeated.
+5. whether no segment was passed over between those that are held; newer ones do not count;
+6. at the definitions again. If they are others, the look counted for nothing and is repeated. Only
+   the offsets of streams' readers may have changed, which happens all the time: they are those of step 1, and so never
+   ahead of their streams.
 
 Definitions that are older than the journal would lose what was moved to a new queue; newer ones what a queue had that
 was deleted, and that had been moved elsewhere before. Nothing is blocked by this: the broker never waits for a backup.
@@ -36,6 +39,8 @@ from flintmq.storage.reading import SegmentReader
 
 # A look takes some milliseconds; only a broker whose queues come and go without a pause makes it take more than a few.
 PATIENCE_SECONDS: Final = 60.0
+# The table that changes as streams are read.
+READER_OFFSETS: Final = "reader_offsets"
 
 
 @final
@@ -87,25 +92,21 @@ class Cut:
         while not self._look():
             if time.monotonic() > deadline:
                 raise StorageError(
-                    f"queues or files were made or removed during each of {looks} looks at the data: "
-                    "try again when fewer come and go"
+                    f"definitions changed, or files were removed, during each of {looks} looks at the data: "
+                    "try again when less is declared and deleted"
                 )
             looks += 1
         return looks
 
     def _look(self) -> bool:
         before = self._version()
-        if self._definitions.in_transaction:
-            self._definitions.execute("ROLLBACK")
-        self._definitions.execute("BEGIN")
-        # It is the first query that begins to read.
-        self._definitions.execute("SELECT count(*) FROM meta").fetchone()
+        _begin_reading(self._definitions)
         if not self._pins.hold():
             return False
         self.ends = {}
         for segments in logs(iter(self._pins.paths)).values():
             self._find_end(segments)
-        return self._pins.still_there() and self._version() == before
+        return self._pins.are_complete() and (self._version() == before or self._are_the_same())
 
     def _find_end(self, segments: list[str]) -> None:
         """Of one log, newest segment first."""
@@ -123,8 +124,23 @@ class Cut:
 
     def _version(self) -> int:
         """Another one after each transaction of the broker."""
+        if self._watching.in_transaction:
+            self._watching.execute("ROLLBACK")
         version: int = self._watching.execute("PRAGMA data_version").fetchone()[0]
         return version
+
+    def _are_the_same(self) -> bool:
+        """Whether the definitions are now what they were when the look began.
+
+        A queue that came and went meanwhile would have left its mark: ids are counted, and never given twice.
+        """
+        _begin_reading(self._watching)
+        tables = self._definitions.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+        return all(
+            _rows(self._definitions, table) == _rows(self._watching, table)
+            for (table,) in tables
+            if table != READER_OFFSETS
+        )
 
     def copy_definitions(self, target: Path) -> None:
         """As they were at the cut, in one file."""
@@ -139,6 +155,18 @@ class Cut:
     def close(self) -> None:
         self._watching.close()
         self._definitions.close()
+
+
+def _begin_reading(connection: sqlite3.Connection) -> None:
+    if connection.in_transaction:
+        connection.execute("ROLLBACK")
+    connection.execute("BEGIN")
+    # It is the first query that begins to read.
+    connection.execute("SELECT count(*) FROM meta").fetchone()
+
+
+def _rows(connection: sqlite3.Connection, table: str) -> list[tuple[object, ...]]:
+    return connection.execute(f"SELECT * FROM {table}").fetchall()  # noqa: S608 - a name of our own
 
 
 def _connect(directory: Path) -> sqlite3.Connection:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import final
 
 from flintmq.base.errors import StorageError
-from flintmq.storage.backup.layout import STAGING_PREFIX, state_files
+from flintmq.storage.backup.layout import STAGING_PREFIX, is_segment, logs, state_files
 from flintmq.storage.files import RealDisk
 
 
@@ -34,7 +34,7 @@ class Pins:
         fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
     def hold(self) -> bool:
-        """Hold the files that there are now, and no others; False when a file went meanwhile."""
+        """Hold the files that there are now, and no others; False when a segment went before it could be held."""
         found = state_files(self._directory)
         for path in [path for path, inode in self.paths.items() if found.get(path) != inode]:
             self._names.pop(path).unlink()
@@ -46,8 +46,12 @@ class Pins:
         name = self._staging / str(self._count)
         try:
             linked = self._disk.link(self._directory / path, name)
+            # A name that was taken from the file meanwhile means that it may be written over: whoever does that has
+            # looked for other names before.
+            kept_its_name = (self._directory / path).lstat().st_ino == linked == inode
         except FileNotFoundError:
-            return False
+            name.unlink(missing_ok=True)
+            return not is_segment(path)
         except OSError as error:
             if error.errno in (errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK, errno.EXDEV):
                 raise StorageError(
@@ -57,11 +61,23 @@ class Pins:
             raise
         self._names[path] = name
         self.paths[path] = linked
-        return linked == inode
+        return kept_its_name
 
-    def still_there(self) -> bool:
-        """Whether the directory has the files that are held, under their names, and no others."""
-        return state_files(self._directory) == self.paths
+    def are_complete(self) -> bool:
+        """Whether no segment is missing among those that are held, whatever has come behind them since.
+
+        A directory that is read while files are made may show a later one and not the earlier. That one is there now,
+        or was removed, with all before it: then the newest that are held are not both there any more.
+        """
+        now = state_files(self._directory)
+        there = logs(iter(now))
+        for log, held in logs(iter(self.paths)).items():
+            if any(now.get(path) != self.paths[path] for path in held[:2]):
+                return False
+            newer = there[log].index(held[0])
+            if not set(there[log][newer:]) <= set(held):
+                return False
+        return True
 
     def place(self, path: str) -> Path:
         """Where a file is to be read."""

@@ -11,7 +11,7 @@ import pytest
 
 from flintmq.base.errors import StorageError
 from flintmq.broker.message import Entry
-from flintmq.broker.ports import QueueRecord
+from flintmq.broker.ports import QueueRecord, ReaderOffset
 from flintmq.storage.backup.manifest import Manifest, check
 from flintmq.storage.backup.pins import Pins
 from flintmq.storage.backup.restoring import restore
@@ -36,7 +36,8 @@ class Mover(threading.Thread):
     """Publishes numbers to queue 1 and the stream; in groups, older ones move to a second queue, and leave it at last.
 
     So all numbers from the oldest to `confirmed` are on one of the queues, and on one only. Now and then there is a new
-    second queue; the earlier one is deleted when it is empty. It ends when `stop` is set.
+    second queue; the earlier one is deleted when it is empty. A reader of the stream says how far it is in every
+    round. It ends when `stop` is set.
     """
 
     def __init__(self, node: OpenNode) -> None:
@@ -74,6 +75,7 @@ class Mover(threading.Thread):
             body = b"%d:" % number + bytes(number % 700)
             self._first += node.publish(body, 1)
             self._stream.append(message(body))
+        node.storage.definitions.put_reader_offset(ReaderOffset(STREAM, "reader", self.confirmed + 1))
         self._rounds += 1
         if self._rounds % 8 == 0:
             self._declare()
@@ -116,12 +118,14 @@ def numbers(bodies: list[bytes]) -> list[int]:
 def left_in(directory: Path) -> tuple[list[int], int]:
     """The numbers on all queues that are defined, and the end of the stream."""
     database = DefinitionDatabase(directory / "definitions.sqlite")
-    queues = tuple(queue.id for queue in database.load().queues)
+    definitions = database.load()
+    queues = tuple(queue.id for queue in definitions.queues)
     database.close()
     found = OpenNode(directory, (1, *queues), segment=SEGMENT)
     left = [number for queue in (1, *queues) for number in numbers(found.bodies(queue))]
     end = found.storage.open_stream(STREAM).next_offset
     assert found.storage.damage == []
+    assert all(reader.offset <= end for reader in definitions.reader_offsets)
     found.close()
     return sorted(left), end
 
