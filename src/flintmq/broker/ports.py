@@ -312,10 +312,16 @@ class StreamLimits:
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class StreamCursor(ABC):
-    """A reader's place in a stream: `offset` is what it comes to next."""
+    """A reader's place in a stream: `offset` is what it comes to next.
+
+    A reader that can only want messages in which some bytes occur says so by `wanted`: others may be left out then.
+    Where that takes long, `next` returns None with `has_more` set, and goes on when it is called again.
+    """
 
     def __init__(self, offset: i64) -> None:
         self.offset: i64 = offset
+        self.wanted: list[bytes] = []
+        self.has_more = False
 
     @abstractmethod
     def next(self, end: i64) -> Message | None:

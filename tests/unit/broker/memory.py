@@ -259,10 +259,19 @@ class MemoryCursor(StreamCursor):
 
     def next(self, end: i64) -> Message | None:
         stream = self._stream
+        self.has_more = False
         for at in range(max(self.offset, stream.first), stream.durable):
-            if at not in stream.damaged:
-                self.offset = at + (at < end)
-                return stream.messages[at] if at < end else None
+            if at in stream.damaged:
+                continue
+            self.offset = at + (at < end)
+            if at >= end:
+                return None
+            found = stream.messages[at]
+            if not self.wanted or any(wanted in found.properties for wanted in self.wanted):
+                return found
+            # As if it took long.
+            self.has_more = True
+            return None
         return None
 
 

@@ -13,6 +13,8 @@ from flintmq.broker.ports import StreamCursor
 FILTER_HEADER: Final = "x-stream-filter-value"
 _ENCODED_HEADER: Final = FILTER_HEADER.encode()
 _NOT_PINNED: Final = 2**62
+# Looking for more of them takes longer than asking each message.
+_OCCURRING_MAX: Final = 8
 
 
 @final
@@ -25,6 +27,13 @@ class StreamFilter:
         # The last answer: messages of one publisher often have the same properties, and then the same object.
         self._properties = b""
         self._answer = False
+
+    @property
+    def occurring(self) -> list[bytes]:
+        """Bytes one of which occurs in every message that matches; none where that cannot be said, or tells little."""
+        if self._match_unfiltered or len(self._values) > _OCCURRING_MAX:
+            return []
+        return [value.encode(errors="surrogatepass") for value in sorted(self._values)]
 
     def matches(self, message: Message) -> bool:
         properties = message.properties

@@ -118,7 +118,7 @@ class StreamQueue(Queue):
                 reader.given_back(entry.seq)
 
     def recall(self, entry: Entry) -> Entry | None:
-        message = self.log.cursor(entry.seq, 1).next(entry.seq + 1)
+        message = self.log.cursor(entry.seq, _AHEAD_BYTES).next(entry.seq + 1)
         if message is None:
             return None
         again = Entry(message, entry.seq)
@@ -175,6 +175,7 @@ class StreamQueue(Queue):
         if consumer.no_ack:
             raise self._unsupported("automatic acknowledgement not supported by stream")
         offset, since_ms = self._start(arguments.get("x-stream-offset", "next"))
+        wanted = stream_filter(arguments)
         name = arguments.get(READER, "")
         assert isinstance(name, str)
         if name in self._places:
@@ -186,9 +187,9 @@ class StreamQueue(Queue):
             )
         super().subscribe(consumer, arguments)
         self._numbers += 1
-        reader = Reader(
-            self._numbers, consumer, self.log.cursor(offset, _AHEAD_BYTES), stream_filter(arguments), since_ms
-        )
+        reader = Reader(self._numbers, consumer, self.log.cursor(offset, _AHEAD_BYTES), wanted, since_ms)
+        if wanted is not None:
+            reader.cursor.wanted = wanted.occurring
         reader.name = name
         if self.settings.single_active or name:
             reader.group = "" if self.settings.single_active else name
@@ -219,6 +220,8 @@ class StreamQueue(Queue):
                 reader.is_active = True
                 reader.is_unkept = True
                 reader.cursor = self.log.cursor(ended.place, _AHEAD_BYTES)
+                if reader.wanted is not None:
+                    reader.cursor.wanted = reader.wanted.occurring
                 reader.since_ms = ended.since_ms
                 self._keep_soon(reader)
                 break
@@ -276,7 +279,9 @@ class StreamQueue(Queue):
                     consumer.failed(error)
                     return False
                 if message is None:
-                    return False
+                    # It may have come far, passing over what is not wanted.
+                    reader.is_unkept = reader.tracks
+                    return cursor.has_more
                 burst -= 1
                 if is_choosy:
                     burst -= consumer.suiting_cost

@@ -1,6 +1,6 @@
 """Reading on in a stream: record by record out of a few blocks held as bytes."""
 
-from typing import final
+from typing import Final, final
 
 from mypy_extensions import i64
 
@@ -12,6 +12,10 @@ from flintmq.storage.content import ContentReader
 from flintmq.storage.stream.encoder import BLOCK_FIELDS_BYTES, block_fields
 from flintmq.storage.stream.files import StreamFiles, StreamSegment
 from flintmq.storage.stream.open_files import OpenFiles
+
+# A reader that passes over what it does not want lets others have their turn after so many reads of the disk: a
+# megabyte, where it reads as much at once as a consumer does.
+_READS_MAX: Final = 32
 
 
 @final
@@ -36,8 +40,12 @@ class SegmentCursor(StreamCursor):
         self._record_offset: i64 = 0
         self._record_at: i64 = 0
         self._block_stop: i64 = 0
+        # How often the disk may still be asked before others get their turn.
+        self._reads: i64 = 0
 
     def next(self, end: i64) -> Message | None:
+        self.has_more = False
+        self._reads = _READS_MAX
         content = self._content
         while True:
             while self._record_offset < self._block_stop:
@@ -55,7 +63,7 @@ class SegmentCursor(StreamCursor):
                 if self.offset == self._block_stop and self._next_block == len(self._data):
                     self._let_go()
                 return message
-            if self.offset >= end or not self._advance():
+            if self.offset >= end or not self._advance(end):
                 return None
 
     def _let_go(self) -> None:
@@ -64,8 +72,8 @@ class SegmentCursor(StreamCursor):
         self._data = b""
         self._next_block = 0
 
-    def _advance(self) -> bool:
-        """Come to the next block with a record to be read; False where there is none yet."""
+    def _advance(self, end: i64) -> bool:
+        """Come to the next block with a record to be read; False where there is none before `end`."""
         try:
             while True:
                 segment = self._segment
@@ -73,8 +81,11 @@ class SegmentCursor(StreamCursor):
                     segment = self._locate()
                     if segment is None:
                         return False
-                if self._find_block():
-                    return True
+                if self._find_block(end):
+                    return self.offset < end
+                if self._reads == 0:
+                    self.has_more = True
+                    return False
                 try:
                     if not self._read_more(segment) and not self._leave(segment):
                         return False
@@ -107,8 +118,8 @@ class SegmentCursor(StreamCursor):
         self._block_stop = self._record_offset
         return segment
 
-    def _find_block(self) -> bool:
-        """Go to the next block with a record to be read, in what was read of the file."""
+    def _find_block(self, end: i64) -> bool:
+        """Go to the next block with a record to be read, in what was read of the file; or one at `end`."""
         data = self._data
         magic = self._magic
         start: i64 = self._next_block
@@ -119,13 +130,20 @@ class SegmentCursor(StreamCursor):
             self._next_block = stop
             if data[start + BLOCK_HEAD_BYTES - 1] == TYPE_STREAM:
                 first_offset, _, count = block_fields(data, start + BLOCK_HEAD_BYTES)
-                if first_offset + count > self.offset:
-                    self.offset = max(self.offset, first_offset)
-                    self._record_offset = first_offset
-                    self._block_stop = first_offset + count
-                    self._record_at = start + BLOCK_HEAD_BYTES + BLOCK_FIELDS_BYTES
-                    return True
+                behind: i64 = first_offset + count
+                if behind > self.offset:
+                    if len(self.wanted) == 0 or behind > end or self._occurs(start, stop):
+                        self.offset = max(self.offset, first_offset)
+                        self._record_offset = first_offset
+                        self._block_stop = behind
+                        self._record_at = start + BLOCK_HEAD_BYTES + BLOCK_FIELDS_BYTES
+                        return True
+                    self.offset = behind
             start = stop
+
+    def _occurs(self, start: i64, stop: i64) -> bool:
+        """Whether a message in this part of the data may be wanted."""
+        return any(self._data.find(wanted, start, stop) >= 0 for wanted in self.wanted)
 
     def _read_more(self, segment: StreamSegment) -> bool:
         """Read on in the segment, from the block that was not whole; False at its end."""
@@ -138,6 +156,8 @@ class SegmentCursor(StreamCursor):
             # All of the block was read, and it is broken.
             position = self._files.pass_over(file, position, segment.size)
             room = segment.size - position
+        if len(self.wanted) > 0:
+            self._reads -= 1
         data = file.read_at(position, min(self._ahead_bytes, room))
         if len(data) >= BLOCK_HEAD_BYTES:
             length: i64 = BLOCK_HEAD_BYTES + int.from_bytes(data[4:8], "big")

@@ -315,17 +315,27 @@ class StreamFiles:
                 break
             total -= self.segments[doomed].size
             doomed += 1
-        gone = self.segments[:doomed]
+        for segment in self.segments[:doomed]:
+            self._remove(segment)
+
+    def _remove(self, oldest: StreamSegment) -> None:
+        """One by one, and durably: a crash between leaves no gap behind the first."""
         # Readers are told first, so that they find the next one instead of nothing.
-        self.segments = self.segments[doomed:]
-        for segment in gone:
-            # One by one: a crash between leaves no gap behind the first.
-            with suppress(FileNotFoundError):
-                self._disk.unlink(segment.path)
-            self._disk.sync_directory(self.directory)
-            with suppress(FileNotFoundError):
-                self._disk.unlink(self._index_path(segment.first_offset))
-            self.retired.append(segment.path)
+        self.segments = self.segments[1:]
+        try:
+            self._disk.unlink(oldest.path)
+        except FileNotFoundError:
+            pass
+        except OSError:
+            # It is there still, and must go before those behind it.
+            self.segments = [oldest, *self.segments]
+            self.retires_more = True
+            raise
+        self.retired.append(oldest.path)
+        self._disk.sync_directory(self.directory)
+        # A start removes what is left of it.
+        with suppress(OSError):
+            self._disk.unlink(self._index_path(oldest.first_offset))
 
     def sync(self) -> None:
         if self._writer is not None:

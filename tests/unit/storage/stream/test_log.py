@@ -298,6 +298,37 @@ def _flip(file: Path, position: int) -> None:
     file.write_bytes(data)
 
 
+def test_blocks_that_nobody_wants(tmp_path: Path) -> None:
+    """A reader that wants what contains some bytes gets all of that, and is interrupted when it takes long."""
+    node, stream = _open(tmp_path, segment=400_000)
+    for offset in range(3000):
+        stream.append(message(b"wanted" if offset in (0, 700, 701, 2999) else b"x" * 1000))
+        if offset % 700 == 699:
+            node.sync()
+    node.sync()
+    cursor = stream.cursor(0, 4_000)
+    cursor.wanted = [b"wanted", b"more"]
+    found = []
+    interruptions = 0
+    while cursor.offset < 3000:
+        read = cursor.next(3000)
+        if read is None:
+            assert cursor.has_more
+            interruptions += 1
+        elif read.body == b"wanted":
+            found.append(cursor.offset - 1)
+    assert found == [0, 700, 701, 2999]
+    assert interruptions > 10
+    stream.append(message(b"nothing of that"))
+    node.storage.commit()
+    assert cursor.next(3000) is None
+    assert (cursor.offset, cursor.has_more) == (3000, False)
+    node.sync()
+    assert cursor.next(3001) is None
+    assert cursor.offset == 3001
+    node.close()
+
+
 def test_many_streams_have_few_files_open(tmp_path: Path) -> None:
     """However many streams are written to and read, in turns, descriptors are left for sockets; and nothing is lost."""
     node = OpenNode(tmp_path, segment=20_000)

@@ -1,5 +1,6 @@
 """What a stream keeps: by bytes and by age, whole segments, while it is read, and across restarts."""
 
+import errno
 from pathlib import Path
 
 import pytest
@@ -160,6 +161,28 @@ def test_removed_files_are_not_held_open(tmp_path: Path) -> None:
     stream.read()
     held = [path for path in Path("/proc/self/fd").iterdir() if str(tmp_path) in str(path.resolve())]
     assert [path for path in held if "deleted" in str(path.resolve())] == []
+    stream.node.close()
+
+
+def test_a_removal_that_fails_for_now(tmp_path: Path) -> None:
+    """What could not be removed on a full disk goes before anything behind it does."""
+    disk = FaultyDisk()
+    stream = Stream(tmp_path, disk)
+    stream.limit()
+    stream.append(60)
+    files = stream.log.files
+    before = stream.segments
+    stream.limit(max_bytes=0)
+    stream.log.retire(1)
+    disk.error = errno.ENOSPC
+    disk.fail_from_now()
+    with pytest.raises(OSError, match="No space left"):
+        files.tidy()
+    assert (stream.segments, stream.log.first_offset, files.retires_more) == (before, 0, True)
+    disk.fail_at = None
+    assert stream.read() == list(range(60))
+    stream.retire()
+    assert stream.segments == before[-1:]
     stream.node.close()
 
 
