@@ -16,8 +16,8 @@ CONFORM := tests/conformance/amqp091
 unexport PYTHONPATH
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help run test conformance fuzz faults bitflips sim sim-long demo interop bench bench-routing bench-depth lint
-.PHONY: format clean
+.PHONY: help run test conformance fuzz crash crash-long faults bitflips sim sim-long demo interop bench bench-routing bench-depth
+.PHONY: lint format clean
 
 help:
 	@echo 'make run          install FlintMQ into .venv, compiled, and serve from ./data (DATA=DIR for another place)'
@@ -29,6 +29,7 @@ help:
 	@echo 'make bench-routing what 10,000 queues and 110,000 bindings cost publishers; make bench does it, too'
 	@echo 'make bench-depth  what deep queues, many queues and many publishers cost; make bench does it, too'
 	@echo 'make fuzz         spoiled sessions against the engines and the broker, SEEDS of them (SEEDS=1000000 FIRST=0)'
+	@echo 'make crash        200 kills under load, and how long it takes to accept again; 1,000 by make crash-long'
 	@echo 'make faults       every fault at every call to the disk; make bitflips spoils 10,000 data directories'
 	@echo 'make sim          a simulated node that loses its power, SEEDS times about 22 (SEEDS=10000 FIRST=0)'
 	@echo 'make sim-long     100,000 of them'
@@ -49,6 +50,12 @@ test: lint $(VENV)/.development $(VENV)/.node
 
 fuzz: $(VENV)/.development
 	@$(BIN)/python -m tests.fuzz $(SEEDS) $(FIRST)
+
+crash: $(VENV)/.development
+	@$(BIN)/python -m tests.crash 200
+
+crash-long: $(VENV)/.development
+	@$(BIN)/python -m tests.crash 1000
 
 faults: $(VENV)/.development
 	@$(BIN)/python -m tests.faults

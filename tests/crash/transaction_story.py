@@ -1,35 +1,31 @@
-"""Transactions over several queues under kills: after each restart every one is wholly there, or wholly not.
+"""Transactions over several queues under kills: after each restart every one is wholly there, or wholly not."""
 
-CRASH_TX_KILLS is how often (default 20), CRASH_SEED what the random choices follow from, as in `test_kill.py`.
-"""
-
-import os
 import random
 import time
 from pathlib import Path
 
-import pytest
-
 from flintmq.broker.message import Table
 from flintmq.wire.amqp091.methods import QueueDeclare, QueueDeclareOk, QueueDelete, QueueDeleteOk
 from tests.crash.inspection import Inspector
+from tests.crash.story import SETTINGS
 from tests.crash.transacting import Feeder, Places, Worker, check
 from tests.servers import BrokerProcess
 from tests.sockets import AmqpSocket
 
-KILLS = int(os.environ.get("CRASH_TX_KILLS", "20"))
-SEED = os.environ.get("CRASH_SEED") or str(time.time_ns())
 LOAD_SECONDS = (0.05, 0.4)
 
 
-class Story:
+class TransactionStory:
     """A broker, and loads on it that each end with a kill; the queues of each are its own."""
 
     def __init__(self, data: Path, seed: str) -> None:
-        self.broker = BrokerProcess(data)
+        self.broker = BrokerProcess(data, wrapper=(), **SETTINGS)
         self.rng = random.Random(seed)
         self.applied = 0
         self.cut = 0
+        self.kills = 0
+        # How long (seconds) each start after a crash took until clients were accepted.
+        self.starts: list[float] = []
         self._seed = seed
 
     def chapter(self, number: int) -> None:
@@ -42,20 +38,25 @@ class Story:
         for client in clients:
             client.start()
         time.sleep(self.rng.uniform(*LOAD_SECONDS))
-        self.broker.kill()
+        self._crash()
         for client in clients:
             client.join()
-        self.broker.start()
         found = self._look(places)
         confirmed = set(feeder.publisher.confirmed)
         applied = check(workers, {name: name in confirmed for name in feeder.sent}, places, found)
         self.applied += applied
         self.cut += sum(sum(work.commits for work in worker.asked) for worker in workers) - applied
         if self.rng.random() < 0.1:
-            self.broker.kill()
-            self.broker.start()
+            self._crash()
             assert self._look(places) == found
         self._delete(places)
+
+    def _crash(self) -> None:
+        self.broker.kill()
+        self.kills += 1
+        started = time.monotonic()
+        self.broker.start()
+        self.starts.append(time.monotonic() - started)
 
     def _cast(self, name: str) -> tuple[int, str, random.Random]:
         return self.broker.port, name, random.Random(f"{self._seed} {name}")
@@ -79,21 +80,3 @@ class Story:
             connection.open_channel()
             for queue in places.queues:
                 connection.call(1, QueueDelete(queue=queue), QueueDeleteOk)
-
-
-@pytest.mark.timeout(60 + 10 * KILLS)
-def test_transactions_are_whole_or_not_at_all(tmp_path: Path) -> None:
-    """Whatever one publishes, acknowledges and rejects: all of it or nothing; and all, once it was answered."""
-    story = Story(tmp_path / "data", SEED)
-    story.broker.start()
-    try:
-        for number in range(KILLS):
-            story.chapter(number)
-    except BaseException as error:
-        error.add_note(f"CRASH_SEED={SEED} repeats the choices")
-        raise
-    finally:
-        story.broker.close()
-    # A load that commits nothing, or is never cut off, would show nothing.
-    assert story.applied > KILLS
-    assert story.cut > 0
