@@ -130,7 +130,8 @@ class Run:
         node = self._boot()
         end = chance.choices((POWER, KILL, STOP, FAULT, FULL), (80, 5, 3, 9, 3))[0]
         workload = Workload(node, self.ledger, self.topology, self.numbers, chance)
-        duration = workload.gap * chance.choice((5, 20, 60))
+        # Behind the handshakes.
+        duration = 6 * workload.latency + workload.gap * chance.choice((5, 20, 60))
         self._say("a life of", duration, "to end in", end)
         self._node = node
         try:

@@ -52,15 +52,16 @@ class Workload:
         self._chance = chance
         # Seconds between two things that are done.
         self.gap = chance.choice((0.0005, 0.002, 0.01))
-        self._latency = chance.choice((0.0002, 0.002))
+        # And at most on the way of a message between the node and a client.
+        self.latency = chance.choice((0.0002, 0.002))
         # Weights of the modes of channels, different in each life.
-        self._modes = chance.choices((CONFIRM, TX, PLAIN), (6, 2, 1), k=4)
+        self._modes = chance.choices((CONFIRM, TX, PLAIN), (6, 3, 1), k=4)
         acts: list[tuple[int, Callable[[SimChannel], None]]] = [
             (chance.choice((1, 4, 10, 20)), self._publish),
             (chance.choice((2, 8, 20)), self._settle),
             (chance.choice((0, 2, 4)), self._consume),
             (chance.choice((0, 2, 6)), self._get),
-            (6, self._end_transaction),
+            (chance.choice((2, 6)), self._end_transaction),
             (chance.choice((0, 1)), self._cancel),
             (chance.choice((0, 1)), self._recover),
             (chance.choice((0, 0, 1)), self._purge),
@@ -93,7 +94,7 @@ class Workload:
 
     def declare(self, methods: list[m.Method]) -> None:
         """Connect, and ask for what has to be there."""
-        Client(self, self._ledger, self._node, self._latency, 1, lambda client: self._ask(client, methods))
+        Client(self, self._ledger, self._node, self.latency, 1, lambda client: self._ask(client, methods))
 
     def _ask(self, client: Client, methods: list[m.Method]) -> None:
         (channel,) = client.channels
@@ -108,7 +109,7 @@ class Workload:
 
     def _connect(self) -> None:
         channels = self._chance.choice((1, 2, 3))
-        self.clients.append(Client(self, self._ledger, self._node, self._latency, channels))
+        self.clients.append(Client(self, self._ledger, self._node, self.latency, channels))
 
     def lost(self, client: Client) -> None:
         if client in self.clients:
@@ -144,13 +145,20 @@ class Workload:
 
     def _publish(self, channel: SimChannel) -> None:
         chance = self._chance
-        if sum(len(line.copies) for line in self._ledger.lines.values()) > _ENOUGH:
+        if sum(len(line.copies) for line in self._ledger.lines.values() if not line.is_stream) > _ENOUGH:
+            self._relieve(channel)
             return
         address = chance.choice(self._addresses())
         for _ in range(chance.choice((1, 1, 2, 5, 12))):
             if chance.random() < 0.1:
                 address = chance.choice(self._addresses())
             self._publish_to(channel, address)
+
+    def _relieve(self, channel: SimChannel) -> None:
+        """There is much on the queues: somebody is to take it."""
+        acts = (self._settle, self._get, self._consume, self._end_transaction, self._purge)
+        (act,) = self._chance.choices(acts, (40, 20, 20, 20, 3))
+        act(channel)
 
     def _addresses(self) -> list[Address]:
         made = [Address("", line.name, (line,)) for line in self._ledger.lines.values() if line.is_temporary]
@@ -197,7 +205,7 @@ class Workload:
         tags = list(channel.unacked)
         if not tags:
             return
-        how = chance.choices((ACK, REJECT, REQUEUE), (7, 1, 2))[0]
+        how = chance.choices((ACK, REJECT, REQUEUE), (8, 1, 1))[0]
         if chance.random() < 0.5:
             last = chance.choice(tags)
             for tag in [tag for tag in channel.reading if tag <= last]:
@@ -207,7 +215,9 @@ class Workload:
             channel.settle(chance.sample(tags, min(len(tags), chance.choice((1, 3)))), how, False)
 
     def _end_transaction(self, channel: SimChannel) -> None:
-        if channel.mode == TX and (channel.group.publishes or channel.group.settlements):
+        if channel.mode != TX:
+            self._settle(channel)
+        elif channel.group.publishes or channel.group.settlements:
             if self._chance.random() < 0.8:
                 channel.commit()
             else:
