@@ -1,7 +1,7 @@
 """What a channel owes its client: replies and confirms, in order, each once what it speaks of is safe."""
 
 from collections import deque
-from typing import final
+from typing import TYPE_CHECKING, final
 
 from mypy_extensions import i64
 
@@ -9,10 +9,16 @@ from flintmq.gateway.amqp091.consumer import ChannelConsumer
 from flintmq.protocol.amqp091.channel import Channel
 from flintmq.wire.amqp091.methods import BasicNack, Method, encode_method
 
+if TYPE_CHECKING:
+    from flintmq.gateway.amqp091.deliveries import Deliveries
+
 
 @final
 class Reply:
-    """An encoded answer, the consumer that may start once it is out, and the content that goes with it."""
+    """An encoded answer, the consumer that may start once it is out, and the content that goes with it.
+
+    `got_by` are deliveries that wait until it is out, where it is one itself.
+    """
 
     def __init__(
         self,
@@ -25,6 +31,7 @@ class Reply:
         self.consumer = consumer
         self.properties = properties
         self.body = body
+        self.got_by: Deliveries | None = None
 
 
 @final
@@ -148,6 +155,8 @@ class Answers:
         properties = reply.properties
         if properties is not None:
             self._channel.send_content(reply.payload, properties, reply.body)
+            if reply.got_by is not None:
+                reply.got_by.go_on_behind_get()
             return
         self._channel.send_payload(reply.payload)
         if reply.consumer is not None:

@@ -171,7 +171,7 @@ def get(channel: ServerChannel, method: Method) -> None:
         routing_key=message.address.routing_key,
         message_count=queue.message_count,
     )
-    channel.reply_with(answer, properties, message.body)
+    channel.reply_with_delivery(answer, properties, message.body)
 
 
 def reject(channel: ServerChannel, method: Method) -> None:
@@ -220,9 +220,7 @@ def select_confirms(channel: ServerChannel, method: Method) -> None:
 
 def flow(channel: ServerChannel, method: Method) -> None:
     assert isinstance(method, ChannelFlow)
-    channel.deliveries.is_flowing = method.active
-    if method.active:
-        channel.deliveries.resume()
+    channel.deliveries.flow(method.active)
     channel.reply(ChannelFlowOk(active=method.active))
 
 

@@ -351,6 +351,15 @@ class ServerChannel(ChannelOwner):
         self._engine.spend(len(body) // ANSWER_BYTES_PER_UNIT)
         self._reply(Reply(encode_method(method), None, properties, body))
 
+    def reply_with_delivery(self, method: Method, properties: bytes, body: bytes) -> None:
+        """The same for an answer that has a delivery tag: no higher one may go out before it."""
+        self._engine.spend(len(body) // ANSWER_BYTES_PER_UNIT)
+        reply = Reply(encode_method(method), None, properties, body)
+        if not self._answers.give(reply):
+            reply.got_by = self.deliveries
+            self.deliveries.wait_for_get()
+            self._activate()
+
     def spend(self, units: i64) -> None:
         """A method did so much more than others."""
         self._engine.spend(units)

@@ -68,7 +68,7 @@ class ChannelConsumer(Consumer):
 
     def can_take(self) -> bool:
         deliveries = self._deliveries
-        if not self.started or not deliveries.is_flowing or not deliveries.has_room():
+        if not self.started or not deliveries.is_open or not deliveries.has_room():
             return False
         if self.no_ack:
             return True

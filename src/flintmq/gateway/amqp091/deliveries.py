@@ -38,6 +38,9 @@ class Deliveries:
         self.consumer_window = Window()
         # False while the client has asked for no deliveries (amqp-0-9-1 channel.flow).
         self.is_flowing = True
+        # Whether deliveries may go out: the client lets them flow, and no answer that is one itself waits.
+        self.is_open = True
+        self._waiting_gets: i64 = 0
         self._owner = owner
         self._connection = owner.connection
         self._engine = owner.connection.engine
@@ -110,6 +113,29 @@ class Deliveries:
             f"a message of queue '{queue.name}' has {len(properties)} bytes of properties, and this connection takes "
             f"{self._properties_max} in a frame: connect with a larger frame_max"
         )
+
+    def flow(self, active: bool) -> None:
+        """The client suspends its consumers, or lets them go on."""
+        self.is_flowing = active
+        self._open_or_not()
+
+    def wait_for_get(self) -> None:
+        """What basic.get took waits behind other answers, and has its tag.
+
+        Deliveries with higher ones must not come before: who acknowledges those and all before them would acknowledge
+        what it has not seen.
+        """
+        self._waiting_gets += 1
+        self.is_open = False
+
+    def go_on_behind_get(self) -> None:
+        self._waiting_gets -= 1
+        self._open_or_not()
+
+    def _open_or_not(self) -> None:
+        self.is_open = self.is_flowing and self._waiting_gets == 0
+        if self.is_open:
+            self.resume()
 
     def resume(self) -> None:
         """The socket has room again, or a window: the queues of this channel's consumers may go on."""

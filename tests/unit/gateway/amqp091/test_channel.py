@@ -1017,3 +1017,18 @@ def test_exchanges_are_bound_to_exchanges() -> None:
     unbind = ExchangeUnbind(destination="amq.topic", source="x", routing_key="a.b")
     assert channel.call(unbind, unbind) == [ExchangeUnbindOk(), ExchangeUnbindOk()]
     assert len(client.server.storage.memory_definitions.bindings) == 3
+
+
+def test_deliveries_do_not_overtake_a_get_that_waits() -> None:
+    """Tags go out in order: who acknowledges all up to one has seen what it acknowledges."""
+    client = Client(Server())
+    channel = client.channel()
+    channel.call(DURABLE_Q, QueueDeclare(queue="other"), BasicConsume(queue="other", consumer_tag="c"))
+    channel.publish("got")
+    channel.call()
+    channel.send(QueueDeclare(queue="r", durable=True), BasicGet(queue="q"))
+    channel.publish("delivered", "other")
+    client.tick()
+    assert channel.contents == []
+    client.durable()
+    assert [body for _, _, body in channel.contents] == ["got", "delivered"]
