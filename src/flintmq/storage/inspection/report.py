@@ -10,6 +10,8 @@ DEFINITIONS_FILE: Final = "definitions"
 JOURNAL_SEGMENT: Final = "journal"
 STREAM_SEGMENT: Final = "stream"
 STREAM_INDEX: Final = "index"
+# What a broker has copied of damaged bytes.
+QUARANTINED: Final = "quarantine"
 OTHER: Final = "other"
 
 # States of segments: ended in order; without the end, and nothing behind its last block; something is there, which a

@@ -22,6 +22,7 @@ from flintmq.storage.inspection.report import (
     JOURNAL_SEGMENT,
     OPEN,
     OTHER,
+    QUARANTINED,
     SEALED,
     STREAM_INDEX,
     STREAM_SEGMENT,
@@ -33,6 +34,7 @@ from flintmq.storage.inspection.report import (
     Report,
 )
 from flintmq.storage.journal.records import RECORD_MESSAGE, RECORD_MOVED, RECORD_SETTLEMENT
+from flintmq.storage.quarantine import DIRECTORY as QUARANTINE
 from flintmq.storage.reading import Block, SegmentReader
 from flintmq.storage.stream.files import INDEX_SUFFIX
 from flintmq.storage.stream.index import decode_index
@@ -63,6 +65,7 @@ class Verification:
                 report.live = sum(ranges.count for ranges in live.get(report.path, {}).values())
                 report.dead -= report.live
         self._compare(reports, progress)
+        reports += self._quarantine()
         return Report(
             str(directory.path),
             directory.is_running,
@@ -91,6 +94,11 @@ class Verification:
                 data = (self._directory.path / path).read_bytes()
                 report.state = TO_BE_MADE if decode_index(data, path) is None else USABLE
         return report
+
+    def _quarantine(self) -> list[FileReport]:
+        """No damage by itself: a broker that started has dealt with it."""
+        found = sorted((self._directory.path / QUARANTINE).glob("*"))
+        return [FileReport(f"{QUARANTINE}/{path.name}", QUARANTINED, path.stat().st_size) for path in found]
 
     def _segment(self, path: str, places: Places, progress: Progress) -> FileReport | None:
         with self._directory.segment(path) as reader:

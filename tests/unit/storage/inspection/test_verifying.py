@@ -126,6 +126,21 @@ def test_damaged_definitions_are_reported(tmp_path: Path) -> None:
     assert str(tmp_path / "definitions.sqlite") in report.damage[0].reason
 
 
+def test_what_was_set_aside_is_shown(tmp_path: Path) -> None:
+    """Damage that a start has met is in the quarantine, and in the file as long as that is there."""
+    filled(tmp_path).close()
+    file = segments(tmp_path)[1]
+    data = bytearray(file.read_bytes())
+    data[200] ^= 1
+    file.write_bytes(data)
+    node = OpenNode(tmp_path, (1, 2), segment=20_000)
+    node.storage.set_aside()
+    node.close()
+    report = verify(tmp_path)
+    assert [found.kind for found in report.files if found.path.startswith("quarantine/")] == ["quarantine"]
+    assert [damage.file for damage in report.damage] == [str(file)]
+
+
 def test_nothing_is_written(tmp_path: Path) -> None:
     """Neither to a stopped broker's files, nor beside them."""
     node = filled(tmp_path / "data")
