@@ -16,8 +16,8 @@ CONFORM := tests/conformance/amqp091
 unexport PYTHONPATH
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help run test conformance fuzz crash crash-long faults bitflips sim sim-long demo interop bench bench-routing bench-depth
-.PHONY: lint format clean
+.PHONY: help run test conformance fuzz crash crash-long faults bitflips audit sim sim-long demo interop bench
+.PHONY: bench-routing bench-depth lint format clean
 
 help:
 	@echo 'make run          install FlintMQ into .venv, compiled, and serve from ./data (DATA=DIR for another place)'
@@ -31,6 +31,7 @@ help:
 	@echo 'make fuzz         spoiled sessions against the engines and the broker, SEEDS of them (SEEDS=1000000 FIRST=0)'
 	@echo 'make crash        200 kills under load, and how long it takes to accept again; 1,000 by make crash-long'
 	@echo 'make faults       every fault at every call to the disk; make bitflips spoils 10,000 data directories'
+	@echo 'make audit        a broker under strace: every confirm is sent after the sync that covers it'
 	@echo 'make sim          a simulated node that loses its power, SEEDS times about 22 (SEEDS=10000 FIRST=0)'
 	@echo 'make sim-long     100,000 of them'
 	@echo 'make lint         style, types, and who imports whom'
@@ -59,6 +60,9 @@ crash-long: $(VENV)/.development
 
 faults: $(VENV)/.development
 	@$(BIN)/python -m tests.faults
+
+audit: $(VENV)/.development
+	@$(BIN)/python -m tests.faults.auditing 20000
 
 bitflips: $(VENV)/.development
 	@$(BIN)/python -m tests.faults.flipping 10000
