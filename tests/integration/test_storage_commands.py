@@ -1,6 +1,7 @@
 """`flintmq storage`: what operators see of a broker's data, and how it comes back from a backup."""
 
 import json
+import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -111,6 +112,32 @@ def test_a_backup_comes_back(broker: BrokerProcess, tmp_path: Path) -> None:
         taken = channel.get("orders")
         assert taken is not None
         assert taken.body.decode() == "orders 40 ü"
+
+
+def test_a_start_removes_what_a_killed_backup_left(tmp_path: Path) -> None:
+    """Second names of files would keep these on the disk for ever."""
+    left = tmp_path / "data" / ".backup-1"
+    left.mkdir(parents=True)
+    (left / "1").touch()
+    with BrokerProcess(tmp_path / "data"):
+        assert not left.exists()
+
+
+def test_progress_is_shown_on_a_terminal(broker: BrokerProcess) -> None:
+    """And goes when the work is done; the verdict stays."""
+    ours, theirs = os.openpty()
+    ran = subprocess.run(  # noqa: S603 - our own command
+        command("storage", "verify", str(broker.data)),
+        env=environment(TERM="xterm"),
+        stdout=subprocess.PIPE,
+        stderr=theirs,
+        check=True,
+    )
+    os.close(theirs)
+    shown = os.read(ours, 100_000).decode()
+    os.close(ours)
+    assert "Reading" in shown
+    assert ran.stdout.endswith(b"intact\n")
 
 
 def test_a_running_broker_is_verified(broker: BrokerProcess) -> None:

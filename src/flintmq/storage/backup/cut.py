@@ -17,9 +17,9 @@ journal belongs to definitions if it was read while these were the newest. The c
 4. how far the streams go, in the same way. They come later than the journal because the broker writes them later: a
    message that it moved to a stream may be found in both places, as after a crash, and not in none;
 5. whether no segment was passed over between those that are held; newer ones do not count;
-6. at the definitions again. If they are others, the look counted for nothing and is repeated. Only
-   the offsets of streams' readers may have changed, which happens all the time: they are those of step 1, and so never
-   ahead of their streams.
+6. at the definitions again. If they are others, the look counted for nothing and is repeated. Only the offsets of
+   streams' readers may have changed, which happens all the time: they are those of step 1, and so never ahead of their
+   streams.
 
 Definitions that are older than the journal would lose what was moved to a new queue; newer ones what a queue had that
 was deleted, and that had been moved elsewhere before. Nothing is blocked by this: the broker never waits for a backup.
@@ -39,6 +39,8 @@ from flintmq.storage.reading import SegmentReader
 
 # A look takes some milliseconds; only a broker whose queues come and go without a pause makes it take more than a few.
 PATIENCE_SECONDS: Final = 60.0
+# Between two looks: the broker has its disk to itself.
+PAUSE_SECONDS: Final = 0.002
 # The table that changes as streams are read.
 READER_OFFSETS: Final = "reader_offsets"
 
@@ -96,6 +98,7 @@ class Cut:
                     "try again when less is declared and deleted"
                 )
             looks += 1
+            time.sleep(PAUSE_SECONDS)
         return looks
 
     def _look(self) -> bool:
