@@ -17,7 +17,7 @@ unexport PYTHONPATH
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .PHONY: help run test conformance fuzz crash crash-long faults bitflips audit sim sim-long demo interop bench
-.PHONY: bench-routing bench-depth lint format clean
+.PHONY: bench-routing bench-depth bench-recovery lint format clean
 
 help:
 	@echo 'make run          install FlintMQ into .venv, compiled, and serve from ./data (DATA=DIR for another place)'
@@ -28,6 +28,7 @@ help:
 	@echo 'make bench        FlintMQ beside RabbitMQ, where that is installed (ARGS="--loads a16,b16 --runs 1")'
 	@echo 'make bench-routing what 10,000 queues and 110,000 bindings cost publishers; make bench does it, too'
 	@echo 'make bench-depth  what deep queues, many queues and many publishers cost; make bench does it, too'
+	@echo 'make bench-recovery how long a killed broker takes to accept again, with a million messages in its journal'
 	@echo 'make fuzz         spoiled sessions against the engines and the broker, SEEDS of them (SEEDS=1000000 FIRST=0)'
 	@echo 'make crash        200 kills under load, and how long it takes to accept again; 1,000 by make crash-long'
 	@echo 'make faults       every fault at every call to the disk; make bitflips spoils 10,000 data directories'
@@ -97,6 +98,9 @@ bench-routing: $(VENV)/.broker
 
 bench-depth: $(VENV)/.broker
 	@$(BIN)/python -m benchmarks.depth $(ARGS)
+
+bench-recovery: $(VENV)/.broker
+	@$(BIN)/python -m benchmarks.recovery $(ARGS)
 
 lint: $(VENV)/.development
 	@echo '==> Lint'
