@@ -137,7 +137,8 @@ class Dump:
                 if reader is not None:
                     for block in reader.blocks(self._directory.synced(path, reader)):
                         yield path, block
-                    self.damage += reader.damage
+                    if self._directory.is_as_found(path):
+                        self.damage += reader.damage
 
     def _pass_over(self, path: str, block: Block) -> None:
         self.damage.append(Damage(path, block.start, "the block's records do not fill it"))

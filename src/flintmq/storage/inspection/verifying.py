@@ -119,7 +119,7 @@ class Verification:
             self._look_behind(path, reader, report, is_journal)
             progress(self._sizes[path] - told)
         # What is not the same file any more was removed, and may have been written over while it was read.
-        return report if not self._directory.is_running or self._directory.is_the_same(path) else None
+        return report if self._directory.is_as_found(path) else None
 
     def _check_header(self, path: str, reader: SegmentReader, is_journal: bool) -> None:
         header = reader.header

@@ -1,27 +1,22 @@
 """Backups of a storage that is being written to, in small segments that come and go all the time."""
 
 import os
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from flintmq.base.errors import StorageError
-from flintmq.broker.message import Entry
-from flintmq.broker.ports import QueueRecord, ReaderOffset
+from flintmq.broker.ports import QueueRecord
 from flintmq.storage.backup.manifest import Manifest, check
 from flintmq.storage.backup.pins import Pins
 from flintmq.storage.backup.restoring import restore
 from flintmq.storage.backup.taking import Backup, Taken
 from flintmq.storage.definitions.sqlite import DefinitionDatabase
-from tests.unit.storage.nodes import OpenNode, message, segments
+from tests.unit.storage.moving import STREAM, moving
+from tests.unit.storage.nodes import OpenNode, segments
 
 SEGMENT = 20_000
-DEPTH = 100
-STREAM = 9
 
 
 def quiet(_: int) -> None:
@@ -30,85 +25,6 @@ def quiet(_: int) -> None:
 
 def back_up(node: OpenNode, to: Path) -> Taken:
     return Backup(node.path, to, "0").take(quiet)
-
-
-class Mover(threading.Thread):
-    """Publishes numbers to queue 1 and the stream; in groups, older ones move to a second queue, and leave it at last.
-
-    So all numbers from the oldest to `confirmed` are on one of the queues, and on one only. Now and then there is a new
-    second queue; the earlier one is deleted when it is empty. A reader of the stream says how far it is in every
-    round. It ends when `stop` is set.
-    """
-
-    def __init__(self, node: OpenNode) -> None:
-        super().__init__()
-        self.confirmed = -1
-        self.oldest = 0
-        self.stop = threading.Event()
-        self.failure: BaseException | None = None
-        self._node = node
-        self._first: list[Entry] = []
-        # With the queues they are on.
-        self._second: list[tuple[int, Entry]] = []
-        self._target = 1
-        self._stream = node.storage.open_stream(STREAM)
-        self._rounds = 0
-        self._declare()
-
-    def run(self) -> None:
-        try:
-            while not self.stop.is_set():
-                self._round()
-        except BaseException as error:  # noqa: BLE001 - the test raises it
-            self.failure = error
-
-    def _declare(self) -> None:
-        self._target += 1
-        self._node.seqs[self._target] = 1
-        self._node.storage.definitions.put_queue(QueueRecord(self._target, "/", f"q{self._target}", False, {}))
-
-    def _round(self) -> None:
-        node = self._node
-        number = self.confirmed
-        for _ in range(20):
-            number += 1
-            body = b"%d:" % number + bytes(number % 700)
-            self._first += node.publish(body, 1)
-            self._stream.append(message(body))
-        node.storage.definitions.put_reader_offset(ReaderOffset(STREAM, "reader", self.confirmed + 1))
-        self._rounds += 1
-        if self._rounds % 8 == 0:
-            self._declare()
-        while len(self._first) > DEPTH:
-            self._move(self._first.pop(0))
-        while len(self._second) > DEPTH:
-            queue, entry = self._second.pop(0)
-            node.storage.journal.settle(queue, entry)
-            self.oldest += 1
-            if queue != self._second[0][0]:
-                node.storage.definitions.delete_queue("/", f"q{queue}")
-        node.sync()
-        self.confirmed = number
-
-    def _move(self, entry: Entry) -> None:
-        journal = self._node.storage.journal
-        journal.begin_group()
-        self._second += [(self._target, moved) for moved in self._node.publish(entry.message.body, self._target)]
-        journal.settle(1, entry)
-        journal.end_group()
-
-
-@contextmanager
-def moving(node: OpenNode) -> Iterator[Mover]:
-    mover = Mover(node)
-    mover.start()
-    try:
-        yield mover
-    finally:
-        mover.stop.set()
-        mover.join()
-    if mover.failure is not None:
-        raise mover.failure
 
 
 def numbers(bodies: list[bytes]) -> list[int]:

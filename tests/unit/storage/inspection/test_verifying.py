@@ -8,9 +8,11 @@ import pytest
 from flintmq.base.errors import StorageError
 from flintmq.broker.ports import QueueRecord
 from flintmq.storage.block import TYPE_JOURNAL, frame_block
+from flintmq.storage.inspection.dumping import Dump
 from flintmq.storage.inspection.report import OPEN, SEALED, TORN, FileReport, Report
 from flintmq.storage.inspection.verifying import Verification
-from tests.unit.storage.nodes import OpenNode, crashed_copy, message, segments
+from tests.unit.storage.moving import moving
+from tests.unit.storage.nodes import CODECS, OpenNode, crashed_copy, message, segments
 
 STREAM = 3
 
@@ -161,6 +163,19 @@ def test_a_running_broker_is_read_as_it_is(tmp_path: Path) -> None:
     assert "written to" in {file.state for file in report.files}
     node.publish(b"more")
     node.sync()
+    node.close()
+
+
+def test_what_a_broker_writes_over_is_no_damage(tmp_path: Path) -> None:
+    """Segments that come and go while they are read are passed over, and neither command calls that damage."""
+    node = OpenNode(tmp_path, segment=20_000)
+    with moving(node) as mover:
+        for _ in range(10):
+            assert verify(tmp_path).damage == []
+            dump = Dump(tmp_path, CODECS)
+            assert all(line["queue"] for line in dump.messages(None, "/"))
+            assert dump.damage == []
+    assert mover.confirmed > 100
     node.close()
 
 
