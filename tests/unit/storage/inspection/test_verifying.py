@@ -7,6 +7,7 @@ import pytest
 
 from flintmq.base.errors import StorageError
 from flintmq.broker.ports import QueueRecord
+from flintmq.storage import reading
 from flintmq.storage.block import TYPE_JOURNAL, frame_block
 from flintmq.storage.inspection.dumping import Dump
 from flintmq.storage.inspection.report import OPEN, SEALED, TORN, FileReport, Report
@@ -176,6 +177,25 @@ def test_what_a_broker_writes_over_is_no_damage(tmp_path: Path) -> None:
             assert all(line["queue"] for line in dump.messages(None, "/"))
             assert dump.damage == []
     assert mover.confirmed > 100
+    node.close()
+
+
+def test_a_file_that_is_written_over_while_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It lost its name before, and so is not reported."""
+    monkeypatch.setattr(reading, "WINDOW_BYTES", 1_000)
+    node = filled(tmp_path)
+    first = segments(tmp_path)[0]
+    spare = first.with_name("spare")
+
+    def write_over(_: int) -> None:
+        if first.exists():
+            first.rename(spare)
+            spare.write_bytes(bytes(spare.stat().st_size))
+
+    report = Verification(tmp_path).run(write_over)
+    assert report.damage == []
+    assert f"journal/{first.name}" not in by_path(report)
+    spare.rename(first)
     node.close()
 
 
