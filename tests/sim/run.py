@@ -65,6 +65,8 @@ class Run:
         # The call to the disk at which the power fails, or an error is raised.
         self._fuse = -1
         self._error = 0
+        # How this life is to end.
+        self._ends_in = ""
         # Whether the disk has failed in this life.
         self._has_failed = False
         self.disk.trouble = self._trouble
@@ -103,8 +105,16 @@ class Run:
                 self._say("the power fails in", what, name)
                 self.disk.is_off = True
                 raise PowerLoss
+        if what == "rename":
+            # A segment goes, or a new one comes.
+            self._aim()
         if self._node is not None and what != "commit":
             self._node.commit.pause()
+
+    def _aim(self) -> None:
+        """The next calls to the disk matter more than others: let the power fail in one of them, now and then."""
+        if self._ends_in == POWER and self.chance.random() < 0.15:
+            self._fuse = self.chance.randrange(5)
 
     # -- lives --------------------------------------------------------------------------------------------------
 
@@ -129,9 +139,10 @@ class Run:
         chance = self.chance
         node = self._boot()
         end = chance.choices((POWER, KILL, STOP, FAULT, FULL), (80, 5, 3, 9, 3))[0]
-        workload = Workload(node, self.ledger, self.topology, self.numbers, chance)
+        workload = Workload(node, self.ledger, self.topology, self.numbers, chance, self._aim)
         # Behind the handshakes.
         duration = 6 * workload.latency + workload.gap * chance.choice((5, 20, 60))
+        self._ends_in = end
         self._say("a life of", duration, "to end in", end)
         self._node = node
         try:
@@ -151,7 +162,7 @@ class Run:
                 self._quiesce(node, workload)
         except PowerLoss:
             pass
-        self._fuse, self._error = -1, 0
+        self._fuse, self._error, self._ends_in = -1, 0, ""
         self.disk.capacity = None
         self._has_failed = False
         if self.disk.is_off:
@@ -239,7 +250,7 @@ class Run:
 
     def _set_up(self, node: Node) -> None:
         """Declare what there is to be, and see it declared."""
-        workload = Workload(node, self.ledger, self.topology, self.numbers, self.chance)
+        workload = Workload(node, self.ledger, self.topology, self.numbers, self.chance, self._aim)
 
         def begin() -> None:
             node.serve()

@@ -40,7 +40,17 @@ class Numbers:
 
 @final
 class Workload:
-    def __init__(self, node: Node, ledger: Ledger, topology: Topology, numbers: Numbers, chance: random.Random) -> None:
+    """`aim` is called when this would be a good moment for the power to fail."""
+
+    def __init__(
+        self,
+        node: Node,
+        ledger: Ledger,
+        topology: Topology,
+        numbers: Numbers,
+        chance: random.Random,
+        aim: Callable[[], None],
+    ) -> None:
         self.clients: list[Client] = []
         # While it is not, clients only wait for what they asked for.
         self.is_going = True
@@ -50,6 +60,7 @@ class Workload:
         self._topology = topology
         self._numbers = numbers
         self._chance = chance
+        self._aim = aim
         # Seconds between two things that are done.
         self.gap = chance.choice((0.0005, 0.002, 0.01))
         # And at most on the way of a message between the node and a client.
@@ -220,6 +231,7 @@ class Workload:
         elif channel.group.publishes or channel.group.settlements:
             if self._chance.random() < 0.8:
                 channel.commit()
+                self._aim()
             else:
                 channel.roll_back()
 
