@@ -19,7 +19,7 @@ from tests.unit.storage.nodes import PlainCodec
 
 # Small, so that a run of some dozen steps fills, removes, moves and reuses segments.
 SEGMENT_BYTES = 1500
-PIECE_BYTES = 700
+STEP_BYTES = 300
 QUEUES = (1, 2, 3)
 DIRECTORY = Path("/journal")
 
@@ -81,8 +81,8 @@ class JournalMachine(RuleBasedStateMachine):
         self._open()
 
     def _open(self) -> None:
-        self.files = JournalFiles(self.disk, DIRECTORY, SEGMENT_BYTES, PIECE_BYTES)
-        self.encoder = JournalEncoder(SEGMENT_BYTES, self.files.pieces)
+        self.files = JournalFiles(self.disk, DIRECTORY, SEGMENT_BYTES)
+        self.encoder = JournalEncoder(SEGMENT_BYTES, self.files.pieces, STEP_BYTES)
         replay = Replay({1: CODEC}, set(QUEUES))
         self.encoder.start(self.files.recover(replay, self.encoder.occupancy))
         self.files.drop(self.encoder.occupancy.drop_dead())

@@ -18,6 +18,7 @@ from typing import Final, final
 
 from flintmq.storage.definitions.sqlite import DefinitionDatabase, Statement
 from flintmq.storage.failure import describe_failure, is_full
+from flintmq.storage.journal.compaction import Wanted
 from flintmq.storage.journal.encoder import JournalBatch
 from flintmq.storage.journal.files import JournalFiles
 from flintmq.storage.reserve import Reserve
@@ -76,7 +77,7 @@ class RoundWriter:
         self._open_streams: dict[StreamFiles, None] = {}
         self._drop_through = 0
         # What compaction has to see next.
-        self._wanted: tuple[int, int] | None = None
+        self._wanted: Wanted | None = None
 
     def write(self, batches: list[Batch]) -> None:
         """Write settlements, for a sync to come."""
@@ -148,7 +149,7 @@ class RoundWriter:
             self._journal.drop(self._drop_through)
             self._drop_through = 0
         if self._wanted is not None:
-            self._journal.read_ahead(*self._wanted)
+            self._journal.read_ahead(self._wanted)
             self._wanted = None
         self._journal.prepare()
         for files in self._synced_streams:

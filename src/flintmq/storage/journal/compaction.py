@@ -20,8 +20,22 @@ from flintmq.storage.journal.records import (
 )
 from flintmq.storage.journal.source import Blocks
 
-# How much of a segment one batch looks at: some tenths of a millisecond.
-PIECE_BYTES: Final = 256 * 1024
+# How much of a segment one batch looks at, at least: some tenths of a millisecond. Larger batches look at twice as much
+# as they write, so that a segment is emptied before another one is full; which takes less than those writes did.
+STEP_BYTES: Final = 256 * 1024
+# As much is read of what was written since the last time: batches that wait share one sync, and one piece.
+PIECE_MAX_BYTES: Final = 32 * 1024 * 1024
+_READ_FACTOR: Final = 2
+
+
+@final
+class Wanted:
+    """The blocks from a position of a segment on that lie in so many bytes, but at least one."""
+
+    def __init__(self, segment: int, position: int, size: int) -> None:
+        self.segment = segment
+        self.position = position
+        self.size = size
 
 
 @final
@@ -50,38 +64,70 @@ class Survivors:
 
 @final
 class Compaction:
-    def __init__(self, occupancy: Occupancy, pieces: deque[Piece]) -> None:
+    def __init__(self, occupancy: Occupancy, pieces: deque[Piece], step_bytes: int) -> None:
         self._occupancy = occupancy
         self._pieces = pieces
+        self._step_bytes: i64 = step_bytes
         self._segment: Segment | None = None
-        # Where the next piece begins, and the slot of its first entry.
-        self._position: i64 = 0
+        # What is being looked at, which of its blocks is next, and the slot of the first entry there.
+        self._piece: Piece | None = None
+        self._block: i64 = 0
         self._slot: i64 = 0
+        # Where the next piece begins, 0 when there is no other; and what was written since one was asked for.
+        self._position: i64 = 0
         self._is_asked = False
+        self._written: i64 = 0
 
-    def wanted(self) -> tuple[int, int] | None:
-        """The segment and position of the piece that the sync thread is to read next; None when there is no such."""
+    def wanted(self, batch_bytes: i64) -> Wanted | None:
+        """What the sync thread is to read next; None when there is nothing. Called at the end of each batch."""
+        self._written += batch_bytes
         segment = self._occupancy.emptying
         if segment is None:
             return None
         if segment is not self._segment:
-            self._segment = segment
-            self._position = HEADER_BYTES
-            self._slot = 0
-        elif self._is_asked:
+            self._begin(segment)
+        if self._is_asked or self._position == 0:
             return None
+        size = min(max(self._step_bytes, _READ_FACTOR * self._written), PIECE_MAX_BYTES)
         self._is_asked = True
-        return segment.number, self._position
+        self._written = 0
+        return Wanted(segment.number, self._position, size)
 
-    def next_piece(self) -> Piece | None:
-        """What was read since the last time."""
-        while self._pieces:
+    def _begin(self, segment: Segment) -> None:
+        self._segment = segment
+        self._piece = None
+        self._slot = 0
+        self._position = HEADER_BYTES
+        self._is_asked = False
+
+    def blocks(self, batch_bytes: i64) -> Blocks | None:
+        """What a batch of this size is to look at; None when nothing is there yet."""
+        piece = self._next_piece()
+        if piece is None:
+            return None
+        blocks = piece.blocks
+        budget = max(self._step_bytes, _READ_FACTOR * batch_bytes)
+        first = self._block
+        last = first
+        while last < len(blocks.starts) and budget > 0:
+            budget -= blocks.ends[last] - blocks.starts[last]
+            last += 1
+        self._block = last
+        return Blocks(blocks.data, blocks.offset, blocks.starts[first:last], blocks.ends[first:last])
+
+    def _next_piece(self) -> Piece | None:
+        segment = self._segment
+        if segment is None or segment is not self._occupancy.emptying:
+            return None
+        while self._piece is None and self._pieces:
             piece = self._pieces.popleft()
-            segment = self._segment
-            if segment is not None and segment is self._occupancy.emptying and piece.segment == segment.number:
+            # Others are of a segment that is gone by now.
+            if piece.segment == segment.number:
+                self._piece = piece
+                self._block = 0
+                self._position = 0 if piece.is_broken else piece.following
                 self._is_asked = False
-                return piece
-        return None
+        return self._piece
 
     def survivors(self, data: bytes, position: i64) -> Survivors | None:
         """Of the message record at `position`; None when nothing of it lives. Called for each one, in order."""
@@ -121,9 +167,12 @@ class Compaction:
         assert source is not None
         home.moved(slot, source, target)
 
-    def done(self, piece: Piece) -> None:
-        """All of a piece has been looked at."""
-        self._position = piece.following
+    def looked_at(self) -> None:
+        """All survivors of what `blocks` gave have been asked for."""
+        piece = self._piece
         segment = self._segment
-        if piece.is_broken or (piece.following == 0 and segment is not None and segment.held > 0):
+        if piece is None or segment is None or self._block < len(piece.blocks.starts):
+            return
+        self._piece = None
+        if piece.is_broken or (piece.following == 0 and segment.held > 0):
             self._occupancy.give_up_emptying()

@@ -12,7 +12,7 @@ from mypy_extensions import i32, i64
 from flintmq.broker.message import Entry, Message
 from flintmq.broker.ports import Journal
 from flintmq.storage.content import BLOCK_BYTES, AddressEncoder, write_content_head
-from flintmq.storage.journal.compaction import Compaction, Piece, Survivors
+from flintmq.storage.journal.compaction import STEP_BYTES, Compaction, Piece, Survivors, Wanted
 from flintmq.storage.journal.occupancy import Occupancy
 from flintmq.storage.journal.records import (
     RECORD_MESSAGE,
@@ -74,7 +74,7 @@ class JournalBatch:
         size: int,
         messages: int,
         drop_through: int,
-        wanted: tuple[int, int] | None,
+        wanted: Wanted | None,
     ) -> None:
         self.segment = segment
         self.blocks = blocks
@@ -83,7 +83,7 @@ class JournalBatch:
         # Segments up to this one hold nothing live: to be removed when the batch is synced, not before, since the
         # settlement that made them dead, or the copy of a message that moved, may be in this very batch.
         self.drop_through = drop_through
-        # A segment, and the position of a piece of it that compaction has to see once the batch is synced.
+        # What compaction has to see once the batch is synced.
         self.wanted = wanted
 
 
@@ -94,9 +94,9 @@ class JournalEncoder(Journal):
     `pieces` are what the sync thread has read for compaction.
     """
 
-    def __init__(self, segment_limit: int, pieces: deque[Piece]) -> None:
+    def __init__(self, segment_limit: int, pieces: deque[Piece], step_bytes: int = STEP_BYTES) -> None:
         self.occupancy = Occupancy()
-        self._compaction = Compaction(self.occupancy, pieces)
+        self._compaction = Compaction(self.occupancy, pieces, step_bytes)
         self._segment = self.occupancy.current
         self._segment_limit: i64 = segment_limit
         self._writer = BytesWriter()
@@ -285,7 +285,7 @@ class JournalEncoder(Journal):
         segment = self._segment
         segment.size += self._batch_bytes
         dead = self.occupancy.drop_dead()
-        wanted = self._compaction.wanted()
+        wanted = self._compaction.wanted(self._batch_bytes)
         batch = JournalBatch(segment.number, self._blocks, self._batch_bytes, self._messages, dead, wanted)
         self.discard()
         if segment.size >= self._segment_limit:
@@ -304,16 +304,16 @@ class JournalEncoder(Journal):
     # -- compaction ---------------------------------------------------------------------------------------------
 
     def _move(self) -> None:
-        """Write again what lives of the piece that was read of the segment to be emptied.
+        """Write again what lives of some blocks that were read of the segment to be emptied.
 
         A message may be on the disk twice then: recovery takes the later copy, and the old segment goes only when
         the batch with the new one is synced.
         """
-        piece = self._compaction.next_piece()
-        if piece is None:
+        blocks = self._compaction.blocks(self._batch_bytes + len(self._writer))
+        if blocks is None:
             return
-        data = piece.blocks.data
-        for start, end in zip(piece.blocks.starts, piece.blocks.ends, strict=True):
+        data = blocks.data
+        for start, end in zip(blocks.starts, blocks.ends, strict=True):
             position: i64 = start
             while position < end:
                 following = record_end(data, position)
@@ -322,7 +322,7 @@ class JournalEncoder(Journal):
                     if survivors is not None:
                         self._write_again(survivors, data[content_position(data, position) : following])
                 position = following
-        self._compaction.done(piece)
+        self._compaction.looked_at()
 
     def _write_again(self, survivors: Survivors, content: bytes) -> None:
         """A fan-out stays one record."""

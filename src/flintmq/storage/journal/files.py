@@ -24,7 +24,7 @@ from flintmq.storage.block import (
     scan_blocks,
 )
 from flintmq.storage.files import Disk
-from flintmq.storage.journal.compaction import PIECE_BYTES, Piece
+from flintmq.storage.journal.compaction import Piece, Wanted
 from flintmq.storage.journal.occupancy import Occupancy, Segment
 from flintmq.storage.journal.reading import PieceReader
 from flintmq.storage.journal.recovery import Replay
@@ -50,7 +50,7 @@ class Found:
 class JournalFiles(BlockSource):
     """`pieces` is what was read for compaction; the event loop takes it from there."""
 
-    def __init__(self, disk: Disk, directory: Path, segment_limit: int, piece_bytes: int = PIECE_BYTES) -> None:
+    def __init__(self, disk: Disk, directory: Path, segment_limit: int) -> None:
         self.damage: list[Damage] = []
         # The segments there are, oldest first; the last is being written.
         self.numbers: list[int] = []
@@ -58,7 +58,6 @@ class JournalFiles(BlockSource):
         self._disk = disk
         self._directory = directory
         self._segment_limit = segment_limit
-        self._piece_bytes = piece_bytes
         self._has_spare = False
         self._current: SegmentFile | None = None
         self._next: SegmentFile | None = None
@@ -164,18 +163,19 @@ class JournalFiles(BlockSource):
             return PieceReader(number, file, b"" if header is None else header.block_magic, {})
         return PieceReader(number, file, found.magic, found.gaps)
 
-    def read_ahead(self, number: int, position: int) -> None:
+    def read_ahead(self, wanted: Wanted) -> None:
         """Read a piece of a segment for the event loop."""
+        number = wanted.segment
         if number not in self.numbers[:-1]:
             return
         try:
             if self._reading is None or self._reading.number != number:
                 self._stop_reading()
                 self._reading = self._reader(number)
-            piece = self._reading.read(position, self._piece_bytes)
+            piece = self._reading.read(wanted.position, wanted.size)
             reason = "the block does not match its checksum any more"
         except OSError as error:
-            piece = Piece(number, Blocks(b"", position, [], []), position, True)
+            piece = Piece(number, Blocks(b"", wanted.position, [], []), wanted.position, True)
             reason = f"it cannot be read ({error.strerror})"
         if piece.is_broken:
             self.damage.append(Damage(str(self._path(number)), piece.following, reason))
