@@ -15,7 +15,7 @@ from flintmq.storage.definitions.sqlite import DefinitionDatabase, connect
 from flintmq.storage.files import DiskFile
 from flintmq.storage.group_commit import FULL_RETRY_SECONDS
 from tests.unit.storage.disks import FaultyDisk, FaultyFile
-from tests.unit.storage.nodes import OpenNode
+from tests.unit.storage.nodes import OpenNode, message, records
 
 
 class _HeldDisk(FaultyDisk):
@@ -211,6 +211,28 @@ def test_a_full_disk_is_waited_for(tmp_path: Path) -> None:
     node = OpenNode(tmp_path)
     assert node.bodies() == [b"0", b"1", b"2", b"3"]
     assert node.storage.damage == []
+    node.close()
+
+
+def test_what_was_written_is_not_written_twice(tmp_path: Path) -> None:
+    """Where a stream finds no room, what the journal got of the batch stays: only the stream is written again."""
+    disk = FaultyDisk(error=errno.ENOSPC)
+    node = OpenNode(tmp_path, disk=disk)
+    stream = node.storage.open_stream(9)
+    stream.append(message(b"first"))
+    node.sync()
+    disk.calls.clear()
+    # Behind the write and the sync of the journal.
+    disk.fail_at = 2
+    node.publish(b"b")
+    stream.append(message(b"second"))
+    node.storage.commit()
+    _until(lambda: bool(node.storage.full))
+    assert disk.failed[0].endswith(".stream")
+    disk.fail_at = None
+    node.sync()
+    assert _journal_calls(disk) == ["write", "sync"]
+    assert [record.body for _, record in records(stream, 0)] == [b"first", b"second"]
     node.close()
 
 
