@@ -46,6 +46,16 @@ def test_a_stream_is_read_from_an_offset(broker: BrokerProcess) -> None:
         assert ran.stdout == expected
 
 
+def test_a_reader_of_a_stream_comes_back(broker: BrokerProcess) -> None:
+    """A name stands for what was printed before; a filter leaves out what has no such value."""
+    declare(broker, "cli-reader", **{"x-queue-type": "stream"})
+    run(broker, "publish", "cli-reader", "a", "b", "c")
+    named = ("consume", "cli-reader", "--offset", "first", "--reader", "r")
+    assert run(broker, *named, "--count", "2").stdout == "a\nb\n"
+    assert run(broker, *named, "--count", "1").stdout == "c\n"
+    assert run(broker, "consume", "cli-reader", "--offset", "1h", "--filter", "x", "--wait", "0.5").stdout == ""
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

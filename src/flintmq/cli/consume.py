@@ -15,7 +15,15 @@ def consume(
         float | None, typer.Option(min=0, metavar="SECONDS", help="Stop after so long without one; else never.")
     ] = None,
     offset: Annotated[
-        str | None, typer.Option(metavar="OFFSET", help="Where to start in a stream: first, last, next or a number.")
+        str | None,
+        typer.Option(metavar="OFFSET", help="Where to start in a stream: first, last, next, a number, or an age (2h)."),
+    ] = None,
+    reader: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Go on in a stream where the reader of this name has stopped.")
+    ] = None,
+    values: Annotated[
+        list[str] | None,
+        typer.Option("--filter", metavar="VALUE", help="Of a stream, only this filter value."),,
     ] = None,
     url: Url = DEFAULT_URL,
 ) -> None:
@@ -25,6 +33,10 @@ def consume(
     arguments: dict[str, object] = {}
     if offset is not None:
         arguments["x-stream-offset"] = int(offset) if offset.isdecimal() else offset
+    if reader is not None:
+        arguments["x-stream-reader"] = reader
+    if values:
+        arguments["x-stream-filter"] = values
     window = min(count or 1000, 1000)
     left = count
     with client.connect(url) as connection:

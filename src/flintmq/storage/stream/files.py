@@ -136,7 +136,8 @@ class StreamFiles:
         """None when it is damaged. Raises StorageError for another file's."""
         header = decode_header(file.read_at(0, HEADER_BYTES), str(file.path))
         if header is None:
-            self.report(Damage(str(file.path), 0, "the file's header does not match its checksum"))
+            reason = "the file's header does not match its checksum"
+            self.report(Damage(str(file.path), 0, reason, HEADER_BYTES))
         elif header.kind != KIND_STREAM or header.number != number:
             raise StorageError(f"{file.path} is not the stream segment of offset {number}: put back the file that was")
         return header
