@@ -23,7 +23,7 @@ def consume(
     ] = None,
     values: Annotated[
         list[str] | None,
-        typer.Option("--filter", metavar="VALUE", help="Of a stream, only this filter value."),,
+        typer.Option("--filter", metavar="VALUE", help="Of a stream, only this filter value."),
     ] = None,
     url: Url = DEFAULT_URL,
 ) -> None:
