@@ -1,0 +1,83 @@
+"""A file of blocks on a disk that refuses: what a write that failed leaves behind, and what the next makes of it."""
+
+import errno
+from pathlib import Path
+
+import pytest
+
+from flintmq.storage.block import BLOCK_HEAD_BYTES, KIND_JOURNAL, TYPE_JOURNAL, scan_blocks
+from flintmq.storage.failure import SyncFailed, is_full
+from flintmq.storage.segment import SegmentFile, create_segment
+from tests.unit.storage.disks import FaultyDisk
+
+
+def _segment(directory: Path, disk: FaultyDisk) -> SegmentFile:
+    return create_segment(disk, directory / "draft", directory / "1.journal", KIND_JOURNAL, 1, 0)
+
+
+def _full_disk() -> FaultyDisk:
+    return FaultyDisk(error=errno.ENOSPC, cuts=True)
+
+
+def test_a_write_without_room_can_be_made_again(tmp_path: Path) -> None:
+    """The same blocks, written again, stand where the first try left half of them; nothing is there twice."""
+    disk = _full_disk()
+    segment = _segment(tmp_path, disk)
+    disk.fail_from_now()
+    for _ in range(2):
+        with pytest.raises(OSError, match="No space left") as refused:
+            segment.write_through(TYPE_JOURNAL, [(b"first",), (b"second",)])
+        assert is_full(refused.value)
+    disk.fail_at = None
+    segment.write_through(TYPE_JOURNAL, [(b"first",), (b"second",)])
+    segment.close()
+    data = (tmp_path / "1.journal").read_bytes()
+    found = scan_blocks(data, segment.magic, "1.journal", False)
+    assert [data[start : start + length] for start, length in zip(found.starts, found.lengths, strict=True)] == [
+        b"first",
+        b"second",
+    ]
+    assert found.damage == []
+
+
+def test_a_mark_is_not_lost_with_the_write_that_carried_it(tmp_path: Path) -> None:
+    """Also after a write that failed, the file says up to where it was synced: damage before that is no tear."""
+    disk = _full_disk()
+    segment = _segment(tmp_path, disk)
+    segment.write_through(TYPE_JOURNAL, [(b"first",)])
+    disk.fail_from_now()
+    with pytest.raises(OSError, match="No space left"):
+        segment.write_through(TYPE_JOURNAL, [(b"second",)])
+    disk.fail_at = None
+    segment.write_through(TYPE_JOURNAL, [(b"second",)])
+    segment.close()
+    data = bytearray((tmp_path / "1.journal").read_bytes())
+    at = data.index(b"first")
+    data[at] ^= 1
+    found = scan_blocks(bytes(data), segment.magic, "1.journal", False)
+    assert [damage.position for damage in found.damage] == [at - BLOCK_HEAD_BYTES]
+    assert len(found.starts) == 1
+
+
+@pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC])
+def test_a_sync_that_failed_is_never_for_want_of_room(tmp_path: Path, error: int) -> None:
+    """Whatever the system calls it, what was written before cannot be counted on any more."""
+    disk = FaultyDisk(error=error)
+    segment = _segment(tmp_path, disk)
+    segment.write(TYPE_JOURNAL, [(b"first",)])
+    disk.fail_from_now()
+    with pytest.raises(SyncFailed) as failed:
+        segment.sync()
+    assert not is_full(failed.value)
+    segment.close()
+
+
+def test_a_segment_that_could_not_be_made_is_made_anew(tmp_path: Path) -> None:
+    """No draft is left that might not be what it seems; with room, the segment is made from nothing."""
+    disk = FaultyDisk(error=errno.ENOSPC, times=1)
+    disk.fail_at = 2
+    with pytest.raises(OSError, match="No space left"):
+        _segment(tmp_path, disk)
+    assert disk.failed == ["sync draft"]
+    assert list(tmp_path.iterdir()) == []
+    _segment(tmp_path, disk).close()
