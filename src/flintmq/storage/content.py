@@ -78,6 +78,9 @@ class ContentReader:
         self._codec: ContentCodec | None = None
         self._format: i64 = -1
         self._addresses: dict[bytes, Address] = {}
+        # The address read last, and its bytes: messages come in runs.
+        self._encoded = b""
+        self._address_read = Address("", "")
         # Of the last properties read: messages of one publisher have the same again and again.
         self._properties: bytes | None = None
         self._handling = PERSISTENT
@@ -110,12 +113,16 @@ class ContentReader:
     def _address(self, data: bytes, exchange_at: i64, key_at: i64, end: i64) -> Address:
         """One object per address, as when the messages came in: deep queues would hold many copies otherwise."""
         encoded = data[exchange_at - 2 : end]
+        if encoded == self._encoded:
+            return self._address_read
         address = self._addresses.get(encoded)
         if address is None:
             if len(self._addresses) >= ROUTE_CACHE_ENTRIES:
                 self._addresses.clear()
             address = Address(data[exchange_at : key_at - 2].decode(), data[key_at:end].decode())
             self._addresses[encoded] = address
+        self._encoded = encoded
+        self._address_read = address
         return address
 
     def _codec_of(self, message_format: i64) -> ContentCodec:
