@@ -8,10 +8,11 @@ from flintmq.base.errors import PreconditionFailed
 from flintmq.base.values import Timestamp
 from flintmq.broker.agenda import Agenda
 from flintmq.broker.arguments import age_ms, check_queue_arguments
+from flintmq.broker.broker import Broker
 from flintmq.broker.message import Address, Message, Table
-from flintmq.broker.ports import StreamLimits
+from flintmq.broker.ports import PolicyRecord, StreamLimits
 from flintmq.broker.queue.stream import StreamQueue
-from tests.unit.broker.memory import HeaderCodec, MemoryDefinitions, MemoryStream, Taker
+from tests.unit.broker.memory import HeaderCodec, MemoryDefinitions, MemoryStorage, MemoryStream, Taker
 
 HOUR_MS = 3_600_000
 
@@ -392,3 +393,54 @@ def test_there_are_only_so_many_names(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(PreconditionFailed, match="keeps the places of 10000 readers"):
         named(stream)
     stream.consumer(x_stream_reader="77")
+
+
+# -- in a broker ----------------------------------------------------------------------------------------------------
+
+
+def declared(storage: MemoryStorage, **arguments: object) -> tuple[Broker, StreamQueue]:
+    broker = Broker(storage)
+    vhost = broker.add_vhost("/")
+    table: Table = {"x-queue-type": "stream", **{key.replace("_", "-"): value for key, value in arguments.items()}}
+    queue = vhost.declare_queue("s", True, False, False, table, None)
+    assert isinstance(queue, StreamQueue)
+    return broker, queue
+
+
+def test_policies_go_before_arguments() -> None:
+    """What a policy says of retention holds at once, also for less; without it the argument holds again."""
+    storage = MemoryStorage()
+    broker, queue = declared(storage, x_max_age="1h", x_max_length_bytes=100)
+    (log,) = storage.streams.values()
+    policy = PolicyRecord("/", "p", "^s$", {"max-age": "2h", "stream-max-segment-size-bytes": 5_000}, "streams")
+    broker.put_rule(policy)
+    assert log.limits == StreamLimits(100, 2 * HOUR_MS, 5_000)
+    broker.now_ms = 50
+    broker.dispatch()
+    assert len(log.retired_ms) == 1
+    broker.delete_rule(policy)
+    assert log.limits == StreamLimits(100, HOUR_MS, 0)
+    assert queue.arguments["x-max-age"] == "1h"
+
+
+def test_places_survive_a_restart() -> None:
+    """They come with the definitions, and go with the stream."""
+    storage = MemoryStorage()
+    broker, queue = declared(storage)
+    queue.enqueue(published(0))
+    queue.enqueue(published(1))
+    storage.sync()
+    taker = Taker()
+    queue.subscribe(taker, {"x-stream-reader": "r", "x-stream-offset": "first"})
+    broker.dispatch()
+    queue.settle(taker.taken[0])
+    queue.unsubscribe(taker)
+    again = Broker(storage)
+    again.recover(storage.definitions.load())
+    found = again.vhost("/").queues["s"]
+    taker = Taker()
+    found.subscribe(taker, {"x-stream-reader": "r", "x-stream-offset": "first"})
+    again.dispatch()
+    assert taker.bodies == ["1"]
+    again.vhost("/").remove_queue(found)
+    assert storage.definitions.load().reader_offsets == []
