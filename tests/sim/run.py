@@ -113,7 +113,7 @@ class Run:
 
     def _aim(self) -> None:
         """The next calls to the disk matter more than others: let the power fail in one of them, now and then."""
-        if self._ends_in == POWER and self.chance.random() < 0.15:
+        if self._ends_in == POWER and self.chance.random() < 0.25:
             self._fuse = self.chance.randrange(5)
 
     # -- lives --------------------------------------------------------------------------------------------------

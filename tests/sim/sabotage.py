@@ -16,6 +16,7 @@ from flintmq.gateway.amqp091.answers import Answers
 from flintmq.storage.block import Scan, scan_blocks
 from flintmq.storage.files import DiskFile
 from flintmq.storage.group_commit import Batch, Rounds, RoundWriter
+from flintmq.storage.journal.compaction import Survivors
 from flintmq.storage.journal.encoder import JournalEncoder
 from flintmq.storage.node import NodeStorage
 from flintmq.storage.segment import SegmentFile
@@ -88,24 +89,15 @@ def drop_segments_early(patch: Patch) -> None:
 
 def forget_moved_messages(patch: Patch) -> None:
     """Of the messages that compaction moves, some are not written again."""
-    original = JournalEncoder._write_message
-    moving = [False, 0]
+    original = JournalEncoder._write_again
+    moved = [0]
 
-    def move(self: JournalEncoder) -> None:
-        moving[0] = True
-        try:
-            original_move(self)
-        finally:
-            moving[0] = False
+    def write_again(self: JournalEncoder, survivors: Survivors, content: bytes) -> None:
+        moved[0] += 1
+        if moved[0] % 3:
+            original(self, survivors, content)
 
-    def write(self: JournalEncoder, *arguments: Any) -> None:  # noqa: ANN401 - whatever it takes
-        moving[1] += 1
-        if not (moving[0] and moving[1] % 3 == 0):
-            original(self, *arguments)
-
-    original_move = JournalEncoder._move
-    patch.setattr(JournalEncoder, "_move", move)
-    patch.setattr(JournalEncoder, "_write_message", write)
+    patch.setattr(JournalEncoder, "_write_again", write_again)
 
 
 def forget_redelivered_at_start(patch: Patch) -> None:
@@ -127,19 +119,6 @@ def forget_redelivered_on_return(patch: Patch) -> None:
     def give_back(self: EntryQueue, entries: list[Entry]) -> None:
         for entry in entries:
             entry.redelivered = False
-        original(self, entries)
-
-    patch.setattr(EntryQueue, "_give_back", give_back)
-
-
-def return_to_the_end(patch: Patch) -> None:
-    """What consumers give back goes to the end of its queue."""
-    original = EntryQueue._give_back
-
-    def give_back(self: EntryQueue, entries: list[Entry]) -> None:
-        for entry in entries:
-            entry.position = self._seq
-            self._seq += 1
         original(self, entries)
 
     patch.setattr(EntryQueue, "_give_back", give_back)
@@ -222,7 +201,6 @@ WAYS: Final[Sequence[Callable[[Patch], None]]] = (
     forget_moved_messages,
     forget_redelivered_at_start,
     forget_redelivered_on_return,
-    return_to_the_end,
     keep_what_is_behind_the_tear,
     trust_the_cache_after_a_failed_sync,
     forget_numbers,

@@ -231,7 +231,8 @@ class Workload:
         elif channel.group.publishes or channel.group.settlements:
             if self._chance.random() < 0.8:
                 channel.commit()
-                self._aim()
+                channel.client.flush()
+                channel.client.link.when_arrived(self._aim)
             else:
                 channel.roll_back()
 
