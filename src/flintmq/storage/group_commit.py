@@ -252,10 +252,11 @@ class Rounds:
             else:
                 self._writer.write(self._group)
                 self._written()
-        if self._unsynced and (is_last or now >= self._sync_due):
+        # What a settlement made removable is removed when that is synced: where room is wanted, at once.
+        if self._unsynced and (is_last or self.full or now >= self._sync_due):
             self._writer.sync()
             self._report()
-        if self._is_untidy or self.full:
+        if (self._is_untidy and not self._unsynced) or self.full:
             self._writer.tidy()
             self._is_untidy = False
         if is_last:
