@@ -112,11 +112,13 @@ class Fifo(Ready):
         self.is_mixed = False
 
     def append(self, entry: Entry) -> None:
+        # Not the entry that comes: it gets its place in the journal when it is on all its queues, and packed without
+        # that place it could never be settled there.
+        if len(self._back) >= _BLOCK_ENTRIES or self._back_bytes >= _BLOCK_BYTES:
+            self._end_block()
         self._back.append(entry)
         self._back_bytes += len(entry.message.body)
         self.count += 1
-        if len(self._back) >= _BLOCK_ENTRIES or self._back_bytes >= _BLOCK_BYTES:
-            self._end_block()
 
     def _end_block(self) -> None:
         block = self._take_back()

@@ -97,6 +97,19 @@ def test_what_is_packed_keeps_its_place(seed: int) -> None:
     assert not pages.kept
 
 
+def test_an_entry_is_packed_with_its_place_in_the_journal() -> None:
+    """Which it gets behind its queues: packed without, it would come back after a restart, whoever acknowledged it."""
+    store = Fifo(Paging(MemoryPages(), lambda part, count: None))
+    shared = message("m")
+    for seq in range(15_000):
+        entry = Entry(shared, seq)
+        store.append(entry)
+        # As whoever publishes does, once every queue has its entry.
+        entry.segment = 1
+        entry.slot = seq
+    assert [entry.seq for entry in store.entries() if entry.segment != 1] == []
+
+
 def test_what_comes_back_after_a_let_go_does_not_overtake() -> None:
     """The store was made anew from what is left: later returns still find their places among it."""
     store, entries = filled(6000)
