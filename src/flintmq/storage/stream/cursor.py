@@ -7,7 +7,7 @@ from mypy_extensions import i64
 from flintmq.base.errors import StorageError
 from flintmq.broker.message import Message
 from flintmq.broker.ports import StreamCursor
-from flintmq.storage.block import BLOCK_HEAD_BYTES, TYPE_STREAM, block_end
+from flintmq.storage.block import BLOCK_HEAD_BYTES, TYPE_STREAM, Damage, block_end
 from flintmq.storage.content import ContentReader
 from flintmq.storage.stream.encoder import BLOCK_FIELDS_BYTES, block_fields
 from flintmq.storage.stream.files import StreamFiles, StreamSegment
@@ -163,6 +163,10 @@ class SegmentCursor(StreamCursor):
             length: i64 = BLOCK_HEAD_BYTES + int.from_bytes(data[4:8], "big")
             if len(data) < length <= room:
                 data = file.read_at(position, length)
+        if len(data) == 0 and room > 0:
+            # The file was cut off. There is no more to wait for: nobody writes to the middle of a segment.
+            self._files.report(Damage(str(segment.path), position, f"the last {room} bytes are missing", room))
+            position = segment.size
         self._data = data
         self._position = position
         self._next_block = 0

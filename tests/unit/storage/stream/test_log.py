@@ -7,6 +7,7 @@ import pytest
 
 from flintmq.base.errors import StorageError
 from flintmq.broker.ports import StreamLog
+from flintmq.storage.block import HEADER_BYTES
 from tests.unit.storage.nodes import OpenNode, Record, crashed_copy, message, records
 
 STREAM = 5
@@ -345,4 +346,26 @@ def test_many_streams_have_few_files_open(tmp_path: Path) -> None:
     node = OpenNode(tmp_path)
     for number in range(200):
         assert _everything(node.storage.open_stream(number)) == list(range(90))
+    node.close()
+
+
+@pytest.mark.parametrize("left", [HEADER_BYTES, HEADER_BYTES + 7, 500])
+def test_a_segment_that_was_cut_off(tmp_path: Path, left: int) -> None:
+    """Who reads a stream whose earlier file ends too soon gets what is there, and what follows; it is reported."""
+    node = OpenNode(tmp_path, segment=1_000)
+    stream = node.storage.open_stream(9)
+    for number in range(12):
+        stream.append(message(b"%d:" % number + bytes(200)))
+        node.sync()
+    node.close()
+    first = min((tmp_path / "streams" / "9").glob("*.stream"))
+    with first.open("r+b") as file:
+        file.truncate(left)
+    node = OpenNode(tmp_path, segment=1_000)
+    numbers = [int(record.body.partition(b":")[0]) for _, record in records(node.storage.open_stream(9), 0)]
+    behind = int(sorted((tmp_path / "streams" / "9").glob("*.stream"))[1].stem)
+    assert numbers[-1] == 11
+    assert [number for number in numbers if number >= behind] == list(range(behind, 12))
+    assert len(numbers) < 12
+    assert [damage.file for damage in node.storage.damage][-1:] == [str(first)]
     node.close()
