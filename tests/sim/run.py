@@ -65,6 +65,7 @@ class Run:
         # The call to the disk at which the power fails, or an error is raised.
         self._fuse = -1
         self._error = 0
+        self._was_stopped = False
         # How this life is to end.
         self._ends_in = ""
         # Whether the disk has failed in this life.
@@ -196,6 +197,7 @@ class Run:
 
     def _end(self, node: Node, end: str, workload: Workload | None = None) -> None:
         self._say("the life ends in", end)
+        self._was_stopped = end == STOP and not node.storage.failure
         if end == STOP and not node.storage.failure:
             if workload is not None:
                 workload.is_going = False
@@ -240,8 +242,9 @@ class Run:
         contents = node.contents()
         if node.storage.damage and not self.ledger.is_damaged:
             raise Unexpected(f"damage was found where none was done: {node.storage.damage}")
-        # What nothing is said of has to be as it was.
-        self.ledger.is_damaged = bool(node.storage.damage)
+        # What nothing is said of has to be as it was; but behind the last mark of a node that was not stopped, what is
+        # spoiled looks like what was torn.
+        self.ledger.is_damaged &= bool(node.storage.damage) or not self._was_stopped
         self.ledger.found(contents, self._durable)
         self.ledger.forget_unfinished(set(contents))
         return node
