@@ -170,7 +170,9 @@ class Ledger:
         copy = line.copies.get(number)
         if copy is None:
             copy = self._letter(line, sent)
-        if copy.holder is not None and not copy.holder.may_be_over and not self.is_closing():
+        # What comes to a channel that the server has closed, or takes back from one, tells nothing.
+        is_sure = not any(hands is not None and hands.may_be_over for hands in (copy.holder, holder))
+        if copy.holder is not None and is_sure and not self.is_closing():
             raise Unexpected(f"{line} delivered {number} while somebody has it")
         if not self.is_closing() and copy.is_out and copy.out_arrived and not copy.doubtful:
             raise Unexpected(f"{line} delivered {number}, which was settled before")
