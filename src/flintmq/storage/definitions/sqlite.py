@@ -39,7 +39,8 @@ class DefinitionDatabase:
         try:
             self._connection = connect(path)
             self._prepare()
-        except sqlite3.Error as error:
+        except (sqlite3.Error, UnicodeDecodeError) as error:
+            # What SQLite says of a damaged file may quote bytes of it that are no text.
             raise self._unreadable(error) from error
 
     def _prepare(self) -> None:
