@@ -88,15 +88,20 @@ class RoundWriter:
         self._note(batches)
 
     def write_through(self, batches: list[Batch]) -> None:
-        """Write and sync all of it, and what was written before. Definitions come first: messages need them."""
+        """Write and sync all of it, and what was written before.
+
+        Definitions come first: messages need them. Streams come before the journal: what was settled there may be what
+        went to a stream.
+        """
         self._step = 0
         statements = [statement for batch in batches for statement in batch.definitions]
         if statements:
             self._once(partial(self._database.apply, statements))
+        self._write_streams(batches)
+        self._sync_streams()
         for number, blocks in _by_segment(batches):
             self._once(partial(self._journal.write_through, number, blocks))
-        self._write_streams(batches)
-        self.sync()
+        self._journal.sync()
         self._done = 0
         self._note(batches)
 
@@ -135,7 +140,10 @@ class RoundWriter:
             oldest.rest()
 
     def sync(self) -> None:
+        self._sync_streams()
         self._journal.sync()
+
+    def _sync_streams(self) -> None:
         for files in self._dirty_streams:
             files.sync()
         self._synced_streams.update(self._dirty_streams)
