@@ -61,6 +61,7 @@ class SegmentedStream(StreamLog):
     def take(self) -> list[StreamBlock]:
         """End the batch."""
         self._is_staged = False
+        self._close_retired()
         return self._encoder.take()
 
     # -- limits -------------------------------------------------------------------------------------------------
@@ -82,10 +83,14 @@ class SegmentedStream(StreamLog):
     # -- reading ------------------------------------------------------------------------------------------------
 
     def cursor(self, offset: int, ahead_bytes: int) -> StreamCursor:
+        self._close_retired()
+        return SegmentCursor(self.files, self._open_files, self._content, offset, ahead_bytes)
+
+    def _close_retired(self) -> None:
+        """Files that are gone take up their room for as long as they are open."""
         retired = self.files.retired
         while retired:
             self._open_files.forget(retired.popleft())
-        return SegmentCursor(self.files, self._open_files, self._content, offset, ahead_bytes)
 
     def offset_near(self, timestamp_ms: int) -> int:
         try:
