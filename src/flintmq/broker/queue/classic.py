@@ -7,9 +7,9 @@ from typing import final
 
 from mypy_extensions import i64
 
-from flintmq.base.errors import StorageError
+from flintmq.base.errors import InternalError, StorageError
 from flintmq.base.limits import DISPATCH_BURST_MESSAGES
-from flintmq.broker.agenda import Agenda
+from flintmq.broker.agenda import EXPIRED, Agenda
 from flintmq.broker.consumer import Consumer
 from flintmq.broker.message import Entry, Message, Table
 from flintmq.broker.ports import Journal
@@ -89,10 +89,10 @@ class ClassicQueue(EntryQueue):
     def dispatch(self) -> bool:
         try:
             return self._dispatch()
-        except StorageError as error:
+        except InternalError as error:
             # What is next cannot be read back into memory.
             for consumer in list(self.consumers):
-                consumer.failed(error)
+                consumer.failed(StorageError(str(error)))
             return False
 
     def _dispatch(self) -> bool:
@@ -158,10 +158,14 @@ class ClassicQueue(EntryQueue):
                 if consumer is None:
                     break
                 entry = matching.take_chosen(consumer)
+                burst -= 1
                 if not self._is_plain_out:
                     self._left(entry)
+                if entry.expires_ms != 0 and entry.expires_ms < self.agenda.now_ms:
+                    # In a page nobody noticed.
+                    self._give_up(entry, EXPIRED)
+                    continue
                 self._hand_over(entry, consumer)
-                burst -= 1
         finally:
             more = matching.end()
         self._match_no_more(matching)

@@ -10,7 +10,7 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from flintmq.base.errors import InternalError, StorageError
+from flintmq.base.errors import InternalError
 from flintmq.broker.agenda import DELETED, DELIVERY_LIMIT, EXPIRED, MAXLEN, REJECTED, Agenda, DeadLetter
 from flintmq.broker.message import FOREVER, PAUSE, READY, Entry, Message, Table
 from flintmq.broker.ports import Journal, Page
@@ -86,8 +86,8 @@ class EntryQueue(Queue, Stored):
         counted = self._counts_bytes
         self._counts_bytes = settings.max_bytes >= 0
         if self._counts_bytes and not counted:
-            self._bytes = 0
-            for entry in self._each():
+            self._bytes = sum([part.body_bytes() for part in self._store.parts()])
+            for entry in self._store.loose():
                 self._bytes += len(entry.message.body)
         if settings.group_field is not None and self._groups is None:
             self._groups = Groups(settings.group_field)
@@ -124,7 +124,12 @@ class EntryQueue(Queue, Stored):
         """From now on somebody knows what is ready by its objects; returns these in order."""
         if self._paging is not None:
             self._paging.is_on = False
-        return self._store.entries()
+        try:
+            return self._store.entries()
+        except InternalError:
+            if self._paging is not None:
+                self._paging.is_on = True
+            raise
 
     def page_out(self) -> None:
         self._store.page_out()
@@ -414,10 +419,7 @@ class EntryQueue(Queue, Stored):
             withheld = self._withheld.take(context)
             if withheld is not None:
                 return withheld
-        try:
-            return None if self._first() is None else self._take()
-        except StorageError as error:
-            raise InternalError(str(error)) from error
+        return None if self._first() is None else self._take()
 
     def _first(self) -> Entry | None:
         """What is to be delivered next. What comes out of a page may have expired in there."""
@@ -617,11 +619,15 @@ class EntryQueue(Queue, Stored):
 
     def _drop_page(self, page: Page) -> None:
         if self._paging is not None:
-            pages = self._paging.pages
             if self._survives:
-                places = pages.places(page)
-                self._journal.settle_runs(self.id, places.seqs, places.slots)
-            pages.drop(page)
+                try:
+                    places = self._paging.places(page)
+                    self._journal.settle_runs(self.id, places.seqs, places.slots)
+                except InternalError:
+                    # Of a queue that is gone nothing comes back after a restart, whatever the journal has.
+                    if not self.gone:
+                        raise
+            self._paging.drop(page)
         if self._counts_bytes:
             self._bytes -= page.body_bytes
 

@@ -63,6 +63,8 @@ class Expiry(Timed):
             entry = self._entries.pop(heappop(self._heap)[1], None)
             if entry is not None:
                 self._expired(entry)
+        # Looking at pages may have asked for times that are over by now, and dealt with.
+        self._timers.cancel(self)
         if self._heap:
             self._timers.at(self._heap[0][0], self)
         if look_ms != NEVER:

@@ -7,14 +7,14 @@ is never delivered.
 """
 
 from collections.abc import Callable
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Final, final
 
 from mypy_extensions import i64
 
-from flintmq.base.errors import StorageError
+from flintmq.base.errors import InternalError, StorageError
 from flintmq.broker.message import ACQUIRED, READY, Entry
-from flintmq.broker.ports import Page, Pages
+from flintmq.broker.ports import Page, Pages, PlacesOfPage
 from flintmq.broker.timers import NEVER
 
 if TYPE_CHECKING:
@@ -26,6 +26,8 @@ _LOOKS_MAX: Final = 8
 _FRUITFUL_LOOKS_MAX: Final = 64
 _FRUITFUL_DIVISOR: Final = 4
 _PAUSE_MS: Final = 100
+# Pages that are gone are kept in mind until there are more of them than this, and than others.
+_GONE_PAGES_MAX: Final = 64
 
 
 @final
@@ -42,6 +44,8 @@ class Paging:
         # When a page is to be looked at, a number that tells apart what is due at one time, and the page.
         self._heap: list[tuple[int, int, Page, Fifo]] = []
         self._number = 0
+        # Pages that are in there, and of no use any more.
+        self._gone: i64 = 0
 
     def pack(self, block: list[Entry], fifo: "Fifo") -> Page | None:
         """Entries of a block that are ready, as a page of this store; None where there are none."""
@@ -57,12 +61,44 @@ class Paging:
         return page
 
     def unpack(self, page: Page) -> list[Entry]:
-        entries = self.pages.unpack(page)
+        """Raises InternalError where it cannot be read."""
+        try:
+            entries = self.pages.unpack(page)
+        except StorageError as error:
+            raise InternalError(str(error)) from error
         if page.expires_ms != 0 and self.expiry is not None:
             for entry in entries:
                 if entry.expires_ms != 0:
                     self.expiry.add(entry)
+            self._forget_gone()
         return entries
+
+    def read(self, page: Page) -> list[Entry]:
+        """For a look only. Raises InternalError."""
+        try:
+            return self.pages.read(page)
+        except StorageError as error:
+            raise InternalError(str(error)) from error
+
+    def places(self, page: Page) -> PlacesOfPage:
+        """Raises InternalError."""
+        try:
+            return self.pages.places(page)
+        except StorageError as error:
+            raise InternalError(str(error)) from error
+
+    def drop(self, page: Page) -> None:
+        self.pages.drop(page)
+        if page.expires_ms != 0:
+            self._forget_gone()
+
+    def _forget_gone(self) -> None:
+        """A page has gone before it was to be looked at."""
+        self._gone += 1
+        if self._gone > _GONE_PAGES_MAX and self._gone * 2 > len(self._heap):
+            self._heap = [item for item in self._heap if not item[2].is_gone]
+            heapify(self._heap)
+            self._gone = 0
 
     def _look_later(self, page: Page, fifo: "Fifo") -> None:
         if page.expires_ms != 0 and self.expiry is not None:
@@ -88,7 +124,7 @@ class Paging:
                     fruitful += 1
                 else:
                     looks += 1
-            except StorageError:
+            except InternalError:
                 # Whoever it is delivered to is told.
                 continue
         return self._heap[0][0] if self._heap else NEVER
@@ -97,7 +133,7 @@ class Paging:
         """Returns whether much of a page has expired."""
         over: i64 = 0
         kept: list[Entry] = []
-        for entry in self.pages.read(page):
+        for entry in self.read(page):
             if entry.expires_ms != 0 and entry.expires_ms <= now_ms:
                 entry.state = ACQUIRED
                 expiry.add(entry)
@@ -105,8 +141,12 @@ class Paging:
             else:
                 kept.append(entry)
         if over > 0:
-            self.pages.repack(page, kept)
             self._left(fifo, over)
+            if not kept:
+                fifo.emptied(page)
+                self.pages.drop(page)
+                return True
+            self.pages.repack(page, kept)
         self._look_later(page, fifo)
         return over * _FRUITFUL_DIVISOR >= over + len(kept)
 

@@ -8,6 +8,7 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
+from flintmq.base.errors import InternalError
 from flintmq.broker.message import ACQUIRED, READY, REMOVED, Entry
 from flintmq.broker.ports import Page
 from flintmq.broker.queue.paging import Paging
@@ -85,7 +86,10 @@ class Ready(ABC):
     def drop_pages(self, drop: Callable[[Page], None]) -> None:
         """Let go of all that is packed, page by page."""
         for part in self.parts():
-            self.left_packed(part, part.drop_own_pages(drop))
+            pages = part.pages
+            while pages:
+                drop(pages[0])
+                self.left_packed(part, pages.popleft().count)
 
 
 @final
@@ -102,7 +106,7 @@ class Fifo(Ready):
         self.paging = paging
         self._front: list[Entry] = []
         self._middle: deque[list[Entry]] = deque()
-        self._pages: deque[Page] = deque()
+        self.pages: deque[Page] = deque()
         self._back: list[Entry] = []
         self._back_bytes: i64 = 0
         # Came back, and not sorted into the front yet: one by one that would take the square of their number.
@@ -123,12 +127,13 @@ class Fifo(Ready):
     def _end_block(self) -> None:
         block = self._take_back()
         paging = self.paging
-        if paging is None or not paging.is_on or (not self._pages and len(self._middle) < _LOOSE_BLOCKS):
+        # Behind pages there can be pages only.
+        if paging is None or (not self.pages and (not paging.is_on or len(self._middle) < _LOOSE_BLOCKS)):
             self._middle.append(block)
             return
         page = self._pack(paging, block)
         if page is not None:
-            self._pages.append(page)
+            self.pages.append(page)
 
     def _take_back(self) -> list[Entry]:
         block = self._back
@@ -145,10 +150,10 @@ class Fifo(Ready):
         paging = self.paging
         assert paging is not None
         # It stays where it cannot be read.
-        entries = paging.unpack(self._pages[0])
-        self._pages.popleft()
-        if self._pages:
-            paging.pages.will_need(self._pages[0])
+        entries = paging.unpack(self.pages[0])
+        self.pages.popleft()
+        if self.pages:
+            paging.pages.will_need(self.pages[0])
         return entries
 
     def take(self) -> Entry:
@@ -183,19 +188,17 @@ class Fifo(Ready):
 
     def _sort_in(self) -> None:
         returned = self._returned
-        self._returned = []
         returned.sort(key=_position_downwards)
         newest = returned[0].position
         # The front is empty where expiry has just let go of it, and what comes back may have been chosen from within.
         older: list[list[Entry]] = []
-        while self._middle and self._middle[0][0].position < newest:
-            older.append(self._middle.popleft())
-        while not self._middle and self._pages and self._pages[0].first < newest:
-            older.append(self._unpack_first())
-        if not self._middle and not self._pages and self._back and self._back[0].position < newest:
-            older.append(self._take_back())
-        if older:
-            self._pull(older)
+        try:
+            self._find_older(newest, older)
+        finally:
+            # A page may be unreadable: what comes back waits then, and what was found stays.
+            if older:
+                self._pull(older)
+        self._returned = []
         front = self._front
         at: i64 = bisect_left(front, -newest, key=_position_downwards)
         if len(returned) <= _FEW_ENTRIES:
@@ -210,6 +213,15 @@ class Fifo(Ready):
         del front[at:]
         front += mixed
 
+    def _find_older(self, newest: i64, older: list[list[Entry]]) -> None:
+        """Take out the blocks that begin with an older entry."""
+        while self._middle and self._middle[0][0].position < newest:
+            older.append(self._middle.popleft())
+        while not self._middle and self.pages and self.pages[0].first < newest:
+            older.append(self._unpack_first())
+        if not self._middle and not self.pages and self._back and self._back[0].position < newest:
+            older.append(self._take_back())
+
     def _pull(self, blocks: list[list[Entry]]) -> None:
         """Make these blocks, oldest first, a part of the front."""
         front: list[Entry] = []
@@ -222,7 +234,7 @@ class Fifo(Ready):
     def _advance(self) -> None:
         if self._middle:
             self._front = self._middle.popleft()
-        elif self._pages:
+        elif self.pages:
             self._front = self._unpack_first()
         else:
             self._front = self._take_back()
@@ -257,7 +269,7 @@ class Fifo(Ready):
     def entries(self) -> list[Entry]:
         if self._returned:
             self._sort_in()
-        while self._pages:
+        while self.pages:
             self._middle.append(self._unpack_first())
         found = _ready(self._front)
         found.reverse()
@@ -279,13 +291,30 @@ class Fifo(Ready):
             yield _ready(block)
         paging = self.paging
         if paging is not None:
-            for page in self._pages:
-                yield paging.pages.read(page)
+            for page in self.pages:
+                yield paging.read(page)
         yield _ready(self._back)
+
+    def body_bytes(self) -> i64:
+        """What all bodies have together."""
+        size: i64 = 0
+        blocks = [self._front, self._returned, self._back]
+        blocks.extend(self._middle)
+        for block in blocks:
+            for entry in block:
+                if entry.state == READY:
+                    size += len(entry.message.body)
+        for page in self.pages:
+            size += page.body_bytes
+        return size
+
+    def emptied(self, page: Page) -> None:
+        """Nothing is left of a page."""
+        self.pages.remove(page)
 
     def bring_forward(self, page: Page) -> bool:
         """Unpack this page if it is the next to be unpacked anyway; returns whether it was."""
-        if self._middle or not self._pages or self._pages[0] is not page:
+        if self._middle or not self.pages or self.pages[0] is not page:
             return False
         self._middle.append(self._unpack_first())
         return True
@@ -310,20 +339,11 @@ class Fifo(Ready):
             self._middle.pop()
             page = self._pack(paging, block)
             if page is not None:
-                self._pages.appendleft(page)
+                self.pages.appendleft(page)
         if len(self._back) > _KEPT_ENTRIES:
             page = self._pack(paging, self._take_back())
             if page is not None:
-                self._pages.append(page)
-
-    def drop_own_pages(self, drop: Callable[[Page], None]) -> i64:
-        """Returns how many entries they had."""
-        count: i64 = 0
-        while self._pages:
-            page = self._pages.popleft()
-            count += page.count
-            drop(page)
-        return count
+                self.pages.append(page)
 
 
 @final
@@ -405,10 +425,14 @@ def ranked(store: Ready, entry: Entry, highest: i64) -> Ready:
     if not store.is_mixed:
         return Priorities(highest, store.paging, store)
     made = Priorities(highest, store.paging)
-    while store.count > 0:
-        entry = store.take()
-        entry.state = READY
-        made.append(entry)
+    try:
+        while store.count > 0:
+            entry = store.take()
+            entry.state = READY
+            made.append(entry)
+    except InternalError:
+        store.give_back(made.entries())
+        raise
     return made
 
 

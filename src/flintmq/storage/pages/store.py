@@ -4,7 +4,7 @@ from typing import final
 
 from flintmq.broker.message import ContentCodec, Entry
 from flintmq.broker.ports import Page, Pages, PlacesOfPage
-from flintmq.storage.pages.packing import PackedPage, Packer, places_of, places_of_run
+from flintmq.storage.pages.packing import Content, PackedPage, Packer, places_of, places_of_run
 from flintmq.storage.pages.spill import Spill
 
 
@@ -57,6 +57,7 @@ class PageStore(Pages):
         assert isinstance(page, PackedPage)
         self._let_go(page)
         page.is_gone = True
+        page.content = Content(b"", [])
 
     def _let_go(self, page: PackedPage) -> None:
         content = page.content
