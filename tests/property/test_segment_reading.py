@@ -68,7 +68,7 @@ def test_windows_find_what_the_whole_does(
     assert reader.magic == magic
     if len(magic) == 4:
         assert reader.holds_blocks() == (next_block(data, 64, magic) >= 0)
-        expected = scan_blocks(data, magic, NAME, whole)
+        expected = scan_blocks(data, magic, NAME, whole, header is None)
         reader.damage.clear()
         blocks = list(reader.blocks(reader.size if whole else reader.synced_position()))
         assert [block.type for block in blocks] == expected.types

@@ -53,6 +53,10 @@ MARK_LENGTHS: Final = (struct.pack(">I", MARK_BYTES), struct.pack(">I", _MARK_BY
 _MARK: Final = struct.Struct(">qq")
 # A mark or a seal: their lengths and types are known, their magic and checksum are not.
 _MARK_OR_SEAL: Final = re.compile(rb"(?s)(?=(.{4})\0\0\0(?:[\x08\x10].{4}\x01|\0.{4}\x02))")
+# What may be the beginning of a block of records, by its type and by what is always so in its first record.
+_RECORDS: Final = re.compile(rb"(?s)(?=(.{4}).{8}(?:\x03(?:[\x01\x04]\0|[\x02\x03][\0\xff])|\x04\0\0))")
+# In the search for these, so many times the file's bytes are checked at most: what publishers send may look like them.
+_SEARCH_FACTOR: Final = 16
 # What a mark with a number counts for, beside those without.
 _NUMBERED: Final = 1 << 40
 
@@ -163,15 +167,38 @@ def next_block(data: bytes, position: int, magic: bytes) -> int:
 
 def find_magic(data: bytes, number: int) -> bytes:
     """The block magic of a file of this number whose header is damaged; empty when nothing in it tells."""
-    return likely_magic(count_magics(data, HEADER_BYTES, number), data[HEADER_BYTES : HEADER_BYTES + 4])
+    counts = count_magics(data, HEADER_BYTES, number)
+    return likely_magic(counts) or _magic_of_blocks(data, counts)
 
 
-def likely_magic(counts: Counter[bytes], first: bytes) -> bytes:
-    """By what `count_magics` found, and the magic of what is first in the file."""
+def likely_magic(counts: Counter[bytes]) -> bytes:
+    """By what `count_magics` found; empty when no mark tells."""
     if not counts:
-        return first
+        return b""
     magic, count = counts.most_common(1)[0]
     return magic if count > 0 else b""
+
+
+def _magic_of_blocks(data: bytes, counts: Counter[bytes]) -> bytes:
+    """The magic of most of what is intact, but for those that marks speak against."""
+    first = data[HEADER_BYTES : HEADER_BYTES + 4]
+    if counts[first] >= 0 and block_end(data, HEADER_BYTES, first):
+        return first
+    sizes: Counter[bytes] = Counter()
+    budget = _SEARCH_FACTOR * len(data)
+    match = _RECORDS.search(data, HEADER_BYTES)
+    while match is not None and budget > 0:
+        at = match.start()
+        end = at + BLOCK_HEAD_BYTES + int.from_bytes(data[at + 4 : at + 8], "big")
+        following = at + 1
+        if end <= len(data) and counts[match[1]] >= 0:
+            budget -= end - at
+            if block_end(data, at, match[1]):
+                # What looks like a block within this one was made to.
+                sizes[match[1]] += end - at
+                following = end
+        match = _RECORDS.search(data, following)
+    return sizes.most_common(1)[0][0] if sizes else b""
 
 
 def count_magics(data: bytes, position: int, number: int) -> Counter[bytes]:
@@ -194,16 +221,19 @@ def count_magics(data: bytes, position: int, number: int) -> Counter[bytes]:
     return counts
 
 
-def scan_blocks(data: bytes, magic: bytes, file: str, synced_whole: bool) -> Scan:
+def scan_blocks(data: bytes, magic: bytes, file: str, synced_whole: bool, header_lost: bool = False) -> Scan:
     """Find the blocks of a file.
 
     `synced_whole` says that all of it is known to have been synced, because a later file holds blocks. A broken
     block where the file was synced is damage: reported and skipped. Behind that the first broken block is where a
     crash tore the file, and what follows is cut off even when intact: a settlement must not survive the message
-    that was its reason.
+    that was its reason. What broke the header, which was synced before all else, broke what is between it and the first
+    intact block, too.
     """
     found = Scan()
     synced = len(data) if synced_whole else _synced_position(data, magic)
+    if header_lost:
+        synced = max(synced, next_block(data, HEADER_BYTES, magic))
     found.synced = max(synced, HEADER_BYTES)
     position = HEADER_BYTES
     while not found.sealed:

@@ -149,6 +149,9 @@ class NodeStorage(Storage):
         replay = Replay(self._codecs, queue_ids)
         try:
             self._journal.start(self._journal_files.recover(replay, self._journal.occupancy))
+            # While it is there still: where nothing could be read, nothing lives.
+            for damage in self._journal_files.damage:
+                self._quarantine.keep(damage)
             self._journal_files.drop(self._journal.occupancy.drop_dead())
             self._remove_doomed_streams()
             self._spill.clear()

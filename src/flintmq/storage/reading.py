@@ -19,6 +19,7 @@ from flintmq.storage.block import (
     count_magics,
     decode_header,
     find_last_mark,
+    find_magic,
     likely_magic,
 )
 from flintmq.storage.files import DiskFile
@@ -78,7 +79,15 @@ class SegmentReader:
         return len(self.magic) == 4 and self._next_block(HEADER_BYTES) >= 0
 
     def synced_position(self) -> int:
-        """Up to where the file was synced, by what its last mark says now."""
+        """Up to where the file was synced, by what its last mark says now; where the header is lost, what is between it
+        and the first intact block was lost with it.
+        """
+        synced = self._marked_position()
+        if self.header is None and len(self.magic) == 4:
+            synced = max(synced, self._next_block(HEADER_BYTES))
+        return synced
+
+    def _marked_position(self) -> int:
         end = self.size
         while end > HEADER_BYTES:
             begin = max(end - WINDOW_BYTES, HEADER_BYTES)
@@ -178,8 +187,7 @@ class SegmentReader:
         return -1
 
     def _find_magic(self) -> bytes:
-        """The block magic, from the marks and seals; that of the first block where there are none."""
-        first = self._file.read_at(HEADER_BYTES, 4)
+        """The block magic, by marks and seals; only where they do not tell, all of the file is held to find it."""
         name = PurePath(self.name).stem
         number = int(name) if name.isdecimal() else -1
         counts: Counter[bytes] = Counter()
@@ -188,4 +196,4 @@ class SegmentReader:
             data = self._file.read_at(begin, WINDOW_BYTES + _MARK_BYTES - 1)
             counts.update(count_magics(data, 0, number))
             counts.subtract(count_magics(data, WINDOW_BYTES, number))
-        return likely_magic(Counter({magic: count for magic, count in counts.items() if count}), first)
+        return likely_magic(counts) or find_magic(self._file.read_at(0, self.size), number)

@@ -36,8 +36,8 @@ class SegmentFile:
         self.position = position
         self._number = number
         self._synced = position
-        # The first block of all is a mark.
-        self._marked = 0 if position == HEADER_BYTES else position
+        # The first block of all is a mark; and so is that before the seal of a file that was cut.
+        self._marked = 0
 
     def write(self, block_type: int, blocks: Sequence[Block]) -> list[int]:
         """Write blocks at the end with one call; returns where each begins."""

@@ -80,7 +80,8 @@ class DataDirectory:
     def synced(self, path: str, reader: SegmentReader) -> int:
         """How far this segment is known to have been synced."""
         if path in self._ahead:
-            return 0
+            # Headers are synced before a file gets its name: without one, it is not known what was there.
+            return reader.size if reader.header is None else 0
         return reader.synced_position() if path in self.tails else reader.size
 
     def is_as_found(self, path: str) -> bool:

@@ -75,10 +75,19 @@ class JournalFiles(BlockSource):
         numbers = [int(name.removesuffix(SUFFIX)) for name in names if name.endswith(SUFFIX)]
         highest = numbers[-1] if numbers else 0
         # Files that were made ahead hold nothing yet; the last one that holds blocks is the tail.
+        unreadable: list[int] = []
         while numbers and not self._holds_blocks(numbers[-1]):
-            self._remove(numbers.pop())
+            number = numbers.pop()
+            _, _, header_intact = self._load(number)
+            if header_intact:
+                self._remove(number)
+            else:
+                # Headers are synced before a file gets its name. This one was damaged, and what it held is not known.
+                unreadable.insert(0, number)
+        tail = numbers[-1] if numbers else 0
+        numbers += unreadable
         for segment in reversed([occupancy.restore(number) for number in numbers]):
-            self.damage[:0] = self._read_segment(segment, replay, segment.number == numbers[-1])
+            self.damage[:0] = self._read_segment(segment, replay, segment.number == tail)
         self.numbers = numbers
         self._open(highest + 1)
         return highest + 1
@@ -112,7 +121,7 @@ class JournalFiles(BlockSource):
         if not header_intact:
             # The magic was found in the blocks instead.
             damage.append(Damage(str(path), 0, "the file's header does not match its checksum", HEADER_BYTES))
-        scan = scan_blocks(data, magic, str(path), not is_tail)
+        scan = scan_blocks(data, magic, str(path), not is_tail, not header_intact)
         damage += scan.damage
         found = Found(magic)
         found.gaps = {damaged.position: damaged.position + damaged.length for damaged in scan.damage}

@@ -111,6 +111,10 @@ class StreamFiles:
             if found.found_nothing:
                 return False
             index = found.index
+            if not index.magic:
+                # What it held cannot be told from what it did not: it stays as it is.
+                self._continue_behind(index)
+                return True
             index.end = end_tail(file, index.magic, number, found.synced, index.end, sealed=found.sealed)
         finally:
             file.close()

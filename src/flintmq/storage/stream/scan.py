@@ -29,14 +29,16 @@ class SegmentScan:
 
 def scan_segment(file: DiskFile, first_offset: int, synced_whole: bool, content: ContentReader) -> SegmentScan:
     """`synced_whole` says that all of the file is known to have been synced, because a later one holds blocks. Of the
-    last one, what is not whole and was not synced is where a crash tore the file, and the scan ends there.
+    last one, what is not whole and was not synced is where a crash tore the file, and the scan ends there. Where the
+    index has no magic, nothing in the file tells what is in it: all of it is damaged.
     """
     reader = SegmentReader(file, str(file.path))
     header = reader.header
     index = SegmentIndex(reader.magic, first_offset, 0 if header is None else header.extra)
     last_block = b""
     last_end = reader.end
-    synced = reader.size if synced_whole else reader.synced_position()
+    is_unreadable = not reader.magic
+    synced = reader.size if synced_whole or is_unreadable else reader.synced_position()
     for block in reader.blocks(synced):
         if block.type != TYPE_STREAM:
             continue
@@ -47,12 +49,12 @@ def scan_segment(file: DiskFile, first_offset: int, synced_whole: bool, content:
         index.next_offset = offset + count
         last_block = block.data[block.at : block.at + block.length]
         last_end = reader.end
-    index.end = reader.end
+    index.end = reader.size if is_unreadable else reader.end
     index.highest = _highest_in(last_block, content) if last_block else index.highest_before
     if any(damage.position >= last_end for damage in reader.damage):
         # Readers have seen offsets of records that are now unreadable: none of them may be given to another record, or
         # those readers would skip it.
-        index.next_offset += (index.end - last_end) // RECORD_MIN_BYTES
+        index.next_offset += max(index.end - last_end, 0) // RECORD_MIN_BYTES
     return SegmentScan(index, max(synced, HEADER_BYTES), reader.damage, reader.sealed)
 
 

@@ -180,6 +180,68 @@ def test_lost_header_sector_hides_nothing(tmp_path: Path) -> None:
     node.close()
 
 
+def test_lost_first_sector_hides_nothing_behind_it(tmp_path: Path) -> None:
+    """Where the only mark is gone with the header, the blocks behind tell the magic, and are no torn end."""
+    node = OpenNode(tmp_path / "a")
+    for number in range(300):
+        node.publish(b"%d" % number * 10)
+    node.sync()
+    copy = crashed_copy(node, tmp_path / "b")
+    node.close()
+    file = segments(copy)[0]
+    file.write_bytes(b"\xff" * 512 + file.read_bytes()[512:])
+    node = OpenNode(copy)
+    left = node.bodies()
+    assert left == [b"%d" % number * 10 for number in range(300 - len(left), 300)]
+    assert len(left) > 200
+    assert [damage.position for damage in node.storage.damage] == [0, 64]
+    node.close()
+    node = OpenNode(copy)
+    assert node.bodies() == left
+    node.close()
+
+
+def test_a_last_segment_with_nothing_intact_is_reported_and_kept_aside(tmp_path: Path) -> None:
+    """Its header says that it was damaged: it is copied before its file is used again, and told of."""
+    node = OpenNode(tmp_path / "a")
+    node.publish(b"lost" * 100)
+    node.sync()
+    copy = crashed_copy(node, tmp_path / "b")
+    node.close()
+    file = segments(copy)[0]
+    data = bytes(range(255, -1, -1)) * 4
+    file.write_bytes(data)
+    node = OpenNode(copy)
+    assert node.bodies() == []
+    assert [(damage.position, damage.length) for damage in node.storage.damage] == [(0, 64), (64, len(data) - 64)]
+    kept = [Path(damage.kept_in).read_bytes() for damage in node.storage.set_aside()]
+    assert b"".join(kept) == data
+    node.publish(b"next")
+    node.close()
+    node = OpenNode(copy)
+    assert node.bodies() == [b"next"]
+    node.close()
+
+
+def test_a_segment_behind_the_tail_with_nothing_intact_does_not_make_it_whole(tmp_path: Path) -> None:
+    """What was torn in the segment before it is still cut off; the damaged file stays until what precedes it goes."""
+    node = OpenNode(tmp_path / "a")
+    node.publish(b"kept")
+    node.sync()
+    copy = crashed_copy(node, tmp_path / "b")
+    node.close()
+    first = segments(copy)[0]
+    with first.open("ab") as file:
+        file.write(b"torn")
+    ahead = first.with_name(f"{2:020d}.journal")
+    ahead.write_bytes(b"\xff" * 64)
+    for _ in range(2):
+        node = OpenNode(copy)
+        assert node.bodies() == [b"kept"]
+        assert {damage.file for damage in node.storage.damage} == {str(ahead)}
+        node.close()
+
+
 def test_damage_in_an_earlier_segment_is_never_a_tear(tmp_path: Path) -> None:
     """Only the last segment can be torn: in an earlier one, even the last block's loss is reported."""
     node = OpenNode(tmp_path, segment=1000)

@@ -369,3 +369,30 @@ def test_a_segment_that_was_cut_off(tmp_path: Path, left: int) -> None:
     assert len(numbers) < 12
     assert [damage.file for damage in node.storage.damage][-1:] == [str(first)]
     node.close()
+
+
+def test_a_last_segment_with_nothing_intact(tmp_path: Path) -> None:
+    """It stays as it is, all of it is told of, and no offset is given that may have been given before."""
+    node = OpenNode(tmp_path)
+    stream = node.storage.open_stream(9)
+    stream.append(message(b"lost"))
+    node.sync()
+    node.close()
+    (file,) = (tmp_path / "streams" / "9").glob("*.stream")
+    data = b"\xff" * 500
+    file.write_bytes(data)
+    node = OpenNode(tmp_path)
+    stream = node.storage.open_stream(9)
+    first = stream.next_offset
+    assert first > 1
+    assert [(damage.position, damage.length) for damage in node.storage.damage] == [(0, 64), (64, 436)]
+    assert records(stream, 0) == []
+    stream.append(message(b"next"))
+    node.sync()
+    node.close()
+    for _ in range(2):
+        node = OpenNode(tmp_path)
+        found = [(offset, record.body) for offset, record in records(node.storage.open_stream(9), 0)]
+        assert found == [(first, b"next")]
+        assert file.read_bytes() == data
+        node.close()
