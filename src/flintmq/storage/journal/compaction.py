@@ -93,6 +93,14 @@ class Compaction:
         self._written = 0
         return Wanted(segment.number, self._position, size)
 
+    @property
+    def waits(self) -> bool:
+        """Whether there is something to do for a batch that would have nothing else."""
+        segment = self._occupancy.emptying
+        if segment is None:
+            return False
+        return segment is not self._segment or self._piece is not None or len(self._pieces) > 0
+
     def _begin(self, segment: Segment) -> None:
         self._segment = segment
         self._piece = None

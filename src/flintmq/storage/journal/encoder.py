@@ -269,7 +269,9 @@ class JournalEncoder(Journal):
 
     @property
     def staged(self) -> bool:
-        return len(self._writer) > 0 or len(self._blocks) > 0 or len(self._pending) > 0
+        if len(self._writer) > 0 or len(self._blocks) > 0 or len(self._pending) > 0:
+            return True
+        return self._compaction.waits
 
     def take(self) -> JournalBatch:
         """End the batch. Settlements go last: they never reach the disk before a message of the same batch."""

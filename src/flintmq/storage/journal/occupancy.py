@@ -170,6 +170,8 @@ class Occupancy:
         self._homes: dict[int, Segment] = {}
         # The one settled in last: settlements come in runs.
         self._recent = self.current
+        # Batches since all segments were last looked at.
+        self._unlooked: i64 = 0
 
     def restore(self, number: i64) -> Segment:
         """Add a segment that recovery reads."""
@@ -219,7 +221,7 @@ class Occupancy:
             self._recent = self.current
 
     def drop_dead(self) -> int:
-        """The newest segment that can go, with all before it; 0 if none can.
+        """The newest segment that can go, with all before it; 0 if none can. Called for each batch.
 
         Only a prefix may go: a later segment may hold the settlements of an earlier one.
         """
@@ -229,6 +231,10 @@ class Occupancy:
                 break
             dead.append(segment)
         if not dead:
+            self._unlooked += 1
+            # So that it costs each batch no more than a look at one of them.
+            if self.emptying is None and self._unlooked >= len(self._files):
+                self._choose()
             return 0
         for segment in dead:
             segment.is_gone = True
@@ -245,6 +251,7 @@ class Occupancy:
 
     def _choose(self) -> None:
         """Empty the oldest segment when too little of the whole is live: it holds up all behind it."""
+        self._unlooked = 0
         if len(self._files) < COMPACT_MIN_SEGMENTS:
             return
         size: i64 = 0
