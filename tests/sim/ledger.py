@@ -193,6 +193,7 @@ class Ledger:
         copy.is_seen = True
         copy.is_out = copy.out_arrived = copy.doubtful = copy.rejected = False
         copy.out_batch = None
+        copy.settled_in = None
         copy.holder = holder
         return copy
 
@@ -299,6 +300,7 @@ class Ledger:
             if how != REQUEUE and copy.is_sure and not copy.purged and not self._may_leave(line, copy):
                 group.telling.append((line, copy))
             self.settled(copy, how)
+            copy.settled_in = group
         for sent in group.publishes:
             self.published(sent)
 
@@ -320,7 +322,10 @@ class Ledger:
             for line in sent.lines:
                 line.copies.pop(sent.number, None)
         for _, copy, _ in group.settlements:
-            copy.is_out = copy.rejected = False
+            copy.returns += 1
+            if copy.settled_in is group:
+                # Nobody has had it since.
+                copy.is_out = copy.rejected = False
 
     # -- streams ------------------------------------------------------------------------------------------------
 
@@ -367,8 +372,9 @@ class Ledger:
             message = entry.message
             number = number_of(message.properties, message.body)
             sent = self.messages.get(number)
-            if sent is None and self.is_damaged and is_whole(message.body):
-                # Its settlement was lost long after everybody else forgot of it.
+            if sent is None and (self.is_damaged or line.retires) and is_whole(message.body):
+                # Its settlement was lost long after everybody else forgot of it; or a file of a stream is back, whose
+                # removal a failed sync of its directory has left in doubt.
                 continue
             if sent is None or sent.body != message.body:
                 raise Unexpected(f"{line} has what nobody published: {number}, {message.body[:20]!r}")

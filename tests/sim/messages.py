@@ -113,6 +113,7 @@ class Copy:
         "rejected",
         "returns",
         "sent",
+        "settled_in",
         "was_sure",
     )
 
@@ -129,6 +130,8 @@ class Copy:
         self.out_arrived = False
         self.out_batch: int | None = None
         self.doubtful = False
+        # The transaction that settles it, until it is delivered again.
+        self.settled_in: object | None = None
         # It was rejected, and so may be among the dead letters.
         self.rejected = False
         # A purge was asked for while it was there, or its queue is deleted.
