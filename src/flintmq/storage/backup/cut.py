@@ -2,7 +2,7 @@
 
 What is on the disk at any moment is what a loss of power could leave then, and recovery makes a state of the broker of
 it. So a backup has to be what was there at one moment. The broker writes a batch's definitions first and commits them,
-then the journal, then streams; and no batch with definitions is written before all earlier ones are synced. So a
+then streams, and the journal when these are synced; and no batch with definitions is written before all earlier ones are synced. So a
 journal belongs to definitions if it was read while these were the newest. The cut therefore looks, in this order:
 
 1. at the definitions, which it begins to read (SQLite shows this connection one state from here on);
@@ -14,7 +14,7 @@ journal belongs to definitions if it was read while these were the newest. The c
 3. how far the journal goes. The newest segment comes first: if it has blocks, those before it are sealed, and synced
    whole. If it has none yet, the one before it is looked at, later than the one behind it, and so on. A segment goes
    up to its first block that is not whole, as it does for recovery. What was confirmed before is in front of that;
-4. how far the streams go, in the same way. They come later than the journal because the broker writes them later: a
+4. how far the streams go, in the same way. They come later than the journal because the broker writes them earlier: a
    message that it moved to a stream may be found in both places, as after a crash, and not in none;
 5. whether no segment was passed over between those that are held; newer ones do not count;
 6. at the definitions again. If they are others, the look counted for nothing and is repeated. Only the offsets of
