@@ -58,7 +58,7 @@ class Mover(threading.Thread):
             self._stream.append(message(body))
         node.storage.definitions.put_reader_offset(ReaderOffset(STREAM, "reader", self.confirmed + 1))
         self._rounds += 1
-        if self._rounds % 8 == 0:
+        if self._rounds % 32 == 0:
             self._declare()
         while len(self._first) > DEPTH:
             self._move(self._first.pop(0))
