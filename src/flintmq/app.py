@@ -45,7 +45,7 @@ from flintmq.storage.reserve import RESERVE_BYTES
 log = structlog.get_logger()
 
 # How often new damage is looked for; it is found rarely, if ever.
-_DAMAGE_LOOK_SECONDS: Final = 10.0
+_STORAGE_LOOK_SECONDS: Final = 10.0
 # How long a shutdown waits for clients to agree to it.
 _SHUTDOWN_SECONDS: Final = 2.0
 # Where the system sets no limit, memory does.
@@ -128,7 +128,7 @@ async def serve(settings: Settings, stop: asyncio.Event) -> int:
         gc.collect()
         gc.freeze()
         gc.set_threshold(*_GC_THRESHOLDS)
-        watching = loop.create_task(_watch_damage(storage))
+        watching = loop.create_task(_watch_storage(storage))
         try:
             await stop.wait()
         finally:
@@ -163,11 +163,16 @@ def _tell_damage(storage: NodeStorage) -> None:
         log.error("damaged record set aside", damage=str(damage), kept_in=damage.kept_in)
 
 
-async def _watch_damage(storage: NodeStorage) -> None:
-    """Tell what is found while the broker runs: by compaction, or by the readers of a stream."""
+async def _watch_storage(storage: NodeStorage) -> None:
+    """Tell what is found while the broker runs: damage, by compaction or a stream's readers; a disk that refuses."""
+    trouble = ""
     while True:
-        await asyncio.sleep(_DAMAGE_LOOK_SECONDS)
+        await asyncio.sleep(_STORAGE_LOOK_SECONDS)
         _tell_damage(storage)
+        if storage.pages_trouble != trouble:
+            trouble = storage.pages_trouble
+            if trouble:
+                log.warning("packed messages stay in memory: the disk does not take them", reason=trouble)
 
 
 def _define(broker: Broker, settings: Settings) -> list[str]:

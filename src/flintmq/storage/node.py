@@ -111,6 +111,11 @@ class NodeStorage(Storage):
         return self._pages
 
     @property
+    def pages_trouble(self) -> str:
+        """Why the disk does not take pages, which stay in memory then; empty while it does."""
+        return self._spill.trouble
+
+    @property
     def definitions(self) -> DefinitionStore:
         return self._definitions
 

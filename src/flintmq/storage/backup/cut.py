@@ -2,8 +2,9 @@
 
 What is on the disk at any moment is what a loss of power could leave then, and recovery makes a state of the broker of
 it. So a backup has to be what was there at one moment. The broker writes a batch's definitions first and commits them,
-then streams, and the journal when these are synced; and no batch with definitions is written before all earlier ones are synced. So a
-journal belongs to definitions if it was read while these were the newest. The cut therefore looks, in this order:
+then streams, and the journal when these are synced; and no batch with definitions is written before all earlier ones
+are synced. So a journal belongs to definitions if it was read while these were the newest. The cut therefore looks, in
+this order:
 
 1. at the definitions, which it begins to read (SQLite shows this connection one state from here on);
 2. which files there are, and gives each a second name: from here on none is written over (`create_segment`). Each has
