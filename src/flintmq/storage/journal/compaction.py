@@ -169,11 +169,11 @@ class Compaction:
             i += 1
         return found
 
-    def moved(self, home: Segment, slot: i64, target: Segment) -> None:
-        """The survivor with this slot is written again."""
+    def moved(self, home: Segment, slot: i64, target: Segment, weight: i64) -> None:
+        """The survivor with this slot is written again, and weighs this."""
         source = self._segment
         assert source is not None
-        home.moved(slot, source, target)
+        home.moved(slot, source, target, weight)
 
     def looked_at(self) -> None:
         """All survivors of what `blocks` gave have been asked for."""

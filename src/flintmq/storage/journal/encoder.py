@@ -25,6 +25,13 @@ from flintmq.storage.journal.records import (
 
 # The id that none has.
 _NO_QUEUE: Final = 0
+# What a record has besides the message, about.
+_RECORD_WEIGHT: Final = 64
+
+
+def _weight(message: Message) -> i64:
+    """About the bytes of a record with one slot."""
+    return _RECORD_WEIGHT + len(message.properties) + len(message.body)
 
 
 @final
@@ -117,6 +124,7 @@ class JournalEncoder(Journal):
         self._run_segment: i64 = 0
         self._run_first: i64 = 0
         self._run_end: i64 = 0
+        self._run_weight: i64 = 0
 
     def start(self, segment: int) -> None:
         """Begin with a new segment, behind those that recovery put into `occupancy`."""
@@ -146,9 +154,7 @@ class JournalEncoder(Journal):
             write_i64_be(writer, queue_ids[i])
             write_i64_be(writer, entry.seq)
             i += 1
-        segment.total = slot + count
-        segment.live += count
-        segment.held += count
+        segment.add(count, _weight(message))
         write_content_head(writer, message, address)
         body = message.body
         if self._group is not None:
@@ -172,6 +178,7 @@ class JournalEncoder(Journal):
             self._run_segment = segment
             self._run_first = slot
         self._run_end = slot + 1
+        self._run_weight += _weight(entry.message)
         seq = entry.seq
         if self._settled.queue_id == queue_id:
             self._settled.add(seq, seq)
@@ -202,7 +209,8 @@ class JournalEncoder(Journal):
 
     def _end_run(self) -> None:
         if self._run_end > self._run_first:
-            self.occupancy.settle(self._run_segment, self._run_first, self._run_end)
+            self.occupancy.settle(self._run_segment, self._run_first, self._run_end, self._run_weight)
+        self._run_weight = 0
         self._run_first = 0
         self._run_end = 0
 
@@ -333,14 +341,15 @@ class JournalEncoder(Journal):
         count: i64 = len(survivors.slots)
         writer.append(RECORD_MOVED)
         write_i32_be(writer, i32(count))
-        self._segment.add_moved(count)
+        weight: i64 = _RECORD_WEIGHT + len(content)
+        self._segment.add_moved(count, weight)
         i: i64 = 0
         while i < count:
             slot: i64 = survivors.slots[i]
             write_i64_be(writer, survivors.queue_ids[i])
             write_i64_be(writer, survivors.seqs[i])
             write_i32_be(writer, i32(slot))
-            self._compaction.moved(home, slot, self._segment)
+            self._compaction.moved(home, slot, self._segment, weight)
             i += 1
         write_i64_be(writer, home.number)
         if len(content) >= BLOCK_BYTES:

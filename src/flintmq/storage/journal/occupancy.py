@@ -28,6 +28,9 @@ _NO_END: Final = 1 << 62
 class Segment:
     """`live` counts its slots that are not settled, wherever their records are; `held` the records in its file that
     are those of live slots, wherever these are at home.
+
+    `weight` is about how many bytes the messages of all its slots have, `held_weight` those of the records held. A
+    message weighs once for each of its slots, so only what part the one is of the other says something.
     """
 
     def __init__(self, number: i64, is_own: bool) -> None:
@@ -38,6 +41,8 @@ class Segment:
         self.total: i64 = 0
         self.live: i64 = 0
         self.held: i64 = 0
+        self.weight: i64 = 0
+        self.held_weight: i64 = 0
         # Its file was removed.
         self.is_gone = False
         # Not all of its records could be read when they were to be moved.
@@ -57,22 +62,33 @@ class Segment:
             return i < len(left) and left[i] == slot
         return not self._settled.has(slot)
 
-    def settle(self, first: i64, end: i64) -> None:
-        """The slots from `first` to before `end` are settled."""
+    def settle(self, first: i64, end: i64, weight: i64 = -1) -> None:
+        """The slots from `first` to before `end` are settled. They weigh this; -1 where it is not known."""
+        each: i64 = weight // (end - first) if weight >= 0 and end > first else -1
         if not self._ends:
             count = self._mark(first, end)
             self.live -= count
-            self.held -= count
+            self.let_go(count, each)
             return
         while first < end:
             i = bisect_right(self._ends, first)
             stop = min(end, self._ends[i])
             count = self._mark(first, stop)
             self.live -= count
-            self._places[i].held -= count
+            self._places[i].let_go(count, each)
             first = stop
         if self.is_gone:
             self.shrink()
+
+    def let_go(self, count: i64, each: i64) -> None:
+        """So many of the records held live no more, each of this weight; of the average one where it is -1."""
+        if count >= self.held:
+            self.held_weight = 0
+        elif each < 0:
+            self.held_weight -= self.held_weight // self.held * count
+        else:
+            self.held_weight = max(self.held_weight - each * count, 0)
+        self.held -= count
 
     def _mark(self, first: i64, end: i64) -> i64:
         """Returns how many were live until now."""
@@ -101,19 +117,29 @@ class Segment:
 
     # -- records that move --------------------------------------------------------------------------------------
 
-    def add_moved(self, count: i64) -> None:
+    def add(self, count: i64, weight: i64) -> None:
+        """The next slots are those of a message, which weighs so much for each."""
+        self.total += count
+        self.live += count
+        self.held += count
+        self.weight += weight * count
+        self.held_weight += weight * count
+
+    def add_moved(self, count: i64, weight: i64) -> None:
         """So many records of entries with homes elsewhere are written here. Their slots are nobody's home."""
+        self.weight += weight * count
+        self.held_weight += weight * count
         self._settled.add_run(self.total, self.total + count)
         self.total += count
         self.held += count
 
-    def moved(self, slot: i64, source: "Segment", target: "Segment") -> None:
+    def moved(self, slot: i64, source: "Segment", target: "Segment", weight: i64) -> None:
         """The record of a live entry was written again.
 
         In each segment, the slots of one home stand in their order: those before this one in `source` have moved
         already, or are settled.
         """
-        source.held -= 1
+        source.let_go(1, weight)
         ends = self._ends
         places = self._places
         if not ends:
@@ -141,14 +167,16 @@ class Segment:
 
     # -- start-up -----------------------------------------------------------------------------------------------
 
-    def restore_all_settled(self, total: i64) -> None:
+    def restore_all_settled(self, total: i64, weight: i64) -> None:
         self.total = total
+        self.weight = weight
         self._settled.add_run(0, total)
 
-    def restore_live(self, slot: i64) -> None:
+    def restore_live(self, slot: i64, weight: i64) -> None:
         self._settled.remove(slot)
         self.live += 1
         self.held += 1
+        self.held_weight += weight
 
     def set_returns(self, slot: i64, returns: i64) -> None:
         if self.returns is None:
@@ -197,8 +225,10 @@ class Occupancy:
         """None where nothing is at home that lives."""
         return self._homes.get(number)
 
-    def settle(self, number: i64, first: i64, end: i64) -> None:
-        """Entries at home in this segment, from slot `first` to before `end`, have left their queues."""
+    def settle(self, number: i64, first: i64, end: i64, weight: i64 = -1) -> None:
+        """Entries at home in this segment, from slot `first` to before `end`, have left their queues. They weigh this;
+        -1 where it is not known.
+        """
         segment = self._recent
         if segment.number != number:
             found = self._homes.get(number)
@@ -206,7 +236,7 @@ class Occupancy:
                 return
             segment = found
             self._recent = found
-        segment.settle(first, end)
+        segment.settle(first, end, weight)
         if segment.live == 0 and segment.is_gone:
             self._forget(segment)
 
@@ -254,12 +284,12 @@ class Occupancy:
         self._unlooked = 0
         if len(self._files) < COMPACT_MIN_SEGMENTS:
             return
-        size: i64 = 0
-        live_size: i64 = 0
+        size = 0.0
+        live_size = 0.0
         for segment in self._files.values():
-            size += segment.size
-            if segment.total > 0:
-                live_size += segment.size // segment.total * segment.held
+            size += float(segment.size)
+            if segment.weight > 0:
+                live_size += float(segment.size) * float(segment.held_weight) / float(segment.weight)
         oldest = next(iter(self._files.values()))
         if live_size * COMPACT_LIVE_DIVISOR < size and not oldest.is_stuck:
             self.emptying = oldest

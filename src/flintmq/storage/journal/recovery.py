@@ -159,26 +159,32 @@ class Replay:
         data = blocks.data
         positions = BytesWriter()
         total: i64 = 0
+        weight: i64 = 0
         strange: list[int] = []
         for i in range(len(blocks.starts)):
             position: i64 = blocks.starts[i]
             end: i64 = blocks.ends[i]
             known: i64 = len(positions)
             slots: i64 = 0
+            found: i64 = 0
             while position < end:
                 write_i64_be(positions, position)
+                count: i64 = 0
                 if data[position] == RECORD_MESSAGE or data[position] == RECORD_MOVED:
-                    slots += i64(read_i32_be(data, position + 1))
+                    count = i64(read_i32_be(data, position + 1))
                 following = record_end(data, position)
                 if following <= position:
                     break
+                slots += count
+                found += count * (following - position)
                 position = following
             if position == end:
                 total += slots
+                weight += found
             else:
                 positions.truncate(known)
                 strange.append(i)
-        segment.restore_all_settled(total)
+        segment.restore_all_settled(total, weight)
         self._read_back(segment, data, positions.getvalue())
         return strange
 
@@ -204,12 +210,15 @@ class Replay:
         stride: i64 = ENTRY_BYTES if data[position] == RECORD_MESSAGE else MOVED_ENTRY_BYTES
         at = position + ENTRIES_AT
         end = at + stride * i64(read_i32_be(data, position + 1))
+        weight: i64 = -1
         while at < end:
             queue = self._find(read_i64_be(data, at))
             if queue is not None:
                 seq = read_i64_be(data, at + 8)
                 if queue.add(seq):
-                    segment.restore_live(slot)
+                    if weight < 0:
+                        weight = record_end(data, position) - position
+                    segment.restore_live(slot, weight)
                     returns = queue.returns(seq)
                     if returns > 0:
                         segment.set_returns(slot, returns)

@@ -1,20 +1,21 @@
 """What lives in which segment, told only by the places that entries had first."""
 
+from pathlib import Path
+
 from flintmq.storage.journal.occupancy import Occupancy, Segment
+from tests.unit.storage.nodes import OpenNode, segments
 
 
 def _filled(occupancy: Occupancy, number: int, count: int) -> Segment:
     segment = occupancy.open(number)
-    segment.total += count
-    segment.live += count
-    segment.held += count
+    segment.add(count, 100)
     return segment
 
 
 def _empty(source: Segment, target: Segment, home: Segment, slots: list[int]) -> None:
     for slot in slots:
-        home.moved(slot, source, target)
-    target.add_moved(len(slots))
+        home.moved(slot, source, target, 100)
+    target.add_moved(len(slots), 100)
 
 
 def test_entries_are_settled_where_they_were_first() -> None:
@@ -70,3 +71,23 @@ def test_few_that_stay_cost_little() -> None:
     assert (home.live, target.held) == (3, 4)
     occupancy.settle(1, 0, 10_000)
     assert (home.live, target.held) == (0, 1)
+
+
+def test_large_ones_that_went_leave_little(tmp_path: Path) -> None:
+    """Where small messages stay, among as many large ones that go, segments are emptied; also after a restart."""
+    node = OpenNode(tmp_path, segment=40_000)
+    kept = 0
+    for number in range(400):
+        if number == 200:
+            node.close()
+            node = OpenNode(tmp_path, segment=40_000)
+        node.publish(b"small", 2)
+        kept += 1
+        (large,) = node.publish(b"x" * 4_000)
+        node.sync()
+        node.storage.journal.settle(1, large)
+    assert len(segments(tmp_path)) <= 8
+    node.close()
+    node = OpenNode(tmp_path, segment=40_000)
+    assert len(node.left[2]) == kept
+    node.close()
