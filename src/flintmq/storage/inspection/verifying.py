@@ -47,7 +47,7 @@ class Verification:
     def __init__(self, directory: Path) -> None:
         self._directory = DataDirectory(directory)
         self._manifest = Manifest.load(directory) if self._directory.is_backup else None
-        self._sizes = {path: (directory / path).stat().st_size for path in self._directory.files}
+        self._sizes = {path: _size(directory / path) for path in self._directory.files}
         self.total = sum(self._sizes.values()) + (self._manifest.total_bytes if self._manifest else 0)
 
     def run(self, progress: Progress) -> Report:
@@ -227,3 +227,11 @@ def _counts(definitions: Definitions) -> dict[str, int]:
         "bindings": len(definitions.bindings),
         "rules": len(definitions.rules),
     }
+
+
+def _size(path: Path) -> int:
+    """0 for what a running broker has removed meanwhile."""
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0

@@ -9,6 +9,8 @@ from flintmq.base.errors import StorageError
 from flintmq.broker.ports import QueueRecord
 from flintmq.storage import reading
 from flintmq.storage.block import TYPE_JOURNAL, frame_block
+from flintmq.storage.inspection import verifying
+from flintmq.storage.inspection.directory import DataDirectory
 from flintmq.storage.inspection.dumping import Dump
 from flintmq.storage.inspection.report import OPEN, SEALED, TORN, FileReport, Report
 from flintmq.storage.inspection.verifying import Verification
@@ -164,6 +166,23 @@ def test_a_running_broker_is_read_as_it_is(tmp_path: Path) -> None:
     assert "written to" in {file.state for file in report.files}
     node.publish(b"more")
     node.sync()
+    node.close()
+
+
+def test_what_is_gone_before_it_is_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A running broker may remove a segment as soon as its name was read."""
+    node = OpenNode(tmp_path, segment=20_000)
+    for _ in range(50):
+        node.publish(bytes(1_000))
+        node.sync()
+
+    def look(path: Path) -> DataDirectory:
+        found = DataDirectory(path)
+        segments(path)[0].unlink()
+        return found
+
+    monkeypatch.setattr(verifying, "DataDirectory", look)
+    assert verify(tmp_path).damage == []
     node.close()
 
 
