@@ -21,8 +21,6 @@ from zlib import crc32
 from flintmq.base.errors import StorageError
 
 FORMAT_VERSION: Final = 2
-# Format 1 had no records of messages that moved.
-FORMAT_VERSION_OLDEST: Final = 1
 HEADER_BYTES: Final = 64
 BLOCK_HEAD_BYTES: Final = 13
 
@@ -47,12 +45,10 @@ _HEADER: Final = struct.Struct(">8sIIqq4s")
 _HEADER_CRC: Final = struct.Struct(">I")
 _LENGTH_AND_TYPE: Final = struct.Struct(">IB")
 MARK_BYTES: Final = 16
-# In format 1, marks had no number.
-_MARK_BYTES_1: Final = 8
-MARK_LENGTHS: Final = (struct.pack(">I", MARK_BYTES), struct.pack(">I", _MARK_BYTES_1))
+MARK_LENGTH: Final = struct.pack(">I", MARK_BYTES)
 _MARK: Final = struct.Struct(">qq")
 # A mark or a seal: their lengths and types are known, their magic and checksum are not.
-_MARK_OR_SEAL: Final = re.compile(rb"(?s)(?=(.{4})\0\0\0(?:[\x08\x10].{4}\x01|\0.{4}\x02))")
+_MARK_OR_SEAL: Final = re.compile(rb"(?s)(?=(.{4})\0\0\0(?:\x10.{4}\x01|\0.{4}\x02))")
 # What may be the beginning of a block of records, by its type and by what is always so in its first record.
 _RECORDS: Final = re.compile(rb"(?s)(?=(.{4}).{8}(?:\x03(?:[\x01\x04]\0|[\x02\x03][\0\xff])|\x04\0\0))")
 # In the search for these, so many times the file's bytes are checked at most: what publishers send may look like them.
@@ -116,9 +112,9 @@ def decode_header(data: bytes, file: str) -> FileHeader | None:
     if len(data) < HEADER_BYTES or _HEADER_CRC.pack(crc32(fields)) != data[_HEADER.size : _HEADER.size + 4]:
         return None
     file_magic, version, kind, number, extra, block_magic = _HEADER.unpack(fields)
-    if file_magic != _FILE_MAGIC or not FORMAT_VERSION_OLDEST <= version <= FORMAT_VERSION:
+    if file_magic != _FILE_MAGIC or version != FORMAT_VERSION:
         raise StorageError(
-            f"{file} has storage format {version}, this FlintMQ reads {FORMAT_VERSION_OLDEST} to {FORMAT_VERSION}: "
+            f"{file} has storage format {version}, this FlintMQ reads and writes {FORMAT_VERSION}: "
             "start the release that wrote it, or choose another data directory"
         )
     return FileHeader(kind, number, extra, block_magic)
@@ -130,7 +126,8 @@ def frame_block(magic: bytes, block_type: int, parts: Sequence[bytes]) -> list[b
     for part in parts:
         length += len(part)
     length_and_type = _LENGTH_AND_TYPE.pack(length, block_type)
-    checksum = crc32(length_and_type)
+    # The magic counts, too: torn behind it, a block would be what an earlier life of the file left here.
+    checksum = crc32(length_and_type, crc32(magic))
     for part in parts:
         checksum = crc32(part, checksum)
     head = magic + length_and_type[:4] + _HEADER_CRC.pack(checksum) + length_and_type[4:]
@@ -150,7 +147,7 @@ def block_end(data: bytes, position: int, magic: bytes) -> int:
     end = head_end + length
     if end > len(data) or not 0 < data[position + 12] <= TYPE_LAST:
         return 0
-    checksum = crc32(data[position + 12 : head_end], crc32(data[position + 4 : position + 8]))
+    checksum = crc32(data[position + 12 : head_end], crc32(data[position : position + 8]))
     checksum = crc32(memoryview(data)[head_end:end], checksum)
     return end if checksum == int.from_bytes(data[position + 8 : position + 12], "big") else 0
 
@@ -272,7 +269,7 @@ def find_last_mark(data: bytes, magic: bytes, end: int) -> int:
     position = data.rfind(wanted, 0, end + len(wanted) - 1)
     while position >= 0:
         if (
-            data[position + 4 : position + 8] in MARK_LENGTHS
+            data[position + 4 : position + 8] == MARK_LENGTH
             and block_end(data, position, magic)
             and data[position + 12] == TYPE_MARK
         ):

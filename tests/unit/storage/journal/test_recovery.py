@@ -6,8 +6,6 @@ from zlib import crc32
 import pytest
 
 from flintmq.base.errors import StorageError
-from flintmq.broker.message import Entry
-from flintmq.storage.block import FORMAT_VERSION
 from tests.unit.storage.nodes import CODECS, OpenNode, crashed_copy, message, segments
 
 
@@ -283,37 +281,6 @@ def test_another_format_version_is_refused(tmp_path: Path) -> None:
     _set_version(file, 9)
     with pytest.raises(StorageError, match="storage format 9"):
         OpenNode(tmp_path)
-
-
-def test_the_first_format_is_read(tmp_path: Path) -> None:
-    """A journal of format 1 opens, and what is written from then on is of the present one."""
-    node = OpenNode(tmp_path)
-    node.publish(b"old")
-    node.close()
-    _set_version(segments(tmp_path)[0], 1)
-    node = OpenNode(tmp_path)
-    node.publish(b"new")
-    node.close()
-    assert [file.read_bytes()[11] for file in segments(tmp_path)] == [1, FORMAT_VERSION]
-    assert _reopened(tmp_path).bodies() == [b"old", b"new"]
-
-
-def test_copies_of_the_first_format(tmp_path: Path) -> None:
-    """There a message that moved was written like any other: the last of them holds, in the place of the first."""
-    node = OpenNode(tmp_path, segment=1000)
-    entries = [node.publish(b"%d" % number * 400, 1, 2) for number in range(6)]
-    for first, second in entries[:3]:
-        copies = [Entry(first.message, first.seq), Entry(second.message, second.seq)]
-        node.storage.journal.append(first.message, [1, 2], copies)
-        node.sync()
-        node.storage.journal.settle(2, copies[1])
-    node.storage.journal.settle(1, entries[4][0])
-    node.close()
-    for _ in range(2):
-        node = OpenNode(tmp_path, segment=1000)
-        assert node.bodies(1) == [b"%d" % number * 400 for number in (0, 1, 2, 3, 5)]
-        assert node.bodies(2) == [b"%d" % number * 400 for number in (3, 4, 5)]
-        node.close()
 
 
 def _set_version(file: Path, version: int) -> None:
