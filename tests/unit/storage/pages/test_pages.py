@@ -80,9 +80,11 @@ def facts(entry: Entry) -> tuple[object, ...]:
 
 
 numbers = st.integers(0, 3) | st.integers(0, 2**62)
+# Unix times in ms: up to the end of the calendar, and beyond.
+times = st.integers(0, 3) | st.integers(0, 2**56)
 entry_facts = st.tuples(
     st.tuples(st.sampled_from(ADDRESSES), st.sampled_from(PROPERTIES), st.binary(max_size=40), st.integers(0, 5000)),
-    st.tuples(numbers, numbers, numbers, numbers, numbers),
+    st.tuples(numbers, numbers, numbers, numbers, times),
     st.tuples(numbers, st.integers(0, 2**31 - 1) | st.just(0), st.booleans()),
 )
 
