@@ -8,7 +8,7 @@ little more than half the time of growing one (140 against 240 µs per 50 KB on 
 from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final, final
+from typing import Final, NamedTuple, final
 
 from flintmq.base.errors import StorageError
 from flintmq.storage.block import (
@@ -46,6 +46,17 @@ class Found:
         self.gaps: dict[int, int] = {}
 
 
+class Loaded(NamedTuple):
+    """The content of a segment, and its block magic, which was found in the blocks where the header is not intact."""
+
+    data: bytes
+    magic: bytes
+    is_header_intact: bool
+
+    def holds_blocks(self) -> bool:
+        return len(self.magic) == 4 and next_block(self.data, HEADER_BYTES, self.magic) >= 0
+
+
 @final
 class JournalFiles(BlockSource):
     """`pieces` is what was read for compaction; the event loop takes it from there."""
@@ -62,6 +73,8 @@ class JournalFiles(BlockSource):
         self._current: SegmentFile | None = None
         self._next: SegmentFile | None = None
         self._found: dict[int, Found] = {}
+        # Of the segment that the first pass of recovery came to last, which is where the second one begins.
+        self._read_last: tuple[int, Blocks] | None = None
         self._reading: PieceReader | None = None
 
     def recover(self, replay: Replay, occupancy: Occupancy) -> int:
@@ -76,18 +89,25 @@ class JournalFiles(BlockSource):
         highest = numbers[-1] if numbers else 0
         # Files that were made ahead hold nothing yet; the last one that holds blocks is the tail.
         unreadable: list[int] = []
-        while numbers and not self._holds_blocks(numbers[-1]):
+        tail: Loaded | None = None
+        while numbers:
+            tail = self._load(numbers[-1])
+            if tail.holds_blocks():
+                break
             number = numbers.pop()
-            _, _, header_intact = self._load(number)
-            if header_intact:
+            if tail.is_header_intact:
                 self._remove(number)
             else:
                 # Headers are synced before a file gets its name. This one was damaged, and what it held is not known.
                 unreadable.insert(0, number)
-        tail = numbers[-1] if numbers else 0
+        tail_number = numbers[-1] if numbers else 0
         numbers += unreadable
         for segment in reversed([occupancy.restore(number) for number in numbers]):
-            self.damage[:0] = self._read_segment(segment, replay, segment.number == tail)
+            if tail is None or segment.number != tail_number:
+                self.damage[:0] = self._read_segment(segment, replay, False, self._load(segment.number))
+            else:
+                self.damage[:0] = self._read_segment(segment, replay, True, tail)
+                tail = None
         self.numbers = numbers
         self._open(highest + 1)
         return highest + 1
@@ -95,8 +115,7 @@ class JournalFiles(BlockSource):
     def _path(self, number: int) -> Path:
         return self._directory / f"{number:020d}{SUFFIX}"
 
-    def _load(self, number: int) -> tuple[bytes, bytes, bool]:
-        """The content of a segment, its block magic, and whether the header is intact."""
+    def _load(self, number: int) -> Loaded:
         path = self._path(number)
         file = self._disk.open(path)
         try:
@@ -105,18 +124,14 @@ class JournalFiles(BlockSource):
             file.close()
         header = decode_header(data, str(path))
         if header is None:
-            return data, find_magic(data, number), False
+            return Loaded(data, find_magic(data, number), False)
         if header.kind != KIND_JOURNAL or header.number != number:
             raise StorageError(f"{path} is not segment {number} of a journal: put back the file that was")
-        return data, header.block_magic, True
+        return Loaded(data, header.block_magic, True)
 
-    def _holds_blocks(self, number: int) -> bool:
-        data, magic, _ = self._load(number)
-        return len(magic) == 4 and next_block(data, HEADER_BYTES, magic) >= 0
-
-    def _read_segment(self, segment: Segment, replay: Replay, is_tail: bool) -> list[Damage]:
+    def _read_segment(self, segment: Segment, replay: Replay, is_tail: bool, loaded: Loaded) -> list[Damage]:
         path = self._path(segment.number)
-        data, magic, header_intact = self._load(segment.number)
+        data, magic, header_intact = loaded
         damage: list[Damage] = []
         if not header_intact:
             # The magic was found in the blocks instead.
@@ -128,7 +143,9 @@ class JournalFiles(BlockSource):
         self._found[segment.number] = found
         blocks = _journal_blocks(data, scan, found)
         found.blocks = len(blocks.starts)
-        for index in replay.read_segment(segment, blocks):
+        strange = replay.read_segment(segment, blocks)
+        self._read_last = None if strange else (segment.number, blocks)
+        for index in strange:
             begin = blocks.starts[index] - BLOCK_HEAD_BYTES
             found.gaps[begin] = blocks.ends[index]
             found.blocks -= 1
@@ -143,7 +160,10 @@ class JournalFiles(BlockSource):
 
     def load(self, segment: int) -> Blocks:
         found = self._found[segment]
-        data, _, _ = self._load(segment)
+        read_last, self._read_last = self._read_last, None
+        if read_last is not None and read_last[0] == segment:
+            return read_last[1]
+        data = self._load(segment).data
         blocks = _journal_blocks(data, scan_blocks(data, found.magic, "", True), found)
         if len(blocks.starts) != found.blocks:
             raise self._changed(segment)
@@ -243,6 +263,7 @@ class JournalFiles(BlockSource):
 
     def _remove(self, number: int) -> None:
         self._found.pop(number, None)
+        self._read_last = None
         if self._reading is not None and self._reading.number == number:
             self._stop_reading()
         if self._has_spare:
