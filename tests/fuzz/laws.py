@@ -7,8 +7,8 @@ from flintmq.client import requests
 from flintmq.client.session import Session
 from flintmq.gateway.amqp091.connection import ServerConnection
 from flintmq.protocol.amqp091.connection import Login, Tuning
-from flintmq.protocol.amqp091.output import Outbox, Output
 from flintmq.protocol.amqp091.states import State
+from flintmq.protocol.output import Outbox, Output
 from flintmq.wire.amqp091 import spec
 from flintmq.wire.amqp091.methods import QueueDeclare, QueueDeclareOk, decode_method, encode_method
 from flintmq.wire.amqp091.properties import decode_properties, scan

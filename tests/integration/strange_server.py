@@ -8,7 +8,7 @@ from typing import Final, Self
 
 from flintmq.protocol.amqp091.channel import Channel, ChannelOwner
 from flintmq.protocol.amqp091.connection import Tuning
-from flintmq.protocol.amqp091.states import Role
+from flintmq.protocol.role import Role
 from flintmq.wire.amqp091.methods import (
     BasicConsume,
     BasicConsumeOk,

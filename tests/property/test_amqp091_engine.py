@@ -4,8 +4,8 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from flintmq.gateway.amqp091.connection import ServerConnection
-from flintmq.protocol.amqp091.output import Outbox, Output
 from flintmq.protocol.amqp091.states import State
+from flintmq.protocol.output import Outbox, Output
 from flintmq.wire.amqp091 import spec
 from flintmq.wire.amqp091.frames import PROTOCOL_HEADER
 from flintmq.wire.amqp091.methods import (

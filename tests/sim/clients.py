@@ -10,8 +10,8 @@ from flintmq.base.errors import ClosedByPeer, FlintError
 from flintmq.client.publish import encode_publish
 from flintmq.protocol.amqp091.channel import Channel, ChannelOwner
 from flintmq.protocol.amqp091.connection import Connection, ConnectionOwner, Login, Tuning
-from flintmq.protocol.amqp091.output import Outbox, Output
-from flintmq.protocol.amqp091.states import Role
+from flintmq.protocol.output import Outbox, Output
+from flintmq.protocol.role import Role
 from flintmq.protocol.sasl import plain
 from flintmq.wire.amqp091 import methods as m
 from flintmq.wire.amqp091.methods import Method, decode_method

@@ -17,7 +17,7 @@ from flintmq.client.publish import Body, Publish, Publishable, body_bytes, encod
 from flintmq.client.tags import Tags
 from flintmq.client.waiting import Answer, Request, Waitable
 from flintmq.protocol.amqp091.channel import Channel, ChannelOwner
-from flintmq.protocol.amqp091.output import Output
+from flintmq.protocol.output import Output
 from flintmq.wire.amqp091 import spec
 from flintmq.wire.amqp091.methods import (
     BasicCancel,

@@ -9,8 +9,9 @@ from flintmq.client.errors import ConnectionClosed, LoginRefused, connection_err
 from flintmq.client.waiting import Answer, Request, Waitable
 from flintmq.protocol.amqp091.channel import Channel, ChannelOwner
 from flintmq.protocol.amqp091.connection import Connection, ConnectionOwner, Login, Tuning
-from flintmq.protocol.amqp091.output import Outbox, Output
-from flintmq.protocol.amqp091.states import Role, State
+from flintmq.protocol.amqp091.states import State
+from flintmq.protocol.output import Outbox, Output
+from flintmq.protocol.role import Role
 from flintmq.wire.amqp091.methods import ChannelOpen, ChannelOpenOk, ConnectionUpdateSecret, ConnectionUpdateSecretOk
 from flintmq.wire.amqp091.tables import Table
 

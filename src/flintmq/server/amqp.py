@@ -21,8 +21,8 @@ from flintmq.base.limits import (
 from flintmq.broker.broker import Broker
 from flintmq.gateway.amqp091.connection import ServerConnection
 from flintmq.gateway.amqp091.gateway import Gateway, Host, Offer
-from flintmq.protocol.amqp091.output import Outbox, Output
 from flintmq.protocol.amqp091.states import State
+from flintmq.protocol.output import Outbox, Output
 from flintmq.server.alarms import CHECK_SECONDS
 
 log = structlog.get_logger()

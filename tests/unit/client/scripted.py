@@ -4,7 +4,7 @@ from flintmq.client.channel import ClientChannel
 from flintmq.client.session import Session
 from flintmq.protocol.amqp091.channel import Channel
 from flintmq.protocol.amqp091.connection import Login, Tuning
-from flintmq.protocol.amqp091.states import Role
+from flintmq.protocol.role import Role
 from flintmq.protocol.sasl import plain
 from flintmq.wire.amqp091.methods import (
     BasicDeliver,

@@ -42,7 +42,7 @@ from flintmq.gateway.amqp091.publication import Publication, Publications
 from flintmq.gateway.amqp091.terms import NO_TERMS, Terms, check_command, read_terms
 from flintmq.gateway.amqp091.transaction import ACCEPT, StagedSettlement, Transaction, check_copies
 from flintmq.protocol.amqp091.channel import Channel, ChannelOwner
-from flintmq.protocol.amqp091.output import Output
+from flintmq.protocol.output import Output
 from flintmq.wire.amqp091 import spec
 from flintmq.wire.amqp091.methods import BasicCancel, BasicReturn, ChannelFlow, Method, TxCommitOk, encode_method
 

@@ -21,8 +21,8 @@ from flintmq.gateway.amqp091.permissions import CHECKS
 from flintmq.gateway.amqp091.window import Window
 from flintmq.protocol.amqp091.channel import Channel, ChannelOwner
 from flintmq.protocol.amqp091.connection import Connection, ConnectionOwner
-from flintmq.protocol.amqp091.output import Output
-from flintmq.protocol.amqp091.states import Role
+from flintmq.protocol.output import Output
+from flintmq.protocol.role import Role
 from flintmq.protocol.sasl import amqplain, plain
 from flintmq.wire.amqp091 import spec
 

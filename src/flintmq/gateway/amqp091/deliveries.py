@@ -15,7 +15,7 @@ from flintmq.gateway.amqp091.transaction import ACCEPT, REQUEUE
 from flintmq.gateway.amqp091.unacked import Delivery, Unacked
 from flintmq.gateway.amqp091.window import Window
 from flintmq.protocol.amqp091.channel import Channel
-from flintmq.protocol.amqp091.output import Output
+from flintmq.protocol.output import Output
 from flintmq.wire.amqp091.frames import CONTENT_HEADER_BYTES
 from flintmq.wire.amqp091.properties import add_header
 from flintmq.wire.amqp091.tables import encode_address

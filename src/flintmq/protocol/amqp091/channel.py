@@ -22,10 +22,12 @@ from flintmq.base.errors import (
     SyntaxFault,
     UnexpectedFrame,
 )
+from flintmq.protocol.amqp091.content import write_content
 from flintmq.protocol.amqp091.deliveries import DELIVERY_OVERHEAD_BYTES, LastDelivery
 from flintmq.protocol.amqp091.intake import Intake
-from flintmq.protocol.amqp091.output import Output
-from flintmq.protocol.amqp091.states import RECEIVED, Role
+from flintmq.protocol.amqp091.states import RECEIVED
+from flintmq.protocol.output import Output
+from flintmq.protocol.role import Role
 from flintmq.wire.amqp091 import spec
 from flintmq.wire.amqp091.frames import CONTENT_HEADER_BYTES, FRAME_END, FRAME_METHOD, write_channel, write_method
 from flintmq.wire.amqp091.methods import (
@@ -269,7 +271,7 @@ class Channel:
     def send_content(self, method: bytes, properties: bytes, body: bytes) -> None:
         """A method with content: its encoded payload, encoded properties, and a body of any size."""
         write_method(self._output.writer, self.number, method)
-        self._output.content(self.number, properties, body)
+        write_content(self._output, self.number, properties, body)
         self._output.touch()
 
     def send_delivery(
@@ -307,7 +309,7 @@ class Channel:
             w.append(1 if redelivered else 0)
             w.write(address)
             w.append(FRAME_END)
-            output.content(self.number, properties, body)
+            write_content(output, self.number, properties, body)
         output.touch()
 
     def send_ack(self, delivery_tag: i64, multiple: bool) -> None:

@@ -41,8 +41,9 @@ from flintmq.base.limits import (
 from flintmq.protocol.amqp091 import channel as channels
 from flintmq.protocol.amqp091.channel import Channel, ChannelOwner
 from flintmq.protocol.amqp091.intake import Intake
-from flintmq.protocol.amqp091.output import Output
-from flintmq.protocol.amqp091.states import CONNECTION, Role, State
+from flintmq.protocol.amqp091.states import CONNECTION, State
+from flintmq.protocol.output import Output
+from flintmq.protocol.role import Role
 from flintmq.wire.amqp091 import spec
 from flintmq.wire.amqp091.frames import (
     FRAME_BODY,

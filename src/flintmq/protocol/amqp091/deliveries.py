@@ -5,7 +5,8 @@ from typing import Final, final
 from librt.strings import BytesWriter, write_i32_be
 from mypy_extensions import i32, i64
 
-from flintmq.protocol.amqp091.output import Output
+from flintmq.protocol.amqp091.content import fits_one_frame
+from flintmq.protocol.output import Output
 from flintmq.wire.amqp091.frames import (
     FRAME_END,
     FRAME_METHOD,
@@ -50,7 +51,7 @@ class LastDelivery:
 
     def compose(self, channel: i64, output: Output) -> bool:
         """Encode the parts; False where the body does not go out in one frame together with them."""
-        if not output.fits_one_frame(self.size):
+        if not fits_one_frame(output, self.size):
             return False
         w = BytesWriter()
         w.append(FRAME_METHOD)

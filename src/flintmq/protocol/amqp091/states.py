@@ -7,12 +7,8 @@ Sending needs no table: an engine sends what its own state calls for.
 from enum import Enum
 from typing import Final
 
+from flintmq.protocol.role import Role
 from flintmq.wire.amqp091 import spec
-
-
-class Role(Enum):
-    SERVER = "server"
-    CLIENT = "client"
 
 
 class State(Enum):

@@ -9,8 +9,8 @@ from flintmq.gateway.amqp091.connection import ServerConnection
 from flintmq.gateway.amqp091.gateway import Gateway, Host, Offer
 from flintmq.protocol.amqp091.channel import Channel
 from flintmq.protocol.amqp091.connection import Login, Tuning
-from flintmq.protocol.amqp091.output import Outbox, Output
-from flintmq.protocol.amqp091.states import Role
+from flintmq.protocol.output import Outbox, Output
+from flintmq.protocol.role import Role
 from flintmq.protocol.sasl import plain
 from flintmq.wire.amqp091.methods import BasicDeliver, BasicPublish, Method, decode_method, encode_method
 from flintmq.wire.amqp091.properties import Properties, encode_properties

@@ -5,8 +5,8 @@ from mypy_extensions import i64
 from flintmq.base.errors import AmqpError, AuthenticationFailed, FlintError
 from flintmq.protocol.amqp091.channel import Channel, ChannelOwner
 from flintmq.protocol.amqp091.connection import Connection, ConnectionOwner, Login, Tuning
-from flintmq.protocol.amqp091.output import Outbox, Output
-from flintmq.protocol.amqp091.states import Role
+from flintmq.protocol.output import Outbox, Output
+from flintmq.protocol.role import Role
 from flintmq.protocol.sasl import plain
 from flintmq.wire.amqp091.methods import Method
 from flintmq.wire.amqp091.tables import Table

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 from flintmq.base.limits import FRAME_MIN_BYTES
 from flintmq.protocol.amqp091.channel import Channel
 from flintmq.protocol.amqp091.intake import Intake
-from flintmq.protocol.amqp091.output import Outbox, Output
-from flintmq.protocol.amqp091.states import Role
+from flintmq.protocol.output import Outbox, Output
+from flintmq.protocol.role import Role
 
 NO_PROPERTIES = b"\0\0"
 PREFIXES = [b"\0\x3c\0\x3c\1c", b"\0\x3c\0\x3c\2cc"]

@@ -5,11 +5,10 @@ from typing import Final, final
 from librt.strings import BytesWriter
 from mypy_extensions import i64
 
-from flintmq.base.limits import FRAME_MIN_BYTES, FRAME_OVERHEAD_BYTES, OUTPUT_HIGH_WATER_BYTES, OUTPUT_LOW_WATER_BYTES
-from flintmq.wire.amqp091.frames import FRAME_END, write_body_frame_start, write_content_header
+from flintmq.base.limits import FRAME_MIN_BYTES, OUTPUT_HIGH_WATER_BYTES, OUTPUT_LOW_WATER_BYTES
 
 # From here on a body is cheaper to hand to the kernel from where it lies than to copy into the batch.
-_LARGE_BODY_BYTES: Final = 65_536
+LARGE_BODY_BYTES: Final = 65_536
 # About what a message costs beside its body, so that a flood of empty ones counts too.
 _CONTENT_OVERHEAD_BYTES: Final = 64
 # A writer that grew beyond this in a burst is not kept.
@@ -31,7 +30,7 @@ class Output:
 
     def __init__(self, outbox: Outbox) -> None:
         self.writer = BytesWriter()
-        # Before tuning, both sides keep to the minimum that every peer accepts (amqp-0-9-1 §4.2.3).
+        # Before tuning, both sides keep to a minimum that every peer accepts (amqp-0-9-1 §4.2.3).
         self.frame_max: i64 = FRAME_MIN_BYTES
         # Body bytes gathered and not taken by the kernel yet; while too many, no consumer of this connection can take.
         self.backlog: i64 = 0
@@ -64,37 +63,14 @@ class Output:
             self._outbox.waiting.append(self)
 
     def charge(self, body_size: i64) -> None:
-        """Count a message that was written by somebody else."""
+        """Count a message: its body waits to be sent."""
         self.backlog += body_size + _CONTENT_OVERHEAD_BYTES
 
-    def fits_one_frame(self, body_size: i64) -> bool:
-        """Whether there is a body, and it is copied into the batch as one frame."""
-        return 0 < body_size < _LARGE_BODY_BYTES and body_size <= self.frame_max - FRAME_OVERHEAD_BYTES
-
-    def content(self, channel: i64, properties: bytes, body: bytes) -> None:
-        """A content header, and as many body frames as frame_max asks for (none for an empty body)."""
-        w = self.writer
-        size: i64 = len(body)
-        self.backlog += size + _CONTENT_OVERHEAD_BYTES
-        write_content_header(w, channel, properties, size)
-        room: i64 = self.frame_max - FRAME_OVERHEAD_BYTES
-        if size <= room and size < _LARGE_BODY_BYTES:
-            if size > 0:
-                write_body_frame_start(w, channel, size)
-                w.write(body)
-                w.append(FRAME_END)
-            return
-        pos: i64 = 0
-        while pos < size:
-            step: i64 = size - pos
-            if step > room:
-                step = room
-            write_body_frame_start(w, channel, step)
-            self._chunks.append(w.getvalue())
-            w.truncate(0)
-            self._chunks.append(body if step == size else body[pos : pos + step])
-            w.append(FRAME_END)
-            pos += step
+    def lay_behind(self, body: bytes) -> None:
+        """Send a large body behind what was gathered so far, from where it lies."""
+        self._chunks.append(self.writer.getvalue())
+        self.writer.truncate(0)
+        self._chunks.append(body)
 
     def take(self) -> list[bytes]:
         """Everything gathered so far, in order; the caller writes it."""
