@@ -1,17 +1,14 @@
-"""One broker per dialect and session, clients for each test, and the document that says which rules hold."""
+"""One broker per dialect and session, and clients for each test."""
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.conformance.amqp091.document import DOCUMENT, FAILS, HOLDS, NOT_YET, Verdicts, render
 from tests.conformance.amqp091.peer import Peer
 from tests.servers import BrokerProcess
 
 Connect = Callable[..., Peer]
-
-_VERDICTS = pytest.StashKey[Verdicts]()
 
 
 @pytest.fixture(scope="session", params=["strict", "rabbitmq"])
@@ -99,35 +96,3 @@ def connect(broker: BrokerProcess) -> Iterator[Connect]:
 def peer(connect: Connect) -> Peer:
     """A client with channel 1 open."""
     return connect()
-
-
-# -- the document -----------------------------------------------------------------------------------------------------
-
-
-def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--write-conformance", action="store_true", help=f"write {DOCUMENT.name} from this run")
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "conformance(id): shows whether a rule, or an addition to them, holds")
-    config.stash[_VERDICTS] = {}
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    report = yield
-    marker = item.get_closest_marker("conformance")
-    if marker is not None and isinstance(item, pytest.Function):
-        key = (str(marker.args[0]), str(item.callspec.params["dialect"]))
-        verdicts = item.config.stash[_VERDICTS]
-        if report.failed:
-            verdicts[key] = FAILS
-        elif report.when == "call":
-            verdicts[key] = HOLDS if report.passed else NOT_YET
-    return report
-
-
-def pytest_sessionfinish(session: pytest.Session) -> None:
-    # The option is there only where this folder was asked for.
-    if session.config.getoption("--write-conformance", default=False):
-        DOCUMENT.write_text(render(session.config.stash[_VERDICTS]), encoding="utf-8")

@@ -1,19 +1,15 @@
 """docs/conformance-amqp091.md: each rule, its test, and whether it holds in each dialect."""
 
-from collections.abc import Iterable
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import Final
 
-from tests.conformance.amqp091.rules import DIFFERENCES, EXTENSIONS, RULES, TESTS, Rule
+from tests.conformance.amqp091.rules import AMQP091, DIFFERENCES, EXTENSIONS, RULES
+from tests.conformance.catalogue import HOLDS, Verdicts
 
 DOCUMENT: Final = Path(__file__).parents[3] / "docs" / "conformance-amqp091.md"
 DIALECTS: Final = ("strict", "rabbitmq")
-HOLDS: Final = "holds"
-NOT_YET: Final = "not yet"
-FAILS: Final = "**fails**"
-# By rule and dialect.
-Verdicts = dict[tuple[str, str], str]
 
 _HEAD: Final = """\
 # Conformance to AMQP 0-9-1
@@ -30,20 +26,16 @@ The specification's rules are paraphrased, not quoted; MUST includes MUST NOT. T
 """
 
 
-def expected() -> Verdicts:
-    """What a run says when every test does as its decorator says."""
-    return {(id, dialect): NOT_YET if tested.not_yet else HOLDS for id, tested in TESTS.items() for dialect in DIALECTS}
-
-
 def render(verdicts: Verdicts) -> str:
+    columns = {dialect: partial(_verdict, verdicts, dialect) for dialect in DIALECTS}
     parts = [_HEAD, _summary(verdicts)]
     for name, rules in groupby(RULES.values(), lambda rule: rule.id.partition(".")[0]):
-        parts.append(f"\n## {name}\n\n{_table(rules, verdicts, True)}")
+        parts.append(f"\n## {name}\n\n{AMQP091.table(rules, columns)}")
     parts.append("\n## RabbitMQ's additions\n\nThe same in both dialects.\n\n")
-    parts.append(_table(EXTENSIONS.values(), verdicts, False))
+    parts.append(AMQP091.table(EXTENSIONS.values(), columns, level=False))
     parts.append("\n## Where RabbitMQ's meaning wins\n\n| rule | in `rabbitmq` |\n|---|---|\n")
     parts.extend(f"| `{id}` | {reason} |\n" for id, reason in DIFFERENCES.items())
-    missing = {id: TESTS[id].not_yet for id in (*RULES, *EXTENSIONS) if id in TESTS and TESTS[id].not_yet}
+    missing = AMQP091.not_yet()
     if missing:
         parts.append("\n## What does not hold yet\n\n| rule | why |\n|---|---|\n")
         parts.extend(f"| `{id}` | {why} |\n" for id, why in missing.items())
@@ -61,23 +53,6 @@ def _summary(verdicts: Verdicts) -> str:
     return "".join(lines)
 
 
-def _table(rules: Iterable[Rule], verdicts: Verdicts, are_rules: bool) -> str:
-    level = " level |" if are_rules else ""
-    lines = [
-        f"| {'rule' if are_rules else 'addition'} | in our words |{level} strict | rabbitmq | test |\n",
-        f"|---|---|{'---|' if are_rules else ''}---|---|---|\n",
-    ]
-    for rule in rules:
-        tested = TESTS.get(rule.id)
-        test = f"`{tested.file}::{tested.function}`" if tested else "none"
-        columns = [f"`{rule.id}`", rule.words]
-        if are_rules:
-            columns.append(rule.level)
-        columns += [_verdict(rule.id, dialect, verdicts) for dialect in DIALECTS]
-        lines.append(f"| {' | '.join([*columns, test])} |\n")
-    return "".join(lines)
-
-
-def _verdict(id: str, dialect: str, verdicts: Verdicts) -> str:
+def _verdict(verdicts: Verdicts, dialect: str, id: str) -> str:
     found = verdicts.get((id, dialect), "not run")
     return "*RabbitMQ's*" if found == HOLDS and dialect == "rabbitmq" and id in DIFFERENCES else found

@@ -4,67 +4,12 @@
 "rabbitmq", and why: its documentation's reason, in our words.
 """
 
-import re
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Final
 
-import pytest
+from tests.conformance.catalogue import Catalogue, listed
 
-Test = TypeVar("Test", bound=Callable[..., Any])
-
-
-@dataclass(frozen=True)
-class Rule:
-    """`id` is class.method.field.rule, as far as there is each; `level` the strongest word of the rule."""
-
-    id: str
-    level: str
-    words: str
-
-
-@dataclass(frozen=True)
-class Tested:
-    """A test, by its file and function; `not_yet` says why it does not hold."""
-
-    file: str
-    function: str
-    not_yet: str
-
-
-# Filled by the decorators, when the modules with the tests are imported.
-TESTS: Final[dict[str, Tested]] = {}
-
-
-def rule(id: str, not_yet: str = "") -> Callable[[Test], Test]:
-    """This test shows whether that rule holds."""
-    assert id in RULES, f"there is no rule {id}"
-    return _tie(id, not_yet)
-
-
-def extension(id: str, not_yet: str = "") -> Callable[[Test], Test]:
-    """This test shows whether that addition of RabbitMQ's works."""
-    assert id in EXTENSIONS, f"there is no extension {id}"
-    return _tie(id, not_yet)
-
-
-def _tie(id: str, not_yet: str) -> Callable[[Test], Test]:
-    def tie(test: Test) -> Test:
-        name = "test_" + re.sub(r"[^a-z0-9]", "_", id)
-        assert test.__name__ == name, f"the test of {id} is to be called {name}"
-        assert id not in TESTS, f"{id} has a test already"
-        TESTS[id] = Tested(test.__module__.rpartition(".")[2] + ".py", name, not_yet)
-        marked: Test = pytest.mark.conformance(id)(test)
-        return pytest.mark.xfail(strict=True, reason=not_yet)(marked) if not_yet else marked
-
-    return tie
-
-
-def _table(*rows: tuple[str, str, str]) -> dict[str, Rule]:
-    return {id: Rule(id, level, words) for id, level, words in rows}
-
-
-RULES: Final = _table(
+# `id` is class.method.field.rule, as far as there is each.
+RULES: Final = listed(
     ("delivery-tag.channel-local", "MUST", "A delivery is settled on the channel it came on"),
     ("delivery-tag.non-zero", "MUST", "No delivery has tag 0"),
     (
@@ -202,7 +147,7 @@ RULES: Final = _table(
     ("tx.rollback.transacted", "MUST", "Rollback without a transaction is 406"),
 )
 
-EXTENSIONS: Final = _table(
+EXTENSIONS: Final = listed(
     ("exchange.bind", "", "Exchanges bound to exchanges: messages travel on"),
     ("exchange.bind.cycle", "", "Exchanges bound in a circle deliver once"),
     ("exchange.bind.self", "", "An exchange bound to itself delivers once"),
@@ -221,6 +166,10 @@ EXTENSIONS: Final = _table(
     ("connection.update-secret", "", "A new secret is taken while the connection is open"),
     ("connection.capabilities", "", "The capabilities table names what there is"),
 )
+
+AMQP091: Final = Catalogue("amqp091", RULES, EXTENSIONS)
+rule = AMQP091.rule
+extension = AMQP091.addition
 
 _IDEMPOTENT: Final = "RabbitMQ: {0} asserts that it is not there; repeating it is no error"
 DIFFERENCES: Final[dict[str, str]] = {
