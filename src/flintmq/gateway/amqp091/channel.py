@@ -33,6 +33,7 @@ from flintmq.broker.permission import WRITE
 from flintmq.broker.publishing import STORED, TURNED_AWAY, UNDELIVERED, UNROUTED
 from flintmq.broker.queue.base import Queue
 from flintmq.broker.selector.selectors import ARGUMENT as SELECTOR
+from flintmq.broker.transaction import Transaction
 from flintmq.gateway.amqp091.answers import Answers, Reply
 from flintmq.gateway.amqp091.codec import CODEC_091
 from flintmq.gateway.amqp091.consumer import ChannelConsumer
@@ -40,7 +41,7 @@ from flintmq.gateway.amqp091.deliveries import Deliveries
 from flintmq.gateway.amqp091.gateway import Gateway
 from flintmq.gateway.amqp091.publication import Publication, Publications
 from flintmq.gateway.amqp091.terms import NO_TERMS, Terms, check_command, read_terms
-from flintmq.gateway.amqp091.transaction import ACCEPT, StagedSettlement, Transaction, check_copies
+from flintmq.gateway.amqp091.transaction import ACCEPT, ChannelPublish, ChannelSettlement
 from flintmq.protocol.amqp091.channel import Channel, ChannelOwner
 from flintmq.protocol.output import Output
 from flintmq.wire.amqp091 import spec
@@ -135,12 +136,12 @@ class ServerChannel(ChannelOwner):
         if terms.handling.persistent and gateway.failure:
             self._refuse_publish()
         elif self.transaction is not None:
-            self.vhost.router.check(publication.route)
-            self.transaction.publish(publication, message, terms.more_keys)
+            self.transaction.publish(ChannelPublish(self, publication, message, terms.more_keys))
         else:
-            self._publish(publication, message, self.vhost.queues_of(publication.route, message, terms.more_keys))
+            self.put(publication, message, self.vhost.queues_of(publication.route, message, terms.more_keys))
 
-    def _publish(self, publication: Publication, message: Message, queues: list[Queue]) -> None:
+    def put(self, publication: Publication, message: Message, queues: list[Queue]) -> None:
+        """A message goes to its queues, and its publisher hears of it as the publication asks for."""
         answers = self._answers
         agenda = self.gateway.agenda
         asked: i64 = agenda.asked
@@ -222,7 +223,7 @@ class ServerChannel(ChannelOwner):
         if self._answers.is_confirming:
             raise PreconditionFailed("cannot switch from confirm to tx mode")
         if self.transaction is None:
-            self.transaction = Transaction()
+            self.transaction = Transaction(self.gateway.broker, self.vhost)
 
     def _staged(self) -> Transaction:
         if self.transaction is None:
@@ -234,44 +235,13 @@ class ServerChannel(ChannelOwner):
         staged = self._staged()
         if self.gateway.failure:
             raise ResourceError(f"nothing durable can be stored: {self.gateway.failure}")
-        # What can fail fails before anything takes effect. Each message is routed once: where chance has a part in
-        # that, the queues that have room for it are the queues it goes to.
-        vhost = self.vhost
-        publishes = staged.publishes
-        for each in publishes:
-            vhost.router.check(each.publication.route)
-        ways: list[list[Queue]] = []
-        copies: i64 = 0
-        for each in publishes:
-            queues = vhost.queues_of(each.publication.route, each.message, each.more_keys)
-            ways.append(queues)
-            copies += max(i64(len(queues)), each.publication.route.cost)
-            check_copies(copies)
-        vhost.check_room([(each.message, queues) for each, queues in zip(publishes, ways, strict=True)])
-        settlements = staged.settlements
-        for settlement in settlements:
-            self.deliveries.unacked.drop_staged(settlement.deliveries)
-        staged.clear()
-        broker = self.gateway.broker
-        journal = broker.storage.journal
-        journal.begin_group()
-        try:
-            # First the publishes: room was found for them in queues that settlements may fill again.
-            for each, queues in zip(publishes, ways, strict=True):
-                self._publish(each.publication, each.message, queues)
-            before = broker.dead_letter_count
-            for settlement in settlements:
-                self.deliveries.settle(settlement.deliveries, settlement.outcome)
-            # What was rejected goes to the dead letters with all the rest, or it would come back without that.
-            broker.publish_given_up(before)
-        finally:
-            journal.end_group()
+        staged.commit()
         self._answers.stored = True
         self._answers.add(TxCommitOk())
         self._activate()
 
     def rollback(self) -> None:
-        self._staged().clear()
+        self._staged().roll_back()
 
     @property
     def has_published(self) -> bool:
@@ -431,7 +401,7 @@ class ServerChannel(ChannelOwner):
         else:
             if multiple:
                 self._engine.spend(unacked.span // UNACKED_TAGS_PER_UNIT)
-            self.transaction.settle(StagedSettlement(outcome, unacked.find(delivery_tag, multiple)))
+            self.transaction.settle(ChannelSettlement(self, outcome, unacked.find(delivery_tag, multiple)))
 
     def spend_on_selector(self, arguments: Table) -> None:
         """Arguments are about to be understood, and with them a condition that takes long to parse."""

@@ -1,14 +1,17 @@
-"""A channel's transaction (amqp-0-9-1 tx): what is staged, and how it takes effect as a whole or not at all."""
+"""A channel's part in its transaction (amqp-0-9-1 tx): what it staged, and what the commit does to it."""
 
-from typing import Final, final
+from typing import TYPE_CHECKING, Final, final
 
 from mypy_extensions import i64
 
-from flintmq.base.errors import PreconditionFailed
-from flintmq.base.limits import TRANSACTION_MAX_BYTES, TRANSACTION_MAX_COPIES, TRANSACTION_MAX_OPERATIONS
 from flintmq.broker.message import Message
+from flintmq.broker.queue.base import Queue
+from flintmq.broker.transaction import StagedPublish, StagedSettlement
 from flintmq.gateway.amqp091.publication import Publication
 from flintmq.gateway.amqp091.unacked import Delivery
+
+if TYPE_CHECKING:
+    from flintmq.gateway.amqp091.channel import ServerChannel
 
 # How a delivery is settled.
 ACCEPT: Final = 0
@@ -16,73 +19,48 @@ REJECT: Final = 1
 REQUEUE: Final = 2
 
 
-def check_copies(copies: i64) -> None:
-    """Raises PreconditionFailed where a commit would put its messages on too many queues, or compare them too often."""
-    if copies > TRANSACTION_MAX_COPIES:
-        raise PreconditionFailed(
-            f"a transaction makes {TRANSACTION_MAX_COPIES} copies of messages for queues at most: commit more often"
-        )
+@final
+class ChannelPublish(StagedPublish):
+    def __init__(
+        self, channel: "ServerChannel", publication: Publication, message: Message, more_keys: list[str] | None
+    ) -> None:
+        super().__init__(publication.route, message, more_keys)
+        self._channel = channel
+        self._publication = publication
+
+    def put(self, queues: list[Queue]) -> None:
+        self._channel.put(self._publication, self.message, queues)
 
 
 @final
-class StagedPublish:
-    def __init__(self, publication: Publication, message: Message, more_keys: list[str] | None) -> None:
-        self.publication = publication
-        self.message = message
-        self.more_keys = more_keys
+class ChannelSettlement(StagedSettlement):
+    def __init__(self, channel: "ServerChannel", outcome: int, deliveries: list[Delivery]) -> None:
+        self._channel = channel
+        self._outcome = outcome
+        self._deliveries = deliveries
 
+    @property
+    def letter_bytes(self) -> i64:
+        size: i64 = 0
+        for delivery in self._deliveries:
+            if _makes_letter(delivery, self._outcome):
+                size += len(delivery.entry.message.body) + len(delivery.entry.message.properties)
+        return size
 
-@final
-class StagedSettlement:
-    def __init__(self, outcome: int, deliveries: list[Delivery]) -> None:
-        self.outcome = outcome
-        self.deliveries = deliveries
-
-
-@final
-class Transaction:
-    """Everything since tx.select, or since the last commit or rollback."""
-
-    def __init__(self) -> None:
-        self.publishes: list[StagedPublish] = []
-        self.settlements: list[StagedSettlement] = []
-        self._bytes: i64 = 0
-
-    def publish(self, publication: Publication, message: Message, more_keys: list[str] | None) -> None:
-        self._add_bytes(message)
-        self.publishes.append(StagedPublish(publication, message, more_keys))
-        self._check_count()
-
-    def settle(self, settlement: StagedSettlement) -> None:
-        for delivery in settlement.deliveries:
-            if _makes_letter(delivery, settlement.outcome):
-                # It will be published, in this transaction.
-                self._add_bytes(delivery.entry.message)
+    def stage(self) -> None:
+        for delivery in self._deliveries:
             delivery.is_staged = True
-        self.settlements.append(settlement)
-        self._check_count()
 
-    def _add_bytes(self, message: Message) -> None:
-        self._bytes += len(message.body) + len(message.properties)
-        if self._bytes > TRANSACTION_MAX_BYTES:
-            raise PreconditionFailed(
-                f"a transaction holds {TRANSACTION_MAX_BYTES} bytes of messages at most: commit more often"
-            )
+    def take(self) -> None:
+        self._channel.deliveries.unacked.drop_staged(self._deliveries)
+        self.undo()
 
-    def _check_count(self) -> None:
-        if len(self.publishes) + len(self.settlements) > TRANSACTION_MAX_OPERATIONS:
-            raise PreconditionFailed(
-                f"a transaction holds {TRANSACTION_MAX_OPERATIONS} publishes and settlements at most: commit more often"
-            )
+    def apply(self) -> None:
+        self._channel.deliveries.settle(self._deliveries, self._outcome)
 
-    def clear(self) -> None:
-        """Roll back: what was to be settled is outstanding as before."""
-        for settlement in self.settlements:
-            for delivery in settlement.deliveries:
-                delivery.is_staged = False
-        self.publishes = []
-        self.settlements = []
-        self._bytes = 0
+    def undo(self) -> None:
+        for delivery in self._deliveries:
+            delivery.is_staged = False
 
 
 def _makes_letter(delivery: Delivery, outcome: int) -> bool:

@@ -1,0 +1,158 @@
+"""Transactions: publishes and settlements are staged, and take effect as a whole or not at all.
+
+One engine for all protocols. What can fail fails before anything takes effect; then all of it is one group of the
+journal, so that a crash leaves the whole or nothing. A gateway says by its own kinds of `StagedPublish` and
+`StagedSettlement` what is its business beside that: who is answered, whose window has room again.
+"""
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, final
+
+from mypy_extensions import i64, mypyc_attr
+
+from flintmq.base.errors import PreconditionFailed
+from flintmq.base.limits import TRANSACTION_MAX_BYTES, TRANSACTION_MAX_COPIES, TRANSACTION_MAX_OPERATIONS
+from flintmq.broker.message import Message
+from flintmq.broker.queue.base import Queue
+from flintmq.broker.routing import Route
+
+if TYPE_CHECKING:
+    from flintmq.broker.broker import Broker
+    from flintmq.broker.vhost import VHost
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class StagedPublish(ABC):
+    """A message on its way; `more_keys` are routing keys beside the route's."""
+
+    def __init__(self, route: Route, message: Message, more_keys: list[str] | None) -> None:
+        self.route = route
+        self.message = message
+        self.more_keys = more_keys
+
+    @abstractmethod
+    def put(self, queues: list[Queue]) -> None:
+        """The commit: put the message on these queues, as if it came just now. This must not fail."""
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class StagedSettlement(ABC):
+    """Deliveries with one outcome; from `stage` on nobody else settles them."""
+
+    @property
+    @abstractmethod
+    def letter_bytes(self) -> i64:
+        """Bytes of the messages among them that become dead letters, which are published with the commit."""
+
+    @abstractmethod
+    def stage(self) -> None:
+        """The transaction has taken this in."""
+
+    @abstractmethod
+    def take(self) -> None:
+        """The commit is certain: the deliveries are no longer outstanding. This must not fail."""
+
+    @abstractmethod
+    def apply(self) -> None:
+        """The commit: settle what was taken, in the group of the journal that is open. This must not fail."""
+
+    @abstractmethod
+    def undo(self) -> None:
+        """The transaction was rolled back: the deliveries are outstanding as before `stage`."""
+
+
+@final
+class Transaction:
+    """Everything since it was begun, or since the last commit or rollback, in one virtual host."""
+
+    def __init__(self, broker: "Broker", vhost: "VHost") -> None:
+        self._broker = broker
+        self._vhost = vhost
+        self._publishes: list[StagedPublish] = []
+        self._settlements: list[StagedSettlement] = []
+        self._bytes: i64 = 0
+
+    def publish(self, staged: StagedPublish) -> None:
+        """Stage a message. Raises NotFound or AccessRefused as a publish does, PreconditionFailed beyond the limits."""
+        self._vhost.router.check(staged.route)
+        self._add_bytes(len(staged.message.body) + len(staged.message.properties))
+        self._publishes.append(staged)
+        self._check_count()
+
+    def settle(self, staged: StagedSettlement) -> None:
+        """Stage a settlement. Raises PreconditionFailed beyond the limits."""
+        self._add_bytes(staged.letter_bytes)
+        staged.stage()
+        self._settlements.append(staged)
+        self._check_count()
+
+    def _add_bytes(self, count: i64) -> None:
+        self._bytes += count
+        if self._bytes > TRANSACTION_MAX_BYTES:
+            raise PreconditionFailed(
+                f"a transaction holds {TRANSACTION_MAX_BYTES} bytes of messages at most: commit more often"
+            )
+
+    def _check_count(self) -> None:
+        if len(self._publishes) + len(self._settlements) > TRANSACTION_MAX_OPERATIONS:
+            raise PreconditionFailed(
+                f"a transaction holds {TRANSACTION_MAX_OPERATIONS} publishes and settlements at most: commit more often"
+            )
+
+    def commit(self) -> None:
+        """Apply all that is staged; it is safe once the batch it is in is durable.
+
+        Raises NotFound, AccessRefused or PreconditionFailed, with all of it staged as before, where some of it cannot
+        be done.
+        """
+        # Each message is routed once: where chance has a part in that, the queues that have room for it are the queues
+        # it goes to.
+        vhost = self._vhost
+        publishes = self._publishes
+        for each in publishes:
+            vhost.router.check(each.route)
+        ways: list[list[Queue]] = []
+        copies: i64 = 0
+        for each in publishes:
+            queues = vhost.queues_of(each.route, each.message, each.more_keys)
+            ways.append(queues)
+            copies += max(i64(len(queues)), each.route.cost)
+            _check_copies(copies)
+        vhost.check_room([(each.message, queues) for each, queues in zip(publishes, ways, strict=True)])
+        settlements = self._settlements
+        for settlement in settlements:
+            settlement.take()
+        self._forget()
+        broker = self._broker
+        journal = broker.storage.journal
+        journal.begin_group()
+        try:
+            # First the publishes: room was found for them in queues that settlements may fill again.
+            for each, queues in zip(publishes, ways, strict=True):
+                each.put(queues)
+            before = broker.dead_letter_count
+            for settlement in settlements:
+                settlement.apply()
+            # What was rejected goes to the dead letters with all the rest, or it would come back without that.
+            broker.publish_given_up(before)
+        finally:
+            journal.end_group()
+
+    def roll_back(self) -> None:
+        settlements = self._settlements
+        self._forget()
+        for settlement in settlements:
+            settlement.undo()
+
+    def _forget(self) -> None:
+        self._publishes = []
+        self._settlements = []
+        self._bytes = 0
+
+
+def _check_copies(copies: i64) -> None:
+    """Raises PreconditionFailed where a commit would put its messages on too many queues, or compare them too often."""
+    if copies > TRANSACTION_MAX_COPIES:
+        raise PreconditionFailed(
+            f"a transaction makes {TRANSACTION_MAX_COPIES} copies of messages for queues at most: commit more often"
+        )
