@@ -12,7 +12,7 @@ import flintmq
 _HOT_MODULES = (
     "flintmq.base.limits",
     "flintmq.broker.broker",
-    "flintmq.gateway.amqp091.gateway",
+    "flintmq.gateway.gateway",
     "flintmq.protocol.amqp091.connection",
     "flintmq.storage.journal.encoder",
     "flintmq.wire.amqp091.frames",

@@ -22,7 +22,7 @@ from flintmq.base.limits import RESERVED_DESCRIPTORS
 from flintmq.broker.broker import Broker
 from flintmq.broker.ports import PermissionRecord, UserRecord, VHostRecord
 from flintmq.gateway.amqp091.codec import CODEC_091
-from flintmq.gateway.amqp091.gateway import Offer
+from flintmq.gateway.amqp091.service import Offer
 from flintmq.management.definitions.document import Document
 from flintmq.management.definitions.exporting import export_definitions
 from flintmq.management.definitions.importing import import_definitions

@@ -67,7 +67,7 @@ def check_server(data: bytes) -> None:
 def _served(data: bytes, step: int) -> list[tuple[int, int, bytes]]:
     server = Server()
     output = Output(Outbox())
-    connection = ServerConnection(server.gateway, output, "test:1")
+    connection = ServerConnection(server.service, output, "test:1")
     engine = connection.engine
     said = b""
     for start in range(0, len(data) + _TICK_BYTES, _TICK_BYTES):

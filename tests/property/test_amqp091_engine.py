@@ -121,7 +121,7 @@ def test_any_bytes_are_understood_or_refused(data: bytes, step: int) -> None:
 def test_any_bytes_before_login(start: bytes, data: bytes, step: int) -> None:
     """Before there is a login, too; and nobody gets in by nonsense."""
     output = Output(Outbox())
-    engine = ServerConnection(Server().gateway, output, "test:1").engine
+    engine = ServerConnection(Server().service, output, "test:1").engine
     for at in range(0, len(start + data), step):
         engine.receive((start + data)[at : at + step], 0.0)
     assert engine.state in (State.HEADER, State.START_OK, State.CLOSING, State.CLOSED)

@@ -11,7 +11,7 @@ from flintmq.broker.ports import PermissionRecord, StreamLog, UserRecord
 from flintmq.broker.queue.classic import ClassicQueue
 from flintmq.broker.queue.stream import StreamQueue
 from flintmq.gateway.amqp091.codec import CODEC_091
-from flintmq.gateway.amqp091.gateway import Offer
+from flintmq.gateway.amqp091.service import Offer
 from flintmq.protocol.amqp091.connection import Tuning
 from flintmq.server.amqp import AmqpServer
 from flintmq.storage.group_commit import GroupCommit, Rounds

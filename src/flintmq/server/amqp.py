@@ -20,7 +20,8 @@ from flintmq.base.limits import (
 )
 from flintmq.broker.broker import Broker
 from flintmq.gateway.amqp091.connection import ServerConnection
-from flintmq.gateway.amqp091.gateway import Gateway, Host, Offer
+from flintmq.gateway.amqp091.service import Offer, Service
+from flintmq.gateway.gateway import Gateway, Host
 from flintmq.protocol.amqp091.states import State
 from flintmq.protocol.output import Outbox, Output
 from flintmq.server.alarms import CHECK_SECONDS
@@ -60,7 +61,8 @@ class AmqpServer(Host):
         clock_ms: Callable[[], int] = wall_clock_ms,
     ) -> None:
         self.outbox = Outbox()
-        self.gateway = Gateway(broker, self, offer, random_bytes)
+        self.gateway = Gateway(broker, self, random_bytes)
+        self.amqp091 = Service(self.gateway, offer)
         self._storage = broker.storage
         self._logins = logins
         self._clock_ms = clock_ms
@@ -98,26 +100,22 @@ class AmqpServer(Host):
         if not self._peers:
             self._deserted.set()
 
-    def authenticate(self, connection: ServerConnection, user: str, password: str) -> None:
-        address = connection.peer.rpartition(":")[0].strip("[]")
+    def authenticate(
+        self, peer: str, user: str, password: str, is_wanted: Callable[[], bool], answer: Callable[[str], None]
+    ) -> None:
+        def answer_here(why: str) -> None:
+            self._loop.call_soon_threadsafe(self._authenticated, peer, why, answer)
 
-        def answer(why: str) -> None:
-            self._loop.call_soon_threadsafe(self._authenticated, connection, why)
+        self._logins.check(user, password, peer.rpartition(":")[0].strip("[]"), is_wanted, answer_here)
 
-        self._logins.check(user, password, address, lambda: not connection.is_closed, answer)
-
-    def _authenticated(self, connection: ServerConnection, why: str) -> None:
+    def _authenticated(self, peer: str, why: str, answer: Callable[[str], None]) -> None:
         if why:
-            log.warning("login refused", peer=connection.peer, reason=why)
-            connection.login_refused(why)
-        else:
-            connection.login_accepted()
+            log.warning("login refused", peer=peer, reason=why)
+        answer(why)
         self.want_tick()
 
-    def channel_failed(self, connection: ServerConnection, channel: int, error: AmqpError) -> None:
-        log.warning(
-            "channel closed", peer=connection.peer, user=connection.user, channel=channel, reason=error.reply_text
-        )
+    def channel_failed(self, peer: str, user: str, channel: int, error: AmqpError) -> None:
+        log.warning("channel closed", peer=peer, user=user, channel=channel, reason=error.reply_text)
 
     # -- the tick -----------------------------------------------------------------------------------------------
 
@@ -319,7 +317,7 @@ class Peer(asyncio.Protocol):
         self._transport = stream
         stream.set_write_buffer_limits(high=OUTPUT_LOW_WATER_BYTES, low=OUTPUT_LOW_WATER_BYTES // 4)
         address = stream.get_extra_info("peername")
-        self._connection = ServerConnection(self._server.gateway, self.output, _printable(address))
+        self._connection = ServerConnection(self._server.amqp091, self.output, _printable(address))
         self._server.add(self)
         self._hangup = self._loop.call_later(HANDSHAKE_SECONDS, self._handshake_timed_out)
         log.debug("connection accepted", peer=self._connection.peer)

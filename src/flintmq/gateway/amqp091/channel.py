@@ -38,10 +38,11 @@ from flintmq.gateway.amqp091.answers import Answers, Reply
 from flintmq.gateway.amqp091.codec import CODEC_091
 from flintmq.gateway.amqp091.consumer import ChannelConsumer
 from flintmq.gateway.amqp091.deliveries import Deliveries
-from flintmq.gateway.amqp091.gateway import Gateway
 from flintmq.gateway.amqp091.publication import Publication, Publications
+from flintmq.gateway.amqp091.service import Service
 from flintmq.gateway.amqp091.terms import NO_TERMS, Terms, check_command, read_terms
 from flintmq.gateway.amqp091.transaction import ACCEPT, ChannelPublish, ChannelSettlement
+from flintmq.gateway.gateway import Party
 from flintmq.protocol.amqp091.channel import Channel, ChannelOwner
 from flintmq.protocol.output import Output
 from flintmq.wire.amqp091 import spec
@@ -55,12 +56,12 @@ Handler = Callable[["ServerChannel", Method], None]
 
 
 @final
-class ServerChannel(ChannelOwner):
+class ServerChannel(ChannelOwner, Party):
     def __init__(
         self,
         channel: Channel,
         output: Output,
-        gateway: Gateway,
+        service: Service,
         access: Access,
         connection: "ServerConnection",
         notify_cancel: bool,
@@ -72,7 +73,8 @@ class ServerChannel(ChannelOwner):
         self.rights = access.rights
         # Also the owner of exclusive queues.
         self.connection = connection
-        self.gateway = gateway
+        self.service = service
+        self.gateway = service.gateway
         self._engine = connection.engine
         self.deliveries = Deliveries(self, channel, output)
         # While it deletes a queue its own consumers' ends are kept back: a client that waits for delete-ok may take a
@@ -96,7 +98,7 @@ class ServerChannel(ChannelOwner):
         # What each method has to be allowed by.
         self._checks = checks
         self._notify_cancel = notify_cancel
-        self._publications: Publications = gateway.publications(access.rights)
+        self._publications: Publications = service.publications(access.rights)
         self._publication: Publication | None = None
         self._method = b""
         self._properties = b""
@@ -429,7 +431,8 @@ class ServerChannel(ChannelOwner):
         self._is_closed = True
         self._access.close_channel()
         if isinstance(error, AmqpError) and not error.closes_connection:
-            self.gateway.host.channel_failed(self.connection, int(self._channel.number), error)
+            connection = self.connection
+            self.gateway.host.channel_failed(connection.peer, connection.user, int(self._channel.number), error)
         self._answers.forget()
         for consumer in self.deliveries.end():
             self.vhost.unsubscribe(consumer.queue, consumer)

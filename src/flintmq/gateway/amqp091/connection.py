@@ -16,8 +16,8 @@ from flintmq.broker.access import Access, enter
 from flintmq.broker.message import Table
 from flintmq.gateway.amqp091 import basic_methods, exchange_methods, queue_methods, stream_methods, tx_methods
 from flintmq.gateway.amqp091.channel import Handler, ServerChannel
-from flintmq.gateway.amqp091.gateway import Gateway
 from flintmq.gateway.amqp091.permissions import CHECKS
+from flintmq.gateway.amqp091.service import Service
 from flintmq.gateway.amqp091.window import Window
 from flintmq.protocol.amqp091.channel import Channel, ChannelOwner
 from flintmq.protocol.amqp091.connection import Connection, ConnectionOwner
@@ -65,7 +65,8 @@ _LIMITS_CHANNEL: Final = "py-amqp"
 class ServerConnection(ConnectionOwner):
     """`peer` names the other side in logs and errors. `closed` says why the connection ended, once it has."""
 
-    def __init__(self, gateway: Gateway, output: Output, peer: str) -> None:
+    def __init__(self, service: Service, output: Output, peer: str) -> None:
+        gateway = service.gateway
         self.peer = peer
         self.number: i64 = gateway.next_number()
         # What all channels together may hold unacknowledged.
@@ -75,11 +76,12 @@ class ServerConnection(ConnectionOwner):
         self.is_closed = False
         self.closed: FlintError | None = None
         self.engine = Connection(
-            Role.SERVER, self, output, gateway.offer.tuning, gateway.offer.properties, f"{plain.NAME} {amqplain.NAME}"
+            Role.SERVER, self, output, service.offer.tuning, service.offer.properties, f"{plain.NAME} {amqplain.NAME}"
         )
         # An alarm may be on already.
         self.engine.holds_publishes = gateway.alarm != ""
         self._gateway = gateway
+        self._service = service
         self._output = output
         # The last life of each channel number.
         self._channels: dict[int, ServerChannel] = {}
@@ -111,17 +113,20 @@ class ServerConnection(ConnectionOwner):
             self.engine.refuse_login(error)
             return
         self.user = user
-        self._gateway.host.authenticate(self, user, password)
+        self._gateway.host.authenticate(self.peer, user, password, self._is_wanted, self._login_answered)
 
     def on_secret(self, secret: bytes) -> None:
         """Passwords do not expire, so there is nothing to renew: as in RabbitMQ, any new secret is fine with them."""
         self.engine.accept_secret()
 
-    def login_accepted(self) -> None:
-        self.engine.accept_login()
+    def _is_wanted(self) -> bool:
+        return not self.is_closed
 
-    def login_refused(self, why: str) -> None:
-        """`why` is for the log; the client is told no more than that it was refused."""
+    def _login_answered(self, why: str) -> None:
+        """`why` it was refused is for the log; the client is told no more than that it was."""
+        if not why:
+            self.engine.accept_login()
+            return
         self.engine.refuse_login(
             AuthenticationFailed(
                 f"Login was refused using authentication mechanism {self._mechanism}. For details see the broker log."
@@ -148,7 +153,7 @@ class ServerConnection(ConnectionOwner):
         access = self.access
         assert access is not None
         access.open_channel()
-        made = ServerChannel(channel, self._output, self._gateway, access, self, self._notify_cancel, _HANDLERS, CHECKS)
+        made = ServerChannel(channel, self._output, self._service, access, self, self._notify_cancel, _HANDLERS, CHECKS)
         self._channels[int(channel.number)] = made
         return made
 
@@ -210,4 +215,4 @@ class ServerConnection(ConnectionOwner):
         if access is not None:
             access.vhost.remove_queues_of(self)
             access.leave()
-            self._gateway.left(access)
+            self._service.left(access)

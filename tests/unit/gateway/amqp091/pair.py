@@ -1,12 +1,15 @@
 """A client's engine against the server's gateway, over a storage that is as durable as the test says."""
 
+from collections.abc import Callable
+
 from flintmq.base.errors import AmqpError, FlintError
 from flintmq.broker.broker import Broker
 from flintmq.broker.dialect import RABBITMQ, Dialect
 from flintmq.broker.message import Table
 from flintmq.broker.ports import PermissionRecord, UserRecord
 from flintmq.gateway.amqp091.connection import ServerConnection
-from flintmq.gateway.amqp091.gateway import Gateway, Host, Offer
+from flintmq.gateway.amqp091.service import Offer, Service
+from flintmq.gateway.gateway import Gateway, Host
 from flintmq.protocol.amqp091.channel import Channel
 from flintmq.protocol.amqp091.connection import Login, Tuning
 from flintmq.protocol.output import Outbox, Output
@@ -28,13 +31,12 @@ class OpenHost(Host):
     def __init__(self) -> None:
         self.failed: list[tuple[int, AmqpError]] = []
 
-    def authenticate(self, connection: ServerConnection, user: str, password: str) -> None:
-        if password == "secret":
-            connection.login_accepted()
-        else:
-            connection.login_refused("wrong password")
+    def authenticate(
+        self, peer: str, user: str, password: str, is_wanted: Callable[[], bool], answer: Callable[[str], None]
+    ) -> None:
+        answer("" if password == "secret" else "wrong password")
 
-    def channel_failed(self, connection: ServerConnection, channel: int, error: AmqpError) -> None:
+    def channel_failed(self, peer: str, user: str, channel: int, error: AmqpError) -> None:
         self.failed.append((channel, error))
 
 
@@ -50,7 +52,8 @@ class Server:
         self.host = OpenHost()
         self._made = 0
         offer = Offer({"product": "test"}, Tuning(), consumers_max)
-        self.gateway = Gateway(self.broker, self.host, offer, self._random)
+        self.gateway = Gateway(self.broker, self.host, self._random)
+        self.service = Service(self.gateway, offer)
 
     def allow(self, configure: str = ".*", write: str = ".*", read: str = ".*", vhost: str = "/") -> None:
         """Say what the user may do; everything, if nothing is said."""
@@ -77,7 +80,7 @@ class Client:
         login = Login("PLAIN", plain.response(user, password), vhost, properties)
         self.side = Side(Role.CLIENT, tuning or Tuning(), login)
         self.output = Output(Outbox())
-        self.connection = ServerConnection(server.gateway, self.output, "test:1")
+        self.connection = ServerConnection(server.service, self.output, "test:1")
         self.tick()
 
     def tick(self) -> None:

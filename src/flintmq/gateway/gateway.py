@@ -1,0 +1,115 @@
+"""What all connections of a server share, whatever they speak: the broker, the tick, and who waits for a sync."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import final
+
+from mypy_extensions import mypyc_attr, trait
+
+from flintmq.base.errors import AmqpError, StorageFenced
+from flintmq.broker.broker import Broker
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Host(ABC):
+    """What a gateway needs and may not do itself. `peer` names the other side of a connection."""
+
+    @abstractmethod
+    def authenticate(
+        self, peer: str, user: str, password: str, is_wanted: Callable[[], bool], answer: Callable[[str], None]
+    ) -> None:
+        """Check a password, in its own time, and call `answer` with why it is refused, empty where it is not.
+
+        Nobody has to be told any more once it is not wanted.
+        """
+
+    @abstractmethod
+    def channel_failed(self, peer: str, user: str, channel: int, error: AmqpError) -> None:
+        """A fault of the client cost it this channel, and the connection goes on: somebody may want to know."""
+
+
+@trait
+class Party(ABC):
+    """Who is owed something by the storage: a channel, with its confirms and answers, or what another protocol has."""
+
+    @abstractmethod
+    def end_tick(self, batch: int, durable: int) -> bool:
+        """What came in this tick is safe with `batch`; True when this party has to wait for that."""
+
+    @abstractmethod
+    def on_durable(self, durable: int) -> bool:
+        """Keep the promises of batches up to this one; True while there are more to wait for."""
+
+    @abstractmethod
+    def on_failure(self, reason: str) -> None:
+        """The storage failed: nothing that waited for it will become safe."""
+
+
+@final
+class Gateway:
+    """`random_bytes(n)` is the source of names the server makes up."""
+
+    def __init__(self, broker: Broker, host: Host, random_bytes: Callable[[int], bytes]) -> None:
+        self.broker = broker
+        self.agenda = broker.agenda
+        self.host = host
+        self.random_bytes = random_bytes
+        # Why publishers have to wait; empty while they need not.
+        self.alarm = ""
+        # Why the storage takes nothing any more; empty while it does.
+        self.failure = ""
+        self._connections = 0
+        # Those that published, or changed definitions, in this tick.
+        self._active: list[Party] = []
+        # Those that wait for a batch to become durable.
+        self._waiting: dict[Party, None] = {}
+
+    def next_number(self) -> int:
+        """Connections are told apart by a number that is never used again."""
+        self._connections += 1
+        return self._connections
+
+    def activate(self, party: Party) -> None:
+        self._active.append(party)
+
+    def end_tick(self) -> bool:
+        """Deliver, hand the tick's durable work to the storage, and confirm what needs no waiting.
+
+        True when there is more to deliver: call again once the sockets had their turn.
+        """
+        more = self.broker.dispatch()
+        storage = self.broker.storage
+        try:
+            batch = storage.commit()
+        except StorageFenced:
+            self._fail(storage.failure)
+            return more
+        if self._active:
+            durable = storage.durable_batch
+            active = self._active
+            self._active = []
+            for party in active:
+                if party.end_tick(batch, durable):
+                    self._waiting[party] = None
+        # A consumer whose consume-ok went out just now may have something to get.
+        return more or self.broker.has_ready
+
+    def on_durable(self) -> None:
+        """The storage made progress, or failed: tell who waits for it. A tick has to follow."""
+        storage = self.broker.storage
+        if storage.failure:
+            self._fail(storage.failure)
+            return
+        self.broker.on_durable()
+        durable = storage.durable_batch
+        for party in list(self._waiting):
+            if not party.on_durable(durable):
+                del self._waiting[party]
+
+    def _fail(self, reason: str) -> None:
+        self.failure = reason
+        concerned = {**self._waiting, **dict.fromkeys(self._active)}
+        self._waiting = {}
+        self._active = []
+        for party in concerned:
+            party.on_failure(reason)
