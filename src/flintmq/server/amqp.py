@@ -22,9 +22,11 @@ from flintmq.broker.broker import Broker
 from flintmq.gateway.amqp091.connection import ServerConnection
 from flintmq.gateway.amqp091.service import Offer, Service
 from flintmq.gateway.gateway import Gateway, Host
-from flintmq.protocol.amqp091.states import State
 from flintmq.protocol.output import Outbox, Output
+from flintmq.protocol.sniff import Protocol as Spoken
+from flintmq.protocol.sniff import sniff
 from flintmq.server.alarms import CHECK_SECONDS
+from flintmq.server.connection import Connection
 
 log = structlog.get_logger()
 
@@ -90,6 +92,10 @@ class AmqpServer(Host):
     def is_full(self) -> bool:
         """Whether one more socket would take from what the storage needs."""
         return len(self._peers) >= self._connection_max
+
+    def connection(self, spoken: Spoken, output: Output, name: str) -> Connection:
+        """The connection of a peer that has begun to speak."""
+        return ServerConnection(self.amqp091, output, name)
 
     def add(self, peer: "Peer") -> None:
         self._peers[peer.output] = peer
@@ -251,6 +257,8 @@ class AmqpServer(Host):
             return
         self.now()
         for peer in list(self._peers.values()):
+            if not peer.has_spoken:
+                continue
             connection = peer.connection
             if reason:
                 connection.block()
@@ -268,7 +276,10 @@ class AmqpServer(Host):
         if self._looking is not None:
             self._looking.cancel()
         for peer in list(self._peers.values()):
-            peer.connection.fail(ConnectionForced("broker forced connection closure with reason 'shutdown'"))
+            if peer.has_spoken:
+                peer.connection.fail(ConnectionForced("broker forced connection closure with reason 'shutdown'"))
+            else:
+                peer.abort()
         self._flush()
         if self._peers:
             with suppress(TimeoutError):
@@ -288,7 +299,10 @@ class Peer(asyncio.Protocol):
         self._server = server
         self._loop = loop
         self._transport: asyncio.Transport | None = None
-        self._connection: ServerConnection | None = None
+        self._name = ""
+        # What came while it could be one protocol or another.
+        self._first = b""
+        self._connection: Connection | None = None
         self._is_held = False
         self._is_choked = False
         # What waited to be sent when the timer was asked last.
@@ -299,7 +313,12 @@ class Peer(asyncio.Protocol):
         self._was_open = False
 
     @property
-    def connection(self) -> ServerConnection:
+    def has_spoken(self) -> bool:
+        """Whether enough came to know the protocol by."""
+        return self._connection is not None
+
+    @property
+    def connection(self) -> Connection:
         assert self._connection is not None
         return self._connection
 
@@ -317,16 +336,24 @@ class Peer(asyncio.Protocol):
         self._transport = stream
         stream.set_write_buffer_limits(high=OUTPUT_LOW_WATER_BYTES, low=OUTPUT_LOW_WATER_BYTES // 4)
         address = stream.get_extra_info("peername")
-        self._connection = ServerConnection(self._server.amqp091, self.output, _printable(address))
+        self._name = _printable(address)
         self._server.add(self)
         self._hangup = self._loop.call_later(HANDSHAKE_SECONDS, self._handshake_timed_out)
-        log.debug("connection accepted", peer=self._connection.peer)
+        log.debug("connection accepted", peer=self._name)
 
     def data_received(self, data: bytes) -> None:
+        if self._connection is None:
+            data = self._first + data
+            self._first = data
+            spoken = sniff(data)
+            if spoken is None:
+                return
+            self._first = b""
+            self._connection = self._server.connection(spoken, self.output, self._name)
         try:
             self._server.received(self, data)
         except Exception as error:
-            log.exception("internal error", peer=self.connection.peer)
+            log.exception("internal error", peer=self._name)
             self._fail(error)
 
     def _fail(self, error: Exception) -> None:
@@ -357,21 +384,25 @@ class Peer(asyncio.Protocol):
         return None
 
     def connection_lost(self, exc: Exception | None) -> None:
-        if self._connection is None:
+        if self._transport is None:
+            # It was refused.
             return
-        connection = self._connection
-        self._server.now()
-        try:
-            connection.engine.lost(ConnectionLost(str(exc)) if exc else None)
-        except Exception as error:
-            log.exception("internal error", peer=self.connection.peer)
-            self._fail(error)
+        if self._connection is not None:
+            self._server.now()
+            try:
+                self._connection.engine.lost(ConnectionLost(str(exc)) if exc else None)
+            except Exception as error:
+                log.exception("internal error", peer=self._name)
+                self._fail(error)
+            self._log_end(self._connection)
+        else:
+            reason = str(exc) if exc else "the peer closed the socket before it said what it speaks"
+            log.warning("connection ended", peer=self._name, user="", reason=reason)
         self._server.remove(self)
         for timer in (self._timer, self._hangup):
             if timer is not None:
                 timer.cancel()
         self._transport = None
-        self._log_end()
         self._server.want_tick()
 
     def pause_writing(self) -> None:
@@ -403,16 +434,15 @@ class Peer(asyncio.Protocol):
         engine = self.connection.engine
         now = self._loop.time()
         engine.sent(now)
-        state = engine.state
-        if state is State.CLOSED:
+        if engine.is_closed:
             transport.close()
-        elif state is State.CLOSING:
+        elif engine.is_closing:
             if self._was_open or self._hangup is None:
                 self._hang_up_in(CLOSE_WAIT_SECONDS)
             if self._is_held:
                 # What the peer says to it stands behind what it sent before.
                 self._loop.call_soon(self.go_on)
-        elif state is State.OPEN and not self._was_open:
+        elif engine.is_open and not self._was_open:
             self._opened()
 
     def _opened(self) -> None:
@@ -445,16 +475,16 @@ class Peer(asyncio.Protocol):
         try:
             engine.handle_timer(now)
         except Exception as error:
-            log.exception("internal error", peer=self.connection.peer)
+            log.exception("internal error", peer=self._name)
             self._fail(error)
-        if engine.state is State.CLOSED:
+        if engine.is_closed:
             self.abort()
         else:
             self.flush()
             self._arm()
 
     def _handshake_timed_out(self) -> None:
-        log.warning("handshake timed out", peer=self.connection.peer, seconds=HANDSHAKE_SECONDS)
+        log.warning("handshake timed out", peer=self._name, seconds=HANDSHAKE_SECONDS)
         self.abort()
 
     def _hang_up_in(self, seconds: float) -> None:
@@ -499,8 +529,7 @@ class Peer(asyncio.Protocol):
             if self._transport is not None and not self._transport.is_closing():
                 self._transport.resume_reading()
 
-    def _log_end(self) -> None:
-        connection = self.connection
+    def _log_end(self, connection: Connection) -> None:
         reason = connection.closed
         if reason is None or is_clean(reason):
             log.info("connection closed", peer=connection.peer, user=connection.user)

@@ -230,6 +230,18 @@ class Connection:
             self._held_bytes = end - pos
 
     @property
+    def is_open(self) -> bool:
+        return self.state is State.OPEN
+
+    @property
+    def is_closing(self) -> bool:
+        return self.state is State.CLOSING
+
+    @property
+    def is_closed(self) -> bool:
+        return self.state is State.CLOSED
+
+    @property
     def is_paused(self) -> bool:
         """Whole frames may wait in here because too much waits in the output, because enough was done before the last
         `refresh`, or because publishes were held until now: `receive(b"")` goes on with them.

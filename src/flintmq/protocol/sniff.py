@@ -1,0 +1,40 @@
+"""Which protocol a peer speaks, by the first bytes it sends."""
+
+from enum import Enum
+from typing import Final
+
+_AMQP: Final = b"AMQP"
+# How a record of TLS begins that holds a handshake (RFC 8446 §5.1).
+_TLS_HANDSHAKE: Final = b"\x16\x03"
+# The layer that a protocol header announces (amqp-1.0 §2.2, §5.2.1, §5.3.1); AMQP 0-9-1 has a zero there.
+_ID_AMQP: Final = 0
+_ID_TLS: Final = 2
+_ID_SASL: Final = 3
+
+
+class Protocol(Enum):
+    AMQP_091 = "AMQP 0-9-1"
+    AMQP_10 = "AMQP 1.0"
+    # AMQP 1.0's own header for it, which is answered; and TLS as it is.
+    TLS_HEADER = "AMQP 1.0 over TLS"
+    TLS = "TLS"
+
+
+def sniff(data: bytes) -> Protocol | None:
+    """None as long as it may be one or the other. Whatever is none of them, AMQP 0-9-1 has an answer for."""
+    if _TLS_HANDSHAKE.startswith(data[:2]):
+        return Protocol.TLS if len(data) >= len(_TLS_HANDSHAKE) else None
+    if not data.startswith(_AMQP[: len(data)]):
+        return Protocol.AMQP_091
+    if len(data) <= len(_AMQP):
+        return None
+    layer = data[4]
+    if layer == _ID_TLS:
+        return Protocol.TLS_HEADER
+    if layer == _ID_SASL:
+        return Protocol.AMQP_10
+    if layer != _ID_AMQP:
+        return Protocol.AMQP_091
+    if len(data) == 5:
+        return None
+    return Protocol.AMQP_10 if data[5] == 1 else Protocol.AMQP_091
