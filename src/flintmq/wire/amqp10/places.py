@@ -1,0 +1,84 @@
+"""Places within a message, as a delivery that was half transferred names them (amqp-1.0 part 3 §3.4.1).
+
+A place is a section's number, from 0, and an offset in it, counted from the first byte of its descriptor: the section's
+encoding is what is transferred.
+"""
+
+from typing import Final
+
+from librt.strings import read_i32_be
+from mypy_extensions import i64
+
+from flintmq.base.errors import DecodeError, InvalidField
+from flintmq.wire.amqp10.states import Received
+
+_DESCRIBED: Final = 0x00
+# Sizes by the upper half of a format code, from 0x4 on; what has its length in front is worked out.
+_FIXED: Final = (0, 1, 2, 4, 8, 16)
+
+
+def place_of(data: bytes) -> Received:
+    """The first place that is not there, where `data` is the beginning of a message and may end anywhere.
+
+    Raises DecodeError for what is no beginning of a message.
+    """
+    end: i64 = len(data)
+    number: i64 = 0
+    start: i64 = 0
+    while start < end:
+        stop = _section_end(data, start, end)
+        if stop < 0:
+            break
+        start = stop
+        number += 1
+    return Received(number, end - start)
+
+
+def position_of(data: bytes, place: Received) -> i64:
+    """How many bytes of a message lie before this place. Raises InvalidField for one that is not in it."""
+    end: i64 = len(data)
+    start: i64 = 0
+    for _ in range(place.section_number):
+        start = _section_end(data, start, end) if start < end else -1
+        if start < 0:
+            raise InvalidField(f"received: the message has no section {place.section_number}")
+    stop = _section_end(data, start, end) if start < end else start
+    if place.section_offset > (end if stop < 0 else stop) - start:
+        raise InvalidField(
+            f"received: section {place.section_number} of the message has no byte {place.section_offset}"
+        )
+    return start + place.section_offset
+
+
+def _section_end(data: bytes, pos: i64, end: i64) -> i64:
+    """The position behind the section at `pos`, -1 when that is beyond the end."""
+    if data[pos] != _DESCRIBED:
+        raise DecodeError(f"message: at byte {pos} there is no section")
+    # The value of amqp-value may be described itself.
+    while pos < end and data[pos] == _DESCRIBED:
+        pos = _plain_end(data, pos + 1, end)
+        if pos < 0:
+            return -1
+    return _plain_end(data, pos, end)
+
+
+def _plain_end(data: bytes, pos: i64, end: i64) -> i64:
+    if pos >= end:
+        return -1
+    code: i64 = data[pos]
+    pos += 1
+    width = code >> 4
+    size: i64
+    if 0x4 <= width <= 0x9:
+        size = _FIXED[width - 4]
+    elif width == 0xA or width == 0xC or width == 0xE:
+        if pos >= end:
+            return -1
+        size = i64(data[pos]) + 1
+    elif width == 0xB or width == 0xD or width == 0xF:
+        if pos + 4 > end:
+            return -1
+        size = (i64(read_i32_be(data, pos)) & 0xFFFF_FFFF) + 4
+    else:
+        raise DecodeError(f"message: the value at byte {pos - 1} has the unknown format code 0x{int(code):02x}")
+    return pos + size if size <= end - pos else -1
