@@ -5,8 +5,8 @@ from typing import Final, TypeVar, cast, final
 
 from flintmq.base.errors import ConnectionLost, FlintError
 from flintmq.client.delivery import Inbox
+from flintmq.client.driven import Driven
 from flintmq.client.errors import ConnectFailed, ConnectTimeout, TimedOut
-from flintmq.client.session import Session
 from flintmq.client.url import Target
 from flintmq.client.waiting import REQUEST_SECONDS, Request, Waitable
 
@@ -23,7 +23,7 @@ _HELD_LOW_BYTES: Final = 4 * 1024 * 1024
 class LoopLink(asyncio.Protocol):
     """The transport of a session, and what its tasks wait for."""
 
-    def __init__(self, session: Session, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, session: Driven, loop: asyncio.AbstractEventLoop) -> None:
         self.session = session
         self._loop = loop
         self._transport: asyncio.Transport | None = None
@@ -181,7 +181,7 @@ class LoopLink(asyncio.Protocol):
             self._arm()
 
 
-async def connect(target: Target, session: Session, seconds: float) -> LoopLink:
+async def connect(target: Target, session: Driven, seconds: float) -> LoopLink:
     """Connect, and shake hands. Raises ConnectFailed, ConnectTimeout, LoginRefused, ConnectionClosed (an unknown
     virtual host, say) or ConnectionLost.
     """

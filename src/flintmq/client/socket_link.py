@@ -7,8 +7,8 @@ from contextlib import suppress
 from typing import Final, TypeVar, final
 
 from flintmq.base.errors import ConnectionLost, FlintError
+from flintmq.client.driven import Driven
 from flintmq.client.errors import ConnectFailed, ConnectTimeout, TimedOut
-from flintmq.client.session import Session
 from flintmq.client.url import Target
 from flintmq.client.waiting import REQUEST_SECONDS, Request, Waitable
 
@@ -29,7 +29,7 @@ _READ_AND_WRITE: Final = select.POLLIN | select.POLLOUT
 class SocketLink:
     """The socket of a session. Every method may read and write: nothing may wait for a peer that waits for us."""
 
-    def __init__(self, sock: socket.socket, session: Session) -> None:
+    def __init__(self, sock: socket.socket, session: Driven) -> None:
         self.session = session
         self._socket = sock
         self._poll = select.poll()
@@ -162,7 +162,7 @@ class SocketLink:
         self._unsent.clear()
 
 
-def connect(target: Target, session: Session, seconds: float) -> SocketLink:
+def connect(target: Target, session: Driven, seconds: float) -> SocketLink:
     """Connect, and shake hands. Raises ConnectFailed, ConnectTimeout, LoginRefused, ConnectionClosed (an unknown
     virtual host, say) or ConnectionLost.
     """

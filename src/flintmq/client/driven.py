@@ -1,0 +1,45 @@
+"""A connection without its socket, as the links see it that move its bytes: of either protocol."""
+
+from typing import Protocol
+
+from flintmq.base.errors import FlintError
+from flintmq.client.waiting import Waitable
+from flintmq.protocol.output import Output
+
+
+class Timers(Protocol):
+    """The engine's heartbeats."""
+
+    def next_timer(self) -> float | None: ...
+
+    def handle_timer(self, now: float) -> None: ...
+
+    def sent(self, now: float) -> None: ...
+
+
+class Driven(Protocol):
+    """`opened` gets ready when the connection is usable, `ended` when it is over."""
+
+    @property
+    def opened(self) -> Waitable: ...
+
+    @property
+    def ended(self) -> Waitable: ...
+
+    @property
+    def engine(self) -> Timers: ...
+
+    @property
+    def output(self) -> Output: ...
+
+    def check(self) -> None: ...
+
+    def receive(self, data: bytes, now: float) -> None: ...
+
+    def lost(self, error: FlintError | None) -> None: ...
+
+    def has_output(self) -> bool: ...
+
+    def take_output(self) -> list[bytes]: ...
+
+    def notice_end(self) -> None: ...
