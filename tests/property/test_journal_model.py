@@ -1,5 +1,5 @@
-"""The journal beside a model of it: messages published, moved, returned and settled, alone and in groups; syncs,
-restarts and crashes at any time.
+"""The journal beside a model of it: messages published, moved, replaced, returned and settled, alone and in groups;
+syncs, restarts and crashes at any time.
 """
 
 from pathlib import Path
@@ -78,6 +78,9 @@ class JournalMachine(RuleBasedStateMachine):
         # How often each place has come back, every time it did since the last look; and how much of that is durable.
         self.returns: dict[Key, list[int]] = {}
         self.sure_returns: dict[Key, int] = {}
+        # What each place held since the last look, where that changed; and how many of those are behind a durable one.
+        self.versions: dict[Key, list[bytes]] = {}
+        self.sure_versions: dict[Key, int] = {}
         self._open()
 
     def _open(self) -> None:
@@ -182,6 +185,24 @@ class JournalMachine(RuleBasedStateMachine):
         for key in keys[first : first + count]:
             self._give_back(key)
 
+    @precondition(lambda self: self.live)
+    @rule(data=st.data(), count=st.sampled_from([1, 5, 30]), size=st.sampled_from([0, 1000]))
+    def replace(self, data: st.DataObject, count: int, size: int) -> None:
+        """Some places get another message."""
+        keys = sorted(self.live)
+        first = data.draw(st.integers(0, len(keys) - 1))
+        for key in keys[first : first + count]:
+            self._replace(key, size)
+
+    def _replace(self, key: Key, size: int) -> None:
+        versions = self.versions.setdefault(key, [self.body[key]])
+        body = self.body[key].partition(b"/")[0] + b"/%d" % len(versions) + b"." * size
+        versions.append(body)
+        self.body[key] = body
+        entry = self.live[key].entry()
+        self.encoder.replace(key[0], entry, Message(Address("ex", "k"), CODEC, b"p", body, PERSISTENT, 0))
+        self.live[key] = Packed(entry)
+
     def _give_back(self, key: Key) -> None:
         packed = self.live[key]
         packed.returns += 1
@@ -250,6 +271,7 @@ class JournalMachine(RuleBasedStateMachine):
         self.promised = set(self.body)
         self.settled = set(self.settling)
         self.sure_returns = {key: counts[-1] for key, counts in self.returns.items()}
+        self.sure_versions = {key: len(versions) - 1 for key, versions in self.versions.items()}
         for group in self.groups:
             group.is_sure = True
         self.writer.tidy()
@@ -286,7 +308,8 @@ class JournalMachine(RuleBasedStateMachine):
         assert self.promised - self.settling <= set(found)
         assert set(found) <= set(self.body) - self.settled
         for key, entry in found.items():
-            assert entry.message.body == self.body[key]
+            versions = self.versions.get(key, [self.body[key]])
+            assert entry.message.body in versions[self.sure_versions.get(key, 0) :]
         for key in self.promised - self.settled - set(found):
             place = key
             while place in self.moved and place not in found:
@@ -300,7 +323,9 @@ class JournalMachine(RuleBasedStateMachine):
             self._compare_group(group, set(found))
         # What was not found is gone for good; what was is durable.
         self.live = {key: Packed(entry) for key, entry in found.items()}
-        self.body = {key: self.body[key] for key in found}
+        self.body = {key: entry.message.body for key, entry in found.items()}
+        self.versions = {}
+        self.sure_versions = {}
         self.promised = set(found)
         self.settling = set()
         self.settled = set()

@@ -113,6 +113,9 @@ class DeadLetters:
         new_key = letter.queue.settings.dead_letter_key
         _wait_no_more(headers)
         properties = codec.edited(original.properties, headers, False)
+        failures = int(letter.entry.returns) + (letter.reason == REJECTED)
+        if failures > 0:
+            properties = codec.failed(properties, failures)
         return Message(
             Address(exchange, original.address.routing_key if new_key is None else new_key),
             codec,

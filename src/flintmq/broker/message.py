@@ -92,6 +92,17 @@ class ContentCodec(ABC):
     def edited(self, properties: bytes, headers: Table, keeps_expiration: bool) -> bytes:
         """The same properties with these headers and no others, and perhaps without a time to live."""
 
+    def annotated(self, properties: bytes, annotations: Table) -> bytes:
+        """The same properties with what a consumer says of the message, in place of what they say under these names.
+
+        (amqp-1.0 §3.4.5 message-annotations)
+        """
+        return self.edited(properties, {**self.headers(properties), **annotations}, True)
+
+    def failed(self, properties: bytes, times: int) -> bytes:
+        """The same properties where the message was delivered in vain so often, if they have a place to say so."""
+        return properties
+
 
 @final
 @mypyc_attr(acyclic=True)
@@ -150,8 +161,9 @@ class Entry:
     `seq` grows by one per entry of a queue and is never reused; `position` is a number of the same kind, by which ready
     entries are in order. `segment` is the journal segment that holds it, 0
     while it is in memory only; `slot`, its place there, is the journal's own. `expires_ms` is when it does (Unix
-    time), 0 for never. `returns` counts how often a consumer gave it back; `avoid` is who rejected it last, for as long
-    as it waits: the only way from here back to a queue, and cut when the entry leaves its own.
+    time), 0 for never. `returns` counts how often it came back from a consumer that had failed with it, as far as is
+    known (see settlement.py); `avoid` is who rejected it last, for as long as it waits: the only way from here back to
+    a queue, and cut when the entry leaves its own.
     """
 
     def __init__(self, message: Message, seq: i64) -> None:

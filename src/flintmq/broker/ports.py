@@ -226,6 +226,10 @@ class Journal(ABC):
         """
 
     @abstractmethod
+    def replace(self, queue_id: i64, entry: Entry, message: Message) -> None:
+        """Stage that an entry with a segment has this message, and no longer its own, at the place it has."""
+
+    @abstractmethod
     def returned(self, queue_id: i64, entry: Entry) -> None:
         """Stage how often an entry with a segment has come back to its queue."""
 

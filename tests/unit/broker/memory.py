@@ -80,6 +80,8 @@ class MemoryJournal(Journal):
     def __init__(self) -> None:
         self.kept: dict[tuple[int, int], bytes] = {}
         self.returns: dict[tuple[int, int], int] = {}
+        # The properties that entries have got since.
+        self.replaced: dict[tuple[int, int], bytes] = {}
         # Groups that are open now, one within the other; and outermost ones that there ever were.
         self.groups = 0
         self.group_count = 0
@@ -103,6 +105,10 @@ class MemoryJournal(Journal):
         for first, length in zip(seq_runs[::2], seq_runs[1::2], strict=True):
             for seq in range(first, first + length):
                 del self.kept[queue_id, seq]
+
+    def replace(self, queue_id: i64, entry: Entry, message: Message) -> None:
+        assert entry.segment != 0
+        self.replaced[queue_id, entry.seq] = message.properties
 
     def returned(self, queue_id: i64, entry: Entry) -> None:
         if entry.segment != 0:

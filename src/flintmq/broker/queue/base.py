@@ -134,6 +134,16 @@ class Queue(ABC):
     def requeue(self, entries: list[Entry]) -> None:
         """Acquired entries come back, flagged as redelivered, each to the place it had."""
 
+    def put_back(self, entries: list[Entry]) -> None:
+        """The same, and it does not count as a delivery that failed."""
+        self.requeue(entries)
+
+    def bar(self, entry: Entry, context: object) -> None:
+        """An acquired entry, which is about to come back, is for consumers of other contexts only until release."""
+
+    def rewrite(self, entry: Entry, message: Message) -> None:
+        """An acquired entry has this message from now on; without effect where the queue gives out copies."""
+
     def recall(self, entry: Entry) -> Entry | None:
         """An acquired entry, with its message, for who has it and is to get it once more; None where it is gone."""
         return entry
@@ -147,7 +157,7 @@ class Queue(ABC):
         self.requeue(entries)
 
     def release(self, context: object) -> None:
-        """A context has ended: what was withheld from it is for everybody."""
+        """A context has ended: what was withheld from it, or barred, is for everybody."""
 
     def bury(self) -> int:
         """The queue is about to be deleted: what is ready goes to the dead letters. Returns how many there were."""

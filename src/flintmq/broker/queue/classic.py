@@ -134,17 +134,17 @@ class ClassicQueue(EntryQueue):
         takers = [consumer for consumer in self._served() if consumer.can_take()]
         if not takers:
             return
-        others: dict[object, list[Consumer]] = {}
-        kept: list[tuple[Entry, object]] = []
-        for entry, rejecter in withheld.entries:
-            if rejecter not in others:
-                others[rejecter] = [consumer for consumer in takers if consumer.context is not rejecter]
-            for consumer in others[rejecter]:
+        others: dict[tuple[object, ...], list[Consumer]] = {}
+        kept: list[tuple[Entry, tuple[object, ...]]] = []
+        for entry, rejecters in withheld.entries:
+            if rejecters not in others:
+                others[rejecters] = [consumer for consumer in takers if consumer.context not in rejecters]
+            for consumer in others[rejecters]:
                 if consumer.would_take(entry.message):
                     self._hand_over(entry, consumer)
                     break
             else:
-                kept.append((entry, rejecter))
+                kept.append((entry, rejecters))
         withheld.entries = kept
         if not kept:
             self._withheld = None

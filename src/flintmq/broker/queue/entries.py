@@ -8,12 +8,13 @@ from abc import abstractmethod
 from collections.abc import Iterator
 from typing import Final
 
-from mypy_extensions import i64
+from mypy_extensions import i32, i64
 
 from flintmq.base.errors import InternalError
 from flintmq.broker.agenda import DELETED, DELIVERY_LIMIT, EXPIRED, MAXLEN, REJECTED, Agenda, DeadLetter
-from flintmq.broker.message import FOREVER, PAUSE, READY, Entry, Message, Table
+from flintmq.broker.message import ACQUIRED, FOREVER, PAUSE, READY, Entry, Message, Table
 from flintmq.broker.ports import Journal, Page
+from flintmq.broker.queue.barred import Barred
 from flintmq.broker.queue.base import ADMITTED, DISCARDED, DONE, REFUSED, Queue, Stored
 from flintmq.broker.queue.browse import View
 from flintmq.broker.queue.dedup import Dedup
@@ -57,13 +58,15 @@ class EntryQueue(Queue, Stored):
         self._expiry: Expiry | None = None
         self._delays: Delays | None = None
         self._withheld: Withheld | None = None
+        # Made while there is an entry that not every consumer may have.
+        self._barred: Barred | None = None
         self._groups: Groups | None = None
         self._values: LastValues | None = None
         # What was here, where nothing may be here twice.
         self.dedup: Dedup | None = None
         # What browsers consume from, while there are any.
         self._view: View | None = None
-        # Whether groups or last values have to hear of every settlement.
+        # Whether groups, last values or what is barred have to hear of every settlement.
         self._is_keyed = False
         # Whether dead letters wait for room here.
         self._is_awaited = False
@@ -150,7 +153,7 @@ class EntryQueue(Queue, Stored):
         is_plain = not self._counts_bytes and not has_values and self._view is None
         self._is_plain_in = is_plain and self.settings.ttl_ms == FOREVER and self.dedup is None
         self._is_plain_out = is_plain and self._expiry is None and not self._is_awaited
-        self._is_keyed = has_values or self._groups is not None
+        self._is_keyed = has_values or self._groups is not None or self._barred is not None
 
     # -- in -----------------------------------------------------------------------------------------------------
 
@@ -299,7 +302,8 @@ class EntryQueue(Queue, Stored):
                 if self._expiry is not None:
                     self._expiry.on_due(entry.expires_ms)
                 self._give_up(entry, EXPIRED)
-        elif entry.returns > 0:
+        elif entry.returns > 0 or entry.state == ACQUIRED:
+            # It came back, now or before a restart.
             self._give_back([entry])
         else:
             self._make_way(1, len(entry.message.body))
@@ -470,6 +474,9 @@ class EntryQueue(Queue, Stored):
         if self._values is not None:
             self._settle_replaced()
             self._values.gone(entry)
+        if self._barred is not None:
+            self._barred.left(entry)
+            self._bar_no_more(self._barred)
 
     @abstractmethod
     def _let_go_of_group(self, entry: Entry) -> None:
@@ -488,21 +495,24 @@ class EntryQueue(Queue, Stored):
             self.agenda.dead_letters.append(DeadLetter(self, entry, reason))
 
     def requeue(self, entries: list[Entry]) -> None:
-        self._take_back(entries, self.settings.pauses_returned)
+        self._take_back(entries, self.settings.pauses_returned, 1)
 
     def fail(self, entries: list[Entry]) -> None:
-        self._take_back(entries, self.settings.pauses_failed)
+        self._take_back(entries, self.settings.pauses_failed, 1)
 
-    def _take_back(self, entries: list[Entry], pauses: bool) -> None:
+    def put_back(self, entries: list[Entry]) -> None:
+        self._take_back(entries, self.settings.pauses_returned, 0)
+
+    def _take_back(self, entries: list[Entry], pauses: bool, failures: i32) -> None:
         if self.gone:
             for entry in entries:
                 self.settle(entry)
             return
-        self._give_back(self._returned(entries, pauses))
+        self._give_back(self._returned(entries, pauses, failures))
         self.touch()
 
-    def _returned(self, entries: list[Entry], pauses: bool) -> list[Entry]:
-        """Count that these were given back; returns those that are to be tried again at once."""
+    def _returned(self, entries: list[Entry], pauses: bool, failures: i32) -> list[Entry]:
+        """These came back after so many failures each; returns those that are to be tried again at once."""
         limit = self.settings.delivery_limit
         # What is behind a paused one in its group would overtake it.
         pauses = pauses and self._groups is None
@@ -513,12 +523,13 @@ class EntryQueue(Queue, Stored):
                 if self._is_outdated(entry):
                     continue
             entry.redelivered = True
-            entry.returns += 1
-            if limit >= 0 and i64(entry.returns) > limit:
-                self._give_up(entry, DELIVERY_LIMIT)
-                continue
-            if limit >= 0 or pauses:
-                self._journal.returned(self.id, entry)
+            if failures > 0:
+                entry.returns += failures
+                if limit >= 0 and i64(entry.returns) > limit:
+                    self._give_up(entry, DELIVERY_LIMIT)
+                    continue
+                if limit >= 0 or pauses:
+                    self._journal.returned(self.id, entry)
             if pauses:
                 self._pause(entry)
             else:
@@ -526,7 +537,7 @@ class EntryQueue(Queue, Stored):
         return back
 
     def _pause(self, entry: Entry) -> None:
-        until_ms = self.agenda.now_ms + pause_ms(self.settings, i64(entry.returns))
+        until_ms = self.agenda.now_ms + pause_ms(self.settings, max(i64(entry.returns), 1))
         # Its time to live goes on meanwhile, and ends the pause.
         self._hold(entry, until_ms if entry.expires_ms == 0 else min(until_ms, entry.expires_ms))
 
@@ -543,6 +554,8 @@ class EntryQueue(Queue, Stored):
 
     def _give_back(self, entries: list[Entry]) -> None:
         """They are ready again, as far as there is room for them."""
+        if self._barred is not None:
+            entries = self._keep_back(self._barred, entries)
         if self.is_guarded:
             self._make_way(len(entries), sum([len(entry.message.body) for entry in entries]))
         if self._values is not None:
@@ -571,12 +584,48 @@ class EntryQueue(Queue, Stored):
         if self.gone or self._groups is not None:
             self.requeue(entries)
             return
-        if self._withheld is None:
-            self._withheld = Withheld()
-        self._withheld.keep(self._returned(entries, self.settings.pauses_failed), context)
+        self._withhold(self._returned(entries, self.settings.pauses_failed, 1), (context,))
         self.touch()
 
+    def _withhold(self, entries: list[Entry], contexts: tuple[object, ...]) -> None:
+        if self._withheld is None:
+            self._withheld = Withheld()
+        self._withheld.keep(entries, contexts)
+
+    def bar(self, entry: Entry, context: object) -> None:
+        # In a group, what is behind it would overtake it.
+        if self._groups is not None:
+            return
+        if self._barred is None:
+            self._barred = Barred()
+            self._set_plain()
+        self._barred.bar(entry, context)
+
+    def _keep_back(self, barred: Barred, entries: list[Entry]) -> list[Entry]:
+        """Those that not everybody may have wait for who may; returns the others."""
+        free: list[Entry] = []
+        for entry in entries:
+            contexts = barred.contexts(entry)
+            if contexts:
+                self._withhold([entry], contexts)
+            else:
+                free.append(entry)
+        return free
+
+    def _bar_no_more(self, barred: Barred) -> None:
+        if len(barred) == 0 and self._barred is not None:
+            self._barred = None
+            self._set_plain()
+
+    def rewrite(self, entry: Entry, message: Message) -> None:
+        if entry.segment != 0:
+            self._journal.replace(self.id, entry, message)
+        entry.message = message
+
     def release(self, context: object) -> None:
+        if self._barred is not None:
+            self._barred.release(context)
+            self._bar_no_more(self._barred)
         withheld = self._withheld
         if withheld is not None and not self.gone:
             self._give_back(withheld.release(context))

@@ -1,7 +1,8 @@
-"""What consumers rejected, and must not come to them again (amqp-0-9-1 basic.reject.requeue): the strict dialect's.
+"""What consumers rejected, and must not come to them again (amqp-0-9-1 basic.reject.requeue, amqp-1.0 §3.4.5).
 
-A context is the channel an entry was rejected on. The entries wait here for a consumer of another one, or for the end
-of their channel, while the queue goes on with what is behind them.
+A context is the channel an entry was rejected on, in the strict dialect, or a link it cannot be delivered by. The
+entries wait here for a consumer of another one, or for the end of those contexts, while the queue goes on with what is
+behind them.
 """
 
 from bisect import insort
@@ -16,30 +17,39 @@ _SORT_DIVISOR: Final = 16
 @final
 class Withheld:
     def __init__(self) -> None:
-        self.entries: list[tuple[Entry, object]] = []
+        # With the contexts that must not have it.
+        self.entries: list[tuple[Entry, tuple[object, ...]]] = []
 
-    def keep(self, entries: list[Entry], context: object) -> None:
+    def keep(self, entries: list[Entry], contexts: tuple[object, ...]) -> None:
         if len(entries) * _SORT_DIVISOR < len(self.entries):
             for entry in entries:
-                insort(self.entries, (entry, context), key=_position_of)
+                insort(self.entries, (entry, contexts), key=_position_of)
         else:
-            self.entries.extend([(entry, context) for entry in entries])
+            self.entries.extend([(entry, contexts) for entry in entries])
             self.entries.sort(key=_position_of)
 
     def take(self, context: object | None) -> Entry | None:
         """The oldest one that this context may have."""
-        for at, (entry, rejecter) in enumerate(self.entries):
-            if rejecter is not context:
+        for at, (entry, rejecters) in enumerate(self.entries):
+            if context not in rejecters:
                 del self.entries[at]
                 return entry
         return None
 
     def release(self, context: object) -> list[Entry]:
-        """All that was withheld from this context, which has ended."""
-        free = [entry for entry, rejecter in self.entries if rejecter is context]
-        self.entries = [kept for kept in self.entries if kept[1] is not context]
+        """All that was withheld from this context alone, which has ended."""
+        free: list[Entry] = []
+        kept: list[tuple[Entry, tuple[object, ...]]] = []
+        for entry, rejecters in self.entries:
+            if context not in rejecters:
+                kept.append((entry, rejecters))
+            elif len(rejecters) == 1:
+                free.append(entry)
+            else:
+                kept.append((entry, tuple([other for other in rejecters if other is not context])))
+        self.entries = kept
         return free
 
 
-def _position_of(kept: tuple[Entry, object]) -> int:
+def _position_of(kept: tuple[Entry, tuple[object, ...]]) -> int:
     return kept[0].position

@@ -5,7 +5,7 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from flintmq.base.errors import AmqpError, PreconditionFailed
+from flintmq.base.errors import AmqpError, LocalProtocolError, PreconditionFailed
 from flintmq.base.limits import DELAY_MAX_MS, EXPIRY_MAX_MS
 from flintmq.base.values import Timestamp
 from flintmq.broker.message import FOREVER, PAUSE, RESUME, ContentCodec, Handling, Table
@@ -74,6 +74,20 @@ class Codec091(ContentCodec):
         if not keeps_expiration:
             decoded.expiration = None
         return encode_properties(decoded)
+
+    def annotated(self, properties: bytes, annotations: Table) -> bytes:
+        """Annotations are headers here, but for those of values that a header cannot have."""
+        decoded = decode_properties(properties)
+        headers = dict(decoded.headers or {})
+        for name, value in annotations.items():
+            before = dict(headers)
+            headers[name] = value
+            decoded.headers = headers
+            try:
+                properties = encode_properties(decoded)
+            except LocalProtocolError:
+                headers = before
+        return properties
 
 
 CODEC_091: Final = Codec091()

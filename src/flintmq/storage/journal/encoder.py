@@ -214,6 +214,15 @@ class JournalEncoder(Journal):
         self._run_first = 0
         self._run_end = 0
 
+    def replace(self, queue_id: i64, entry: Entry, message: Message) -> None:
+        """The later record of a place is the one that counts (recovery.py): the place is not settled in between."""
+        address = self._addresses.encode(message.address)
+        self.occupancy.settle(entry.segment, entry.slot, entry.slot + 1, _weight(entry.message))
+        self._write_message(message, address, [int(queue_id)], [entry])
+        if entry.returns > 0:
+            # Recovery looks for returns behind the message.
+            self.returned(queue_id, entry)
+
     def returned(self, queue_id: i64, entry: Entry) -> None:
         if entry.segment != 0:
             self.occupancy.returned(entry.segment, entry.slot, i64(entry.returns))

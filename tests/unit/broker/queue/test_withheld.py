@@ -24,11 +24,11 @@ def test_the_oldest_is_in_front_however_it_came() -> None:
     """Alone, with many others, or with few beside many that are there."""
     withheld = Withheld()
     entries = [Entry(message("m"), number) for number in range(1000)]
-    withheld.keep(entries[1:900:2], "a")
-    withheld.keep([entries[0]], "b")
-    withheld.keep(entries[2:40:2], "c")
-    withheld.keep(entries[40:900:2], "a")
-    withheld.keep(entries[900:], "a")
+    withheld.keep(entries[1:900:2], ("a",))
+    withheld.keep([entries[0]], ("b",))
+    withheld.keep(entries[2:40:2], ("c",))
+    withheld.keep(entries[40:900:2], ("a",))
+    withheld.keep(entries[900:], ("a",))
     assert [entry for entry, _ in withheld.entries] == entries
     assert withheld.take("b") is entries[1]
     assert withheld.take("a") is entries[0]
