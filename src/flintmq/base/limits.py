@@ -35,6 +35,11 @@ ASSEMBLY_MAX_BYTES: Final = 64 * 1024 * 1024
 TABLE_DEPTH_MAX: Final = 64
 # Entries of one table or list: a table of empty values costs its sender 2 bytes each and us about 100.
 TABLE_ENTRIES_MAX: Final = 4_096
+# AMQP 1.0: lists, maps, arrays and descriptions within each other, and descriptors of one value. As above.
+VALUE_DEPTH_MAX: Final = 64
+# Values within one value or frame that is decoded, all together. Most cost their sender a byte, an array's empty lists
+# nothing at all, and us some 70 each and 50 ns: this many are some 20 MB and some tens of milliseconds.
+VALUE_COUNT_MAX: Final = 262_144
 # A short string's length octet (amqp-0-9-1 §4.2.5.3).
 SHORTSTR_MAX_BYTES: Final = 255
 # How much a connection may have waiting for a slow reader before its consumers get no more.

@@ -1,6 +1,6 @@
 """What composite types have in common: a class per type, its fields as attributes (amqp-1.0 part 1 §1.4)."""
 
-from typing import ClassVar, Final
+from typing import ClassVar, Final, final
 
 from flintmq.wire.amqp10 import spec
 
@@ -9,10 +9,30 @@ Fields = dict[str, object]
 # A map of symbols (str) and ulongs (int), which the specification reserves, to anything.
 Annotations = dict[str | int, object]
 
-# The attributes of a type by its descriptor's code, in the order of the wire.
-ATTRIBUTES: Final[dict[int, list[str]]] = {
-    code: [each.partition(":")[0].replace("-", "_") for each in fields.split()] for code, _, fields in spec.COMPOSITES
-}
+BOOLEAN: Final = 0
+UBYTE: Final = 1
+USHORT: Final = 2
+UINT: Final = 3
+ULONG: Final = 4
+TIMESTAMP: Final = 5
+STRING: Final = 6
+SYMBOL: Final = 7
+BINARY: Final = 8
+SYMBOLS: Final = 9
+FIELDS: Final = 10
+ANNOTATIONS: Final = 11
+UNSETTLED: Final = 12
+MESSAGE_ID: Final = 13
+ANY: Final = 14
+ERROR: Final = 15
+STATE: Final = 16
+OUTCOME: Final = 17
+SOURCE: Final = 18
+TARGET: Final = 19
+KINDS: Final = (
+    "boolean", "ubyte", "ushort", "uint", "ulong", "timestamp", "string", "symbol", "binary", "symbols", "fields",
+    "annotations", "unsettled", "message-id", "any", "error", "state", "outcome", "source", "target",
+)  # fmt: skip
 
 
 class Composite:
@@ -28,12 +48,59 @@ class Composite:
     def __eq__(self, other: object) -> bool:
         if type(self) is not type(other):
             return False
-        names = ATTRIBUTES[self.descriptor]
+        names = LAYOUTS[self.descriptor].attributes
         return all(bool(getattr(self, name) == getattr(other, name)) for name in names)
 
     def __hash__(self) -> int:
         raise TypeError("a composite is no key")
 
     def __repr__(self) -> str:
-        names = ATTRIBUTES[self.descriptor]
+        names = LAYOUTS[self.descriptor].attributes
         return f"{type(self).__name__}({', '.join(f'{name}={getattr(self, name)!r}' for name in names)})"
+
+
+@final
+class Layout:
+    """A row of `spec.COMPOSITES`, ready to be read and written by: parallel lists of its fields.
+
+    `labels` are what an error calls them. `make` and `defaults` are set where the classes are known.
+    """
+
+    def __init__(self, code: int, name: str, fields: str) -> None:
+        self.code = code
+        self.name = name
+        self.make: type[Composite] = Composite
+        self.attributes: list[str] = []
+        self.labels: list[str] = []
+        self.kinds: list[int] = []
+        self.mandatory: list[bool] = []
+        self.defaults: list[object] = []
+        for each in fields.split():
+            field, _, kind = each.partition(":")
+            self.attributes.append(field.replace("-", "_"))
+            self.labels.append(f"{name} {field}")
+            self.kinds.append(KINDS.index(kind.rstrip("!")))
+            self.mandatory.append(kind.endswith("!"))
+
+    def know(self, cls: type[Composite]) -> None:
+        """Take the class of this type: its instance with nothing set says what the defaults are."""
+        cls.descriptor = self.code
+        cls.type_name = self.name
+        self.make = cls
+        unset = cls()
+        self.defaults = [getattr(unset, name) for name in self.attributes]
+
+
+# By the code of the descriptor.
+LAYOUTS: Final[dict[int, Layout]] = {code: Layout(code, name, fields) for code, name, fields in spec.COMPOSITES}
+
+
+def know_subclasses(base: type[Composite]) -> None:
+    """Give each subclass of `base` that is a composite type its layout: sasl-init's is SaslInit."""
+    codes = {"".join(word.capitalize() for word in name.split("-")): code for code, name, _ in spec.COMPOSITES}
+    for cls in base.__subclasses__():
+        code = codes.get(cls.__name__)
+        if code is None:
+            know_subclasses(cls)
+        else:
+            LAYOUTS[code].know(cls)

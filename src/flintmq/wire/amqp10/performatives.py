@@ -5,11 +5,9 @@ dataclasses stay interpreted in a compiled class.
 """
 
 from dataclasses import dataclass, field
-from typing import Final, final
+from typing import final
 
-from flintmq.wire.amqp10 import spec
-from flintmq.wire.amqp10.composite import Composite, Fields
-from flintmq.wire.amqp10.sections import Header, Properties  # noqa: F401
+from flintmq.wire.amqp10.composite import Composite, Fields, know_subclasses
 from flintmq.wire.amqp10.spec import RCV_FIRST, SND_MIXED, UINT_MAX, USHORT_MAX
 from flintmq.wire.amqp10.states import DeliveryState, Error
 from flintmq.wire.amqp10.termini import Coordinator, Source, Target
@@ -206,24 +204,4 @@ class SaslOutcome(SaslPerformative):
     additional_data: bytes | None = None
 
 
-def _name_types(base: type[Composite], classes: dict[str, type[Composite]]) -> None:
-    for cls in base.__subclasses__():
-        classes[cls.__name__] = cls
-        _name_types(cls, classes)
-
-
-def _fill_table() -> dict[int, type[Composite]]:
-    classes: dict[str, type[Composite]] = {}
-    _name_types(Composite, classes)
-    table: dict[int, type[Composite]] = {}
-    for code, name, _ in spec.COMPOSITES:
-        # "sasl-init" is SaslInit.
-        cls = classes["".join(word.capitalize() for word in name.split("-"))]
-        cls.descriptor = code
-        cls.type_name = name
-        table[code] = cls
-    return table
-
-
-# The class of each composite type, by the code of its descriptor.
-CLASSES: Final = _fill_table()
+know_subclasses(Composite)

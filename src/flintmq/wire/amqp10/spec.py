@@ -2,7 +2,7 @@
 
 A composite type is a row: its descriptor code (domain 0), its name, its fields in order as `name:kind`, `!` behind a
 mandatory one. The symbolic descriptor of all of them is "amqp:<name>:list". What a field is when it is not set says
-the class of that name (`performatives`, `states`, `termini`, `sections`). Kinds: `symbols` is a symbol with
+the class of that name (`performatives`, `states`, `termini`, `properties`). Kinds: `symbols` is a symbol with
 multiple="true"; `fields` is a map of symbols to anything, `annotations` one of symbols and ulongs; `unsettled` maps
 delivery tags to delivery states; `state`, `outcome`, `source`, `target`, `error` are composites; `any` is any value.
 """
@@ -61,8 +61,8 @@ COMPOSITES: Final[tuple[tuple[int, str, str], ...]] = (
         "open",
         (
             "container-id:string! hostname:string max-frame-size:uint channel-max:ushort idle-time-out:uint"
-            " outgoing-locales:symbols incoming-locales:symbols offered-capabilities:symbols desired-capabilities:symbols"
-            " properties:fields"
+            " outgoing-locales:symbols incoming-locales:symbols offered-capabilities:symbols"
+            " desired-capabilities:symbols properties:fields"
         ),
     ),
     (
@@ -116,16 +116,17 @@ COMPOSITES: Final[tuple[tuple[int, str, str], ...]] = (
         SOURCE,
         "source",
         (
-            "address:string durable:uint expiry-policy:symbol timeout:uint dynamic:boolean dynamic-node-properties:fields"
-            " distribution-mode:symbol filter:fields default-outcome:outcome outcomes:symbols capabilities:symbols"
+            "address:string durable:uint expiry-policy:symbol timeout:uint dynamic:boolean"
+            " dynamic-node-properties:fields distribution-mode:symbol filter:fields default-outcome:outcome"
+            " outcomes:symbols capabilities:symbols"
         ),
     ),
     (
         TARGET,
         "target",
         (
-            "address:string durable:uint expiry-policy:symbol timeout:uint dynamic:boolean dynamic-node-properties:fields"
-            " capabilities:symbols"
+            "address:string durable:uint expiry-policy:symbol timeout:uint dynamic:boolean"
+            " dynamic-node-properties:fields capabilities:symbols"
         ),
     ),
     (DELETE_ON_CLOSE, "delete-on-close", ""),

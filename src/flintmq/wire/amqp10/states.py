@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Final, final
 
-from flintmq.wire.amqp10.composite import Annotations, Composite, Fields
+from flintmq.wire.amqp10.composite import Annotations, Composite, Fields, know_subclasses
 
 
 @final
@@ -71,3 +71,5 @@ class TransactionalState(DeliveryState):
 # States without fields are all the same: nobody needs one of their own.
 ACCEPTED: Final = Accepted()
 RELEASED: Final = Released()
+
+know_subclasses(Composite)

@@ -6,7 +6,7 @@ Also what a coordinator is sent as the value of a message: declare and discharge
 from dataclasses import dataclass, field
 from typing import final
 
-from flintmq.wire.amqp10.composite import Composite, Fields
+from flintmq.wire.amqp10.composite import Composite, Fields, know_subclasses
 from flintmq.wire.amqp10.spec import DURABLE_NONE, EXPIRE_SESSION_END
 from flintmq.wire.amqp10.states import Outcome
 
@@ -86,3 +86,6 @@ class DeleteOnNoMessages(LifetimePolicy):
 @dataclass
 class DeleteOnNoLinksOrMessages(LifetimePolicy):
     pass
+
+
+know_subclasses(Composite)
