@@ -10,6 +10,7 @@ import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -23,14 +24,17 @@ from flintmq.broker.broker import Broker
 from flintmq.broker.ports import PermissionRecord, UserRecord, VHostRecord
 from flintmq.gateway.amqp091.codec import CODEC_091
 from flintmq.gateway.amqp091.service import Offer
+from flintmq.gateway.gateway import LoginPolicy
+from flintmq.gateway.login import MECHANISMS
 from flintmq.management.definitions.document import Document
 from flintmq.management.definitions.exporting import export_definitions
 from flintmq.management.definitions.importing import import_definitions
 from flintmq.protocol.amqp091.connection import Tuning
+from flintmq.protocol.sasl import scram
 from flintmq.server import logs
 from flintmq.server.alarms import Alarms, memory_bytes
 from flintmq.server.amqp import AmqpServer
-from flintmq.server.auth import Authenticator, hash_password, hash_unless_known
+from flintmq.server.auth import Authenticator, hash_unless_known, scram_keys
 from flintmq.server.config import Settings
 from flintmq.storage.backup import manifest
 from flintmq.storage.backup.manifest import Manifest, Progress
@@ -105,8 +109,13 @@ async def serve(settings: Settings, stop: asyncio.Event) -> int:
         broker = Broker(storage, int.from_bytes(os.urandom(4)))
         broker.now_ms = time.time_ns() // 1_000_000
         _recover(broker, settings)
-        logins = Authenticator(broker.users, _KNOWN_TO_ALL)
-        server = AmqpServer(broker, _offer(settings), logins, os.urandom, _connections())
+        policy = _login_policy(settings)
+
+        def learn(record: UserRecord, keys: tuple[str, ...]) -> None:
+            loop.call_soon_threadsafe(_learn, broker, record, keys)
+
+        logins = Authenticator(broker.users, _KNOWN_TO_ALL, learn if _has_scram(policy) else None)
+        server = AmqpServer(broker, _offer(settings), logins, os.urandom, _connections(), policy=policy)
         alarms = Alarms(
             settings.alarms,
             settings.storage.directory,
@@ -139,6 +148,28 @@ async def serve(settings: Settings, stop: asyncio.Event) -> int:
     finally:
         storage.close()
     return 1 if storage.failure else 0
+
+
+def _login_policy(settings: Settings) -> LoginPolicy:
+    """Raises ConfigurationError."""
+    mechanisms = tuple(settings.auth.mechanisms.upper().split())
+    for name in mechanisms:
+        if name not in MECHANISMS:
+            raise ConfigurationError(f"auth.mechanisms: there is no '{name}'; there are {', '.join(MECHANISMS)}")
+    if not mechanisms:
+        raise ConfigurationError(f"auth.mechanisms: nobody could log in; there are {', '.join(MECHANISMS)}")
+    return LoginPolicy(mechanisms, settings.auth.anonymous_user)
+
+
+def _has_scram(policy: LoginPolicy) -> bool:
+    return any(name in scram.NAMES for name in policy.mechanisms)
+
+
+def _learn(broker: Broker, record: UserRecord, keys: tuple[str, ...]) -> None:
+    """A user showed the password, and may log in by SCRAM from now on."""
+    user = broker.users.get(record.name)
+    if user is not None and user.record is record and keys and not broker.storage.failure:
+        broker.put_user(replace(record, scram=keys))
 
 
 def _recover(broker: Broker, settings: Settings) -> None:
@@ -187,9 +218,7 @@ def _define(broker: Broker, settings: Settings) -> list[str]:
                 VHostRecord(vhost.name, vhost.dialect, vhost.default_queue_type, vhost.description, vhost.tags)
             )
         for user in settings.users:
-            known = broker.users.get(user.name)
-            password_hash, algorithm = hash_unless_known(known.record if known else None, user.password)
-            broker.put_user(UserRecord(user.name, password_hash, user.tags, algorithm))
+            broker.put_user(_user_record(broker, settings, user.name, user.password, user.tags))
         remarks = import_definitions(document, broker, hash_unless_known) if document is not None else []
         for user in settings.users:
             for name in user.vhosts:
@@ -266,8 +295,17 @@ def _make_defaults(broker: Broker, settings: Settings, document: Document | None
         broker.add_vhost("/")
     if not has_users:
         default = settings.default_user
-        broker.put_user(UserRecord(default.name, hash_password(default.password), ("administrator",)))
+        broker.put_user(_user_record(broker, settings, default.name, default.password, ("administrator",)))
         broker.put_rule(PermissionRecord("/", default.name, ".*", ".*", ".*"))
+
+
+def _user_record(broker: Broker, settings: Settings, name: str, password: str, tags: tuple[str, ...]) -> UserRecord:
+    """A user with this password; one that has it already keeps what was made of it."""
+    known = broker.users.get(name)
+    password_hash, algorithm = hash_unless_known(known.record if known else None, password)
+    is_new = known is None or known.record.password_hash != password_hash
+    keys = scram_keys(password) if is_new and _has_scram(_login_policy(settings)) else ()
+    return UserRecord(name, password_hash, tags, algorithm, keys)
 
 
 def _document(file: Path | None) -> Document | None:

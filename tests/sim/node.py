@@ -13,6 +13,7 @@ from flintmq.broker.queue.stream import StreamQueue
 from flintmq.gateway.amqp091.codec import CODEC_091
 from flintmq.gateway.amqp091.service import Offer
 from flintmq.protocol.amqp091.connection import Tuning
+from flintmq.protocol.sasl.scram import Keys
 from flintmq.server.amqp import AmqpServer
 from flintmq.storage.group_commit import GroupCommit, Rounds
 from flintmq.storage.node import NodeStorage
@@ -43,6 +44,12 @@ class _OpenDoor:
         self, user: str, password: str, address: str, is_wanted: Callable[[], bool], answer: Callable[[str], None]
     ) -> None:
         self._loop.call_soon(answer, "")
+
+    def refusal(self, user: str, address: str) -> str:
+        return ""
+
+    def scram_keys(self, user: str, mechanism: str) -> Keys:
+        raise AssertionError("nobody logs in by SCRAM here")
 
     def close(self) -> None:
         pass

@@ -1,5 +1,6 @@
 """The broker: virtual hosts over one storage, and the tick that moves what came in to where it goes."""
 
+from dataclasses import replace
 from typing import final
 
 from mypy_extensions import i64
@@ -106,6 +107,8 @@ class Broker:
             user = User(record)
             self.users[record.name] = user
         else:
+            if not record.scram and record.password_hash == user.record.password_hash:
+                record = replace(record, scram=user.record.scram)
             user.record = record
         self.storage.definitions.put_user(record)
         return user

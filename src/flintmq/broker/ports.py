@@ -27,12 +27,16 @@ class VHostRecord:
 
 @dataclass(frozen=True)
 class UserRecord:
-    """`hashing_algorithm` says how to read `password_hash`: ours, or one that RabbitMQ's exports name."""
+    """`hashing_algorithm` says how to read `password_hash`: ours, or one that RabbitMQ's exports name.
+
+    `scram` are keys made of the same password, for mechanisms that never show it; empty where it was not seen yet.
+    """
 
     name: str
     password_hash: str
     tags: tuple[str, ...] = ()
     hashing_algorithm: str = "argon2id"
+    scram: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

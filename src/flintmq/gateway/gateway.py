@@ -2,12 +2,15 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import final
 
 from mypy_extensions import mypyc_attr, trait
 
 from flintmq.base.errors import AmqpError, StorageFenced
 from flintmq.broker.broker import Broker
+from flintmq.protocol.sasl import amqplain, plain
+from flintmq.protocol.sasl.scram import Keys
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -24,8 +27,28 @@ class Host(ABC):
         """
 
     @abstractmethod
+    def refusal(self, peer: str, user: str) -> str:
+        """Why a client that has proved to be this user may not come in; empty where it may."""
+
+    @abstractmethod
+    def scram_keys(self, user: str, mechanism: str) -> Keys:
+        """What is kept of a user's password for this mechanism; for others, something that no password fits."""
+
+    @abstractmethod
+    def login_refused(self, peer: str, why: str) -> None:
+        """Somebody may want to know."""
+
+    @abstractmethod
     def channel_failed(self, peer: str, user: str, channel: int, error: AmqpError) -> None:
         """A fault of the client cost it this channel, and the connection goes on: somebody may want to know."""
+
+
+@dataclass(frozen=True)
+class LoginPolicy:
+    """`mechanisms` in the order they are offered. Who logs in anonymously is `anonymous_user`; empty: nobody may."""
+
+    mechanisms: tuple[str, ...] = (plain.NAME, amqplain.NAME)
+    anonymous_user: str = ""
 
 
 @trait
@@ -49,11 +72,18 @@ class Party(ABC):
 class Gateway:
     """`random_bytes(n)` is the source of names the server makes up."""
 
-    def __init__(self, broker: Broker, host: Host, random_bytes: Callable[[int], bytes]) -> None:
+    def __init__(
+        self,
+        broker: Broker,
+        host: Host,
+        random_bytes: Callable[[int], bytes],
+        policy: LoginPolicy | None = None,
+    ) -> None:
         self.broker = broker
         self.agenda = broker.agenda
         self.host = host
         self.random_bytes = random_bytes
+        self.policy = policy or LoginPolicy()
         # Why publishers have to wait; empty while they need not.
         self.alarm = ""
         # Why the storage takes nothing any more; empty while it does.

@@ -21,8 +21,9 @@ from flintmq.base.limits import (
 from flintmq.broker.broker import Broker
 from flintmq.gateway.amqp091.connection import ServerConnection
 from flintmq.gateway.amqp091.service import Offer, Service
-from flintmq.gateway.gateway import Gateway, Host
+from flintmq.gateway.gateway import Gateway, Host, LoginPolicy
 from flintmq.protocol.output import Outbox, Output
+from flintmq.protocol.sasl.scram import Keys
 from flintmq.protocol.sniff import Protocol as Spoken
 from flintmq.protocol.sniff import sniff
 from flintmq.server.alarms import CHECK_SECONDS
@@ -37,6 +38,10 @@ class Logins(Protocol):
     def check(
         self, user: str, password: str, address: str, is_wanted: Callable[[], bool], answer: Callable[[str], None]
     ) -> None: ...
+
+    def refusal(self, user: str, address: str) -> str: ...
+
+    def scram_keys(self, user: str, mechanism: str) -> Keys: ...
 
     def close(self) -> None: ...
 
@@ -61,9 +66,10 @@ class AmqpServer(Host):
         random_bytes: Callable[[int], bytes],
         connection_max: int,
         clock_ms: Callable[[], int] = wall_clock_ms,
+        policy: LoginPolicy | None = None,
     ) -> None:
         self.outbox = Outbox()
-        self.gateway = Gateway(broker, self, random_bytes)
+        self.gateway = Gateway(broker, self, random_bytes, policy)
         self.amqp091 = Service(self.gateway, offer)
         self._storage = broker.storage
         self._logins = logins
@@ -112,13 +118,22 @@ class AmqpServer(Host):
         def answer_here(why: str) -> None:
             self._loop.call_soon_threadsafe(self._authenticated, peer, why, answer)
 
-        self._logins.check(user, password, peer.rpartition(":")[0].strip("[]"), is_wanted, answer_here)
+        self._logins.check(user, password, _address(peer), is_wanted, answer_here)
 
     def _authenticated(self, peer: str, why: str, answer: Callable[[str], None]) -> None:
         if why:
-            log.warning("login refused", peer=peer, reason=why)
+            self.login_refused(peer, why)
         answer(why)
         self.want_tick()
+
+    def refusal(self, peer: str, user: str) -> str:
+        return self._logins.refusal(user, _address(peer))
+
+    def scram_keys(self, user: str, mechanism: str) -> Keys:
+        return self._logins.scram_keys(user, mechanism)
+
+    def login_refused(self, peer: str, why: str) -> None:
+        log.warning("login refused", peer=peer, reason=why)
 
     def channel_failed(self, peer: str, user: str, channel: int, error: AmqpError) -> None:
         log.warning("channel closed", peer=peer, user=user, channel=channel, reason=error.reply_text)
@@ -540,6 +555,11 @@ class Peer(asyncio.Protocol):
 def is_clean(reason: FlintError) -> bool:
     """Whether a connection ended as its client meant it to."""
     return getattr(reason, "code", 0) == 200
+
+
+def _address(peer: str) -> str:
+    """Without the port."""
+    return peer.rpartition(":")[0].strip("[]")
 
 
 def _printable(address: object) -> str:

@@ -16,8 +16,10 @@ import structlog
 from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError
 
+from flintmq.base.errors import AuthenticationFailed
 from flintmq.broker.ports import UserRecord
 from flintmq.broker.user import User
+from flintmq.protocol.sasl import scram
 
 log = structlog.get_logger()
 
@@ -31,6 +33,7 @@ _DIGESTS: Final = {
     "rabbit_password_hashing_md5": "md5",
 }
 _SALT_BYTES: Final = 4
+_SCRAM_SALT_BYTES: Final = 16
 ALGORITHM: Final = "argon2id"
 
 
@@ -43,6 +46,16 @@ def hash_unless_known(user: UserRecord | None, password: str) -> tuple[str, str]
     if user is not None and matches(user, password):
         return user.password_hash, user.hashing_algorithm
     return hash_password(password), ALGORITHM
+
+
+def scram_keys(password: str) -> tuple[str, ...]:
+    """What a user needs to log in by SCRAM; nothing for a password that SCRAM cannot have."""
+    try:
+        return tuple(
+            str(scram.derive_keys(mechanism, password, token_bytes(_SCRAM_SALT_BYTES))) for mechanism in scram.NAMES
+        )
+    except AuthenticationFailed:
+        return ()
 
 
 def matches(user: UserRecord, password: str) -> bool:
@@ -82,14 +95,22 @@ class Authenticator:
 
     A password that was right is remembered as long as it is the user's, as a hash under a key that only this process
     knows: a thousand clients that come back after a restart cannot wait for a thousand times argon2.
+
+    `learn` is given the keys for SCRAM of a user who had none and showed the password, from another thread.
     """
 
-    def __init__(self, users: Mapping[str, User], loopback_only: frozenset[str]) -> None:
+    def __init__(
+        self,
+        users: Mapping[str, User],
+        loopback_only: frozenset[str],
+        learn: Callable[[UserRecord, tuple[str, ...]], None] | None = None,
+    ) -> None:
         self._users = users
         self._loopback_only = loopback_only
         # What an unknown user's password is compared with, so that the answer takes as long as for a known one.
         self._nobody = UserRecord("", hash_password("nobody"))
         self._key = token_bytes(32)
+        self._learn = learn
         self._remembered: dict[str, bytes] = {}
         # Those who wait are strangers, and may be many: what an executor keeps for each would be a sixth of their cost.
         self._waiting: SimpleQueue[_Login | None] = SimpleQueue()
@@ -136,11 +157,28 @@ class Authenticator:
             matches(self._nobody, password)
         if known is not None and right:
             self._remembered[user] = self._digest(record, password)
+            if self._learn is not None and not record.scram:
+                self._learn(record, scram_keys(password))
         return right
 
     def _digest(self, user: UserRecord, password: str) -> bytes:
         """Of the hash, too: with another password, the one that was right before is not any more."""
         return blake2b(f"{user.password_hash} {password}".encode(), key=self._key).digest()
+
+    def scram_keys(self, user: str, mechanism: str) -> scram.Keys:
+        """Those of the user; for whoever has none, or is none, some that no password fits, the same each time."""
+        known = self._users.get(user)
+        for text in known.record.scram if known else ():
+            keys = scram.parse_keys(text)
+            if keys.mechanism == mechanism:
+                return keys
+        size = scram.key_bytes(mechanism)
+        made = blake2b(f"{mechanism} {user}".encode(), key=self._key).digest()
+        return scram.Keys(mechanism, made[:_SCRAM_SALT_BYTES], token_bytes(size), token_bytes(size), scram.ITERATIONS)
+
+    def refusal(self, user: str, address: str) -> str:
+        """Why a client that has proved to be this user may not come in; empty where it may."""
+        return self._verdict(user, True, address)
 
     def _verdict(self, user: str, right: bool, address: str) -> str:
         if user not in self._users:

@@ -90,6 +90,18 @@ class LogSettings:
 
 
 @dataclass(frozen=True)
+class AuthSettings:
+    """How clients may log in. `mechanisms` are names of SASL's, in the order they are offered, with spaces between.
+
+    EXTERNAL is offered to clients with a certificate only, ANONYMOUS only where there is an `anonymous_user` that they
+    all are.
+    """
+
+    mechanisms: _Text = "PLAIN AMQPLAIN EXTERNAL ANONYMOUS SCRAM-SHA-512 SCRAM-SHA-256"
+    anonymous_user: str = ""
+
+
+@dataclass(frozen=True)
 class DefaultUserSettings:
     """The user made when the data directory is new."""
 
@@ -132,6 +144,7 @@ class Settings:
     limits: LimitSettings = LimitSettings()
     alarms: AlarmSettings = AlarmSettings()
     log: LogSettings = LogSettings()
+    auth: AuthSettings = AuthSettings()
     default_user: DefaultUserSettings = DefaultUserSettings()
     definitions: DefinitionSettings = DefinitionSettings()
     vhosts: tuple[VHostSettings, ...] = ()

@@ -9,8 +9,9 @@ import pytest
 
 from flintmq.broker.ports import UserRecord
 from flintmq.broker.user import User
+from flintmq.protocol.sasl.scram import NAMES, parse_keys
 from flintmq.server import auth
-from flintmq.server.auth import Authenticator, hash_password, hash_unless_known, matches
+from flintmq.server.auth import Authenticator, hash_password, hash_unless_known, matches, scram_keys
 
 HASH = hash_password("right")
 
@@ -142,3 +143,28 @@ def test_who_has_an_imported_hash_is_nobodys_business(checker: Authenticator, mo
     for user in ("anna", "nobody"):
         verdict(checker, user, "wrong")
     assert computed == ["wrong", "wrong"]
+
+
+def test_a_password_that_is_shown_makes_keys_for_scram() -> None:
+    """A user who had none learns them with the first right password, and not with a wrong one."""
+    learned: dict[str, tuple[str, ...]] = {}
+    users = {"anna": User(UserRecord("anna", HASH))}
+    checker = Authenticator(users, frozenset(), lambda record, keys: learned.update({record.name: keys}))
+    verdict(checker, "anna", "wrong")
+    assert not learned
+    verdict(checker, "anna", "right")
+    assert [parse_keys(text).mechanism for text in learned["anna"]] == list(NAMES)
+
+
+def test_keys_for_scram_of_anybody(checker: Authenticator) -> None:
+    """A stranger cannot tell from the challenge who is a user: names of nobody have a salt of their own, too."""
+    keys = scram_keys("right")
+    checker._users["anna"].record = UserRecord("anna", HASH, scram=keys)
+    assert [str(checker.scram_keys("anna", name)) for name in NAMES] == list(keys)
+    nobody = checker.scram_keys("nobody", NAMES[0])
+    assert nobody.salt == checker.scram_keys("nobody", NAMES[0]).salt
+    assert nobody.salt != checker.scram_keys("somebody", NAMES[0]).salt
+    known = checker.scram_keys("anna", NAMES[0])
+    assert [len(part) for part in (nobody.salt, nobody.stored_key, nobody.server_key)] == [
+        len(part) for part in (known.salt, known.stored_key, known.server_key)
+    ]

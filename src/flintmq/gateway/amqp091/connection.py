@@ -19,11 +19,11 @@ from flintmq.gateway.amqp091.channel import Handler, ServerChannel
 from flintmq.gateway.amqp091.permissions import CHECKS
 from flintmq.gateway.amqp091.service import Service
 from flintmq.gateway.amqp091.window import Window
+from flintmq.gateway.login import OPEN, Applicant, Login, Security
 from flintmq.protocol.amqp091.channel import Channel, ChannelOwner
 from flintmq.protocol.amqp091.connection import Connection, ConnectionOwner
 from flintmq.protocol.output import Output
 from flintmq.protocol.role import Role
-from flintmq.protocol.sasl import amqplain, plain
 from flintmq.wire.amqp091 import spec
 
 # What the server does for each method; one that is legal and not here is 540 not-implemented.
@@ -62,10 +62,10 @@ _LIMITS_CHANNEL: Final = "py-amqp"
 
 
 @final
-class ServerConnection(ConnectionOwner):
+class ServerConnection(ConnectionOwner, Applicant):
     """`peer` names the other side in logs and errors. `closed` says why the connection ended, once it has."""
 
-    def __init__(self, service: Service, output: Output, peer: str) -> None:
+    def __init__(self, service: Service, output: Output, peer: str, security: Security = OPEN) -> None:
         gateway = service.gateway
         self.peer = peer
         self.number: i64 = gateway.next_number()
@@ -75,8 +75,9 @@ class ServerConnection(ConnectionOwner):
         self.access: Access | None = None
         self.is_closed = False
         self.closed: FlintError | None = None
+        self._login = Login(gateway, self, peer, security)
         self.engine = Connection(
-            Role.SERVER, self, output, service.offer.tuning, service.offer.properties, f"{plain.NAME} {amqplain.NAME}"
+            Role.SERVER, self, output, service.offer.tuning, service.offer.properties, " ".join(self._login.mechanisms)
         )
         # An alarm may be on already.
         self.engine.holds_publishes = gateway.alarm != ""
@@ -91,7 +92,8 @@ class ServerConnection(ConnectionOwner):
         # Whether the client understands connection.blocked, and whether it was told.
         self._notify_blocked = False
         self._is_blocked = False
-        self._mechanism = ""
+        # Whether the client was sent what proves us to it, and has yet to agree.
+        self._last_challenge_is_out = False
 
     # -- login --------------------------------------------------------------------------------------------------
 
@@ -101,37 +103,39 @@ class ServerConnection(ConnectionOwner):
             self._notify_cancel = capabilities.get("consumer_cancel_notify") is True
             self._notify_blocked = capabilities.get("connection.blocked") is True
         self.limits_channel = client_properties.get("product") == _LIMITS_CHANNEL
-        self._mechanism = mechanism
-        try:
-            if mechanism == plain.NAME:
-                user, password = plain.credentials(response)
-            elif mechanism == amqplain.NAME:
-                user, password = amqplain.credentials(response)
-            else:
-                raise AuthenticationFailed(f"mechanism '{mechanism}' is not offered")
-        except AuthenticationFailed as error:
-            self.engine.refuse_login(error)
-            return
+        self._login.begin(mechanism, response)
+
+    def on_response(self, response: bytes) -> None:
+        if self._last_challenge_is_out:
+            self.engine.accept_login()
+        else:
+            self._login.respond(response)
+
+    def is_wanted(self) -> bool:
+        return not self.is_closed
+
+    def challenge(self, data: bytes) -> None:
+        self.engine.challenge(data)
+
+    def admit(self, user: str, last: bytes) -> None:
         self.user = user
-        self._gateway.host.authenticate(self.peer, user, password, self._is_wanted, self._login_answered)
+        if last:
+            # There is no place for it beside the outcome, so it is a challenge of its own (as in RFC 4422 §3.6).
+            self._last_challenge_is_out = True
+            self.engine.challenge(last)
+        else:
+            self.engine.accept_login()
+
+    def turn_away(self, mechanism: str) -> None:
+        self.engine.refuse_login(
+            AuthenticationFailed(
+                f"Login was refused using authentication mechanism {mechanism}. For details see the broker log."
+            )
+        )
 
     def on_secret(self, secret: bytes) -> None:
         """Passwords do not expire, so there is nothing to renew: as in RabbitMQ, any new secret is fine with them."""
         self.engine.accept_secret()
-
-    def _is_wanted(self) -> bool:
-        return not self.is_closed
-
-    def _login_answered(self, why: str) -> None:
-        """`why` it was refused is for the log; the client is told no more than that it was."""
-        if not why:
-            self.engine.accept_login()
-            return
-        self.engine.refuse_login(
-            AuthenticationFailed(
-                f"Login was refused using authentication mechanism {self._mechanism}. For details see the broker log."
-            )
-        )
 
     def on_open(self, virtual_host: str) -> None:
         broker = self._gateway.broker

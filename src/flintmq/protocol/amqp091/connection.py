@@ -61,6 +61,8 @@ from flintmq.wire.amqp091.methods import (
     ConnectionCloseOk,
     ConnectionOpen,
     ConnectionOpenOk,
+    ConnectionSecure,
+    ConnectionSecureOk,
     ConnectionStart,
     ConnectionStartOk,
     ConnectionTune,
@@ -106,7 +108,15 @@ class ConnectionOwner(ABC):
 
     @abstractmethod
     def on_login(self, mechanism: str, response: bytes, client_properties: Table) -> None:
-        """Server: start-ok came. Call `accept_login` or `refuse_login`, now or later."""
+        """Server: start-ok came. Call `accept_login`, `refuse_login` or `challenge`, now or later."""
+
+    def on_response(self, response: bytes) -> None:
+        """Server: the answer to a `challenge` came, to be answered like a login."""
+        raise LocalProtocolError("this side does not challenge")
+
+    def on_challenge(self, challenge: bytes) -> None:
+        """Client: the server asks for more. Call `respond`."""
+        raise NotImplementedHere("this client knows no answer to connection.secure")
 
     @abstractmethod
     def on_open(self, virtual_host: str) -> None:
@@ -405,6 +415,11 @@ class Connection:
             self.state = target
             self._payload_max = LOGIN_FRAME_MAX_BYTES - FRAME_OVERHEAD_BYTES
             self._owner.on_login(method.mechanism, method.response, method.client_properties)
+        elif isinstance(method, ConnectionSecureOk):
+            self.state = target
+            self._owner.on_response(method.response)
+        elif isinstance(method, ConnectionSecure):
+            self._owner.on_challenge(method.challenge)
         elif isinstance(method, ConnectionTuneOk):
             excess = self._excess(method)
             if excess:
@@ -513,6 +528,17 @@ class Connection:
         self.peer_properties = self._take_peer_table()
         offer = self.tuning
         self._send(ConnectionTune(channel_max=offer.channel_max, frame_max=offer.frame_max, heartbeat=offer.heartbeat))
+
+    def challenge(self, data: bytes) -> None:
+        """Server: a login takes one more response of the client."""
+        if self.state is State.LOGIN:
+            self.state = State.SECURE_OK
+            self._send(ConnectionSecure(challenge=data))
+
+    def respond(self, response: bytes) -> None:
+        """Client: the answer to a challenge."""
+        if self.state is State.TUNE:
+            self._send(ConnectionSecureOk(response=response))
 
     def refuse_login(self, error: AmqpError) -> None:
         """Clients that declare `authentication_failure_close` are told; the specification just hangs up."""

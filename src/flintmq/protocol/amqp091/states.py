@@ -18,6 +18,7 @@ class State(Enum):
     START = "awaiting connection.start"
     START_OK = "awaiting connection.start-ok"
     LOGIN = "deciding a login"
+    SECURE_OK = "awaiting connection.secure-ok"
     TUNE = "awaiting connection.tune"
     TUNE_OK = "awaiting connection.tune-ok"
     AWAIT_OPEN = "awaiting connection.open"
@@ -33,6 +34,7 @@ Moves = dict[State, dict[int, State]]
 _SERVER: Final[Moves] = {
     State.START_OK: {spec.CONNECTION_START_OK: State.LOGIN, spec.CONNECTION_CLOSE: State.CLOSED},
     State.LOGIN: {spec.CONNECTION_CLOSE: State.CLOSED},
+    State.SECURE_OK: {spec.CONNECTION_SECURE_OK: State.LOGIN, spec.CONNECTION_CLOSE: State.CLOSED},
     State.TUNE_OK: {spec.CONNECTION_TUNE_OK: State.AWAIT_OPEN, spec.CONNECTION_CLOSE: State.CLOSED},
     State.AWAIT_OPEN: {spec.CONNECTION_OPEN: State.OPENING, spec.CONNECTION_CLOSE: State.CLOSED},
     State.OPENING: {spec.CONNECTION_CLOSE: State.CLOSED},
@@ -41,7 +43,11 @@ _SERVER: Final[Moves] = {
 }
 _CLIENT: Final[Moves] = {
     State.START: {spec.CONNECTION_START: State.TUNE, spec.CONNECTION_CLOSE: State.CLOSED},
-    State.TUNE: {spec.CONNECTION_TUNE: State.OPEN_OK, spec.CONNECTION_CLOSE: State.CLOSED},
+    State.TUNE: {
+        spec.CONNECTION_SECURE: State.TUNE,
+        spec.CONNECTION_TUNE: State.OPEN_OK,
+        spec.CONNECTION_CLOSE: State.CLOSED,
+    },
     State.OPEN_OK: {spec.CONNECTION_OPEN_OK: State.OPEN, spec.CONNECTION_CLOSE: State.CLOSED},
     State.OPEN: {
         spec.CONNECTION_CLOSE: State.CLOSED,

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-VERSION: Final = 3
+VERSION: Final = 4
 # "FLNT": tells our database from somebody else's of the same name.
 APPLICATION_ID: Final = 0x464C4E54
 
@@ -38,8 +38,8 @@ CREATE TABLE vhosts (
     name TEXT PRIMARY KEY, dialect TEXT NOT NULL, default_queue_type TEXT NOT NULL, description TEXT NOT NULL,
     tags TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE users (
-    name TEXT PRIMARY KEY, password_hash TEXT NOT NULL, tags TEXT NOT NULL, hashing_algorithm TEXT NOT NULL)
-    WITHOUT ROWID;
+    name TEXT PRIMARY KEY, password_hash TEXT NOT NULL, tags TEXT NOT NULL, hashing_algorithm TEXT NOT NULL,
+    scram TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE exchanges (
     vhost TEXT, name TEXT, type TEXT NOT NULL, auto_delete INTEGER NOT NULL, internal INTEGER NOT NULL,
     arguments TEXT NOT NULL, PRIMARY KEY (vhost, name)) WITHOUT ROWID;
@@ -74,4 +74,5 @@ INSERT INTO permissions SELECT vhosts.name, users.name, '.*', '.*', '.*' FROM vh
 """,
     ),
     2: (_READERS,),
+    3: ("ALTER TABLE users ADD COLUMN scram TEXT NOT NULL DEFAULT '[]';",),
 }

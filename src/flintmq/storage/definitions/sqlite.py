@@ -93,9 +93,9 @@ class DefinitionDatabase:
                 )
             ],
             users=[
-                UserRecord(name, password_hash, tuple(json.loads(tags)), hashing_algorithm)
-                for name, password_hash, tags, hashing_algorithm in run(
-                    "SELECT name, password_hash, tags, hashing_algorithm FROM users ORDER BY name"
+                UserRecord(name, password_hash, tuple(json.loads(tags)), hashing_algorithm, tuple(json.loads(scram)))
+                for name, password_hash, tags, hashing_algorithm, scram in run(
+                    "SELECT name, password_hash, tags, hashing_algorithm, scram FROM users ORDER BY name"
                 )
             ],
             exchanges=[
@@ -189,11 +189,12 @@ class SqliteDefinitions(DefinitionStore):
 
     def put_user(self, user: UserRecord) -> None:
         self._stage(
-            "INSERT OR REPLACE INTO users (name, password_hash, tags, hashing_algorithm) VALUES (?, ?, ?, ?)",
+            "INSERT OR REPLACE INTO users (name, password_hash, tags, hashing_algorithm, scram) VALUES (?, ?, ?, ?, ?)",
             user.name,
             user.password_hash,
             json.dumps(user.tags),
             user.hashing_algorithm,
+            json.dumps(user.scram),
         )
 
     def delete_user(self, name: str) -> None:

@@ -15,6 +15,7 @@ from flintmq.protocol.amqp091.connection import Login, Tuning
 from flintmq.protocol.output import Outbox, Output
 from flintmq.protocol.role import Role
 from flintmq.protocol.sasl import plain
+from flintmq.protocol.sasl.scram import Keys, derive_keys
 from flintmq.wire.amqp091.methods import BasicDeliver, BasicPublish, Method, decode_method, encode_method
 from flintmq.wire.amqp091.properties import Properties, encode_properties
 from tests.unit.broker.memory import MemoryStorage
@@ -30,11 +31,22 @@ class OpenHost(Host):
 
     def __init__(self) -> None:
         self.failed: list[tuple[int, AmqpError]] = []
+        self.refused: list[str] = []
+        self.users = {"u"}
 
     def authenticate(
         self, peer: str, user: str, password: str, is_wanted: Callable[[], bool], answer: Callable[[str], None]
     ) -> None:
         answer("" if password == "secret" else "wrong password")
+
+    def refusal(self, peer: str, user: str) -> str:
+        return "" if user in self.users else f"there is no user '{user}'"
+
+    def scram_keys(self, user: str, mechanism: str) -> Keys:
+        return derive_keys(mechanism, "secret" if user in self.users else "unknown", b"0123456789abcdef")
+
+    def login_refused(self, peer: str, why: str) -> None:
+        self.refused.append(why)
 
     def channel_failed(self, peer: str, user: str, channel: int, error: AmqpError) -> None:
         self.failed.append((channel, error))

@@ -23,6 +23,7 @@ from flintmq.broker.ports import (
     UserRecord,
     VHostRecord,
 )
+from flintmq.storage.definitions.schema import VERSION
 from flintmq.storage.definitions.sqlite import DefinitionDatabase, SqliteDefinitions
 
 EXCHANGE = ExchangeRecord("/", "ex", "topic", True, True, {"alternate-exchange": "other"})
@@ -182,7 +183,7 @@ def test_arguments_nobody_wrote_are_refused(tmp_path: Path) -> None:
     database.close()
 
 
-@pytest.mark.parametrize("pragma", ["user_version = 4", "application_id = 1"])
+@pytest.mark.parametrize("pragma", [f"user_version = {VERSION + 1}", "application_id = 1"])
 def test_another_format_is_refused(tmp_path: Path, pragma: str) -> None:
     """Another version, or another program's database, is left alone."""
     _store(tmp_path)[0].close()
@@ -312,13 +313,26 @@ def test_format_2_is_brought_up_to_date(tmp_path: Path) -> None:
     database.apply(store.take())
     database.close()
     connection = sqlite3.connect(tmp_path / "definitions.sqlite")
-    connection.executescript("DROP TABLE reader_offsets; PRAGMA user_version = 2;")
+    connection.executescript("DROP TABLE reader_offsets; ALTER TABLE users DROP COLUMN scram; PRAGMA user_version = 2;")
     connection.close()
     database, store = _store(tmp_path)
     store.put_reader_offset(ReaderOffset(4, "r", 5))
     database.apply(store.take())
     database.close()
     assert (_reloaded(tmp_path).queues, _reloaded(tmp_path).reader_offsets) == ([QUEUE], [ReaderOffset(4, "r", 5)])
+
+
+def test_keys_for_scram_are_kept(tmp_path: Path) -> None:
+    """They are as durable as the password's hash; a user of format 3 has none yet."""
+    database, store = _store(tmp_path)
+    store.put_user(UserRecord("u", "hash", scram=("SCRAM-SHA-256$1:s$k:k",)))
+    database.apply(store.take())
+    database.close()
+    assert _reloaded(tmp_path).users[0].scram == ("SCRAM-SHA-256$1:s$k:k",)
+    connection = sqlite3.connect(tmp_path / "definitions.sqlite")
+    connection.executescript("ALTER TABLE users DROP COLUMN scram; PRAGMA user_version = 3;")
+    connection.close()
+    assert _reloaded(tmp_path).users == [UserRecord("u", "hash")]
 
 
 def test_places_of_readers_go_with_their_queue(tmp_path: Path) -> None:
