@@ -106,9 +106,9 @@ def _read_field(reader: Reader, kind: int, what: str, depth: i64) -> object:
     if kind == composite.SYMBOLS:
         return reader.symbols()
     if kind == composite.FIELDS:
-        return reader.fields()
+        return reader.fields(depth)
     if kind == composite.ANNOTATIONS:
-        return reader.annotations()
+        return reader.annotations(depth)
     if kind == composite.UNSETTLED:
         return _read_unsettled(reader, depth)
     if kind == composite.ANY:

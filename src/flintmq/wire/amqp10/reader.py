@@ -72,6 +72,8 @@ class Reader:
         """The value whose format code was read before."""
         width = code >> 4
         if width == 0x4:
+            if code == types.LIST0 and depth > VALUE_DEPTH_MAX:
+                raise self._too_deep()
             return self._empty(code)
         if width == 0x5:
             return self._one_byte(code)
@@ -82,7 +84,7 @@ class Reader:
         if width == 0x8:
             return self._eight_bytes(code)
         if depth > VALUE_DEPTH_MAX:
-            raise DecodeError(f"value at byte {self.pos} is nested deeper than {VALUE_DEPTH_MAX}")
+            raise self._too_deep()
         if code == types.LIST8 or code == types.LIST32:
             return self._list(code, depth)
         if code == types.MAP8 or code == types.MAP32:
@@ -101,6 +103,9 @@ class Reader:
         if code == types.DECIMAL128:
             return Decimal128(self.raw(16))
         raise self.unknown(code)
+
+    def _too_deep(self) -> DecodeError:
+        return DecodeError(f"value at byte {self.pos} is nested deeper than {VALUE_DEPTH_MAX}")
 
     def unknown(self, code: i64) -> DecodeError:
         return DecodeError(f"unknown format code 0x{int(code):02x} before byte {self.pos}")
@@ -375,7 +380,7 @@ class Reader:
             raise DecodeError(f"map before byte {self.pos} has a key without a value")
         return count >> 1, outer
 
-    def fields(self) -> Fields:
+    def fields(self, depth: i64 = 1) -> Fields:
         """A map with symbols as keys."""
         entries, outer = self.map_start()
         values: Fields = {}
@@ -383,7 +388,7 @@ class Reader:
             key = self.symbol()
             if key in values:
                 raise DecodeError(f"map has the key {key!r:.80} twice")
-            values[key] = self.value(2)
+            values[key] = self.value(depth + 1)
             entries -= 1
         self.close(outer)
         return values
@@ -401,7 +406,7 @@ class Reader:
         self.close(outer)
         return values
 
-    def annotations(self) -> Annotations:
+    def annotations(self, depth: i64 = 1) -> Annotations:
         """A map with symbols (here str) and ulongs (here int) as keys."""
         entries, outer = self.map_start()
         values: Annotations = {}
@@ -414,7 +419,7 @@ class Reader:
                 key = self.ulong()
             if key in values:
                 raise DecodeError(f"map has the key {key!r:.80} twice")
-            values[key] = self.value(2)
+            values[key] = self.value(depth + 1)
             entries -= 1
         self.close(outer)
         return values

@@ -112,7 +112,7 @@ def read_flow(reader: Reader) -> Flow:
     if count > 9:
         flow.echo = reader.flag()
     if count > 10 and not reader.is_null():
-        flow.properties = reader.fields()
+        flow.properties = reader.fields(2)
     reader.close(outer)
     return flow
 
@@ -303,6 +303,6 @@ def write_flow(w: BytesWriter, flow: Flow) -> None:
         _write_flag(w, flow.echo)
     properties = flow.properties
     if properties is not None:
-        write_fields(w, properties)
+        write_fields(w, properties, 2)
     if not _end(w, at):
         write_composite(w, flow)
