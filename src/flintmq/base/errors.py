@@ -309,5 +309,15 @@ class ClosedByPeer(FlintError):
         self.whole_connection = whole_connection
 
 
+class EndedByPeer(FlintError):
+    """The peer ended a link, a session or the connection with an error of AMQP 1.0; these are its words."""
+
+    def __init__(self, condition: str, text: str, info: dict[str, object]) -> None:
+        super().__init__(f"{condition} {text}" if text else condition)
+        self.condition = condition
+        self.text = text
+        self.info = info
+
+
 class ConnectionLost(FlintError):
     """The connection ended without a close: the peer is gone, or missed its heartbeats."""

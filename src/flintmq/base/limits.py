@@ -17,6 +17,16 @@ FRAME_OVERHEAD_BYTES: Final = 8
 HEADER_RESERVE_DIVISOR: Final = 16
 # RabbitMQ's default; each open channel costs about 1 KiB, so a connection stays below 2 MiB of them.
 CHANNEL_MAX: Final = 2_047
+# RabbitMQ's: sessions of an AMQP 1.0 connection, and links of one of them, by the highest number each may have.
+SESSION_CHANNEL_MAX: Final = 63
+LINK_HANDLE_MAX: Final = 255
+# Transfers that a session takes before it is told of more: what is read in one tick are some thousands, and a sender
+# that keeps sending must not wait for the end of each.
+SESSION_WINDOW_TRANSFERS: Final = 65_536
+# The shortest silence that an AMQP 1.0 peer may take for our death: half of it is how often we have to say something.
+IDLE_TIMEOUT_MIN_MS: Final = 100
+# What a stranger may send ahead while its login is decided: all of a handshake that was pipelined, and little more.
+PIPELINED_MAX_BYTES: Final = 8_192
 # RabbitMQ's default: dead peers are found in two intervals, and idle links cost one frame a half-minute.
 HEARTBEAT_SECONDS: Final = 60
 # File descriptors that sockets may not take: segments, streams and the database open files at any time, and a storage

@@ -1,0 +1,188 @@
+"""Deliveries that somebody has not settled yet, by the number that dispositions call them by."""
+
+from typing import TYPE_CHECKING, Final, final
+
+from librt.strings import BytesWriter, write_i64_be
+from mypy_extensions import i64
+
+from flintmq.base.errors import InvalidField
+from flintmq.protocol.amqp10.serial import after, distance
+from flintmq.wire.amqp10.states import DeliveryState
+
+if TYPE_CHECKING:
+    from flintmq.protocol.amqp10.receiver import ReceiverLink
+    from flintmq.protocol.amqp10.sender import SenderLink
+
+# Settled slots at the front are cut off from here on, once they are half of all: rare enough to be free.
+_TRIM_SLOTS: Final = 1024
+# So many slots per unsettled delivery, and the few are moved into a dict: one that is never settled must not keep a
+# slot for each that came after it.
+_SPARSE_FACTOR: Final = 8
+
+
+class Delivery:
+    """`id` is its number in the session; `mark` whatever the owner wants to find here again."""
+
+    def __init__(self, delivery_id: i64, mark: object) -> None:
+        self.id: i64 = delivery_id
+        self.mark = mark
+        # What the peer said of it last.
+        self.state: DeliveryState | None = None
+        # Whether either side has settled it: it is in no map any more.
+        self.is_settled = False
+
+
+@final
+class OutgoingDelivery(Delivery):
+    """A delivery that we sent. `number` is what its tag was made of, where `send` made it."""
+
+    def __init__(self, link: "SenderLink", delivery_id: i64, number: i64, tag: bytes, mark: object) -> None:
+        super().__init__(delivery_id, mark)
+        self.link = link
+        self.number: i64 = number
+        self._tag = tag
+
+    @property
+    def tag(self) -> bytes:
+        return self._tag or tag_of(self.number)
+
+
+@final
+class IncomingDelivery(Delivery):
+    """A delivery that the peer sent, `sent_settled` or not. `size` is what came of its message."""
+
+    def __init__(self, link: "ReceiverLink", delivery_id: i64, tag: bytes, message_format: i64) -> None:
+        super().__init__(delivery_id, None)
+        self.link = link
+        self.tag = tag
+        self.message_format: i64 = message_format
+        self.size: i64 = 0
+        self.sent_settled = False
+        # The peer took it up again after a link was suspended (amqp-1.0 part 2 §2.6.13).
+        self.is_resumed = False
+        # Whether we settle only after the peer has (receiver-settle-mode second).
+        self.settles_second = False
+
+
+def tag_of(number: i64) -> bytes:
+    """The delivery tag that `SenderLink.send` makes of a number: eight bytes."""
+    w = BytesWriter()
+    write_i64_be(w, number)
+    return w.getvalue()
+
+
+@final
+class Unsettled:
+    """Ids are given out in order, so a list by id serves: `_slots[_head]` is the delivery with id `_first`.
+
+    Those that were left behind while thousands after them were settled are in `_strays`.
+    """
+
+    def __init__(self) -> None:
+        self._slots: list[Delivery | None] = []
+        self._head: i64 = 0
+        self._first: i64 = 0
+        self._live: i64 = 0
+        self._strays: dict[int, Delivery] = {}
+
+    def __len__(self) -> int:
+        return self._live + len(self._strays)
+
+    def add(self, delivery: Delivery) -> None:
+        """Raises InvalidField where another one has its number."""
+        slots = self._slots
+        size: i64 = len(slots)
+        count: i64 = size - self._head
+        if count == 0:
+            self._first = delivery.id
+        else:
+            gap: i64 = (delivery.id - self._first) & 0xFFFF_FFFF
+            if gap != count:
+                if gap < count or gap > count + _TRIM_SLOTS:
+                    # A peer may number as it likes, so long as no two have the same number.
+                    if self.get(delivery.id) is not None:
+                        raise InvalidField(f"delivery-id {delivery.id} is that of a delivery which is not settled")
+                    self._stow()
+                    self._first = delivery.id
+                else:
+                    while count < gap:
+                        slots.append(None)
+                        count += 1
+            elif count >= _TRIM_SLOTS and count > _SPARSE_FACTOR * (self._live + 1):
+                self._stow()
+                self._first = delivery.id
+        slots.append(delivery)
+        self._live += 1
+
+    def get(self, delivery_id: i64) -> Delivery | None:
+        at: i64 = (delivery_id - self._first) & 0xFFFF_FFFF
+        if at < len(self._slots) - self._head:
+            found = self._slots[self._head + at]
+            if found is not None:
+                return found
+        return self._strays.get(delivery_id) if self._strays else None
+
+    def remove(self, delivery: Delivery) -> None:
+        """Forget a delivery; harmless for one that is not there."""
+        slots = self._slots
+        head: i64 = self._head
+        size: i64 = len(slots)
+        at: i64 = (delivery.id - self._first) & 0xFFFF_FFFF
+        if at < size - head and slots[head + at] is delivery:
+            slots[head + at] = None
+            self._live -= 1
+            if at == 0:
+                while head < size and slots[head] is None:
+                    head += 1
+                self._first = after(self._first, head - self._head)
+                self._head = head
+                if head == size:
+                    slots.clear()
+                    self._head = 0
+                elif head >= _TRIM_SLOTS and head * 2 >= size:
+                    del slots[:head]
+                    self._head = 0
+        elif self._strays and self._strays.get(delivery.id) is delivery:
+            del self._strays[delivery.id]
+
+    def between(self, first: i64, last: i64) -> list[Delivery]:
+        """Those with ids from `first` to `last`, in their order; they stay where they are."""
+        slots = self._slots
+        head: i64 = self._head
+        found: list[Delivery] = []
+        steps: i64 = distance(first, last)
+        if steps < 0:
+            return found
+        if self._strays:
+            found += [each for each in self._strays.values() if (each.id - first) & 0xFFFF_FFFF <= steps]
+            found.sort(key=lambda each: distance(first, each.id))
+        at: i64 = distance(self._first, first)
+        stop: i64 = at + steps + 1
+        if at < 0:
+            at = 0
+        if stop > len(slots) - head:
+            stop = len(slots) - head
+        while at < stop:
+            slot = slots[head + at]
+            if slot is not None:
+                found.append(slot)
+            at += 1
+        return found
+
+    def all(self) -> list[Delivery]:
+        """The oldest first."""
+        return [*self._strays.values(), *(slot for slot in self._slots[self._head :] if slot is not None)]
+
+    def clear(self) -> None:
+        self._slots = []
+        self._head = 0
+        self._live = 0
+        self._strays = {}
+
+    def _stow(self) -> None:
+        for slot in self._slots:
+            if slot is not None:
+                self._strays[slot.id] = slot
+        self._slots = []
+        self._head = 0
+        self._live = 0

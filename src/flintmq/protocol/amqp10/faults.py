@@ -1,0 +1,42 @@
+"""Errors as the wire says them: ours on their way out, the peer's as they came."""
+
+from typing import Final
+
+from flintmq.base.errors import (
+    SCOPE_CONNECTION,
+    Amqp10Error,
+    AmqpError,
+    EndedByPeer,
+    InternalError,
+)
+from flintmq.wire.amqp10.states import Error
+
+# With it, an error fits the smallest frame that a peer may ask for (amqp-1.0 part 2 §2.8.19).
+_DESCRIPTION_MAX_BYTES: Final = 384
+
+
+def told(error: AmqpError | Amqp10Error | None) -> Error | None:
+    """What the peer is told of an error of ours."""
+    if error is None:
+        return None
+    return Error(
+        condition=error.condition,
+        description=error.text.encode()[:_DESCRIPTION_MAX_BYTES].decode(errors="ignore"),
+    )
+
+
+def heard(error: Error | None) -> EndedByPeer | None:
+    """The peer's error, as an exception; None where it gave no reason."""
+    if error is None:
+        return None
+    return EndedByPeer(error.condition, error.description or "", error.info)
+
+
+def scope_of(error: AmqpError | Amqp10Error, smallest: int) -> int:
+    """What ends with an error that was raised in something of scope `smallest`.
+
+    A refusal of the broker, which knows no sessions and links, ends the smallest; a fault of ours all there is.
+    """
+    if isinstance(error, Amqp10Error):
+        return max(error.scope, smallest)
+    return SCOPE_CONNECTION if isinstance(error, InternalError) else smallest

@@ -1,0 +1,345 @@
+"""The receiving end of a link: credit given, deliveries put together, and what becomes of them."""
+
+from abc import abstractmethod
+from typing import TYPE_CHECKING, Final, final
+
+from librt.strings import BytesWriter
+from mypy_extensions import i64, mypyc_attr
+
+from flintmq.base.errors import (
+    SCOPE_LINK,
+    InvalidField,
+    MessageSizeExceeded,
+    TransferLimitExceeded,
+)
+from flintmq.protocol.amqp10.delivery import IncomingDelivery
+from flintmq.protocol.amqp10.link import Link, LinkOwner
+from flintmq.protocol.amqp10.serial import after, distance
+from flintmq.wire.amqp10.performatives import Attach, Flow, Transfer
+from flintmq.wire.amqp10.spec import RCV_FIRST, RCV_SECOND, SND_SETTLED, SND_UNSETTLED
+from flintmq.wire.amqp10.states import ACCEPTED, DeliveryState
+
+if TYPE_CHECKING:
+    from flintmq.protocol.amqp10.session import Session
+
+# amqp-1.0 part 2 §2.8.7
+_TAG_MAX_BYTES: Final = 32
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class ReceiverOwner(LinkOwner):
+    """Who receives on a link."""
+
+    @abstractmethod
+    def on_message(self, link: "ReceiverLink", delivery: IncomingDelivery | None, payload: bytes) -> None:
+        """A whole message. `delivery` is None where there is nothing to say of it: it was sent settled, in the usual
+        format and with no state.
+
+        Of a resumed delivery, `payload` is what the peer sent this time, and `delivery.state` says from where on.
+        """
+
+    def on_part(self, link: "ReceiverLink", delivery: IncomingDelivery, payload: bytes, more: bool) -> None:
+        """A part of a message of several transfers, on a link that `wants_parts`; the last one has no `more`."""
+        return
+
+    def on_aborted(self, link: "ReceiverLink", delivery: IncomingDelivery) -> None:
+        """The sender gave a delivery up, and has settled it. It may be one that it resumed only to say so."""
+        return
+
+    @abstractmethod
+    def on_disposition(self, delivery: IncomingDelivery, state: DeliveryState | None, settled: bool) -> None:
+        """The sender said something of a delivery. If it is settled, it is forgotten here."""
+
+    def on_flow(self, link: "ReceiverLink") -> None:
+        """The sender said something: `available` or `flow_properties` may be new, or `credit` used up by draining."""
+        return
+
+
+@final
+class ReceiverLink(Link):
+    """`credit` is how many deliveries may still come."""
+
+    def __init__(self, session: "Session", name: str) -> None:
+        super().__init__(session, name, True)
+        self.owner: ReceiverOwner | None = None
+        self.credit: i64 = 0
+        self.delivery_count: i64 = 0
+        self.available: i64 = 0
+        # Whether the sender was asked to use up its credit.
+        self.drain = False
+        # The largest message that is taken; 0 for any.
+        self.message_max: i64 = session.tuning.message_max
+        # Messages of several transfers are told as they come, and not gathered.
+        self.wants_parts = False
+        # Our map of unsettled deliveries was not complete (part 2 §2.7.3): new ones are an error until we attach again.
+        self.only_resumes = False
+        # Tags that we said were unsettled: the only ones that can be resumed.
+        self.resumable: dict[bytes, DeliveryState | None] = {}
+        # How far the delivery count may go by the most generous of our flows.
+        self._limit: i64 = 0
+        self._current: IncomingDelivery | None = None
+        self._is_ignored = False
+        self._held: BytesWriter | None = None
+
+    # -- what the owner says ------------------------------------------------------------------------------------
+
+    def grant(self, credit: i64) -> None:
+        """From now on, `credit` more deliveries may come. The peer is told with `flush`."""
+        self.credit = credit
+        limit = after(self.delivery_count, credit)
+        if distance(self._limit, limit) > 0:
+            self._limit = limit
+        if self.is_attached:
+            self.session.owe_flow(self)
+
+    def drain_credit(self) -> None:
+        """Ask the sender to use its credit now, or give it back; `on_flow` finds `credit` at 0 then."""
+        self.drain = True
+        self.session.owe_flow(self)
+
+    def accept_delivery(self, delivery: IncomingDelivery) -> None:
+        self.settle(delivery, ACCEPTED)
+
+    def settle(self, delivery: IncomingDelivery, state: DeliveryState | None) -> None:
+        """Say what became of a delivery, and forget it; with `flush`, together with others like it.
+
+        In settle mode second it is forgotten when the sender has settled it, which `on_disposition` tells.
+        """
+        if delivery.is_settled:
+            return
+        if delivery.settles_second:
+            self.session.say(True, delivery.id, state, False)
+            return
+        self.forget(delivery)
+        self.session.say(True, delivery.id, state, True)
+
+    def update(self, delivery: IncomingDelivery, state: DeliveryState) -> None:
+        """Say how far a delivery came (Received), or which outcome it shall have, without forgetting it."""
+        if not delivery.is_settled:
+            self.session.say(True, delivery.id, state, False)
+
+    def forget(self, delivery: IncomingDelivery) -> None:
+        """Settle without a word: what the peer has settled needs none."""
+        if not delivery.is_settled:
+            delivery.is_settled = True
+            self.unsettled -= 1
+            self.session.incoming.remove(delivery)
+
+    def take_unsettled(self) -> list[IncomingDelivery]:
+        """What is unsettled, the oldest first, and forgotten here from now on: dispositions no longer reach it."""
+        taken: list[IncomingDelivery] = []
+        if self.unsettled > 0:
+            for delivery in self.session.incoming.all():
+                if isinstance(delivery, IncomingDelivery) and delivery.link is self:
+                    self.forget(delivery)
+                    taken.append(delivery)
+        return taken
+
+    # -- for the session ----------------------------------------------------------------------------------------
+
+    def link_owner(self) -> LinkOwner | None:
+        return self.owner
+
+    def forget_all(self) -> None:
+        self.take_unsettled()
+
+    def announced(self, attach: Attach) -> None:
+        self.resumable = dict(attach.unsettled or {})
+        self.only_resumes = attach.incomplete_unsettled
+
+    def starts_at(self, delivery_count: i64) -> None:
+        """The sender's attach says where it begins to count; what was granted before counts from there."""
+        self.delivery_count = delivery_count
+        self._limit = after(delivery_count, self.credit)
+
+    def receive_flow(self, flow: Flow) -> None:
+        """The sender's half of the link's state (part 2 §2.6.7)."""
+        if flow.delivery_count is not None:
+            steps = distance(self.delivery_count, flow.delivery_count)
+            if steps > 0:
+                self.delivery_count = flow.delivery_count
+                self.credit = self.credit - steps if self.credit > steps else 0
+        if self.credit == 0:
+            self.drain = False
+        if flow.available is not None:
+            self.available = flow.available
+        self.flow_properties = flow.properties
+        owner = self.owner
+        if owner is None or not self.is_attached:
+            return
+        owner.on_flow(self)
+        if flow.echo and self.is_attached:
+            self.session.owe_flow(self)
+
+    def flow(self) -> Flow:
+        return Flow(
+            handle=self.handle,
+            delivery_count=self.delivery_count,
+            link_credit=self.credit,
+            available=self.available,
+            drain=self.drain,
+        )
+
+    def receive_settled(self, data: bytes, start: i64, stop: i64) -> bool:
+        """A settled message of one transfer, in the usual format and with no state. False if it needs a closer look."""
+        if (
+            self._current is not None
+            or self.credit <= 0
+            or self.snd_settle_mode == SND_UNSETTLED
+            or self.only_resumes
+            or (self.message_max != 0 and stop - start > self.message_max)
+        ):
+            return False
+        self.delivery_count = after(self.delivery_count, 1)
+        self.credit -= 1
+        owner = self.owner
+        assert owner is not None
+        owner.on_message(self, None, data[start:stop])
+        return True
+
+    def receive_unsettled(
+        self, delivery_id: i64, tag: bytes, data: bytes, start: i64, stop: i64, message_format: i64
+    ) -> bool:
+        """An unsettled message of one transfer with no state. False if it needs a closer look."""
+        if (
+            self._current is not None
+            or self.credit <= 0
+            or self.snd_settle_mode == SND_SETTLED
+            or self.only_resumes
+            or (self.message_max != 0 and stop - start > self.message_max)
+        ):
+            return False
+        self.delivery_count = after(self.delivery_count, 1)
+        self.credit -= 1
+        delivery = IncomingDelivery(self, delivery_id, tag, message_format)
+        delivery.settles_second = self.rcv_settle_mode == RCV_SECOND
+        delivery.size = stop - start
+        self.session.incoming.add(delivery)
+        self.unsettled += 1
+        owner = self.owner
+        assert owner is not None
+        owner.on_message(self, delivery, data[start:stop])
+        return True
+
+    def receive(self, transfer: Transfer, data: bytes, start: i64, stop: i64) -> None:
+        """A transfer of any kind; its payload is data[start:stop] (part 2 §2.7.5)."""
+        delivery = self._current
+        if delivery is None:
+            delivery = self._begin(transfer)
+        elif transfer.delivery_id is not None and transfer.delivery_id != delivery.id:
+            raise InvalidField(f"delivery {transfer.delivery_id} begins before delivery {delivery.id} is complete")
+        if transfer.settled:
+            delivery.sent_settled = True
+        if transfer.state is not None:
+            delivery.state = transfer.state
+        if transfer.aborted:
+            self._abort(delivery)
+            return
+        if self._is_ignored:
+            self._current = delivery if transfer.more else None
+            return
+        self._check_modes(transfer, delivery)
+        size = stop - start
+        delivery.size += size
+        if self.message_max != 0 and delivery.size > self.message_max:
+            raise MessageSizeExceeded(f"message size is larger than configured max size {self.message_max}")
+        owner = self.owner
+        assert owner is not None
+        is_whole = self._current is None and not transfer.more
+        if transfer.more:
+            self._current = delivery
+        else:
+            self._current = None
+            if delivery.sent_settled:
+                # The sender has forgotten it, perhaps with this last transfer.
+                self.forget(delivery)
+        if is_whole:
+            owner.on_message(self, delivery, data[start:stop])
+        elif self.wants_parts:
+            owner.on_part(self, delivery, data[start:stop], transfer.more)
+        elif transfer.more:
+            self._hold(data[start:stop])
+        else:
+            held = self._held
+            payload = data[start:stop]
+            if held is not None:
+                self.session.intake.release(len(held))
+                self._held = None
+                held.write(payload)
+                payload = held.getvalue()
+            owner.on_message(self, delivery, payload)
+
+    def _begin(self, transfer: Transfer) -> IncomingDelivery:
+        delivery_id = transfer.delivery_id
+        tag = transfer.delivery_tag
+        if delivery_id is None or tag is None:
+            raise InvalidField("the first transfer of a delivery needs delivery-id and delivery-tag")
+        if len(tag) > _TAG_MAX_BYTES:
+            raise InvalidField(f"a delivery-tag of {len(tag)} bytes, {_TAG_MAX_BYTES} are allowed", SCOPE_LINK)
+        if distance(self.delivery_count, self._limit) <= 0:
+            raise TransferLimitExceeded(f"link '{self.name}' has no credit left")
+        self._is_ignored = transfer.resume and tag not in self.resumable
+        if transfer.resume and not self._is_ignored:
+            del self.resumable[tag]
+        if self.only_resumes and not transfer.resume:
+            raise InvalidField(
+                f"link '{self.name}' was attached with an incomplete map of unsettled deliveries: new ones are for "
+                "when it is attached with a complete one",
+                SCOPE_LINK,
+            )
+        self.delivery_count = after(self.delivery_count, 1)
+        if self.credit > 0:
+            self.credit -= 1
+        delivery = IncomingDelivery(self, delivery_id, tag, transfer.message_format or 0)
+        delivery.is_resumed = transfer.resume
+        delivery.settles_second = (
+            self.rcv_settle_mode == RCV_SECOND
+            if transfer.rcv_settle_mode is None
+            else transfer.rcv_settle_mode == RCV_SECOND
+        )
+        if transfer.settled or self._is_ignored:
+            delivery.is_settled = True
+        else:
+            self.session.incoming.add(delivery)
+            self.unsettled += 1
+        return delivery
+
+    def _check_modes(self, transfer: Transfer, delivery: IncomingDelivery) -> None:
+        if transfer.rcv_settle_mode == RCV_SECOND and self.rcv_settle_mode == RCV_FIRST and not delivery.sent_settled:
+            raise InvalidField(f"link '{self.name}' was attached with receiver settle mode first", SCOPE_LINK)
+        if delivery.sent_settled:
+            if self.snd_settle_mode == SND_UNSETTLED and not delivery.is_resumed:
+                raise InvalidField(f"link '{self.name}' was attached with sender settle mode unsettled", SCOPE_LINK)
+        elif self.snd_settle_mode == SND_SETTLED and not transfer.more:
+            raise InvalidField(f"link '{self.name}' was attached with sender settle mode settled", SCOPE_LINK)
+
+    def _hold(self, part: bytes) -> None:
+        held = self._held
+        if held is None:
+            held = BytesWriter()
+            self._held = held
+        held.write(part)
+        self.session.intake.hold(len(part))
+
+    def _drop_held(self) -> None:
+        if self._held is not None:
+            self.session.intake.release(len(self._held))
+            self._held = None
+
+    def _abort(self, delivery: IncomingDelivery) -> None:
+        self._current = None
+        self._drop_held()
+        self.forget(delivery)
+        owner = self.owner
+        assert owner is not None
+        if not self._is_ignored:
+            owner.on_aborted(self, delivery)
+
+    def _leave(self) -> None:
+        super()._leave()
+        current = self._current
+        self._current = None
+        self._drop_held()
+        if current is not None and not self.wants_parts:
+            # The owner never heard of it.
+            self.forget(current)

@@ -1,0 +1,47 @@
+"""Dispositions on their way out: what is said of neighbours is said of them together (amqp-1.0 part 2 §2.7.6)."""
+
+from typing import TYPE_CHECKING, final
+
+from mypy_extensions import i64
+
+from flintmq.protocol.amqp10.serial import after
+from flintmq.wire.amqp10.performatives import Disposition
+from flintmq.wire.amqp10.states import DeliveryState
+
+if TYPE_CHECKING:
+    from flintmq.protocol.amqp10.connection import Connection
+
+
+@final
+class Saying:
+    """What one side of a session says: of deliveries it received, or of those it sent."""
+
+    def __init__(self, as_receiver: bool) -> None:
+        self._as_receiver = as_receiver
+        self._is_empty = True
+        self._first: i64 = 0
+        self._last: i64 = 0
+        self._state: DeliveryState | None = None
+        self._settled = False
+
+    def add(
+        self, connection: "Connection", channel: i64, delivery_id: i64, state: DeliveryState | None, settled: bool
+    ) -> None:
+        if not self._is_empty:
+            if delivery_id == after(self._last, 1) and state is self._state and settled == self._settled:
+                self._last = delivery_id
+                return
+            self.write(connection, channel)
+        self._is_empty = False
+        self._first = delivery_id
+        self._last = delivery_id
+        self._state = state
+        self._settled = settled
+
+    def write(self, connection: "Connection", channel: i64) -> None:
+        if self._is_empty:
+            return
+        self._is_empty = True
+        last: int | None = None if self._last == self._first else self._last
+        connection.send(channel, Disposition(self._as_receiver, self._first, last, self._settled, self._state))
+        self._state = None

@@ -1,0 +1,407 @@
+"""The sending end of a link: credit, and deliveries on their way out.
+
+Whoever owns it asks `can_send` before each `send`. A message that is larger than a frame, or than the session's window,
+goes out as far as it can; the rest follows when there is room, and until then `can_send` is False.
+"""
+
+from abc import abstractmethod
+from typing import TYPE_CHECKING, Final, final
+
+from librt.strings import BytesWriter, write_i32_be, write_i64_be
+from mypy_extensions import i32, i64, mypyc_attr
+
+from flintmq.base.errors import LocalProtocolError
+from flintmq.protocol.amqp10.delivery import OutgoingDelivery
+from flintmq.protocol.amqp10.link import Link, LinkOwner
+from flintmq.protocol.amqp10.serial import after, distance
+from flintmq.protocol.output import LARGE_BODY_BYTES
+from flintmq.wire.amqp10 import spec
+from flintmq.wire.amqp10.frames import FRAME_HEAD_BYTES
+from flintmq.wire.amqp10.performatives import Attach, Flow, Transfer
+from flintmq.wire.amqp10.states import DeliveryState
+
+if TYPE_CHECKING:
+    from flintmq.protocol.amqp10.session import Session
+
+_UINT: Final = 0x70
+_BINARY8: Final = 0xA0
+_UINT0: Final = 0x43
+_TRUE: Final = 0x41
+_FALSE: Final = 0x42
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class SenderOwner(LinkOwner):
+    """Who sends on a link: at once where it is called, or later."""
+
+    @abstractmethod
+    def on_flow(self, link: "SenderLink") -> None:
+        """The receiver said something: `credit`, `drain` or `flow_properties` may be new.
+
+        With `drain` set, send what there is and then call `drained`.
+        """
+
+    @abstractmethod
+    def on_room(self, link: "SenderLink") -> None:
+        """The link has credit, and what kept it from sending (the session's window, the socket) is gone."""
+
+    @abstractmethod
+    def on_disposition(self, delivery: OutgoingDelivery, state: DeliveryState | None, settled: bool) -> None:
+        """The receiver said something of a delivery. If it is settled, it is forgotten here.
+
+        If not, and `state` is final: apply it, and call `settle`.
+        """
+
+
+@final
+class SenderLink(Link):
+    """`credit` is how many deliveries the receiver will take; `available` is ours to set, and told with flows."""
+
+    def __init__(self, session: "Session", name: str) -> None:
+        super().__init__(session, name, False)
+        self.owner: SenderOwner | None = None
+        self.credit: i64 = 0
+        self.delivery_count: i64 = 0
+        self.initial_delivery_count: i64 = 0
+        self.available: i64 = 0
+        # The receiver wants its credit used up, or given back.
+        self.drain = False
+        # The largest message the receiver takes; 0 for any.
+        self.message_max: i64 = 0
+        # One of the unsettled maps was not complete: nothing but deliveries that are resumed may be sent.
+        self.only_resumes = False
+        # What stands before the delivery id in the transfers of `send`.
+        self._prefix = b""
+        self._overhead: i64 = 0
+        self._rest: _Rest | None = None
+
+    # -- what the owner asks ------------------------------------------------------------------------------------
+
+    @property
+    def can_send(self) -> bool:
+        """Whether `send` may be called now. If it is the session or the socket that is full, `on_room` follows."""
+        return (
+            self.credit > 0
+            and self._rest is None
+            and self.is_attached
+            and not self.only_resumes
+            and self.session.has_room(self)
+        )
+
+    # -- what the owner says ------------------------------------------------------------------------------------
+
+    def send(
+        self, number: i64, head: bytes, body: bytes, settled: bool, mark: object = None
+    ) -> OutgoingDelivery | None:
+        """A delivery whose tag is `number`; its payload is `head` and `body`. Returns None if it is `settled`.
+
+        To be called only while `can_send`.
+        """
+        session = self.session
+        size: i64 = len(head) + len(body)
+        if size + self._overhead > session.frame_max or size >= LARGE_BODY_BYTES:
+            return self._send_long(number, b"", [head, body], settled, 0, None, False, mark)
+        delivery_id = session.take_delivery_id()
+        self.delivery_count = after(self.delivery_count, 1)
+        self.credit -= 1
+        output = session.output
+        w = output.writer
+        write_i32_be(w, i32(size + self._overhead))
+        w.write(self._prefix)
+        write_i32_be(w, i32(_signed(delivery_id)))
+        w.append(_BINARY8)
+        w.append(8)
+        write_i64_be(w, number)
+        w.append(_UINT0)
+        w.append(_TRUE if settled else _FALSE)
+        w.write(head)
+        w.write(body)
+        output.charge(size)
+        output.touch()
+        session.sent_transfer()
+        if settled:
+            return None
+        delivery = OutgoingDelivery(self, delivery_id, number, b"", mark)
+        session.outgoing.add(delivery)
+        self.unsettled += 1
+        return delivery
+
+    def send_tagged(
+        self,
+        tag: bytes,
+        payload: list[bytes],
+        settled: bool = False,
+        message_format: int = 0,
+        state: DeliveryState | None = None,
+        mark: object = None,
+    ) -> OutgoingDelivery | None:
+        """A delivery under a tag of the owner's. To be called only while `can_send`."""
+        return self._send_long(0, tag, payload, settled, message_format, state, False, mark)
+
+    def resume(
+        self,
+        tag: bytes,
+        payload: list[bytes],
+        state: DeliveryState | None = None,
+        settled: bool = False,
+        message_format: int = 0,
+        mark: object = None,
+    ) -> OutgoingDelivery | None:
+        """Take up a delivery that was unsettled when the link was suspended (amqp-1.0 part 2 §2.6.13, part 3 §3.4.6).
+
+        `state` is ours: a Received says where the payload begins, an outcome needs no payload. Needs credit, as any
+        delivery does.
+        """
+        self._check_free()
+        return self._send_long(0, tag, payload, settled, message_format, state, True, mark)
+
+    def abort_resumed(self, tag: bytes) -> None:
+        """Tell the receiver to forget a delivery that cannot be resumed."""
+        session = self.session
+        self._check_free()
+        self.delivery_count = after(self.delivery_count, 1)
+        self.credit -= 1
+        session.send_transfer(
+            Transfer(
+                handle=self.handle,
+                delivery_id=session.take_delivery_id(),
+                delivery_tag=tag,
+                message_format=0,
+                settled=True,
+                resume=True,
+                aborted=True,
+            )
+        )
+
+    def abort(self, delivery: OutgoingDelivery) -> bool:
+        """Give up a delivery of which a part was sent. False where it is all on its way: nothing is done then."""
+        rest = self._rest
+        if rest is None or rest.delivery is not delivery:
+            return False
+        self._rest = None
+        session = self.session
+        session.stalled.pop(self, None)
+        self.forget(delivery)
+        if self.is_attached:
+            session.send_transfer(Transfer(handle=self.handle, settled=True, aborted=True))
+        return True
+
+    def settle(self, delivery: OutgoingDelivery, state: DeliveryState | None = None) -> None:
+        """Forget a delivery, and tell the receiver: with `flush`, together with others like it."""
+        if not delivery.is_settled:
+            self.forget(delivery)
+            self.session.say(False, delivery.id, state, True)
+
+    def update(self, delivery: OutgoingDelivery, state: DeliveryState) -> None:
+        """Tell the receiver what became of a delivery here, and wait for it to settle."""
+        if not delivery.is_settled:
+            self.session.say(False, delivery.id, state, False)
+
+    def drained(self) -> None:
+        """There is nothing to send: in answer to `drain`, all credit is used up at once (part 2 §2.6.7)."""
+        if not self.drain or self._rest is not None:
+            return
+        self.delivery_count = after(self.delivery_count, self.credit)
+        self.credit = 0
+        self.drain = False
+        self.session.owe_flow(self)
+
+    def tell(self, properties: dict[str, object] | None = None) -> None:
+        """Send a flow with what this end knows: `available`, and properties if there are any."""
+        self.session.send_flow(self._flow(properties))
+
+    def take_unsettled(self) -> list[OutgoingDelivery]:
+        """What is unsettled, the oldest first, and forgotten here from now on: dispositions no longer reach it."""
+        taken: list[OutgoingDelivery] = []
+        if self.unsettled > 0:
+            for delivery in self.session.outgoing.all():
+                if isinstance(delivery, OutgoingDelivery) and delivery.link is self:
+                    self.forget(delivery)
+                    taken.append(delivery)
+        return taken
+
+    def _check_free(self) -> None:
+        if self.credit <= 0 or self._rest is not None or not self.is_attached:
+            raise LocalProtocolError(f"link '{self.name}' cannot send now")
+
+    # -- for the session ----------------------------------------------------------------------------------------
+
+    def forget(self, delivery: OutgoingDelivery) -> None:
+        """It is settled, by whomever."""
+        if not delivery.is_settled:
+            delivery.is_settled = True
+            self.unsettled -= 1
+            self.session.outgoing.remove(delivery)
+
+    def forget_all(self) -> None:
+        self.take_unsettled()
+
+    def announced(self, attach: Attach) -> None:
+        self.initial_delivery_count = self.delivery_count
+        self.only_resumes = self.only_resumes or attach.incomplete_unsettled
+
+    def link_owner(self) -> LinkOwner | None:
+        return self.owner
+
+    def compose(self, channel: i64) -> None:
+        """The handle is known: what all transfers of `send` begin with (part 2 §2.3, §2.7.5)."""
+        w = BytesWriter()
+        w.append(2)
+        w.append(0)
+        w.append(channel >> 8)
+        w.append(channel & 0xFF)
+        for each in (0x00, 0x53, spec.TRANSFER):
+            w.append(each)
+        handle = BytesWriter()
+        if self.handle == 0:
+            handle.append(0x43)
+        elif self.handle < 256:
+            handle.append(0x52)
+            handle.append(self.handle)
+        else:
+            handle.append(_UINT)
+            write_i32_be(handle, i32(self.handle))
+        # A list of five: handle, delivery-id, an eight byte tag, message-format, settled.
+        w.append(0xC0)
+        w.append(1 + len(handle) + 5 + 10 + 1 + 1)
+        w.append(5)
+        w.write(handle.getvalue())
+        w.append(_UINT)
+        self._prefix = w.getvalue()
+        self._overhead = 4 + len(self._prefix) + 4 + 10 + 1 + 1
+
+    def receive_flow(self, flow: Flow) -> None:
+        """The receiver's half of the link's state (part 2 §2.6.7)."""
+        had = self.credit
+        if flow.link_credit is not None:
+            count: i64 = self.initial_delivery_count if flow.delivery_count is None else flow.delivery_count
+            credit: i64 = flow.link_credit + distance(self.delivery_count, count)
+            self.credit = max(0, credit)
+        self.drain = flow.drain
+        self.flow_properties = flow.properties
+        owner = self.owner
+        if owner is None or not self.is_attached:
+            # The owner has not decided yet, and will find the credit when it accepts.
+            return
+        owner.on_flow(self)
+        if flow.echo and self.is_attached:
+            self.session.owe_flow(self)
+        if had <= 0 and self.credit > 0 and self._rest is not None:
+            self.session.pump()
+
+    def flow(self) -> Flow:
+        return self._flow(None)
+
+    def _flow(self, properties: dict[str, object] | None) -> Flow:
+        return Flow(
+            handle=self.handle,
+            delivery_count=self.delivery_count,
+            link_credit=self.credit,
+            available=self.available,
+            drain=self.drain,
+            properties=properties,
+        )
+
+    def _leave(self) -> None:
+        super()._leave()
+        self.credit = 0
+        if self._rest is not None:
+            self._rest = None
+            self.session.stalled.pop(self, None)
+
+    # -- messages of several transfers --------------------------------------------------------------------------
+
+    def _send_long(
+        self,
+        number: i64,
+        tag: bytes,
+        payload: list[bytes],
+        settled: bool,
+        message_format: int,
+        state: DeliveryState | None,
+        resume: bool,
+        mark: object,
+    ) -> OutgoingDelivery | None:
+        session = self.session
+        delivery = OutgoingDelivery(self, session.take_delivery_id(), number, tag, mark)
+        self.delivery_count = after(self.delivery_count, 1)
+        self.credit -= 1
+        if settled:
+            delivery.is_settled = True
+        else:
+            session.outgoing.add(delivery)
+            self.unsettled += 1
+        first = Transfer(
+            handle=self.handle,
+            delivery_id=delivery.id,
+            delivery_tag=delivery.tag,
+            message_format=message_format,
+            settled=settled,
+            state=state,
+            resume=resume,
+        )
+        self._rest = _Rest(delivery, first, [part for part in payload if part])
+        self.go_on()
+        return None if settled else delivery
+
+    def go_on(self) -> None:
+        """Send what is left of a message as far as there is room."""
+        rest = self._rest
+        if rest is None:
+            return
+        session = self.session
+        while session.has_room(self):
+            if rest.send_frame(session):
+                self._rest = None
+                session.stalled.pop(self, None)
+                return
+        session.stalled[self] = None
+
+
+@final
+class _Rest:
+    """What is still to be sent of a message: `parts` from `parts[0][start:]` on, behind `transfer` as performative."""
+
+    def __init__(self, delivery: OutgoingDelivery, transfer: Transfer, parts: list[bytes]) -> None:
+        self.delivery = delivery
+        self._transfer = transfer
+        self._parts = parts
+        self._at: i64 = 0
+        self._start: i64 = 0
+        self._left: i64 = 0
+        for part in parts:
+            self._left += len(part)
+
+    def send_frame(self, session: "Session") -> bool:
+        """One transfer, as large as it may be. True if it was the last."""
+        transfer = self._transfer
+        left: i64 = self._left
+        encoded = session.encode(transfer)
+        room = session.frame_max - FRAME_HEAD_BYTES - len(encoded)
+        if left > room:
+            transfer.more = True
+            encoded = session.encode(transfer)
+            left = session.frame_max - FRAME_HEAD_BYTES - len(encoded)
+        self._left -= left
+        session.begin_transfer(encoded, left)
+        while left > 0:
+            part = self._parts[self._at]
+            step: i64 = len(part) - self._start
+            if step > left:
+                step = left
+            session.write_payload(part if step == len(part) else part[self._start : self._start + step])
+            left -= step
+            self._start += step
+            if self._start == len(part):
+                self._at += 1
+                self._start = 0
+        session.sent_transfer()
+        if not transfer.more:
+            return True
+        # Behind the first, the rest is told by its place (part 2 §2.7.5).
+        self._transfer = Transfer(handle=transfer.handle, settled=transfer.settled)
+        return False
+
+
+def _signed(number: i64) -> i64:
+    return number - 0x1_0000_0000 if number >= 0x8000_0000 else number

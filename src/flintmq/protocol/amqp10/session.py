@@ -1,0 +1,601 @@
+"""A session: windows, handles, delivery numbers, and the links on it (amqp-1.0 part 2 §2.5).
+
+This file counts transfers and finds the link a frame is for; the links know what a message is.
+"""
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, final
+
+from mypy_extensions import i64, mypyc_attr
+
+from flintmq.base.errors import (
+    SCOPE_SESSION,
+    Amqp10Error,
+    AmqpError,
+    ErrantLink,
+    FlintError,
+    FrameSizeTooSmall,
+    FramingError,
+    HandleInUse,
+    IllegalState,
+    InvalidField,
+    LocalProtocolError,
+    ResourceLimitExceeded,
+    UnattachedHandle,
+    WindowViolation,
+)
+from flintmq.base.limits import SESSION_WINDOW_TRANSFERS
+from flintmq.protocol.amqp10.delivery import Delivery, IncomingDelivery, OutgoingDelivery, Unsettled
+from flintmq.protocol.amqp10.faults import heard, told
+from flintmq.protocol.amqp10.link import Link
+from flintmq.protocol.amqp10.receiver import ReceiverLink, ReceiverOwner
+from flintmq.protocol.amqp10.saying import Saying
+from flintmq.protocol.amqp10.sender import SenderLink, SenderOwner
+from flintmq.protocol.amqp10.serial import after, distance
+from flintmq.protocol.amqp10.states import Endpoint
+from flintmq.protocol.output import LARGE_BODY_BYTES
+from flintmq.wire.amqp10.performatives import (
+    Attach,
+    Begin,
+    Detach,
+    Disposition,
+    End,
+    Flow,
+    Performative,
+    Transfer,
+)
+from flintmq.wire.amqp10.spec import UINT_MAX
+from flintmq.wire.amqp10.states import DeliveryState
+
+if TYPE_CHECKING:
+    from flintmq.protocol.amqp10.connection import Connection
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class SessionOwner(ABC):
+    """Who is told what happens on a session. Raise an AmqpError or Amqp10Error to end it, or what that says."""
+
+    def on_begun(self, begin: Begin) -> None:
+        """The peer answered our begin."""
+        return
+
+    @abstractmethod
+    def on_sender(self, link: SenderLink, attach: Attach) -> SenderOwner:
+        """The peer wants to receive: call `link.accept` or `link.refuse`, now or later; raising refuses, too."""
+
+    @abstractmethod
+    def on_receiver(self, link: ReceiverLink, attach: Attach) -> ReceiverOwner:
+        """The peer wants to send: the same."""
+
+    @abstractmethod
+    def on_ended(self, error: FlintError | None) -> None:
+        """The session takes no more; told once, behind its links, whoever ended it."""
+
+
+@final
+class Session:
+    """`number` is the channel we send on, `remote_number` the one the peer does."""
+
+    def __init__(self, connection: "Connection", number: i64) -> None:
+        self.connection = connection
+        self.tuning = connection.tuning
+        self.output = connection.output
+        self.intake = connection.intake
+        self.number: i64 = number
+        self.remote_number: i64 = -1
+        self.owner: SessionOwner | None = None
+        self.local = Endpoint.UNSENT
+        self.remote = Endpoint.UNSENT
+        self.peer: Begin | None = None
+        # Bytes that a frame to the peer may have.
+        self.frame_max: i64 = connection.peer_frame_max
+        # Deliveries that are not settled, ours and the peer's.
+        self.outgoing = Unsettled()
+        self.incoming = Unsettled()
+        # Links whose message went out in part; a dict, because they go on in their order.
+        self.stalled: dict[SenderLink, None] = {}
+        # Both sides have begun it, and we have not ended it.
+        self.is_listening = False
+        # The link that the frame in hand is for: whose fault an error would be.
+        self.at: Link | None = None
+        # The windows (part 2 §2.5.6): what we may still send, what the peer may still send, and what it said it could.
+        self._next_outgoing_id: i64 = 0
+        self._remote_window: i64 = 0
+        self._next_incoming_id: i64 = 0
+        self._incoming_left: i64 = SESSION_WINDOW_TRANSFERS
+        self._next_delivery_id: i64 = 0
+        self._is_starved = False
+        self._by_handle: list[Link | None] = []
+        self._by_remote_handle: list[Link | None] = []
+        # Links that we attached and the peer has not: by role (ours) and name.
+        self._expected: dict[str, Link] = {}
+        # What `flush` has to write.
+        self._as_sender = Saying(False)
+        self._as_receiver = Saying(True)
+        self._owing: list[Link] = []
+        self._owes_window = False
+        self._is_dirty = False
+
+    @property
+    def is_open(self) -> bool:
+        return self.local is Endpoint.ACTIVE and self.remote is Endpoint.ACTIVE
+
+    @property
+    def links(self) -> list[Link]:
+        """All that are attached, or on their way."""
+        return [link for link in self._by_handle if link is not None]
+
+    # -- what the owner says ------------------------------------------------------------------------------------
+
+    def attach_sender(self, owner: SenderOwner, attach: Attach) -> SenderLink:
+        """Attach a link to send on. `attach` has its name, settle modes, termini and so on; the rest is filled in."""
+        link = SenderLink(self, attach.name)
+        link.owner = owner
+        self._attach(link, attach)
+        return link
+
+    def attach_receiver(self, owner: ReceiverOwner, attach: Attach) -> ReceiverLink:
+        """Attach a link to receive on. Credit may be granted at once."""
+        link = ReceiverLink(self, attach.name)
+        link.owner = owner
+        self._attach(link, attach)
+        return link
+
+    def _attach(self, link: Link, attach: Attach) -> None:
+        if self.local is not Endpoint.ACTIVE:
+            raise LocalProtocolError(f"the session is {self.local.value}")
+        key = _key(link.is_receiver, link.name)
+        if key in self._expected:
+            raise LocalProtocolError(f"link '{link.name}' is being attached already")
+        link.snd_settle_mode = attach.snd_settle_mode
+        link.rcv_settle_mode = attach.rcv_settle_mode
+        self._expected[key] = link
+        self.send_attach(link, attach)
+
+    def end(self, error: AmqpError | Amqp10Error | None = None) -> None:
+        """Send end: nothing more goes out or comes in. Harmless when it was done already."""
+        if self.local is not Endpoint.ACTIVE:
+            return
+        self.flush()
+        self._over(error, End(error=told(error)))
+        if self.remote is Endpoint.CLOSED:
+            self.connection.release(self)
+
+    def flush(self) -> None:
+        """Write what was gathered: dispositions, credit, the window."""
+        self._is_dirty = False
+        if self.local is not Endpoint.ACTIVE:
+            return
+        try:
+            self._as_sender.write(self.connection, self.number)
+            self._as_receiver.write(self.connection, self.number)
+        except FrameSizeTooSmall as error:
+            # A state that somebody filled with more than a frame takes.
+            self.end(error)
+            return
+        owing = self._owing
+        if owing:
+            self._owing = []
+            for link in owing:
+                link.owes_flow = False
+                if link.is_attached:
+                    self.send_flow(link.flow())
+        if self._owes_window:
+            self.send_flow(Flow())
+
+    # -- for links ----------------------------------------------------------------------------------------------
+
+    def has_room(self, link: SenderLink) -> bool:
+        """Whether a transfer may be written now; if not, the link hears of it when one may."""
+        if self._remote_window > 0 and self.output.has_room():
+            return True
+        self._is_starved = True
+        return False
+
+    def take_delivery_id(self) -> i64:
+        delivery_id = self._next_delivery_id
+        self._next_delivery_id = after(delivery_id, 1)
+        return delivery_id
+
+    def sent_transfer(self) -> None:
+        self._next_outgoing_id = after(self._next_outgoing_id, 1)
+        self._remote_window -= 1
+
+    def say(self, as_receiver: bool, delivery_id: i64, state: DeliveryState | None, settled: bool) -> None:
+        """A disposition, which may be joined with the one before."""
+        if self.local is not Endpoint.ACTIVE:
+            return
+        saying = self._as_receiver if as_receiver else self._as_sender
+        try:
+            saying.add(self.connection, self.number, delivery_id, state, settled)
+        except FrameSizeTooSmall as error:
+            self.end(error)
+            return
+        if not self._is_dirty:
+            self._soil()
+
+    def owe_flow(self, link: Link) -> None:
+        """The state of a link has to be told with the next `flush`."""
+        if not link.owes_flow and link.is_attached:
+            link.owes_flow = True
+            self._owing.append(link)
+            if not self._is_dirty:
+                self._soil()
+
+    def _soil(self) -> None:
+        self._is_dirty = True
+        self.connection.soil(self)
+
+    def send_flow(self, flow: Flow) -> None:
+        """Complete a flow with the state of the session, and send it."""
+        flow.next_incoming_id = self._next_incoming_id if self.remote is not Endpoint.UNSENT else None
+        flow.incoming_window = SESSION_WINDOW_TRANSFERS
+        flow.next_outgoing_id = self._next_outgoing_id
+        flow.outgoing_window = UINT_MAX >> 1
+        self._incoming_left = SESSION_WINDOW_TRANSFERS
+        self._owes_window = False
+        self.connection.send(self.number, flow)
+
+    def send_transfer(self, transfer: Transfer) -> None:
+        """One without payload."""
+        self.begin_transfer(self.encode(transfer), 0)
+        self.sent_transfer()
+
+    def encode(self, transfer: Transfer) -> bytes:
+        return self.connection.encode(transfer)
+
+    def begin_transfer(self, transfer: bytes, size: i64) -> None:
+        """A frame up to its payload, which has `size` bytes and is to follow."""
+        self.connection.begin_frame(self.number, transfer, size)
+        self.output.charge(size)
+        self.output.touch()
+
+    def write_payload(self, part: bytes) -> None:
+        if len(part) >= LARGE_BODY_BYTES:
+            self.output.lay_behind(part)
+        else:
+            self.output.writer.write(part)
+
+    def send_attach(self, link: Link, attach: Attach) -> None:
+        """Attach a link under the lowest free handle (part 2 §2.6.3)."""
+        handles = self._by_handle
+        handle: i64 = 0
+        while handle < len(handles) and handles[handle] is not None:
+            handle += 1
+        if self.peer is not None and handle > self.peer.handle_max:
+            raise ResourceLimitExceeded(
+                f"all {self.peer.handle_max + 1} links that the peer allows are in use", SCOPE_SESSION
+            )
+        if handle == len(handles):
+            handles.append(link)
+        else:
+            handles[handle] = link
+        link.handle = handle
+        attach.name = link.name
+        attach.handle = handle
+        attach.role = link.is_receiver
+        attach.snd_settle_mode = link.snd_settle_mode
+        attach.rcv_settle_mode = link.rcv_settle_mode
+        if isinstance(link, SenderLink):
+            link.compose(self.number)
+            attach.initial_delivery_count = link.delivery_count
+            attach.max_message_size = None
+        else:
+            assert isinstance(link, ReceiverLink)
+            attach.initial_delivery_count = None
+            if attach.max_message_size is not None:
+                link.message_max = attach.max_message_size
+            attach.max_message_size = link.message_max or None
+        self._fit(attach)
+        link.announced(attach)
+        link.local = Endpoint.ACTIVE
+        link.is_attached = link.remote is Endpoint.ACTIVE
+        self.connection.send(self.number, attach)
+        if isinstance(link, ReceiverLink) and link.credit > 0:
+            self.owe_flow(link)
+
+    def _fit(self, attach: Attach) -> None:
+        """An unsettled map that does not fit into a frame is sent incomplete (part 2 §2.7.3)."""
+        while len(self.connection.encode(attach)) + 8 > self.frame_max:
+            unsettled = attach.unsettled
+            if not unsettled:
+                error = FrameSizeTooSmall(
+                    f"the attach of link '{attach.name}' needs more than {self.frame_max} bytes", SCOPE_SESSION
+                )
+                raise error
+            tags = list(unsettled)
+            attach.unsettled = {tag: unsettled[tag] for tag in tags[: len(tags) // 2]}
+            attach.incomplete_unsettled = True
+
+    def send_detach(self, link: Link, detach: Detach) -> None:
+        self.flush()
+        detach.handle = link.handle
+        self.connection.send(self.number, detach)
+        self._free(link)
+
+    def _free(self, link: Link) -> None:
+        """Handles may be used again once the link is detached by both sides (part 2 §2.6.2)."""
+        if link.local is Endpoint.CLOSED and link.remote is Endpoint.CLOSED and link.handle >= 0:
+            self._by_handle[link.handle] = None
+            link.handle = -1
+
+    def pump(self) -> None:
+        """Messages that went out in part go on, and then whoever has credit and found no room."""
+        if not self._is_starved or self.local is not Endpoint.ACTIVE:
+            return
+        self._is_starved = False
+        for link in list(self.stalled):
+            link.go_on()
+            if self._is_starved:
+                return
+        for each in self.links:
+            if isinstance(each, SenderLink) and each.can_send:
+                owner = each.owner
+                if owner is not None:
+                    owner.on_room(each)
+
+    # -- what arrives -------------------------------------------------------------------------------------------
+
+    def begun(self, begin: Begin, remote_number: i64) -> None:
+        """The peer's begin came."""
+        self.remote_number = remote_number
+        self.remote = Endpoint.ACTIVE
+        self.peer = begin
+        self.is_listening = self.local is Endpoint.ACTIVE
+        self._next_incoming_id = begin.next_outgoing_id
+        # What we sent before it came counts against the window.
+        self._remote_window = begin.incoming_window - self._next_outgoing_id
+
+    def begin(self, begin: Begin) -> None:
+        """Send begin, ours or the answer to the peer's."""
+        begin.remote_channel = self.remote_number if self.remote_number >= 0 else None
+        begin.next_outgoing_id = self._next_outgoing_id
+        begin.incoming_window = SESSION_WINDOW_TRANSFERS
+        begin.outgoing_window = UINT_MAX >> 1
+        begin.handle_max = self.tuning.handle_max
+        self.local = Endpoint.ACTIVE
+        self.is_listening = self.remote is Endpoint.ACTIVE
+        self.connection.send(self.number, begin)
+
+    def receive_settled(self, handle: i64, data: bytes, start: i64, stop: i64) -> bool:
+        """A transfer as most are, sent settled. False if it needs a closer look; nothing was done then."""
+        link = self._receiver_at(handle)
+        if link is None or self._incoming_left <= 0:
+            return False
+        self._count_incoming()
+        self.at = link
+        if link.receive_settled(data, start, stop):
+            return True
+        self._uncount_incoming()
+        return False
+
+    def receive_unsettled(
+        self, handle: i64, delivery_id: i64, tag: bytes, data: bytes, start: i64, stop: i64, message_format: i64
+    ) -> bool:
+        """A transfer as most are, sent unsettled. False if it needs a closer look; nothing was done then."""
+        link = self._receiver_at(handle)
+        if link is None or self._incoming_left <= 0:
+            return False
+        self._count_incoming()
+        self.at = link
+        if link.receive_unsettled(delivery_id, tag, data, start, stop, message_format):
+            return True
+        self._uncount_incoming()
+        return False
+
+    def _receiver_at(self, handle: i64) -> ReceiverLink | None:
+        """The link that may take a transfer without a closer look."""
+        if handle >= len(self._by_remote_handle):
+            return None
+        link = self._by_remote_handle[handle]
+        if isinstance(link, ReceiverLink) and link.is_attached:
+            return link
+        return None
+
+    def _count_incoming(self) -> None:
+        self._next_incoming_id = after(self._next_incoming_id, 1)
+        self._incoming_left -= 1
+        if self._incoming_left < SESSION_WINDOW_TRANSFERS // 2 and not self._owes_window:
+            self._owes_window = True
+            if not self._is_dirty:
+                self._soil()
+
+    def _uncount_incoming(self) -> None:
+        self._next_incoming_id = after(self._next_incoming_id, -1)
+        self._incoming_left += 1
+
+    def receive_transfer(self, transfer: Transfer, data: bytes, start: i64, stop: i64) -> None:
+        """Any transfer; its payload is data[start:stop]."""
+        if self._incoming_left <= 0:
+            raise WindowViolation(f"a transfer beyond the window of {SESSION_WINDOW_TRANSFERS}")
+        self._count_incoming()
+        link = self._link_at(transfer.handle, "transfer")
+        if link is None:
+            return
+        if not isinstance(link, ReceiverLink):
+            raise IllegalState(f"a transfer on link '{link.name}', on which this side sends", SCOPE_SESSION)
+        if not link.is_attached:
+            raise IllegalState(f"a transfer on link '{link.name}', which is not attached yet", SCOPE_SESSION)
+        self.at = link
+        link.receive(transfer, data, start, stop)
+
+    def receive_disposition(self, disposition: Disposition) -> None:
+        """What the peer says of deliveries; those it settles are forgotten (part 2 §2.7.6)."""
+        first: i64 = disposition.first
+        last: i64 = first if disposition.last is None else disposition.last
+        state = disposition.state
+        settled = disposition.settled
+        # A receiver speaks of what we sent.
+        unsettled = self.outgoing if disposition.role else self.incoming
+        if first == last:
+            only = unsettled.get(first)
+            if only is not None:
+                self._dispose(only, state, settled)
+            return
+        if distance(first, last) < 0:
+            raise InvalidField(f"a disposition of deliveries {first} to {last}")
+        found = unsettled.between(first, last)
+        self.connection.spend(len(found))
+        for delivery in found:
+            if not self.is_listening:
+                return
+            self._dispose(delivery, state, settled)
+
+    def _dispose(self, delivery: Delivery, state: DeliveryState | None, settled: bool) -> None:
+        if delivery.is_settled:
+            return
+        if state is not None:
+            delivery.state = state
+        if isinstance(delivery, OutgoingDelivery):
+            sender = delivery.link
+            self.at = sender
+            if settled:
+                sender.forget(delivery)
+            if sender.owner is not None:
+                sender.owner.on_disposition(delivery, state, settled)
+        else:
+            assert isinstance(delivery, IncomingDelivery)
+            receiver = delivery.link
+            self.at = receiver
+            if settled:
+                receiver.forget(delivery)
+            if receiver.owner is not None:
+                receiver.owner.on_disposition(delivery, state, settled)
+
+    def receive_flow(self, flow: Flow) -> None:
+        """The peer's half of the session's state, and perhaps of a link's (part 2 §2.5.6, §2.7.4)."""
+        self._next_incoming_id = flow.next_outgoing_id
+        expected: i64 = 0 if flow.next_incoming_id is None else flow.next_incoming_id
+        window: i64 = flow.incoming_window + distance(self._next_outgoing_id, expected)
+        self._remote_window = max(0, window)
+        if flow.handle is not None:
+            link = self._link_at(flow.handle, "flow")
+            if link is not None:
+                self.at = link
+                link.receive_flow(flow)
+                self.at = None
+        elif (
+            flow.delivery_count is not None or flow.link_credit is not None or flow.available is not None or flow.drain
+        ):
+            raise InvalidField("a flow without a handle that speaks of a link")
+        elif flow.echo:
+            self._owes_window = True
+            if not self._is_dirty:
+                self._soil()
+        if self._is_starved:
+            self.pump()
+
+    def receive(self, performative: Performative) -> None:
+        """What is rarer than transfers, flows and dispositions."""
+        if isinstance(performative, Attach):
+            self._receive_attach(performative)
+        elif isinstance(performative, Detach):
+            self._receive_detach(performative)
+        else:
+            assert isinstance(performative, End)
+            self._receive_end(performative)
+
+    def _link_at(self, handle: i64, what: str) -> Link | None:
+        """The link that a frame is for; None if the frame is to be dropped, since we detached the link meanwhile."""
+        link = self._by_remote_handle[handle] if handle < len(self._by_remote_handle) else None
+        if link is None:
+            raise UnattachedHandle(f"{what} on handle {handle}, to which no link is attached")
+        if link.local is Endpoint.CLOSED:
+            if link.is_errant:
+                raise ErrantLink(f"{what} on link '{link.name}', which was detached with an error")
+            return None
+        return link
+
+    def _receive_attach(self, attach: Attach) -> None:
+        handle: i64 = attach.handle
+        if handle > self.tuning.handle_max:
+            raise FramingError(f"handle {handle} is above the handle-max of this session ({self.tuning.handle_max})")
+        handles = self._by_remote_handle
+        if handle < len(handles) and handles[handle] is not None:
+            raise HandleInUse(f"handle {handle} is that of another link")
+        if not attach.role and attach.initial_delivery_count is None:
+            raise InvalidField("a sender's attach needs initial-delivery-count")
+        while len(handles) <= handle:
+            handles.append(None)
+        # What the peer receives we send.
+        we_receive = not attach.role
+        link = self._expected.pop(_key(we_receive, attach.name), None)
+        is_answer = link is not None
+        if link is None:
+            link = ReceiverLink(self, attach.name) if we_receive else SenderLink(self, attach.name)
+        handles[handle] = link
+        self.at = link
+        link.attached(attach)
+        if isinstance(link, SenderLink):
+            self._meet_receiver(link, attach, is_answer)
+        else:
+            assert isinstance(link, ReceiverLink)
+            self._meet_sender(link, attach, is_answer)
+
+    def _meet_receiver(self, link: SenderLink, attach: Attach, is_answer: bool) -> None:
+        link.message_max = attach.max_message_size or 0
+        if attach.incomplete_unsettled:
+            link.only_resumes = True
+        if is_answer:
+            assert link.owner is not None
+            link.owner.on_attached(attach)
+            return
+        owner = self.owner
+        assert owner is not None
+        link.owner = owner.on_sender(link, attach)
+
+    def _meet_sender(self, link: ReceiverLink, attach: Attach, is_answer: bool) -> None:
+        link.starts_at(attach.initial_delivery_count or 0)
+        if is_answer:
+            assert link.owner is not None
+            link.owner.on_attached(attach)
+            if link.credit > 0:
+                self.owe_flow(link)
+            return
+        owner = self.owner
+        assert owner is not None
+        link.owner = owner.on_receiver(link, attach)
+
+    def _receive_detach(self, detach: Detach) -> None:
+        handle: i64 = detach.handle
+        handles = self._by_remote_handle
+        link = handles[handle] if handle < len(handles) else None
+        if link is None:
+            raise UnattachedHandle(f"detach of handle {handle}, to which no link is attached")
+        handles[handle] = None
+        link.detached(detach, heard(detach.error))
+        self._free(link)
+
+    def _receive_end(self, end: End) -> None:
+        self.remote = Endpoint.CLOSED
+        if self.local is Endpoint.ACTIVE:
+            self.flush()
+            self._over(heard(end.error), End())
+        self.connection.release(self)
+
+    def abandon(self, error: FlintError | None) -> None:
+        """The connection is over, and this session with it."""
+        self.remote = Endpoint.CLOSED
+        if self.local is Endpoint.ACTIVE:
+            self._over(error, None)
+
+    def _over(self, error: FlintError | None, end: End | None) -> None:
+        self.local = Endpoint.CLOSED
+        self.is_listening = False
+        if end is not None:
+            self.connection.send(self.number, end)
+        for link in {*self.links, *(link for link in self._by_remote_handle if link is not None)}:
+            link.abandon(error)
+        self._by_handle = []
+        self._by_remote_handle = []
+        self._expected = {}
+        self.stalled = {}
+        owner = self.owner
+        if owner is not None:
+            owner.on_ended(error)
+        self.outgoing.clear()
+        self.incoming.clear()
+
+
+def _key(is_receiver: bool, name: str) -> str:
+    return f"{'<' if is_receiver else '>'}{name}"
