@@ -88,6 +88,11 @@ class SenderLink(Link):
             and self.session.has_room(self)
         )
 
+    @property
+    def can_resume(self) -> bool:
+        """Whether `resume` may be called now: as `can_send`, and also while only that is allowed."""
+        return self.credit > 0 and self._rest is None and self.is_attached and self.session.has_room(self)
+
     # -- what the owner says ------------------------------------------------------------------------------------
 
     def send(
