@@ -17,6 +17,12 @@ from setuptools.command.build_ext import build_ext
 COMPILED_PACKAGES = ("base", "wire", "protocol", "broker", "gateway")
 # What runs once per message in the client and in the storage; the rest of them waits for the network and the disk.
 COMPILED_MODULES = (
+    "client/amqp10/connection.py",
+    "client/amqp10/coordinator.py",
+    "client/amqp10/errors.py",
+    "client/amqp10/message.py",
+    "client/amqp10/receiver.py",
+    "client/amqp10/sender.py",
     "client/channel.py",
     "client/confirms.py",
     "client/delivery.py",

@@ -1,0 +1,324 @@
+"""The receiving end of a link: messages that wait to be taken, and what the program makes of them."""
+
+from collections import deque
+from typing import final
+
+from mypy_extensions import i64
+
+from flintmq.base.errors import FlintError, LocalProtocolError
+from flintmq.client.amqp10 import message
+from flintmq.client.amqp10.errors import LinkDetached, link_error
+from flintmq.client.amqp10.message import Message
+from flintmq.client.waiting import Waitable
+from flintmq.protocol.amqp10.delivery import IncomingDelivery
+from flintmq.protocol.amqp10.receiver import ReceiverLink, ReceiverOwner
+from flintmq.protocol.amqp10.session import Session
+from flintmq.wire.amqp10.performatives import Attach
+from flintmq.wire.amqp10.places import place_of, position_of
+from flintmq.wire.amqp10.states import DeliveryState, Outcome, Received, TransactionalState
+from flintmq.wire.amqp10.termini import Source, Target
+
+
+@final
+class Delivery:
+    """A message that came. `payload` is what travelled; `message` is that, decoded when it is first asked for.
+
+    `outcome` is what the program said of it, `is_settled` whether both sides have forgotten it.
+    """
+
+    def __init__(self, tag: bytes) -> None:
+        self.tag = tag
+        self.payload = b""
+        self.outcome: DeliveryState | None = None
+        self.is_settled = False
+        self.incoming: IncomingDelivery | None = None
+        self._message: Message | None = None
+        # While it comes: the parts so far, their size, and how much of what comes was there before.
+        self.parts: list[bytes] | None = []
+        self.size: i64 = 0
+        self.known: i64 = 0
+
+    @property
+    def message(self) -> Message:
+        """Raises DecodeError for bytes that are no message."""
+        if self._message is None:
+            self._message = message.decode(self.payload)
+        return self._message
+
+    @property
+    def is_whole(self) -> bool:
+        return self.parts is None
+
+    def state(self) -> DeliveryState:
+        """What this side says of it when a lost link is attached again (amqp-1.0 part 3 §3.4.6)."""
+        if isinstance(self.outcome, Outcome):
+            return self.outcome
+        return place_of(self.so_far())
+
+    def so_far(self) -> bytes:
+        if self.parts is None:
+            return self.payload
+        self.parts = [b"".join(self.parts)]
+        return self.parts[0]
+
+    def take(self, part: bytes) -> None:
+        """More of it came; of what is there already, nothing is taken twice."""
+        if self.known > 0:
+            skipped: i64 = min(self.known, len(part))
+            self.known -= skipped
+            part = part[skipped:]
+        if part:
+            if self.parts is None:
+                raise LocalProtocolError("a message that was whole was sent on")
+            self.parts.append(part)
+            self.size += len(part)
+
+    def complete(self) -> None:
+        """All of it is there."""
+        if self.parts is not None:
+            self.payload = self.parts[0] if len(self.parts) == 1 else b"".join(self.parts)
+            self.parts = None
+
+
+@final
+class ClientReceiver(ReceiverOwner):
+    """`inbox` gets ready when there is a message to take, or when there never will be another.
+
+    It outlives its connection: what is unsettled stays here, until it is attached to another one.
+    """
+
+    def __init__(self, name: str, source: Source, target: Target, modes: tuple[int, int], window: int) -> None:
+        self.name = name
+        self.source = source
+        self.target = target
+        self.snd_settle_mode, self.rcv_settle_mode = modes
+        self.opened = Waitable()
+        self.ended = Waitable()
+        self.inbox = Waitable()
+        # The credit has been used up or given back, after `drain`.
+        self.drained = Waitable()
+        self.error: FlintError | None = None
+        self.peer: Attach | None = None
+        self._window = window
+        self._link: ReceiverLink | None = None
+        self._messages: deque[Delivery] = deque()
+        self._unsettled: dict[bytes, Delivery] = {}
+
+    @property
+    def unsettled(self) -> int:
+        """How many messages, or parts of one, neither side has forgotten."""
+        return len(self._unsettled)
+
+    # -- the link -----------------------------------------------------------------------------------------------
+
+    def attach(self, session: Session) -> None:
+        """Attach, or after a connection was lost attach again: what was unsettled is resumed."""
+        self.opened = Waitable()
+        self.ended = Waitable()
+        self.drained = Waitable()
+        self.inbox.error = None
+        self.inbox.is_ready = bool(self._messages)
+        self.error = None
+        self._forget_transactions()
+        unsettled = {tag: delivery.state() for tag, delivery in self._unsettled.items()}
+        attach = Attach(
+            name=self.name,
+            source=self.source,
+            target=self.target,
+            snd_settle_mode=self.snd_settle_mode,
+            rcv_settle_mode=self.rcv_settle_mode,
+            unsettled=dict(unsettled) or None,
+        )
+        link = session.attach_receiver(self, attach)
+        link.wants_parts = True
+        self._link = link
+        # A resumed delivery takes credit, too.
+        if self._window or unsettled:
+            link.grant(max(self._window - len(self._messages), 0) + len(unsettled))
+
+    def _forget_transactions(self) -> None:
+        """What was settled in a transaction was not, for that ended with its connection."""
+        for delivery in self._unsettled.values():
+            if isinstance(delivery.outcome, TransactionalState):
+                delivery.outcome = None
+
+    def close(self, closed: bool) -> None:
+        """Detach; `ended` gets ready when the server has agreed."""
+        if self._link is not None and self.error is None:
+            self._link.detach(None, closed)
+
+    def check(self) -> None:
+        """Raises what ended the link, if it has."""
+        if self.error is not None:
+            raise self.error.with_traceback(None)
+
+    # -- credit -------------------------------------------------------------------------------------------------
+
+    def grant(self, count: int) -> None:
+        """Take so many more messages."""
+        self.check()
+        link = self._link
+        if link is not None:
+            link.grant(link.credit + count)
+
+    def drain(self) -> None:
+        """Ask the server for what there is, up to the credit, and to give back the rest of it."""
+        self.check()
+        self.drained = Waitable()
+        if self._link is not None:
+            self._link.drain_credit()
+
+    def take(self, count: int) -> list[Delivery]:
+        """Up to so many messages; those that came before the link ended first, then the error that ended it."""
+        messages = self._messages
+        if not messages:
+            self.check()
+        taken = [messages.popleft() for _ in range(min(count, len(messages)))]
+        if not messages and self.error is None:
+            self.inbox.is_ready = False
+        self._refill()
+        return taken
+
+    def _refill(self) -> None:
+        link = self._link
+        if link is not None and self._window:
+            credit = self._window - len(self._messages)
+            # Not for each message: a flow costs as much as one.
+            if 2 * link.credit <= credit:
+                link.grant(credit)
+
+    # -- outcomes -----------------------------------------------------------------------------------------------
+
+    def settle(self, delivery: Delivery, outcome: Outcome, txn_id: bytes = b"") -> None:
+        """Say what became of a message. After a lost connection it is said when the link is attached again."""
+        if delivery.is_settled:
+            return
+        if isinstance(delivery.outcome, Outcome):
+            raise LocalProtocolError(f"the message was {delivery.outcome.type_name} before")
+        state: DeliveryState = TransactionalState(txn_id, outcome) if txn_id else outcome
+        delivery.outcome = state
+        incoming = delivery.incoming
+        link = self._link
+        if link is None or incoming is None or self.error is not None:
+            return
+        link.settle(incoming, state)
+        if incoming.is_settled:
+            self._done(delivery)
+
+    def _done(self, delivery: Delivery) -> None:
+        delivery.is_settled = True
+        delivery.incoming = None
+        self._unsettled.pop(delivery.tag, None)
+
+    # -- what the engine says -----------------------------------------------------------------------------------
+
+    def on_attached(self, attach: Attach) -> None:
+        if attach.source is None:
+            # A refusal: the detach that follows says why.
+            return
+        self.peer = attach
+        if not attach.incomplete_unsettled:
+            remote = attach.unsettled or {}
+            for delivery in list(self._unsettled.values()):
+                if delivery.tag not in remote:
+                    # The sender has settled it, or forgotten the link: then it will come again.
+                    self._done(delivery)
+                    if delivery.outcome is None and delivery in self._messages:
+                        self._messages.remove(delivery)
+        self.opened.ready()
+
+    def on_message(self, link: ReceiverLink, delivery: IncomingDelivery | None, payload: bytes) -> None:
+        if delivery is None:
+            whole = Delivery(b"")
+            whole.payload = payload
+            whole.parts = None
+            whole.is_settled = True
+            self._deliver(whole)
+        else:
+            self.on_part(link, delivery, payload, False)
+
+    def on_part(self, link: ReceiverLink, delivery: IncomingDelivery, payload: bytes, more: bool) -> None:
+        held = delivery.mark
+        if not isinstance(held, Delivery):
+            held = self._begin(link, delivery)
+            if held is None:
+                return
+        held.take(payload)
+        if more:
+            return
+        was_whole = held.is_whole
+        held.complete()
+        if delivery.sent_settled:
+            self._done(held)
+        if not was_whole:
+            self._deliver(held)
+
+    def _begin(self, link: ReceiverLink, incoming: IncomingDelivery) -> Delivery | None:
+        """The first transfer of a delivery; None for one that was resumed only to be settled."""
+        held = self._unsettled.get(incoming.tag) if incoming.is_resumed else None
+        if held is None:
+            held = Delivery(incoming.tag)
+            if not incoming.sent_settled:
+                self._unsettled[incoming.tag] = held
+        state = incoming.state
+        if isinstance(state, Outcome) or (held.is_whole and incoming.sent_settled):
+            # What the sender decided holds (part 3 §3.4.6, cases 3, 8, 12 and 13).
+            if isinstance(state, Outcome):
+                held.outcome = state
+            link.settle(incoming, state)
+            self._done(held)
+            return None
+        held.incoming = incoming
+        incoming.mark = held
+        if incoming.is_resumed:
+            begins = position_of(held.so_far(), state) if isinstance(state, Received) else 0
+            held.known = len(held.so_far()) - begins
+        return held
+
+    def on_aborted(self, link: ReceiverLink, delivery: IncomingDelivery) -> None:
+        held = self._unsettled.get(delivery.tag)
+        if held is not None:
+            self._done(held)
+
+    def on_disposition(self, delivery: IncomingDelivery, state: DeliveryState | None, settled: bool) -> None:
+        held = delivery.mark
+        if settled and isinstance(held, Delivery):
+            if isinstance(state, Outcome):
+                held.outcome = state
+            self._done(held)
+
+    def on_flow(self, link: ReceiverLink) -> None:
+        if link.credit == 0 and not self.drained.is_ready:
+            self.drained.ready()
+
+    def on_detached(self, error: FlintError | None, closed: bool) -> None:
+        self._end(link_error(error))
+
+    def on_released(self) -> None:
+        self._end(LinkDetached("detached", "by this client"))
+
+    def lost(self, error: FlintError) -> None:
+        """The connection is over."""
+        self._end(error)
+
+    def _deliver(self, delivery: Delivery) -> None:
+        self._messages.append(delivery)
+        if not self.inbox.is_ready:
+            self.inbox.ready()
+
+    def _end(self, error: FlintError) -> None:
+        if self.ended.is_ready:
+            return
+        link = self._link
+        if link is not None:
+            link.take_unsettled()
+            self._link = None
+        self.error = error
+        for delivery in self._unsettled.values():
+            delivery.incoming = None
+        if not self.opened.is_ready:
+            self.opened.fail(error)
+        if not self.drained.is_ready:
+            self.drained.fail(error)
+        self.inbox.fail(error)
+        self.ended.ready()

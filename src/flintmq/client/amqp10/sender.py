@@ -1,0 +1,270 @@
+"""The sending end of a link: messages that wait for credit, and messages that wait for an outcome."""
+
+from collections import deque
+from typing import Final, final
+
+from flintmq.base.errors import FlintError
+from flintmq.client.amqp10.errors import LinkDetached, SendFailed, link_error
+from flintmq.client.waiting import Waitable
+from flintmq.protocol.amqp10.delivery import OutgoingDelivery, tag_of
+from flintmq.protocol.amqp10.sender import SenderLink, SenderOwner
+from flintmq.protocol.amqp10.session import Session
+from flintmq.wire.amqp10.performatives import Attach
+from flintmq.wire.amqp10.places import position_of
+from flintmq.wire.amqp10.spec import SND_SETTLED
+from flintmq.wire.amqp10.states import Accepted, DeliveryState, Outcome, Received, TransactionalState
+from flintmq.wire.amqp10.termini import Coordinator, Source, Target
+
+# Messages that wait for credit, encoded, before whoever makes them has to wait.
+_WAITING_MAX: Final = 1000
+
+
+@final
+class Sent(Waitable):
+    """A message on its way. Once this is ready, `outcome` is what became of it; None if nobody was asked."""
+
+    def __init__(self, number: int, payload: bytes, txn_id: bytes, is_watched: bool) -> None:
+        super().__init__()
+        self.number = number
+        # Whether somebody waits for this one: what becomes of it is no news for `report` then.
+        self.is_watched = is_watched
+        self.payload = payload
+        self.txn_id = txn_id
+        self.outcome: DeliveryState | None = None
+        # What the server has of it, where the link was lost meanwhile.
+        self.resumed_at: DeliveryState | None = None
+
+    def renew(self) -> None:
+        """The link was lost, and is there again."""
+        self.error = None
+        self.is_ready = False
+
+    @property
+    def tag(self) -> bytes:
+        return tag_of(self.number)
+
+
+@final
+class ClientSender(SenderOwner):
+    """`opened` gets ready when the server has attached it; `idle` while every message sent has an outcome.
+
+    It outlives its connection: what is unsettled stays here, until it is attached to another one.
+    """
+
+    def __init__(
+        self, name: str, source: Source, target: Target | Coordinator, snd_settle_mode: int, rcv_settle_mode: int
+    ) -> None:
+        self.name = name
+        self.source = source
+        self.target = target
+        self.snd_settle_mode = snd_settle_mode
+        self.rcv_settle_mode = rcv_settle_mode
+        self.opened = Waitable()
+        self.ended = Waitable()
+        self.idle = Waitable()
+        # Not ready while so many messages wait for credit that no more should be added.
+        self.room = Waitable()
+        self.room.ready()
+        self.idle.ready()
+        # Why it takes no more.
+        self.error: FlintError | None = None
+        # What the server says of itself.
+        self.peer: Attach | None = None
+        self._link: SenderLink | None = None
+        self._count = 0
+        # Without an outcome: to be resumed, waiting for credit, and by number, in their order, those that were sent.
+        self._resuming: deque[Sent] = deque()
+        self._waiting: deque[Sent] = deque()
+        self._unsettled: dict[int, Sent] = {}
+        # For `report`: the number of the first message since the last one, and what was not accepted of them.
+        self._first = 0
+        self._refused: list[tuple[int, DeliveryState | None]] = []
+
+    @property
+    def unsettled(self) -> int:
+        """How many messages have no outcome yet."""
+        return len(self._waiting) + len(self._unsettled)
+
+    # -- the link -----------------------------------------------------------------------------------------------
+
+    def attach(self, session: Session) -> None:
+        """Attach, or after a connection was lost attach again: what was unsettled is resumed."""
+        self.opened = Waitable()
+        self.ended = Waitable()
+        self.error = None
+        for sent in [sent for sent in self._unsettled.values() if sent.txn_id]:
+            # Its transaction ended with the connection, and it with that.
+            del self._unsettled[sent.number]
+        for sent in (*self._unsettled.values(), *self._waiting):
+            sent.renew()
+        self._see_to_idle()
+        self.room.error = None
+        self.room.is_ready = len(self._waiting) < _WAITING_MAX
+        unsettled: dict[bytes, DeliveryState | None] = {sent.tag: None for sent in self._unsettled.values()}
+        attach = Attach(
+            name=self.name,
+            source=self.source,
+            target=self.target,
+            snd_settle_mode=self.snd_settle_mode,
+            rcv_settle_mode=self.rcv_settle_mode,
+            unsettled=unsettled or None,
+        )
+        self._link = session.attach_sender(self, attach)
+
+    def close(self, closed: bool) -> None:
+        """Detach; `ended` gets ready when the server has agreed."""
+        if self._link is not None and self.error is None:
+            self._link.detach(None, closed)
+
+    def check(self) -> None:
+        """Raises what ended the link, if it has."""
+        if self.error is not None:
+            raise self.error.with_traceback(None)
+
+    # -- messages -----------------------------------------------------------------------------------------------
+
+    def send(self, payload: bytes, txn_id: bytes = b"", is_watched: bool = False) -> Sent:
+        """Send a message as soon as there is credit. Who has many waits for `room` before each."""
+        self.check()
+        sent = Sent(self._count, payload, txn_id, is_watched)
+        self._count += 1
+        self._waiting.append(sent)
+        self.idle.is_ready = False
+        if len(self._waiting) >= _WAITING_MAX:
+            self.room.is_ready = False
+        self._pump()
+        return sent
+
+    def report(self) -> None:
+        """Raises SendFailed for what was refused since this was called last, and what ended the link."""
+        self.check()
+        refused = self._refused
+        first = self._first
+        self._first = self._count
+        self._refused = []
+        if refused:
+            raise SendFailed([(number - first, state) for number, state in refused])
+
+    def _pump(self) -> None:
+        link = self._link
+        waiting = self._waiting
+        if link is None:
+            return
+        while self._resuming and link.can_resume:
+            self._resume(link, self._resuming.popleft())
+        if self._resuming:
+            return
+        settled = link.snd_settle_mode == SND_SETTLED
+        while waiting and link.can_send:
+            sent = waiting.popleft()
+            if sent.txn_id:
+                state = TransactionalState(sent.txn_id)
+                link.send_tagged(sent.tag, [sent.payload], settled, state=state, mark=sent)
+            else:
+                link.send(sent.number, b"", sent.payload, settled, sent)
+            if settled:
+                sent.ready()
+            else:
+                self._unsettled[sent.number] = sent
+        if not self.room.is_ready and len(waiting) < _WAITING_MAX:
+            self.room.ready()
+        if link.drain and not waiting:
+            link.drained()
+        if settled:
+            self._see_to_idle()
+
+    def _resume(self, link: SenderLink, sent: Sent) -> None:
+        """The receiver knows of it: go on where it stopped, or agree to what it decided (§3.4.6, cases 2 to 4)."""
+        state = sent.resumed_at
+        if isinstance(state, Outcome):
+            link.resume(sent.tag, [], state, settled=True)
+            self._settle(sent, state)
+        elif isinstance(state, Received):
+            rest = sent.payload[position_of(sent.payload, state) :]
+            link.resume(sent.tag, [rest], state, mark=sent)
+        else:
+            link.resume(sent.tag, [sent.payload], mark=sent)
+
+    def _settle(self, sent: Sent, state: DeliveryState | None) -> None:
+        outcome = state.outcome if isinstance(state, TransactionalState) else state
+        self._unsettled.pop(sent.number, None)
+        sent.outcome = outcome
+        if not isinstance(outcome, Accepted) and not sent.is_watched:
+            self._refused.append((sent.number, outcome))
+        sent.ready()
+        self._see_to_idle()
+
+    def _see_to_idle(self) -> None:
+        if not self._waiting and not self._unsettled:
+            if not self.idle.is_ready:
+                self.idle.ready()
+        else:
+            self.idle.error = None
+            self.idle.is_ready = False
+
+    # -- what the engine says -----------------------------------------------------------------------------------
+
+    def on_attached(self, attach: Attach) -> None:
+        if attach.target is None:
+            # A refusal: the detach that follows says why.
+            return
+        self.peer = attach
+        self._take_up(attach.unsettled or {})
+        self.opened.ready()
+        self._pump()
+
+    def _take_up(self, remote: dict[bytes, DeliveryState | None]) -> None:
+        """What was unsettled when the link was lost: the receiver knows of it, or it is sent anew (case 1)."""
+        lost: list[Sent] = []
+        for sent in self._unsettled.values():
+            if sent.tag in remote:
+                sent.resumed_at = remote[sent.tag]
+                self._resuming.append(sent)
+            else:
+                lost.append(sent)
+        for sent in lost:
+            del self._unsettled[sent.number]
+        self._waiting.extendleft(reversed(lost))
+
+    def on_flow(self, link: SenderLink) -> None:
+        self._pump()
+
+    def on_room(self, link: SenderLink) -> None:
+        self._pump()
+
+    def on_disposition(self, delivery: OutgoingDelivery, state: DeliveryState | None, settled: bool) -> None:
+        sent = delivery.mark
+        assert isinstance(sent, Sent)
+        is_final = isinstance(state, (Outcome, TransactionalState))
+        if not settled and not is_final:
+            return
+        if not settled and self._link is not None:
+            self._link.settle(delivery)
+        self._settle(sent, state)
+
+    def on_detached(self, error: FlintError | None, closed: bool) -> None:
+        self._end(link_error(error))
+
+    def on_released(self) -> None:
+        self._end(LinkDetached("detached", "by this client"))
+
+    def lost(self, error: FlintError) -> None:
+        """The connection is over."""
+        self._end(error)
+
+    def _end(self, error: FlintError) -> None:
+        if self.ended.is_ready:
+            return
+        link = self._link
+        if link is not None:
+            link.take_unsettled()
+            self._link = None
+        self._resuming.clear()
+        self.error = error
+        for sent in (*self._unsettled.values(), *self._waiting):
+            sent.fail(error)
+        if not self.opened.is_ready:
+            self.opened.fail(error)
+        self.idle.fail(error)
+        self.room.fail(error)
+        self.ended.ready()

@@ -1,0 +1,406 @@
+"""Senders and receivers of the AMQP 1.0 client, against an engine in the other role."""
+
+import pytest
+
+from flintmq.base.errors import ConnectionLost, LocalProtocolError, NotFound
+from flintmq.base.limits import FRAME_MAX_BYTES
+from flintmq.client.amqp10.errors import LinkDetached, SendFailed
+from flintmq.client.amqp10.message import Message
+from flintmq.client.errors import LoginRefused
+from flintmq.wire.amqp10.states import (
+    ACCEPTED,
+    RELEASED,
+    DeliveryState,
+    Error,
+    Modified,
+    Received,
+    Rejected,
+)
+from tests.unit.client.amqp10.server import Pair, receiver, sender
+
+REJECTED = Rejected(Error("app:no", "not this"))
+MESSAGE = Message(bytes(range(256)) * 40).encode()
+# Of several frames in the client's direction, too.
+LONG = Message(bytes(range(256)) * 1600).encode()
+
+
+@pytest.fixture
+def pair() -> Pair:
+    return Pair().opened()
+
+
+def test_a_login_that_is_refused() -> None:
+    """The connection does not come about, and says why."""
+    pair = Pair()
+    pair.server.refuses_logins = True
+    pair.run()
+    with pytest.raises(LoginRefused):
+        pair.client.opened.check()
+
+
+def test_a_link_that_is_refused(pair: Pair) -> None:
+    """The sender, and the receiver, get the server's words; the connection goes on."""
+    pair.server.refuses_links = NotFound("no queue 'q'")
+    for link in (sender(), receiver()):
+        pair.attach(link)
+        with pytest.raises(LinkDetached, match="amqp:not-found: no queue 'q'"):
+            link.opened.check()
+    pair.client.check()
+
+
+@pytest.mark.parametrize("outcome", [ACCEPTED, RELEASED, REJECTED, Modified(delivery_failed=True)], ids=str)
+def test_outcomes_come_to_the_sender(pair: Pair, outcome: DeliveryState) -> None:
+    """Each message gets the outcome that the server gave it, and `report` names those that were not accepted."""
+    link = sender()
+    pair.attach(link)
+    first, second = link.send(b"one"), link.send(b"two")
+    pair.run()
+    (incoming,) = pair.server.incoming
+    for delivery, _ in incoming.messages:
+        assert delivery is not None
+        incoming.link.settle(delivery, outcome if delivery.tag == second.tag else ACCEPTED)
+    pair.run()
+    assert (first.outcome, second.outcome) == (ACCEPTED, outcome)
+    assert link.idle.is_ready
+    assert link.unsettled == 0
+    if outcome is ACCEPTED:
+        link.report()
+    else:
+        with pytest.raises(SendFailed) as raised:
+            link.report()
+        assert raised.value.refused == [(1, outcome)]
+    link.report()
+
+
+def test_messages_wait_for_credit(pair: Pair) -> None:
+    """Without credit nothing is sent; with some, so much."""
+    pair.server.credit = 0
+    link = sender()
+    pair.attach(link)
+    for number in range(5):
+        link.send(b"%d" % number)
+    pair.run()
+    (incoming,) = pair.server.incoming
+    assert incoming.messages == []
+    incoming.link.grant(2)
+    pair.run()
+    assert [payload for _, payload in incoming.messages] == [b"0", b"1"]
+    assert not link.idle.is_ready
+
+
+def test_credit_is_kept_up(pair: Pair) -> None:
+    """A receiver asks for more as its messages are taken, and never for more than it was made for."""
+    link = receiver(credit=4)
+    pair.attach(link)
+    (outgoing,) = pair.server.outgoing
+    assert outgoing.link.credit == 4
+    for number in range(4):
+        outgoing.link.send(number, b"", b"%d" % number, settled=True)
+    pair.run()
+    assert outgoing.link.credit == 0
+    assert [delivery.payload for delivery in link.take(3)] == [b"0", b"1", b"2"]
+    pair.run()
+    assert outgoing.link.credit == 3
+
+
+@pytest.mark.parametrize("outcome", [ACCEPTED, RELEASED, REJECTED, Modified(undeliverable_here=True)], ids=str)
+@pytest.mark.parametrize("second", [False, True], ids=["first", "second"])
+def test_outcomes_go_to_the_server(pair: Pair, outcome: DeliveryState, *, second: bool) -> None:
+    """What a program says of a message is what the server hears, in either settle mode."""
+    link = receiver(second=second)
+    pair.attach(link)
+    (outgoing,) = pair.server.outgoing
+    sent = outgoing.link.send(7, b"", b"message", settled=False)
+    assert sent is not None
+    pair.run()
+    (delivery,) = link.take(10)
+    link.settle(delivery, outcome)  # type: ignore[arg-type]
+    pair.run()
+    assert outgoing.dispositions == [(delivery.tag, outcome, not second)]
+    assert delivery.is_settled is not second
+    if second:
+        outgoing.link.settle(sent, outcome)
+        pair.run()
+    assert delivery.is_settled
+    assert link.unsettled == 0
+
+
+def test_an_outcome_is_given_once(pair: Pair) -> None:
+    """A second one is an error of the program in settle mode second, and nothing where it is settled already."""
+    link = receiver(second=True)
+    pair.attach(link)
+    pair.server.outgoing[0].link.send(7, b"", b"message", settled=False)
+    pair.run()
+    (delivery,) = link.take(1)
+    link.settle(delivery, ACCEPTED)
+    with pytest.raises(LocalProtocolError, match="was accepted before"):
+        link.settle(delivery, RELEASED)
+
+
+def test_drain(pair: Pair) -> None:
+    """Drained is a receiver whose credit the server gave back."""
+    link = receiver(credit=10)
+    pair.attach(link)
+    link.drain()
+    pair.run()
+    assert not link.drained.is_ready
+    server = pair.server.outgoing[0].link
+    server.send(1, b"", b"last", settled=True)
+    server.drained()
+    pair.run()
+    assert link.drained.is_ready
+    assert [delivery.payload for delivery in link.take(10)] == [b"last"]
+
+
+def test_a_lost_connection_fails_what_waits(pair: Pair) -> None:
+    """Whoever waits for an outcome, or a message, hears that the connection is gone."""
+    out, into = sender(), receiver()
+    into.name = "other"
+    pair.attach(out)
+    pair.attach(into)
+    sent = out.send(b"x")
+    pair.run()
+    pair.lose()
+    for waitable in (sent, out.idle, into.inbox):
+        assert waitable.is_ready
+        with pytest.raises(ConnectionLost):
+            waitable.check()
+    with pytest.raises(ConnectionLost):
+        out.send(b"y")
+
+
+# -- resumed: the sender (part 3 §3.4.6) ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("cut", [0, 1, 3000, 6000, len(MESSAGE) + 200])
+def test_a_sender_goes_on_where_the_server_is(pair: Pair, cut: int) -> None:
+    """After a lost connection only what the server lacks is sent, under the same tag (case 2); cut off anywhere."""
+    link = sender()
+    pair.attach(link)
+    pair.client_may_send = cut
+    sent = link.send(MESSAGE)
+    pair.run()
+    incoming = pair.server.incoming[0]
+    had = next(iter(incoming.parts.values()), b"")
+    pair.lose()
+
+    again = Pair().opened()
+    if had:
+        again.server.unsettled = {sent.tag: place(had)}
+    again.attach(link)
+    resumed = again.server.incoming[0]
+    ((delivery, payload),) = resumed.messages
+    assert delivery is not None
+    assert had + payload == MESSAGE
+    assert delivery.tag == sent.tag
+    assert delivery.is_resumed is bool(had)
+    assert delivery.state == (place(had) if had else None)
+    resumed.link.settle(delivery, ACCEPTED)
+    again.run()
+    sent.check()
+    assert sent.outcome == ACCEPTED
+
+
+def place(data: bytes) -> Received:
+    """Of a message of a header and one data section."""
+    header = len(Message(b"").encode()) - 5
+    return Received(0, len(data)) if len(data) < header else Received(1, len(data) - header)
+
+
+def test_a_sender_agrees_to_what_the_server_decided(pair: Pair) -> None:
+    """The outcome that the server had reached is the message's, and no byte of it is sent again (case 3)."""
+    link = sender()
+    pair.attach(link)
+    sent = link.send(MESSAGE)
+    pair.run()
+    pair.lose()
+    again = Pair().opened()
+    again.server.unsettled = {sent.tag: REJECTED}
+    again.attach(link)
+    ((delivery, payload),) = again.server.incoming[0].messages
+    assert delivery is not None
+    assert (payload, delivery.is_resumed, delivery.sent_settled, delivery.state) == (b"", True, True, REJECTED)
+    sent.check()
+    assert sent.outcome == REJECTED
+    assert link.unsettled == 0
+
+
+def test_a_sender_sends_all_again_if_nothing_is_left_of_it(pair: Pair) -> None:
+    """A message that the server only knows by its tag is resumed from the beginning (case 4)."""
+    link = sender()
+    pair.attach(link)
+    sent = link.send(MESSAGE)
+    pair.run()
+    pair.lose()
+    again = Pair().opened()
+    again.server.unsettled = {sent.tag: None}
+    again.attach(link)
+    ((delivery, payload),) = again.server.incoming[0].messages
+    assert delivery is not None
+    assert (payload, delivery.is_resumed) == (MESSAGE, True)
+
+
+def test_what_is_resumed_waits_for_credit(pair: Pair) -> None:
+    """Resumed and new messages keep their order, however little credit there is."""
+    link = sender()
+    pair.attach(link)
+    tags = [link.send(b"%d" % number).tag for number in range(4)]
+    pair.run()
+    pair.lose()
+    link_messages: list[bytes] = []
+    again = Pair().opened()
+    again.server.credit = 0
+    again.server.unsettled = {tags[1]: None, tags[2]: ACCEPTED}
+    again.attach(link)
+    link.send(b"new")
+    incoming = again.server.incoming[0]
+    for _ in range(6):
+        incoming.link.grant(1)
+        again.run()
+    link_messages = [payload for _, payload in incoming.messages]
+    assert link_messages == [b"1", b"", b"0", b"3", b"new"]
+
+
+# -- resumed: the receiver --------------------------------------------------------------------------------------
+
+
+def half_received(pair: Pair, size: int) -> tuple[bytes, bytes]:
+    """A receiver got the first bytes of a message when the connection was lost; its tag, and what it got."""
+    server = pair.server.outgoing[0].link
+    delivery = server.send_tagged(b"tag", [LONG])
+    assert delivery is not None
+    data = b"".join(pair.server.output.take())
+    pair.client.receive(data[:size], 0.0)
+    pair.lose()
+    return delivery.tag, data
+
+
+@pytest.mark.parametrize("size", [FRAME_MAX_BYTES, 2 * FRAME_MAX_BYTES])
+def test_a_receiver_gets_what_it_lacks(pair: Pair, size: int) -> None:
+    """It says how far it came, and puts what is sent from there behind what it had (case 2)."""
+    link = receiver()
+    pair.attach(link)
+    tag, _ = half_received(pair, size)
+    assert link.unsettled == 1
+    again = Pair().opened()
+    again.server.unsettled = {tag: None}
+    again.attach(link)
+    outgoing = again.server.outgoing[0]
+    peer = outgoing.link.peer
+    assert peer is not None
+    assert peer.unsettled is not None
+    state = peer.unsettled[tag]
+    assert isinstance(state, Received)
+    header = len(Message(b"").encode()) - 5
+    had = state.section_offset if state.section_number == 0 else header + state.section_offset
+    assert size - 200 < had < size
+    outgoing.link.resume(tag, [LONG[had:]], state)
+    again.run()
+    (delivery,) = link.take(10)
+    assert delivery.payload == LONG
+    link.settle(delivery, ACCEPTED)
+    again.run()
+    assert outgoing.dispositions == [(tag, ACCEPTED, True)]
+
+
+@pytest.mark.parametrize("state", [None, Received(0, 0), Received(1, 100)], ids=str)
+def test_a_receiver_takes_no_byte_twice(pair: Pair, state: Received | None) -> None:
+    """What is sent from further in front than need be is ignored up to where the receiver was."""
+    link = receiver()
+    pair.attach(link)
+    tag, _ = half_received(pair, FRAME_MAX_BYTES)
+    again = Pair().opened()
+    again.server.unsettled = {tag: None}
+    again.attach(link)
+    header = len(Message(b"").encode()) - 5
+    start = header + 100 if state is not None and state.section_number else 0
+    again.server.outgoing[0].link.resume(tag, [LONG[start:]], state)
+    again.run()
+    (delivery,) = link.take(10)
+    assert delivery.payload == LONG
+
+
+def settled_meanwhile(pair: Pair, outcome: DeliveryState) -> bytes:
+    """A receiver whose program settled a message after the connection was lost."""
+    link = receiver()
+    pair.attach(link)
+    pair.server.outgoing[0].link.send_tagged(b"tag", [MESSAGE])
+    pair.run()
+    (delivery,) = link.take(1)
+    pair.lose()
+    link.settle(delivery, outcome)  # type: ignore[arg-type]
+    assert not delivery.is_settled
+    again = Pair().opened()
+    again.server.unsettled = {b"tag": None}
+    again.attach(link)
+    peer = again.server.outgoing[0].link.peer
+    assert peer is not None
+    assert peer.unsettled == {b"tag": outcome}
+    # What the server decided holds, whether it is the same (cases 3 and 12) or not (case 13).
+    again.server.outgoing[0].link.resume(b"tag", [], ACCEPTED)
+    again.run()
+    assert again.server.outgoing[0].dispositions == [(b"tag", ACCEPTED, True)]
+    assert delivery.is_settled
+    assert delivery.outcome == ACCEPTED
+    assert link.unsettled == 0
+    return delivery.tag
+
+
+@pytest.mark.parametrize("outcome", [ACCEPTED, RELEASED], ids=str)
+def test_an_outcome_that_was_given_meanwhile(pair: Pair, outcome: DeliveryState) -> None:
+    """The server hears it when the link is resumed, and has the last word."""
+    settled_meanwhile(pair, outcome)
+
+
+def test_a_message_that_was_whole_and_undecided(pair: Pair) -> None:
+    """It is not sent again and not taken again, and can be settled as before."""
+    link = receiver()
+    pair.attach(link)
+    pair.server.outgoing[0].link.send_tagged(b"tag", [MESSAGE])
+    pair.run()
+    (delivery,) = link.take(1)
+    pair.lose()
+    again = Pair().opened()
+    again.server.unsettled = {b"tag": None}
+    again.attach(link)
+    outgoing = again.server.outgoing[0]
+    peer = outgoing.link.peer
+    assert peer is not None
+    assert peer.unsettled == {b"tag": Received(2, 0)}
+    outgoing.link.resume(b"tag", [], Received(2, 0))
+    again.run()
+    assert link.take(1) == []
+    link.settle(delivery, ACCEPTED)
+    again.run()
+    assert outgoing.dispositions == [(b"tag", ACCEPTED, True)]
+
+
+def test_a_delivery_that_cannot_be_resumed(pair: Pair) -> None:
+    """The server aborts it: it is forgotten (cases 7, 9, 11 and 14), and comes as a new one if at all."""
+    link = receiver()
+    pair.attach(link)
+    tag, _ = half_received(pair, FRAME_MAX_BYTES)
+    again = Pair().opened()
+    again.server.unsettled = {tag: Received(5, 0)}
+    again.attach(link)
+    outgoing = again.server.outgoing[0]
+    outgoing.link.abort_resumed(tag)
+    again.run()
+    assert link.unsettled == 0
+    outgoing.link.send_tagged(b"new", [MESSAGE])
+    again.run()
+    (delivery,) = link.take(10)
+    assert (delivery.tag, delivery.payload) == (b"new", MESSAGE)
+
+
+def test_what_the_server_does_not_know_is_forgotten(pair: Pair) -> None:
+    """A server that lost the link sends its messages anew: what waited here of the old ones is not taken, too."""
+    link = receiver()
+    pair.attach(link)
+    pair.server.outgoing[0].link.send_tagged(b"tag", [MESSAGE])
+    pair.run()
+    pair.lose()
+    again = Pair().opened()
+    again.attach(link)
+    assert link.unsettled == 0
+    assert link.take(10) == []
