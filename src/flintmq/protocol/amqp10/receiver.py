@@ -254,7 +254,7 @@ class ReceiverLink(Link):
                 # The sender has forgotten it, perhaps with this last transfer.
                 self.forget(delivery)
         if is_whole:
-            owner.on_message(self, delivery, data[start:stop])
+            owner.on_message(self, _worth_telling(delivery), data[start:stop])
         elif self.wants_parts:
             owner.on_part(self, delivery, data[start:stop], transfer.more)
         elif transfer.more:
@@ -267,7 +267,7 @@ class ReceiverLink(Link):
                 self._held = None
                 held.write(payload)
                 payload = held.getvalue()
-            owner.on_message(self, delivery, payload)
+            owner.on_message(self, _worth_telling(delivery), payload)
 
     def _begin(self, transfer: Transfer) -> IncomingDelivery:
         delivery_id = transfer.delivery_id
@@ -343,3 +343,9 @@ class ReceiverLink(Link):
         if current is not None and not self.wants_parts:
             # The owner never heard of it.
             self.forget(current)
+
+
+def _worth_telling(delivery: IncomingDelivery) -> IncomingDelivery | None:
+    """None for one that nothing can be said of: sent settled, in the usual format and with no state."""
+    is_plain = delivery.sent_settled and delivery.message_format == 0 and delivery.state is None
+    return None if is_plain and not delivery.is_resumed else delivery

@@ -216,7 +216,11 @@ class Side(ConnectionOwner):
         self.closed.append(error)
 
     def take(self) -> bytes:
-        return b"".join(self.output.take())
+        """What is to be sent, by a socket that takes everything."""
+        data = b"".join(self.output.take())
+        if self.output.backlog_is(0):
+            self.engine.resume()
+        return data
 
 
 class Pair:
