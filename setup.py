@@ -37,6 +37,7 @@ COMPILED_MODULES = (
     "storage/inspection/ranges.py",
     "storage/inspection/records.py",
     "storage/journal/bits.py",
+    "storage/journal/checkpoint.py",
     "storage/journal/compaction.py",
     "storage/journal/encoder.py",
     "storage/journal/merge.py",

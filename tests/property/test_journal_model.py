@@ -87,9 +87,10 @@ class JournalMachine(RuleBasedStateMachine):
         self.files = JournalFiles(self.disk, DIRECTORY, SEGMENT_BYTES)
         self.encoder = JournalEncoder(SEGMENT_BYTES, self.files.pieces, STEP_BYTES)
         replay = Replay({1: CODEC}, set(QUEUES))
-        self.encoder.start(self.files.recover(replay, self.encoder.occupancy))
-        self.files.drop(self.encoder.occupancy.drop_dead())
+        number = self.files.recover(replay, self.encoder.occupancy)
         self.next_seq = replay.next_seqs()
+        self.encoder.start(number, max(self.next_seq.values()) - 1)
+        self.files.drop(self.encoder.occupancy.drop_dead())
         self.writer = RoundWriter(DefinitionDatabase(Path(":memory:")), self.files)
         self.found = list(replay.entries(self.files, self.encoder.occupancy))
         self.handed_over: list[Batch] = []

@@ -16,8 +16,10 @@ from flintmq.gateway.amqp091.answers import Answers
 from flintmq.storage.block import Scan, scan_blocks
 from flintmq.storage.files import DiskFile
 from flintmq.storage.group_commit import Batch, Rounds, RoundWriter
+from flintmq.storage.journal.checkpoint import Checkpoint
 from flintmq.storage.journal.compaction import Survivors
 from flintmq.storage.journal.encoder import JournalEncoder
+from flintmq.storage.journal.occupancy import Segment
 from flintmq.storage.node import NodeStorage
 from flintmq.storage.segment import SegmentFile
 from tests.sim.disk import SimulatedDisk
@@ -98,6 +100,16 @@ def forget_moved_messages(patch: Patch) -> None:
             original(self, survivors, content)
 
     patch.setattr(JournalEncoder, "_write_again", write_again)
+
+
+def forget_moved_messages_in_checkpoints(patch: Patch) -> None:
+    """Checkpoints say that nothing is needed of a segment of which only messages live that moved there."""
+    patch.setattr(Segment, "is_needed", property(lambda self: self.live > 0))
+
+
+def forget_what_checkpoints_settled(patch: Patch) -> None:
+    """Where a checkpoint says that some messages of a segment live, all are taken to."""
+    patch.setattr(Checkpoint, "is_live", lambda self, home, slot: self.is_needed(home))
 
 
 def forget_redelivered_at_start(patch: Patch) -> None:
@@ -199,6 +211,8 @@ WAYS: Final[Sequence[Callable[[Patch], None]]] = (
     split_transactions,
     drop_segments_early,
     forget_moved_messages,
+    forget_moved_messages_in_checkpoints,
+    forget_what_checkpoints_settled,
     forget_redelivered_at_start,
     forget_redelivered_on_return,
     keep_what_is_behind_the_tear,

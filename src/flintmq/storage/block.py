@@ -20,7 +20,9 @@ from zlib import crc32
 
 from flintmq.base.errors import StorageError
 
-FORMAT_VERSION: Final = 2
+FORMAT_VERSION: Final = 3
+# What a file of the version before this one holds is read as it is: it only lacks checkpoints.
+_FORMAT_VERSION_READ: Final = 2
 HEADER_BYTES: Final = 64
 BLOCK_HEAD_BYTES: Final = 13
 
@@ -50,7 +52,7 @@ _MARK: Final = struct.Struct(">qq")
 # A mark or a seal: their lengths and types are known, their magic and checksum are not.
 _MARK_OR_SEAL: Final = re.compile(rb"(?s)(?=(.{4})\0\0\0(?:\x10.{4}\x01|\0.{4}\x02))")
 # What may be the beginning of a block of records, by its type and by what is always so in its first record.
-_RECORDS: Final = re.compile(rb"(?s)(?=(.{4}).{8}(?:\x03(?:[\x01\x04]\0|[\x02\x03][\0\xff])|\x04\0\0))")
+_RECORDS: Final = re.compile(rb"(?s)(?=(.{4}).{8}(?:\x03(?:[\x01\x04\x05]\0|[\x02\x03][\0\xff])|\x04\0\0))")
 # In the search for these, so many times the file's bytes are checked at most: what publishers send may look like them.
 _SEARCH_FACTOR: Final = 16
 # What a mark with a number counts for, beside those without.
@@ -112,7 +114,7 @@ def decode_header(data: bytes, file: str) -> FileHeader | None:
     if len(data) < HEADER_BYTES or _HEADER_CRC.pack(crc32(fields)) != data[_HEADER.size : _HEADER.size + 4]:
         return None
     file_magic, version, kind, number, extra, block_magic = _HEADER.unpack(fields)
-    if file_magic != _FILE_MAGIC or version != FORMAT_VERSION:
+    if file_magic != _FILE_MAGIC or not _FORMAT_VERSION_READ <= version <= FORMAT_VERSION:
         raise StorageError(
             f"{file} has storage format {version}, this FlintMQ reads and writes {FORMAT_VERSION}: "
             "start the release that wrote it, or choose another data directory"

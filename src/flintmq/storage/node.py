@@ -153,7 +153,9 @@ class NodeStorage(Storage):
     def recover(self, queue_ids: set[int]) -> Iterator[tuple[int, Entry]]:
         replay = Replay(self._codecs, queue_ids)
         try:
-            self._journal.start(self._journal_files.recover(replay, self._journal.occupancy))
+            number = self._journal_files.recover(replay, self._journal.occupancy)
+            self._next_seqs = replay.next_seqs()
+            self._journal.start(number, max(self._next_seqs.values(), default=1) - 1)
             # While it is there still: where nothing could be read, nothing lives.
             for damage in self._journal_files.damage:
                 self._quarantine.keep(damage)
@@ -163,7 +165,6 @@ class NodeStorage(Storage):
         except OSError as error:
             raise self._unreadable(error) from error
         self._take_reserve()
-        self._next_seqs = replay.next_seqs()
         return self._recovered(replay)
 
     def _recovered(self, replay: Replay) -> Iterator[tuple[int, Entry]]:

@@ -25,7 +25,15 @@ from flintmq.storage.inspection.records import (
     settled_by,
     stream_records,
 )
-from flintmq.storage.journal.records import RECORD_MESSAGE, RECORD_MOVED, RECORD_SETTLEMENT, content_position
+from flintmq.storage.journal.checkpoint import Checkpoint
+from flintmq.storage.journal.records import (
+    RECORD_CHECKPOINT,
+    RECORD_MESSAGE,
+    RECORD_MOVED,
+    RECORD_RETURN,
+    RECORD_SETTLEMENT,
+    content_position,
+)
 from flintmq.storage.reading import Block
 
 # A message or a record, as JSON has it.
@@ -68,7 +76,7 @@ class Dump:
                 places.message(path, block.data, position)
             elif kind == RECORD_SETTLEMENT:
                 places.settlement(block.data, position)
-            else:
+            elif kind == RECORD_RETURN:
                 places.returned(block.data, position)
         live = places.live()
         # It is the same damage again.
@@ -106,6 +114,11 @@ class Dump:
         if kind == RECORD_SETTLEMENT:
             ranges = [{"first": first, "length": length} for first, length in settled_by(data, position)]
             return {"record": "settlement", "queue_id": queue_of(data, position), "ranges": ranges}
+        if kind == RECORD_CHECKPOINT:
+            checkpoint = Checkpoint(data, position)
+            needed = [number for number in checkpoint.covered if checkpoint.is_needed(number)]
+            unneeded = [number for number in checkpoint.covered if not checkpoint.is_needed(number)]
+            return {"record": "checkpoint", "live_segments": needed, "dead_segments": unneeded}
         seq, returns = returned_by(data, position)
         return {"record": "return", "queue_id": queue_of(data, position), "seq": seq, "returns": returns}
 
@@ -147,4 +160,6 @@ class Dump:
 def _queue_ids(data: bytes, position: int) -> set[int]:
     if data[position] in (RECORD_MESSAGE, RECORD_MOVED):
         return {queue_id for queue_id, _ in places_of(data, position)}
+    if data[position] == RECORD_CHECKPOINT:
+        return set()
     return {queue_of(data, position)}

@@ -33,7 +33,7 @@ from flintmq.storage.inspection.report import (
     FileReport,
     Report,
 )
-from flintmq.storage.journal.records import RECORD_MESSAGE, RECORD_MOVED, RECORD_SETTLEMENT
+from flintmq.storage.journal.records import RECORD_MESSAGE, RECORD_MOVED, RECORD_RETURN, RECORD_SETTLEMENT
 from flintmq.storage.quarantine import DIRECTORY as QUARANTINE
 from flintmq.storage.reading import Block, SegmentReader
 from flintmq.storage.stream.files import INDEX_SUFFIX
@@ -184,7 +184,7 @@ class _JournalTally:
                     report.dead += self._places.message(self._path, data, position)
                 elif kind == RECORD_SETTLEMENT:
                     self._places.settlement(data, position)
-                else:
+                elif kind == RECORD_RETURN:
                     self._places.returned(data, position)
         except BrokenBlock:
             report.damage.append(Damage(report.path, block.start, "the block's records do not fill it"))

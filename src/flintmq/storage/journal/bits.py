@@ -57,6 +57,17 @@ class Bits:
             first += 1
         return added
 
+    def add_bits(self, bits: bytes) -> None:
+        """Those that `bits_before` gave, to a set that is empty."""
+        self._bytes.write(bits)
+
+    def bits_before(self, end: i64) -> bytes:
+        """The numbers before `end`, a bit each."""
+        size = (end + 7) >> 3
+        if size > len(self._bytes):
+            self._grow(size - 1)
+        return self._bytes.getvalue()[:size]
+
     def _grow(self, place: i64) -> None:
         """A little further than asked for, since sets grow by small steps."""
         self._bytes.write(bytes(place + 1 + (place >> 3) - len(self._bytes)))

@@ -6,15 +6,17 @@ A group (a transaction, say) is one block: its checksum makes it all or nothing.
 from collections import deque
 from typing import Final, final
 
-from librt.strings import BytesWriter, write_i32_be, write_i64_be
+from librt.strings import BytesWriter, read_i32_be, read_i64_be, write_i32_be, write_i64_be
 from mypy_extensions import i32, i64
 
 from flintmq.broker.message import Entry, Message
 from flintmq.broker.ports import Journal
 from flintmq.storage.content import BLOCK_BYTES, AddressEncoder, write_content_head
+from flintmq.storage.journal.checkpoint import encode_checkpoint
 from flintmq.storage.journal.compaction import STEP_BYTES, Compaction, Piece, Survivors, Wanted
 from flintmq.storage.journal.occupancy import Occupancy
 from flintmq.storage.journal.records import (
+    RANGE_BYTES,
     RECORD_MESSAGE,
     RECORD_MOVED,
     RECORD_RETURN,
@@ -59,15 +61,23 @@ class Settled:
         self.first = first
         self.last = last
 
-    def write(self, writer: BytesWriter) -> None:
+    def write(self, writer: BytesWriter) -> i64:
+        """Returns the highest number that is settled."""
+        highest = self.last
         writer.append(RECORD_SETTLEMENT)
         write_i64_be(writer, self.queue_id)
         write_i32_be(writer, i32(self.closed_count + 1))
         closed = self.closed
         if closed is not None:
-            writer.write(closed.getvalue())
+            ranges = closed.getvalue()
+            writer.write(ranges)
+            at: i64 = 0
+            while at < len(ranges):
+                highest = max(highest, read_i64_be(ranges, at) + i64(read_i32_be(ranges, at + 8)) - 1)
+                at += RANGE_BYTES
         write_i64_be(writer, self.first)
         write_i32_be(writer, i32(self.last - self.first + 1))
+        return highest
 
 
 @final
@@ -125,10 +135,19 @@ class JournalEncoder(Journal):
         self._run_first: i64 = 0
         self._run_end: i64 = 0
         self._run_weight: i64 = 0
+        # Of all places that were settled.
+        self._highest_seq: i64 = 0
+        # What the segment that was just begun begins with; empty once it is written, or where there is nothing to say.
+        self._checkpoint = b""
 
-    def start(self, segment: int) -> None:
-        """Begin with a new segment, behind those that recovery put into `occupancy`."""
+    def start(self, segment: int, highest_seq: int = 0) -> None:
+        """Begin with a new segment, behind those that recovery put into `occupancy`; no number it found was higher."""
+        self._highest_seq = highest_seq
+        self._begin(segment)
+
+    def _begin(self, segment: i64) -> None:
         self._segment = self.occupancy.open(segment)
+        self._checkpoint = encode_checkpoint(self.occupancy, self._highest_seq)
 
     def append(self, message: Message, queue_ids: list[int], entries: list[Entry]) -> None:
         # First, since an address can be refused.
@@ -207,6 +226,9 @@ class JournalEncoder(Journal):
             found.add(first, last)
         self._settled = found
 
+    def _write_settled(self, settled: Settled) -> None:
+        self._highest_seq = max(self._highest_seq, settled.write(self._writer))
+
     def _end_run(self) -> None:
         if self._run_end > self._run_first:
             self.occupancy.settle(self._run_segment, self._run_first, self._run_end, self._run_weight)
@@ -231,6 +253,7 @@ class JournalEncoder(Journal):
                 self._add_block((self._writer.getvalue(),), len(self._writer))
 
     def _write_return(self, queue_id: i64, seq: i64, returns: i32) -> None:
+        self._segment.has_returns = True
         writer = self._writer
         writer.append(RECORD_RETURN)
         write_i64_be(writer, queue_id)
@@ -269,7 +292,7 @@ class JournalEncoder(Journal):
         assert group is not None
         writer = self._writer
         for settled in self._pending.values():
-            settled.write(writer)
+            self._write_settled(settled)
         if len(writer) > 0:
             self._group_bytes += len(writer)
             group.append(writer.getvalue())
@@ -296,19 +319,23 @@ class JournalEncoder(Journal):
         self._move()
         writer = self._writer
         for settled in self._pending.values():
-            settled.write(writer)
+            self._write_settled(settled)
             if len(writer) >= BLOCK_BYTES:
                 self._add_block((writer.getvalue(),), len(writer))
         if len(writer) > 0:
             self._add_block((writer.getvalue(),), len(writer))
         segment = self._segment
+        if self._checkpoint:
+            self._batch_bytes += len(self._checkpoint)
+            self._blocks.insert(0, (self._checkpoint,))
+            self._checkpoint = b""
         segment.size += self._batch_bytes
         dead = self.occupancy.drop_dead()
         wanted = self._compaction.wanted(self._batch_bytes)
         batch = JournalBatch(segment.number, self._blocks, self._batch_bytes, self._messages, dead, wanted)
         self.discard()
         if segment.size >= self._segment_limit:
-            self._segment = self.occupancy.open(segment.number + 1)
+            self._begin(segment.number + 1)
         return batch
 
     def discard(self) -> None:

@@ -102,15 +102,34 @@ class JournalFiles(BlockSource):
                 unreadable.insert(0, number)
         tail_number = numbers[-1] if numbers else 0
         numbers += unreadable
-        for segment in reversed([occupancy.restore(number) for number in numbers]):
-            if tail is None or segment.number != tail_number:
-                self.damage[:0] = self._read_segment(segment, replay, False, self._load(segment.number))
-            else:
-                self.damage[:0] = self._read_segment(segment, replay, True, tail)
-                tail = None
         self.numbers = numbers
+        if not self._read_all(tail_number, tail, replay, occupancy):
+            replay.begin_again()
+            occupancy.forget()
+            self._read_all(tail_number, None, replay, occupancy)
         self._open(highest + 1)
         return highest + 1
+
+    def _read_all(self, tail_number: int, tail: Loaded | None, replay: Replay, occupancy: Occupancy) -> bool:
+        """Read the segments there are, but for those that a checkpoint says nothing lives in.
+
+        Returns False when it was wrong to believe it, since there is damage in what it speaks of. `tail` is the content
+        of the last one, if it was read already.
+        """
+        self.damage.clear()
+        for segment in reversed([occupancy.restore(number) for number in self.numbers]):
+            checkpoint = replay.checkpoint
+            if checkpoint is not None and not checkpoint.is_needed(segment.number):
+                segment.size = checkpoint.size(segment.number)
+                continue
+            if tail is None or segment.number != tail_number:
+                tail = self._load(segment.number)
+            damage = self._read_segment(segment, replay, segment.number == tail_number, tail)
+            tail = None
+            if damage and checkpoint is not None:
+                return False
+            self.damage[:0] = damage
+        return True
 
     def _path(self, number: int) -> Path:
         return self._directory / f"{number:020d}{SUFFIX}"

@@ -47,6 +47,8 @@ class Segment:
         self.is_gone = False
         # Not all of its records could be read when they were to be moved.
         self.is_stuck = False
+        # Messages of any segment came back by what it says: nothing else has that.
+        self.has_returns = False
         self.returns: Counts | None = None
         self._settled = Bits()
         # The slots that are not settled, where they are few.
@@ -54,6 +56,23 @@ class Segment:
         # The slots before `_ends[i]`, and not before the end that precedes it, have their records in `_places[i]`.
         self._ends: list[int] = []
         self._places: list[Segment] = []
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether its file has what a restart must read, told by a checkpoint what lives."""
+        return not self.is_gone and (self.held > 0 or self.has_returns)
+
+    @property
+    def is_listed(self) -> bool:
+        return self._left is not None
+
+    def listed(self) -> list[int]:
+        """The slots that live."""
+        assert self._left is not None
+        return self._left
+
+    def settled_bits(self) -> bytes:
+        return self._settled.bits_before(self.total)
 
     def is_live(self, slot: i64) -> bool:
         left = self._left
@@ -220,6 +239,15 @@ class Occupancy:
     def segments(self) -> list[Segment]:
         """Those that have a file."""
         return list(self._files.values())
+
+    def homes(self) -> list[Segment]:
+        """Those that have a file, or where a live entry is at home."""
+        return list(self._homes.values())
+
+    def forget(self) -> None:
+        """What recovery has put here."""
+        self._files.clear()
+        self._homes.clear()
 
     def home(self, number: i64) -> Segment | None:
         """None where nothing is at home that lives."""

@@ -5,7 +5,9 @@
   each; then the home segment i64, and the content. Home is where these entries were when the broker last started, or
   first, if that was later: they are known by it until it starts again;
 - settlement: queue id i64, count u32, then first i64 and length u32 of each range of seqs;
-- return: queue id i64, seq i64, and u32 how often that entry has come back to its queue.
+- return: queue id i64, seq i64, and u32 how often that entry has come back to its queue;
+- checkpoint: bytes u32 of all behind the next fields; first segment i64 of this life of the broker, highest seq i64,
+  count u32; then of each segment what lives (see checkpoint.py).
 """
 
 from typing import Final
@@ -19,6 +21,7 @@ RECORD_MESSAGE: Final = 1
 RECORD_SETTLEMENT: Final = 2
 RECORD_RETURN: Final = 3
 RECORD_MOVED: Final = 4
+RECORD_CHECKPOINT: Final = 5
 
 # Where the entries of a message begin in its record, and the bytes of each.
 ENTRIES_AT: Final = 5
@@ -29,6 +32,7 @@ HOME_BYTES: Final = 8
 RANGES_AT: Final = 13
 RANGE_BYTES: Final = 12
 RETURN_BYTES: Final = 21
+CHECKPOINT_HEAD_BYTES: Final = 25
 
 
 def content_position(data: bytes, position: i64) -> i64:
@@ -48,4 +52,6 @@ def record_end(data: bytes, position: i64) -> i64:
         return position + RANGES_AT + RANGE_BYTES * i64(read_i32_be(data, position + 9))
     if record == RECORD_RETURN:
         return position + RETURN_BYTES
+    if record == RECORD_CHECKPOINT:
+        return position + CHECKPOINT_HEAD_BYTES + i64(read_i32_be(data, position + 1))
     return 0

@@ -19,6 +19,7 @@ from mypy_extensions import i32, i64
 from flintmq.broker.message import ContentCodec, Entry, Message
 from flintmq.storage.content import ContentReader
 from flintmq.storage.journal.bits import Bits, Counts
+from flintmq.storage.journal.checkpoint import Checkpoint
 from flintmq.storage.journal.merge import Runs
 from flintmq.storage.journal.occupancy import Occupancy, Segment
 from flintmq.storage.journal.records import (
@@ -27,6 +28,7 @@ from flintmq.storage.journal.records import (
     MOVED_ENTRY_BYTES,
     RANGE_BYTES,
     RANGES_AT,
+    RECORD_CHECKPOINT,
     RECORD_MESSAGE,
     RECORD_MOVED,
     RECORD_RETURN,
@@ -133,10 +135,14 @@ class QueueReplay:
 class Replay:
     """Finds the unsettled entries of the queues that still exist.
 
-    `read_segment` is called for each segment, from the newest to the oldest; then `entries`.
+    `read_segment` is called for each segment, from the newest to the oldest, but for those before a checkpoint that it
+    does not need; then `entries`.
     """
 
     def __init__(self, codecs: dict[int, ContentCodec], queue_ids: set[int]) -> None:
+        # The newest one.
+        self.checkpoint: Checkpoint | None = None
+        self._goes_by_checkpoints = True
         self._codecs = codecs
         self._content = ContentReader(codecs)
         self._queues: dict[int, QueueReplay] = {}
@@ -151,6 +157,15 @@ class Replay:
             self._queue = self._queues.get(queue_id)
             self._queue_id = queue_id
         return self._queue
+
+    def begin_again(self) -> None:
+        """All segments are read once more, and no checkpoint is believed."""
+        self.checkpoint = None
+        self._goes_by_checkpoints = False
+        for queue_id in self._queues:
+            self._queues[queue_id] = QueueReplay()
+        self._queue_id = 0
+        self._queue = None
 
     # -- the first pass -----------------------------------------------------------------------------------------
 
@@ -203,16 +218,30 @@ class Replay:
                 self._read_settlement(data, position)
             elif record == RECORD_RETURN:
                 queue = self._find(read_i64_be(data, position + 1))
+                segment.has_returns = True
                 if queue is not None:
                     queue.add_returns(read_i64_be(data, position + 9), i64(read_i32_be(data, position + 17)))
+            elif record == RECORD_CHECKPOINT and self._goes_by_checkpoints and self.checkpoint is None:
+                # No record of this segment is before it.
+                self.checkpoint = Checkpoint(data, position)
 
     def _read_message(self, segment: Segment, data: bytes, position: i64, slot: i64) -> None:
         stride: i64 = ENTRY_BYTES if data[position] == RECORD_MESSAGE else MOVED_ENTRY_BYTES
         at = position + ENTRIES_AT
         end = at + stride * i64(read_i32_be(data, position + 1))
         weight: i64 = -1
+        checkpoint = self.checkpoint
+        home = segment.number
+        has_slots = False
+        if checkpoint is not None and data[position] == RECORD_MOVED and home >= checkpoint.first_own:
+            has_slots = True
+            home = read_i64_be(data, end)
         while at < end:
             queue = self._find(read_i64_be(data, at))
+            if checkpoint is not None:
+                home_slot = i64(read_i32_be(data, at + 16)) if has_slots else slot
+                if not checkpoint.is_live(home, home_slot):
+                    queue = None
             if queue is not None:
                 seq = read_i64_be(data, at + 8)
                 if queue.add(seq):
@@ -236,7 +265,9 @@ class Replay:
             at += RANGE_BYTES
 
     def next_seqs(self) -> dict[int, int]:
-        return {queue_id: queue.highest_seq + 1 for queue_id, queue in self._queues.items()}
+        """What comes next on each queue: no record that is still there speaks of it, be it read or not."""
+        unread: i64 = 0 if self.checkpoint is None else self.checkpoint.highest_seq
+        return {queue_id: max(queue.highest_seq, unread) + 1 for queue_id, queue in self._queues.items()}
 
     # -- the second pass ----------------------------------------------------------------------------------------
 
