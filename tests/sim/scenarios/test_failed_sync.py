@@ -78,6 +78,33 @@ def test_what_a_start_finds_in_a_stream_outlives_a_power_loss(seed: int) -> None
     assert _next_offset(failing.disk) == 3
 
 
+@pytest.mark.parametrize("seed", range(10))
+def test_what_a_start_does_not_find_of_a_stream_does_not_come_back(seed: int) -> None:
+    """A segment stays away that retention had removed when the sync of the directory failed."""
+    failing = _FailingDisk(seed)
+    files = StreamFiles(failing.disk, _STREAM, 3_000, ContentReader(CODECS))
+    encoder = StreamEncoder(0, 0)
+    for number in range(6):
+        encoder.append(message(b"%d" % number * 2_000))
+        files.write(encoder.take())
+        files.sync()
+    files.max_bytes = 1
+    files.retire_at_ms = 1
+    failing.fails = "sync-directory"
+    with pytest.raises(OSError, match="Input/output"):
+        files.tidy()
+    found = _first_offset(failing.disk)
+    assert found > 0
+    failing.disk.lose_power()
+    assert _first_offset(failing.disk) == found
+
+
+def _first_offset(disk: SimulatedDisk) -> int:
+    files = StreamFiles(disk, _STREAM, 3_000, ContentReader(CODECS))
+    files.recover()
+    return files.segments[0].first_offset
+
+
 def _next_offset(disk: SimulatedDisk) -> int:
     files = StreamFiles(disk, _STREAM, 100_000, ContentReader(CODECS))
     files.recover()

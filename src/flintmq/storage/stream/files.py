@@ -84,6 +84,9 @@ class StreamFiles:
     def recover(self) -> None:
         """Find the segments, and where the last was torn. Of the others not a byte is read."""
         names = set(self._disk.list_directory(self.directory))
+        if names:
+            # What was removed by a call whose sync failed is gone only for now: after a power loss it would be back.
+            self._disk.sync_directory(self.directory)
         numbers = [int(name.removesuffix(SUFFIX)) for name in sorted(names) if name.endswith(SUFFIX)]
         indexed = {int(name.removesuffix(INDEX_SUFFIX)) for name in names if name.endswith(INDEX_SUFFIX)}
         while numbers and not self._recover_tail(numbers[-1], numbers[-1] in indexed):
