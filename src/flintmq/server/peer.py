@@ -1,0 +1,278 @@
+"""One socket: bytes between its transport and its connection's engine, timers, and when it is read from."""
+
+import asyncio
+from typing import TYPE_CHECKING, cast, final
+
+import structlog
+
+from flintmq.base.errors import ConnectionLost, FlintError, InternalError
+from flintmq.base.limits import CLOSE_WAIT_SECONDS, HANDSHAKE_SECONDS, OUTPUT_LOW_WATER_BYTES, TICK_READ_BYTES
+from flintmq.protocol.output import Output
+from flintmq.protocol.sniff import sniff
+from flintmq.server.connection import Connection
+
+if TYPE_CHECKING:
+    from flintmq.server.amqp import AmqpServer
+
+log = structlog.get_logger()
+
+
+@final
+class Peer(asyncio.Protocol):
+    """One socket and its connection."""
+
+    def __init__(self, server: "AmqpServer", loop: asyncio.AbstractEventLoop) -> None:
+        self.output = Output(server.outbox)
+        self.is_full = False
+        self._server = server
+        self._loop = loop
+        self._transport: asyncio.Transport | None = None
+        self._name = ""
+        # What came while it could be one protocol or another.
+        self._first = b""
+        self._connection: Connection | None = None
+        self._is_held = False
+        self._is_choked = False
+        # What waited to be sent when the timer was asked last.
+        self._unsent_bytes = 0
+        self._tick_bytes = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._hangup: asyncio.TimerHandle | None = None
+        self._was_open = False
+
+    @property
+    def has_spoken(self) -> bool:
+        """Whether enough came to know the protocol by."""
+        return self._connection is not None
+
+    @property
+    def connection(self) -> Connection:
+        assert self._connection is not None
+        return self._connection
+
+    # -- asyncio ------------------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # uvloop's transports are asyncio's in all but their base class.
+        stream = cast(asyncio.Transport, transport)
+        if self._server.is_full:
+            log.warning(
+                "connection refused: no more file descriptors", peer=_printable(stream.get_extra_info("peername"))
+            )
+            stream.abort()
+            return
+        self._transport = stream
+        stream.set_write_buffer_limits(high=OUTPUT_LOW_WATER_BYTES, low=OUTPUT_LOW_WATER_BYTES // 4)
+        address = stream.get_extra_info("peername")
+        self._name = _printable(address)
+        self._server.add(self)
+        self._hangup = self._loop.call_later(HANDSHAKE_SECONDS, self._handshake_timed_out)
+        log.debug("connection accepted", peer=self._name)
+
+    def data_received(self, data: bytes) -> None:
+        if self._connection is None:
+            data = self._first + data
+            self._first = data
+            spoken = sniff(data)
+            if spoken is None:
+                return
+            self._first = b""
+            self._connection = self._server.connection(spoken, self.output, self._name)
+        try:
+            self._server.received(self, data)
+        except Exception as error:
+            log.exception("internal error", peer=self._name)
+            self._fail(error)
+
+    def _fail(self, error: Exception) -> None:
+        """A fault of ours must cost one connection, not the node."""
+        self.connection.fail(InternalError(f"{type(error).__name__} while reading; see the broker log"))
+        self._server.want_tick()
+
+    def go_on(self) -> None:
+        """Take in what the engine left, which could not be taken before, and let the tick decide; else read on."""
+        if self.connection.engine.is_holding:
+            return
+        if self._transport is not None and self.connection.engine.is_paused:
+            self._tick_bytes = 0
+            self.data_received(b"")
+        else:
+            self.read_on()
+
+    def go_on_soon(self) -> None:
+        """The same, behind the other connections."""
+        if self.connection.engine.is_paused:
+            # What came meanwhile would only be gathered.
+            self.hold()
+            self._loop.call_soon(self.go_on)
+        else:
+            self.read_on()
+
+    def eof_received(self) -> None:
+        return None
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._transport is None:
+            # It was refused.
+            return
+        if self._connection is not None:
+            self._server.now()
+            try:
+                self._connection.engine.lost(ConnectionLost(str(exc)) if exc else None)
+            except Exception as error:
+                log.exception("internal error", peer=self._name)
+                self._fail(error)
+            self._log_end(self._connection)
+        else:
+            reason = str(exc) if exc else "the peer closed the socket before it said what it speaks"
+            log.warning("connection ended", peer=self._name, user="", reason=reason)
+        self._server.remove(self)
+        for timer in (self._timer, self._hangup):
+            if timer is not None:
+                timer.cancel()
+        self._transport = None
+        self._server.want_tick()
+
+    def pause_writing(self) -> None:
+        self.is_full = True
+
+    def resume_writing(self) -> None:
+        self.is_full = False
+        if self._is_choked:
+            self._is_choked = False
+            self.output.backlog = self.unsent_bytes()
+            self.go_on()
+        self._server.want_tick()
+
+    # -- output -------------------------------------------------------------------------------------------------
+
+    def unsent_bytes(self) -> int:
+        return 0 if self._transport is None else self._transport.get_write_buffer_size()
+
+    def flush(self) -> None:
+        chunks = self.output.take()
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return
+        if len(chunks) == 1:
+            transport.write(chunks[0])
+        elif chunks:
+            transport.writelines(chunks)
+        self.output.backlog = transport.get_write_buffer_size()
+        engine = self.connection.engine
+        now = self._loop.time()
+        engine.sent(now)
+        if engine.is_closed:
+            transport.close()
+        elif engine.is_closing:
+            if self._was_open or self._hangup is None:
+                self._hang_up_in(CLOSE_WAIT_SECONDS)
+            if self._is_held:
+                # What the peer says to it stands behind what it sent before.
+                self._loop.call_soon(self.go_on)
+        elif engine.is_open and not self._was_open:
+            self._opened()
+
+    def _opened(self) -> None:
+        self._was_open = True
+        connection = self.connection
+        if self._hangup is not None:
+            self._hangup.cancel()
+            self._hangup = None
+        access = connection.access
+        vhost = access.vhost.name if access else ""
+        log.info("connection opened", peer=connection.peer, user=connection.user, vhost=vhost)
+        self._arm()
+
+    # -- time ---------------------------------------------------------------------------------------------------
+
+    def _arm(self) -> None:
+        due = self.connection.engine.next_timer()
+        if due is not None:
+            self._timer = self._loop.call_at(due, self._on_timer)
+
+    def _on_timer(self) -> None:
+        engine = self.connection.engine
+        now = self._server.now()
+        unsent = self.unsent_bytes()
+        makes_progress = not self._is_choked or unsent < self._unsent_bytes
+        self._unsent_bytes = unsent
+        if self._is_held and makes_progress:
+            # Silent because we do not read, not because the peer is gone.
+            engine.heard(now)
+        try:
+            engine.handle_timer(now)
+        except Exception as error:
+            log.exception("internal error", peer=self._name)
+            self._fail(error)
+        if engine.is_closed:
+            self.abort()
+        else:
+            self.flush()
+            self._arm()
+
+    def _handshake_timed_out(self) -> None:
+        log.warning("handshake timed out", peer=self._name, seconds=HANDSHAKE_SECONDS)
+        self.abort()
+
+    def _hang_up_in(self, seconds: float) -> None:
+        if self._hangup is None:
+            self._hangup = self._loop.call_later(seconds, self.abort)
+
+    def abort(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+    # -- flow ---------------------------------------------------------------------------------------------------
+
+    @property
+    def is_new_in_tick(self) -> bool:
+        """Whether nothing came since the tick ran."""
+        return self._tick_bytes == 0
+
+    def count(self, size: int) -> None:
+        """Bytes came in; once they are enough for a tick, the rest stays in the socket until it has run."""
+        if self._tick_bytes == 0:
+            self._server.heard(self)
+        self._tick_bytes += size
+        if self._tick_bytes >= TICK_READ_BYTES:
+            self.hold()
+
+    def hold(self) -> None:
+        """Stop reading until `read_on`."""
+        if not self._is_held and self._transport is not None and not self._transport.is_closing():
+            self._is_held = True
+            self._transport.pause_reading()
+
+    def choke(self) -> None:
+        """Stop reading until the peer has read most of what waits for it."""
+        self._is_choked = True
+        self._tick_bytes = 0
+        self.hold()
+
+    def read_on(self) -> None:
+        self._tick_bytes = 0
+        if self._is_held:
+            self._is_held = False
+            if self._transport is not None and not self._transport.is_closing():
+                self._transport.resume_reading()
+
+    def _log_end(self, connection: Connection) -> None:
+        reason = connection.closed
+        if reason is None or is_clean(reason):
+            log.info("connection closed", peer=connection.peer, user=connection.user)
+        else:
+            log.warning("connection ended", peer=connection.peer, user=connection.user, reason=str(reason))
+
+
+def is_clean(reason: FlintError) -> bool:
+    """Whether a connection ended as its client meant it to."""
+    return getattr(reason, "code", 0) == 200
+
+
+def _printable(address: object) -> str:
+    """host:port, and [host]:port for IPv6."""
+    if isinstance(address, tuple) and len(address) >= 2:
+        host = f"[{address[0]}]" if ":" in str(address[0]) else address[0]
+        return f"{host}:{address[1]}"
+    return str(address)
