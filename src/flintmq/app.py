@@ -8,7 +8,7 @@ import resource
 import signal
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -36,6 +36,7 @@ from flintmq.server.alarms import Alarms, memory_bytes
 from flintmq.server.amqp import AmqpServer
 from flintmq.server.auth import Authenticator, hash_unless_known, scram_keys
 from flintmq.server.config import Settings
+from flintmq.server.tls import tls_of
 from flintmq.storage.backup import manifest
 from flintmq.storage.backup.manifest import Manifest, Progress
 from flintmq.storage.backup.pins import remove_abandoned
@@ -109,13 +110,13 @@ async def serve(settings: Settings, stop: asyncio.Event) -> int:
         broker = Broker(storage, int.from_bytes(os.urandom(4)))
         broker.now_ms = time.time_ns() // 1_000_000
         _recover(broker, settings)
-        policy = _login_policy(settings)
+        policy, tls = _login_policy(settings), tls_of(settings.tls)
 
         def learn(record: UserRecord, keys: tuple[str, ...]) -> None:
             loop.call_soon_threadsafe(_learn, broker, record, keys)
 
         logins = Authenticator(broker.users, _KNOWN_TO_ALL, learn if _has_scram(policy) else None)
-        server = AmqpServer(broker, _offer(settings), logins, os.urandom, _connections(), policy=policy)
+        server = AmqpServer(broker, _offer(settings), logins, os.urandom, _connections(), policy=policy, tls=tls)
         alarms = Alarms(
             settings.alarms,
             settings.storage.directory,
@@ -124,7 +125,12 @@ async def serve(settings: Settings, stop: asyncio.Event) -> int:
             broker.page_out,
         )
         server.watch(alarms.check)
-        listener = await _listen(loop, server, settings)
+        listener = await _listen(loop, server.protocol, settings.listen.host, settings.listen.port, "--port")
+        listeners = [listener]
+        if tls is not None:
+            listeners.append(
+                await _listen(loop, server.tls_protocol, settings.listen.host, settings.tls.port, "tls.port")
+            )
         port = listener.sockets[0].getsockname()[1]
         build = "compiled by mypyc" if compiled else "interpreted: slower by far; install with a C compiler at hand"
         log.info("FlintMQ", version=__version__, build=build)
@@ -134,6 +140,8 @@ async def serve(settings: Settings, stop: asyncio.Event) -> int:
             connect=_url(settings, len(broker.users), port),
             data=str(settings.storage.directory.resolve()),
         )
+        for each in listeners[1:]:
+            log.info("listening", amqps=f"amqps://{settings.listen.host}:{each.sockets[0].getsockname()[1]}")
         gc.collect()
         gc.freeze()
         gc.set_threshold(*_GC_THRESHOLDS)
@@ -143,7 +151,8 @@ async def serve(settings: Settings, stop: asyncio.Event) -> int:
         finally:
             watching.cancel()
             log.info("stopping")
-            listener.close()
+            for each in listeners:
+                each.close()
             await server.close(_SHUTDOWN_SECONDS)
     finally:
         storage.close()
@@ -338,14 +347,15 @@ def _url(settings: Settings, users: int, port: int) -> str:
     return f"amqp://{login}@{settings.listen.host}:{port}/%2f"
 
 
-async def _listen(loop: asyncio.AbstractEventLoop, server: AmqpServer, settings: Settings) -> asyncio.Server:
-    listen = settings.listen
+async def _listen(
+    loop: asyncio.AbstractEventLoop, protocol: Callable[[], asyncio.Protocol], host: str, port: int, setting: str
+) -> asyncio.Server:
     try:
-        return await loop.create_server(server.protocol, listen.host, listen.port, backlog=1024)
+        return await loop.create_server(protocol, host, port, backlog=1024)
     except OSError as error:
         raise FlintError(
-            f"cannot listen on {listen.host}:{listen.port} ({error.strerror or error}): is another broker running "
-            "there? Choose another with --port"
+            f"cannot listen on {host}:{port} ({error.strerror or error}): is another broker running there? Choose "
+            f"another with {setting}"
         ) from error
 
 

@@ -150,3 +150,18 @@ def read_only(tmp_path: Path) -> Iterator[Path]:
             yield directory
     else:
         yield directory
+
+
+@pytest.mark.parametrize(
+    ("setting", "words"),
+    [
+        ("FLINTMQ_TLS_KEY", "tls.key is of no use without tls.certificate"),
+        ("FLINTMQ_TLS_CERTIFICATE", "nowhere.pem and tls.key in it cannot be used"),
+        ("FLINTMQ_AUTH_MECHANISMS", "auth.mechanisms: there is no"),
+    ],
+)
+def test_settings_of_logins(tmp_path: Path, setting: str, words: str) -> None:
+    """What cannot work is said at the start, with the name of the setting."""
+    code, complaint = _fails_to_start("--data", str(tmp_path / "data"), **{setting: str(tmp_path / "nowhere.pem")})
+    assert code == USAGE
+    assert words in complaint

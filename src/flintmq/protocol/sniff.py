@@ -4,6 +4,7 @@ from enum import Enum
 from typing import Final
 
 _AMQP: Final = b"AMQP"
+TLS_HEADER: Final = b"AMQP\x02\x01\x00\x00"
 # How a record of TLS begins that holds a handshake (RFC 8446 §5.1).
 _TLS_HANDSHAKE: Final = b"\x16\x03"
 # The layer that a protocol header announces (amqp-1.0 §2.2, §5.2.1, §5.3.1); AMQP 0-9-1 has a zero there.

@@ -18,12 +18,14 @@ from flintmq.broker.broker import Broker
 from flintmq.gateway.amqp091.connection import ServerConnection
 from flintmq.gateway.amqp091.service import Offer, Service
 from flintmq.gateway.gateway import Gateway, Host, LoginPolicy
+from flintmq.gateway.login import Security
 from flintmq.protocol.output import Outbox, Output
 from flintmq.protocol.sasl.scram import Keys
 from flintmq.protocol.sniff import Protocol as Spoken
 from flintmq.server.alarms import CHECK_SECONDS
 from flintmq.server.connection import Connection
 from flintmq.server.peer import Peer
+from flintmq.server.tls import Tls
 
 log = structlog.get_logger()
 
@@ -63,10 +65,12 @@ class AmqpServer(Host):
         connection_max: int,
         clock_ms: Callable[[], int] = wall_clock_ms,
         policy: LoginPolicy | None = None,
+        tls: Tls | None = None,
     ) -> None:
         self.outbox = Outbox()
         self.gateway = Gateway(broker, self, random_bytes, policy)
         self.amqp091 = Service(self.gateway, offer)
+        self.tls = tls
         self._storage = broker.storage
         self._logins = logins
         self._clock_ms = clock_ms
@@ -90,14 +94,18 @@ class AmqpServer(Host):
     def protocol(self) -> Peer:
         return Peer(self, self._loop)
 
+    def tls_protocol(self) -> Peer:
+        """The same for a socket where TLS comes first."""
+        return Peer(self, self._loop, begins_with_tls=True)
+
     @property
     def is_full(self) -> bool:
         """Whether one more socket would take from what the storage needs."""
         return len(self._peers) >= self._connection_max
 
-    def connection(self, spoken: Spoken, output: Output, name: str) -> Connection:
+    def connection(self, spoken: Spoken, output: Output, name: str, security: Security) -> Connection:
         """The connection of a peer that has begun to speak."""
-        return ServerConnection(self.amqp091, output, name)
+        return ServerConnection(self.amqp091, output, name, security)
 
     def add(self, peer: Peer) -> None:
         self._peers[peer.output] = peer

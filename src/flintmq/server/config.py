@@ -49,6 +49,22 @@ class ListenSettings:
 
 
 @dataclass(frozen=True)
+class TlsSettings:
+    """TLS, where there is a `certificate`: on `port`, and on the ordinary one for clients that begin with it there.
+
+    Files are PEM; `certificate` may be a chain, and hold the `key`. With `verify`, clients may ("optional") or have to
+    ("required") show certificates signed by those in `ca`, and `login_from` is where EXTERNAL finds their names.
+    """
+
+    certificate: Path | None = None
+    key: Path | None = None
+    ca: Path | None = None
+    port: Annotated[int, Meta(ge=0, le=_SHORT_MAX)] = 5671
+    verify: Literal["none", "optional", "required"] = "none"
+    login_from: Literal["common_name", "subject_alternative_name"] = "common_name"
+
+
+@dataclass(frozen=True)
 class StorageSettings:
     """`segment_bytes` is how large the files of journal and streams become before the next ones are begun.
 
@@ -140,6 +156,7 @@ class UserSettings:
 @dataclass(frozen=True)
 class Settings:
     listen: ListenSettings = ListenSettings()
+    tls: TlsSettings = TlsSettings()
     storage: StorageSettings = StorageSettings()
     limits: LimitSettings = LimitSettings()
     alarms: AlarmSettings = AlarmSettings()

@@ -7,9 +7,12 @@ import structlog
 
 from flintmq.base.errors import ConnectionLost, FlintError, InternalError
 from flintmq.base.limits import CLOSE_WAIT_SECONDS, HANDSHAKE_SECONDS, OUTPUT_LOW_WATER_BYTES, TICK_READ_BYTES
+from flintmq.gateway.login import OPEN, Security
 from flintmq.protocol.output import Output
-from flintmq.protocol.sniff import sniff
+from flintmq.protocol.sniff import TLS_HEADER, sniff
+from flintmq.protocol.sniff import Protocol as Spoken
 from flintmq.server.connection import Connection
+from flintmq.server.tls import TlsTransport, identity
 
 if TYPE_CHECKING:
     from flintmq.server.amqp import AmqpServer
@@ -21,7 +24,7 @@ log = structlog.get_logger()
 class Peer(asyncio.Protocol):
     """One socket and its connection."""
 
-    def __init__(self, server: "AmqpServer", loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, server: "AmqpServer", loop: asyncio.AbstractEventLoop, begins_with_tls: bool = False) -> None:
         self.output = Output(server.outbox)
         self.is_full = False
         self._server = server
@@ -31,6 +34,8 @@ class Peer(asyncio.Protocol):
         # What came while it could be one protocol or another.
         self._first = b""
         self._connection: Connection | None = None
+        self._begins_with_tls = begins_with_tls
+        self._tls: TlsTransport | None = None
         self._is_held = False
         self._is_choked = False
         # What waited to be sent when the timer was asked last.
@@ -62,6 +67,8 @@ class Peer(asyncio.Protocol):
             stream.abort()
             return
         self._transport = stream
+        if self._begins_with_tls:
+            self._begin_tls(stream)
         stream.set_write_buffer_limits(high=OUTPUT_LOW_WATER_BYTES, low=OUTPUT_LOW_WATER_BYTES // 4)
         address = stream.get_extra_info("peername")
         self._name = _printable(address)
@@ -70,14 +77,59 @@ class Peer(asyncio.Protocol):
         log.debug("connection accepted", peer=self._name)
 
     def data_received(self, data: bytes) -> None:
-        if self._connection is None:
-            data = self._first + data
-            self._first = data
-            spoken = sniff(data)
-            if spoken is None:
+        if self._tls is not None:
+            try:
+                data = self._tls.receive(data)
+            except ConnectionLost as error:
+                log.warning("connection refused", peer=self._name, reason=str(error))
+                self.abort()
                 return
-            self._first = b""
-            self._connection = self._server.connection(spoken, self.output, self._name)
+            if not data:
+                return
+        if self._connection is None:
+            self._find_protocol(self._first + data)
+        else:
+            self._take(data)
+
+    def _find_protocol(self, data: bytes) -> None:
+        spoken = sniff(data)
+        if spoken is None:
+            self._first = data
+            return
+        self._first = b""
+        transport = self._transport
+        if transport is not None and self._tls is None and self._server.tls is not None:
+            if spoken is Spoken.TLS_HEADER:
+                if len(data) < len(TLS_HEADER):
+                    self._first = data
+                    return
+                # amqp-1.0 §5.2.1: the same header back, whichever version was asked for.
+                transport.write(TLS_HEADER)
+                if data.startswith(TLS_HEADER):
+                    self._begin_tls(transport)
+                    if len(data) > len(TLS_HEADER):
+                        self.data_received(data[len(TLS_HEADER) :])
+                else:
+                    transport.close()
+                return
+            if spoken is Spoken.TLS:
+                self._begin_tls(transport)
+                self.data_received(data)
+                return
+        self._connection = self._server.connection(spoken, self.output, self._name, self._security())
+        self._take(data)
+
+    def _begin_tls(self, transport: asyncio.Transport) -> None:
+        assert self._server.tls is not None
+        self._tls = TlsTransport(transport, self._server.tls.context)
+        self._transport = self._tls
+
+    def _security(self) -> Security:
+        if self._tls is None or self._server.tls is None:
+            return OPEN
+        return Security(True, identity(self._tls.certificate, self._server.tls.login_from))
+
+    def _take(self, data: bytes) -> None:
         try:
             self._server.received(self, data)
         except Exception as error:
@@ -95,7 +147,7 @@ class Peer(asyncio.Protocol):
             return
         if self._transport is not None and self.connection.engine.is_paused:
             self._tick_bytes = 0
-            self.data_received(b"")
+            self._take(b"")
         else:
             self.read_on()
 

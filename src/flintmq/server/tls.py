@@ -1,0 +1,164 @@
+"""TLS over a transport that is there already: after a protocol header for it, or from a socket's first byte on.
+
+OpenSSL works on bytes in memory here: what a client sends right behind the header has been read by the time it is known
+that TLS begins, and no event loop takes that back.
+"""
+
+import asyncio
+import ssl
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal, final
+
+from flintmq.base.errors import ConfigurationError, ConnectionLost
+from flintmq.server.config import TlsSettings
+
+# What OpenSSL gives at once is a record, which has 16 KiB at most.
+_READ_BYTES: Final = 256 * 1024
+
+
+# What `getpeercert` gives: names of all kinds, deeply nested.
+Certificate = Mapping[str, Any] | None
+
+
+@dataclass(frozen=True)
+class Tls:
+    """What a server needs for TLS, and where it finds a client's name in its certificate."""
+
+    context: ssl.SSLContext
+    login_from: Literal["common_name", "subject_alternative_name"] = "common_name"
+
+
+def tls_of(settings: TlsSettings) -> Tls | None:
+    """None where there is no certificate. Raises ConfigurationError."""
+    if settings.certificate is None:
+        for name in ("key", "ca"):
+            if getattr(settings, name) is not None:
+                raise ConfigurationError(f"tls.{name} is of no use without tls.certificate")
+        return None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_CIPHER_SERVER_PREFERENCE
+    try:
+        context.load_cert_chain(settings.certificate, settings.key)
+    except (OSError, ssl.SSLError) as error:
+        raise ConfigurationError(
+            f"tls.certificate {settings.certificate} and tls.key {settings.key or 'in it'} cannot be used: {error}"
+        ) from error
+    if settings.verify == "none":
+        return Tls(context)
+    if settings.ca is None:
+        raise ConfigurationError(
+            f'tls.verify is "{settings.verify}": tls.ca has to name who signs clients\' certificates'
+        )
+    try:
+        context.load_verify_locations(settings.ca)
+    except (OSError, ssl.SSLError) as error:
+        raise ConfigurationError(f"tls.ca {settings.ca} cannot be used: {error}") from error
+    context.verify_mode = ssl.CERT_REQUIRED if settings.verify == "required" else ssl.CERT_OPTIONAL
+    return Tls(context, settings.login_from)
+
+
+def identity(certificate: Certificate, login_from: Literal["common_name", "subject_alternative_name"]) -> str:
+    """Who a client's certificate says it is, as `getpeercert` gives it; empty where it says nothing."""
+    if not certificate:
+        return ""
+    if login_from == "common_name":
+        for part in certificate.get("subject", ()):
+            for name, value in part:
+                if name == "commonName":
+                    return str(value)
+        return ""
+    for _, value in certificate.get("subjectAltName", ()):
+        return str(value)
+    return ""
+
+
+@final
+class TlsTransport(asyncio.Transport):
+    """`receive` turns what came into what was sent; what is written here goes out encrypted."""
+
+    def __init__(self, below: asyncio.Transport, context: ssl.SSLContext) -> None:
+        super().__init__()
+        self._below = below
+        self._incoming = ssl.MemoryBIO()
+        self._outgoing = ssl.MemoryBIO()
+        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
+        self.is_established = False
+
+    def receive(self, data: bytes) -> bytes:
+        """Raises ConnectionLost for a peer that does not speak TLS as it should; it has been told by then."""
+        self._incoming.write(data)
+        try:
+            if not self.is_established:
+                self._tls.do_handshake()
+                self.is_established = True
+            return self._read()
+        except ssl.SSLWantReadError:
+            return b""
+        except ssl.SSLError as error:
+            raise ConnectionLost(f"TLS: {error.reason or error}") from error
+        finally:
+            self._flush()
+
+    def _read(self) -> bytes:
+        parts: list[bytes] = []
+        try:
+            while part := self._tls.read(_READ_BYTES):
+                parts.append(part)
+        except ssl.SSLWantReadError:
+            pass
+        except ssl.SSLZeroReturnError:
+            # It sends nothing more, and will close the socket; what it sent before counts.
+            pass
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    @property
+    def certificate(self) -> Certificate:
+        """The client's, as `getpeercert` gives it; None where it has shown none."""
+        return self._tls.getpeercert()
+
+    def _flush(self) -> None:
+        out = self._outgoing.read()
+        if out and not self._below.is_closing():
+            self._below.write(out)
+
+    def write(self, data: "bytes | bytearray | memoryview[Any]") -> None:
+        self._tls.write(data)
+        self._flush()
+
+    def writelines(self, list_of_data: "Iterable[bytes | bytearray | memoryview[Any]]") -> None:
+        for data in list_of_data:
+            self._tls.write(data)
+        self._flush()
+
+    def close(self) -> None:
+        if self.is_established and not self._below.is_closing():
+            try:
+                self._tls.unwrap()
+            except ssl.SSLError:
+                # The peer has not said the same yet, and need not: our half is said.
+                pass
+            self._flush()
+        self._below.close()
+
+    def abort(self) -> None:
+        self._below.abort()
+
+    def is_closing(self) -> bool:
+        return self._below.is_closing()
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return self._below.get_extra_info(name, default)
+
+    def get_write_buffer_size(self) -> int:
+        return self._below.get_write_buffer_size()
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        self._below.set_write_buffer_limits(high, low)
+
+    def pause_reading(self) -> None:
+        self._below.pause_reading()
+
+    def resume_reading(self) -> None:
+        self._below.resume_reading()

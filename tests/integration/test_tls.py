@@ -1,0 +1,196 @@
+"""TLS on its own port, and on the ordinary one: by a protocol header for it, or from the first byte on."""
+
+import socket
+import ssl
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any
+
+import pika
+import pytest
+import trustme
+
+from flintmq.wire.amqp091.frames import PROTOCOL_HEADER
+from tests.servers import BrokerProcess
+
+TLS_HEADER = b"AMQP\x02\x01\x00\x00"
+
+
+@pytest.fixture(scope="module")
+def authority() -> trustme.CA:
+    return trustme.CA()
+
+
+@pytest.fixture(scope="module")
+def broker(authority: trustme.CA, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    """It verifies the certificates of clients that have one, and `guest` may log in by one."""
+    directory = tmp_path_factory.mktemp("tls")
+    authority.cert_pem.write_to_path(directory / "ca.pem")
+    authority.issue_cert("localhost", "127.0.0.1").private_key_and_cert_chain_pem.write_to_path(
+        directory / "server.pem"
+    )
+    settings: dict[str, Any] = {
+        "FLINTMQ_TLS_CERTIFICATE": str(directory / "server.pem"),
+        "FLINTMQ_TLS_CA": str(directory / "ca.pem"),
+        "FLINTMQ_TLS_PORT": "0",
+        "FLINTMQ_TLS_VERIFY": "optional",
+    }
+    with BrokerProcess(directory / "data", **settings) as running:
+        yield running
+        assert running.stop() == 0
+
+
+@pytest.fixture(scope="module")
+def tls_port(broker: BrokerProcess) -> int:
+    line = broker.wait_for_log("listening", matches=lambda line: "amqps" in line)
+    return int(line["amqps"].rpartition(":")[2])
+
+
+@pytest.fixture(scope="module")
+def trusting(authority: trustme.CA) -> ssl.SSLContext:
+    """A client that trusts who signed the broker's certificate."""
+    context = ssl.create_default_context()
+    authority.configure_trust(context)
+    return context
+
+
+def _use(parameters: pika.ConnectionParameters) -> None:
+    """A megabyte there and back, confirmed."""
+    with closing(pika.BlockingConnection(parameters)) as connection:
+        channel = connection.channel()
+        channel.confirm_delivery()
+        queue = channel.queue_declare("", exclusive=True).method.queue
+        body = bytes(range(256)) * 4096
+        for _ in range(5):
+            channel.basic_publish("", queue, body, mandatory=True)
+        for _ in range(5):
+            assert channel.basic_get(queue, auto_ack=True)[2] == body
+
+
+@pytest.mark.parametrize("port", ["its own", "the ordinary"])
+def test_a_client_over_tls(broker: BrokerProcess, tls_port: int, trusting: ssl.SSLContext, port: str) -> None:
+    """pika works over TLS on either port, as on a plain socket."""
+    options = pika.SSLOptions(trusting, "localhost")
+    _use(pika.ConnectionParameters("127.0.0.1", tls_port if port == "its own" else broker.port, ssl_options=options))
+
+
+def test_plain_sockets_go_on(broker: BrokerProcess) -> None:
+    """The ordinary port is that for clients without TLS, too."""
+    _use(pika.ConnectionParameters("127.0.0.1", broker.port))
+
+
+def _wrapped(raw: socket.socket, context: ssl.SSLContext) -> ssl.SSLSocket:
+    raw.settimeout(30)
+    return context.wrap_socket(raw, server_hostname="localhost")
+
+
+def test_the_header_for_tls(broker: BrokerProcess, trusting: ssl.SSLContext) -> None:
+    """A client that asks for TLS by AMQP's header gets the header back, and then TLS (amqp-1.0 §5.2.1)."""
+    with socket.create_connection(("127.0.0.1", broker.port), 30) as raw:
+        for byte in TLS_HEADER:
+            raw.send(bytes([byte]))
+        assert raw.recv(8, socket.MSG_WAITALL) == TLS_HEADER
+        with _wrapped(raw, trusting) as secure:
+            secure.send(PROTOCOL_HEADER)
+            assert secure.recv(1) == b"\x01"
+
+
+def test_tls_right_behind_the_header(broker: BrokerProcess, trusting: ssl.SSLContext) -> None:
+    """What came together with the header counts, even where the client did not wait for ours."""
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    secure = trusting.wrap_bio(incoming, outgoing, server_hostname="localhost")
+    with pytest.raises(ssl.SSLWantReadError):
+        secure.do_handshake()
+    with socket.create_connection(("127.0.0.1", broker.port), 30) as raw:
+        raw.sendall(TLS_HEADER + outgoing.read())
+        assert raw.recv(8, socket.MSG_WAITALL) == TLS_HEADER
+        while True:
+            try:
+                secure.do_handshake()
+                break
+            except ssl.SSLWantReadError:
+                raw.sendall(outgoing.read())
+                incoming.write(raw.recv(65536))
+        secure.write(PROTOCOL_HEADER)
+        raw.sendall(outgoing.read())
+
+
+def test_another_version_of_the_header(broker: BrokerProcess) -> None:
+    """The header we know is the answer, and then the socket is closed (amqp-1.0 §2.2)."""
+    with socket.create_connection(("127.0.0.1", broker.port), 30) as raw:
+        raw.sendall(b"AMQP\x02\x02\x00\x00")
+        assert raw.recv(8, socket.MSG_WAITALL) == TLS_HEADER
+        assert raw.recv(1) == b""
+
+
+def test_tls_within_tls(tls_port: int, trusting: ssl.SSLContext) -> None:
+    """One layer of TLS is all there is: a header for another is answered like any header that is not known."""
+    with socket.create_connection(("127.0.0.1", tls_port), 30) as raw, _wrapped(raw, trusting) as secure:
+        secure.send(TLS_HEADER)
+        assert secure.recv(8).startswith(b"AMQP")
+        assert secure.recv(1) == b""
+
+
+@pytest.mark.parametrize("rubbish", [b"\x16\x03\x01\xff\xff" + bytes(200), PROTOCOL_HEADER, b"GET / HTTP/1.1\r\n\r\n"])
+def test_no_tls(broker: BrokerProcess, tls_port: int, trusting: ssl.SSLContext, rubbish: bytes) -> None:
+    """Whoever does not speak TLS where it is due costs a line of the log."""
+    with socket.create_connection(("127.0.0.1", tls_port), 30) as raw:
+        raw.sendall(rubbish)
+        name = "{}:{}".format(*raw.getsockname())
+        line = broker.wait_for_log("connection refused", peer=name)
+        assert line["reason"].startswith("TLS: ")
+    with socket.create_connection(("127.0.0.1", tls_port), 30) as raw, _wrapped(raw, trusting) as secure:
+        secure.send(PROTOCOL_HEADER)
+        assert secure.recv(1) == b"\x01"
+
+
+@pytest.mark.filterwarnings("ignore:ssl.TLSVersion")
+def test_versions_that_are_not_safe(tls_port: int, trusting: ssl.SSLContext) -> None:
+    """TLS 1.1 and older are refused."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    context.minimum_version = ssl.TLSVersion.TLSv1
+    context.maximum_version = ssl.TLSVersion.TLSv1_1
+    context.set_ciphers("DEFAULT@SECLEVEL=0")
+    with socket.create_connection(("127.0.0.1", tls_port), 30) as raw, pytest.raises((ssl.SSLError, ConnectionError)):
+        _wrapped(raw, context)
+
+
+def _external(port: int, context: ssl.SSLContext) -> pika.ConnectionParameters:
+    return pika.ConnectionParameters(
+        "127.0.0.1",
+        port,
+        ssl_options=pika.SSLOptions(context, "localhost"),
+        credentials=pika.credentials.ExternalCredentials(),
+    )
+
+
+def _with_certificate(authority: trustme.CA, trusted: trustme.CA, name: str) -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    trusted.configure_trust(context)
+    authority.issue_cert("client", common_name=name).configure_cert(context)
+    return context
+
+
+def test_login_by_certificate(authority: trustme.CA, tls_port: int) -> None:
+    """EXTERNAL: the common name of a certificate that our authority signed is who the client is."""
+    _use(_external(tls_port, _with_certificate(authority, authority, "guest")))
+
+
+def test_a_certificate_of_nobody(authority: trustme.CA, tls_port: int) -> None:
+    """A good certificate is no user yet."""
+    with pytest.raises(pika.exceptions.AMQPConnectionError):
+        pika.BlockingConnection(_external(tls_port, _with_certificate(authority, authority, "stranger")))
+
+
+def test_a_certificate_that_somebody_else_signed(authority: trustme.CA, tls_port: int) -> None:
+    """It is refused, although a client without one may come in."""
+    with pytest.raises(pika.exceptions.AMQPConnectionError):
+        pika.BlockingConnection(_external(tls_port, _with_certificate(trustme.CA(), authority, "guest")))
+
+
+def test_no_certificate_no_external(tls_port: int, trusting: ssl.SSLContext) -> None:
+    """It is not offered to a client that has shown none."""
+    with pytest.raises(pika.exceptions.AMQPConnectionError):
+        pika.BlockingConnection(_external(tls_port, trusting))
