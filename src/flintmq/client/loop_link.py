@@ -85,10 +85,12 @@ class LoopLink(asyncio.Protocol):
     def flush(self) -> None:
         transport = self._transport
         session = self.session
-        if transport is None or transport.is_closing() or not session.has_output():
+        if transport is None:
             return
-        transport.writelines(session.take_output())
-        session.engine.sent(self._loop.time())
+        # What is left of a large message stays where it is until there is room for it.
+        while self._room.is_ready and not transport.is_closing() and session.has_output():
+            transport.writelines(session.take_output())
+            session.engine.sent(self._loop.time())
 
     def _flush_now(self) -> None:
         self._is_flush_due = False
@@ -157,6 +159,7 @@ class LoopLink(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         self._room.ready()
+        self.flush()
 
     # -- time ---------------------------------------------------------------------------------------------------
 

@@ -78,7 +78,8 @@ class SocketLink:
         """False when time is up; a connection that is over has nothing more to send."""
         session = self.session
         while True:
-            if session.has_output():
+            # More is asked for when this has gone: what is left of a large message stays where it is till then.
+            if not self._unsent and session.has_output():
                 self._unsent += session.take_output()
             if not self._unsent:
                 return True

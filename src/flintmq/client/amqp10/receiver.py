@@ -99,6 +99,8 @@ class ClientReceiver(ReceiverOwner):
         self.drained = Waitable()
         self.error: FlintError | None = None
         self.peer: Attach | None = None
+        # Bytes of messages that came, none of them counted twice.
+        self.arrived: i64 = 0
         self._window = window
         self._link: ReceiverLink | None = None
         self._messages: deque[Delivery] = deque()
@@ -233,6 +235,7 @@ class ClientReceiver(ReceiverOwner):
             whole.payload = payload
             whole.parts = None
             whole.is_settled = True
+            self.arrived += len(payload)
             self._deliver(whole)
         else:
             self.on_part(link, delivery, payload, False)
@@ -243,7 +246,9 @@ class ClientReceiver(ReceiverOwner):
             held = self._begin(link, delivery)
             if held is None:
                 return
+        before = held.size
         held.take(payload)
+        self.arrived += held.size - before
         if more:
             return
         was_whole = held.is_whole
