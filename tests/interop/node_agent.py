@@ -1,6 +1,6 @@
-"""amqplib's process: it does what node/agent.mjs is told, one JSON line at a time."""
+"""A process of Node.js, for amqplib or rhea: it does what its script is told, one JSON line at a time."""
 
-# ruff: noqa: ANN401 - what amqplib gives and takes has no types to name
+# ruff: noqa: ANN401 - what these clients give and take has no types to name
 import json
 import shutil
 import subprocess
@@ -19,23 +19,23 @@ from tests.interop.peer import WAIT_SECONDS, Refused
 NODE_FOLDER: Final = Path(__file__).parent / "node"
 
 
-def missing() -> str:
-    """Why amqplib cannot be run here, or ""."""
+def missing(client: str = "amqplib") -> str:
+    """Why this client cannot be run here, or ""."""
     if shutil.which("node") is None:
         return "Node.js is not installed"
-    if not (NODE_FOLDER / "node_modules" / "amqplib").is_dir():
-        return "amqplib is not installed: npm ci --prefix tests/interop/node"
+    if not (NODE_FOLDER / "node_modules" / client).is_dir():
+        return f"{client} is not installed: npm ci --prefix tests/interop/node"
     return ""
 
 
 class Agent:
     """The process: commands go in, answers come out, and events that came before an answer are known by then."""
 
-    def __init__(self) -> None:
+    def __init__(self, script: str = "agent.mjs") -> None:
         node = shutil.which("node")
         assert node is not None
-        self._process = subprocess.Popen(  # noqa: S603 - our own script
-            [node, str(NODE_FOLDER / "agent.mjs")], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        self._process = subprocess.Popen(  # noqa: S603 - our own scripts
+            [node, str(NODE_FOLDER / script)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
         self._ids = count()
         self._lines: Queue[dict[str, Any] | None] = Queue()
@@ -51,7 +51,7 @@ class Agent:
         self._lines.put(None)
 
     def command(self, name: str, channel: int, *arguments: Any) -> Any:
-        """What the command returned; raises Refused, with code 0 for what amqplib itself refuses."""
+        """What the command returned; raises Refused, with code 0 where the client gives none."""
         id = next(self._ids)
         assert self._process.stdin is not None
         self._process.stdin.write(
