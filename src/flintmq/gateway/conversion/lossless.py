@@ -1,0 +1,288 @@
+"""Conversion there and back: what the plain conversion would change on its way back is sent along, encoded.
+
+To 0-9-1, sections that would come back otherwise go along as headers; towards 1.0, all the properties, as an
+annotation. Whatever was sent along holds as long as the rest says what it said with it: a client that changes a
+property of a message, and publishes it again, gets what it said.
+"""
+
+from collections.abc import Callable
+from typing import Final, final
+
+from librt.strings import BytesWriter, read_i32_be
+from mypy_extensions import i64
+
+from flintmq.base.errors import DecodeError, SyntaxFault
+from flintmq.gateway.conversion import from_amqp10, names, tables, to_amqp10
+from flintmq.gateway.conversion.from_amqp10 import headers_at, with_headers
+from flintmq.gateway.conversion.merging import merged
+from flintmq.gateway.conversion.parts import (
+    Sections,
+    data_section,
+    read_annotations,
+    read_application,
+    read_header,
+    read_properties,
+    split,
+    split_body,
+    write_annotations,
+    write_application,
+    write_properties,
+)
+from flintmq.wire.amqp091.properties import HEADERS, decode_properties, scan
+from flintmq.wire.amqp091.tables import TAG_BYTES, pull_shortstr, push_longstr, push_shortstr
+
+_PREFIX: Final = names.CARRIED_PREFIX.encode()
+_PROPERTIES_091: Final = names.PROPERTIES_091.encode()
+
+
+def to_091(head: bytes, body: bytes) -> tuple[bytes, bytes]:
+    """The properties and the body of a message of 1.0 (sections before the body; body and footer)."""
+    sections = split(head)
+    original = _original(sections, body)
+    if original is not None:
+        return original
+    properties, content = from_amqp10.convert(sections, body)
+    carried = _changed(sections, body, properties, content)
+    return (with_more_headers(properties, carried) if carried else properties), content
+
+
+def to_10(properties: bytes, body: bytes) -> tuple[bytes, bytes]:
+    """The sections before the body, and the body with its footer, of a message of 0-9-1."""
+    at = headers_at(properties)
+    if at and _PREFIX in properties:
+        carried = _Carried(properties, at)
+        if carried.found:
+            sections, content = carried.restored(body)
+            return sections.encoded(), content
+    sections, content = to_amqp10.convert(properties, body)
+    if from_amqp10.convert(sections, content) != (properties, body):
+        annotations = read_annotations(sections.annotations)
+        annotations[names.PROPERTIES_091] = properties
+        sections.annotations = write_annotations(annotations)
+    return sections.encoded(), content
+
+
+def _original(sections: Sections, body: bytes) -> tuple[bytes, bytes] | None:
+    """What this was in 0-9-1, if it says so and still says the same."""
+    if _PROPERTIES_091 not in sections.annotations:
+        return None
+    try:
+        annotations = read_annotations(sections.annotations)
+        properties = annotations.pop(names.PROPERTIES_091, None)
+        if not isinstance(properties, bytes):
+            return None
+        scan(properties)
+        rest = Sections(sections.header, write_annotations(annotations), sections.properties, sections.application)
+        data = split_body(body).data
+    except (DecodeError, SyntaxFault):
+        return None
+    candidates = [body] if decode_properties(properties).type == names.ENCODED_TYPE else []
+    if data is not None:
+        candidates.append(b"".join(data))
+    for candidate in candidates:
+        again, content = to_amqp10.convert(properties, candidate)
+        if _same_body(content, body) and _same(again, rest):
+            return properties, candidate
+    return None
+
+
+def _same(left: Sections, right: Sections) -> bool:
+    return (
+        _canonical_header(left.header) == _canonical_header(right.header)
+        and _canonical_annotations(left.annotations) == _canonical_annotations(right.annotations)
+        and _canonical_properties(left.properties) == _canonical_properties(right.properties)
+        and _canonical_application(left.application) == _canonical_application(right.application)
+    )
+
+
+def _same_body(left: bytes, right: bytes) -> bool:
+    if left == right:
+        return True
+    mine, theirs = split_body(left), split_body(right)
+    return mine.data is not None and mine.data == theirs.data and mine.footer == theirs.footer
+
+
+# Sections as we write them, which is one form for all that say the same; what cannot be read is like nothing else.
+
+
+def _canonical_header(section: bytes) -> tuple[bool, int | None, int | None]:
+    fields = read_header(section)
+    return fields.durable is True, fields.priority, fields.ttl
+
+
+def _canonical_annotations(section: bytes) -> bytes:
+    return write_annotations(read_annotations(section))
+
+
+def _canonical_properties(section: bytes) -> bytes:
+    return write_properties(read_properties(section)) if section else b""
+
+
+def _canonical_application(section: bytes) -> bytes:
+    return write_application(read_application(section)) if section else b""
+
+
+def _changed(sections: Sections, body: bytes, properties: bytes, content: bytes) -> list[tuple[str, bytes]]:
+    """Headers with what would not come back the same by itself."""
+    again, _ = to_amqp10.convert(properties, content)
+    carried: list[tuple[str, bytes]] = []
+    if _says_more(sections.header):
+        carried.append((names.CARRIED_HEADER, sections.header))
+    if _differs(sections.annotations, again.annotations, _canonical_annotations):
+        carried.append((names.CARRIED_ANNOTATIONS, sections.annotations))
+    if _differs(sections.properties, again.properties, _canonical_properties):
+        carried.append((names.CARRIED_PROPERTIES, sections.properties))
+    if _differs(sections.application, again.application, _canonical_application):
+        carried.append((names.CARRIED_APPLICATION, sections.application))
+    try:
+        parts = split_body(body)
+    except DecodeError:
+        return carried
+    # What was taken out of a data section is shorter than that.
+    if parts.data is not None and (content != body or not body):
+        if parts.footer:
+            carried.append((names.CARRIED_FOOTER, parts.footer))
+        if len(parts.data) != 1:
+            carried.append((names.CARRIED_DATA, b"".join(len(each).to_bytes(4, "big") for each in parts.data)))
+    return carried
+
+
+def _says_more(header: bytes) -> bool:
+    """Whether it says what 0-9-1 has no property for."""
+    try:
+        fields = read_header(header)
+    except DecodeError:
+        return True
+    return bool(fields.first_acquirer) or bool(fields.delivery_count)
+
+
+def _differs(mine: bytes, theirs: bytes, canonical: Callable[[bytes], bytes]) -> bool:
+    if mine == theirs:
+        return False
+    try:
+        return canonical(mine) != theirs
+    except DecodeError:
+        return True
+
+
+def with_more_headers(properties: bytes, headers: list[tuple[str, bytes]]) -> bytes:
+    """The same properties with these headers behind all others."""
+    at = headers_at(properties)
+    w = BytesWriter()
+    start = tables.begin(w)
+    if at:
+        w.write(properties[at + 4 : _table_end(properties, at)])
+    for name, value in headers:
+        push_shortstr(w, name, "")
+        w.append(TAG_BYTES)
+        push_longstr(w, value, "")
+    tables.end(w, start)
+    if at:
+        return properties[:at] + w.getvalue() + properties[_table_end(properties, at) :]
+    return with_headers(with_empty_headers(properties), w.getvalue())
+
+
+def with_empty_headers(properties: bytes) -> bytes:
+    """Properties without headers, with none in an empty table."""
+    flagged = bytes([properties[0] | HEADERS >> 8]) + properties[1:]
+    at = headers_at(flagged)
+    return flagged[:at] + b"\x00\x00\x00\x00" + flagged[at:]
+
+
+def _table_end(properties: bytes, at: i64) -> i64:
+    return at + 4 + (i64(read_i32_be(properties, at)) & 0xFFFF_FFFF)
+
+
+@final
+class _Carried:
+    """Headers with encoded sections, and the properties without them."""
+
+    def __init__(self, properties: bytes, at: i64) -> None:
+        self.found: dict[str, bytes] = {}
+        end = _table_end(properties, at)
+        w = BytesWriter()
+        start = tables.begin(w)
+        pos = at + 4
+        while pos < end:
+            name, value_at = pull_shortstr(properties, pos)
+            value, after = tables.pull_value(properties, value_at)
+            if name in _CARRIED and name not in self.found and isinstance(value, bytes) and _is_whole(name, value):
+                self.found[name] = value
+            else:
+                w.write(properties[pos:after])
+            pos = after
+        tables.end(w, start)
+        if len(w) > 4:
+            self.properties = properties[:at] + w.getvalue() + properties[end:]
+        else:
+            # The headers went along alone: without them, there was no table.
+            bare = properties[:at] + properties[end:]
+            self.properties = bytes([bare[0] & ~(HEADERS >> 8)]) + bare[1:]
+
+    def restored(self, body: bytes) -> tuple[Sections, bytes]:
+        fresh, fresh_body = to_amqp10.convert(self.properties, body)
+        whole = Sections(fresh.header, fresh.annotations, fresh.properties, fresh.application)
+        found = self.found
+        for name, value in found.items():
+            if name == names.CARRIED_HEADER:
+                whole.header = value
+            elif name == names.CARRIED_ANNOTATIONS:
+                whole.annotations = value
+            elif name == names.CARRIED_PROPERTIES:
+                whole.properties = value
+            elif name == names.CARRIED_APPLICATION:
+                whole.application = value
+        content = self._body(body, fresh_body)
+        again, body_again = from_amqp10.convert(whole, content)
+        if body_again != body:
+            # Another body: how the old one was made up says nothing of it.
+            content = fresh_body
+        if again != self.properties:
+            whole = merged(whole, again, fresh, self.properties)
+        return whole, content
+
+    def _body(self, body: bytes, fresh: bytes) -> bytes:
+        """The body in the sections that it came in."""
+        footer = self.found.get(names.CARRIED_FOOTER, b"")
+        sizes = self.found.get(names.CARRIED_DATA)
+        if split_body(fresh).data is None:
+            return fresh
+        if sizes is None:
+            return fresh + footer
+        sections: list[bytes] = []
+        pos: i64 = 0
+        for at in range(0, len(sizes) - 3, 4):
+            size = i64(read_i32_be(sizes, at)) & 0xFFFF_FFFF
+            sections.append(data_section(body[pos : pos + size]))
+            pos += size
+        return (b"".join(sections) if pos == len(body) else fresh) + footer
+
+
+_CARRIED: Final = (
+    names.CARRIED_HEADER,
+    names.CARRIED_ANNOTATIONS,
+    names.CARRIED_PROPERTIES,
+    names.CARRIED_APPLICATION,
+    names.CARRIED_FOOTER,
+    names.CARRIED_DATA,
+)
+
+
+def _is_whole(name: str, value: bytes) -> bool:
+    """Whether a header holds what it is to hold: a client may have written anything there."""
+    if name == names.CARRIED_DATA:
+        return True
+    try:
+        if name == names.CARRIED_FOOTER:
+            return split_body(value).footer == value
+        return _section_of(split(value), name) == value
+    except DecodeError:
+        return False
+
+
+def _section_of(sections: Sections, name: str) -> bytes:
+    if name == names.CARRIED_HEADER:
+        return sections.header
+    if name == names.CARRIED_ANNOTATIONS:
+        return sections.annotations
+    return sections.properties if name == names.CARRIED_PROPERTIES else sections.application

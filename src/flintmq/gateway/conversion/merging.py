@@ -1,0 +1,109 @@
+"""A 1.0 message that went along encoded with its 0-9-1 form, where somebody has changed that form since.
+
+A field or an entry is as it was as long as its 0-9-1 form is; what has no 0-9-1 form is as it was anyway.
+"""
+
+from flintmq.base.errors import DecodeError
+from flintmq.gateway.conversion import names, tables
+from flintmq.gateway.conversion.from_amqp10 import headers_at
+from flintmq.gateway.conversion.parts import (
+    Sections,
+    read_annotations,
+    read_application,
+    read_properties,
+    write_annotations,
+    write_application,
+    write_properties,
+)
+from flintmq.wire.amqp091.properties import decode_properties
+from flintmq.wire.amqp10.composite import Annotations
+from flintmq.wire.amqp10.writer import encode_value
+
+
+def merged(old: Sections, old_form: bytes, new: Sections, new_form: bytes) -> Sections:
+    """`old` came along and would be `old_form` in 0-9-1, which has become `new_form`: that alone would be `new`."""
+    was = _table(old_form)
+    now = _table(new_form)
+    application = _merged_application(old, new, was, now)
+    return Sections(
+        # What a header says of deliveries holds for those alone.
+        new.header,
+        _merged_annotations(old, new, was, now, application),
+        _merged_properties(old, old_form, new, new_form),
+        write_application(application),
+    )
+
+
+def _table(form: bytes) -> dict[str, object]:
+    at = headers_at(form)
+    return tables.pull_table(form, at) if at else {}
+
+
+def _is_kept(name: str, was: dict[str, object], now: dict[str, object]) -> bool:
+    """Whether the header of this name is as it was."""
+    return (name in was) == (name in now) and (name not in was or encode_value(was[name]) == encode_value(now[name]))
+
+
+def _merged_application(
+    old: Sections, new: Sections, was: dict[str, object], now: dict[str, object]
+) -> dict[str, object]:
+    try:
+        mine = read_application(old.application)
+    except DecodeError:
+        mine = {}
+    theirs = read_application(new.application)
+    found: dict[str, object] = {}
+    for name, value in mine.items():
+        if _is_kept(name, was, now):
+            found[name] = value
+        elif name in theirs:
+            found[name] = theirs[name]
+    return found | {name: value for name, value in theirs.items() if name not in mine}
+
+
+def _merged_annotations(
+    old: Sections, new: Sections, was: dict[str, object], now: dict[str, object], application: dict[str, object]
+) -> bytes:
+    try:
+        mine = read_annotations(old.annotations)
+    except DecodeError:
+        mine = {}
+    theirs = read_annotations(new.annotations)
+    found: Annotations = {}
+    for key, value in mine.items():
+        name = names.header_of(key)
+        if name is None or _is_kept(name, was, now):
+            found[key] = value
+        elif key in theirs:
+            found[key] = theirs[key]
+    for key, value in theirs.items():
+        # A header that an application-property became is no annotation, whatever it is called.
+        if key not in mine and key not in application:
+            found[key] = value
+    return write_annotations(found)
+
+
+def _merged_properties(old: Sections, old_form: bytes, new: Sections, new_form: bytes) -> bytes:
+    try:
+        found = read_properties(old.properties)
+    except DecodeError:
+        return new.properties
+    fresh = read_properties(new.properties)
+    was, now = decode_properties(old_form), decode_properties(new_form)
+    if was.message_id != now.message_id:
+        found.message_id = fresh.message_id
+    if was.correlation_id != now.correlation_id:
+        found.correlation_id = fresh.correlation_id
+    if was.user_id != now.user_id:
+        found.user_id = fresh.user_id
+    if was.reply_to != now.reply_to:
+        found.reply_to = fresh.reply_to
+    if was.content_type != now.content_type:
+        found.content_type = fresh.content_type
+    if was.content_encoding != now.content_encoding:
+        found.content_encoding = fresh.content_encoding
+    if was.timestamp != now.timestamp:
+        found.creation_time = fresh.creation_time
+    if was.app_id != now.app_id:
+        found.group_id = fresh.group_id
+    return write_properties(found)

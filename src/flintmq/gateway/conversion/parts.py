@@ -1,0 +1,168 @@
+"""A message of AMQP 1.0 in its sections: taken apart, read, and put together again (amqp-1.0 part 3 §3.2).
+
+What is read of a section that is not there says nothing; what says nothing is written as no section.
+"""
+
+from typing import Final, final
+
+from librt.strings import BytesWriter
+from mypy_extensions import i64
+
+from flintmq.base.errors import DecodeError
+from flintmq.wire.amqp10 import sections as wire
+from flintmq.wire.amqp10 import spec
+from flintmq.wire.amqp10.composite import Annotations
+from flintmq.wire.amqp10.properties import Properties
+from flintmq.wire.amqp10.reader import Reader
+from flintmq.wire.amqp10.types import DESCRIBED, skip_value
+from flintmq.wire.amqp10.values import UByte, UInt, ULong
+from flintmq.wire.amqp10.writer import write_value
+
+_NO_PROPERTIES: Final = Properties()
+
+
+@final
+class Sections:
+    """What stands before the body, each section with its descriptor; empty for one that is not there."""
+
+    def __init__(
+        self, header: bytes = b"", annotations: bytes = b"", properties: bytes = b"", application: bytes = b""
+    ) -> None:
+        self.header = header
+        self.annotations = annotations
+        self.properties = properties
+        self.application = application
+
+    def encoded(self) -> bytes:
+        return self.header + self.annotations + self.properties + self.application
+
+
+def split(head: bytes) -> Sections:
+    """Raises DecodeError."""
+    found = Sections()
+    pos: i64 = 0
+    end = i64(len(head))
+    while pos < end:
+        code, value = wire.section_at(head, pos, end)
+        after = skip_value(head, value, end)
+        raw = head if pos == 0 and after == end else head[pos:after]
+        if code == spec.HEADER:
+            found.header = raw
+        elif code == spec.MESSAGE_ANNOTATIONS:
+            found.annotations = raw
+        elif code == spec.PROPERTIES:
+            found.properties = raw
+        elif code == spec.APPLICATION_PROPERTIES:
+            found.application = raw
+        else:
+            raise DecodeError(f"the section {spec.SYMBOLS[code]} at byte {pos} does not stand before the body")
+        pos = after
+    return found
+
+
+@final
+class HeaderFields:
+    """A header with what it does not say as None."""
+
+    def __init__(
+        self,
+        durable: bool | None = None,
+        priority: int | None = None,
+        ttl: int | None = None,
+        first_acquirer: bool | None = None,
+        delivery_count: int | None = None,
+    ) -> None:
+        self.durable = durable
+        self.priority = priority
+        self.ttl = ttl
+        self.first_acquirer = first_acquirer
+        self.delivery_count = delivery_count
+
+
+def read_header(section: bytes) -> HeaderFields:
+    """Raises DecodeError, as the rest here does that reads."""
+    fields = HeaderFields()
+    if not section:
+        return fields
+    values = Reader(section, wire.section_at(section, 0, len(section))[1], len(section)).value()
+    assert isinstance(values, list)
+    durable, priority, ttl, first, count = [*values, None, None, None, None, None][:5]
+    if isinstance(durable, bool):
+        fields.durable = durable
+    if isinstance(priority, UByte):
+        fields.priority = priority.value
+    if isinstance(ttl, UInt):
+        fields.ttl = ttl.value
+    if isinstance(first, bool):
+        fields.first_acquirer = first
+    if isinstance(count, UInt):
+        fields.delivery_count = count.value
+    return fields
+
+
+def write_header(fields: HeaderFields) -> bytes:
+    values: list[object] = [
+        fields.durable,
+        None if fields.priority is None else UByte(fields.priority),
+        None if fields.ttl is None else UInt(fields.ttl),
+        fields.first_acquirer,
+        None if fields.delivery_count is None else UInt(fields.delivery_count),
+    ]
+    while values and values[-1] is None:
+        values.pop()
+    if not values:
+        return b""
+    writer = BytesWriter()
+    writer.append(DESCRIBED)
+    write_value(writer, ULong(spec.HEADER))
+    write_value(writer, values)
+    return writer.getvalue()
+
+
+def read_annotations(section: bytes) -> Annotations:
+    return wire.decode_message_annotations(section, 0) if section else {}
+
+
+def write_annotations(entries: Annotations) -> bytes:
+    return wire.encode_message_annotations(entries) if entries else b""
+
+
+def read_properties(section: bytes) -> Properties:
+    return wire.decode_properties(section, 0) if section else Properties()
+
+
+def write_properties(properties: Properties) -> bytes:
+    return b"" if properties == _NO_PROPERTIES else wire.encode_properties(properties)
+
+
+def read_application(section: bytes) -> dict[str, object]:
+    return wire.decode_application_properties(section, 0) if section else {}
+
+
+def write_application(entries: dict[str, object]) -> bytes:
+    return wire.encode_application_properties(entries) if entries else b""
+
+
+@final
+class BodyParts:
+    """`data` are the contents of the data sections, None for a body of another kind. `footer` is the whole section."""
+
+    def __init__(self, data: list[bytes] | None, footer: bytes) -> None:
+        self.data = data
+        self.footer = footer
+
+
+def split_body(body: bytes) -> BodyParts:
+    """Raises DecodeError, also for what stands before a body."""
+    found = wire.scan(body)
+    start = found.footer_or_end if found.body == wire.ABSENT else found.body
+    if start != 0:
+        raise DecodeError("a body begins with another section")
+    footer = body[found.footer_or_end :]
+    if found.body_kind == 0:
+        return BodyParts([], footer)
+    return BodyParts(wire.decode_data(body, found) if found.body_kind == spec.DATA else None, footer)
+
+
+def data_section(content: bytes) -> bytes:
+    return wire.encode_data(content)

@@ -1,0 +1,153 @@
+"""Application-properties and message-annotations as the headers that the broker knows, and back.
+
+Values are what the headers of the same message would hold in AMQP 0-9-1 (docs/conversions.md).
+"""
+
+from decimal import Decimal
+from typing import Final
+
+from librt.strings import read_f32_be
+
+from flintmq.base.values import Timestamp
+from flintmq.broker.message import Table
+from flintmq.gateway.conversion import names
+from flintmq.gateway.conversion.decimals import from_ieee, to_decimal64, to_scaled
+from flintmq.gateway.conversion.tables import key_text
+from flintmq.wire.amqp10.composite import Annotations
+from flintmq.wire.amqp10.values import (
+    Array,
+    Char,
+    Decimal32,
+    Decimal64,
+    Decimal128,
+    Float32,
+    MapKey,
+    Symbol,
+    TimestampMs,
+    UInt,
+    ULong,
+    Uuid,
+    WrappedInt,
+)
+
+_UINT_MAX: Final = 2**32 - 1
+_INT64_MAX: Final = 2**63 - 1
+
+
+def application_as_headers(entries: dict[str, object], headers: Table) -> None:
+    for name, value in entries.items():
+        headers[name] = plain(value)
+
+
+def annotations_as_headers(entries: Annotations, headers: Table) -> None:
+    for key, value in entries.items():
+        name = names.header_of(key)
+        if name is None:
+            continue
+        if key == names.DEATHS:
+            headers[name] = [_death(each) for each in _items(value) if isinstance(each, dict)]
+        elif key == names.RECEIVED:
+            headers[name] = value.value if isinstance(value, TimestampMs) else plain(value)
+        else:
+            headers[name] = plain(value)
+
+
+def plain(value: object) -> object:
+    """A value as the tables of the broker hold it."""
+    if value is None or isinstance(value, (str, bool, int, float, bytes)):
+        return value
+    if isinstance(value, Symbol):
+        return value.name
+    if isinstance(value, TimestampMs):
+        return Timestamp(max(value.value, 0) // 1000)
+    if isinstance(value, Char):
+        return chr(value.value) if value.value <= 0x10FFFF else None
+    if isinstance(value, WrappedInt):
+        return value.value
+    if isinstance(value, Uuid):
+        return f"urn:uuid:{value}"
+    if isinstance(value, (Decimal32, Decimal64, Decimal128)):
+        return from_ieee(value)
+    return _compound(value)
+
+
+def _compound(value: object) -> object:
+    if isinstance(value, dict):
+        table: Table = {}
+        for key, item in value.items():
+            name = key_text(key.value if isinstance(key, MapKey) else key)
+            if name is not None:
+                table[name] = plain(item)
+        return table
+    if isinstance(value, (list, Array)):
+        return [plain(item) for item in _items(value)]
+    return read_f32_be(value.raw, 0) if isinstance(value, Float32) else None
+
+
+def _items(value: object) -> list[object]:
+    if isinstance(value, Array):
+        return value.items
+    return value if isinstance(value, list) else []
+
+
+def _death(death: dict[object, object]) -> Table:
+    """A map of x-opt-deaths as a table of x-death, which knows seconds; both times go along in milliseconds."""
+    found: Table = {}
+    for key, value in death.items():
+        name = str(key)
+        if isinstance(value, TimestampMs):
+            if name == "first-time":
+                found["time"] = Timestamp(max(value.value, 0) // 1000)
+            found[name] = value.value
+        elif name == "ttl" and isinstance(value, WrappedInt):
+            found["original-expiration"] = str(value.value)
+        else:
+            found[name] = plain(value)
+    return found
+
+
+def annotation_of(name: str, value: object) -> object:
+    """The annotation for a header that the broker has written."""
+    if name == names.DEATHS_HEADER and isinstance(value, list):
+        return Array("map", [_death_map(each) for each in value if isinstance(each, dict)])
+    return amqp10_value(value)
+
+
+def _death_map(death: Table) -> dict[object, object]:
+    found: dict[object, object] = {}
+    ttl = death.get("original-expiration")
+    if isinstance(ttl, str) and ttl.isascii() and ttl.isdigit() and len(ttl) <= 10 and int(ttl) <= _UINT_MAX:
+        found[Symbol("ttl")] = UInt(int(ttl))
+    found[Symbol("queue")] = death.get("queue")
+    reason = death.get("reason")
+    found[Symbol("reason")] = Symbol(reason) if isinstance(reason, str) and reason.isascii() else reason
+    count = death.get("count")
+    found[Symbol("count")] = ULong(count) if isinstance(count, int) and count >= 0 else ULong(1)
+    first, last = death.get("first-time"), death.get("last-time")
+    time = death.get("time")
+    if not isinstance(first, int):
+        first = time.seconds * 1000 if isinstance(time, Timestamp) else 0
+    found[Symbol("first-time")] = TimestampMs(first)
+    found[Symbol("last-time")] = TimestampMs(last if isinstance(last, int) else first)
+    found[Symbol("exchange")] = death.get("exchange")
+    keys = death.get("routing-keys")
+    texts = [key for key in keys if isinstance(key, str)] if isinstance(keys, list) else []
+    found[Symbol("routing-keys")] = Array("string", [*texts])
+    return found
+
+
+def amqp10_value(value: object) -> object:
+    """A value of the broker's tables as AMQP 1.0 has it."""
+    if isinstance(value, Timestamp):
+        return TimestampMs(min(value.seconds, _INT64_MAX // 1000) * 1000)
+    if isinstance(value, Decimal):
+        scaled = to_scaled(value)
+        return str(value) if scaled is None else to_decimal64(scaled[0], scaled[1])
+    if isinstance(value, list):
+        return [amqp10_value(item) for item in value]
+    if isinstance(value, dict):
+        table: dict[object, object] = {}
+        for key, item in value.items():
+            table[Symbol(key) if isinstance(key, str) and key.isascii() else key] = amqp10_value(item)
+        return table
+    return value
