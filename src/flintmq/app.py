@@ -21,9 +21,11 @@ from flintmq import __version__, compiled
 from flintmq.base.errors import ConfigurationError, FlintError, StorageError
 from flintmq.base.limits import RESERVED_DESCRIPTORS
 from flintmq.broker.broker import Broker
+from flintmq.broker.message import ContentCodec
 from flintmq.broker.ports import PermissionRecord, UserRecord, VHostRecord
 from flintmq.gateway.amqp091.codec import CODEC_091
 from flintmq.gateway.amqp091.service import Offer
+from flintmq.gateway.amqp10.codec import CODEC_10
 from flintmq.gateway.gateway import LoginPolicy
 from flintmq.gateway.login import MECHANISMS
 from flintmq.management.definitions.document import Document
@@ -49,6 +51,8 @@ from flintmq.storage.reserve import RESERVE_BYTES
 
 log = structlog.get_logger()
 
+# By the number that storage keeps beside content.
+CODECS: Final[dict[int, ContentCodec]] = {CODEC_091.format: CODEC_091, CODEC_10.format: CODEC_10}
 # How often new damage is looked for; it is found rarely, if ever.
 _STORAGE_LOOK_SECONDS: Final = 10.0
 # How long a shutdown waits for clients to agree to it.
@@ -96,7 +100,7 @@ async def serve(settings: Settings, stop: asyncio.Event) -> int:
 
     storage = NodeStorage(
         settings.storage.directory,
-        {CODEC_091.format: CODEC_091},
+        CODECS,
         notify,
         segment_bytes=settings.storage.segment_bytes,
         reserve_bytes=RESERVE_BYTES,
@@ -269,7 +273,7 @@ def verification_of(directory: Path) -> Verification:
 
 def dump_of(directory: Path) -> Dump:
     """What is to be read of a data directory, or of a backup. Raises FlintError."""
-    return Dump(directory, {CODEC_091.format: CODEC_091})
+    return Dump(directory, CODECS)
 
 
 def manifest_of(backup: Path) -> Manifest:
@@ -285,7 +289,7 @@ def restore_backup(backup: Path, directory: Path, progress: Progress) -> None:
 @contextmanager
 def _stopped(settings: Settings) -> Iterator[Broker]:
     """The broker of a data directory, without its messages. No other may run on it meanwhile."""
-    storage = NodeStorage(settings.storage.directory, {CODEC_091.format: CODEC_091}, lambda: None)
+    storage = NodeStorage(settings.storage.directory, CODECS, lambda: None)
     try:
         broker = Broker(storage)
         broker.restore(storage.definitions.load())

@@ -188,6 +188,9 @@ def _buried(headers: Table, letter: DeadLetter, keys: list[str], now_ms: i64) ->
             death["count"] = count + 1
         else:
             death["count"] = 1
+    if message.codec.dates_deaths:
+        death.setdefault("first-time", int(now_ms))
+        death["last-time"] = int(now_ms)
     deaths.insert(0, death)
     del deaths[_DEATHS_MAX:]
     _make_room(headers)

@@ -1,6 +1,7 @@
 """What of a message has a name: its headers by theirs, its properties by `properties.NAME` or as JMS calls them.
 
-Selectors, message groups and last-value queues all name fields like this.
+Selectors, message groups and last-value queues all name fields like this. Filters of AMQP 1.0 name fields of the
+properties section, which have their types there.
 """
 
 from typing import Final, final
@@ -9,7 +10,7 @@ from flintmq.base.errors import PreconditionFailed
 from flintmq.broker.message import ContentCodec, Message, Table
 
 _PREFIX: Final = "properties."
-# The properties of AMQP 0-9-1; another protocol's codec says what is nearest to them.
+# The properties of AMQP 0-9-1, and those that AMQP 1.0 has beside them; a codec says what is nearest to the others'.
 _PROPERTIES: Final = (
     "content_type",
     "content_encoding",
@@ -23,6 +24,29 @@ _PROPERTIES: Final = (
     "type",
     "user_id",
     "app_id",
+    "to",
+    "subject",
+    "creation_time",
+    "absolute_expiry_time",
+    "group_id",
+    "group_sequence",
+    "reply_to_group_id",
+)
+# amqp-1.0 part 3 §3.2.4.
+SECTION_FIELDS: Final = (
+    "message_id",
+    "user_id",
+    "to",
+    "subject",
+    "reply_to",
+    "correlation_id",
+    "content_type",
+    "content_encoding",
+    "absolute_expiry_time",
+    "creation_time",
+    "group_id",
+    "group_sequence",
+    "reply_to_group_id",
 )
 # JMS 2.0 §3.8.1.1: the header fields that a selector may name.
 _JMS: Final = {
@@ -30,7 +54,7 @@ _JMS: Final = {
     "JMSDeliveryMode": "delivery_mode",
     "JMSMessageID": "message_id",
     "JMSPriority": "priority",
-    "JMSTimestamp": "timestamp",
+    "JMSTimestamp": "creation_time",
     "JMSType": "type",
 }
 
@@ -39,7 +63,6 @@ _HEADER: Final = 0
 _PROPERTY: Final = 1
 _DELIVERY_MODE: Final = 2
 _PRIORITY: Final = 3
-_MILLISECONDS: Final = 4
 
 
 @final
@@ -57,12 +80,17 @@ _LAST: Final = _LastRead()
 
 @final
 class Field:
-    """One field, by its name. Raises PreconditionFailed for a property there is not."""
+    """One field, by its name. Raises PreconditionFailed for a property there is not.
 
-    def __init__(self, name: str) -> None:
+    With `is_header`, the name is a header's whatever it looks like.
+    """
+
+    def __init__(self, name: str, is_header: bool = False) -> None:
         self.name = name
         self._found_by = _HEADER
         self._key = name
+        if is_header:
+            return
         if name in _JMS:
             self._key = _JMS[name]
             self._found_by = _PROPERTY
@@ -70,8 +98,6 @@ class Field:
                 self._found_by = _DELIVERY_MODE
             elif self._key == "priority":
                 self._found_by = _PRIORITY
-            elif self._key == "timestamp":
-                self._found_by = _MILLISECONDS
         elif name.startswith(_PREFIX):
             self._key = name[len(_PREFIX) :]
             self._found_by = _PROPERTY
@@ -87,10 +113,18 @@ class Field:
             return "PERSISTENT" if message.handling.persistent else "NON_PERSISTENT"
         if found_by == _PRIORITY:
             return int(message.handling.priority)
-        value = message.codec.property_value(message.properties, self._key)
-        if found_by == _MILLISECONDS and isinstance(value, int):
-            return value * 1000
-        return value
+        return message.codec.property_value(message.properties, self._key)
+
+
+@final
+class SectionField:
+    """One of SECTION_FIELDS, as it would be in AMQP 1.0: text, a number, or bytes (binary and UUID)."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def read(self, message: Message) -> object:
+        return message.codec.section_value(message.properties, self.name)
 
 
 def _headers(message: Message) -> Table:

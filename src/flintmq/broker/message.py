@@ -66,11 +66,13 @@ class ContentCodec(ABC):
     """Reads features out of encoded content, only when a feature needs them. One per wire format.
 
     `format` is the number the journal keeps beside the content, so that it is decoded the same way after a restart.
-    `nothing` are properties that say nothing.
+    `nothing` are properties that say nothing. With `dates_deaths`, deaths in the header x-death have a "first-time" and
+    a "last-time", in milliseconds.
     """
 
     format: int = 0
     nothing: bytes = b""
+    dates_deaths: bool = False
 
     @abstractmethod
     def headers(self, properties: bytes) -> Table:
@@ -82,7 +84,17 @@ class ContentCodec(ABC):
 
     @abstractmethod
     def property_value(self, properties: bytes, name: str) -> object:
-        """The property that AMQP 0-9-1 calls by this name (content_type, timestamp...); None when there is none."""
+        """The property that AMQP 0-9-1 calls by this name (content_type, timestamp...); None when there is none.
+
+        Those that only AMQP 1.0 has (to, subject, group_id...) have the names they have there.
+        """
+
+    def section_value(self, properties: bytes, name: str) -> object:
+        """The field of the properties section that AMQP 1.0 calls by this name, or "priority"; None without it.
+
+        It has the type that it has there: text, a number, or bytes, which stand for UUIDs, too.
+        """
+        return None
 
     @abstractmethod
     def handling(self, properties: bytes) -> Handling:

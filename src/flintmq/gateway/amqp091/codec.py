@@ -9,6 +9,8 @@ from flintmq.base.errors import AmqpError, LocalProtocolError, PreconditionFaile
 from flintmq.base.limits import DELAY_MAX_MS, EXPIRY_MAX_MS
 from flintmq.base.values import Timestamp
 from flintmq.broker.message import FOREVER, PAUSE, RESUME, ContentCodec, Handling, Table
+from flintmq.gateway.conversion.ids import id_to_10, reply_to_10
+from flintmq.gateway.conversion.plain import plain
 from flintmq.wire.amqp091.properties import (
     Properties,
     Scan,
@@ -18,6 +20,7 @@ from flintmq.wire.amqp091.properties import (
     scan,
     short_at,
 )
+from flintmq.wire.amqp10.values import Uuid
 
 _PERSISTENT: Final = 2
 # An expiration: ASCII digits, and perhaps a sign.
@@ -27,6 +30,10 @@ DELAY_HEADER: Final = "x-delay"
 DELIVER_AT_HEADER: Final = "x-deliver-at"
 # Takes back the message of this message-id, if a queue still holds it; nothing is delivered of the one that says so.
 CANCEL_HEADER: Final = "x-delay-cancel"
+# What AMQP 0-9-1 has no property for, or another one.
+_ONLY_IN_10: Final = (
+    "to", "subject", "creation_time", "absolute_expiry_time", "group_id", "group_sequence", "reply_to_group_id",
+)  # fmt: skip
 # Tells the queue it is published to what to do; nothing is delivered of it either.
 COMMAND_HEADER: Final = "x-queue-command"
 
@@ -58,7 +65,25 @@ class Codec091(ContentCodec):
         if properties is not self._encoded:
             self._decoded = decode_properties(properties)
             self._encoded = properties
-        return getattr(self._decoded, name)
+        decoded = self._decoded
+        if name in _ONLY_IN_10:
+            # docs/conversions.md
+            if name == "group_id":
+                return decoded.app_id
+            return decoded.timestamp * 1000 if name == "creation_time" and decoded.timestamp is not None else None
+        return getattr(decoded, name)
+
+    def section_value(self, properties: bytes, name: str) -> object:
+        value = self.property_value(properties, name)
+        if isinstance(value, str):
+            if name == "user_id":
+                return value.encode()
+            if name == "message_id" or name == "correlation_id":
+                named = id_to_10(value)
+                return named.raw if isinstance(named, Uuid) else value
+            if name == "reply_to":
+                return reply_to_10(value)
+        return value
 
     def handling(self, properties: bytes) -> Handling:
         found = scan(properties)
@@ -81,7 +106,10 @@ class Codec091(ContentCodec):
         headers = dict(decoded.headers or {})
         for name, value in annotations.items():
             before = dict(headers)
-            headers[name] = value
+            known = plain(value)
+            if known is None and value is not None:
+                continue
+            headers[name] = known
             decoded.headers = headers
             try:
                 properties = encode_properties(decoded)
