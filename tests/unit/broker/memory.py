@@ -27,6 +27,7 @@ from flintmq.broker.ports import (
     UserRecord,
     VHostRecord,
 )
+from flintmq.gateway.amqp091.codec import CODEC_091
 
 if TYPE_CHECKING:
     from flintmq.broker.queue.base import Queue
@@ -367,8 +368,8 @@ class MemoryStorage(Storage):
     def recover(self, queue_ids: set[int]) -> Iterator[tuple[int, Entry]]:
         for (queue_id, seq), body in sorted(self.memory_journal.kept.items()):
             if queue_id in queue_ids:
-                # What gateways made of it does not matter here: two octets of flags are AMQP's "no properties".
-                entry = Entry(Message(Address("", ""), HeaderCodec(), b"\0\0", body, PERSISTENT, 0), seq)
+                # What gateways made of it does not matter here.
+                entry = Entry(Message(Address("", ""), CODEC_091, CODEC_091.nothing, body, PERSISTENT, 0), seq)
                 entry.segment = 1
                 entry.redelivered = True
                 yield queue_id, entry

@@ -8,12 +8,15 @@ from flintmq.broker.arguments import check_consumer_arguments
 from flintmq.broker.queue.base import Queue
 from flintmq.broker.selector.selectors import selector_of
 from flintmq.gateway.amqp091.channel import ServerChannel
+from flintmq.gateway.amqp091.codec import CODEC_091
 from flintmq.gateway.amqp091.consumer import ChannelConsumer
+from flintmq.gateway.amqp091.deliveries import annotated
 from flintmq.gateway.amqp091.queue_methods import generated_name
 from flintmq.gateway.amqp091.terms import REPLY_TO
 from flintmq.gateway.amqp091.transaction import REJECT, REQUEUE
 from flintmq.gateway.amqp091.unacked import Delivery
 from flintmq.gateway.amqp091.window import Window
+from flintmq.gateway.conversion.converted import TO_091
 from flintmq.wire.amqp091 import spec
 from flintmq.wire.amqp091.methods import (
     AccessRequest,
@@ -154,7 +157,11 @@ def get(channel: ServerChannel, method: Method) -> None:
         channel.reply(BasicGetEmpty())
         return
     message = entry.message
-    properties = deliveries.annotated(queue, entry) if queue.adds_headers else message.properties
+    properties, body = message.properties, message.body
+    if message.codec is not CODEC_091:
+        properties, body = TO_091.in_091(message)
+    if queue.adds_headers:
+        properties = annotated(queue, entry, properties)
     refusal = deliveries.refusal(queue, properties)
     if refusal is not None:
         queue.requeue([entry])
@@ -171,7 +178,7 @@ def get(channel: ServerChannel, method: Method) -> None:
         routing_key=message.address.routing_key,
         message_count=queue.message_count,
     )
-    channel.reply_with_delivery(answer, properties, message.body)
+    channel.reply_with_delivery(answer, properties, body)
 
 
 def reject(channel: ServerChannel, method: Method) -> None:

@@ -14,6 +14,7 @@ from flintmq.gateway.amqp091.consumer import ChannelConsumer
 from flintmq.gateway.amqp091.transaction import ACCEPT, REQUEUE
 from flintmq.gateway.amqp091.unacked import Delivery, Unacked
 from flintmq.gateway.amqp091.window import Window
+from flintmq.gateway.conversion.converted import TO_091
 from flintmq.protocol.amqp091.channel import Channel
 from flintmq.protocol.output import Output
 from flintmq.wire.amqp091.frames import CONTENT_HEADER_BYTES
@@ -25,6 +26,13 @@ if TYPE_CHECKING:
 
 # In place of one that its queue keeps.
 NO_MESSAGE: Final = Message(Address("", ""), CODEC_091, CODEC_091.nothing, b"", PERSISTENT, 0)
+
+
+def annotated(queue: Queue, entry: Entry, properties: bytes) -> bytes:
+    """An entry's properties with what the queue has to say of it (RabbitMQ's headers)."""
+    if queue.keeps_all:
+        return add_header(properties, "x-stream-offset", entry.seq)
+    return add_header(properties, "x-delivery-count", int(entry.returns)) if entry.returns > 0 else properties
 
 
 @final
@@ -78,22 +86,18 @@ class Deliveries:
     def _send(self, consumer: ChannelConsumer, queue: Queue, entry: Entry, tag: i64) -> None:
         message = entry.message
         properties = message.properties
+        body = message.body
+        if message.codec is not CODEC_091:
+            properties, body = TO_091.in_091(message)
         if queue.adds_headers:
-            properties = self.annotated(queue, entry)
+            properties = annotated(queue, entry, properties)
         if len(properties) > self._properties_max:
             self._cannot_deliver(consumer, queue, properties)
             return
         address = message.address
         if not address.encoded:
             address.encoded = encode_address(address.exchange, address.routing_key)
-        self._channel.send_delivery(consumer.prefix, tag, entry.redelivered, address.encoded, properties, message.body)
-
-    def annotated(self, queue: Queue, entry: Entry) -> bytes:
-        """An entry's properties with what the queue has to say of it (RabbitMQ's headers)."""
-        properties = entry.message.properties
-        if queue.keeps_all:
-            return add_header(properties, "x-stream-offset", entry.seq)
-        return add_header(properties, "x-delivery-count", int(entry.returns)) if entry.returns > 0 else properties
+        self._channel.send_delivery(consumer.prefix, tag, entry.redelivered, address.encoded, properties, body)
 
     def _cannot_deliver(self, consumer: ChannelConsumer, queue: Queue, properties: bytes) -> None:
         """The channel is closed, and the message goes back: another consumer may be able to take it.

@@ -12,6 +12,8 @@ from mypy_extensions import i64
 from flintmq.base.errors import PreconditionFailed
 from flintmq.broker.queue.stream import StreamQueue
 from flintmq.gateway.amqp091.channel import ServerChannel
+from flintmq.gateway.amqp091.codec import CODEC_091
+from flintmq.gateway.conversion.converted import TO_091
 from flintmq.wire.amqp091.chunk import push_record
 from flintmq.wire.amqp091.methods import Method, StreamFetch, StreamFetchOk, StreamQuery, StreamQueryOk
 from flintmq.wire.amqp091.tables import encode_address
@@ -50,14 +52,17 @@ def fetch(channel: ServerChannel, method: Method) -> None:
         room: i64 = min(method.max_bytes or _FETCH_MAX_BYTES, _FETCH_MAX_BYTES)
         cursor = log.cursor(start, min(_FETCH_AHEAD_BYTES, room))
         while room > 0 and count < _FETCH_MAX_RECORDS and (message := cursor.next(stop)) is not None:
-            room -= len(message.properties) + len(message.body)
+            properties, body = message.properties, message.body
+            if message.codec is not CODEC_091:
+                properties, body = TO_091.in_091(message)
+            room -= len(properties) + len(body)
             if room < 0 and count > 0:
                 break
             address = message.address
             if not address.encoded:
                 address.encoded = encode_address(address.exchange, address.routing_key)
             following = cursor.offset
-            push_record(w, following - 1, message.timestamp_ms, address.encoded, message.properties, message.body)
+            push_record(w, following - 1, message.timestamp_ms, address.encoded, properties, body)
             count += 1
         else:
             # Behind what was damaged, and set aside.

@@ -170,6 +170,11 @@ class ClientChannel:
             for method, props, body in self._recorder.contents
         ]
 
+    @property
+    def bodies(self) -> list[bytes]:
+        """The bodies of what came with content."""
+        return [body for _, _, body in self._recorder.contents]
+
     def deliveries(self) -> list[tuple[int, str, bool]]:
         """Delivery tag, body and redelivered of what came since the last look."""
         found = []
