@@ -28,6 +28,7 @@ def declared(sent: Sent) -> bytes:
 
 def discharge(link: ClientSender, txn_id: bytes, fail: bool) -> Sent:
     """Commit, or roll back; to be waited for, and then given to `discharged`."""
+    link.say_first()
     return link.send(encode_amqp_value(Discharge(txn_id, fail)), is_watched=True)
 
 

@@ -7,6 +7,8 @@ from flintmq.base.errors import FlintError
 from flintmq.client.amqp10.errors import LinkDetached, SendFailed, link_error
 from flintmq.client.waiting import Waitable
 from flintmq.protocol.amqp10.delivery import OutgoingDelivery, tag_of
+from flintmq.protocol.amqp10.resuming import Action, Plan
+from flintmq.protocol.amqp10.resuming import plan as plan_for
 from flintmq.protocol.amqp10.sender import SenderLink, SenderOwner
 from flintmq.protocol.amqp10.session import Session
 from flintmq.wire.amqp10.performatives import Attach
@@ -31,8 +33,8 @@ class Sent(Waitable):
         self.payload = payload
         self.txn_id = txn_id
         self.outcome: DeliveryState | None = None
-        # What the server has of it, where the link was lost meanwhile.
-        self.resumed_at: DeliveryState | None = None
+        # How it goes on, where the link was lost meanwhile.
+        self.plan: Plan | None = None
 
     def renew(self) -> None:
         """The link was lost, and is there again."""
@@ -135,6 +137,11 @@ class ClientSender(SenderOwner):
         self._pump()
         return sent
 
+    def say_first(self) -> None:
+        """What was said of deliveries on this connection goes before what is sent next."""
+        if self._link is not None:
+            self._link.session.flush()
+
     def report(self) -> None:
         """Raises SendFailed for what was refused since this was called last, and what ended the link."""
         self.check()
@@ -175,15 +182,15 @@ class ClientSender(SenderOwner):
 
     def _resume(self, link: SenderLink, sent: Sent) -> None:
         """The receiver knows of it: go on where it stopped, or agree to what it decided (§3.4.6, cases 2 to 4)."""
-        state = sent.resumed_at
-        if isinstance(state, Outcome):
-            link.resume(sent.tag, [], state, settled=True)
-            self._settle(sent, state)
-        elif isinstance(state, Received):
-            rest = sent.payload[position_of(sent.payload, state) :]
-            link.resume(sent.tag, [rest], state, mark=sent)
+        plan = sent.plan
+        assert plan is not None
+        if plan.action is Action.SETTLE:
+            link.resume(sent.tag, [], plan.state, settled=True)
+            self._settle(sent, plan.state)
         else:
-            link.resume(sent.tag, [sent.payload], mark=sent)
+            assert isinstance(plan.state, Received)
+            rest = sent.payload[position_of(sent.payload, plan.state) :]
+            link.resume(sent.tag, [rest], plan.state, mark=sent)
 
     def _settle(self, sent: Sent, state: DeliveryState | None) -> None:
         outcome = state.outcome if isinstance(state, TransactionalState) else state
@@ -209,19 +216,20 @@ class ClientSender(SenderOwner):
             # A refusal: the detach that follows says why.
             return
         self.peer = attach
-        self._take_up(attach.unsettled or {})
+        self._take_up(attach)
         self.opened.ready()
         self._pump()
 
-    def _take_up(self, remote: dict[bytes, DeliveryState | None]) -> None:
-        """What was unsettled when the link was lost: the receiver knows of it, or it is sent anew (case 1)."""
+    def _take_up(self, attach: Attach) -> None:
+        """What was unsettled when the link was lost: the receiver knows of it, or it is sent anew."""
         lost: list[Sent] = []
         for sent in self._unsettled.values():
-            if sent.tag in remote:
-                sent.resumed_at = remote[sent.tag]
-                self._resuming.append(sent)
-            else:
+            plan = plan_for(sent.tag, None, attach.unsettled or {}, not attach.incomplete_unsettled)
+            if plan.action is Action.SEND:
                 lost.append(sent)
+            elif plan.action is not Action.WAIT:
+                sent.plan = plan
+                self._resuming.append(sent)
         for sent in lost:
             del self._unsettled[sent.number]
         self._waiting.extendleft(reversed(lost))

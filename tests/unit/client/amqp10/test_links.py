@@ -244,21 +244,21 @@ def test_what_is_resumed_waits_for_credit(pair: Pair) -> None:
     """Resumed and new messages keep their order, however little credit there is."""
     link = sender()
     pair.attach(link)
-    tags = [link.send(b"%d" % number).tag for number in range(4)]
+    payloads = [Message(b"%d" % number).encode() for number in range(5)]
+    tags = [link.send(payload).tag for payload in payloads[:4]]
     pair.run()
     pair.lose()
-    link_messages: list[bytes] = []
     again = Pair().opened()
     again.server.credit = 0
     again.server.unsettled = {tags[1]: None, tags[2]: ACCEPTED}
     again.attach(link)
-    link.send(b"new")
+    link.send(payloads[4])
     incoming = again.server.incoming[0]
     for _ in range(6):
         incoming.link.grant(1)
         again.run()
-    link_messages = [payload for _, payload in incoming.messages]
-    assert link_messages == [b"1", b"", b"0", b"3", b"new"]
+    came = [payload for _, payload in incoming.messages]
+    assert came == [payloads[1], b"", payloads[0], payloads[3], payloads[4]]
 
 
 # -- resumed: the receiver --------------------------------------------------------------------------------------
