@@ -25,6 +25,7 @@ from flintmq.broker.message import ContentCodec
 from flintmq.broker.ports import PermissionRecord, UserRecord, VHostRecord
 from flintmq.gateway.amqp091.codec import CODEC_091
 from flintmq.gateway.amqp091.service import Offer
+from flintmq.gateway.amqp10 import service as amqp10
 from flintmq.gateway.amqp10.codec import CODEC_10
 from flintmq.gateway.gateway import LoginPolicy
 from flintmq.gateway.login import MECHANISMS
@@ -32,6 +33,7 @@ from flintmq.management.definitions.document import Document
 from flintmq.management.definitions.exporting import export_definitions
 from flintmq.management.definitions.importing import import_definitions
 from flintmq.protocol.amqp091.connection import Tuning
+from flintmq.protocol.amqp10.connection import Tuning as Tuning10
 from flintmq.protocol.sasl import scram
 from flintmq.server import logs
 from flintmq.server.alarms import Alarms, memory_bytes
@@ -61,6 +63,8 @@ _SHUTDOWN_SECONDS: Final = 2.0
 _CONNECTIONS_UNLIMITED: Final = 1_000_000
 # Everybody knows this user's password, so it may log in from this machine only (RabbitMQ's rule, too).
 _KNOWN_TO_ALL: Final = frozenset({"guest"})
+# The release whose AMQP 1.0 ours does at least as much as, for clients that ask.
+_COMPATIBLE_VERSION: Final = "4.2.0"
 # Objects of messages come and go without cycles; the collector looks for the rare cycles elsewhere.
 _GC_THRESHOLDS: Final = (50_000, 50, 50)
 
@@ -120,7 +124,16 @@ async def serve(settings: Settings, stop: asyncio.Event) -> int:
             loop.call_soon_threadsafe(_learn, broker, record, keys)
 
         logins = Authenticator(broker.users, _KNOWN_TO_ALL, learn if _has_scram(policy) else None)
-        server = AmqpServer(broker, _offer(settings), logins, os.urandom, _connections(), policy=policy, tls=tls)
+        server = AmqpServer(
+            broker,
+            _offer(settings),
+            logins,
+            os.urandom,
+            _connections(),
+            policy=policy,
+            tls=tls,
+            offer_10=_offer_10(settings),
+        )
         alarms = Alarms(
             settings.alarms,
             settings.storage.directory,
@@ -361,6 +374,27 @@ async def _listen(
             f"cannot listen on {host}:{port} ({error.strerror or error}): is another broker running there? Choose "
             f"another with {setting}"
         ) from error
+
+
+def _offer_10(settings: Settings) -> amqp10.Offer:
+    limits = settings.limits
+    return amqp10.Offer(
+        f"flintmq@{socket.gethostname()}",
+        {
+            # Clients made for RabbitMQ 4 ask for it, by name.
+            "product": "RabbitMQ",
+            "version": _COMPATIBLE_VERSION,
+            "server": "FlintMQ",
+            "server-version": __version__,
+            "platform": f"Python {platform.python_version()}",
+        },
+        Tuning10(
+            frame_max=limits.frame_max_bytes,
+            channel_max=limits.channel_max,
+            idle_timeout_ms=limits.heartbeat_seconds * 1000,
+            message_max=limits.message_max_bytes,
+        ),
+    )
 
 
 def _offer(settings: Settings) -> Offer:

@@ -17,8 +17,11 @@ from flintmq.base.limits import (
 from flintmq.broker.broker import Broker
 from flintmq.gateway.amqp091.connection import ServerConnection
 from flintmq.gateway.amqp091.service import Offer, Service
+from flintmq.gateway.amqp10 import service as amqp10
+from flintmq.gateway.amqp10.connection import ServerConnection as ServerConnection10
 from flintmq.gateway.gateway import Gateway, Host, LoginPolicy
 from flintmq.gateway.login import Security
+from flintmq.protocol.amqp10.connection import Tuning
 from flintmq.protocol.output import Outbox, Output
 from flintmq.protocol.sasl.scram import Keys
 from flintmq.protocol.sniff import Protocol as Spoken
@@ -66,11 +69,13 @@ class AmqpServer(Host):
         clock_ms: Callable[[], int] = wall_clock_ms,
         policy: LoginPolicy | None = None,
         tls: Tls | None = None,
+        offer_10: amqp10.Offer | None = None,
     ) -> None:
         self.outbox = Outbox()
         self.gateway = Gateway(broker, self, random_bytes, policy)
         self.amqp091 = Service(self.gateway, offer)
         self.tls = tls
+        self.amqp10 = amqp10.Service(self.gateway, offer_10 or amqp10.Offer("flintmq", {}, Tuning()))
         self._storage = broker.storage
         self._logins = logins
         self._clock_ms = clock_ms
@@ -105,6 +110,8 @@ class AmqpServer(Host):
 
     def connection(self, spoken: Spoken, output: Output, name: str, security: Security) -> Connection:
         """The connection of a peer that has begun to speak."""
+        if spoken is Spoken.AMQP_10:
+            return ServerConnection10(self.amqp10, output, name, security)
         return ServerConnection(self.amqp091, output, name, security)
 
     def add(self, peer: Peer) -> None:

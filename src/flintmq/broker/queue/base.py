@@ -226,6 +226,11 @@ class Queue(ABC):
             self._is_ready = True
             self.agenda.ready.append(self)
 
+    @property
+    def is_due(self) -> bool:
+        """Whether it is on the list, so that there may be more to deliver."""
+        return self._is_ready
+
     def dispatched(self) -> None:
         """The tick has taken this queue off the list."""
         self._is_ready = False

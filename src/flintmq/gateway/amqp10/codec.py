@@ -28,7 +28,7 @@ from flintmq.gateway.conversion.parts import (
 from flintmq.gateway.conversion.plain import annotation_of, annotations_as_headers, application_as_headers
 from flintmq.wire.amqp10.composite import Annotations
 from flintmq.wire.amqp10.properties import Properties
-from flintmq.wire.amqp10.spec import DEFAULT_PRIORITY, UINT_MAX
+from flintmq.wire.amqp10.spec import UINT_MAX
 from flintmq.wire.amqp10.values import ULong, Uuid, WrappedInt
 
 # Annotations that hold a message back on the queues it goes to, take it back, or tell a queue what to do: as the
@@ -180,7 +180,8 @@ def _annotation_named(header: str) -> str:
 def handling(sections: Sections) -> Handling:
     """What a message's sections ask of a queue. Raises DecodeError, PreconditionFailed where it is what cannot be."""
     header = read_header(sections.header)
-    priority = DEFAULT_PRIORITY if header.priority is None else header.priority
+    # As RabbitMQ: a message that does not say is not before those of AMQP 0-9-1 that do not either.
+    priority = 0 if header.priority is None else header.priority
     ttl: i64 = FOREVER if header.ttl is None else header.ttl
     encoded = sections.annotations
     if encoded and any(each in encoded for each in _ASKING):

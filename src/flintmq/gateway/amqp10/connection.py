@@ -1,0 +1,229 @@
+"""A connection as the server sees it: login, virtual host, sessions, and what ends with it."""
+
+from typing import TYPE_CHECKING, Final, final
+
+from mypy_extensions import i64
+
+from flintmq.base.errors import (
+    AmqpError,
+    AuthenticationFailed,
+    ConnectionForced,
+    FlintError,
+    NotAllowed,
+    ResourceError,
+)
+from flintmq.broker.access import Access, enter
+from flintmq.gateway.amqp10.promises import Answer, Promises, refuse_unsafe
+from flintmq.gateway.amqp10.service import Service
+from flintmq.gateway.amqp10.session import ServerSession
+from flintmq.gateway.gateway import Party
+from flintmq.gateway.login import OPEN, Applicant, Login, Security
+from flintmq.protocol.amqp10.connection import Connection, ConnectionOwner
+from flintmq.protocol.amqp10.session import Session, SessionOwner
+from flintmq.protocol.output import Output
+from flintmq.protocol.role import Role
+from flintmq.protocol.sasl import amqplain
+from flintmq.wire.amqp10.performatives import Begin, Open
+
+if TYPE_CHECKING:
+    from flintmq.gateway.amqp10.outgoing import OutgoingLink
+
+# Capabilities of a connection as RabbitMQ names them: management by a pair of links, and targets without an address.
+_CAPABILITIES: Final = ["LINK_PAIR_V1_0", "ANONYMOUS-RELAY"]
+_VHOST_PREFIX: Final = "vhost:"
+
+
+@final
+class ServerConnection(ConnectionOwner, Party, Applicant):
+    """`peer` names the other side in logs and errors. `closed` says why the connection ended, once it has."""
+
+    def __init__(self, service: Service, output: Output, peer: str, security: Security = OPEN) -> None:
+        self.service = service
+        self.gateway = service.gateway
+        self.peer = peer
+        self.number: i64 = service.gateway.next_number()
+        self.user = ""
+        self.container = ""
+        self.access: Access | None = None
+        self.is_closed = False
+        self.closed: FlintError | None = None
+        self.promises = Promises()
+        offer = service.offer
+        opening = Open(
+            container_id=offer.container_id,
+            offered_capabilities=_CAPABILITIES,
+            properties=offer.properties,
+        )
+        self._login = Login(service.gateway, self, peer, security)
+        mechanisms = [name for name in self._login.mechanisms if name != amqplain.NAME]
+        self.engine = Connection(Role.SERVER, self, output, offer.tuning, opening, mechanisms)
+        self._sessions: dict[ServerSession, None] = {}
+        # Links whose peer wants to know when there is nothing more for it now.
+        self._draining: dict[OutgoingLink, None] = {}
+        self._later: list[Answer] = []
+        self._is_active = False
+
+    # -- login --------------------------------------------------------------------------------------------------
+
+    def on_sasl_init(self, mechanism: str, response: bytes | None, hostname: str | None) -> None:
+        self._login.begin(mechanism, response)
+
+    def on_sasl_response(self, response: bytes) -> None:
+        self._login.respond(response)
+
+    def is_wanted(self) -> bool:
+        return not self.is_closed
+
+    def challenge(self, data: bytes) -> None:
+        self.engine.sasl_challenge(data)
+
+    def admit(self, user: str, last: bytes) -> None:
+        self.user = user
+        self.engine.sasl_accept(last or None)
+
+    def turn_away(self, mechanism: str) -> None:
+        self.engine.sasl_refuse(
+            AuthenticationFailed(
+                f"Login was refused using authentication mechanism {mechanism}. For details see the broker log."
+            )
+        )
+
+    def on_open(self, opening: Open) -> None:
+        hostname = opening.hostname or ""
+        name = self.service.offer.default_vhost
+        if hostname.startswith(_VHOST_PREFIX):
+            name = hostname[len(_VHOST_PREFIX) :]
+        broker = self.gateway.broker
+        vhost = broker.vhosts.get(name)
+        if vhost is None:
+            raise AuthenticationFailed(f"AMQP 1.0 connection failed: virtual host '{name}' does not exist")
+        user = broker.users.get(self.user)
+        if user is None or user.rights(name).permission is None:
+            raise AuthenticationFailed(f"access to vhost '{name}' refused for user '{self.user}'")
+        try:
+            self.access = enter(user, vhost, self.expel)
+        except NotAllowed as error:
+            raise ResourceError(error.text) from None
+        self.container = opening.container_id
+        self.engine.accept_open()
+
+    # -- sessions -----------------------------------------------------------------------------------------------
+
+    def on_session(self, session: Session, begin: Begin) -> SessionOwner:
+        access = self.access
+        assert access is not None
+        access.open_channel()
+        made = ServerSession(self, session, access)
+        self._sessions[made] = None
+        return made
+
+    def session_ended(self, session: ServerSession) -> None:
+        if self.access is not None and session in self._sessions:
+            del self._sessions[session]
+            self.access.close_channel()
+
+    def resume(self) -> None:
+        """The socket has room again."""
+        self.engine.resume()
+
+    # -- the tick -----------------------------------------------------------------------------------------------
+
+    def touch(self) -> None:
+        """There is something to say, or to promise, when the tick ends."""
+        if not self._is_active:
+            self._is_active = True
+            self.gateway.activate(self)
+
+    def answer(self, answer: Answer) -> None:
+        """Something to say once all that came before it is safe."""
+        self.promises.answers.append(answer)
+        self.touch()
+
+    def later(self, answer: Answer) -> None:
+        """Something to do when the tick ends, whatever is safe by then."""
+        self._later.append(answer)
+        self.touch()
+
+    def drain(self, link: "OutgoingLink") -> None:
+        """The peer wants to have what there is now, and to know that it has it all."""
+        self._draining[link] = None
+        self.touch()
+
+    def end_tick(self, batch: int, durable: int) -> bool:
+        self._is_active = False
+        if self.is_closed:
+            return False
+        later = self._later
+        self._later = []
+        for each in later:
+            each.give()
+        must_wait = self.promises.end_tick(batch, durable)
+        if self._draining:
+            draining = self._draining
+            self._draining = {}
+            for link in draining:
+                if not link.end_drain():
+                    self._draining[link] = None
+        self.engine.flush()
+        return must_wait
+
+    def on_durable(self, durable: int) -> bool:
+        more = self.promises.on_durable(durable)
+        self.engine.flush()
+        return more
+
+    def on_failure(self, reason: str) -> None:
+        """What was to be stored is not: publishers hear it of each message, and everybody else of the end."""
+        self._is_active = False
+        if self.is_closed:
+            return
+        stored, answers = self.promises.take()
+        for answer in answers:
+            answer.fail(reason)
+        for delivery in stored:
+            refuse_unsafe(delivery, reason)
+        self.engine.flush()
+
+    # -- alarms -------------------------------------------------------------------------------------------------
+
+    def block(self) -> None:
+        """An alarm went on: publishers have no credit any more. What is under way is taken."""
+        if not self.is_closed:
+            self._grant()
+
+    def hold(self) -> None:
+        """What comes all the same is too much to be under way only."""
+        self.engine.holds_publishes = True
+
+    def unblock(self) -> None:
+        """All alarms are off."""
+        if self.is_closed:
+            return
+        self.engine.take_publishes()
+        self._grant()
+
+    def _grant(self) -> None:
+        for session in self._sessions:
+            session.grant()
+        self.engine.flush()
+
+    # -- the end ------------------------------------------------------------------------------------------------
+
+    def fail(self, error: AmqpError) -> None:
+        """Close from our side, for a reason that is none of the client's doing."""
+        self.engine.close(error)
+
+    def expel(self, reason: str) -> None:
+        """The user or the virtual host of this connection is gone."""
+        self.fail(ConnectionForced(reason))
+
+    def on_closed(self, error: FlintError | None) -> None:
+        self.is_closed = True
+        self.closed = error
+        self.promises.forget()
+        self._draining = {}
+        access = self.access
+        if access is not None:
+            access.vhost.remove_queues_of(self)
+            access.leave()
+            self.service.left(access)

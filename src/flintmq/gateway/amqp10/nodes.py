@@ -1,0 +1,59 @@
+"""Nodes that are made because a link asks for them: dynamic ones, and queues that are not there yet."""
+
+from base64 import urlsafe_b64encode
+from typing import TYPE_CHECKING, Final
+
+from flintmq.broker.permission import CONFIGURE, READ, WRITE
+from flintmq.broker.queue.base import Queue
+from flintmq.gateway.amqp10.addresses import queue_address
+from flintmq.wire.amqp10.spec import COPY, DELETE_ON_CLOSE, MOVE
+from flintmq.wire.amqp10.termini import Source, Target
+from flintmq.wire.amqp10.values import Array, Described, Symbol, ULong
+
+if TYPE_CHECKING:
+    from flintmq.gateway.amqp10.session import ServerSession
+
+_DYNAMIC_PREFIX: Final = "amq.dyn-"
+# Longer ones are left out of generated names, which may be in every message (RabbitMQ).
+_NAMES_MAX_CHARACTERS: Final = 150
+_RANDOM_BYTES: Final = 16
+
+
+def create(session: "ServerSession", link: str, terminus: Source | Target) -> Queue:
+    """A dynamic node: a queue of this connection's own, with a name that tells whose it is (part 3 §3.5.3)."""
+    container = session.connection.container
+    shown = f"{container}-{link}-" if len(container) + len(link) < _NAMES_MAX_CHARACTERS else ""
+    name = _DYNAMIC_PREFIX + shown + _random(session)
+    session.rights.check(CONFIGURE, "queue", name)
+    queue = session.vhost.declare_queue(name, False, True, False, {}, session.connection, True)
+    terminus.dynamic_node_properties = {
+        "lifetime-policy": Described(ULong(DELETE_ON_CLOSE), []),
+        "supported-dist-modes": Array("symbol", [Symbol(MOVE), Symbol(COPY)]),
+    }
+    terminus.address = queue_address(name)
+    return queue
+
+
+def declare(session: "ServerSession", name: str) -> Queue:
+    """A queue that an address asks for, and nothing else."""
+    session.rights.check(CONFIGURE, "queue", name)
+    return session.vhost.declare_queue(name, True, False, False, {}, session.connection)
+
+
+def bound(session: "ServerSession", exchange: str, routing_key: str) -> Queue:
+    """A queue of this connection's own that gets what an exchange has for a key (RabbitMQ's first form)."""
+    name = f"amq.gen-{_random(session)}"
+    rights = session.rights
+    rights.check(CONFIGURE, "queue", name)
+    rights.check(WRITE, "queue", name)
+    rights.check(READ, "exchange", exchange)
+    found = session.vhost.router.exchange(exchange)
+    if found.type == "topic":
+        rights.check_topic(READ, exchange, routing_key)
+    queue = session.vhost.declare_queue(name, False, True, True, {}, session.connection, True)
+    session.vhost.exchanges.bind_queue(queue, exchange, routing_key, {})
+    return queue
+
+
+def _random(session: "ServerSession") -> str:
+    return urlsafe_b64encode(session.gateway.random_bytes(_RANDOM_BYTES)).decode().rstrip("=")

@@ -1,0 +1,51 @@
+"""Outcomes of AMQP 1.0 in the broker's terms (amqp-1.0 part 3 §3.4)."""
+
+from typing import Final
+
+from flintmq.base.errors import SCOPE_LINK, InvalidField, NotImplementedHere
+from flintmq.broker import settlement
+from flintmq.broker.message import Table
+from flintmq.wire.amqp10.spec import SYMBOLS
+from flintmq.wire.amqp10.states import (
+    RELEASED,
+    Accepted,
+    DeliveryState,
+    Modified,
+    Outcome,
+    Rejected,
+    Released,
+)
+from flintmq.wire.amqp10.termini import Source
+
+# Which outcomes a receiver can choose from, by their symbolic descriptors.
+OUTCOMES: Final = [SYMBOLS[each.descriptor] for each in (Accepted, Rejected, Released, Modified)]
+# What becomes of a delivery whose receiver said nothing (RabbitMQ's choice too).
+DEFAULT_OUTCOME: Final[Outcome] = RELEASED
+
+
+def default_of(source: Source) -> tuple[Outcome, settlement.Outcome]:
+    """What becomes of deliveries whose receiver does not say it. Raises NotImplementedHere or InvalidField."""
+    foreign = [name for name in source.outcomes if name not in OUTCOMES]
+    if foreign:
+        raise NotImplementedHere(f"Outcomes not supported: {', '.join(foreign)}")
+    chosen = source.default_outcome or DEFAULT_OUTCOME
+    settled = settlement_of(chosen)
+    if settled is None:
+        raise InvalidField(f"{chosen.type_name} cannot be a default outcome", SCOPE_LINK)
+    return chosen, settled
+
+
+def settlement_of(state: DeliveryState | None) -> settlement.Outcome | None:
+    """None for a state that is no final one."""
+    if isinstance(state, Accepted):
+        return settlement.ACCEPTED
+    if isinstance(state, Released):
+        return settlement.RELEASED
+    if isinstance(state, Rejected):
+        return settlement.REJECTED
+    if isinstance(state, Modified):
+        annotations: Table = {name: value for name, value in state.message_annotations.items() if isinstance(name, str)}
+        if state.delivery_failed and not state.undeliverable_here and not annotations:
+            return settlement.FAILED
+        return settlement.modified(state.delivery_failed, state.undeliverable_here, annotations)
+    return None

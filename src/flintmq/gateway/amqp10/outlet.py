@@ -1,0 +1,170 @@
+"""Messages as they leave a queue by a link: a header of ours, annotations with what the broker knows, the rest as is.
+
+The bare message is what its publisher sent, byte for byte (amqp-1.0 part 3 §3.2). What goes before it is the same for
+most messages of a link, and kept.
+"""
+
+from typing import Final, final
+
+from librt.strings import BytesWriter, read_i32_be, write_i32_be, write_i64_be
+from mypy_extensions import i32, i64
+
+from flintmq.broker.agenda import Agenda
+from flintmq.broker.message import Address, Entry
+from flintmq.broker.queue.base import Queue
+from flintmq.gateway.amqp10.codec import CODEC_10
+from flintmq.gateway.conversion.converted import TO_10
+from flintmq.wire.amqp10.properties import Header
+from flintmq.wire.amqp10.sections import (
+    ABSENT,
+    decode_header,
+    decode_message_annotations,
+    encode_header,
+    scan,
+    section_at,
+)
+from flintmq.wire.amqp10.sections import encode_message_annotations as encode_annotations
+from flintmq.wire.amqp10.spec import MESSAGE_ANNOTATIONS
+from flintmq.wire.amqp10.types import DESCRIBED, MAP8, MAP32, SMALLULONG, ULONG
+from flintmq.wire.amqp10.writer import write_string, write_symbol
+
+# Where a message was published to, and where in a stream it is (RabbitMQ's names).
+_EXCHANGE: Final = "x-exchange"
+_ROUTING_KEY: Final = "x-routing-key"
+_STREAM_OFFSET: Final = "x-stream-offset"
+
+_NO_HEADER: Final = Header()
+_NO_ADDRESS: Final = Address("", "")
+_UINT_MAX: Final = 0xFFFF_FFFF
+
+
+@final
+class Outlet:
+    """`body` belongs to the head that was asked for last."""
+
+    def __init__(self, agenda: Agenda) -> None:
+        self.body = b""
+        self._agenda = agenda
+        # The last answer that others may have as well: for these sections of this address.
+        self._sections = b""
+        self._address = _NO_ADDRESS
+        self._head = b""
+        # What was found last: a header as it was published, annotations, and what to add to them.
+        self._encoded_header = b""
+        self._header = _NO_HEADER
+        self._annotations = b""
+        self._added: Address = _NO_ADDRESS
+        self._addition = b""
+        self._annotated = b""
+
+    def head(self, queue: Queue, entry: Entry) -> bytes:
+        """All that goes before the body."""
+        message = entry.message
+        if message.codec is CODEC_10:
+            sections = message.properties
+            self.body = message.body
+        else:
+            sections, self.body = TO_10.in_10(message)
+        address = message.address
+        is_first = not entry.redelivered and entry.returns == 0 and not queue.keeps_all
+        if is_first and address is self._address and sections == self._sections:
+            return self._head
+        found = scan(sections)
+        bare = found.bare
+        header_end: i64 = 0
+        if found.header != ABSENT:
+            header_end = bare if found.message_annotations == ABSENT else found.message_annotations
+        header = self._read_header(sections[:header_end])
+        ttl = header.ttl
+        if ttl is not None:
+            ttl = max(0, ttl - int(self._agenda.now_ms - message.timestamp_ms))
+        returns = min(header.delivery_count + int(entry.returns), _UINT_MAX)
+        encoded = encode_header(header.durable, header.priority, ttl, not entry.redelivered, returns)
+        annotations = self._with_address(sections[header_end:bare], address)
+        if queue.keeps_all:
+            annotations = _added(annotations, _offset(entry.seq), 2)
+        head = encoded + annotations + sections[bare:]
+        if is_first and ttl is None:
+            self._sections = sections
+            self._address = address
+            self._head = head
+        return head
+
+    def _read_header(self, encoded: bytes) -> Header:
+        if encoded != self._encoded_header:
+            self._header = decode_header(encoded, 0)
+            self._encoded_header = encoded
+        return self._header if encoded else _NO_HEADER
+
+    def _with_address(self, annotations: bytes, address: Address) -> bytes:
+        if address is self._added and annotations == self._annotations:
+            return self._annotated
+        if address is not self._added:
+            self._added = address
+            self._addition = _entries(address)
+        self._annotations = annotations
+        self._annotated = _added(_without_address(annotations), self._addition, 4)
+        return self._annotated
+
+
+def _entries(address: Address) -> bytes:
+    w = BytesWriter()
+    write_symbol(w, _EXCHANGE)
+    write_string(w, address.exchange)
+    write_symbol(w, _ROUTING_KEY)
+    write_string(w, address.routing_key)
+    return w.getvalue()
+
+
+def _offset(offset: i64) -> bytes:
+    w = BytesWriter()
+    write_symbol(w, _STREAM_OFFSET)
+    w.append(ULONG)
+    write_i64_be(w, offset)
+    return w.getvalue()
+
+
+def _without_address(annotations: bytes) -> bytes:
+    """What a publisher, or a broker before us, says of the address is not so any more."""
+    if b"x-exchange" not in annotations and b"x-routing-key" not in annotations:
+        return annotations
+    decoded = decode_message_annotations(annotations, 0)
+    decoded.pop(_EXCHANGE, None)
+    decoded.pop(_ROUTING_KEY, None)
+    return encode_annotations(decoded)
+
+
+def _added(annotations: bytes, entries: bytes, count: i64) -> bytes:
+    """A section of annotations with some more behind them, of which the names are not among those that are there."""
+    content = b""
+    had: i64 = 0
+    if annotations:
+        at = _value_at(annotations)
+        if annotations[at] == MAP8:
+            had = annotations[at + 2]
+            content = annotations[at + 3 :]
+        else:
+            had = i64(read_i32_be(annotations, at + 5))
+            content = annotations[at + 9 :]
+    w = BytesWriter()
+    w.append(DESCRIBED)
+    w.append(SMALLULONG)
+    w.append(MESSAGE_ANNOTATIONS)
+    size: i64 = len(content) + len(entries)
+    had += count
+    if size + 1 < 256 and had < 256:
+        w.append(MAP8)
+        w.append(size + 1)
+        w.append(had)
+    else:
+        w.append(MAP32)
+        write_i32_be(w, i32(size + 4))
+        write_i32_be(w, i32(had))
+    w.write(content)
+    w.write(entries)
+    return w.getvalue()
+
+
+def _value_at(section: bytes) -> i64:
+    """Where a section's map begins."""
+    return section_at(section, 0, len(section))[1]

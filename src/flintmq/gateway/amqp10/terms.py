@@ -1,0 +1,139 @@
+"""What published messages say to the broker, decoded once for all messages that say the same.
+
+Most of it is in the header and in message annotations, which publishers repeat; the bare message behind them is looked
+into where the address is in there, or a user-id.
+"""
+
+from typing import Final, final
+
+from librt.strings import read_i32_be
+from mypy_extensions import i64
+
+from flintmq.base.errors import SCOPE_LINK, AccessRefused, DecodeError, InvalidField
+from flintmq.broker.message import TRANSIENT, Handling
+from flintmq.broker.user import User
+from flintmq.gateway.amqp10.codec import handling
+from flintmq.gateway.conversion.parts import split
+from flintmq.wire.amqp10.reader import Reader
+from flintmq.wire.amqp10.sections import ABSENT, decode_message_annotations, scan, section_at
+from flintmq.wire.amqp10.types import LIST0, LIST8, NULL, skip_value
+
+# Places in the properties section (amqp-1.0 part 3 §3.2.4).
+_USER_ID: Final = 1
+_TO: Final = 2
+_SUBJECT: Final = 3
+# An annotation with routing keys beside the address's (RabbitMQ).
+_COPIES: Final = "x-cc"
+_ENCODED_COPIES: Final = b"x-cc"
+
+
+@final
+class Terms:
+    """`more_keys` are routing keys beside the address's, None where there are none."""
+
+    def __init__(self, handling: Handling, more_keys: list[str] | None) -> None:
+        self.handling = handling
+        self.more_keys = more_keys
+
+
+_NO_TERMS: Final = Terms(TRANSIENT, None)
+
+
+@final
+class Intake:
+    """Takes messages apart, one after the other; `properties` and `body` are the last one's, as a queue keeps them."""
+
+    def __init__(self, user: User) -> None:
+        self.properties = b""
+        self.body = b""
+        self._user = user
+        # The header and annotations that were understood last.
+        self._lead = b""
+        self._terms = _NO_TERMS
+        self._fields_at: i64 = -1
+        self._payload = b""
+
+    def read(self, payload: bytes) -> Terms:
+        """Raises DecodeError, or what the message asks for that cannot be."""
+        found = scan(payload)
+        if found.body == ABSENT:
+            raise DecodeError("a message has no body", SCOPE_LINK)
+        lead = payload[: found.bare]
+        if found.delivery_annotations == ABSENT:
+            self.properties = payload[: found.body]
+        else:
+            # They are for the next hop, which is here.
+            stop = found.bare if found.message_annotations == ABSENT else found.message_annotations
+            lead = payload[: found.delivery_annotations] + payload[stop : found.bare]
+            self.properties = lead + payload[found.bare : found.body]
+        self.body = payload[found.body :]
+        if lead != self._lead:
+            self._terms = _read_terms(lead)
+            self._lead = lead
+        self._payload = payload
+        self._fields_at = -1
+        if found.properties != ABSENT:
+            self._fields_at = section_at(payload, found.properties, found.end)[1]
+            self._check_user()
+        return self._terms
+
+    def _check_user(self) -> None:
+        at = self._field(_USER_ID)
+        if at >= 0:
+            claimed = self._reader(at).binary().decode(errors="replace")
+            if claimed != self._user.name and not self._user.may_impersonate:
+                raise AccessRefused(
+                    f"user_id property set to '{claimed}' but authenticated user was '{self._user.name}'"
+                )
+
+    @property
+    def to(self) -> str | None:
+        """The address that the message read last has itself."""
+        at = self._field(_TO)
+        return None if at < 0 else self._reader(at).string()
+
+    @property
+    def subject(self) -> str | None:
+        at = self._field(_SUBJECT)
+        return None if at < 0 else self._reader(at).string()
+
+    def _reader(self, at: i64) -> Reader:
+        return Reader(self._payload, at, len(self._payload))
+
+    def _field(self, index: i64) -> i64:
+        """Where a field of the properties is; -1 where it is not set."""
+        at = self._fields_at
+        if at < 0:
+            return -1
+        data = self._payload
+        code: i64 = data[at]
+        count: i64
+        if code == LIST0:
+            return -1
+        if code == LIST8:
+            count = data[at + 2]
+            at += 3
+        else:
+            count = i64(read_i32_be(data, at + 5))
+            at += 9
+        if count <= index:
+            return -1
+        end: i64 = len(data)
+        while index > 0:
+            at = skip_value(data, at, end)
+            index -= 1
+        return -1 if data[at] == NULL else at
+
+
+def _read_terms(lead: bytes) -> Terms:
+    return Terms(handling(split(lead)), _copies(lead) if _ENCODED_COPIES in lead else None)
+
+
+def _copies(lead: bytes) -> list[str] | None:
+    at = scan(lead).message_annotations
+    keys = None if at == ABSENT else decode_message_annotations(lead, at).get(_COPIES)
+    if keys is None:
+        return None
+    if not isinstance(keys, list) or not all(isinstance(key, str) for key in keys):
+        raise InvalidField(f"bad value for 'x-cc' message-annotation: {keys!r:.200}", SCOPE_LINK)
+    return [key for key in keys if isinstance(key, str)] or None

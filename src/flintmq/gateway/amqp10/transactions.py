@@ -1,0 +1,327 @@
+"""Transactions: a coordinator's link, and what deliveries and outcomes have to do with it (amqp-1.0 part 4)."""
+
+from typing import TYPE_CHECKING, Final, final
+
+from mypy_extensions import i64
+
+from flintmq.base.errors import (
+    SCOPE_LINK,
+    SCOPE_SESSION,
+    Amqp10Error,
+    AmqpError,
+    DecodeError,
+    FlintError,
+    IllegalState,
+    InvalidField,
+    TransactionRollback,
+    UnknownTransaction,
+)
+from flintmq.broker import settlement
+from flintmq.broker.message import Entry, Message
+from flintmq.broker.queue.base import Queue
+from flintmq.broker.transaction import StagedPublish, StagedSettlement, Transaction
+from flintmq.gateway.amqp10.outcomes import settlement_of
+from flintmq.gateway.amqp10.outgoing import OutgoingLink
+from flintmq.gateway.amqp10.promises import Answer
+from flintmq.gateway.amqp10.publication import Publication
+from flintmq.protocol.amqp10.delivery import IncomingDelivery, OutgoingDelivery
+from flintmq.protocol.amqp10.receiver import ReceiverLink, ReceiverOwner
+from flintmq.wire.amqp10.composite import Composite
+from flintmq.wire.amqp10.composite_reader import decode_composite
+from flintmq.wire.amqp10.performatives import Attach
+from flintmq.wire.amqp10.sections import scan, section_at
+from flintmq.wire.amqp10.spec import AMQP_VALUE, LOCAL_TRANSACTIONS, MULTI_TXNS_PER_SSN
+from flintmq.wire.amqp10.states import (
+    ACCEPTED,
+    RELEASED,
+    Declared,
+    DeliveryState,
+    Error,
+    Outcome,
+    Rejected,
+    TransactionalState,
+)
+from flintmq.wire.amqp10.termini import Coordinator, Declare, Discharge
+
+if TYPE_CHECKING:
+    from flintmq.gateway.amqp10.incoming import IncomingLink
+    from flintmq.gateway.amqp10.session import ServerSession
+
+# What a client may ask of its coordinator at a time.
+_CREDIT: Final = 64
+# Transactions that a session may have open: each holds what is staged in it.
+_OPEN_MAX: Final = 256
+_ID_BYTES: Final = 8
+
+
+@final
+class OpenTransaction:
+    """A transaction between its declare and its discharge."""
+
+    def __init__(self, txn_id: bytes, link: ReceiverLink, work: Transaction) -> None:
+        self.id = txn_id
+        self.link = link
+        self.work = work
+        # Why it can only be rolled back, where that is so.
+        self.failure: AmqpError | Amqp10Error | None = None
+        # Links that acquire in its name (part 4 §4.4.3), and what they did.
+        self.acquiring: dict[OutgoingLink, None] = {}
+        self.acquired: list[OutgoingDelivery] = []
+
+
+@final
+class Transactions:
+    """Those of a session."""
+
+    def __init__(self, session: "ServerSession") -> None:
+        self.session = session
+        self._open: dict[bytes, OpenTransaction] = {}
+        self._count = 0
+
+    def control(self, link: ReceiverLink, attach: Attach) -> ReceiverOwner:
+        """A link to the coordinator."""
+        capabilities = [LOCAL_TRANSACTIONS, MULTI_TXNS_PER_SSN]
+        owner = _Control(self, link)
+        link.accept(Attach(source=attach.source, target=Coordinator(capabilities=capabilities)))
+        link.grant(_CREDIT)
+        return owner
+
+    # -- declare and discharge ----------------------------------------------------------------------------------
+
+    def declare(self, link: ReceiverLink) -> bytes:
+        if len(self._open) >= _OPEN_MAX:
+            raise InvalidField(f"a session has {_OPEN_MAX} open transactions at most: discharge some", SCOPE_LINK)
+        self._count += 1
+        txn_id = self._count.to_bytes(_ID_BYTES, "big")
+        work = Transaction(self.session.gateway.broker, self.session.vhost)
+        self._open[txn_id] = OpenTransaction(txn_id, link, work)
+        return txn_id
+
+    def discharge(self, txn_id: bytes, fail: bool) -> None:
+        """Commit or roll back. Raises UnknownTransaction, or TransactionRollback where a commit cannot be."""
+        found = self.find(txn_id)
+        del self._open[txn_id]
+        if fail:
+            self._roll_back(found)
+            return
+        reason: AmqpError | Amqp10Error | None = found.failure
+        if reason is None and self.session.gateway.failure:
+            reason = TransactionRollback(f"nothing durable can be stored: {self.session.gateway.failure}")
+        if reason is None:
+            try:
+                found.work.commit()
+            except AmqpError as error:
+                reason = error
+        if reason is not None:
+            self._roll_back(found)
+            raise TransactionRollback(reason.text)
+        self._discharged(found)
+
+    def _roll_back(self, found: OpenTransaction) -> None:
+        found.work.roll_back()
+        for delivery in found.acquired:
+            entry = delivery.mark
+            owner = delivery.link.owner
+            if isinstance(entry, Entry) and isinstance(owner, OutgoingLink) and not owner.is_over:
+                # It was not to be had.
+                delivery.mark = None
+                settlement.RELEASED.apply(owner.queue, entry, None)
+                delivery.link.settle(delivery, RELEASED)
+        self._discharged(found)
+
+    def _discharged(self, found: OpenTransaction) -> None:
+        for link in found.acquiring:
+            link.acquires_for(None)
+
+    def roll_back_of(self, link: ReceiverLink | None) -> None:
+        """A link to the coordinator is gone, or all of the session is: so are its transactions (part 4 §4.3)."""
+        for found in list(self._open.values()):
+            if link is None or found.link is link:
+                del self._open[found.id]
+                self._roll_back(found)
+
+    def find(self, txn_id: bytes) -> OpenTransaction:
+        found = self._open.get(txn_id)
+        if found is None:
+            raise UnknownTransaction(f"there is no transaction {txn_id.hex()} on this session", SCOPE_LINK)
+        return found
+
+    def acquire(self, link: "OutgoingLink", txn_id: bytes | None) -> None:
+        """From now on, what is sent on a link is acquired in the name of a transaction. Raises UnknownTransaction."""
+        if link.acquires is not None:
+            link.acquires.acquiring.pop(link, None)
+        found = None if txn_id is None else self.find(txn_id)
+        if found is not None:
+            found.acquiring[link] = None
+        link.acquires_for(found)
+
+    def acquired(
+        self, link: "OutgoingLink", found: OpenTransaction, delivery: OutgoingDelivery | None, entry: Entry
+    ) -> None:
+        """A message is on its way; one that was sent settled has its outcome with the transaction's."""
+        if delivery is not None:
+            found.acquired.append(delivery)
+            return
+        try:
+            found.work.settle(LinkSettlement(link, None, entry, ACCEPTED, settlement.ACCEPTED, True))
+        except AmqpError as error:
+            found.failure = error
+            settlement.RELEASED.apply(link.queue, entry, None)
+
+    # -- what is done in them -----------------------------------------------------------------------------------
+
+    def publish(
+        self, link: "IncomingLink", delivery: IncomingDelivery, state: TransactionalState, payload: bytes
+    ) -> None:
+        """A message that shall be there once the transaction is discharged. Raises UnknownTransaction."""
+        found = self.find(state.txn_id)
+        outcome: Outcome = ACCEPTED
+        try:
+            publication, message, more_keys = link.read(payload)
+            found.work.publish(LinkPublish(link, publication, message, more_keys))
+        except (AmqpError, Amqp10Error) as error:
+            found.failure = error
+            outcome = Rejected(error=Error(condition=error.condition, description=error.text))
+        if not delivery.is_settled:
+            link.link.settle(delivery, TransactionalState(txn_id=state.txn_id, outcome=outcome))
+
+    def settle(
+        self, link: "OutgoingLink", delivery: OutgoingDelivery, state: TransactionalState, settled: bool
+    ) -> None:
+        """An outcome that shall hold once the transaction is discharged. Raises UnknownTransaction."""
+        found = self.find(state.txn_id)
+        outcome = link.default_outcome if state.outcome is None else settlement_of(state.outcome)
+        if outcome is None:
+            raise InvalidField("a transactional state needs an outcome", SCOPE_SESSION)
+        entry = delivery.mark
+        if not isinstance(entry, Entry):
+            return
+        try:
+            found.work.settle(LinkSettlement(link, delivery, entry, state.outcome or ACCEPTED, outcome, settled))
+        except AmqpError as error:
+            found.failure = error
+
+
+@final
+class LinkPublish(StagedPublish):
+    def __init__(
+        self, link: "IncomingLink", publication: Publication, message: Message, more_keys: list[str] | None
+    ) -> None:
+        super().__init__(publication.route, message, more_keys)
+        self._link = link
+        self._publication = publication
+
+    def put(self, queues: list[Queue]) -> None:
+        self._link.put(None, self._publication, self.message, queues)
+
+
+@final
+class LinkSettlement(StagedSettlement):
+    """`settled`: the client has forgotten the delivery, and does not hear of it again."""
+
+    def __init__(
+        self,
+        link: "OutgoingLink",
+        delivery: OutgoingDelivery | None,
+        entry: Entry,
+        state: Outcome,
+        outcome: settlement.Outcome,
+        settled: bool,
+    ) -> None:
+        self._link = link
+        self._delivery = delivery
+        self._entry = entry
+        self._state = state
+        self._outcome = outcome
+        self._settled = settled
+
+    @property
+    def letter_bytes(self) -> i64:
+        entry = self._entry
+        if not self._outcome.makes_letter(self._link.queue, entry):
+            return 0
+        return len(entry.message.body) + len(entry.message.properties)
+
+    def stage(self) -> None:
+        if self._delivery is not None:
+            self._delivery.mark = None
+        self._link.staged[self] = None
+
+    def take(self) -> None:
+        self._link.staged.pop(self, None)
+
+    def apply(self) -> None:
+        self._outcome.apply(self._link.queue, self._entry, self._link)
+        if not self._settled and self._delivery is not None:
+            self._link.link.settle(self._delivery, self._state)
+
+    def undo(self) -> None:
+        """Where the client has no say any more, what was agreed on for that holds (part 4 §4.4.4)."""
+        self._link.staged.pop(self, None)
+        if self._settled or self._delivery is None or self._link.is_over:
+            self._link.default_outcome.apply(self._link.queue, self._entry, self._link)
+        else:
+            self._delivery.mark = self._entry
+
+
+@final
+class _Control(ReceiverOwner):
+    """A link to the coordinator: declares and discharges come as messages, and their outcomes are the answers."""
+
+    def __init__(self, transactions: Transactions, link: ReceiverLink) -> None:
+        self._transactions = transactions
+        self._link = link
+
+    def on_message(self, link: ReceiverLink, delivery: IncomingDelivery | None, payload: bytes) -> None:
+        if link.credit <= _CREDIT // 2:
+            link.grant(_CREDIT)
+        if delivery is None or delivery.is_settled:
+            raise IllegalState("declare and discharge must not be sent settled", SCOPE_LINK)
+        command = _command(payload)
+        state: DeliveryState = ACCEPTED
+        try:
+            if isinstance(command, Declare):
+                if command.global_id is not None:
+                    raise InvalidField("there are no distributed transactions here: no global-id", SCOPE_LINK)
+                state = Declared(txn_id=self._transactions.declare(link))
+            elif isinstance(command, Discharge):
+                self._transactions.discharge(command.txn_id, command.fail)
+                if not command.fail:
+                    self._transactions.session.connection.answer(_Discharged(link, delivery))
+                    return
+            else:
+                raise InvalidField("a coordinator takes declare and discharge", SCOPE_LINK)
+        except (AmqpError, Amqp10Error) as error:
+            state = Rejected(error=Error(condition=error.condition, description=error.text))
+        link.settle(delivery, state)
+
+    def on_disposition(self, delivery: IncomingDelivery, state: DeliveryState | None, settled: bool) -> None:
+        """The client knows already."""
+
+    def on_detached(self, error: FlintError | None, closed: bool) -> None:
+        self._transactions.roll_back_of(self._link)
+
+
+@final
+class _Discharged(Answer):
+    """A commit is safe."""
+
+    def __init__(self, link: ReceiverLink, delivery: IncomingDelivery) -> None:
+        self._link = link
+        self._delivery = delivery
+
+    def give(self) -> None:
+        self._link.accept_delivery(self._delivery)
+
+    def fail(self, reason: str) -> None:
+        text = f"nothing durable can be stored: {reason}"
+        error = Error(condition=TransactionRollback.condition, description=text)
+        self._link.settle(self._delivery, Rejected(error=error))
+
+
+def _command(payload: bytes) -> Composite:
+    """What a message to the coordinator says (part 4 §4.3). Raises DecodeError."""
+    found = scan(payload)
+    if found.body_kind != AMQP_VALUE:
+        raise DecodeError("a coordinator takes messages with one amqp-value", SCOPE_LINK)
+    return decode_composite(payload, section_at(payload, found.body, found.end)[1], found.footer_or_end)[0]

@@ -1,0 +1,242 @@
+"""Publishing by AMQP 1.0: targets, outcomes, and when they are told."""
+
+import pytest
+
+from flintmq.wire.amqp10.properties import Properties
+from flintmq.wire.amqp10.states import ACCEPTED, RELEASED, Rejected
+from flintmq.wire.amqp10.termini import Target
+from tests.unit.gateway.amqp10.pair import Client, Sender, Server
+
+
+@pytest.fixture
+def server() -> Server:
+    made = Server()
+    made.queue("q")
+    return made
+
+
+@pytest.fixture
+def client(server: Server) -> Client:
+    return Client(server)
+
+
+def test_a_stored_message_is_accepted_once_it_is_on_the_disk(client: Client, server: Server) -> None:
+    """The outcome of a durable message waits for the sync that covers it."""
+    sender = client.sender()
+    sender.send("one")
+    client.tick()
+    assert sender.said == []
+    client.durable()
+    assert sender.said == [(1, ACCEPTED, True)]
+    assert server.vhost.queues["q"].message_count == 1
+
+
+def test_a_transient_message_is_accepted_at_once(client: Client) -> None:
+    """What nothing is stored of has nothing to wait for."""
+    sender = client.sender()
+    sender.send("one", durable=False)
+    client.tick()
+    assert sender.said == [(1, ACCEPTED, True)]
+
+
+def test_a_settled_message_is_published_without_a_word(client: Client, server: Server) -> None:
+    """Who settles does not want to hear of it."""
+    sender = client.sender()
+    sender.send("one", settled=True)
+    client.durable()
+    assert sender.said == []
+    assert server.vhost.queues["q"].message_count == 1
+
+
+def test_an_unroutable_message_is_released(client: Client) -> None:
+    """RabbitMQ's outcome for a message that no queue gets."""
+    sender = client.sender("/exchanges/amq.direct/nobody")
+    assert sender.publish("one") == [RELEASED]
+
+
+def test_a_full_queue_rejects_and_says_which_it_is(client: Client, server: Server) -> None:
+    """The publisher learns the queue and the reason, as from RabbitMQ."""
+    server.queue("full", max_length=1, overflow="reject-publish")
+    sender = client.sender("/queues/full")
+    first, second = sender.publish("one", "two")
+    assert isinstance(first, Rejected)
+    assert first.error is not None
+    assert second == ACCEPTED
+    assert first.error.condition == "amqp:resource-limit-exceeded"
+    assert first.error.info["queue"] == "full"
+
+
+@pytest.mark.parametrize(
+    ("address", "subject", "reached"),
+    [
+        ("/queues/q", None, "q"),
+        ("/queues/a%2Fb", None, "a/b"),
+        ("/exchanges/x/k", None, "x k"),
+        ("/exchanges/x%20y/k%C3%A4", None, "x y kä"),
+        ("/exchanges/x", "k", "x "),
+        ("/queue/q", None, "q"),
+        ("/queue/new", None, "new"),
+        ("/queue", "q", "q"),
+        ("/amq/queue/q", None, "q"),
+        ("/exchange/x/k", None, "x k"),
+        ("/exchange/x", "k", "x k"),
+        ("/topic/a.b", None, "topic"),
+        ("q", None, "q"),
+        ("x", "k", "x k"),
+    ],
+)
+def test_targets(client: Client, server: Server, address: str, subject: str | None, reached: str) -> None:
+    """Every form of address leads where RabbitMQ's documentation says."""
+    vhost = server.vhost
+    vhost.exchanges.declare("x", "direct", True, False, False, {})
+    vhost.exchanges.declare("x y", "direct", True, False, False, {})
+    for queue, exchange, key in (
+        ("x k", "x", "k"),
+        ("x ", "x", ""),
+        ("x y kä", "x y", "kä"),
+        ("topic", "amq.topic", "a.*"),
+    ):
+        server.queue(queue)
+        vhost.exchanges.bind_queue(vhost.queues[queue], exchange, key, {})
+    server.queue("a/b")
+    sender = client.sender(address)
+    sender.send("m", properties=Properties(subject=subject))
+    client.durable()
+    assert sender.said == [(1, ACCEPTED, True)]
+    assert [name for name, queue in vhost.queues.items() if queue.message_count] == [reached]
+
+
+@pytest.mark.parametrize(
+    ("address", "condition", "text"),
+    [
+        ("/queues/no", "amqp:not-found", "no queue 'no' in vhost '/'"),
+        ("/amq/queue/no", "amqp:not-found", "no queue 'no' in vhost '/'"),
+        ("no", "amqp:not-found", "no queue 'no' in vhost '/'"),
+        ("/exchanges/no", "amqp:not-found", "no exchange 'no' in vhost '/'"),
+        ("/exchanges/", "amqp:invalid-field", 'Attach refused: {bad_address_string,<<"/exchanges/">>}'),
+        (
+            "/exchanges/amq.default",
+            "amqp:invalid-field",
+            'Attach refused: {bad_address_string,<<"/exchanges/amq.default">>}',
+        ),
+        ("/queues/%zz", "amqp:invalid-field", 'Attach refused: {bad_address_string,<<"/queues/%zz">>}'),
+        ("/nonsense", "amqp:invalid-field", 'Attach refused: {bad_address_string,<<"/nonsense">>}'),
+    ],
+)
+def test_targets_that_are_not_there(client: Client, address: str, condition: str, text: str) -> None:
+    """The link is refused with RabbitMQ's reason, and no target."""
+    sender = client.sender(address)
+    assert sender.answer.target is None
+    assert sender.refusal == (condition, text)
+
+
+def test_permissions_are_asked_where_the_link_is_attached(client: Client, server: Server) -> None:
+    """Who may not write to the default exchange sends to no queue."""
+    server.allow(write="x.*")
+    assert client.sender().refusal == (
+        "amqp:unauthorized-access",
+        "write access to exchange 'amq.default' in vhost '/' refused for user 'u'",
+    )
+
+
+def test_a_permission_that_is_withdrawn_ends_the_link(client: Client, server: Server) -> None:
+    """What was allowed is asked again once permissions have changed."""
+    sender = client.sender()
+    assert sender.publish("one") == [ACCEPTED]
+    server.allow(write="x.*")
+    sender.send("two")
+    client.tick()
+    assert sender.refusal[0] == "amqp:unauthorized-access"
+
+
+def _anonymous(client: Client) -> Sender:
+    return client.sender(None, Target())
+
+
+def test_without_an_address_each_message_says_where_it_goes(client: Client, server: Server) -> None:
+    """The anonymous terminus reads `to`."""
+    sender = _anonymous(client)
+    sender.send("one", properties=Properties(to="/queues/q"))
+    sender.send("two", properties=Properties(to="/exchanges/amq.direct/q"))
+    client.durable()
+    assert sorted(number for number, state, _ in sender.said if state == ACCEPTED) == [1]
+    assert sorted(number for number, state, _ in sender.said if state == RELEASED) == [2]
+
+
+@pytest.mark.parametrize(
+    ("to", "condition", "text"),
+    [
+        (None, "amqp:precondition-failed", "anonymous terminus requires 'to' address to be set"),
+        ("q", "amqp:precondition-failed", "bad 'to' address string: q"),
+        ("/exchanges/no/k", "amqp:not-found", "no exchange 'no' in vhost '/'"),
+    ],
+)
+def test_a_message_that_leads_nowhere_is_rejected(client: Client, to: str | None, condition: str, text: str) -> None:
+    """The link goes on: the next message may have a better address."""
+    sender = _anonymous(client)
+    sender.send("one", properties=Properties(to=to))
+    client.tick()
+    ((_, state, _),) = sender.said
+    assert isinstance(state, Rejected)
+    assert state.error is not None
+    assert (state.error.condition, state.error.description) == (condition, text)
+    assert sender.detached == []
+
+
+def test_a_message_that_is_none_ends_the_link(client: Client) -> None:
+    """What cannot be read cannot be queued."""
+    sender = client.sender()
+    sender.send_encoded(b"\x00\x53\x70\x45")
+    client.tick()
+    assert sender.refusal == ("amqp:decode-error", "failed to parse message: a message has no body")
+
+
+def test_a_foreign_user_id_is_refused(client: Client) -> None:
+    """Who a message says it is from is who sent it."""
+    sender = client.sender()
+    sender.send("one", properties=Properties(user_id=b"u"))
+    client.durable()
+    assert sender.said == [(1, ACCEPTED, True)]
+    sender.send("two", properties=Properties(user_id=b"somebody"))
+    client.tick()
+    assert sender.refusal == (
+        "amqp:unauthorized-access",
+        "user_id property set to 'somebody' but authenticated user was 'u'",
+    )
+
+
+def test_credit_is_given_back_as_it_is_used(client: Client) -> None:
+    """A publisher never waits for credit while there is no alarm."""
+    sender = client.sender()
+    for _ in range(20):
+        for _ in range(500):
+            assert sender.link.can_send
+            sender.send("m", settled=True, durable=False)
+        client.tick()
+
+
+def test_an_alarm_takes_credit_and_loses_nothing(client: Client, server: Server) -> None:
+    """What is under way when an alarm goes on is taken; afterwards publishers go on."""
+    sender = client.sender()
+    server.gateway.alarm = "disk"
+    client.connection.block()
+    sender.send("under way", settled=True)
+    client.tick()
+    assert server.vhost.queues["q"].message_count == 1
+    assert not sender.link.can_send
+    server.gateway.alarm = ""
+    client.connection.unblock()
+    client.tick()
+    assert sender.link.can_send
+
+
+def test_the_failed_storage_rejects_what_waits_for_it(client: Client, server: Server) -> None:
+    """Nothing is accepted that is not safe."""
+    sender = client.sender()
+    sender.send("one")
+    client.tick()
+    server.storage.fence("no disk")
+    server.gateway.on_durable()
+    client.tick()
+    ((_, state, _),) = sender.said
+    assert isinstance(state, Rejected)

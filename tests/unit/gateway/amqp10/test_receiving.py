@@ -1,0 +1,297 @@
+"""Receiving by AMQP 1.0: credit, deliveries, and what becomes of them."""
+
+import pytest
+
+from flintmq.broker.queue.base import Queue
+from flintmq.wire.amqp10.performatives import Attach
+from flintmq.wire.amqp10.sections import decode_header, decode_message_annotations, scan
+from flintmq.wire.amqp10.spec import COPY, RCV_SECOND, SND_SETTLED, SND_UNSETTLED
+from flintmq.wire.amqp10.states import ACCEPTED, RELEASED, Accepted, Modified, Received, Rejected
+from flintmq.wire.amqp10.termini import Source
+from flintmq.wire.amqp10.values import Int
+from tests.unit.gateway.amqp10.pair import Client, Receiver, Server
+
+
+@pytest.fixture
+def server() -> Server:
+    made = Server()
+    made.queue("q")
+    return made
+
+
+@pytest.fixture
+def queue(server: Server) -> Queue:
+    return server.vhost.queues["q"]
+
+
+@pytest.fixture
+def client(server: Server) -> Client:
+    return Client(server)
+
+
+def _publish(client: Client, *bodies: str) -> None:
+    client.sender().publish(*bodies)
+
+
+def test_credit_is_how_much_comes(client: Client, queue: Queue) -> None:
+    """No delivery without credit, and not one more than there is."""
+    _publish(client, "one", "two", "three")
+    receiver = client.receiver(credit=0)
+    assert receiver.bodies() == []
+    receiver.link.grant(2)
+    client.tick()
+    assert receiver.bodies() == ["one", "two"]
+    receiver.link.grant(1)
+    client.tick()
+    assert receiver.bodies() == ["three"]
+    assert queue.message_count == 0
+
+
+def test_settled_deliveries_have_left_the_queue(client: Client, queue: Queue, server: Server) -> None:
+    """In settle mode settled there is nothing to say of a delivery."""
+    _publish(client, "one")
+    receiver = client.receiver(attach=Attach(name="r", snd_settle_mode=SND_SETTLED))
+    ((delivery, _),) = receiver.take()
+    assert delivery is None
+    assert receiver.answer.snd_settle_mode == SND_SETTLED
+    client.engine.lost(None)
+    client.connection.engine.lost(None)
+    assert queue.message_count == 0
+    client.durable()
+    assert server.storage.memory_journal.kept == {}
+
+
+def _one(client: Client, credit: int = 10) -> Receiver:
+    _publish(client, "one")
+    return client.receiver(credit=credit)
+
+
+def test_accepted_leaves_the_queue(client: Client, queue: Queue) -> None:
+    """An accepted message does not come again."""
+    receiver = _one(client)
+    receiver.settle(receiver.take()[0][0], ACCEPTED)
+    receiver.link.detach()
+    client.tick()
+    assert queue.message_count == 0
+
+
+def test_released_comes_again_and_is_not_counted(client: Client) -> None:
+    """A released message is unchanged but that it was acquired before."""
+    receiver = _one(client)
+    receiver.settle(receiver.take()[0][0], RELEASED)
+    ((_, payload),) = receiver.take()
+    header = decode_header(payload, 0)
+    assert (header.delivery_count, header.first_acquirer) == (0, False)
+
+
+def test_failed_deliveries_are_counted(client: Client) -> None:
+    """modified with delivery-failed adds to the delivery-count."""
+    receiver = _one(client)
+    receiver.settle(receiver.take()[0][0], Modified(delivery_failed=True))
+    ((_, payload),) = receiver.take()
+    assert decode_header(payload, 0).delivery_count == 1
+
+
+def test_what_is_undeliverable_here_goes_to_others(client: Client) -> None:
+    """The link that says so does not get the message again; another does."""
+    receiver = _one(client)
+    receiver.settle(receiver.take()[0][0], Modified(undeliverable_here=True))
+    assert receiver.take() == []
+    other = client.receiver(attach=Attach(name="other", snd_settle_mode=SND_UNSETTLED))
+    assert other.bodies() == ["one"]
+
+
+def test_modified_annotations_are_the_messages(client: Client) -> None:
+    """What a receiver adds to a message's annotations is there for the next."""
+    receiver = _one(client)
+    receiver.settle(receiver.take()[0][0], Modified(message_annotations={"x-seen": "by me"}))
+    ((_, payload),) = receiver.take()
+    assert decode_message_annotations(payload, scan(payload).message_annotations)["x-seen"] == "by me"
+
+
+def test_rejected_messages_are_dead_lettered(client: Client, server: Server) -> None:
+    """A rejected message goes to the queue's dead letters."""
+    server.queue("dead")
+    server.queue("source", dead_letter_exchange="", dead_letter_routing_key="dead")
+    client.sender("/queues/source").publish("one")
+    receiver = client.receiver("/queues/source")
+    receiver.settle(receiver.take()[0][0], Rejected())
+    assert client.receiver("/queues/dead").bodies() == ["one"]
+
+
+def test_a_link_that_ends_releases_what_it_has(client: Client, queue: Queue) -> None:
+    """By default, what is not settled goes back."""
+    receiver = _one(client)
+    receiver.link.detach()
+    client.tick()
+    assert queue.message_count == 1
+    assert queue.consumers == []
+
+
+def test_a_sources_default_outcome_is_what_becomes_of_the_unsettled(client: Client, queue: Queue) -> None:
+    """The client may ask for another outcome of what it does not settle."""
+    _publish(client, "one")
+    receiver = client.receiver(source=Source(address="/queues/q", default_outcome=Accepted()))
+    assert receiver.source.default_outcome == ACCEPTED
+    client.engine.close()
+    client.tick()
+    assert queue.message_count == 0
+
+
+def test_a_lost_connection_gives_everything_back(client: Client, queue: Queue) -> None:
+    """Nothing stays with a client that is gone."""
+    _one(client)
+    client.connection.engine.lost(None)
+    assert queue.message_count == 1
+
+
+def test_settle_mode_second_lets_the_broker_settle(client: Client, queue: Queue) -> None:
+    """The receiver says the outcome, and waits until the broker has applied it."""
+    _publish(client, "one")
+    attach = Attach(name="r", snd_settle_mode=SND_UNSETTLED, rcv_settle_mode=RCV_SECOND)
+    receiver = client.receiver(attach=attach)
+    delivery = receiver.take()[0][0]
+    assert delivery is not None
+    receiver.settle(delivery, ACCEPTED)
+    assert receiver.said == [(ACCEPTED, True)]
+    receiver.link.detach()
+    client.tick()
+    assert queue.message_count == 0
+
+
+def test_how_far_a_delivery_came_is_no_outcome(client: Client, queue: Queue) -> None:
+    """`received` leaves the delivery unsettled."""
+    receiver = _one(client)
+    delivery = receiver.take()[0][0]
+    assert delivery is not None
+    receiver.link.update(delivery, Received(section_number=0, section_offset=1))
+    client.tick()
+    assert receiver.said == []
+    receiver.link.detach()
+    client.tick()
+    assert queue.message_count == 1
+
+
+def test_draining_uses_up_the_credit(client: Client) -> None:
+    """What there is comes, and the rest of the credit is given back."""
+    _publish(client, "one", "two")
+    receiver = client.receiver(credit=0)
+    receiver.link.grant(10)
+    receiver.link.drain_credit()
+    client.tick()
+    assert receiver.bodies() == ["one", "two"]
+    assert receiver.link.credit == 0
+
+
+def test_copies_leave_the_queue_as_it_is(client: Client, queue: Queue) -> None:
+    """Distribution mode copy shows messages, whatever becomes of the copies."""
+    _publish(client, "one", "two")
+    browser = client.receiver(source=Source(address="/queues/q", distribution_mode=COPY))
+    assert browser.source.distribution_mode == COPY
+    came = browser.take()
+    assert len(came) == 2
+    for delivery, _ in came:
+        browser.settle(delivery, ACCEPTED)
+    assert queue.message_count == 2
+    assert client.receiver(attach=Attach(name="move", snd_settle_mode=SND_UNSETTLED)).bodies() == ["one", "two"]
+
+
+def test_priority_decides_who_gets_a_message(client: Client) -> None:
+    """RabbitMQ's link property ranks consumers."""
+    low = client.receiver(attach=Attach(name="low", snd_settle_mode=SND_UNSETTLED))
+    high = client.receiver(
+        attach=Attach(name="high", snd_settle_mode=SND_UNSETTLED, properties={"rabbitmq:priority": Int(5)})
+    )
+    _publish(client, "one")
+    assert (low.bodies(), high.bodies()) == ([], ["one"])
+
+
+def test_a_queue_that_is_deleted_ends_its_links(client: Client, server: Server) -> None:
+    """The client learns why nothing comes any more."""
+    receiver = client.receiver()
+    server.vhost.delete_queue("q", False, False, None)
+    client.tick()
+    assert receiver.refusal == ("amqp:resource-deleted", "queue 'q' in vhost '/' was deleted")
+
+
+def test_a_message_that_is_too_large_ends_the_link_and_stays(client: Client, queue: Queue) -> None:
+    """A receiver's max-message-size is kept to."""
+    _publish(client, "x" * 1000)
+    receiver = client.receiver(attach=Attach(name="r", snd_settle_mode=SND_UNSETTLED, max_message_size=500))
+    assert receiver.refusal[0] == "amqp:link:message-size-exceeded"
+    assert queue.message_count == 1
+
+
+def test_what_the_broker_knows_is_in_annotations(client: Client) -> None:
+    """Exchange and routing key are told by RabbitMQ's names."""
+    receiver = _one(client)
+    ((_, payload),) = receiver.take()
+    annotations = decode_message_annotations(payload, scan(payload).message_annotations)
+    assert annotations == {"x-exchange": "", "x-routing-key": "q"}
+
+
+def test_the_time_to_live_is_what_is_left_of_it(client: Client, server: Server) -> None:
+    """A message that waited has that much less to live (part 3 §3.2.1)."""
+    server.broker.now_ms = 1_000
+    sender = client.sender()
+    sender.send("one", ttl=5_000)
+    client.durable()
+    server.broker.now_ms = 3_000
+    ((_, payload),) = client.receiver().take()
+    assert decode_header(payload, 0).ttl == 3_000
+
+
+def test_large_messages_come_whole(client: Client) -> None:
+    """A message of many frames arrives as it was sent."""
+    body = "x" * 1_000_000
+    client.sender().publish(body)
+    assert client.receiver().bodies() == [body]
+
+
+@pytest.mark.parametrize(
+    ("address", "condition", "text"),
+    [
+        ("/queues/no", "amqp:not-found", "no queue 'no' in vhost '/'"),
+        ("no", "amqp:not-found", "no queue 'no' in vhost '/'"),
+        ("/exchange/no/k", "amqp:not-found", "no exchange 'no' in vhost '/'"),
+        ("/nonsense", "amqp:invalid-field", 'Attach refused: {bad_address_string,<<"/nonsense">>}'),
+    ],
+)
+def test_sources_that_are_not_there(client: Client, address: str, condition: str, text: str) -> None:
+    """The link is refused with RabbitMQ's reason, and no source."""
+    receiver = client.receiver(address)
+    assert receiver.answer.source is None
+    assert receiver.refusal == (condition, text)
+
+
+def test_reading_needs_permission(client: Client, server: Server) -> None:
+    """Who may not read a queue receives nothing from it."""
+    server.allow(read="x")
+    assert client.receiver().refusal == (
+        "amqp:unauthorized-access",
+        "read access to queue 'q' in vhost '/' refused for user 'u'",
+    )
+
+
+def test_an_exchange_as_a_source_is_a_queue_of_ones_own(client: Client, server: Server) -> None:
+    """RabbitMQ's first form: what the exchange has for the key comes, and nothing is left behind."""
+    receiver = client.receiver("/exchange/amq.direct/k")
+    client.sender("/exchanges/amq.direct/k").publish("one")
+    assert receiver.bodies() == ["one"]
+    receiver.link.detach()
+    client.tick()
+    assert list(server.vhost.queues) == ["q"]
+
+
+def test_a_dynamic_source_is_there_for_its_link(client: Client, server: Server) -> None:
+    """The node has a name that tells whose it is, can be sent to, and goes with the link."""
+    receiver = client.receiver(None, source=Source(dynamic=True, capabilities=["temporary-queue"]))
+    address = receiver.source.address
+    assert address is not None
+    assert address.startswith("/queues/amq.dyn-client-")
+    assert receiver.source.dynamic
+    client.sender(address).publish("one")
+    assert receiver.bodies() == ["one"]
+    receiver.link.detach()
+    client.tick()
+    assert list(server.vhost.queues) == ["q"]

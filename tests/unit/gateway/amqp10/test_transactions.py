@@ -1,0 +1,284 @@
+"""Transactions by AMQP 1.0: declared and discharged at the coordinator, atomic, and gone with it."""
+
+import pytest
+
+from flintmq.broker.queue.base import Queue
+from flintmq.wire.amqp10.composite import Composite
+from flintmq.wire.amqp10.performatives import Attach
+from flintmq.wire.amqp10.sections import encode_amqp_value
+from flintmq.wire.amqp10.spec import SND_SETTLED, SND_UNSETTLED
+from flintmq.wire.amqp10.states import ACCEPTED, Accepted, Declared, DeliveryState, Rejected, TransactionalState
+from flintmq.wire.amqp10.termini import Coordinator, Declare, Discharge
+from tests.unit.gateway.amqp10.pair import Client, Receiver, Sender, Server
+
+
+@pytest.fixture
+def server() -> Server:
+    made = Server()
+    made.queue("q")
+    return made
+
+
+@pytest.fixture
+def queue(server: Server) -> Queue:
+    return server.vhost.queues["q"]
+
+
+@pytest.fixture
+def client(server: Server) -> Client:
+    return Client(server)
+
+
+class Control:
+    """A link to the coordinator."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+        self.sender = client.sender(target=Coordinator(), attach=Attach(name="control"))
+
+    def tell(self, command: Composite) -> DeliveryState | None:
+        self.sender.send_encoded(encode_amqp_value(command))
+        self.client.durable()
+        return self.sender.said[-1][1]
+
+    def declare(self) -> bytes:
+        state = self.tell(Declare())
+        assert isinstance(state, Declared)
+        return state.txn_id
+
+    def commit(self, txn_id: bytes) -> DeliveryState | None:
+        return self.tell(Discharge(txn_id=txn_id, fail=False))
+
+    def roll_back(self, txn_id: bytes) -> DeliveryState | None:
+        return self.tell(Discharge(txn_id=txn_id, fail=True))
+
+
+@pytest.fixture
+def control(client: Client) -> Control:
+    return Control(client)
+
+
+def _send(sender: Sender, txn_id: bytes, *bodies: str) -> None:
+    for body in bodies:
+        sender.send(body, state=TransactionalState(txn_id=txn_id))
+    sender.client.tick()
+
+
+def test_the_coordinator_says_what_it_can(control: Control) -> None:
+    """Local transactions, several at a time."""
+    target = control.sender.answer.target
+    assert isinstance(target, Coordinator)
+    assert target.capabilities == ["amqp:local-transactions", "amqp:multi-txns-per-ssn"]
+
+
+def test_messages_are_there_once_the_transaction_is_discharged(client: Client, control: Control, queue: Queue) -> None:
+    """The outcome that is told before is that of the discharge to come (part 4 §4.4.1)."""
+    sender = client.sender()
+    txn_id = control.declare()
+    _send(sender, txn_id, "one", "two")
+    state = TransactionalState(txn_id=txn_id, outcome=Accepted())
+    assert sender.said == [(1, state, True), (2, state, True)]
+    assert queue.message_count == 0
+    assert control.commit(txn_id) == ACCEPTED
+    assert queue.message_count == 2
+
+
+def test_a_discharge_is_accepted_once_it_is_on_the_disk(client: Client, control: Control, queue: Queue) -> None:
+    """A commit that is told is safe."""
+    txn_id = control.declare()
+    _send(client.sender(), txn_id, "one")
+    said = len(control.sender.said)
+    control.sender.send_encoded(encode_amqp_value(Discharge(txn_id=txn_id)))
+    client.tick()
+    assert len(control.sender.said) == said
+    client.durable()
+    assert control.sender.said[-1][1] == ACCEPTED
+
+
+def test_a_rollback_leaves_nothing(client: Client, control: Control, queue: Queue) -> None:
+    """What was sent in a transaction that failed was never there."""
+    txn_id = control.declare()
+    _send(client.sender(), txn_id, "one")
+    assert control.roll_back(txn_id) == ACCEPTED
+    assert queue.message_count == 0
+
+
+def test_transactions_of_a_session_are_apart(client: Client, control: Control, queue: Queue) -> None:
+    """One is committed and the other is not."""
+    sender = client.sender()
+    first, second = control.declare(), control.declare()
+    _send(sender, first, "one")
+    _send(sender, second, "two", "three")
+    control.roll_back(second)
+    assert control.commit(first) == ACCEPTED
+    assert queue.message_count == 1
+
+
+@pytest.mark.parametrize("command", [Discharge(txn_id=b"nope"), Discharge(txn_id=b"nope", fail=True)])
+def test_an_unknown_transaction_cannot_be_discharged(control: Control, command: Discharge) -> None:
+    """The discharge is rejected with the specification's condition."""
+    state = control.tell(command)
+    assert isinstance(state, Rejected)
+    assert state.error is not None
+    assert state.error.condition == "amqp:transaction:unknown-id"
+
+
+def test_work_for_an_unknown_transaction_ends_the_link(client: Client) -> None:
+    """A message for a transaction that is not there is not published outside of it."""
+    sender = client.sender()
+    _send(sender, b"nope", "one")
+    assert sender.refusal[0] == "amqp:transaction:unknown-id"
+
+
+def test_transactions_end_with_their_coordinator(client: Client, control: Control, queue: Queue) -> None:
+    """A link to the coordinator that is detached rolls back what was declared on it (part 4 §4.3)."""
+    txn_id = control.declare()
+    sender = client.sender()
+    _send(sender, txn_id, "one")
+    control.sender.link.detach()
+    client.tick()
+    _send(sender, txn_id, "two")
+    assert sender.refusal[0] == "amqp:transaction:unknown-id"
+    assert queue.message_count == 0
+
+
+def test_a_message_that_cannot_be_published_fails_the_transaction(
+    client: Client, control: Control, queue: Queue
+) -> None:
+    """Nothing of a transaction happens where not all of it can."""
+    txn_id = control.declare()
+    _send(client.sender(), txn_id, "one")
+    sender = client.sender(None, attach=Attach(name="anonymous"))
+    _send(sender, txn_id, "two")
+    ((_, state, _),) = sender.said
+    assert isinstance(state, TransactionalState)
+    assert isinstance(state.outcome, Rejected)
+    answer = control.commit(txn_id)
+    assert isinstance(answer, Rejected)
+    assert answer.error is not None
+    assert answer.error.condition == "amqp:transaction:rollback"
+    assert queue.message_count == 0
+
+
+def test_a_full_queue_fails_the_transaction(client: Client, control: Control, server: Server) -> None:
+    """Room is looked for before anything is done."""
+    server.queue("full", max_length=1, overflow="reject-publish")
+    txn_id = control.declare()
+    _send(client.sender("/queues/full"), txn_id, "one", "two")
+    assert isinstance(control.commit(txn_id), Rejected)
+    assert server.vhost.queues["full"].message_count == 0
+
+
+def _received(client: Client, *bodies: str) -> Receiver:
+    client.sender(attach=Attach(name="publisher")).publish(*bodies)
+    return client.receiver()
+
+
+def _retire(receiver: Receiver, txn_id: bytes, settled: bool) -> None:
+    for delivery, _ in receiver.take():
+        assert delivery is not None
+        state = TransactionalState(txn_id=txn_id, outcome=Accepted())
+        if settled:
+            receiver.link.settle(delivery, state)
+        else:
+            receiver.link.update(delivery, state)
+    receiver.client.tick()
+
+
+@pytest.mark.parametrize("settled", [False, True])
+def test_outcomes_hold_once_the_transaction_is_discharged(
+    client: Client, control: Control, queue: Queue, settled: bool
+) -> None:
+    """Messages leave the queue with the commit, and the broker settles what the client did not."""
+    receiver = _received(client, "one", "two")
+    txn_id = control.declare()
+    _retire(receiver, txn_id, settled)
+    assert receiver.said == []
+    assert control.commit(txn_id) == ACCEPTED
+    assert receiver.said == ([] if settled else [(ACCEPTED, True), (ACCEPTED, True)])
+    receiver.link.detach()
+    client.tick()
+    assert queue.message_count == 0
+
+
+def test_after_a_rollback_an_unsettled_delivery_is_the_clients_as_before(
+    client: Client, control: Control, queue: Queue
+) -> None:
+    """It can be settled again, in a transaction or without (part 4 §4.4.2)."""
+    receiver = _received(client, "one")
+    ((delivery, _),) = receiver.take()
+    assert delivery is not None
+    txn_id = control.declare()
+    receiver.link.update(delivery, TransactionalState(txn_id=txn_id, outcome=Accepted()))
+    client.tick()
+    control.roll_back(txn_id)
+    assert queue.message_count == 0
+    receiver.settle(delivery, ACCEPTED)
+    receiver.link.detach()
+    client.tick()
+    assert queue.message_count == 0
+
+
+def test_after_a_rollback_a_settled_delivery_has_the_default_outcome(client: Client, control: Control) -> None:
+    """The client has no say any more, so the message goes back (part 4 §4.4.4)."""
+    receiver = _received(client, "one")
+    txn_id = control.declare()
+    _retire(receiver, txn_id, True)
+    control.roll_back(txn_id)
+    client.tick()
+    assert receiver.bodies() == ["one"]
+
+
+def test_a_link_that_ends_leaves_its_outcomes_to_the_transaction(
+    client: Client, control: Control, queue: Queue
+) -> None:
+    """A consumer may be gone before the commit."""
+    receiver = _received(client, "one")
+    txn_id = control.declare()
+    _retire(receiver, txn_id, False)
+    receiver.link.detach()
+    client.tick()
+    assert control.commit(txn_id) == ACCEPTED
+    assert queue.message_count == 0
+
+
+def _acquire(client: Client, txn_id: bytes, settled: bool) -> Receiver:
+    client.sender(attach=Attach(name="publisher")).publish("one")
+    mode = SND_SETTLED if settled else SND_UNSETTLED
+    receiver = client.receiver(credit=0, attach=Attach(name="r", snd_settle_mode=mode))
+    link = receiver.link
+    flow = link.flow()
+    flow.link_credit = 10
+    flow.properties = {"txn-id": txn_id}
+    link.grant(10)
+    client.session.send_flow(flow)
+    client.tick()
+    return receiver
+
+
+@pytest.mark.parametrize("fail", [False, True])
+def test_a_settled_delivery_that_was_acquired_in_a_transaction(
+    client: Client, control: Control, queue: Queue, fail: bool
+) -> None:
+    """It leaves the queue with the commit; a rollback gives it back (part 4 §4.4.3)."""
+    txn_id = control.declare()
+    receiver = _acquire(client, txn_id, True)
+    assert receiver.bodies() == ["one"]
+    receiver.link.detach()
+    client.tick()
+    assert queue.message_count == 0
+    control.tell(Discharge(txn_id=txn_id, fail=fail))
+    assert queue.message_count == (1 if fail else 0)
+
+
+def test_an_unsettled_delivery_that_was_acquired_in_a_transaction_is_rolled_back(
+    client: Client, control: Control, queue: Queue
+) -> None:
+    """The acquisition itself is undone, and the delivery is over."""
+    txn_id = control.declare()
+    receiver = _acquire(client, txn_id, False)
+    ((delivery, _),) = receiver.take()
+    assert delivery is not None
+    assert delivery.state == TransactionalState(txn_id=txn_id)
+    control.roll_back(txn_id)
+    assert receiver.bodies() == ["one"]
