@@ -148,7 +148,7 @@ def _read_unsettled(reader: Reader, depth: i64) -> dict[bytes, DeliveryState | N
     while entries > 0:
         tag = reader.binary()
         if tag in states:
-            raise DecodeError(f"the delivery tag {tag.hex()} is twice in a map of unsettled deliveries")
+            raise DecodeError(f"the delivery tag {tag[:32].hex()} is twice in a map of unsettled deliveries")
         states[tag] = None if reader.is_null() else read_state(reader, depth + 1)
         entries -= 1
     reader.close(outer)
