@@ -48,9 +48,9 @@ class Coordinator(Composite):
 
 
 @final
-@dataclass
 class Declare(Composite):
-    global_id: object = None
+    def __init__(self, global_id: object = None) -> None:
+        self.global_id = global_id
 
 
 @final

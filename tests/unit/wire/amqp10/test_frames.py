@@ -328,6 +328,17 @@ def test_long_fields_take_the_long_form() -> None:
         assert decode_body(raw, 0, len(raw)) == (body, len(raw))
 
 
+def test_the_forms_meet_without_a_gap() -> None:
+    """The largest list of the short form has 255 bytes, its count included; one byte more makes it long."""
+    codes = []
+    for size in range(230, 256):
+        raw = _body(Transfer(1, 2, b"t" * size, 0))
+        assert decode_body(raw, 0, len(raw)) == (Transfer(1, 2, b"t" * size, 0), len(raw))
+        codes.append((raw[3], len(raw) - 5))
+    assert (0xC0, 255) in codes
+    assert codes == sorted(codes)
+
+
 @pytest.mark.parametrize(
     ("body", "text"),
     [
