@@ -7,6 +7,7 @@ that TLS begins, and no event loop takes that back.
 import asyncio
 import ssl
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, Literal, final
 
@@ -134,11 +135,9 @@ class TlsTransport(asyncio.Transport):
 
     def close(self) -> None:
         if self.is_established and not self._below.is_closing():
-            try:
+            # The peer has not said the same yet, and need not: our half is said.
+            with suppress(ssl.SSLError):
                 self._tls.unwrap()
-            except ssl.SSLError:
-                # The peer has not said the same yet, and need not: our half is said.
-                pass
             self._flush()
         self._below.close()
 
@@ -148,7 +147,7 @@ class TlsTransport(asyncio.Transport):
     def is_closing(self) -> bool:
         return self._below.is_closing()
 
-    def get_extra_info(self, name: str, default: Any = None) -> Any:
+    def get_extra_info(self, name: str, default: object = None) -> object:
         return self._below.get_extra_info(name, default)
 
     def get_write_buffer_size(self) -> int:

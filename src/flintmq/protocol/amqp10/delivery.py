@@ -93,6 +93,8 @@ class Unsettled:
         slots = self._slots
         size: i64 = len(slots)
         count: i64 = size - self._head
+        if self._strays and delivery.id in self._strays:
+            raise _taken(delivery.id)
         if count == 0:
             self._first = delivery.id
         else:
@@ -101,7 +103,7 @@ class Unsettled:
                 if gap < count or gap > count + _TRIM_SLOTS:
                     # A peer may number as it likes, so long as no two have the same number.
                     if self.get(delivery.id) is not None:
-                        raise InvalidField(f"delivery-id {delivery.id} is that of a delivery which is not settled")
+                        raise _taken(delivery.id)
                     self._stow()
                     self._first = delivery.id
                 else:
@@ -111,7 +113,7 @@ class Unsettled:
             elif count >= _TRIM_SLOTS and count > _SPARSE_FACTOR * (self._live + 1):
                 self._stow()
                 self._first = delivery.id
-        slots.append(delivery)
+        self._slots.append(delivery)
         self._live += 1
 
     def get(self, delivery_id: i64) -> Delivery | None:
@@ -155,7 +157,6 @@ class Unsettled:
             return found
         if self._strays:
             found += [each for each in self._strays.values() if (each.id - first) & 0xFFFF_FFFF <= steps]
-            found.sort(key=lambda each: distance(first, each.id))
         at: i64 = distance(self._first, first)
         stop: i64 = at + steps + 1
         if at < 0:
@@ -167,6 +168,8 @@ class Unsettled:
             if slot is not None:
                 found.append(slot)
             at += 1
+        if self._strays:
+            found.sort(key=lambda each: distance(first, each.id))
         return found
 
     def all(self) -> list[Delivery]:
@@ -186,3 +189,7 @@ class Unsettled:
         self._slots = []
         self._head = 0
         self._live = 0
+
+
+def _taken(delivery_id: i64) -> InvalidField:
+    return InvalidField(f"delivery-id {delivery_id} is that of a delivery which is not settled")

@@ -309,7 +309,7 @@ def test_echo() -> None:
 def test_window() -> None:
     """A sender stops at the end of the session's window, and goes on when the receiver has read."""
     flowing = Flowing(server=Tuning(frame_max=512))
-    flowing.session._remote_window = 3  # noqa: SLF001 - a window that small is nothing an engine announces
+    flowing.session._remote_window = 3
     flowing.sender.send(1, b"", b"x" * 2000, True)
     flowing.pair.feed(flowing.pair.server, flowing.pair.client.take())
     assert not flowing.sender.can_send
@@ -338,7 +338,7 @@ def test_window_violation() -> None:
     flowing = Flowing()
     peer = flowing.peer.session
     assert peer is not None
-    peer._incoming_left = 1  # noqa: SLF001 - as after 65,535 transfers
+    peer._incoming_left = 1
     flowing.sender.send(1, b"", b"x", True)
     flowing.sender.send(2, b"", b"x", True)
     flowing.run()
@@ -359,7 +359,7 @@ def test_too_large() -> None:
 def test_abort() -> None:
     """A message that is half sent may be given up; the receiver forgets it."""
     flowing = Flowing(server=Tuning(frame_max=512))
-    flowing.session._remote_window = 3  # noqa: SLF001
+    flowing.session._remote_window = 3
     sent = flowing.sender.send(1, b"", b"x" * 5000, False)
     assert sent is not None
     assert flowing.sender.abort(sent)
@@ -369,7 +369,7 @@ def test_abort() -> None:
     assert flowing.receives.messages == []
     assert flowing.pair.server.engine.intake.held == 0
     assert flowing.receiver.unsettled == flowing.sender.unsettled == 0
-    flowing.session._remote_window = 100  # noqa: SLF001
+    flowing.session._remote_window = 100
     flowing.sender.send(2, b"", b"next", False)
     flowing.run()
     assert [payload for _, payload in flowing.receives.messages] == [b"next"]
