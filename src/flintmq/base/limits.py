@@ -123,6 +123,11 @@ SELECTOR_MAX_CHARACTERS: Final = 2_048
 SELECTOR_UNITS_PER_CHARACTER: Final = 32
 # Expressions of a selector within each other: more than anybody writes, and shallow enough for the C stack.
 SELECTOR_DEPTH_MAX: Final = 64
+# filtex 1.0 §7.1 asks for limits of what an SQL expression may be; these are RabbitMQ's.
+SQL_MAX_CHARACTERS: Final = 4_096
+SQL_MAX_TOKENS: Final = 200
+# RabbitMQ's: fields that a property filter may compare.
+PROPERTY_FILTER_MAX_FIELDS: Final = 16
 # Selectors kept parsed: clients come back with the ones they had. A long one takes some hundred KiB.
 SELECTOR_CACHE_ENTRIES: Final = 256
 # A file of the journal, or of a stream: large enough that making and removing them is rare, small enough that one live

@@ -104,6 +104,10 @@ class Field:
             if self._key not in _PROPERTIES:
                 raise PreconditionFailed(f"there is no property '{self._key}'; there are {', '.join(_PROPERTIES)}")
 
+    def is_there(self, message: Message) -> bool:
+        """Whether a message has this header, if it is one."""
+        return self._key in _headers(message)
+
     def read(self, message: Message) -> object:
         """The field's value; None where the message has none."""
         found_by = self._found_by

@@ -3,6 +3,7 @@
 `expressions.py` has the meaning, `grammar.py` the language; docs/selectors.md says both to users.
 """
 
+from collections.abc import Callable
 from typing import Final, final
 
 from mypy_extensions import i64
@@ -39,8 +40,9 @@ class Selector(Filter):
 class Parsed:
     """Selectors by their texts, those that were asked for last."""
 
-    def __init__(self, entries_max: i64) -> None:
+    def __init__(self, entries_max: i64, parse: Callable[[str], Selector] | None = None) -> None:
         self._entries_max: i64 = entries_max
+        self._parse = parse or _parse
         # The one that was asked for last stands last.
         self._known: dict[str, Selector] = {}
 
@@ -48,14 +50,11 @@ class Parsed:
         """Raises PreconditionFailed for a text that is no selector."""
         known = self._known.pop(text, None)
         if known is None:
-            known = _parse(text)
+            known = self._parse(text)
             if len(self._known) >= self._entries_max:
                 del self._known[next(iter(self._known))]
         self._known[text] = known
         return known
-
-
-_PARSED: Final = Parsed(SELECTOR_CACHE_ENTRIES)
 
 
 def _parse(text: str) -> Selector:
@@ -65,6 +64,26 @@ def _parse(text: str) -> Selector:
     from flintmq.broker.selector.grammar import parse  # noqa: PLC0415
 
     return Selector(text, parse(text))
+
+
+def _parse_sql(text: str) -> Selector:
+    from flintmq.broker.selector.sql import parse_sql  # noqa: PLC0415
+
+    return Selector(text, parse_sql(text))
+
+
+_PARSED: Final = Parsed(SELECTOR_CACHE_ENTRIES)
+_PARSED_SQL: Final = Parsed(SELECTOR_CACHE_ENTRIES, _parse_sql)
+
+
+def parsed(text: str) -> Selector:
+    """The selector of this text. Raises PreconditionFailed for one that is none."""
+    return _PARSED.get(text)
+
+
+def parsed_sql(text: str) -> Selector:
+    """The SQL expression of this text, as filters of AMQP 1.0 have them. Raises PreconditionFailed."""
+    return _PARSED_SQL.get(text)
 
 
 def selector_of(arguments: Table, where: str) -> Selector | None:
