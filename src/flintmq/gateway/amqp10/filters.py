@@ -1,0 +1,177 @@
+"""The filters of a source: from what a client asks for to what the broker does, and which of them are in place.
+
+A filter is known by its descriptor, whatever it is called (amqp-1.0 part 3 §3.5.8); a message has to pass all of them.
+What we do not know, or what says what cannot be (RabbitMQ's way), is not in place; a selector that is none is refused.
+"""
+
+from typing import Final, final
+
+from mypy_extensions import i64
+
+from flintmq.base.errors import SCOPE_LINK, InvalidField, PreconditionFailed
+from flintmq.base.values import Timestamp
+from flintmq.broker.arguments import is_stream_offset
+from flintmq.broker.exchange.base import Filter
+from flintmq.broker.message import Message, Table
+from flintmq.broker.queue.reader import StreamFilter, stream_filter
+from flintmq.broker.selector.selectors import parsed, parsed_sql
+from flintmq.gateway.amqp10.property_filters import APPLICATION_PROPERTIES, PROPERTIES, property_filter
+from flintmq.wire.amqp10.composite import Fields
+from flintmq.wire.amqp10.values import Array, Described, Symbol, TimestampMs, ULong, WrappedInt
+
+SELECTOR: Final = "apache.org:selector-filter:string"
+NO_LOCAL: Final = "apache.org:no-local-filter:list"
+SQL: Final = "amqp:sql-filter"
+STREAM_OFFSET: Final = "rabbitmq:stream-offset-spec"
+STREAM_FILTER: Final = "rabbitmq:stream-filter"
+STREAM_MATCH_UNFILTERED: Final = "rabbitmq:stream-match-unfiltered"
+
+_CODES: Final = {
+    0x0000468C00000004: SELECTOR,
+    0x0000468C00000003: NO_LOCAL,
+    0x120: SQL,
+    0x173: PROPERTIES,
+    0x174: APPLICATION_PROPERTIES,
+}
+
+
+@final
+class _All(Filter):
+    """Messages that pass every one of some filters."""
+
+    def __init__(self, filters: list[Filter]) -> None:
+        cost: i64 = 0
+        for each in filters:
+            cost += each.cost
+        self.cost: i64 = cost
+        self._filters = filters
+
+    def matches(self, message: Message) -> bool:
+        return all(each.matches(message) for each in self._filters)
+
+
+@final
+class _OfStream(Filter):
+    """The filter of streams, on a queue that is none."""
+
+    cost: i64 = 4
+
+    def __init__(self, wanted: StreamFilter) -> None:
+        self._wanted = wanted
+
+    def matches(self, message: Message) -> bool:
+        return self._wanted.matches(message)
+
+
+@final
+class SourceFilters:
+    """`in_place` is what to answer the attach with. `condition` is asked of each message, `no_local` of its origin;
+    `arguments` are for subscribing to a stream. `units` is what reading them took.
+    """
+
+    def __init__(self) -> None:
+        self.in_place: Fields = {}
+        self.condition: Filter | None = None
+        self.no_local = False
+        self.arguments: Table = {}
+        self.units: i64 = 0
+
+
+def read_filters(wanted: Fields, is_stream: bool) -> SourceFilters:
+    """Raises InvalidField for a selector that is none, with what is wrong about it."""
+    found = SourceFilters()
+    conditions: list[Filter] = []
+    for name, value in wanted.items():
+        asked = _described(name, value)
+        if asked is not None and _read(found, conditions, _kind(asked.descriptor), asked.value, is_stream):
+            found.in_place[name] = asked
+    if not is_stream:
+        chosen = stream_filter(found.arguments)
+        if chosen is not None:
+            conditions.append(_OfStream(chosen))
+        found.arguments = {}
+    if conditions:
+        found.condition = conditions[0] if len(conditions) == 1 else _All(conditions)
+    return found
+
+
+def _described(name: str, value: object) -> Described | None:
+    """None where it is no filter: null is as if it were not there (§3.5.8)."""
+    if value is None or isinstance(value, Described):
+        return value
+    # Clients of RabbitMQ have long left the descriptor out.
+    return Described(Symbol(name), value) if name.startswith("rabbitmq:stream-") else None
+
+
+def _kind(descriptor: object) -> str:
+    if isinstance(descriptor, Symbol):
+        return descriptor.name
+    return _CODES.get(descriptor.value, "") if isinstance(descriptor, ULong) else ""
+
+
+def _read(found: SourceFilters, conditions: list[Filter], kind: str, value: object, is_stream: bool) -> bool:
+    """Whether the filter is in place by this."""
+    if kind == SELECTOR:
+        return isinstance(value, str) and _read_selector(found, conditions, value)
+    if kind == NO_LOCAL:
+        # On a stream, nobody knows where a message came from.
+        found.no_local = found.no_local or not is_stream
+        return not is_stream
+    if kind == SQL:
+        return isinstance(value, str) and _read_sql(found, conditions, value)
+    if kind == PROPERTIES or kind == APPLICATION_PROPERTIES:
+        made = property_filter(kind, value)
+        if made is not None:
+            conditions.append(made)
+        return made is not None
+    return _read_of_stream(found, kind, value, is_stream)
+
+
+def _read_selector(found: SourceFilters, conditions: list[Filter], text: str) -> bool:
+    found.units += len(text)
+    if text.strip():
+        try:
+            conditions.append(parsed(text))
+        except PreconditionFailed as error:
+            raise InvalidField(f"the selector cannot be read: {error.text}", SCOPE_LINK) from None
+    return True
+
+
+def _read_sql(found: SourceFilters, conditions: list[Filter], text: str) -> bool:
+    found.units += len(text)
+    try:
+        conditions.append(parsed_sql(text))
+    except PreconditionFailed:
+        return False
+    return True
+
+
+def _read_of_stream(found: SourceFilters, kind: str, value: object, is_stream: bool) -> bool:
+    if kind == STREAM_OFFSET:
+        offset = _offset(value)
+        if not is_stream or offset is None or not is_stream_offset(offset):
+            return False
+        found.arguments["x-stream-offset"] = offset
+        return True
+    if kind == STREAM_FILTER:
+        items = value.items if isinstance(value, Array) else value if isinstance(value, list) else [value]
+        texts: list[object] = [item for item in items if isinstance(item, str)]
+        if not texts:
+            return False
+        found.arguments["x-stream-filter"] = texts
+        return True
+    if kind == STREAM_MATCH_UNFILTERED and isinstance(value, bool):
+        found.arguments["x-stream-match-unfiltered"] = value
+        return True
+    return False
+
+
+def _offset(value: object) -> object:
+    """As the consumer argument of AMQP 0-9-1 has it."""
+    if isinstance(value, TimestampMs):
+        return Timestamp(value.value // 1000) if value.value >= 0 else None
+    if isinstance(value, Symbol):
+        return value.name
+    if isinstance(value, WrappedInt):
+        return value.value
+    return value if isinstance(value, (str, int)) and not isinstance(value, bool) else None
