@@ -4,6 +4,7 @@ This file reads protocol headers and frames and keeps the connection's own state
 no clock: time comes in with the bytes, and `next_timer` says when it wants to be asked again.
 """
 
+import dataclasses
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Final, final
@@ -41,9 +42,11 @@ from flintmq.base.limits import (
     SESSION_CHANNEL_MAX,
     TICK_WORK_UNITS,
 )
+from flintmq.protocol.amqp10.channels import Channels
 from flintmq.protocol.amqp10.faults import heard, scope_of, told
 from flintmq.protocol.amqp10.intake import Intake
 from flintmq.protocol.amqp10.session import Session, SessionOwner
+from flintmq.protocol.amqp10.silence import Silence
 from flintmq.protocol.amqp10.states import CONNECTION, SASL, SESSION, Endpoint, Layer, Login
 from flintmq.protocol.amqp10.usual import UsualTransfer
 from flintmq.protocol.output import Output
@@ -185,10 +188,7 @@ class Connection:
         self._logs_in = logs_in
         self._work: i64 = TICK_WORK_UNITS
         self._frame_work: i64 = METHOD_WORK_UNITS if role is Role.SERVER else 0
-        # Sessions by the channel that the peer sends on, and by ours.
-        self._incoming: list[Session | None] = []
-        self._outgoing: list[Session | None] = []
-        self._last: Session | None = None
+        self._channels = Channels(self, tuning.channel_max)
         self._dirty: list[Session] = []
         self._usual = UsualTransfer()
         # The session that the frame in hand is for: whose fault an error would be.
@@ -203,10 +203,7 @@ class Connection:
         # The owner is thinking, and what comes meanwhile waits.
         self._is_waiting = False
         self._is_reading = False
-        self._received_at = 0.0
-        self._sent_at = 0.0
-        self._send_every = 0.0
-        self._silence_max = tuning.idle_timeout_ms / 1000
+        self._silence = Silence(tuning.idle_timeout_ms / 1000)
         self._told_closed = False
         if not self._is_server:
             # A server's open comes behind ours, which says what we take.
@@ -240,13 +237,13 @@ class Connection:
 
     @property
     def sessions(self) -> list[Session]:
-        return [session for session in self._outgoing if session is not None]
+        return self._channels.sessions
 
     # -- bytes in -----------------------------------------------------------------------------------------------
 
     def receive(self, data: bytes, now: float) -> None:
         """Take in bytes; calls the owners for what they say. Faults of the peer become closes, never exceptions."""
-        self._received_at = now
+        self._silence.received_at = now
         if self._held_bytes > 0:
             if data:
                 self._held.append(data)
@@ -288,6 +285,7 @@ class Connection:
     def _read(self, data: bytes, pos: i64, end: i64) -> i64:
         """Read whole frames from `pos`; returns where the first incomplete one starts."""
         usual = self._usual
+        channels = self._channels
         while True:
             if self._is_waiting:
                 self._needed = _NEVER
@@ -323,10 +321,7 @@ class Connection:
                 pos = stop
                 continue
             number = frame_channel(data, pos)
-            session = self._last
-            if session is None or session.remote_number != number:
-                session = self._incoming[number] if number < len(self._incoming) else None
-                self._last = session
+            session = channels.find(number)
             self._at = session
             if (
                 stop - body > 3
@@ -392,10 +387,7 @@ class Connection:
             self._receive_begin(performative, number)
             return
         if session is None:
-            if number > self.tuning.channel_max:
-                raise FramingError(
-                    f"channel {number} is above the channel-max of this side ({self.tuning.channel_max})"
-                )
+            self._channels.check(number)
             raise IllegalState(f"{performative.type_name} on channel {number}, on which no session has begun")
         if not session.is_listening:
             # What was on its way when we ended the session; with an error, it has to be dropped (part 2 §2.5.4).
@@ -549,7 +541,7 @@ class Connection:
         self._is_waiting = False
         self._needed = 0
         if not self._is_reading and self._held_bytes > 0:
-            self.receive(b"", self._received_at)
+            self.receive(b"", self._silence.received_at)
 
     # -- open and close -----------------------------------------------------------------------------------------
 
@@ -564,7 +556,7 @@ class Connection:
         if 0 < idle_ms < IDLE_TIMEOUT_MIN_MS:
             raise NotAllowed(f"an idle-time-out of {idle_ms} ms: {IDLE_TIMEOUT_MIN_MS} ms can be kept to, and not less")
         self.peer_frame_max = min(opening.max_frame_size, FRAME_MAX_BYTES)
-        self._send_every = idle_ms / 2000
+        self._silence.keep(idle_ms)
         if self._is_server:
             self._is_waiting = True
         else:
@@ -590,6 +582,9 @@ class Connection:
         opening.idle_time_out = tuning.idle_timeout_ms // 2 or None
         self._frame_max = tuning.frame_max
         self.local = Endpoint.ACTIVE
+        if len(self.encode(opening)) + FRAME_HEAD_BYTES > self.peer_frame_max:
+            # A peer that takes little has to do without what we say of ourselves.
+            opening = dataclasses.replace(opening, properties={}, offered_capabilities=[], desired_capabilities=[])
         self.send(0, opening)
 
     def close(self, error: AmqpError | Amqp10Error | None = None) -> None:
@@ -628,45 +623,14 @@ class Connection:
         """Begin a session on the lowest free channel; it may be used before the peer's answer comes."""
         if not self._is_open:
             raise LocalProtocolError("the connection is not open")
-        session = self._new_session()
+        session = self._channels.new()
         session.owner = owner
         session.begin(Begin(properties=properties or {}))
         return session
 
-    def _new_session(self) -> Session:
-        numbers = self._outgoing
-        number: i64 = 0
-        while number < len(numbers) and numbers[number] is not None:
-            number += 1
-        peer = self.peer
-        if peer is not None and number > peer.channel_max:
-            raise ResourceLimitExceeded(f"all {peer.channel_max + 1} sessions that the peer allows are in use")
-        session = Session(self, number)
-        if number == len(numbers):
-            numbers.append(session)
-        else:
-            numbers[number] = session
-        return session
-
     def _receive_begin(self, begin: Begin, number: i64) -> None:
-        if number > self.tuning.channel_max:
-            raise FramingError(f"channel {number} is above our channel-max ({self.tuning.channel_max})")
-        numbers = self._incoming
-        if number < len(numbers) and numbers[number] is not None:
-            raise IllegalState(f"begin on channel {number}, which has a session")
-        session: Session | None = None
-        if begin.remote_channel is not None:
-            ours: i64 = begin.remote_channel
-            session = self._outgoing[ours] if ours < len(self._outgoing) else None
-            if session is None or session.remote is not Endpoint.UNSENT:
-                raise InvalidField(f"begin answers one on channel {ours}, which waits for none", SCOPE_CONNECTION)
-        while len(numbers) <= number:
-            numbers.append(None)
-        is_answer = session is not None
-        if session is None:
-            session = self._new_session()
-        numbers[number] = session
-        self._last = None
+        is_answer = begin.remote_channel is not None
+        session = self._channels.begun(begin, number)
         self._at = session
         session.at = None
         session.begun(begin, number)
@@ -685,10 +649,7 @@ class Connection:
 
     def release(self, session: Session) -> None:
         """Both sides have ended a session: its channels are free."""
-        self._outgoing[session.number] = None
-        if session.remote_number >= 0:
-            self._incoming[session.remote_number] = None
-        self._last = None
+        self._channels.release(session)
 
     # -- bytes out ----------------------------------------------------------------------------------------------
 
@@ -769,33 +730,28 @@ class Connection:
 
     def heard(self, now: float) -> None:
         """The peer is taken for alive, although nothing it sends is read at present."""
-        self._received_at = now
+        self._silence.received_at = now
 
     def sent(self, now: float) -> None:
         """The transport wrote something: no empty frame is due for a while."""
-        self._sent_at = now
+        self._silence.sent_at = now
 
     def next_timer(self) -> float | None:
         """When `handle_timer` wants to be called, in the clock of `receive`; None while nothing is due."""
         if not self._is_open or self.local is Endpoint.CLOSED:
             return None
-        due: float | None = None
-        if self._silence_max > 0.0:
-            due = self._received_at + self._silence_max
-        if self._send_every > 0.0:
-            next_frame = self._sent_at + self._send_every
-            due = next_frame if due is None else min(due, next_frame)
-        return due
+        return self._silence.next_timer()
 
     def handle_timer(self, now: float) -> None:
         """Send an empty frame when nothing was sent for half of what the peer allows; close after too much silence."""
         if not self._is_open or self.local is Endpoint.CLOSED:
             return
-        if 0.0 < self._silence_max <= now - self._received_at:
-            self.close(ResourceLimitExceeded(f"nothing came in {self._silence_max:g} s: local-idle-timeout expired"))
-        elif 0.0 < self._send_every <= now - self._sent_at:
+        silence = self._silence
+        if silence.is_peer_late(now):
+            self.close(ResourceLimitExceeded(f"nothing came in {silence.patience:g} s: local-idle-timeout expired"))
+        elif silence.is_ours_too_long(now):
             self._raw(EMPTY_FRAME)
-            self._sent_at = now
+            silence.sent_at = now
 
     # -- ends ---------------------------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ from flintmq.base.errors import (
     MessageSizeExceeded,
     TransferLimitExceeded,
 )
+from flintmq.base.limits import UNACKED_TAGS_PER_UNIT
 from flintmq.protocol.amqp10.delivery import IncomingDelivery
 from flintmq.protocol.amqp10.link import Link, LinkOwner
 from flintmq.protocol.amqp10.serial import after, distance
@@ -129,7 +130,9 @@ class ReceiverLink(Link):
         """What is unsettled, the oldest first, and forgotten here from now on: dispositions no longer reach it."""
         taken: list[IncomingDelivery] = []
         if self.unsettled > 0:
-            for delivery in self.session.incoming.all():
+            incoming = self.session.incoming.all()
+            self.session.connection.spend(len(incoming) // UNACKED_TAGS_PER_UNIT)
+            for delivery in incoming:
                 if isinstance(delivery, IncomingDelivery) and delivery.link is self:
                     self.forget(delivery)
                     taken.append(delivery)

@@ -11,6 +11,7 @@ from librt.strings import BytesWriter, write_i32_be, write_i64_be
 from mypy_extensions import i32, i64, mypyc_attr
 
 from flintmq.base.errors import LocalProtocolError
+from flintmq.base.limits import UNACKED_TAGS_PER_UNIT
 from flintmq.protocol.amqp10.delivery import OutgoingDelivery
 from flintmq.protocol.amqp10.link import Link, LinkOwner
 from flintmq.protocol.amqp10.serial import after, distance
@@ -106,6 +107,8 @@ class SenderLink(Link):
         size: i64 = len(head) + len(body)
         if size + self._overhead > session.frame_max or size >= LARGE_BODY_BYTES:
             return self._send_long(number, b"", [head, body], settled, 0, None, False, mark)
+        if session.is_saying:
+            session.finish_saying()
         delivery_id = session.take_delivery_id()
         self.delivery_count = after(self.delivery_count, 1)
         self.credit -= 1
@@ -219,7 +222,9 @@ class SenderLink(Link):
         """What is unsettled, the oldest first, and forgotten here from now on: dispositions no longer reach it."""
         taken: list[OutgoingDelivery] = []
         if self.unsettled > 0:
-            for delivery in self.session.outgoing.all():
+            outgoing = self.session.outgoing.all()
+            self.session.connection.spend(len(outgoing) // UNACKED_TAGS_PER_UNIT)
+            for delivery in outgoing:
                 if isinstance(delivery, OutgoingDelivery) and delivery.link is self:
                     self.forget(delivery)
                     taken.append(delivery)

@@ -115,6 +115,8 @@ class Session:
         self._owing: list[Link] = []
         self._owes_window = False
         self._is_dirty = False
+        # A disposition waits for others like it: nothing that was done after it may come before.
+        self.is_saying = False
 
     @property
     def is_open(self) -> bool:
@@ -166,13 +168,7 @@ class Session:
         self._is_dirty = False
         if self.local is not Endpoint.ACTIVE:
             return
-        try:
-            self._as_sender.write(self.connection, self.number)
-            self._as_receiver.write(self.connection, self.number)
-        except FrameSizeTooSmall as error:
-            # A state that somebody filled with more than a frame takes.
-            self.end(error)
-            return
+        self.finish_saying()
         owing = self._owing
         if owing:
             self._owing = []
@@ -182,6 +178,16 @@ class Session:
                     self.send_flow(link.flow())
         if self._owes_window:
             self.send_flow(Flow())
+
+    def finish_saying(self) -> None:
+        """Write the dispositions that wait for others like them."""
+        self.is_saying = False
+        try:
+            self._as_sender.write(self.connection, self.number)
+            self._as_receiver.write(self.connection, self.number)
+        except FrameSizeTooSmall as error:
+            # A state that somebody filled with more than a frame takes.
+            self.end(error)
 
     # -- for links ----------------------------------------------------------------------------------------------
 
@@ -211,6 +217,7 @@ class Session:
         except FrameSizeTooSmall as error:
             self.end(error)
             return
+        self.is_saying = True
         if not self._is_dirty:
             self._soil()
 
@@ -246,6 +253,8 @@ class Session:
 
     def begin_transfer(self, transfer: bytes, size: i64) -> None:
         """A frame up to its payload, which has `size` bytes and is to follow."""
+        if self.is_saying:
+            self.finish_saying()
         self.connection.begin_frame(self.number, transfer, size)
         self.output.charge(size)
         self.output.touch()

@@ -166,3 +166,11 @@ def test_too_short_idle_timeout() -> None:
     error = pair.client.closed[0]
     assert isinstance(error, EndedByPeer)
     assert error.condition == "amqp:not-allowed"
+
+
+def test_small_frames() -> None:
+    """A peer that takes no more than it must is told less, and can be talked to."""
+    pair = Pair(client=Tuning(frame_max=512))
+    pair.server.engine._opening.properties = {"copyright": "c" * 1000}
+    pair.open()
+    assert pair.client.opened[0].properties == {}

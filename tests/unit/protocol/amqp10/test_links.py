@@ -7,7 +7,7 @@ from flintmq.protocol.amqp10.connection import Tuning
 from flintmq.protocol.amqp10.delivery import tag_of
 from flintmq.protocol.amqp10.states import Endpoint
 from flintmq.wire.amqp10.performatives import Attach, Flow, Transfer
-from flintmq.wire.amqp10.spec import RCV_SECOND, SND_SETTLED, SND_UNSETTLED
+from flintmq.wire.amqp10.spec import DISPOSITION, RCV_SECOND, SND_SETTLED, SND_UNSETTLED, TRANSFER
 from flintmq.wire.amqp10.states import ACCEPTED, RELEASED, Received, Rejected
 from flintmq.wire.amqp10.termini import Source, Target
 from tests.unit.protocol.amqp10.pair import Flowing, Meets, Pair, Receives, Sends
@@ -612,3 +612,34 @@ def test_many_handles() -> None:
     flowing.run()
     assert condition(flowing.owner.ended[0]) == "amqp:resource-limit-exceeded"
     assert flowing.pair.client.engine.is_open
+
+
+def test_what_was_said_comes_first() -> None:
+    """A disposition that waits for others like it goes out before a transfer that was sent behind it."""
+    flowing = Flowing()
+    replies = Receives()
+    back = flowing.session.attach_receiver(replies, Attach(name="back", source=Source(), target=Target()))
+    back.grant(10)
+    flowing.run()
+    reply = flowing.peer.senders[-1].link
+    assert reply is not None
+    reply.send(1, b"", b"x", False)
+    flowing.run()
+    delivery, _ = replies.messages[0]
+    assert delivery is not None
+    for number, send_long in enumerate((False, True)):
+        back.update(delivery, Received(0, number))
+        flowing.sender.send(number, b"", b"y" * (200_000 if send_long else 1), False)
+    flowing.run()
+    kinds = [each for each in frames(flowing.pair.from_client) if each in (TRANSFER, DISPOSITION)]
+    assert kinds[:3] == [DISPOSITION, TRANSFER, DISPOSITION]
+
+
+def frames(data: bytes) -> list[int]:
+    """The descriptors of the frames behind a protocol header."""
+    found = []
+    pos = 8
+    while pos < len(data):
+        found.append(data[pos + 10])
+        pos += int.from_bytes(data[pos : pos + 4], "big")
+    return found
