@@ -1,0 +1,140 @@
+"""/management: HTTP over AMQP, as RabbitMQ 4 defines it. A request in, a response out.
+
+A request has the method in its subject, the path in its `to`, "$me" in reply-to, and a body that is a value of AMQP.
+The response has the status in its subject, and the request's message-id for its correlation-id.
+
+What the user may not do raises AccessRefused, which ends the session, as RabbitMQ has it. Everything else is a status.
+"""
+
+import re
+from collections.abc import Callable
+from typing import Final, final
+from urllib.parse import parse_qsl
+
+from flintmq.base.errors import AccessRefused, AmqpError, InvalidField
+from flintmq.broker.access import Access
+from flintmq.gateway.amqp10.addresses import percent_decoded
+from flintmq.gateway.amqp10.management_bindings import add_binding, list_bindings, remove_binding
+from flintmq.gateway.amqp10.management_nodes import (
+    declare_exchange,
+    declare_queue,
+    delete_exchange,
+    delete_queue,
+    describe_queue,
+    purge_queue,
+)
+from flintmq.gateway.amqp10.management_refusal import Refusal
+from flintmq.gateway.conversion.parts import write_application, write_properties
+from flintmq.wire.amqp10 import sections as wire
+from flintmq.wire.amqp10 import spec
+from flintmq.wire.amqp10.properties import Properties
+
+# RFC 3986: what a path and a query may hold.
+_TARGET: Final = re.compile(r"(?:[A-Za-z0-9\-._~!$&'()*+,;=:@/?]|%[0-9A-Fa-f]{2})*")
+_ME: Final = "$me"
+_VERSION: Final = {"http:response": "1.1"}
+
+
+@final
+class Answer:
+    """An encoded response. One that `waits` is to be sent once what was done is on the disk."""
+
+    def __init__(self, message: bytes, waits: bool) -> None:
+        self.message = message
+        self.waits = waits
+
+
+@final
+class Management:
+    """What one connection may ask for. `owner` is whose its exclusive queues are.
+
+    `renew` takes a token in place of the connection's present one; it raises AmqpError for one that is none.
+    """
+
+    def __init__(self, access: Access, owner: object, renew: Callable[[bytes], None]) -> None:
+        self.access = access
+        self.owner = owner
+        self._renew = renew
+
+    def answer(self, request: bytes) -> Answer:
+        """Answer one request, an encoded message. Raises DecodeError, InvalidField, AccessRefused."""
+        found = wire.scan(request)
+        if found.properties == wire.ABSENT:
+            raise InvalidField("a request has its method in its subject, and its path in the field to")
+        properties = wire.decode_properties(request, found.properties)
+        method, target = properties.subject, properties.to
+        if method is None or target is None or properties.reply_to != _ME:
+            raise InvalidField(f"a request has a method (subject), a path (to), and {_ME} for its reply-to")
+        body: object = None
+        if found.body_kind == spec.AMQP_VALUE:
+            body = wire.decode_amqp_value(request, found.body)
+        elif found.body_kind == spec.DATA:
+            body = b"".join(wire.decode_data(request, found))
+        try:
+            status, content = self._respond(method, target, body)
+        except Refusal as refusal:
+            status, content = refusal.status, refusal.why
+        answer = Properties()
+        answer.subject = status
+        answer.correlation_id = properties.message_id
+        message = write_properties(answer) + write_application(dict(_VERSION)) + wire.encode_amqp_value(content)
+        return Answer(message, method != "GET" and status.startswith("2"))
+
+    def _respond(self, method: str, target: str, body: object) -> tuple[str, object]:
+        if not target.startswith("/") or not _TARGET.fullmatch(target):
+            raise Refusal("400", f"failed to normalize URI '{target}': invalid_uri \"{target}\"")
+        path, _, query = target.partition("?")
+        segments = path[1:].split("/")
+        try:
+            return self._route(method, segments, query, body)
+        except AccessRefused:
+            raise
+        except AmqpError as error:
+            raise Refusal("400", error.text) from None
+
+    def _route(self, method: str, segments: list[str], query: str, body: object) -> tuple[str, object]:
+        access, owner = self.access, self.owner
+        resource = segments[0]
+        if resource == "queues" and len(segments) == 2:
+            name = _name(segments[1])
+            if method == "GET":
+                return describe_queue(access, name)
+            if method == "PUT":
+                return declare_queue(access, owner, name, body)
+            if method == "DELETE":
+                return delete_queue(access, owner, name)
+        elif resource == "queues" and len(segments) == 3 and segments[2] == "messages":
+            if method == "DELETE":
+                return purge_queue(access, owner, _name(segments[1]))
+        elif resource == "exchanges" and len(segments) == 2:
+            if method == "PUT":
+                return declare_exchange(access, _name(segments[1]), body)
+            if method == "DELETE":
+                return delete_exchange(access, _name(segments[1]))
+        elif resource == "bindings":
+            return self._bindings(method, segments, query, body)
+        elif segments == ["auth", "tokens"]:
+            if method == "PUT":
+                if not isinstance(body, bytes):
+                    raise Refusal("400", "a token is binary")
+                self._renew(body)
+                return "204", None
+        else:
+            raise Refusal("404", f"there is no resource '/{'/'.join(segments)}'")
+        raise Refusal("405", f"the resource '/{'/'.join(segments)}' knows no method {method}")
+
+    def _bindings(self, method: str, segments: list[str], query: str, body: object) -> tuple[str, object]:
+        if len(segments) == 1 and method == "POST":
+            return add_binding(self.access, self.owner, body)
+        if len(segments) == 1 and method == "GET":
+            return list_bindings(self.access, dict(parse_qsl(query, keep_blank_values=True)))
+        if len(segments) == 2 and method == "DELETE":
+            return remove_binding(self.access, self.owner, segments[1])
+        raise Refusal("405", f"the resource '/{'/'.join(segments)}' knows no method {method}")
+
+
+def _name(segment: str) -> str:
+    name = percent_decoded(segment)
+    if name is None:
+        raise Refusal("400", f"'{segment}' is no UTF-8 when its percent signs are resolved")
+    return name

@@ -1,0 +1,67 @@
+"""Why a management request is answered with an error, and what its checks and its values have in common."""
+
+from typing import final
+
+from flintmq.base.errors import FlintError
+from flintmq.broker.message import Table
+from flintmq.gateway.conversion.plain import plain
+from flintmq.wire.amqp10.values import MapKey, Symbol, Wrapped
+
+
+@final
+class Refusal(FlintError):
+    """A status, and the text that is the body of the response."""
+
+    def __init__(self, status: str, why: str) -> None:
+        super().__init__(f"{status} {why}")
+        self.status = status
+        self.why = why
+
+
+def check_line(name: str) -> None:
+    if "\n" in name or "\r" in name:
+        raise Refusal("400", f"Bad name '{name}': line feed and carriage return characters not allowed")
+
+
+def check_not_default(exchange: str) -> None:
+    if exchange == "":
+        raise Refusal("403", "operation not permitted on the default exchange")
+
+
+def check_not_reserved(kind: str, name: str, vhost: str) -> None:
+    if name.startswith("amq."):
+        raise Refusal("403", f"{kind} '{name}' in vhost '{vhost}' starts with reserved prefix 'amq.'")
+
+
+def entries(body: object, what: str) -> dict[object, object]:
+    """A body that has to be a map."""
+    if not isinstance(body, dict):
+        raise Refusal("400", f"a map is due as the body that says what the {what} is")
+    return {key.value if isinstance(key, MapKey) else key: value for key, value in body.items()}
+
+
+def arguments(value: object) -> Table:
+    """Arguments as the broker knows them."""
+    found: Table = {}
+    for key, argument in entries(value, "arguments").items():
+        name = key.name if isinstance(key, Symbol) else key
+        known = plain(argument)
+        if not isinstance(name, str) or (known is None and argument is not None):
+            raise Refusal("400", f"unsupported argument {{{term(key)},{term(argument)}}}")
+        found[name] = known
+    return found
+
+
+def term(value: object) -> str:
+    """A value as RabbitMQ's texts show it."""
+    if isinstance(value, str):
+        return f'{{utf8,<<"{value}">>}}'
+    if isinstance(value, Symbol):
+        return f'{{symbol,<<"{value.name}">>}}'
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return f"{{long,{value}}}"
+    if value is None:
+        return "null"
+    return f"{value!r:.200}" if isinstance(value, (Wrapped, bytes, float)) else type(value).__name__
