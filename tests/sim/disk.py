@@ -167,6 +167,24 @@ class SimulatedDisk(Disk):
     def fail_to_sync(self, file: "SimulatedFile") -> None:
         file.inode.fail_to_sync(self._chance)
 
+    def show_unwritten(self, path: Path, content: bytes) -> None:
+        """A file that somebody else writes has this content for readers, after a sync of it has failed."""
+        inode = self._seen.setdefault(str(path), _Inode())
+        self._durable[str(path)] = inode
+        inode.truncate(0)
+        inode.write(0, content)
+        inode.fail_to_sync(self._chance)
+
+    def forget(self, path: Path) -> None:
+        """Somebody else has removed it for good."""
+        self._seen.pop(str(path), None)
+        self._durable.pop(str(path), None)
+
+    def content(self, path: Path) -> bytes:
+        """What readers of a file see; nothing where there is none."""
+        inode = self._seen.get(str(path))
+        return b"" if inode is None else bytes(inode.seen)
+
     def flip_bit(self) -> str:
         """Spoil one bit of what is on the disk; returns the name of the file, empty where there is none."""
         files = [path for path, inode in sorted(self._durable.items()) if inode.durable]

@@ -49,7 +49,7 @@ class Run:
         chance = random.Random(seed)
         self.chance = chance
         self.disk = SimulatedDisk(seed)
-        self.database = DatabaseFile(chance)
+        self.database = DatabaseFile(chance, self.disk, DATA / "definitions.sqlite")
         self._baton = Baton()
         self.topology = make_topology(chance)
         self.ledger = Ledger(self.topology)
@@ -213,10 +213,14 @@ class Run:
         for link in node.links:
             self._traffic = crc32(b"%d" % link.traffic, self._traffic)
         if end == POWER:
-            self.disk.lose_power()
+            self._lose_power()
             self.figures.power_losses += 1
         elif end != STOP:
             self.figures.kills += 1
+
+    def _lose_power(self) -> None:
+        self.disk.lose_power()
+        self.database.lose_power()
 
     def _boot(self) -> Node:
         """Start a node on what the last one left, if need be more than once; and see that all is as it may be."""
@@ -230,7 +234,7 @@ class Run:
             try:
                 node = Node(self.disk, self.database, VirtualLoop(self._now), chance, self._baton, self.segment_bytes)
             except PowerLoss:
-                self.disk.lose_power()
+                self._lose_power()
                 self.figures.power_losses += 1
             except StorageError as error:
                 raise FailedRecovery(f"the node does not start: {error}") from error

@@ -12,6 +12,7 @@ from flintmq.broker.message import ContentCodec, Entry
 from flintmq.broker.ports import DefinitionStore, Journal, Pages, Storage, StreamLog
 from flintmq.storage.block import Damage
 from flintmq.storage.content import ContentReader
+from flintmq.storage.definitions.log import write_log_again
 from flintmq.storage.definitions.sqlite import DefinitionDatabase, SqliteDefinitions
 from flintmq.storage.failure import describe_failure, is_full
 from flintmq.storage.files import Disk, DiskLock, RealDisk
@@ -63,7 +64,7 @@ class NodeStorage(Storage):
         # To start on a full disk, and to consume what filled it, takes room, too.
         self._reserve.give_up()
         try:
-            self._database = database(path / "definitions.sqlite")
+            self._database = self._open_database(database)
         except StorageError:
             self._lock.release()
             raise
@@ -101,6 +102,14 @@ class NodeStorage(Storage):
                 f"the data directory {self._path} cannot be used ({error.strerror}): "
                 "choose a directory that this user may write to"
             ) from error
+
+    def _open_database(self, database: Callable[[Path], DefinitionDatabase]) -> DefinitionDatabase:
+        path = self._path / "definitions.sqlite"
+        try:
+            write_log_again(self._disk, path)
+        except OSError as error:
+            raise self._unreadable(error) from error
+        return database(path)
 
     @property
     def journal(self) -> Journal:
