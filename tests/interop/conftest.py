@@ -4,7 +4,9 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Final
 
+import pika
 import pytest
+from pika.adapters.blocking_connection import BlockingChannel
 
 from tests.interop.node_agent import missing
 from tests.interop.peer import Peer
@@ -53,6 +55,22 @@ def client(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def peer(client: str, connect: Connect) -> Peer:
     return connect(client)
+
+
+@pytest.fixture
+def connection(broker: BrokerProcess) -> Iterator[pika.BlockingConnection]:
+    """By pika, for tests of what is not asked of every client."""
+    opened = pika.BlockingConnection(pika.URLParameters(broker.url))
+    yield opened
+    if opened.is_open:
+        opened.close()
+
+
+@pytest.fixture
+def channel(connection: pika.BlockingConnection) -> BlockingChannel:
+    opened = connection.channel()
+    opened.confirm_delivery()
+    return opened
 
 
 @pytest.fixture

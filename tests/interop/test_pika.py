@@ -19,21 +19,6 @@ MANY = 200
 
 
 @pytest.fixture
-def connection(broker: BrokerProcess) -> Iterator[pika.BlockingConnection]:
-    opened = pika.BlockingConnection(pika.URLParameters(broker.url))
-    yield opened
-    if opened.is_open:
-        opened.close()
-
-
-@pytest.fixture
-def channel(connection: pika.BlockingConnection) -> BlockingChannel:
-    opened = connection.channel()
-    opened.confirm_delivery()
-    return opened
-
-
-@pytest.fixture
 def stream(channel: BlockingChannel, name: str) -> Iterator[str]:
     """A stream of ten messages, "0" to "9"."""
     channel.queue_declare(name, durable=True, arguments={"x-queue-type": "stream"})

@@ -10,25 +10,15 @@ from pika.adapters.blocking_connection import BlockingChannel
 from pika.exceptions import ChannelClosedByBroker
 
 from tests.interop.peer import WAIT_SECONDS
-from tests.servers import BrokerProcess
 
 Declare = Callable[..., str]
 
 
 @pytest.fixture
-def connection(broker: BrokerProcess) -> Iterator[pika.BlockingConnection]:
-    opened = pika.BlockingConnection(pika.URLParameters(broker.url))
-    yield opened
-    if opened.is_open:
-        opened.close()
-
-
-@pytest.fixture
-def channel(connection: pika.BlockingConnection) -> BlockingChannel:
-    opened = connection.channel()
-    opened.confirm_delivery()
-    opened.basic_qos(prefetch_count=50)
-    return opened
+def channel(channel: BlockingChannel) -> BlockingChannel:
+    """Readers of streams need a limit."""
+    channel.basic_qos(prefetch_count=50)
+    return channel
 
 
 @pytest.fixture
