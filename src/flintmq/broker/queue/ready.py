@@ -264,6 +264,9 @@ class Fifo(Ready):
         self._front = front
         self._middle = middle
         self._back = _ready(self._back)
+        self._back_bytes = 0
+        for entry in self._back:
+            self._back_bytes += len(entry.message.body)
         self._removed = 0
 
     def entries(self) -> list[Entry]:

@@ -110,6 +110,21 @@ def test_an_entry_is_packed_with_its_place_in_the_journal() -> None:
     assert [entry.seq for entry in store.entries() if entry.segment != 1] == []
 
 
+def test_what_was_let_go_does_not_end_a_block() -> None:
+    """Blocks end by the bytes of what is in them: those of what left from the middle do not count any more."""
+    store, entries = filled(2 * 1024)
+    large = message("m" * 10_000)
+    beginning = [Entry(large, seq) for seq in range(2048, 2048 + 26)]
+    for entry in beginning:
+        store.append(entry)
+    for entry in [*beginning, *entries[100:]]:
+        store.remove(entry)
+    blocks = len(store._middle)
+    for seq in range(3000, 3026):
+        store.append(Entry(large, seq))
+    assert len(store._middle) == blocks
+
+
 def test_what_comes_back_after_a_let_go_does_not_overtake() -> None:
     """The store was made anew from what is left: later returns still find their places among it."""
     store, entries = filled(6000)
