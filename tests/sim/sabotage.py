@@ -160,11 +160,6 @@ def trust_the_cache_after_a_failed_sync(patch: Patch) -> None:
     patch.setattr("flintmq.storage.journal.files.end_tail", end_tail)
 
 
-def trust_the_log_of_definitions(patch: Patch) -> None:
-    """A start believes SQLite's log without writing it again."""
-    patch.setattr("flintmq.storage.node.write_log_again", lambda disk, path: None)
-
-
 def forget_numbers(patch: Patch) -> None:
     """Queues begin to count anew at each start."""
     patch.setattr(NodeStorage, "recovered_next_seq", lambda self, queue_id: 1)
@@ -222,7 +217,6 @@ WAYS: Final[Sequence[Callable[[Patch], None]]] = (
     forget_redelivered_on_return,
     keep_what_is_behind_the_tear,
     trust_the_cache_after_a_failed_sync,
-    trust_the_log_of_definitions,
     forget_numbers,
     define_last,
     define_after_answering,

@@ -2,22 +2,29 @@
 
 import errno
 import os
+import random
+import sqlite3
 from pathlib import Path
 
 import pytest
 
 from flintmq.broker.message import Entry
+from flintmq.broker.ports import VHostRecord
 from flintmq.storage.content import ContentReader
+from flintmq.storage.definitions.log import write_log_again
+from flintmq.storage.definitions.sqlite import SqliteDefinitions
 from flintmq.storage.journal.encoder import JournalEncoder
 from flintmq.storage.journal.files import JournalFiles
 from flintmq.storage.journal.recovery import Replay
 from flintmq.storage.stream.encoder import StreamEncoder
 from flintmq.storage.stream.files import StreamFiles
+from tests.sim.database import DatabaseFile
 from tests.sim.disk import SimulatedDisk
 from tests.unit.storage.nodes import CODECS, message
 
 _JOURNAL = Path("/data/journal")
 _STREAM = Path("/data/streams/1")
+_DEFINITIONS = Path("/data/definitions.sqlite")
 
 
 class _FailingDisk:
@@ -97,6 +104,24 @@ def test_what_a_start_does_not_find_of_a_stream_does_not_come_back(seed: int) ->
     assert found > 0
     failing.disk.lose_power()
     assert _first_offset(failing.disk) == found
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_what_a_start_finds_of_definitions_outlives_a_power_loss(seed: int) -> None:
+    """A virtual host that the restart has shown to clients stays, though the sync of its COMMIT had failed."""
+    failing = _FailingDisk(seed)
+    database = DatabaseFile(random.Random(seed), failing.disk, _DEFINITIONS)
+    database.trouble = failing.disk.trouble
+    changes = SqliteDefinitions(database.open(_DEFINITIONS))
+    changes.put_vhost(VHostRecord("doubtful"))
+    failing.fails = "commit"
+    with pytest.raises(sqlite3.OperationalError):
+        database.open(_DEFINITIONS).apply(changes.take())
+    write_log_again(failing.disk, _DEFINITIONS)
+    found = database.open(_DEFINITIONS).load().vhosts
+    failing.disk.lose_power()
+    database.lose_power()
+    assert database.open(_DEFINITIONS).load().vhosts == found
 
 
 def _first_offset(disk: SimulatedDisk) -> int:
