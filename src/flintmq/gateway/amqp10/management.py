@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Final, final
 from urllib.parse import parse_qsl
 
-from flintmq.base.errors import AccessRefused, AmqpError, InvalidField
+from flintmq.base.errors import SCOPE_LINK, AccessRefused, AmqpError, InvalidField
 from flintmq.broker.access import Access
 from flintmq.gateway.amqp10.addresses import percent_decoded
 from flintmq.gateway.amqp10.management_bindings import add_binding, list_bindings, remove_binding
@@ -60,11 +60,11 @@ class Management:
         """Answer one request, an encoded message. Raises DecodeError, InvalidField, AccessRefused."""
         found = wire.scan(request)
         if found.properties == wire.ABSENT:
-            raise InvalidField("a request has its method in its subject, and its path in the field to")
+            raise InvalidField("a request has its method in its subject, and its path in the field to", SCOPE_LINK)
         properties = wire.decode_properties(request, found.properties)
         method, target = properties.subject, properties.to
         if method is None or target is None or properties.reply_to != _ME:
-            raise InvalidField(f"a request has a method (subject), a path (to), and {_ME} for its reply-to")
+            raise InvalidField(f"a request has a method (subject), a path (to), and {_ME} for its reply-to", SCOPE_LINK)
         body: object = None
         if found.body_kind == spec.AMQP_VALUE:
             body = wire.decode_amqp_value(request, found.body)

@@ -6,6 +6,7 @@ from flintmq.base.errors import FlintError
 from flintmq.broker.access import Access
 from flintmq.gateway.amqp10.attaching import receive_from, send_to
 from flintmq.gateway.amqp10.incoming import IncomingLink
+from flintmq.gateway.amqp10.management_links import ManagementPairs, leads_there
 from flintmq.gateway.amqp10.publication import Publication
 from flintmq.gateway.amqp10.transactions import Transactions
 from flintmq.protocol.amqp10.receiver import ReceiverLink, ReceiverOwner
@@ -30,11 +31,16 @@ class ServerSession(SessionOwner):
         # Links by which messages come, for when there is an alarm.
         self.incoming: dict[IncomingLink, None] = {}
         self.transactions = Transactions(self)
+        self.management = ManagementPairs(self)
 
     def on_receiver(self, link: ReceiverLink, attach: Attach) -> ReceiverOwner:
+        if leads_there(attach.target):
+            return self.management.requests(link, attach)
         return receive_from(self, link, attach)
 
     def on_sender(self, link: SenderLink, attach: Attach) -> SenderOwner:
+        if leads_there(attach.source):
+            return self.management.responses(link, attach)
         return send_to(self, link, attach)
 
     def publication(self, exchange: str, routing_key: str) -> Publication:

@@ -1,0 +1,198 @@
+"""Pairs of links to /management: requests come on one, responses go on the other (OASIS link pairing 1.0, RabbitMQ).
+
+Two links of one name on one session are a pair, whichever comes first. Responses are in the order of the requests, and
+each says only what is on the disk.
+"""
+
+from collections import deque
+from typing import TYPE_CHECKING, Final, final
+
+from mypy_extensions import i64
+
+from flintmq.base.errors import SCOPE_LINK, AccessRefused, DecodeError, FlintError, InternalError, PreconditionFailed
+from flintmq.base.limits import METHOD_WORK_UNITS
+from flintmq.gateway.amqp10.addresses import MANAGEMENT
+from flintmq.gateway.amqp10.management import Management
+from flintmq.gateway.amqp10.promises import Answer
+from flintmq.protocol.amqp10.delivery import IncomingDelivery, OutgoingDelivery
+from flintmq.protocol.amqp10.receiver import ReceiverLink, ReceiverOwner
+from flintmq.protocol.amqp10.sender import SenderLink, SenderOwner
+from flintmq.wire.amqp10.composite import Fields
+from flintmq.wire.amqp10.performatives import Attach
+from flintmq.wire.amqp10.spec import RCV_FIRST, SND_SETTLED
+from flintmq.wire.amqp10.states import DeliveryState
+from flintmq.wire.amqp10.termini import Coordinator, Source, Target
+
+if TYPE_CHECKING:
+    from flintmq.gateway.amqp10.session import ServerSession
+
+# Requests that a pair may have under way: each may ask for as much as any method does (RabbitMQ's number).
+_CREDIT: Final = 8
+
+
+def leads_there(terminus: Source | Target | Coordinator | None) -> bool:
+    return isinstance(terminus, (Source, Target)) and terminus.address == MANAGEMENT
+
+
+def _accept_token(_token: bytes) -> None:
+    """Passwords do not expire, so there is nothing to renew: as in RabbitMQ, any new secret is fine with them."""
+
+
+@final
+class ManagementPairs:
+    """Those of a session."""
+
+    def __init__(self, session: "ServerSession") -> None:
+        self.session = session
+        self.management = Management(session.access, session.connection, _accept_token)
+        self._pairs: dict[str, _Pair] = {}
+
+    def requests(self, link: ReceiverLink, attach: Attach) -> ReceiverOwner:
+        """The client attaches the half that it asks on. Raises PreconditionFailed."""
+        pair = self._pair(link.name, attach.properties)
+        if pair.requests is not None:
+            raise _taken(link.name)
+        pair.requests = link
+        link.rcv_settle_mode = RCV_FIRST
+        link.accept(Attach(source=attach.source, target=attach.target, properties=attach.properties))
+        link.grant(_CREDIT)
+        return _Requests(pair, link)
+
+    def responses(self, link: SenderLink, attach: Attach) -> SenderOwner:
+        """The client attaches the half that it hears on. Raises PreconditionFailed."""
+        pair = self._pair(link.name, attach.properties)
+        if pair.responses is not None:
+            raise _taken(link.name)
+        pair.responses = link
+        link.snd_settle_mode = SND_SETTLED
+        link.accept(Attach(source=attach.source, target=attach.target, properties=attach.properties))
+        return _Responses(pair)
+
+    def _pair(self, name: str, properties: Fields) -> "_Pair":
+        if properties.get("paired") is not True:
+            raise PreconditionFailed("Link property 'paired' is not set to boolean value 'true'")
+        pair = self._pairs.get(name)
+        if pair is None:
+            pair = _Pair(self, name)
+            self._pairs[name] = pair
+        return pair
+
+    def forget(self, name: str) -> None:
+        self._pairs.pop(name, None)
+
+
+def _taken(name: str) -> PreconditionFailed:
+    return PreconditionFailed(f"received invalid attach for management link pair '{name}': it has that half")
+
+
+@final
+class _Pair:
+    """`requests` and `responses` are its halves, None for one that is not attached."""
+
+    def __init__(self, pairs: ManagementPairs, name: str) -> None:
+        self.requests: ReceiverLink | None = None
+        self.responses: SenderLink | None = None
+        self._pairs = pairs
+        self._name = name
+        self._ready: deque[bytes] = deque()
+        self._number: i64 = 0
+
+    def ask(self, link: ReceiverLink, request: bytes) -> None:
+        """Raises PreconditionFailed where nobody would hear the answer; AccessRefused ends the session."""
+        if self.responses is None:
+            raise PreconditionFailed("received transfer on half open management link pair")
+        connection = self._pairs.session.connection
+        connection.engine.spend(METHOD_WORK_UNITS)
+        try:
+            answer = self._pairs.management.answer(request)
+        except AccessRefused as error:
+            # As RabbitMQ has it, no status: what comes behind the request is not to be done as if it had been done.
+            self._pairs.session.engine.end(error)
+            return
+        except DecodeError as error:
+            raise DecodeError(f"failed to parse request: {error.text}", SCOPE_LINK) from None
+        # Also where nothing was changed: answers have the order of the requests.
+        connection.answer(_Response(self, answer.message))
+
+    def say(self, message: bytes) -> None:
+        self._ready.append(message)
+        self.send()
+
+    def send(self) -> None:
+        """What there is credit for."""
+        link = self.responses
+        while self._ready and link is not None and link.can_send:
+            self._number += 1
+            link.send(self._number, self._ready.popleft(), b"", True)
+            if self.requests is not None:
+                self.requests.grant(self.requests.credit + 1)
+
+    def fail(self, reason: str) -> None:
+        """The storage failed: what was done may not be there after a restart."""
+        error = InternalError(f"nothing durable can be stored: {reason}")
+        for link in (self.requests, self.responses):
+            if link is not None:
+                link.detach(error)
+        self.requests = None
+        self.responses = None
+        self._pairs.forget(self._name)
+
+    def left(self, is_requests: bool) -> None:
+        """A half is detached; the pair is over with both."""
+        if is_requests:
+            self.requests = None
+        else:
+            self.responses = None
+            self._ready.clear()
+        if self.requests is None and self.responses is None:
+            self._pairs.forget(self._name)
+
+
+@final
+class _Requests(ReceiverOwner):
+    def __init__(self, pair: _Pair, link: ReceiverLink) -> None:
+        self._pair = pair
+        self._link = link
+
+    def on_message(self, link: ReceiverLink, delivery: IncomingDelivery | None, payload: bytes) -> None:
+        self._pair.ask(link, payload)
+        if delivery is not None and not delivery.is_settled:
+            link.accept_delivery(delivery)
+
+    def on_disposition(self, delivery: IncomingDelivery, state: DeliveryState | None, settled: bool) -> None:
+        """A request was settled when it was answered."""
+
+    def on_detached(self, error: FlintError | None, closed: bool) -> None:
+        self._pair.left(True)
+
+
+@final
+class _Responses(SenderOwner):
+    def __init__(self, pair: _Pair) -> None:
+        self._pair = pair
+
+    def on_flow(self, link: SenderLink) -> None:
+        self._pair.send()
+        link.drained()
+
+    def on_room(self, link: SenderLink) -> None:
+        self._pair.send()
+
+    def on_disposition(self, delivery: OutgoingDelivery, state: DeliveryState | None, settled: bool) -> None:
+        """Responses are sent settled."""
+
+    def on_detached(self, error: FlintError | None, closed: bool) -> None:
+        self._pair.left(False)
+
+
+@final
+class _Response(Answer):
+    def __init__(self, pair: _Pair, message: bytes) -> None:
+        self._pair = pair
+        self._message = message
+
+    def give(self) -> None:
+        self._pair.say(self._message)
+
+    def fail(self, reason: str) -> None:
+        self._pair.fail(reason)
