@@ -2,6 +2,8 @@
 
 from typing import ClassVar, Final, final
 
+from mypy_extensions import mypyc_attr
+
 from flintmq.wire.amqp10 import spec
 
 # A map of symbols to anything: the keys are symbols by definition and therefore plain str here.
@@ -35,6 +37,7 @@ KINDS: Final = (
 )  # fmt: skip
 
 
+@mypyc_attr(acyclic=True)
 class Composite:
     """One subclass per row of `spec.COMPOSITES`. A field that is not set, or null, is as its class says.
 

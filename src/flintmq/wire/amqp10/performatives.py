@@ -7,12 +7,15 @@ dataclasses stay interpreted in a compiled class.
 from dataclasses import dataclass, field
 from typing import final
 
+from mypy_extensions import mypyc_attr
+
 from flintmq.wire.amqp10.composite import Composite, Fields, know_subclasses
 from flintmq.wire.amqp10.spec import RCV_FIRST, SND_MIXED, UINT_MAX, USHORT_MAX
 from flintmq.wire.amqp10.states import DeliveryState, Error
 from flintmq.wire.amqp10.termini import Coordinator, Source, Target
 
 
+@mypyc_attr(acyclic=True)
 class Performative(Composite):
     """The body of a frame."""
 
@@ -67,6 +70,7 @@ class Attach(Performative):
 
 
 @final
+@mypyc_attr(free_list_len=1, acyclic=True)
 class Flow(Performative):
     def __init__(
         self,
@@ -96,6 +100,7 @@ class Flow(Performative):
 
 
 @final
+@mypyc_attr(free_list_len=1, acyclic=True)
 class Transfer(Performative):
     """What stands before the payload. `settled` that is None is False, or what the delivery's first transfer said."""
 
@@ -127,6 +132,7 @@ class Transfer(Performative):
 
 
 @final
+@mypyc_attr(free_list_len=1, acyclic=True)
 class Disposition(Performative):
     """`role` is True if a receiver says it; a `last` that is None is `first`."""
 

@@ -5,11 +5,14 @@ Their constructors are our own, because those of dataclasses stay interpreted in
 
 from typing import final
 
+from mypy_extensions import mypyc_attr
+
 from flintmq.wire.amqp10.composite import Composite, know_subclasses
 from flintmq.wire.amqp10.spec import DEFAULT_PRIORITY
 
 
 @final
+@mypyc_attr(free_list_len=1, acyclic=True)
 class Header(Composite):
     def __init__(
         self,

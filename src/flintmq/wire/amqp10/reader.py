@@ -7,7 +7,7 @@ were seen to be there; items without bytes of their own are paid from a budget.
 from typing import Final, cast, final
 
 from librt.strings import read_f64_be, read_i16_be, read_i32_be, read_i64_be
-from mypy_extensions import i64
+from mypy_extensions import i64, mypyc_attr
 
 from flintmq.base.errors import DecodeError
 from flintmq.base.limits import VALUE_COUNT_MAX, VALUE_DEPTH_MAX
@@ -36,9 +36,12 @@ from flintmq.wire.amqp10.values import (
 from flintmq.wire.amqp10.writer import encode_value
 
 UINT64_MAX: Final = 0xFFFF_FFFF_FFFF_FFFF
+# What stands for a null where a uint may be one.
+ABSENT: Final = -1
 
 
 @final
+@mypyc_attr(free_list_len=1, acyclic=True)
 class Reader:
     """A position in `data`, before `end`. `left` is how many more values may be made within lists, maps and arrays."""
 
@@ -57,7 +60,11 @@ class Reader:
         return pos
 
     def code(self) -> i64:
-        return i64(self.data[self.take(1)])
+        pos = self.pos
+        if pos >= self.end:
+            raise DecodeError(f"1 bytes are needed at byte {pos}, 0 are left")
+        self.pos = pos + 1
+        return i64(self.data[pos])
 
     def peek(self) -> i64:
         """The format code of the next value; there must be one."""
@@ -292,10 +299,13 @@ class Reader:
 
     def flag(self) -> bool:
         """A boolean that is False where it is null."""
-        return False if self.is_null() else self.boolean()
+        code = self.code()
+        return code != types.NULL and self._boolean_of(code)
 
     def boolean(self) -> bool:
-        code = self.code()
+        return self._boolean_of(self.code())
+
+    def _boolean_of(self, code: i64) -> bool:
         if code == types.TRUE:
             return True
         if code == types.FALSE:
@@ -317,7 +327,14 @@ class Reader:
         return i64(read_i16_be(self.data, self.take(2))) & 0xFFFF
 
     def uint(self) -> i64:
+        return self._uint_of(self.code())
+
+    def uint_or_null(self) -> i64:
+        """ABSENT for a null."""
         code = self.code()
+        return ABSENT if code == types.NULL else self._uint_of(code)
+
+    def _uint_of(self, code: i64) -> i64:
         if code == types.SMALLUINT:
             return self.code()
         if code == types.UINT0:

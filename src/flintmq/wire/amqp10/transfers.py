@@ -12,7 +12,7 @@ from flintmq.base.errors import DecodeError
 from flintmq.wire.amqp10 import spec, types
 from flintmq.wire.amqp10.composite_reader import read_state
 from flintmq.wire.amqp10.performatives import Disposition, Flow, Transfer
-from flintmq.wire.amqp10.reader import Reader
+from flintmq.wire.amqp10.reader import ABSENT, Reader
 from flintmq.wire.amqp10.states import ACCEPTED, RELEASED, DeliveryState
 from flintmq.wire.amqp10.writer import unsigned, write_binary, write_composite, write_fields, write_uint
 
@@ -53,12 +53,16 @@ def _state(reader: Reader) -> DeliveryState:
 def read_transfer(reader: Reader) -> Transfer:
     count, outer = _open_list(reader, 1, 11)
     transfer = Transfer(reader.uint())
-    if count > 1 and not reader.is_null():
-        transfer.delivery_id = reader.uint()
+    if count > 1:
+        number = reader.uint_or_null()
+        if number != ABSENT:
+            transfer.delivery_id = number
     if count > 2 and not reader.is_null():
         transfer.delivery_tag = reader.binary()
-    if count > 3 and not reader.is_null():
-        transfer.message_format = reader.uint()
+    if count > 3:
+        number = reader.uint_or_null()
+        if number != ABSENT:
+            transfer.message_format = number
     if count > 4 and not reader.is_null():
         transfer.settled = reader.boolean()
     if count > 5:
@@ -81,8 +85,10 @@ def read_transfer(reader: Reader) -> Transfer:
 def read_disposition(reader: Reader) -> Disposition:
     count, outer = _open_list(reader, 2, 6)
     disposition = Disposition(reader.boolean(), reader.uint())
-    if count > 2 and not reader.is_null():
-        disposition.last = reader.uint()
+    if count > 2:
+        number = reader.uint_or_null()
+        if number != ABSENT:
+            disposition.last = number
     if count > 3:
         disposition.settled = reader.flag()
     if count > 4 and not reader.is_null():
@@ -95,18 +101,26 @@ def read_disposition(reader: Reader) -> Disposition:
 
 def read_flow(reader: Reader) -> Flow:
     count, outer = _open_list(reader, 4, 11)
-    next_incoming_id: int | None = None
-    if not reader.is_null():
-        next_incoming_id = reader.uint()
-    flow = Flow(next_incoming_id, reader.uint(), reader.uint(), reader.uint())
-    if count > 4 and not reader.is_null():
-        flow.handle = reader.uint()
-    if count > 5 and not reader.is_null():
-        flow.delivery_count = reader.uint()
-    if count > 6 and not reader.is_null():
-        flow.link_credit = reader.uint()
-    if count > 7 and not reader.is_null():
-        flow.available = reader.uint()
+    number = reader.uint_or_null()
+    flow = Flow(None, reader.uint(), reader.uint(), reader.uint())
+    if number != ABSENT:
+        flow.next_incoming_id = number
+    if count > 4:
+        number = reader.uint_or_null()
+        if number != ABSENT:
+            flow.handle = number
+    if count > 5:
+        number = reader.uint_or_null()
+        if number != ABSENT:
+            flow.delivery_count = number
+    if count > 6:
+        number = reader.uint_or_null()
+        if number != ABSENT:
+            flow.link_credit = number
+    if count > 7:
+        number = reader.uint_or_null()
+        if number != ABSENT:
+            flow.available = number
     if count > 8:
         flow.drain = reader.flag()
     if count > 9:

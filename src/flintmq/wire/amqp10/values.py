@@ -6,7 +6,10 @@ equal if their types are the same too: UInt(1) is neither ULong(1) nor 1.
 
 from typing import final
 
+from mypy_extensions import mypyc_attr
 
+
+@mypyc_attr(acyclic=True)
 class Wrapped:
     """A number or a text whose AMQP type is its class."""
 
@@ -17,6 +20,7 @@ class Wrapped:
         raise NotImplementedError
 
 
+@mypyc_attr(acyclic=True)
 class WrappedInt(Wrapped):
     """An integer; whether it fits its type is checked where it is encoded."""
 
@@ -34,50 +38,60 @@ class WrappedInt(Wrapped):
 
 
 @final
+@mypyc_attr(acyclic=True)
 class UByte(WrappedInt):
     pass
 
 
 @final
+@mypyc_attr(acyclic=True)
 class UShort(WrappedInt):
     pass
 
 
 @final
+@mypyc_attr(acyclic=True)
 class UInt(WrappedInt):
     pass
 
 
 @final
+@mypyc_attr(acyclic=True)
 class ULong(WrappedInt):
     pass
 
 
 @final
+@mypyc_attr(acyclic=True)
 class Byte(WrappedInt):
     pass
 
 
 @final
+@mypyc_attr(acyclic=True)
 class Short(WrappedInt):
     pass
 
 
 @final
+@mypyc_attr(acyclic=True)
 class Int(WrappedInt):
     pass
 
 
 @final
+@mypyc_attr(acyclic=True)
 class TimestampMs(WrappedInt):
     """Milliseconds since 1970-01-01 UTC, signed 64 bit."""
 
 
 @final
+@mypyc_attr(acyclic=True)
 class Char(WrappedInt):
     """A Unicode code point."""
 
 
+@mypyc_attr(acyclic=True)
 class WrappedBytes(Wrapped):
     """A value kept as the bytes it has on the wire."""
 
@@ -95,26 +109,31 @@ class WrappedBytes(Wrapped):
 
 
 @final
+@mypyc_attr(acyclic=True)
 class Float32(WrappedBytes):
     """A float: its four bytes, because Python's own would change a signalling NaN."""
 
 
 @final
+@mypyc_attr(acyclic=True)
 class Decimal32(WrappedBytes):
     """IEEE 754 decimal32, four bytes."""
 
 
 @final
+@mypyc_attr(acyclic=True)
 class Decimal64(WrappedBytes):
     """IEEE 754 decimal64, eight bytes."""
 
 
 @final
+@mypyc_attr(acyclic=True)
 class Decimal128(WrappedBytes):
     """IEEE 754 decimal128, sixteen bytes."""
 
 
 @final
+@mypyc_attr(acyclic=True)
 class Uuid(WrappedBytes):
     """A UUID, sixteen bytes (RFC 4122 §4.1.2)."""
 
@@ -124,6 +143,7 @@ class Uuid(WrappedBytes):
 
 
 @final
+@mypyc_attr(acyclic=True)
 class Symbol(Wrapped):
     """An ASCII text from a constrained domain. Fields that are symbols by definition are plain str in performatives."""
 
