@@ -3,13 +3,13 @@
 from typing import TYPE_CHECKING, Final
 
 from flintmq.base.errors import SCOPE_LINK, InvalidField
-from flintmq.base.limits import BROWSED_ENTRIES_PER_UNIT
+from flintmq.base.limits import BROWSED_ENTRIES_PER_UNIT, SELECTOR_UNITS_PER_CHARACTER
 from flintmq.broker.exchange.base import Exchange
-from flintmq.broker.message import Table
 from flintmq.broker.permission import READ, WRITE
 from flintmq.broker.queue.base import Queue
 from flintmq.gateway.amqp10 import nodes
 from flintmq.gateway.amqp10.addresses import EXCHANGE, PLAIN, QUEUE, Place, parse
+from flintmq.gateway.amqp10.filters import read_filters
 from flintmq.gateway.amqp10.incoming import IncomingLink
 from flintmq.gateway.amqp10.outcomes import OUTCOMES, default_of
 from flintmq.gateway.amqp10.outgoing import OutgoingLink
@@ -110,8 +110,9 @@ def send_to(session: "ServerSession", link: SenderLink, attach: Attach) -> Sende
     else:
         queue = _source_queue(session, parse(source.address))
     session.rights.check(READ, "queue", queue.name)
-    arguments: Table = {}
-    source.filter = {}
+    wanted = read_filters(source.filter, queue.keeps_all)
+    session.connection.engine.spend(wanted.units * SELECTOR_UNITS_PER_CHARACTER)
+    source.filter = wanted.in_place
     if source.distribution_mode == COPY and not queue.keeps_all:
         session.connection.engine.spend(queue.message_count // BROWSED_ENTRIES_PER_UNIT)
         consumed = queue.view()
@@ -125,12 +126,13 @@ def send_to(session: "ServerSession", link: SenderLink, attach: Attach) -> Sende
     owner.default_outcome = settlement
     owner.is_dynamic = source.dynamic
     consumer = owner.consumer
+    consumer.choose(wanted.no_local, wanted.condition)
     priority = attach.properties.get(_PRIORITY)
     if isinstance(priority, WrappedInt):
         consumer.priority = priority.value
     if consumer.is_choosy:
         session.connection.engine.spend(queue.message_count // BROWSED_ENTRIES_PER_UNIT)
-    consumed.subscribe(consumer, arguments)
+    consumed.subscribe(consumer, wanted.arguments)
     answer = Attach(source=source, target=attach.target, properties=attach.properties)
     answer.max_message_size = attach.max_message_size
     link.accept(answer)

@@ -13,9 +13,9 @@ from flintmq.base.errors import (
 )
 from flintmq.broker import settlement
 from flintmq.broker.consumer import Consumer
+from flintmq.broker.exchange.base import Filter
 from flintmq.broker.message import Entry, Message
 from flintmq.broker.queue.base import Queue
-from flintmq.broker.selector.selectors import Selector
 from flintmq.gateway.amqp10.outcomes import settlement_of
 from flintmq.gateway.amqp10.outlet import Outlet
 from flintmq.gateway.amqp10.promises import Answer
@@ -45,19 +45,19 @@ class LinkConsumer(Consumer):
         self.started = False
         self.settles = settles
         self.no_local = False
-        self.selector: Selector | None = None
+        self.condition: Filter | None = None
         self._owner = owner
         self._link = link
         self._outlet = outlet
         self._number: i64 = 0
         self._origin: i64 = owner.session.connection.number
 
-    def choose(self, no_local: bool, selector: Selector | None) -> None:
+    def choose(self, no_local: bool, condition: Filter | None) -> None:
         """Not every message is for this consumer: not what came by its own connection, nor what does not match."""
         self.no_local = no_local
-        self.selector = selector
-        self.is_choosy = no_local or selector is not None
-        self.suiting_cost = 0 if selector is None else selector.cost
+        self.condition = condition
+        self.is_choosy = no_local or condition is not None
+        self.suiting_cost = 0 if condition is None else condition.cost
 
     def can_take(self) -> bool:
         return self.started and self._link.can_send
@@ -65,7 +65,7 @@ class LinkConsumer(Consumer):
     def suits(self, message: Message) -> bool:
         if self.no_local and message.origin == self._origin:
             return False
-        return self.selector is None or self.selector.matches(message)
+        return self.condition is None or self.condition.matches(message)
 
     def deliver(self, queue: Queue, entry: Entry) -> None:
         link = self._link

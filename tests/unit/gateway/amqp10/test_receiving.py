@@ -4,12 +4,13 @@ import pytest
 
 from flintmq.broker.queue.base import Queue
 from flintmq.wire.amqp10.performatives import Attach
+from flintmq.wire.amqp10.properties import Properties
 from flintmq.wire.amqp10.sections import decode_header, decode_message_annotations, scan
 from flintmq.wire.amqp10.spec import COPY, RCV_SECOND, SND_SETTLED, SND_UNSETTLED
 from flintmq.wire.amqp10.states import ACCEPTED, RELEASED, Accepted, Modified, Received, Rejected
 from flintmq.wire.amqp10.termini import Source
-from flintmq.wire.amqp10.values import Int
-from tests.unit.gateway.amqp10.pair import Client, Receiver, Server
+from flintmq.wire.amqp10.values import Described, Int, Symbol, ULong
+from tests.unit.gateway.amqp10.pair import Client, Receiver, Server, body_of
 
 
 @pytest.fixture
@@ -295,3 +296,40 @@ def test_a_dynamic_source_is_there_for_its_link(client: Client, server: Server) 
     receiver.link.detach()
     client.tick()
     assert list(server.vhost.queues) == ["q"]
+
+
+def test_filters_choose_messages_and_are_told(client: Client, queue: Queue) -> None:
+    """The filters in place are those that the broker answers with; others get what does not match."""
+    selector = Described(Symbol("apache.org:selector-filter:string"), "JMSType = 'a'")
+    unknown = Described(Symbol("nobody:knows"), "x")
+    receiver = client.receiver(source=Source(address="/queues/q", filter={"s": selector, "u": unknown}))
+    assert receiver.source.filter == {"s": selector}
+    sender = client.sender()
+    for subject in ("a", "b"):
+        sender.send(subject, properties=Properties(subject=subject))
+    client.durable()
+    assert receiver.bodies() == ["a"]
+    assert queue.message_count == 1
+
+
+def test_a_selector_that_is_none_is_refused(client: Client) -> None:
+    """The link would get what it does not want."""
+    selector = Described(Symbol("apache.org:selector-filter:string"), "a = ")
+    receiver = client.receiver(source=Source(address="/queues/q", filter={"s": selector}))
+    assert receiver.refusal[0] == "amqp:invalid-field"
+
+
+def test_streams_are_read_from_an_offset(client: Client, server: Server) -> None:
+    """RabbitMQ's filter says where a stream is read from; its messages stay, and say their offsets."""
+    server.queue("s", queue_type="stream")
+    client.sender("/queues/s").publish("one", "two", "three")
+    offset = Described(Symbol("rabbitmq:stream-offset-spec"), 1)
+    for name in ("first", "second"):
+        receiver = client.receiver(
+            source=Source(address="/queues/s", filter={"o": offset}),
+            attach=Attach(name=name, snd_settle_mode=SND_SETTLED),
+        )
+        came = receiver.take()
+        assert [body_of(payload) for _, payload in came] == ["two", "three"]
+        annotations = decode_message_annotations(came[0][1], scan(came[0][1]).message_annotations)
+        assert annotations["x-stream-offset"] == ULong(1)
