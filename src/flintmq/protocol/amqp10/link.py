@@ -97,6 +97,7 @@ class Link:
         """Send detach: nothing more goes out or comes in. `on_released` follows. Harmless when it was done already.
 
         Where it closes the link, or there is an error, what is unsettled is forgotten; `take_unsettled` comes before.
+        With an error and not `closed`, the terminus may still be there to be resumed (part 2 §2.6.5).
         """
         if self.local is Endpoint.UNSENT:
             self.refuse(error)
@@ -122,7 +123,7 @@ class Link:
     def _detach(self, error: AmqpError | Amqp10Error | None, closed: bool) -> None:
         self._leave()
         self.local = Endpoint.CLOSED
-        self.session.send_detach(self, Detach(closed=closed or error is not None, error=told(error)))
+        self.session.send_detach(self, Detach(closed=closed, error=told(error)))
 
     # -- for the session ----------------------------------------------------------------------------------------
 
@@ -177,10 +178,9 @@ class Link:
             self.session.send_attach(self, Attach())
         self.local = Endpoint.CLOSED
         self.session.send_detach(self, Detach(closed=detach.closed))
-        closed = detach.closed or error is not None
         if owner is not None:
-            owner.on_detached(error, closed)
-        if closed:
+            owner.on_detached(error, detach.closed)
+        if detach.closed or error is not None:
             self.forget_all()
 
     def abandon(self, error: FlintError | None) -> None:

@@ -65,8 +65,9 @@ class SenderLink(Link):
         self.delivery_count: i64 = 0
         self.initial_delivery_count: i64 = 0
         self.available: i64 = 0
-        # The receiver wants its credit used up, or given back.
+        # The receiver wants its credit used up, or given back; and whether it waits to hear that it was.
         self.drain = False
+        self._owes_drain = False
         # The largest message the receiver takes; 0 for any.
         self.message_max: i64 = 0
         # One of the unsettled maps was not complete: nothing but deliveries that are resumed may be sent.
@@ -207,11 +208,11 @@ class SenderLink(Link):
 
     def drained(self) -> None:
         """There is nothing to send: in answer to `drain`, all credit is used up at once (part 2 §2.6.7)."""
-        if not self.drain or self._rest is not None:
+        if not self._owes_drain or self._rest is not None:
             return
+        self._owes_drain = False
         self.delivery_count = after(self.delivery_count, self.credit)
         self.credit = 0
-        self.drain = False
         self.session.owe_flow(self)
 
     def tell(self, properties: dict[str, object] | None = None) -> None:
@@ -288,6 +289,7 @@ class SenderLink(Link):
             credit: i64 = flow.link_credit + distance(self.delivery_count, count)
             self.credit = max(0, credit)
         self.drain = flow.drain
+        self._owes_drain = flow.drain
         self.flow_properties = flow.properties
         owner = self.owner
         if owner is None or not self.is_attached:

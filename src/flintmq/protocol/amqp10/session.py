@@ -524,10 +524,11 @@ class Session:
             raise HandleInUse(f"handle {handle} is that of another link")
         if not attach.role and attach.initial_delivery_count is None:
             raise InvalidField("a sender's attach needs initial-delivery-count")
-        while len(handles) <= handle:
-            handles.append(None)
         # What the peer receives we send.
         we_receive = not attach.role
+        self._check_errant(attach, we_receive)
+        while len(handles) <= handle:
+            handles.append(None)
         link = self._expected.pop(_key(we_receive, attach.name), None)
         is_answer = link is not None
         if link is None:
@@ -540,6 +541,14 @@ class Session:
         else:
             assert isinstance(link, ReceiverLink)
             self._meet_sender(link, attach, is_answer)
+
+    def _check_errant(self, attach: Attach, we_receive: bool) -> None:
+        """A link that we detached with an error can be resumed, but not attached again (part 2 §2.6.5)."""
+        if attach.unsettled is not None:
+            return
+        for link in self._by_remote_handle:
+            if link is not None and link.is_errant and link.name == attach.name and link.is_receiver == we_receive:
+                raise ErrantLink(f"attach of link '{link.name}', which was detached with an error")
 
     def _meet_receiver(self, link: SenderLink, attach: Attach, is_answer: bool) -> None:
         link.message_max = attach.max_message_size or 0

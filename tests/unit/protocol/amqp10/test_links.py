@@ -97,14 +97,34 @@ def test_detach(closed: bool) -> None:
     assert flowing.session.links == []
 
 
-def test_detach_with_error() -> None:
-    """An error closes the link."""
+@pytest.mark.parametrize("closed", [True, False])
+def test_detach_with_error(closed: bool) -> None:
+    """With an error, too, a link may be closed or wait to be resumed; its deliveries have no numbers any more."""
     flowing = Flowing()
-    flowing.receiver.detach(DetachForced("by the operator"), closed=False)
+    flowing.sender.send(1, b"", b"x", False)
     flowing.run()
-    error, closed = flowing.sends.detached[0]
+    flowing.receiver.detach(DetachForced("by the operator"), closed=closed)
+    flowing.run()
+    error, was_closed = flowing.sends.detached[0]
     assert condition(error) == "amqp:link:detach-forced"
-    assert closed
+    assert was_closed == closed
+    assert flowing.receiver.unsettled == flowing.sender.unsettled == 0
+
+
+@pytest.mark.parametrize("resumes", [True, False])
+def test_attach_behind_an_error(resumes: bool) -> None:
+    """A link that was detached for a fault of the peer is resumed, or the session is over."""
+    flowing = Flowing(credit=1)
+    for number in range(2):
+        flowing.sender.credit = 1
+        flowing.sender.send(number, b"", b"x", True)
+    again = Attach(name="link", source=Source(), target=Target(), unsettled={} if resumes else None)
+    flowing.session.attach_sender(Sends(), again)
+    flowing.pair.feed(flowing.pair.server, flowing.pair.client.take())
+    flowing.run()
+    assert bool(flowing.owner.ended) != resumes
+    if not resumes:
+        assert condition(flowing.owner.ended[0]) == "amqp:session:errant-link"
 
 
 def test_end_of_session_detaches() -> None:
@@ -278,6 +298,10 @@ def test_drain() -> None:
     assert (flowing.sender.credit, flowing.receiver.credit) == (0, 0)
     assert flowing.receiver.delivery_count == 10
     assert not flowing.receiver.drain
+    assert flowing.sender.drain
+    flowing.sender.drained()
+    flowing.run()
+    assert len(flowing.receives.flows) == 1
     flowing.receiver.grant(3)
     flowing.run()
     assert flowing.sender.credit == 3
