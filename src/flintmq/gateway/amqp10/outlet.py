@@ -91,10 +91,12 @@ class Outlet:
         return head
 
     def _read_header(self, encoded: bytes) -> Header:
+        if not encoded:
+            return _NO_HEADER
         if encoded != self._encoded_header:
             self._header = decode_header(encoded, 0)
             self._encoded_header = encoded
-        return self._header if encoded else _NO_HEADER
+        return self._header
 
     def _with_address(self, annotations: bytes, address: Address) -> bytes:
         if address is self._added and annotations == self._annotations:
