@@ -45,9 +45,10 @@ from flintmq.base.limits import (
 from flintmq.protocol.amqp10.channels import Channels
 from flintmq.protocol.amqp10.faults import heard, scope_of, told
 from flintmq.protocol.amqp10.intake import Intake
+from flintmq.protocol.amqp10.sasl import SaslExchange
 from flintmq.protocol.amqp10.session import Session, SessionOwner
 from flintmq.protocol.amqp10.silence import Silence
-from flintmq.protocol.amqp10.states import CONNECTION, SASL, SESSION, Endpoint, Layer, Login
+from flintmq.protocol.amqp10.states import CONNECTION, SESSION, Endpoint, Layer
 from flintmq.protocol.amqp10.usual import UsualTransfer
 from flintmq.protocol.output import Output
 from flintmq.protocol.role import Role
@@ -66,7 +67,6 @@ from flintmq.wire.amqp10.frames import (
     frame_channel,
     frame_size,
     write_body,
-    write_sasl_frame,
 )
 from flintmq.wire.amqp10.performatives import (
     Begin,
@@ -75,12 +75,7 @@ from flintmq.wire.amqp10.performatives import (
     Flow,
     Open,
     Performative,
-    SaslChallenge,
-    SaslInit,
-    SaslMechanisms,
-    SaslOutcome,
     SaslPerformative,
-    SaslResponse,
     Transfer,
 )
 
@@ -171,7 +166,6 @@ class Connection:
         self.tuning = tuning
         self.intake = Intake(tuning.message_max)
         self.layer = Layer.HEADER
-        self.login = Login.DONE
         self.local = Endpoint.UNSENT
         self.remote = Endpoint.UNSENT
         # What the peer said of itself.
@@ -184,6 +178,7 @@ class Connection:
         self._owner = owner
         self._is_server = role is Role.SERVER
         self._opening = opening
+        self._sasl = SaslExchange(role, output)
         self._mechanisms = mechanisms or []
         self._logs_in = logs_in
         self._work: i64 = TICK_WORK_UNITS
@@ -448,11 +443,9 @@ class Connection:
         wants_login = is_first and (bool(self._mechanisms) if self._is_server else self._logs_in)
         if wants_login and got == spec.SASL_HEADER:
             self.layer = Layer.SASL
-            self.login = Login.MECHANISMS
             if self._is_server:
                 self._raw(spec.SASL_HEADER)
-                self._send_sasl(SaslMechanisms(sasl_server_mechanisms=list(self._mechanisms)))
-                self.login = Login.INIT
+                self._sasl.offer(list(self._mechanisms))
             return True
         if not wants_login and got == spec.PROTOCOL_HEADER:
             self.layer = Layer.FRAMES
@@ -475,25 +468,11 @@ class Connection:
         self._send_open()
 
     def _receive_sasl(self, performative: SaslPerformative) -> None:
-        target = SASL[self.role].get(self.login, {}).get(performative.descriptor)
-        if target is None:
-            raise IllegalState(f"{performative.type_name} while {self.login.value}")
-        self.login = target
-        # Answers may come later, and nothing else may come before them.
-        self._is_waiting = target is Login.DECIDING and self._is_server
-        owner = self._owner
-        if isinstance(performative, SaslInit):
-            owner.on_sasl_init(performative.mechanism, performative.initial_response, performative.hostname)
-        elif isinstance(performative, SaslResponse):
-            owner.on_sasl_response(performative.response)
-        elif isinstance(performative, SaslMechanisms):
-            owner.on_sasl_mechanisms(performative.sasl_server_mechanisms)
-        elif isinstance(performative, SaslChallenge):
-            owner.on_sasl_challenge(performative.challenge)
-        elif isinstance(performative, SaslOutcome):
-            self._receive_outcome(performative)
-
-    def _receive_outcome(self, outcome: SaslOutcome) -> None:
+        # A server's answer may come later, and nothing else may come before it.
+        self._is_waiting = self._is_server
+        outcome = self._sasl.receive(performative, self._owner)
+        if outcome is None:
+            return
         if outcome.code != spec.SASL_OK:
             self._finish(AuthenticationFailed(f"the login was refused, SASL code {outcome.code}"))
             return
@@ -503,36 +482,27 @@ class Connection:
 
     def sasl_challenge(self, challenge: bytes) -> None:
         """Server: ask for more."""
-        if self.login is Login.DECIDING and self._is_server:
-            self.login = Login.RESPONSE
-            self._send_sasl(SaslChallenge(challenge=challenge))
+        if self._sasl.challenge(challenge):
             self._go_on()
 
     def sasl_accept(self, additional: bytes | None = None) -> None:
         """Server: who is there may come in."""
-        if self.login is Login.DECIDING and self._is_server:
-            self.login = Login.DONE
+        if self._sasl.accept(additional):
             self.layer = Layer.AMQP_HEADER
-            self._send_sasl(SaslOutcome(code=spec.SASL_OK, additional_data=additional))
             self._go_on()
 
     def sasl_refuse(self, error: AmqpError | Amqp10Error, code: int = spec.SASL_AUTH) -> None:
         """Server: who is there may not come in; what was wrong is for our log only."""
-        if self.login is Login.DECIDING and self._is_server:
-            self._send_sasl(SaslOutcome(code=code))
+        if self._sasl.refuse(code):
             self._finish(error)
 
     def sasl_init(self, mechanism: str, response: bytes | None, hostname: str | None = None) -> None:
         """Client: log in."""
-        if self.login is Login.DECIDING and not self._is_server:
-            self.login = Login.OUTCOME
-            self._send_sasl(SaslInit(mechanism=mechanism, initial_response=response, hostname=hostname))
+        self._sasl.init(mechanism, response, hostname)
 
     def sasl_respond(self, response: bytes) -> None:
         """Client: answer a challenge."""
-        if self.login is Login.DECIDING and not self._is_server:
-            self.login = Login.OUTCOME
-            self._send_sasl(SaslResponse(response=response))
+        self._sasl.respond(response)
 
     def _go_on(self) -> None:
         """The owner has decided: what came meanwhile is read."""
@@ -683,10 +653,6 @@ class Connection:
 
     def _raw(self, data: bytes) -> None:
         self.output.writer.write(data)
-        self.output.touch()
-
-    def _send_sasl(self, performative: SaslPerformative) -> None:
-        write_sasl_frame(self.output.writer, performative)
         self.output.touch()
 
     def soil(self, session: Session) -> None:

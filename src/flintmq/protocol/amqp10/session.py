@@ -602,8 +602,11 @@ class Session:
         self.is_listening = False
         if end is not None:
             self.connection.send(self.number, end)
-        for link in {*self.links, *(link for link in self._by_remote_handle if link is not None)}:
-            link.abandon(error)
+        # A link may have a handle of one side only, as long as the other has not attached or has detached it.
+        known = dict.fromkeys([*self._by_handle, *self._by_remote_handle])
+        for link in known:
+            if link is not None:
+                link.abandon(error)
         self._by_handle = []
         self._by_remote_handle = []
         self._expected = {}
