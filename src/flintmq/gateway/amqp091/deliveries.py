@@ -92,8 +92,12 @@ class Deliveries:
         if queue.adds_headers:
             properties = annotated(queue, entry, properties)
         if len(properties) > self._properties_max:
-            self._cannot_deliver(consumer, queue, properties)
-            return
+            if message.codec is not CODEC_091:
+                properties, body = TO_091.in_091_alone(message)
+                properties = annotated(queue, entry, properties) if queue.adds_headers else properties
+            if len(properties) > self._properties_max:
+                self._cannot_deliver(consumer, queue, properties)
+                return
         address = message.address
         if not address.encoded:
             address.encoded = encode_address(address.exchange, address.routing_key)

@@ -18,9 +18,11 @@ from flintmq.gateway.conversion.parts import (
     HeaderFields,
     Sections,
     read_annotations,
-    read_application,
     read_header,
-    read_properties,
+    readable_annotations,
+    readable_application,
+    readable_header,
+    readable_properties,
     split,
     write_annotations,
     write_header,
@@ -63,7 +65,7 @@ class Codec10(ContentCodec):
         sections = self._split(properties)
         found = self._properties
         if found is None:
-            found = read_properties(sections.properties)
+            found = readable_properties(sections.properties)
             self._properties = found
         return found
 
@@ -72,28 +74,28 @@ class Codec10(ContentCodec):
         sections = self._split(properties)
         found: Table = {}
         if sections.application:
-            application_as_headers(read_application(sections.application), found)
+            application_as_headers(readable_application(sections.application), found)
         if sections.annotations:
-            annotations_as_headers(read_annotations(sections.annotations), found)
+            annotations_as_headers(readable_annotations(sections.annotations), found)
         return found
 
     def property_text(self, properties: bytes, name: str) -> str:
         if name == "expiration":
-            ttl = read_header(self._split(properties).header).ttl
+            ttl = readable_header(self._split(properties).header).ttl
             return "" if ttl is None else str(ttl)
         value = self.property_value(properties, name)
         return "" if value is None else str(value)
 
     def property_value(self, properties: bytes, name: str) -> object:
         if name == "delivery_mode" or name == "priority" or name == "expiration":
-            header = read_header(self._split(properties).header)
+            header = readable_header(self._split(properties).header)
             if name == "priority":
                 return header.priority
             if name == "expiration":
                 return None if header.ttl is None else str(header.ttl)
             return 2 if header.durable else 1
         if name == "type":
-            kind = read_annotations(self._split(properties).annotations).get(names.TYPE)
+            kind = readable_annotations(self._split(properties).annotations).get(names.TYPE)
             # What JMS calls the type of a message is its subject.
             return kind if isinstance(kind, str) else self._fields(properties).subject
         found = self._fields(properties)
@@ -113,7 +115,7 @@ class Codec10(ContentCodec):
 
     def section_value(self, properties: bytes, name: str) -> object:
         if name == "priority":
-            return read_header(self._split(properties).header).priority
+            return readable_header(self._split(properties).header).priority
         value = getattr(self._fields(properties), name)
         if isinstance(value, ULong):
             return value.value
@@ -125,7 +127,7 @@ class Codec10(ContentCodec):
             return handling(sections)
         except (DecodeError, PreconditionFailed):
             # Stored by a release that did not look at these.
-            return Handling(read_header(sections.header).durable is True)
+            return Handling(readable_header(sections.header).durable is True)
 
     def edited(self, properties: bytes, headers: Table, keeps_expiration: bool) -> bytes:
         """Only message-annotations and the header change: application-properties are the sender's."""
@@ -133,18 +135,18 @@ class Codec10(ContentCodec):
         before = self.headers(properties)
         header = sections.header
         if not keeps_expiration and header:
-            fields = read_header(header)
+            fields = readable_header(header)
             if fields.ttl is not None:
                 fields.ttl = None
                 header = write_header(fields)
-        annotations = read_annotations(sections.annotations)
+        annotations = readable_annotations(sections.annotations)
         _edit(annotations, before, headers)
         return Sections(header, write_annotations(annotations), sections.properties, sections.application).encoded()
 
     def annotated(self, properties: bytes, annotations: Table) -> bytes:
         """Annotations are values of AMQP 1.0 here, as a receiver sent them."""
         sections = split(properties)
-        found = read_annotations(sections.annotations)
+        found = readable_annotations(sections.annotations)
         for name, value in annotations.items():
             found[name] = value
         sections.annotations = write_annotations(found)
@@ -153,7 +155,7 @@ class Codec10(ContentCodec):
     def failed(self, properties: bytes, times: int) -> bytes:
         """On top of what the header says already (amqp-1.0 part 3 §3.2.1 delivery-count)."""
         sections = split(properties)
-        fields = read_header(sections.header)
+        fields = readable_header(sections.header)
         fields.delivery_count = min((fields.delivery_count or 0) + times, UINT_MAX)
         sections.header = write_header(fields)
         return sections.encoded()

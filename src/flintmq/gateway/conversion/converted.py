@@ -2,10 +2,11 @@
 
 from typing import Final, final
 
-from flintmq.base.errors import DecodeError, LocalProtocolError
+from flintmq.base.errors import AmqpError, DecodeError, LocalProtocolError
 from flintmq.broker.message import Message
-from flintmq.gateway.conversion.from_amqp10 import UNREADABLE
+from flintmq.gateway.conversion.from_amqp10 import UNREADABLE, convert
 from flintmq.gateway.conversion.lossless import to_091, to_10
+from flintmq.gateway.conversion.parts import data_section, split
 
 
 @final
@@ -27,10 +28,20 @@ class Converted:
             self._message = message
         return self._form
 
+    def in_091_alone(self, message: Message) -> tuple[bytes, bytes]:
+        """The same without what would go along for the way back: shorter, where that is too long for somebody."""
+        try:
+            return convert(split(message.properties), message.body)
+        except (DecodeError, LocalProtocolError):
+            return self.in_091(message)
+
     def in_10(self, message: Message) -> tuple[bytes, bytes]:
         """The sections before the body, and the body with its footer, of a message that came by AMQP 0-9-1."""
         if message is not self._message:
-            self._form = to_10(message.properties, message.body)
+            try:
+                self._form = to_10(message.properties, message.body)
+            except (AmqpError, LocalProtocolError):
+                self._form = (b"", data_section(message.body))
             self._message = message
         return self._form
 

@@ -13,10 +13,10 @@ from flintmq.gateway.conversion.parts import (
     BodyParts,
     HeaderFields,
     Sections,
-    read_annotations,
-    read_application,
-    read_header,
-    read_properties,
+    readable_annotations,
+    readable_application,
+    readable_header,
+    readable_properties,
     split_body,
 )
 from flintmq.wire.amqp091.properties import HEADERS, Properties, encode_properties
@@ -33,10 +33,10 @@ UNREADABLE: Final = encode_properties(Properties(type=names.ENCODED_TYPE))
 
 def convert(sections: Sections, body: bytes) -> tuple[bytes, bytes]:
     """The properties and the body. A section that cannot be read counts as one that is not there."""
-    header = _header(sections.header)
-    annotations = _annotations(sections.annotations)
-    found = _properties(sections.properties)
-    application = _application(sections.application)
+    header = readable_header(sections.header)
+    annotations = readable_annotations(sections.annotations)
+    found = readable_properties(sections.properties)
+    application = readable_application(sections.application)
     parts = _body(body)
     properties = Properties()
     _set_properties(properties, found)
@@ -74,34 +74,6 @@ def headers_at(properties: bytes) -> i64:
         if flags & bit:
             pos += 1 + i64(properties[pos])
     return pos
-
-
-def _header(section: bytes) -> HeaderFields:
-    try:
-        return read_header(section)
-    except DecodeError:
-        return HeaderFields()
-
-
-def _annotations(section: bytes) -> Annotations:
-    try:
-        return read_annotations(section)
-    except DecodeError:
-        return {}
-
-
-def _properties(section: bytes) -> Properties10:
-    try:
-        return read_properties(section)
-    except DecodeError:
-        return Properties10()
-
-
-def _application(section: bytes) -> dict[str, object]:
-    try:
-        return read_application(section)
-    except DecodeError:
-        return {}
 
 
 def _body(body: bytes) -> BodyParts | None:

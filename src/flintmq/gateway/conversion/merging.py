@@ -11,6 +11,8 @@ from flintmq.gateway.conversion.parts import (
     read_annotations,
     read_application,
     read_properties,
+    readable_annotations,
+    readable_application,
     write_annotations,
     write_application,
     write_properties,
@@ -47,10 +49,7 @@ def _is_kept(name: str, was: dict[str, object], now: dict[str, object]) -> bool:
 def _merged_application(
     old: Sections, new: Sections, was: dict[str, object], now: dict[str, object]
 ) -> dict[str, object]:
-    try:
-        mine = read_application(old.application)
-    except DecodeError:
-        mine = {}
+    mine = readable_application(old.application)
     theirs = read_application(new.application)
     found: dict[str, object] = {}
     for name, value in mine.items():
@@ -64,10 +63,7 @@ def _merged_application(
 def _merged_annotations(
     old: Sections, new: Sections, was: dict[str, object], now: dict[str, object], application: dict[str, object]
 ) -> bytes:
-    try:
-        mine = read_annotations(old.annotations)
-    except DecodeError:
-        mine = {}
+    mine = readable_annotations(old.annotations)
     theirs = read_annotations(new.annotations)
     found: Annotations = {}
     for key, value in mine.items():

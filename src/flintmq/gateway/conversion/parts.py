@@ -143,6 +143,38 @@ def write_application(entries: dict[str, object]) -> bytes:
     return wire.encode_application_properties(entries) if entries else b""
 
 
+# A publisher may have put anything into a section, and nobody looks into all of them: where it matters to nobody but
+# the receiver, a section that cannot be read counts as one that is not there.
+
+
+def readable_header(section: bytes) -> HeaderFields:
+    try:
+        return read_header(section)
+    except DecodeError:
+        return HeaderFields()
+
+
+def readable_annotations(section: bytes) -> Annotations:
+    try:
+        return read_annotations(section)
+    except DecodeError:
+        return {}
+
+
+def readable_properties(section: bytes) -> Properties:
+    try:
+        return read_properties(section)
+    except DecodeError:
+        return Properties()
+
+
+def readable_application(section: bytes) -> dict[str, object]:
+    try:
+        return read_application(section)
+    except DecodeError:
+        return {}
+
+
 @final
 class BodyParts:
     """`data` are the contents of the data sections, None for a body of another kind. `footer` is the whole section."""

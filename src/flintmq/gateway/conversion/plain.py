@@ -118,9 +118,9 @@ def _death_map(death: Table) -> dict[object, object]:
     ttl = death.get("original-expiration")
     if isinstance(ttl, str) and ttl.isascii() and ttl.isdigit() and len(ttl) <= 10 and int(ttl) <= _UINT_MAX:
         found[Symbol("ttl")] = UInt(int(ttl))
-    found[Symbol("queue")] = death.get("queue")
+    found[Symbol("queue")] = amqp10_value(death.get("queue"))
     reason = death.get("reason")
-    found[Symbol("reason")] = Symbol(reason) if isinstance(reason, str) and reason.isascii() else reason
+    found[Symbol("reason")] = Symbol(reason) if isinstance(reason, str) and reason.isascii() else amqp10_value(reason)
     count = death.get("count")
     found[Symbol("count")] = ULong(count) if isinstance(count, int) and count >= 0 else ULong(1)
     first, last = death.get("first-time"), death.get("last-time")
@@ -129,7 +129,7 @@ def _death_map(death: Table) -> dict[object, object]:
         first = time.seconds * 1000 if isinstance(time, Timestamp) else 0
     found[Symbol("first-time")] = TimestampMs(first)
     found[Symbol("last-time")] = TimestampMs(last if isinstance(last, int) else first)
-    found[Symbol("exchange")] = death.get("exchange")
+    found[Symbol("exchange")] = amqp10_value(death.get("exchange"))
     keys = death.get("routing-keys")
     texts = [key for key in keys if isinstance(key, str)] if isinstance(keys, list) else []
     found[Symbol("routing-keys")] = Array("string", [*texts])
@@ -138,6 +138,8 @@ def _death_map(death: Table) -> dict[object, object]:
 
 def amqp10_value(value: object) -> object:
     """A value of the broker's tables as AMQP 1.0 has it."""
+    if isinstance(value, int) and not isinstance(value, bool) and value > _INT64_MAX:
+        return ULong(value)
     if isinstance(value, Timestamp):
         return TimestampMs(min(value.seconds, _INT64_MAX // 1000) * 1000)
     if isinstance(value, Decimal):

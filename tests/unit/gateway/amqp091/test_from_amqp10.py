@@ -116,6 +116,36 @@ def test_properties_that_no_frame_of_the_client_holds_close_the_channel() -> Non
     assert "bytes of properties" in str(channel.closed)
 
 
+def test_what_went_along_stays_behind_where_it_is_too_long() -> None:
+    """The message itself fits: its properties stand there twice, once as headers and once encoded."""
+    server = Server()
+    channel = Client(server, tuning=Tuning(frame_max=4096)).channel()
+    channel.call(QueueDeclare(queue="q"), BasicConsume(queue="q", no_ack=True))
+    put(server, "q", write_application({"long": Symbol("x" * 3000)}))
+    channel.call()
+    ((_, properties, _),) = channel.contents
+    assert decode_properties(properties).headers == {"long": "x" * 3000}
+
+
+def test_sections_that_cannot_be_read_harm_nobody() -> None:
+    """They go along as they are; selectors, dead letters and consumers see none of it."""
+    server = Server()
+    channel = Client(server).channel()
+    broken = b"\x00\x53\x74\xc1\x03\x02\xff\xff"
+    channel.call(
+        QueueDeclare(queue="q", arguments={"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"}),
+        QueueDeclare(queue="dead"),
+        BasicConsume(queue="q", no_ack=True, arguments={"x-selector": "color = 'red'"}),
+    )
+    put(server, "q", broken)
+    assert channel.deliveries() == []
+    channel.call(BasicGet(queue="q"))
+    channel.call(BasicNack(delivery_tag=1, requeue=False))
+    channel.call(BasicGet(queue="dead", no_ack=True))
+    assert channel.bodies[-1] == b"hello"
+    assert to_10(channel.contents[-1][1], b"hello")[0].endswith(broken)
+
+
 def test_dead_letters_of_both_protocols_meet() -> None:
     """A message of 1.0 that a consumer of 0-9-1 rejects has x-death for whoever gets it next."""
     server = Server()
