@@ -21,6 +21,10 @@ PAUSE: Final = "pause"
 RESUME: Final = "resume"
 
 
+# From so many levels on, AMQP 1.0 counts priorities from 0, as AMQP 0-9-1 always does.
+_TEN_LEVELS: Final = 10
+
+
 @final
 @mypyc_attr(acyclic=True)
 class Handling:
@@ -28,6 +32,9 @@ class Handling:
 
     `ttl_ms` is FOREVER where the message does not expire. `delay_ms` is how long queues hold it back; with `until_ms`
     (Unix time) they do so up to that moment instead. `is_plain` says that none of this is asked for.
+
+    With `is_centred`, 4 is the priority in the middle of those that a queue tells apart, as AMQP 1.0 has it; without, 0
+    is the lowest, and a queue with few of them takes all others for its highest.
 
     `cancels` is the message-id of one that is held back and shall not be delivered; a message that says so `is_command`
     to the queues it goes to, and is not put on them. So is one with a `command`: PAUSE or RESUME.
@@ -54,7 +61,16 @@ class Handling:
         self.command = command
         self.is_command = cancels != "" or command != ""
         self.hidden_keys: list[str] | None = None
+        self.is_centred = False
         self.is_plain = priority == 0 and ttl_ms == FOREVER and delay_ms == 0 and until_ms == 0
+
+    def level(self, highest: i64) -> i64:
+        """The priority, as far as a queue whose levels are 0 to `highest` tells priorities apart."""
+        if self.is_centred and highest < _TEN_LEVELS - 1:
+            # amqp-1.0 part 3 §3.2.1: with n levels, the lowest is 5 - ceil(n/2), and all below are one with it.
+            lowest: i64 = 5 - (highest + 2) // 2
+            return min(highest, max(0, self.priority - lowest))
+        return min(highest, self.priority)
 
 
 TRANSIENT: Final = Handling(False)

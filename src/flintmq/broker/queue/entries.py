@@ -237,7 +237,7 @@ class EntryQueue(Queue, Stored):
 
     def _level(self, message: Message) -> i64:
         """Its priority, as far as this queue tells priorities apart."""
-        return min(self.settings.highest_priority, message.handling.priority)
+        return message.handling.level(self.settings.highest_priority)
 
     def enqueue(self, message: Message) -> Entry | None:
         entry = Entry(message, self._seq)

@@ -168,7 +168,7 @@ class Matching(Ready):
         message = entry.message
         members = tuple([consumer for consumer in self._choosy if consumer.suits(message)])
         group = self._groups.find(entry) if self._groups is not None else None
-        place = Place(entry, -min(self._highest, message.handling.priority), self._bucket(members), group)
+        place = Place(entry, -message.handling.level(self._highest), self._bucket(members), group)
         place.home.size += 1
         self._places[int(entry.seq)] = place
         if self._newcomers:
@@ -295,7 +295,7 @@ class Matching(Ready):
         if best is None:
             return self._tail.count > 0
         first = self._tail.peek() if self._is_ranked() else None
-        return first is not None and -min(self._highest, first.message.handling.priority) < best.rank
+        return first is not None and -first.message.handling.level(self._highest) < best.rank
 
     def _is_ranked(self) -> bool:
         """Whether the tail may have what goes before all that is not there."""
@@ -336,7 +336,7 @@ class Matching(Ready):
         last = self._tail.drop_candidate()
         if first is None or last is None:
             return last if first is None else first.entry
-        return last if min(self._highest, last.message.handling.priority) < -first.rank else first.entry
+        return last if last.message.handling.level(self._highest) < -first.rank else first.entry
 
     def give_back(self, entries: list[Entry]) -> None:
         self.count += len(entries)

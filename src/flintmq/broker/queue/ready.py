@@ -364,8 +364,7 @@ class Priorities(Ready):
         self._top: i64 = 0
 
     def _level(self, entry: Entry) -> i64:
-        priority = entry.message.handling.priority
-        return min(self._highest, priority)
+        return entry.message.handling.level(self._highest)
 
     def append(self, entry: Entry) -> None:
         level = self._level(entry)

@@ -188,7 +188,7 @@ def handling(sections: Sections) -> Handling:
     encoded = sections.annotations
     if encoded and any(each in encoded for each in _ASKING):
         return _asking(header, priority, ttl, read_annotations(encoded))
-    return Handling(header.durable is True, priority, ttl)
+    return _centred(Handling(header.durable is True, priority, ttl))
 
 
 def _asking(header: HeaderFields, priority: int, ttl: i64, annotations: Annotations) -> Handling:
@@ -210,7 +210,13 @@ def _asking(header: HeaderFields, priority: int, ttl: i64, annotations: Annotati
     command = annotations.get(COMMAND, "")
     if not isinstance(command, str) or (COMMAND in annotations and command not in (PAUSE, RESUME)):
         raise PreconditionFailed(f"invalid annotation '{COMMAND}': {PAUSE} or {RESUME} is due")
-    return Handling(header.durable is True, priority, ttl, delay, until, cancels, command)
+    return _centred(Handling(header.durable is True, priority, ttl, delay, until, cancels, command))
+
+
+def _centred(handling: Handling) -> Handling:
+    # What says nothing is as plain as a message of AMQP 0-9-1 that says nothing.
+    handling.is_centred = handling.priority > 0
+    return handling
 
 
 def _number(value: object) -> int:
