@@ -73,6 +73,8 @@ def measure(
     for run in range(1, runs + 1):
         for load in loads:
             for broker, running in contestants:
+                if load.amqp10 and broker.address is None:
+                    continue
                 print(f"run {run} of {runs}: {load.name} ({load.what}), {broker.name}", file=sys.stderr)
                 promise = (broker.quorum_confirm if load.quorum else broker.confirm) if load.confirms else ""
                 with _turn(running):
@@ -95,6 +97,8 @@ def _apply(load: Load, broker: Broker, running: Running, seconds: float) -> Iter
         arguments = [*step.arguments, "--queue", f"bench-{load.name}"]
         if load.quorum and isinstance(broker, RabbitMQ):
             arguments += ["--qtype", "quorum"]
+        if load.amqp10 and broker.address is not None:
+            arguments += ["--address", broker.address]
         if step is load.steps[-1]:
             arguments.append("--delete")
         report = _generate(arguments, step, running, seconds)
@@ -126,6 +130,8 @@ def _contestants(options: argparse.Namespace, stack: contextlib.ExitStack) -> It
         elif isinstance(broker, RabbitMQ) and not broker.installed():
             print("RabbitMQ is not installed: measuring FlintMQ alone", file=sys.stderr)
         else:
+            if isinstance(broker, RabbitMQ):
+                print(broker.says_of_10(), file=sys.stderr)
             yield broker, stack.enter_context(broker.running(_DATA))
 
 

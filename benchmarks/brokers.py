@@ -19,6 +19,8 @@ _BOOT_SECONDS: Final = 60.0
 # What a broker may take to write down what it holds before it is killed.
 _STOP_SECONDS: Final = 30.0
 _RABBITMQ: Final = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
+# What speaks AMQP 1.0 in RabbitMQ 3.
+_PLUGIN_10: Final = "lib/*/plugins/rabbitmq_amqp1_0-*"
 
 
 class BrokerError(Exception):
@@ -46,11 +48,15 @@ class Running:
 
 
 class Broker(ABC):
-    """How to start one. `confirm` and `quorum_confirm` say what its confirms promise."""
+    """How to start one. `confirm` and `quorum_confirm` say what its confirms promise.
+
+    `address` is what stands before a queue's name in AMQP 1.0, None where a broker does not speak it.
+    """
 
     name: str
     confirm: str
     quorum_confirm: str
+    address: str | None
 
     @abstractmethod
     def command(self) -> list[str]: ...
@@ -97,6 +103,7 @@ class Broker(ABC):
 class FlintMQ(Broker):
     name = "FlintMQ"
     confirm = quorum_confirm = "on disk, synced"
+    address = "/queues/"
 
     def command(self) -> list[str]:
         return [sys.executable, "-m", "flintmq.cli", "serve"]
@@ -106,7 +113,10 @@ class FlintMQ(Broker):
 
 
 class RabbitMQ(Broker):
-    """Debian's package, as a node of its own: no plugins, and nothing of a node that may run beside it is touched."""
+    """Debian's package, as a node of its own: nothing of a node that may run beside it is touched.
+
+    Before version 4, AMQP 1.0 is a plugin, the only one that is enabled, and its addresses are of another form.
+    """
 
     name = "RabbitMQ"
     confirm = "not synced"
@@ -114,17 +124,25 @@ class RabbitMQ(Broker):
 
     def __init__(self) -> None:
         self._mapper_port = free_port()
+        self._plugin = next(_RABBITMQ.parent.parent.glob(_PLUGIN_10), None)
+        self.address = None if self._plugin is None else "/amq/queue/"
 
     @staticmethod
     def installed() -> bool:
         return _RABBITMQ.exists() and shutil.which("epmd") is not None
+
+    def says_of_10(self) -> str:
+        """Whether and by what it speaks AMQP 1.0."""
+        if self._plugin is None:
+            return f"{self.name} is not measured in AMQP 1.0: its plugin for it is not installed"
+        return f"{self.name} speaks AMQP 1.0 by its plugin {self._plugin.name}"
 
     def command(self) -> list[str]:
         return [str(_RABBITMQ)]
 
     def environment(self, directory: Path, port: int) -> dict[str, str]:
         plugins = directory / "enabled_plugins"
-        plugins.write_text("[].\n")
+        plugins.write_text("[].\n" if self._plugin is None else "[rabbitmq_amqp1_0].\n")
         return {
             "HOME": str(directory),
             "RABBITMQ_NODENAME": "flintmq-bench@localhost",

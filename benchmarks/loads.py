@@ -6,17 +6,23 @@ from typing import Any, Final
 
 # Publisher confirms with 1,000 outstanding; a consumer that holds 1,000 and acknowledges every 100th.
 DURABLE: Final = ("--persistent", "--confirm", "1000", "--prefetch", "1000", "--ack", "100")
+# A receiver of settled transfers has no window to keep; AMQP 1.0 wants a number.
+_CREDIT: Final = "10000"
 _PUBLISH_ONLY: Final = ("--consumers", "0")
 
 
 @dataclass(frozen=True)
 class Figure:
-    """One row of the table: a number out of the generator's report, by its path there."""
+    """One row of the table: a number out of the generator's report, by its path there.
+
+    `beside` names the figure of the same load in AMQP 0-9-1, for those of AMQP 1.0.
+    """
 
     name: str
     unit: str
     path: tuple[str, ...]
     less_is_better: bool = False
+    beside: str = ""
 
     def of(self, report: Mapping[str, Any]) -> float:
         value: Any = report
@@ -36,13 +42,17 @@ class Step:
 
 @dataclass(frozen=True)
 class Load:
-    """`confirms` marks loads whose figures mean little without what a confirm promises."""
+    """`confirms` marks loads whose figures mean little without what a confirm promises.
+
+    `amqp10` marks those that speak AMQP 1.0: the generator is told, too, how the broker calls a queue there.
+    """
 
     name: str
     what: str
     steps: tuple[Step, ...]
     confirms: bool = False
     quorum: bool = False
+    amqp10: bool = False
 
 
 def _through(name: str, *arguments: str) -> tuple[Step, ...]:
@@ -52,6 +62,20 @@ def _through(name: str, *arguments: str) -> tuple[Step, ...]:
 def _durably(name: str, size: str) -> tuple[Step, ...]:
     p99 = Figure(f"{name} p99", "µs", ("lat_us", "p99"), less_is_better=True)
     return (Step((*DURABLE, "--size", size), (Figure(name, "msg/s", ("consume_rate",)), p99)),)
+
+
+def _through_10(name: str, size: str) -> Load:
+    rate = Figure(f"{name}-10", "msg/s", ("consume_rate",), beside=name)
+    step = Step(("--amqp10", "--prefetch", _CREDIT, "--size", size), (rate,))
+    return Load(f"{name}-10", f"{name} in AMQP 1.0: settled transfers both ways", (step,), amqp10=True)
+
+
+def _durably_10(name: str, size: str) -> Load:
+    rate = Figure(f"{name}-10", "msg/s", ("consume_rate",), beside=name)
+    p99 = Figure(f"{name}-10 p99", "µs", ("lat_us", "p99"), less_is_better=True, beside=f"{name} p99")
+    step = Step(("--amqp10", *DURABLE, "--size", size), (rate, p99))
+    what = f"{name} in AMQP 1.0: unsettled transfers both ways"
+    return Load(f"{name}-10", what, (step,), confirms=True, amqp10=True)
 
 
 def _publish_then_drain(name: str, size: str) -> tuple[Step, ...]:
@@ -70,8 +94,12 @@ def _latency(name: str, rate: str, size: str) -> tuple[Step, ...]:
 _LOADS: Final = (
     Load("a16", "publisher to auto-ack consumer, transient, 16 B", _through("a16", "--size", "16")),
     Load("a1k", "the same, 1 KiB", _through("a1k", "--size", "1024")),
+    _through_10("a16", "16"),
+    _through_10("a1k", "1024"),
     Load("b16", "persistent, confirms, acks, 16 B", _durably("b16", "16"), confirms=True),
     Load("b1k", "the same, 1 KiB", _durably("b1k", "1024"), confirms=True),
+    _durably_10("b16", "16"),
+    _durably_10("b1k", "1024"),
     Load(
         "b16q",
         "b16 against a quorum queue of RabbitMQ's",

@@ -1,7 +1,7 @@
 """What was measured, as one table and as JSON."""
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,23 +27,38 @@ class Row:
 
     def ratio(self, ours: str, theirs: str) -> float | None:
         """How many times better ours is: above 1 we win, whichever way the figure counts."""
-        our, their = self.median(ours), self.median(theirs)
-        if not our or not their:
+        return self._better(self.median(ours), self.median(theirs))
+
+    def to_091(self, broker: str, rows: Mapping[str, "Row"]) -> float | None:
+        """How many times better a broker's figure is than its own of the same load in AMQP 0-9-1."""
+        other = rows.get(self.figure.beside)
+        return None if other is None else self._better(self.median(broker), other.median(broker))
+
+    def _better(self, ours: float | None, theirs: float | None) -> float | None:
+        if not ours or not theirs:
             return None
-        return their / our if self.figure.less_is_better else our / their
+        return theirs / ours if self.figure.less_is_better else ours / theirs
 
 
 def table(rows: Sequence[Row], brokers: Sequence[str]) -> str:
-    """Medians with their range, a column per broker, the ratio of the first to the second, and the promises."""
+    """Medians with their range, a column per broker, the ratio of the first to the second, and the promises.
+
+    Where AMQP 1.0 was measured, another column compares the first broker's figure to its own in AMQP 0-9-1.
+    """
+    by_name = {row.figure.name: row for row in rows}
+    compares = any(row.figure.beside for row in rows)
     head = ["load", *(f"{broker} (min to max)" for broker in brokers)]
+    if compares:
+        head.append("times its 0-9-1")
     if len(brokers) == 2:
         head.append(f"times better than {brokers[1]}")
     lines = [[*head, "a confirm means"]]
     for row in rows:
         line = [f"{row.figure.name}, {row.figure.unit}", *(_cell(row, broker) for broker in brokers)]
+        if compares:
+            line.append(_ratio(row.to_091(brokers[0], by_name)))
         if len(brokers) == 2:
-            ratio = row.ratio(brokers[0], brokers[1])
-            line.append("" if ratio is None else f"{ratio:.2f}")
+            line.append(_ratio(row.ratio(brokers[0], brokers[1])))
         lines.append([*line, "; ".join(f"{broker}: {promise}" for broker, promise in row.promises.items())])
     widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
     lines.insert(1, ["-" * width for width in widths])
@@ -52,12 +67,14 @@ def table(rows: Sequence[Row], brokers: Sequence[str]) -> str:
 
 def as_json(rows: Sequence[Row], brokers: Sequence[str]) -> list[dict[str, Any]]:
     """The same with every sample, for machines to compare."""
+    by_name = {row.figure.name: row for row in rows}
     return [
         {
             "figure": row.figure.name,
             "unit": row.figure.unit,
             "less_is_better": row.figure.less_is_better,
             "ratio": row.ratio(brokers[0], brokers[1]) if len(brokers) == 2 else None,
+            "to_091": {broker: row.to_091(broker, by_name) for broker in brokers} if row.figure.beside else None,
             "medians": {broker: row.median(broker) for broker in brokers},
             "samples": row.samples,
             "confirm": row.promises,
@@ -71,6 +88,10 @@ def _aligned(line: Sequence[str], widths: Sequence[int]) -> str:
     last = len(line) - 1
     cells = enumerate(zip(line, widths, strict=True))
     return "  ".join(cell.rjust(width) if 0 < i < last else cell.ljust(width) for i, (cell, width) in cells).rstrip()
+
+
+def _ratio(ratio: float | None) -> str:
+    return "" if ratio is None else f"{ratio:.2f}"
 
 
 def _cell(row: Row, broker: str) -> str:

@@ -37,6 +37,29 @@ def test_a_broker_alone_gets_no_ratio() -> None:
     assert "2,000" in text
 
 
+def test_amqp_1_0_is_compared_to_the_same_load_in_0_9_1() -> None:
+    """A figure of AMQP 1.0 is half of what it is beside; one that is beside nothing measured has no ratio."""
+    rate_10 = Figure("a16-10", "msg/s", ("consume_rate",), beside="a16")
+    rows = [_row(_RATE, [1_000], []), _row(rate_10, [500], [])]
+    lines = table(rows, ["FlintMQ"]).splitlines()
+    assert "times its 0-9-1" in lines[0]
+    assert [" ".join(line.split()) for line in lines[2:]] == ["a16, msg/s 1,000", "a16-10, msg/s 500 0.50"]
+    assert rows[1].to_091("FlintMQ", {}) is None
+    assert [each["to_091"] for each in as_json(rows, ["FlintMQ"])] == [None, {"FlintMQ": 0.5}]
+
+
+def test_loads_of_amqp_1_0_are_beside_figures_that_are_measured() -> None:
+    """Every load of AMQP 1.0 tells the generator to speak it, and its figures find those of 0-9-1 by name."""
+    names = {figure.name for load in LOADS.values() for step in load.steps for figure in step.figures}
+    loads_10 = [load for load in LOADS.values() if load.amqp10]
+    assert [load.name for load in loads_10] == ["a16-10", "a1k-10", "b16-10", "b1k-10"]
+    for load in LOADS.values():
+        for step in load.steps:
+            assert ("--amqp10" in step.arguments) == load.amqp10
+            for figure in step.figures:
+                assert (figure.beside in names) == load.amqp10
+
+
 def test_json_holds_every_sample() -> None:
     """Whoever compares two runs of the bench has all there is."""
     (entry,) = as_json([_row(_RATE, [1, 5, 3], [2])], ["FlintMQ", "RabbitMQ"])
