@@ -116,8 +116,8 @@ def forget_redelivered_at_start(patch: Patch) -> None:
     """What a start finds is not flagged."""
     original = NodeStorage.recover
 
-    def recover(self: NodeStorage, queue_ids: set[int]) -> Iterator[tuple[int, Entry]]:
-        for queue_id, entry in original(self, queue_ids):
+    def recover(self: NodeStorage, queue_ids: set[int], note_ids: set[int]) -> Iterator[tuple[int, Entry]]:
+        for queue_id, entry in original(self, queue_ids, note_ids):
             entry.redelivered = False
             yield queue_id, entry
 

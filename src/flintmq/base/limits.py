@@ -94,6 +94,8 @@ DEDUP_DEFAULT_ENTRIES: Final = 100_000
 DEDUP_MAX_ENTRIES: Final = 10_000_000
 # Names under which a stream keeps places of readers: some 10 MB with the longest.
 STREAM_READERS_MAX: Final = 10_000
+# Ends of links that a virtual host keeps for who comes back: as many as that, each with what is unsettled.
+TERMINI_MAX: Final = 10_000
 # Addresses (exchange, routing key) remembered with their route; a publisher of random keys starts the table anew.
 ROUTE_CACHE_ENTRIES: Final = 16_384
 # RabbitMQ's: weights say shares, and finer ones than a ten-thousandth say nothing.

@@ -24,7 +24,7 @@ from flintmq.broker.ports import (
     UserRecord,
     VHostRecord,
 )
-from flintmq.broker.queue.base import Stored
+from flintmq.broker.queue.base import Queue, Stored
 from flintmq.broker.queue.classic import ClassicQueue
 from flintmq.broker.queue.ids import QueueIds
 from flintmq.broker.queue.stream import StreamQueue
@@ -258,11 +258,12 @@ class Broker:
     def recover(self, definitions: Definitions) -> int:
         """Build everything from storage, before the first connection; returns how many messages were found."""
         queues = self.restore(definitions)
+        termini = {record.id for record in definitions.termini}
         count = 0
-        for queue_id, entry in self.storage.recover(set(queues)):
+        for queue_id, entry in self.storage.recover(set(queues), termini):
             queues[queue_id].restore(entry)
-            # Others are notes of messages that were there before.
-            count += queue_id > 0
+            # Others are notes: of messages that were there before, and of who has some.
+            count += queue_id > 0 and queue_id not in termini
         for queue_id, queue in queues.items():
             queue.start_at(self.storage.recovered_next_seq(queue_id))
         return count
@@ -280,8 +281,10 @@ class Broker:
             self.vhosts[exchange.vhost].exchanges.restore(exchange)
         queues: dict[int, Stored] = {}
         streams: dict[int, StreamQueue] = {}
+        by_id: dict[int, Queue] = {}
         for record in definitions.queues:
             queue = self.vhosts[record.vhost].restore_queue(record)
+            by_id[record.id] = queue
             if isinstance(queue, ClassicQueue) and queue.dedup is not None:
                 # Before its queue, which takes notes of what it lets go of at the start.
                 queues[-record.id] = queue.dedup
@@ -293,6 +296,8 @@ class Broker:
             stream = streams.get(place.queue_id)
             if stream is not None:
                 stream.restore_place(place)
+        for terminus in definitions.termini:
+            queues[terminus.id] = self.vhosts[terminus.vhost].termini.restore(terminus, by_id)
         for binding in definitions.bindings:
             self.vhosts[binding.vhost].restore_binding(binding)
         return queues

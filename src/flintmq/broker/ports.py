@@ -142,6 +142,24 @@ class ReaderOffset:
 
 
 @dataclass(frozen=True)
+class TerminusRecord:
+    """One end of a link that outlives it: `role` says which, "source" or "target".
+
+    `id` is one of a queue that has its notes. `configuration` is what the gateway knows it by.
+    """
+
+    id: int
+    vhost: str
+    container: str
+    link: str
+    role: str
+    durability: int
+    expiry: str
+    timeout_ms: int
+    configuration: bytes
+
+
+@dataclass(frozen=True)
 class Definitions:
     """Everything durable that is not a message, as read at start-up."""
 
@@ -153,6 +171,7 @@ class Definitions:
     next_queue_id: int
     rules: list[Rule] = field(default_factory=list)
     reader_offsets: list[ReaderOffset] = field(default_factory=list)
+    termini: list[TerminusRecord] = field(default_factory=list)
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -201,6 +220,12 @@ class DefinitionStore(ABC):
 
     @abstractmethod
     def put_reader_offset(self, offset: ReaderOffset) -> None: ...
+
+    @abstractmethod
+    def put_terminus(self, terminus: TerminusRecord) -> None: ...
+
+    @abstractmethod
+    def delete_terminus(self, terminus: TerminusRecord) -> None: ...
 
     @abstractmethod
     def put_binding(self, binding: BindingRecord) -> None: ...
@@ -415,8 +440,11 @@ class Storage(ABC):
     def delete_stream(self, queue_id: int) -> None: ...
 
     @abstractmethod
-    def recover(self, queue_ids: set[int]) -> Iterator[tuple[int, Entry]]:
-        """Unsettled entries of these queues, in order per queue; for start-up. All others are forgotten."""
+    def recover(self, queue_ids: set[int], note_ids: set[int]) -> Iterator[tuple[int, Entry]]:
+        """Unsettled entries of these queues, in order per queue; for start-up. All others are forgotten.
+
+        Those of `note_ids`, which have few, come before all of `queue_ids`.
+        """
 
     @abstractmethod
     def recovered_next_seq(self, queue_id: int) -> int:

@@ -56,7 +56,7 @@ class Outcome:
         elif self.kind == _REJECT:
             queue.reject(entry)
         else:
-            if self.annotations:
+            if self.annotations and not queue.keeps_all:
                 queue.rewrite(entry, _annotated(entry.message, self.annotations))
             if self.undeliverable_here and context is not None:
                 queue.bar(entry, context)

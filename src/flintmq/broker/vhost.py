@@ -21,6 +21,7 @@ from flintmq.broker.queue.classic import ClassicQueue
 from flintmq.broker.queue.ids import QueueIds
 from flintmq.broker.queue.stream import StreamQueue
 from flintmq.broker.routing import Route
+from flintmq.broker.termini import Termini
 
 if TYPE_CHECKING:
     from flintmq.broker.access import Access
@@ -59,6 +60,8 @@ class VHost:
         self.router = self.exchanges.router
         self._delayed = DelayedMessages(name, storage, agenda, ids, self.exchanges)
         self.exchanges.waiting = self._delayed
+        # Ends of links that outlive them.
+        self.termini = Termini(name, storage, agenda, ids)
         self._storage = storage
         # At hand, since every message asks for it.
         self._journal = storage.journal
@@ -79,6 +82,7 @@ class VHost:
         self._delayed.discard()
         for queue in list(self.queues.values()):
             self.remove_queue(queue)
+        self.termini.discard()
 
     # -- policies -----------------------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ from mypy_extensions import i16, i32, i64
 from flintmq.base.errors import StorageError
 from flintmq.base.limits import ROUTE_CACHE_ENTRIES
 from flintmq.broker.message import PERSISTENT, Address, ContentCodec, Message
+from flintmq.broker.notes import NOTE_CODEC
 
 FLAG_PERSISTENT: Final = 1
 # A block ends when it has grown to this: a sector's worth, so that damage takes no more than it must, and below the
@@ -126,7 +127,7 @@ class ContentReader:
         return address
 
     def _codec_of(self, message_format: i64) -> ContentCodec:
-        codec = self._codecs.get(message_format)
+        codec = NOTE_CODEC if message_format == NOTE_CODEC.format else self._codecs.get(message_format)
         if codec is None:
             raise StorageError(
                 f"a stored message has content format {message_format}, which this FlintMQ does not know: "

@@ -159,8 +159,8 @@ class NodeStorage(Storage):
             raise self._unreadable(error) from error
         return orphans
 
-    def recover(self, queue_ids: set[int]) -> Iterator[tuple[int, Entry]]:
-        replay = Replay(self._codecs, queue_ids)
+    def recover(self, queue_ids: set[int], note_ids: set[int]) -> Iterator[tuple[int, Entry]]:
+        replay = Replay(self._codecs, queue_ids, note_ids)
         try:
             number = self._journal_files.recover(replay, self._journal.occupancy)
             self._next_seqs = replay.next_seqs()

@@ -24,6 +24,7 @@ from flintmq.broker.ports import (
     StreamCursor,
     StreamLimits,
     StreamLog,
+    TerminusRecord,
     UserRecord,
     VHostRecord,
 )
@@ -134,6 +135,7 @@ class MemoryDefinitions(DefinitionStore):
         self.queues: dict[str, QueueRecord] = {}
         self.bindings: list[BindingRecord] = []
         self.reader_offsets: dict[tuple[int, str], int] = {}
+        self.termini: dict[int, TerminusRecord] = {}
         self.has_staged = False
 
     def load(self) -> Definitions:
@@ -146,7 +148,16 @@ class MemoryDefinitions(DefinitionStore):
             100,
             self.rules,
             [ReaderOffset(*key, offset) for key, offset in self.reader_offsets.items()],
+            list(self.termini.values()),
         )
+
+    def put_terminus(self, terminus: TerminusRecord) -> None:
+        self.termini[terminus.id] = terminus
+        self.has_staged = True
+
+    def delete_terminus(self, terminus: TerminusRecord) -> None:
+        del self.termini[terminus.id]
+        self.has_staged = True
 
     def put_reader_offset(self, offset: ReaderOffset) -> None:
         self.reader_offsets[offset.queue_id, offset.reader] = offset.offset
@@ -365,8 +376,12 @@ class MemoryStorage(Storage):
     def delete_stream(self, queue_id: int) -> None:
         del self.streams[queue_id]
 
-    def recover(self, queue_ids: set[int]) -> Iterator[tuple[int, Entry]]:
-        for (queue_id, seq), body in sorted(self.memory_journal.kept.items()):
+    def recover(self, queue_ids: set[int], note_ids: set[int]) -> Iterator[tuple[int, Entry]]:
+        def is_note(kept: tuple[tuple[int, int], bytes]) -> bool:
+            return kept[0][0] in note_ids
+
+        found = sorted(self.memory_journal.kept.items())
+        for (queue_id, seq), body in sorted(found, key=is_note, reverse=True):
             if queue_id in queue_ids:
                 # What gateways made of it does not matter here.
                 entry = Entry(Message(Address("", ""), CODEC_091, CODEC_091.nothing, body, PERSISTENT, 0), seq)

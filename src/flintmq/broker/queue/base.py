@@ -36,6 +36,19 @@ class Stored:
         """The number the next entry gets: higher than any the journal still speaks of."""
 
 
+@trait
+class Holder:
+    """Who keeps acquired entries of a queue for somebody who may come back for them."""
+
+    @abstractmethod
+    def queue_gone(self, queue: "Queue") -> None:
+        """The queue is deleted, and what is held of it is to be settled."""
+
+    @abstractmethod
+    def claimed(self, queue: "Queue", entry: Entry) -> None:
+        """At start-up: the entry that was claimed from the queue."""
+
+
 class Queue(ABC):
     """A queue of any kind. `owner` is the connection an exclusive queue belongs to."""
 
@@ -77,6 +90,7 @@ class Queue(ABC):
         self._is_ready = False
         self._turns = Turns(self.consumers)
         self._unused: Unused | None = None
+        self._holders: dict[Holder, None] = {}
         self.gone = False
 
     def configure(self, effective: Table) -> None:
@@ -187,6 +201,13 @@ class Queue(ABC):
             f"invalid arg 'x-browse' for queue '{self.name}' in vhost '{self.vhost}' of queue type {self.kind}"
         )
 
+    def hold_for(self, holder: Holder) -> None:
+        """It has acquired entries, or may have some soon."""
+        self._holders[holder] = None
+
+    def hold_no_more_for(self, holder: Holder) -> None:
+        self._holders.pop(holder, None)
+
     # -- consumers ----------------------------------------------------------------------------------------------
 
     def subscribe(self, consumer: Consumer, arguments: Table) -> None:
@@ -256,6 +277,8 @@ class Queue(ABC):
         self.discard()
         if self._unused is not None:
             self.agenda.timers.cancel(self._unused)
+        for holder in list(self._holders):
+            holder.queue_gone(self)
         consumers = self.consumers
         self.consumers = []
         self._turns = Turns(self.consumers)

@@ -15,7 +15,7 @@ from flintmq.broker.agenda import DELETED, DELIVERY_LIMIT, EXPIRED, MAXLEN, REJE
 from flintmq.broker.message import ACQUIRED, FOREVER, PAUSE, READY, Entry, Message, Table
 from flintmq.broker.ports import Journal, Page
 from flintmq.broker.queue.barred import Barred
-from flintmq.broker.queue.base import ADMITTED, DISCARDED, DONE, REFUSED, Queue, Stored
+from flintmq.broker.queue.base import ADMITTED, DISCARDED, DONE, REFUSED, Holder, Queue, Stored
 from flintmq.broker.queue.browse import View
 from flintmq.broker.queue.dedup import Dedup
 from flintmq.broker.queue.delays import Delays
@@ -68,6 +68,8 @@ class EntryQueue(Queue, Stored):
         self._view: View | None = None
         # Whether groups, last values or what is barred have to hear of every settlement.
         self._is_keyed = False
+        # At start-up, who is to have the entry of a number.
+        self._claims: dict[int, Holder] = {}
         # Whether dead letters wait for room here.
         self._is_awaited = False
         # Bytes of the bodies that are ready, counted while a limit speaks of them.
@@ -382,21 +384,37 @@ class EntryQueue(Queue, Stored):
         settings = self.settings
         if self.dedup is not None:
             self.dedup.recall(entry.message, entry.message.timestamp_ms)
+        if self._claims:
+            holder = self._claims.pop(int(entry.seq), None)
+            if holder is not None:
+                self._restore_outside(entry)
+                entry.state = ACQUIRED
+                holder.claimed(self, entry)
+                return
         if entry.returns > 0 and self._groups is None and (settings.pauses_failed or settings.pauses_returned):
             # When it came back nobody has written down: its pause begins anew.
-            ttl_ms = self._ttl_of(entry.message)
-            if ttl_ms != FOREVER:
-                entry.expires_ms = entry.message.timestamp_ms + ttl_ms
-            if self._values is not None:
-                self._replace(self._values, entry)
-                self._values.left(entry)
-            self._rank(entry)
+            self._restore_outside(entry)
             self._pause(entry)
             return
         self._place(entry, entry.message.timestamp_ms)
 
+    def _restore_outside(self, entry: Entry) -> None:
+        """It was ready before, and is to come back."""
+        ttl_ms = self._ttl_of(entry.message)
+        if ttl_ms != FOREVER:
+            entry.expires_ms = entry.message.timestamp_ms + ttl_ms
+        if self._values is not None:
+            self._replace(self._values, entry)
+            self._values.left(entry)
+        self._rank(entry)
+
+    def claim(self, seq: int, holder: Holder) -> None:
+        """Before `restore`: the entry of this number is in somebody's hands."""
+        self._claims[seq] = holder
+
     def start_at(self, seq: i64) -> None:
         self._seq = seq
+        self._claims = {}
         self._settle_replaced()
         # What consumers had before the restart is ready again.
         self._trim()

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-VERSION: Final = 4
+VERSION: Final = 5
 # "FLNT": tells our database from somebody else's of the same name.
 APPLICATION_ID: Final = 0x464C4E54
 
@@ -31,6 +31,12 @@ _READERS: Final = """
 CREATE TABLE reader_offsets (
     queue_id INTEGER, reader TEXT, offset INTEGER NOT NULL, PRIMARY KEY (queue_id, reader)) WITHOUT ROWID;
 """
+_TERMINI: Final = """
+CREATE TABLE termini (
+    id INTEGER PRIMARY KEY, vhost TEXT NOT NULL, container TEXT NOT NULL, link TEXT NOT NULL, role TEXT NOT NULL,
+    durability INTEGER NOT NULL, expiry TEXT NOT NULL, timeout_ms INTEGER NOT NULL, configuration BLOB NOT NULL,
+    UNIQUE (vhost, container, link, role));
+"""
 
 _META: Final = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
@@ -48,7 +54,7 @@ CREATE TABLE queues (
     arguments TEXT NOT NULL, UNIQUE (vhost, name));
 INSERT INTO meta VALUES ('next_queue_id', 1);
 """
-CREATE: Final = (_META, _BINDINGS, _RULES, _READERS)
+CREATE: Final = (_META, _BINDINGS, _RULES, _READERS, _TERMINI)
 
 # From the format that is the key to the next one: scripts, to be run one after the other. Format 1 had no permissions:
 # every user could do everything.
@@ -75,4 +81,5 @@ INSERT INTO permissions SELECT vhosts.name, users.name, '.*', '.*', '.*' FROM vh
     ),
     2: (_READERS,),
     3: ("ALTER TABLE users ADD COLUMN scram TEXT NOT NULL DEFAULT '[]';",),
+    4: (_TERMINI,),
 }

@@ -15,6 +15,7 @@ from flintmq.broker.ports import (
     QueueRecord,
     ReaderOffset,
     Rule,
+    TerminusRecord,
     UserRecord,
     VHostRecord,
 )
@@ -123,6 +124,13 @@ class DefinitionDatabase:
                 ReaderOffset(*row)
                 for row in run("SELECT queue_id, reader, offset FROM reader_offsets ORDER BY queue_id, reader")
             ],
+            termini=[
+                TerminusRecord(*row)
+                for row in run(
+                    "SELECT id, vhost, container, link, role, durability, expiry, timeout_ms, configuration"
+                    " FROM termini ORDER BY id"
+                )
+            ],
         )
 
     def apply(self, statements: Sequence[Statement]) -> None:
@@ -186,6 +194,7 @@ class SqliteDefinitions(DefinitionStore):
         self._stage("DELETE FROM vhosts WHERE name = ?", name)
         for sql in rules.OF_VHOST:
             self._stage(sql, name)
+        self._stage("DELETE FROM termini WHERE vhost = ?", name)
 
     def put_user(self, user: UserRecord) -> None:
         self._stage(
@@ -237,7 +246,28 @@ class SqliteDefinitions(DefinitionStore):
             queue.auto_delete,
             dump_table(queue.arguments),
         )
-        self._stage("UPDATE meta SET value = max(value, ?) WHERE key = 'next_queue_id'", queue.id + 1)
+        self._use_id(queue.id)
+
+    def _use_id(self, queue_id: int) -> None:
+        self._stage("UPDATE meta SET value = max(value, ?) WHERE key = 'next_queue_id'", queue_id + 1)
+
+    def put_terminus(self, terminus: TerminusRecord) -> None:
+        self._stage(
+            "INSERT OR REPLACE INTO termini VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            terminus.id,
+            terminus.vhost,
+            terminus.container,
+            terminus.link,
+            terminus.role,
+            terminus.durability,
+            terminus.expiry,
+            terminus.timeout_ms,
+            terminus.configuration,
+        )
+        self._use_id(terminus.id)
+
+    def delete_terminus(self, terminus: TerminusRecord) -> None:
+        self._stage("DELETE FROM termini WHERE id = ?", terminus.id)
 
     def put_reader_offset(self, offset: ReaderOffset) -> None:
         self._stage(

@@ -79,6 +79,7 @@ class Dump:
             elif kind == RECORD_RETURN:
                 places.returned(block.data, position)
         live = places.live()
+        replaced = places.replaced
         # It is the same damage again.
         found = len(self.damage)
         for path, block, position in self._in_journal():
@@ -86,7 +87,9 @@ class Dump:
                 in_segment = live.get(path, {})
                 for queue_id, seq in places_of(block.data, position):
                     record = queues.get(queue_id)
-                    if record is not None and queue_id in in_segment and seq in in_segment[queue_id]:
+                    if replaced.get((path, queue_id, seq), 0) > 0:
+                        replaced[path, queue_id, seq] -= 1
+                    elif record is not None and queue_id in in_segment and seq in in_segment[queue_id]:
                         returns = places.returns.get((queue_id, seq), 0)
                         place: Line = {"vhost": record.vhost, "queue": record.name, "seq": seq, "returns": returns}
                         yield place | self._describer.describe(block.data, content_position(block.data, position))

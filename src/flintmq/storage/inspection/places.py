@@ -16,6 +16,8 @@ class Places:
     def __init__(self, queue_ids: set[int]) -> None:
         # How often the messages came back that did, by queue and place.
         self.returns: dict[tuple[int, int], int] = {}
+        # How many records of a place have a later one in the same segment: by that, queue and place.
+        self.replaced: dict[tuple[str, int, int], int] = {}
         self._queue_ids = queue_ids
         self._settled: dict[int, Ranges] = {}
         # By segment, in order, and queue.
@@ -31,6 +33,9 @@ class Places:
                 ranges = written.get(queue_id)
                 if ranges is None:
                     ranges = written[queue_id] = Ranges()
+                if seq in ranges:
+                    key = segment, queue_id, seq
+                    self.replaced[key] = self.replaced.get(key, 0) + 1
                 ranges.add(seq, seq + 1)
         return count
 
@@ -50,8 +55,8 @@ class Places:
     def live(self) -> dict[str, dict[int, Ranges]]:
         """The places that hold a message, by the segment that has it, and queue. To be asked once.
 
-        A place is settled for good, wherever the record says so. One that is in several segments was moved: the last
-        counts.
+        A place is settled for good, wherever the record says so. One that is in several segments was moved, or got
+        another message: the last counts.
         """
         gone = self._settled
         found: dict[str, dict[int, Ranges]] = {}

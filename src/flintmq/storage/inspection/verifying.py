@@ -53,7 +53,9 @@ class Verification:
     def run(self, progress: Progress) -> Report:
         directory = self._directory
         definitions, definitions_report = self._definitions()
-        places = Places({queue.id for queue in definitions.queues} if definitions else set())
+        queues = {queue.id for queue in definitions.queues} if definitions else set()
+        termini = {terminus.id for terminus in definitions.termini} if definitions else set()
+        places = Places(queues | termini)
         reports = [definitions_report]
         for path in sorted(directory.files):
             report = self._segment(path, places, progress) if is_segment(path) else self._other(path, progress)
@@ -72,7 +74,7 @@ class Verification:
             directory.is_backup,
             reports,
             _counts(definitions) if definitions else None,
-            sum(ranges.count for queues in live.values() for queue, ranges in queues.items() if queue > 0),
+            sum(ranges.count for found in live.values() for queue, ranges in found.items() if queue in queues),
             sum(report.live for report in reports if report.kind == STREAM_SEGMENT),
         )
 

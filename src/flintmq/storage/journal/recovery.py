@@ -10,7 +10,7 @@ that gets an old seq again is a surviving record which mentions that seq, and th
 that a crash tore off are truncated before the journal goes on, so they do not come back either.)
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Final, final
 
 from librt.strings import BytesWriter, read_i32_be, read_i64_be, write_i64_be
@@ -88,8 +88,10 @@ class SeqSet:
 class QueueReplay:
     """What the records of one queue come to, read from the newest to the oldest."""
 
-    def __init__(self) -> None:
+    def __init__(self, notes: list[Entry] | None = None) -> None:
         self.highest_seq: i64 = 0
+        # Of a queue of notes what lives, the newest first: these are few, and wanted before the second pass.
+        self.notes = notes
         # Its live messages, where their records are not in order.
         self.runs: Runs | None = None
         self.is_ordered = True
@@ -139,7 +141,9 @@ class Replay:
     does not need; then `entries`.
     """
 
-    def __init__(self, codecs: dict[int, ContentCodec], queue_ids: set[int]) -> None:
+    def __init__(
+        self, codecs: dict[int, ContentCodec], queue_ids: set[int], note_ids: Collection[int] = frozenset()
+    ) -> None:
         # The newest one.
         self.checkpoint: Checkpoint | None = None
         self._goes_by_checkpoints = True
@@ -148,6 +152,8 @@ class Replay:
         self._queues: dict[int, QueueReplay] = {}
         for queue_id in queue_ids:
             self._queues[queue_id] = QueueReplay()
+        for queue_id in note_ids:
+            self._queues[queue_id] = QueueReplay([])
         # The queue met last.
         self._queue_id: i64 = 0
         self._queue: QueueReplay | None = None
@@ -162,8 +168,8 @@ class Replay:
         """All segments are read once more, and no checkpoint is believed."""
         self.checkpoint = None
         self._goes_by_checkpoints = False
-        for queue_id in self._queues:
-            self._queues[queue_id] = QueueReplay()
+        for queue_id, queue in self._queues.items():
+            self._queues[queue_id] = QueueReplay(None if queue.notes is None else [])
         self._queue_id = 0
         self._queue = None
 
@@ -251,6 +257,11 @@ class Replay:
                     returns = queue.returns(seq)
                     if returns > 0:
                         segment.set_returns(slot, returns)
+                    if queue.notes is not None:
+                        note = Entry(self._content.read(data, content_position(data, position)), seq)
+                        note.segment = segment.number
+                        note.slot = slot
+                        queue.notes.append(note)
             slot += 1
             at += stride
 
@@ -272,9 +283,13 @@ class Replay:
     # -- the second pass ----------------------------------------------------------------------------------------
 
     def entries(self, source: BlockSource, occupancy: Occupancy) -> Iterator[tuple[int, Entry]]:
-        """In order per queue; segments may be added meanwhile, and entries settled that were given."""
+        """In order per queue, notes first; segments may be added meanwhile, and entries settled that were given."""
         for queue_id, queue in self._queues.items():
-            if not queue.is_ordered:
+            if queue.notes is not None:
+                for note in sorted(queue.notes, key=_seq_of):
+                    yield queue_id, note
+                queue.notes = []
+            elif not queue.is_ordered:
                 queue.runs = Runs(queue_id)
         for segment in occupancy.segments():
             if segment.live == 0 or segment.is_own:
@@ -314,7 +329,9 @@ class Replay:
                         queue = self._find(read_i64_be(data, at))
                         assert queue is not None
                         seq = read_i64_be(data, at + 8)
-                        if queue.runs is not None:
+                        if queue.notes is not None:
+                            pass
+                        elif queue.runs is not None:
                             queue.runs.add(seq, segment.number, blocks.offset + start, blocks.offset + end, first_slot)
                         else:
                             if message is None:
@@ -330,3 +347,7 @@ class Replay:
                     at += stride
             position = record_end(data, position)
         return slot
+
+
+def _seq_of(entry: Entry) -> int:
+    return entry.seq

@@ -1,6 +1,7 @@
 """Definitions: what was put is loaded after a restart, and a file that is not ours is refused."""
 
 import sqlite3
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from flintmq.broker.ports import (
     QueueRecord,
     ReaderOffset,
     Rule,
+    TerminusRecord,
     TopicPermissionRecord,
     UserRecord,
     VHostRecord,
@@ -313,7 +315,9 @@ def test_format_2_is_brought_up_to_date(tmp_path: Path) -> None:
     database.apply(store.take())
     database.close()
     connection = sqlite3.connect(tmp_path / "definitions.sqlite")
-    connection.executescript("DROP TABLE reader_offsets; ALTER TABLE users DROP COLUMN scram; PRAGMA user_version = 2;")
+    connection.executescript(
+        "DROP TABLE reader_offsets; DROP TABLE termini; ALTER TABLE users DROP COLUMN scram; PRAGMA user_version = 2;"
+    )
     connection.close()
     database, store = _store(tmp_path)
     store.put_reader_offset(ReaderOffset(4, "r", 5))
@@ -330,9 +334,41 @@ def test_keys_for_scram_are_kept(tmp_path: Path) -> None:
     database.close()
     assert _reloaded(tmp_path).users[0].scram == ("SCRAM-SHA-256$1:s$k:k",)
     connection = sqlite3.connect(tmp_path / "definitions.sqlite")
-    connection.executescript("ALTER TABLE users DROP COLUMN scram; PRAGMA user_version = 3;")
+    connection.executescript("ALTER TABLE users DROP COLUMN scram; DROP TABLE termini; PRAGMA user_version = 3;")
     connection.close()
     assert _reloaded(tmp_path).users == [UserRecord("u", "hash")]
+
+
+def test_format_4_is_brought_up_to_date(tmp_path: Path) -> None:
+    """It had no ends of links."""
+    database, store = _store(tmp_path)
+    _put_all(store)
+    database.apply(store.take())
+    database.close()
+    connection = sqlite3.connect(tmp_path / "definitions.sqlite")
+    connection.executescript("DROP TABLE termini; PRAGMA user_version = 4;")
+    connection.close()
+    assert (_reloaded(tmp_path).queues, _reloaded(tmp_path).termini) == ([QUEUE], [])
+
+
+def test_termini(tmp_path: Path) -> None:
+    """The last one of an id counts; they go one by one, or with their virtual host; ids are not given again."""
+    database, store = _store(tmp_path)
+    _put_all(store)
+    source = TerminusRecord(7, "/", "c", "l", "source", 2, "never", 2**40, b"\x00conf")
+    target = TerminusRecord(8, "/", "c", "l", "target", 1, "link-detach", 0, b"")
+    other = TerminusRecord(9, "other", "c", "l", "source", 1, "never", 0, b"")
+    for terminus in (replace(source, timeout_ms=1), source, target, other):
+        store.put_terminus(terminus)
+    database.apply(store.take())
+    assert (store.load().termini, store.load().next_queue_id) == ([source, target, other], 10)
+    store.delete_terminus(target)
+    database.apply(store.take())
+    assert store.load().termini == [source, other]
+    store.delete_vhost("/")
+    database.apply(store.take())
+    assert (store.load().termini, store.load().next_queue_id) == ([other], 10)
+    database.close()
 
 
 def test_places_of_readers_go_with_their_queue(tmp_path: Path) -> None:

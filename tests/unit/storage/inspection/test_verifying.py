@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from flintmq.base.errors import StorageError
-from flintmq.broker.ports import QueueRecord
+from flintmq.broker.ports import QueueRecord, TerminusRecord
 from flintmq.storage import reading
 from flintmq.storage.block import TYPE_JOURNAL, frame_block
 from flintmq.storage.inspection import verifying
@@ -68,6 +68,26 @@ def test_messages_of_deleted_queues_are_dead(tmp_path: Path) -> None:
     node.storage.definitions.delete_queue("/", "q")
     node.close()
     assert verify(tmp_path).messages == 0
+
+
+def test_notes_are_no_messages(tmp_path: Path) -> None:
+    """What an end of a link holds lives in its file, and is on no queue; a message that was replaced is there once."""
+    node = OpenNode(tmp_path)
+    node.storage.definitions.put_queue(QueueRecord(1, "/", "q"))
+    node.storage.definitions.put_terminus(TerminusRecord(2, "/", "c", "l", "source", 2, "never", 0, b""))
+    entry = node.publish(b"before")[0]
+    node.publish(b"note", 2)
+    node.sync()
+    node.storage.journal.replace(1, entry, message(b"after"))
+    node.sync()
+    node.close()
+    report = verify(tmp_path)
+    assert (report.messages, report.damage) == (1, [])
+    assert sum(file.live for file in report.files) == 2
+    assert [line["seq"] for line in Dump(tmp_path, CODECS).messages("q", "/")] == [entry.seq]
+    again = OpenNode(tmp_path)
+    assert again.bodies(1) == [b"after"]
+    again.close()
 
 
 def test_a_killed_broker_left_nothing_damaged(tmp_path: Path) -> None:

@@ -1,0 +1,68 @@
+"""Notes in the journal: what somebody has to know again after a restart.
+
+They are on a queue of their own, which nobody consumes from, and are written and dropped in the same groups and
+batches as the messages they are about.
+"""
+
+from typing import Final, final
+
+from mypy_extensions import i64
+
+from flintmq.broker.message import PERSISTENT, Address, ContentCodec, Entry, Handling, Message, Table
+from flintmq.broker.ports import Journal
+
+_NOWHERE: Final = Address("", "")
+
+
+@final
+class NoteCodec(ContentCodec):
+    """A note is a body only."""
+
+    format = 0
+
+    def headers(self, properties: bytes) -> Table:
+        return {}
+
+    def property_text(self, properties: bytes, name: str) -> str:
+        return ""
+
+    def property_value(self, properties: bytes, name: str) -> object:
+        return None
+
+    def handling(self, properties: bytes) -> Handling:
+        return PERSISTENT
+
+    def edited(self, properties: bytes, headers: Table, keeps_expiration: bool) -> bytes:
+        return properties
+
+
+NOTE_CODEC: Final = NoteCodec()
+
+
+@final
+class Notes:
+    """The notes of the queue `queue_id`."""
+
+    def __init__(self, queue_id: int, journal: Journal) -> None:
+        self._id = queue_id
+        self._journal = journal
+        self._seq: i64 = 0
+
+    def start_at(self, seq: i64) -> None:
+        self._seq = seq
+
+    def write(self, text: bytes) -> Entry:
+        entry = Entry(Message(_NOWHERE, NOTE_CODEC, NOTE_CODEC.nothing, text, PERSISTENT, 0), self._seq)
+        self._seq += 1
+        self._journal.append(entry.message, [self._id], [entry])
+        return entry
+
+    def drop(self, note: Entry) -> None:
+        self._journal.settle(self._id, note)
+
+    def begin_group(self) -> None:
+        """What is noted, and what happens to messages, is found whole after a crash, or not at all."""
+        self._journal.begin_group()
+
+    def end_group(self) -> None:
+        self._journal.end_group()

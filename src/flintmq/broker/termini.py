@@ -1,0 +1,141 @@
+"""The termini of a virtual host, by container, name of the link and role: what a link finds when it attaches again."""
+
+from collections.abc import Mapping
+from typing import final
+
+from mypy_extensions import i64
+
+from flintmq.base.errors import ResourceError
+from flintmq.base.limits import TERMINI_MAX
+from flintmq.broker.agenda import Agenda
+from flintmq.broker.ports import Storage, TerminusRecord
+from flintmq.broker.queue.base import Queue
+from flintmq.broker.queue.ids import QueueIds
+from flintmq.broker.terminus import NONE, SOURCE, TARGET, SourceTerminus, TargetTerminus, Terminus
+
+_Key = tuple[str, str]
+
+
+@final
+class Termini:
+    def __init__(self, vhost: str, storage: Storage, agenda: Agenda, ids: QueueIds) -> None:
+        self.sources: dict[_Key, SourceTerminus] = {}
+        self.targets: dict[_Key, TargetTerminus] = {}
+        self.journal = storage.journal
+        self.definitions = storage.definitions
+        self.timers = agenda.timers
+        self._vhost = vhost
+        self._agenda = agenda
+        self._ids = ids
+        # By who used them last.
+        self._of_sessions: dict[object, dict[Terminus, None]] = {}
+        self._of_connections: dict[object, dict[Terminus, None]] = {}
+        # While the broker starts.
+        self._queues: Mapping[int, Queue] = {}
+
+    def __len__(self) -> int:
+        return len(self.sources) + len(self.targets)
+
+    @property
+    def now_ms(self) -> i64:
+        return self._agenda.now_ms
+
+    def make_source(
+        self, container: str, link: str, durability: int, expiry: str, timeout_ms: int, configuration: bytes
+    ) -> SourceTerminus:
+        """A source where there is none of this name. Raises ResourceError where there are too many."""
+        made = SourceTerminus(
+            self._record(container, link, SOURCE, durability, expiry, timeout_ms, configuration), self
+        )
+        self.sources[container, link] = made
+        return made
+
+    def make_target(
+        self, container: str, link: str, durability: int, expiry: str, timeout_ms: int, configuration: bytes
+    ) -> TargetTerminus:
+        """A target where there is none of this name. Raises ResourceError where there are too many."""
+        made = TargetTerminus(
+            self._record(container, link, TARGET, durability, expiry, timeout_ms, configuration), self
+        )
+        self.targets[container, link] = made
+        return made
+
+    def _record(
+        self, container: str, link: str, role: str, durability: int, expiry: str, timeout_ms: int, configuration: bytes
+    ) -> TerminusRecord:
+        if len(self) >= TERMINI_MAX:
+            raise ResourceError(
+                f"vhost '{self._vhost}' keeps {TERMINI_MAX} ends of links already: close those that nobody resumes, or "
+                "let them expire"
+            )
+        record = TerminusRecord(
+            self._ids.take(), self._vhost, container, link, role, durability, expiry, timeout_ms, configuration
+        )
+        if durability > NONE:
+            self.definitions.put_terminus(record)
+        return record
+
+    def join(self, terminus: Terminus) -> None:
+        """A link uses it."""
+        self._of_sessions.setdefault(terminus.session, {})[terminus] = None
+        self._of_connections.setdefault(terminus.connection, {})[terminus] = None
+
+    def leave(self, terminus: Terminus) -> None:
+        """The session and the connection that used it last are nothing to it any more."""
+        _remove(self._of_sessions, terminus.session, terminus)
+        _remove(self._of_connections, terminus.connection, terminus)
+        terminus.session = None
+        terminus.connection = None
+
+    def session_ended(self, session: object) -> None:
+        """With all of its links."""
+        for terminus in list(self._of_sessions.pop(session, {})):
+            terminus.end_session()
+
+    def connection_closed(self, connection: object) -> None:
+        """With all of its sessions."""
+        for terminus in list(self._of_connections.pop(connection, {})):
+            self.leave(terminus)
+            terminus.close_connection()
+
+    def forget(self, terminus: Terminus) -> None:
+        """It is gone."""
+        self.leave(terminus)
+        key = terminus.record.container, terminus.record.link
+        if terminus.record.role == SOURCE:
+            if self.sources.get(key) is terminus:
+                del self.sources[key]
+        elif self.targets.get(key) is terminus:
+            del self.targets[key]
+
+    def discard(self) -> None:
+        """The virtual host is deleted, and its queues have gone."""
+        every: list[Terminus] = [*self.sources.values(), *self.targets.values()]
+        for terminus in every:
+            terminus.let_go()
+            terminus.discard()
+
+    # -- start-up -----------------------------------------------------------------------------------------------
+
+    def restore(self, record: TerminusRecord, queues: Mapping[int, Queue]) -> Terminus:
+        """One that was kept; `queues` are those there are, by id."""
+        self._queues = queues
+        key = record.container, record.link
+        if record.role == SOURCE:
+            source = SourceTerminus(record, self)
+            self.sources[key] = source
+            return source
+        target = TargetTerminus(record, self)
+        self.targets[key] = target
+        return target
+
+    def queue_by_id(self, queue_id: int) -> Queue | None:
+        return self._queues.get(queue_id)
+
+
+def _remove(users: dict[object, dict[Terminus, None]], user: object | None, terminus: Terminus) -> None:
+    used = users.get(user)
+    if used is not None:
+        used.pop(terminus, None)
+        if not used:
+            del users[user]

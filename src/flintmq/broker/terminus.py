@@ -1,0 +1,407 @@
+"""Ends of links that outlive them (amqp-1.0 §3.5): a source or a target, with what is not settled of its deliveries.
+
+A terminus is in use by a link, or suspended; then it waits for a link of the same name, until it expires. What it holds
+in that time nobody else gets. A durable one is a definition. One of UNSETTLED_STATE also keeps notes in the journal of
+each delivery, in the same groups as what happens to the messages: after a crash both are there, or none.
+"""
+
+from abc import abstractmethod
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, final
+
+from mypy_extensions import i64
+
+from flintmq.broker.message import Entry
+from flintmq.broker.notes import Notes
+from flintmq.broker.ports import TerminusRecord
+from flintmq.broker.queue.base import Holder, Queue, Stored
+from flintmq.broker.queue.entries import EntryQueue
+from flintmq.broker.settlement import Outcome
+from flintmq.broker.timers import Timed
+
+if TYPE_CHECKING:
+    from flintmq.broker.termini import Termini
+
+SOURCE: Final = "source"
+TARGET: Final = "target"
+
+# What of a terminus survives a restart (amqp-1.0 §3.5.5).
+NONE: Final = 0
+CONFIGURATION: Final = 1
+UNSETTLED_STATE: Final = 2
+
+# When a terminus begins to expire (amqp-1.0 §3.5.6).
+LINK_DETACH: Final = "link-detach"
+SESSION_END: Final = "session-end"
+CONNECTION_CLOSE: Final = "connection-close"
+NEVER: Final = "never"
+
+
+class Terminus(Timed, Stored):
+    """`link` is who uses it, over `session` and `connection`; these are the last ones while it is suspended."""
+
+    def __init__(self, record: TerminusRecord, termini: "Termini") -> None:
+        super().__init__()
+        self.record = record
+        self.link: object | None = None
+        self.session: object | None = None
+        self.connection: object | None = None
+        # Expired, or closed: the name may stand for another one by now.
+        self.gone = False
+        self._termini = termini
+        self._notes = Notes(record.id, termini.journal)
+        # From a start of the broker until the clock is known.
+        self._is_restored = False
+
+    @property
+    def keeps_notes(self) -> bool:
+        return self.record.durability == UNSETTLED_STATE
+
+    # -- its life -----------------------------------------------------------------------------------------------
+
+    def attach(self, link: object, session: object, connection: object) -> None:
+        self._termini.timers.cancel(self)
+        self._is_restored = False
+        self._termini.leave(self)
+        self.link = link
+        self.session = session
+        self.connection = connection
+        self._termini.join(self)
+
+    def configure(self, durability: int, expiry: str, timeout_ms: i64, configuration: bytes) -> None:
+        """A link that attaches says something else of it than the one before."""
+        before = self.record
+        self.record = replace(
+            before, durability=durability, expiry=expiry, timeout_ms=int(timeout_ms), configuration=configuration
+        )
+        if self.record == before:
+            return
+        if durability > NONE:
+            self._termini.definitions.put_terminus(self.record)
+        elif before.durability > NONE:
+            self._termini.definitions.delete_terminus(self.record)
+        if (durability == UNSETTLED_STATE) != (before.durability == UNSETTLED_STATE):
+            self._notes.begin_group()
+            self._keep_or_drop_notes()
+            self._notes.end_group()
+
+    def detach(self) -> None:
+        """The link has let go of it, and may come back."""
+        self.link = None
+        if self.record.expiry == LINK_DETACH:
+            self._expire_later()
+
+    def end_session(self) -> None:
+        self.link = None
+        if self.record.expiry in (LINK_DETACH, SESSION_END):
+            self._expire_later()
+
+    def close_connection(self) -> None:
+        self.link = None
+        if self.record.expiry != NEVER:
+            self._expire_later()
+
+    def expire(self) -> None:
+        """Nobody will come back to it: what it holds goes back, and nothing is known of it any more."""
+        if self.gone:
+            return
+        self._notes.begin_group()
+        self.let_go()
+        self._notes.end_group()
+        self.discard()
+        if self.record.durability > NONE:
+            self._termini.definitions.delete_terminus(self.record)
+
+    def discard(self) -> None:
+        """Its virtual host is deleted, with its definition."""
+        self.gone = True
+        self.link = None
+        self._termini.timers.cancel(self)
+        self._termini.forget(self)
+
+    def _expire_later(self) -> None:
+        if self.gone:
+            return
+        if self.record.timeout_ms == 0:
+            self.expire()
+        else:
+            self._termini.timers.at(self._termini.now_ms + self.record.timeout_ms, self)
+
+    def on_due(self, now_ms: i64) -> None:
+        if self._is_restored:
+            # Whatever it was to expire with is over since before the restart, nobody knows for how long.
+            self._is_restored = False
+            self._expire_later()
+        elif self.link is None:
+            self.expire()
+
+    @abstractmethod
+    def let_go(self) -> None:
+        """Give up all that is unsettled, within the group of the journal that is open."""
+
+    @abstractmethod
+    def _keep_or_drop_notes(self) -> None:
+        """Notes of what is unsettled are to be kept from now on, or no more."""
+
+    # -- start-up -----------------------------------------------------------------------------------------------
+
+    def start_at(self, seq: i64) -> None:
+        self._notes.start_at(seq)
+        if self.record.expiry != NEVER:
+            self._is_restored = True
+            # As soon as there is a clock.
+            self._termini.timers.at(1, self)
+
+
+@final
+class Held:
+    """A delivery that a link has sent and nobody has settled."""
+
+    def __init__(self, tag: bytes, queue: Queue, entry: Entry) -> None:
+        self.tag = tag
+        self.queue = queue
+        self.entry = entry
+        self.note: Entry | None = None
+
+
+@final
+class SourceTerminus(Terminus, Holder):
+    """What the broker sends from. `unsettled` are its deliveries by their tags, in the order they were sent.
+
+    Entries in here are acquired, from one queue or several.
+    """
+
+    def __init__(self, record: TerminusRecord, termini: "Termini") -> None:
+        super().__init__(record, termini)
+        self.unsettled: dict[bytes, Held] = {}
+        # Those it holds something of, or has.
+        self._queues: dict[Queue, None] = {}
+        # Notes that were found by now, and tell what is held: by queue, with tags by number.
+        self._found: dict[Queue, dict[int, Held]] = {}
+
+    def hold(self, tag: bytes, queue: Queue, entry: Entry) -> Held:
+        """An acquired entry is on its way by this tag. It may be sent once the note is durable."""
+        held = Held(tag, queue, entry)
+        self.unsettled[tag] = held
+        if queue not in self._queues:
+            self._queues[queue] = None
+            queue.hold_for(self)
+        if self.keeps_notes:
+            self._write(held)
+        return held
+
+    def settle(self, tag: bytes, outcome: Outcome) -> bool:
+        """A delivery has its outcome, and is forgotten. False where it is not held (any more)."""
+        held = self.unsettled.pop(tag, None)
+        if held is None:
+            return False
+        note = held.note
+        if note is None:
+            outcome.apply(held.queue, held.entry, self)
+            return True
+        self._notes.begin_group()
+        try:
+            self._notes.drop(note)
+            outcome.apply(held.queue, held.entry, self)
+        finally:
+            self._notes.end_group()
+        return True
+
+    def take(self, tag: bytes) -> Held | None:
+        """Forget a delivery without settling its entry."""
+        held = self.unsettled.pop(tag, None)
+        if held is not None:
+            self._drop(held)
+        return held
+
+    def let_go(self) -> None:
+        unsettled = list(self.unsettled.values())
+        self.unsettled = {}
+        back: dict[Queue, list[Entry]] = {}
+        for held in unsettled:
+            self._drop(held)
+            back.setdefault(held.queue, []).append(held.entry)
+        for queue, entries in back.items():
+            queue.put_back(entries)
+
+    def discard(self) -> None:
+        super().discard()
+        for queue in self._queues:
+            queue.hold_no_more_for(self)
+            queue.release(self)
+        self._queues = {}
+
+    def queue_gone(self, queue: Queue) -> None:
+        self._queues.pop(queue, None)
+        for held in list(self.unsettled.values()):
+            if held.queue is queue:
+                del self.unsettled[held.tag]
+                self._drop(held)
+                queue.settle(held.entry)
+
+    def _keep_or_drop_notes(self) -> None:
+        for held in self.unsettled.values():
+            if self.keeps_notes:
+                self._write(held)
+            else:
+                self._drop(held)
+
+    def _write(self, held: Held) -> None:
+        # What a restart takes from its queue it takes from here.
+        if held.entry.segment != 0 or held.queue.keeps_all:
+            held.note = self._notes.write(b"%d %d " % (held.queue.id, int(held.entry.seq)) + held.tag)
+
+    def _drop(self, held: Held) -> None:
+        note = held.note
+        if note is not None:
+            held.note = None
+            self._notes.drop(note)
+
+    # -- start-up -----------------------------------------------------------------------------------------------
+
+    def restore(self, entry: Entry) -> None:
+        """A note, before the entries of any queue."""
+        queue_id, seq, tag = entry.message.body.split(b" ", 2)
+        queue = self._termini.queue_by_id(int(queue_id))
+        if queue is None:
+            self._notes.drop(entry)
+            return
+        held = Held(tag, queue, entry)
+        held.note = entry
+        self._found.setdefault(queue, {})[int(seq)] = held
+        self.unsettled[tag] = held
+        if isinstance(queue, EntryQueue):
+            queue.claim(int(seq), self)
+
+    def claimed(self, queue: Queue, entry: Entry) -> None:
+        held = self._found[queue].pop(int(entry.seq))
+        held.entry = entry
+
+    def start_at(self, seq: i64) -> None:
+        super().start_at(seq)
+        for queue, missing in self._found.items():
+            for number, held in missing.items():
+                entry = queue.recall(_stub(held.entry, number)) if queue.keeps_all else None
+                if entry is None:
+                    del self.unsettled[held.tag]
+                    self._drop(held)
+                else:
+                    # No reader of now had it.
+                    entry.position = 0
+                    held.entry = entry
+            self._queues[queue] = None
+            queue.hold_for(self)
+        self._found = {}
+
+
+def _stub(note: Entry, seq: int) -> Entry:
+    """An entry that knows its place alone."""
+    return Entry(note.message, seq)
+
+
+@final
+class Received:
+    """A delivery that is coming in, or has come and its sender has not settled it.
+
+    `parts` are what came of its message while there is no `outcome`, which is as the gateway encodes it.
+    """
+
+    def __init__(self) -> None:
+        self.parts: list[bytes] = []
+        self.size: i64 = 0
+        self.outcome: bytes | None = None
+        self.notes: list[Entry] = []
+
+
+@final
+class TargetTerminus(Terminus):
+    """What the broker receives by. `unsettled` are deliveries by their tags, in the order they began."""
+
+    def __init__(self, record: TerminusRecord, termini: "Termini") -> None:
+        super().__init__(record, termini)
+        self.unsettled: dict[bytes, Received] = {}
+
+    def part(self, tag: bytes, data: bytes) -> Received:
+        """A piece of a message has come. It may be confirmed to its sender once this batch is durable."""
+        received = self._find(tag)
+        received.parts.append(data)
+        received.size += len(data)
+        if self.keeps_notes:
+            received.notes.append(self._notes.write(_PART + _named(tag) + data))
+        return received
+
+    def begin(self) -> None:
+        """What happens until `end` is found whole after a crash, or not at all: a message is put on its queues, and
+        `received` says so.
+        """
+        self._notes.begin_group()
+
+    def end(self) -> None:
+        self._notes.end_group()
+
+    def received(self, tag: bytes, outcome: bytes) -> Received:
+        """A message has been dealt with, and its sender has not heard of that yet: it must not be taken again."""
+        received = self._find(tag)
+        self._drop(received)
+        received.parts = []
+        received.size = 0
+        received.outcome = outcome
+        if self.keeps_notes:
+            received.notes.append(self._notes.write(_OUTCOME + _named(tag) + outcome))
+        return received
+
+    def forget(self, tag: bytes) -> bool:
+        """The sender has settled the delivery, or aborted it. False where it is not known."""
+        received = self.unsettled.pop(tag, None)
+        if received is None:
+            return False
+        self._drop(received)
+        return True
+
+    def let_go(self) -> None:
+        for received in self.unsettled.values():
+            self._drop(received)
+        self.unsettled = {}
+
+    def _find(self, tag: bytes) -> Received:
+        received = self.unsettled.get(tag)
+        if received is None:
+            received = Received()
+            self.unsettled[tag] = received
+        return received
+
+    def _drop(self, received: Received) -> None:
+        for note in received.notes:
+            self._notes.drop(note)
+        received.notes = []
+
+    def _keep_or_drop_notes(self) -> None:
+        for tag, received in self.unsettled.items():
+            if not self.keeps_notes:
+                self._drop(received)
+            elif received.outcome is not None:
+                received.notes.append(self._notes.write(_OUTCOME + _named(tag) + received.outcome))
+            else:
+                for part in received.parts:
+                    received.notes.append(self._notes.write(_PART + _named(tag) + part))
+
+    def restore(self, entry: Entry) -> None:
+        body = entry.message.body
+        end = 2 + body[1]
+        received = self._find(body[2:end])
+        received.notes.append(entry)
+        if body[:1] == _OUTCOME:
+            received.outcome = body[end:]
+        else:
+            received.parts.append(body[end:])
+            received.size += len(body) - end
+
+
+# How the notes of a target begin; the length of the tag and the tag follow.
+_PART: Final = b"p"
+_OUTCOME: Final = b"o"
+
+
+def _named(tag: bytes) -> bytes:
+    # A tag has 32 bytes at most (amqp-1.0 §2.8.7).
+    return bytes([len(tag)]) + tag
