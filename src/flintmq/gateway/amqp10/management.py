@@ -11,6 +11,8 @@ from collections.abc import Callable
 from typing import Final, final
 from urllib.parse import parse_qsl
 
+from mypy_extensions import i64
+
 from flintmq.base.errors import SCOPE_LINK, AccessRefused, AmqpError, InvalidField
 from flintmq.broker.access import Access
 from flintmq.gateway.amqp10.addresses import percent_decoded
@@ -28,6 +30,8 @@ from flintmq.gateway.conversion.parts import write_application, write_properties
 from flintmq.wire.amqp10 import sections as wire
 from flintmq.wire.amqp10 import spec
 from flintmq.wire.amqp10.properties import Properties
+from flintmq.wire.amqp10.reader import Reader
+from flintmq.wire.amqp10.types import skip_value
 
 # RFC 3986: what a path and a query may hold.
 _TARGET: Final = re.compile(r"(?:[A-Za-z0-9\-._~!$&'()*+,;=:@/?]|%[0-9A-Fa-f]{2})*")
@@ -58,18 +62,10 @@ class Management:
 
     def answer(self, request: bytes) -> Answer:
         """Answer one request, an encoded message. Raises DecodeError, InvalidField, AccessRefused."""
-        found = wire.scan(request)
-        if found.properties == wire.ABSENT:
-            raise InvalidField("a request has its method in its subject, and its path in the field to", SCOPE_LINK)
-        properties = wire.decode_properties(request, found.properties)
+        properties, body = _read(request)
         method, target = properties.subject, properties.to
         if method is None or target is None or properties.reply_to != _ME:
             raise InvalidField(f"a request has a method (subject), a path (to), and {_ME} for its reply-to", SCOPE_LINK)
-        body: object = None
-        if found.body_kind == spec.AMQP_VALUE:
-            body = wire.decode_amqp_value(request, found.body)
-        elif found.body_kind == spec.DATA:
-            body = b"".join(wire.decode_data(request, found))
         try:
             status, content = self._respond(method, target, body)
         except Refusal as refusal:
@@ -131,6 +127,24 @@ class Management:
         if len(segments) == 2 and method == "DELETE":
             return remove_binding(self.access, self.owner, segments[1])
         raise Refusal("405", f"the resource '/{'/'.join(segments)}' knows no method {method}")
+
+
+def _read(request: bytes) -> tuple[Properties, object]:
+    """The properties and the body, in whichever order: a client of RabbitMQ's has a body of null before all else."""
+    properties = Properties()
+    body: object = None
+    pos: i64 = 0
+    end = i64(len(request))
+    while pos < end:
+        code, value = wire.section_at(request, pos, end)
+        if code == spec.PROPERTIES:
+            properties = wire.decode_properties(request, pos)
+        elif code == spec.AMQP_VALUE:
+            body = wire.decode_amqp_value(request, pos)
+        elif code == spec.DATA:
+            body = Reader(request, value, end).binary()
+        pos = skip_value(request, value, end)
+    return properties, body
 
 
 def _name(segment: str) -> str:

@@ -22,6 +22,7 @@ from flintmq.gateway.conversion.parts import (
     read_application,
     read_header,
     read_properties,
+    readable_annotations,
     split,
     split_body,
     write_annotations,
@@ -38,58 +39,65 @@ _PROPERTIES_091: Final = names.PROPERTIES_091.encode()
 def to_091(head: bytes, body: bytes) -> tuple[bytes, bytes]:
     """The properties and the body of a message of 1.0 (sections before the body; body and footer)."""
     sections = split(head)
-    original = _original(sections, body)
-    if original is not None:
-        return original
-    properties, content = from_amqp10.convert(sections, body)
-    carried = _changed(sections, body, properties, content)
-    return (with_more_headers(properties, carried) if carried else properties), content
+    if _PROPERTIES_091 in sections.annotations:
+        original = _original(sections, body)
+        if original is not None:
+            return original
+    return _backward(sections, body)
 
 
 def to_10(properties: bytes, body: bytes) -> tuple[bytes, bytes]:
     """The sections before the body, and the body with its footer, of a message of 0-9-1."""
-    at = headers_at(properties)
-    if at and _PREFIX in properties:
-        carried = _Carried(properties, at)
-        if carried.found:
-            sections, content = carried.restored(body)
-            return sections.encoded(), content
-    sections, content = to_amqp10.convert(properties, body)
-    if from_amqp10.convert(sections, content) != (properties, body):
-        annotations = read_annotations(sections.annotations)
+    sections, content = _forward(properties, body)
+    if _backward(sections, content) != (properties, body):
+        annotations = readable_annotations(sections.annotations)
         annotations[names.PROPERTIES_091] = properties
         sections.annotations = write_annotations(annotations)
     return sections.encoded(), content
 
 
+def _backward(sections: Sections, body: bytes) -> tuple[bytes, bytes]:
+    properties, content = from_amqp10.convert(sections, body)
+    carried = _changed(sections, body, properties, content)
+    return (with_more_headers(properties, carried) if carried else properties), content
+
+
+def _forward(properties: bytes, body: bytes) -> tuple[Sections, bytes]:
+    at = headers_at(properties)
+    if at and _PREFIX in properties:
+        carried = _Carried(properties, at)
+        if carried.found:
+            return carried.restored(body)
+    return to_amqp10.convert(properties, body)
+
+
 def _original(sections: Sections, body: bytes) -> tuple[bytes, bytes] | None:
-    """What this was in 0-9-1, if it says so and still says the same."""
-    if _PROPERTIES_091 not in sections.annotations:
-        return None
+    """What this was in 0-9-1, if it says so and still says the same. If not, it says so no longer."""
     try:
         annotations = read_annotations(sections.annotations)
         properties = annotations.pop(names.PROPERTIES_091, None)
         if not isinstance(properties, bytes):
             return None
         scan(properties)
-        rest = Sections(sections.header, write_annotations(annotations), sections.properties, sections.application)
+        sections.annotations = write_annotations(annotations)
         data = split_body(body).data
+        candidates = [body] if decode_properties(properties).type == names.ENCODED_TYPE else []
+        if data is not None:
+            candidates.append(b"".join(data))
+        for candidate in candidates:
+            again, content = _forward(properties, candidate)
+            if _same_body(content, body) and _same(again, sections):
+                return properties, candidate
     except (DecodeError, SyntaxFault):
+        # Somebody else's, or a section that is none.
         return None
-    candidates = [body] if decode_properties(properties).type == names.ENCODED_TYPE else []
-    if data is not None:
-        candidates.append(b"".join(data))
-    for candidate in candidates:
-        again, content = to_amqp10.convert(properties, candidate)
-        if _same_body(content, body) and _same(again, rest):
-            return properties, candidate
     return None
 
 
 def _same(left: Sections, right: Sections) -> bool:
     return (
         _canonical_header(left.header) == _canonical_header(right.header)
-        and _canonical_annotations(left.annotations) == _canonical_annotations(right.annotations)
+        and _without_address(left.annotations) == _without_address(right.annotations)
         and _canonical_properties(left.properties) == _canonical_properties(right.properties)
         and _canonical_application(left.application) == _canonical_application(right.application)
     )
@@ -112,6 +120,14 @@ def _canonical_header(section: bytes) -> tuple[bool, int | None, int | None]:
 
 def _canonical_annotations(section: bytes) -> bytes:
     return write_annotations(read_annotations(section))
+
+
+def _without_address(section: bytes) -> bytes:
+    """Annotations but for those that tell receivers where a message was published to."""
+    annotations = read_annotations(section)
+    annotations.pop(names.EXCHANGE, None)
+    annotations.pop(names.ROUTING_KEY, None)
+    return write_annotations(annotations)
 
 
 def _canonical_properties(section: bytes) -> bytes:

@@ -17,9 +17,9 @@ from flintmq.gateway.conversion.parts import (
     write_application,
     write_properties,
 )
+from flintmq.gateway.conversion.plain import plain
 from flintmq.wire.amqp091.properties import decode_properties
 from flintmq.wire.amqp10.composite import Annotations
-from flintmq.wire.amqp10.writer import encode_value
 
 
 def merged(old: Sections, old_form: bytes, new: Sections, new_form: bytes) -> Sections:
@@ -42,8 +42,11 @@ def _table(form: bytes) -> dict[str, object]:
 
 
 def _is_kept(name: str, was: dict[str, object], now: dict[str, object]) -> bool:
-    """Whether the header of this name is as it was."""
-    return (name in was) == (name in now) and (name not in was or encode_value(was[name]) == encode_value(now[name]))
+    """Whether the header of this name says what it said: clients write numbers in types of their own choice."""
+    if name not in was or name not in now:
+        return name not in was and name not in now
+    before, after = plain(was[name]), plain(now[name])
+    return isinstance(before, bool) == isinstance(after, bool) and before == after
 
 
 def _merged_application(

@@ -273,6 +273,13 @@ def test_a_request_says_what_it_wants(client: Client, properties: Properties) ->
         client.management.answer(write_properties(properties) + wire.encode_amqp_value(None))
 
 
+def test_sections_of_a_request_have_any_order(client: Client) -> None:
+    """A client of RabbitMQ's sends its body of null before the properties."""
+    request = write_properties(Properties(subject="GET", to="/queues/q", reply_to="$me"))
+    answer = client.management.answer(wire.encode_amqp_value(None) + request).message
+    assert b"404" in answer
+
+
 def test_arguments_that_no_table_holds_are_refused(client: Client) -> None:
     """As unsupported."""
     status, why = client.ask("PUT", "/queues/q", {"arguments": {"x": Described(ULong(1), 1)}})
