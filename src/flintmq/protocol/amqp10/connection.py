@@ -366,11 +366,6 @@ class Connection:
     def _receive_frame(self, session: Session | None, number: i64, data: bytes, body: i64, stop: i64) -> None:
         """Any frame on an open connection."""
         performative, start = decode_body(data, body, stop)
-        if self.local is Endpoint.CLOSED:
-            # After our close all that counts is the peer's (part 2 §2.4.6).
-            if isinstance(performative, Close):
-                self._finish(heard(performative.error))
-            return
         code = performative.descriptor
         if code not in CONNECTION[self.remote]:
             raise IllegalState(f"{performative.type_name} on a connection that is {self.remote.value} already")
@@ -404,7 +399,7 @@ class Connection:
             session.receive(performative)
 
     def _receive_unopened(self, data: bytes, pos: i64, size: i64) -> None:
-        """A frame of the security layer, or one that comes before both sides have sent open."""
+        """A frame of the security layer, or one that comes before both sides have sent open, or behind our close."""
         stop = pos + size
         if self.layer is Layer.SASL:
             start = frame_body(data, pos, size, FRAME_SASL)
@@ -415,6 +410,7 @@ class Connection:
             return
         performative, _ = decode_body(data, start, stop)
         if self.local is Endpoint.CLOSED:
+            # After our close all that counts is the peer's (part 2 §2.4.6).
             if isinstance(performative, Close):
                 self._finish(heard(performative.error))
             return
