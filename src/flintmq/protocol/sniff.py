@@ -11,6 +11,9 @@ _TLS_HANDSHAKE: Final = b"\x16\x03"
 _ID_AMQP: Final = 0
 _ID_TLS: Final = 2
 _ID_SASL: Final = 3
+# Major, minor, revision.
+_OLDER: Final = b"\x00\x09\x01"
+_NEWER: Final = b"\x01\x00\x00"
 
 
 class Protocol(Enum):
@@ -36,6 +39,8 @@ def sniff(data: bytes) -> Protocol | None:
         return Protocol.AMQP_10
     if layer != _ID_AMQP:
         return Protocol.AMQP_091
-    if len(data) == 5:
+    version = data[5:8]
+    if len(version) < len(_OLDER):
         return None
-    return Protocol.AMQP_10 if data[5] == 1 else Protocol.AMQP_091
+    # amqp-1.0 §2.2: the answer to a version that is not spoken here is the highest below it, or the highest of all.
+    return Protocol.AMQP_091 if _OLDER <= version < _NEWER else Protocol.AMQP_10

@@ -21,6 +21,7 @@ from flintmq.wire.amqp091.methods import (
     QueueDelete,
     QueuePurge,
 )
+from flintmq.wire.amqp10.spec import SASL_HEADER
 from tests.conformance.amqp091.conftest import Connect
 from tests.conformance.amqp091.peer import Peer, fresh
 from tests.conformance.amqp091.rules import rule
@@ -38,10 +39,13 @@ def test_connection_start_protocol_name(broker: BrokerProcess) -> None:
 
 @rule("connection.start.server-support")
 def test_connection_start_server_support(broker: BrokerProcess) -> None:
-    """Version 2.0 is answered with 0-9-1, which is lower."""
+    """Version 2.0 is answered with 1.0, which is lower and spoken here, too; 0.10 with 0-9-1."""
     with AmqpSocket(broker.port) as client:
         client.send(b"AMQP\x00\x02\x00\x00")
-        assert client.rest() == b"AMQP\x00\x00\x09\x01"
+        assert client.rest() == SASL_HEADER
+    with AmqpSocket(broker.port) as client:
+        client.send(b"AMQP\x00\x00\x0a\x00")
+        assert client.rest() == PROTOCOL_HEADER
 
 
 @rule("connection.start.server-properties.required-fields")

@@ -11,6 +11,10 @@ from flintmq.protocol.sniff import Protocol, sniff
         (b"AMQP\x03\x01\x00\x00", Protocol.AMQP_10),
         (b"AMQP\x02\x01\x00\x00", Protocol.TLS_HEADER),
         (b"\x16\x03\x01\x02\x00\x01\x00\x01", Protocol.TLS),
+        # Versions that are not spoken: the nearest that is below, or else the highest.
+        (b"AMQP\x00\x00\x0a\x00", Protocol.AMQP_091),
+        (b"AMQP\x00\x02\x00\x00", Protocol.AMQP_10),
+        (b"AMQP\x00\x00\x01\x00", Protocol.AMQP_10),
         # AMQP 0-8 and 0-9, and whatever is none.
         (b"AMQP\x01\x01\x00\x09", Protocol.AMQP_091),
         (b"GET / HTTP/1.1\r\n", Protocol.AMQP_091),
