@@ -1,16 +1,31 @@
 """Transactions as a client has them (amqp-1.0 part 4): declared and discharged by messages to a coordinator."""
 
+from typing import Final
+
 from flintmq.client.amqp10.errors import TransactionFailed, described
 from flintmq.client.amqp10.sender import ClientSender, Sent
 from flintmq.wire.amqp10.sections import encode_amqp_value
-from flintmq.wire.amqp10.spec import LOCAL_TRANSACTIONS, RCV_FIRST, SND_UNSETTLED
+from flintmq.wire.amqp10.spec import (
+    ACCEPTED,
+    DECLARED,
+    LOCAL_TRANSACTIONS,
+    RCV_FIRST,
+    REJECTED,
+    SND_UNSETTLED,
+    SYMBOLS,
+)
 from flintmq.wire.amqp10.states import Accepted, Declared, Rejected
 from flintmq.wire.amqp10.termini import Coordinator, Declare, Discharge, Source
+
+# amqp-1.0 part 4 §4.2: with rejected among them, what fails does not cost the link.
+_OUTCOMES: Final = [SYMBOLS[ACCEPTED], SYMBOLS[REJECTED], SYMBOLS[DECLARED]]
 
 
 def coordinator(name: str) -> ClientSender:
     """A link to the server's coordinator: transactions end with it."""
-    return ClientSender(name, Source(), Coordinator(capabilities=[LOCAL_TRANSACTIONS]), SND_UNSETTLED, RCV_FIRST)
+    return ClientSender(
+        name, Source(outcomes=_OUTCOMES), Coordinator(capabilities=[LOCAL_TRANSACTIONS]), SND_UNSETTLED, RCV_FIRST
+    )
 
 
 def declare(link: ClientSender) -> Sent:
