@@ -50,8 +50,6 @@ class ManagementPairs:
     def requests(self, link: ReceiverLink, attach: Attach) -> ReceiverOwner:
         """The client attaches the half that it asks on. Raises PreconditionFailed."""
         pair = self._pair(link.name, attach.properties)
-        if pair.requests is not None:
-            raise _taken(link.name)
         pair.requests = link
         link.rcv_settle_mode = RCV_FIRST
         link.accept(Attach(source=attach.source, target=attach.target, properties=attach.properties))
@@ -61,8 +59,6 @@ class ManagementPairs:
     def responses(self, link: SenderLink, attach: Attach) -> SenderOwner:
         """The client attaches the half that it hears on. Raises PreconditionFailed."""
         pair = self._pair(link.name, attach.properties)
-        if pair.responses is not None:
-            raise _taken(link.name)
         pair.responses = link
         link.snd_settle_mode = SND_SETTLED
         link.accept(Attach(source=attach.source, target=attach.target, properties=attach.properties))
@@ -79,10 +75,6 @@ class ManagementPairs:
 
     def forget(self, name: str) -> None:
         self._pairs.pop(name, None)
-
-
-def _taken(name: str) -> PreconditionFailed:
-    return PreconditionFailed(f"received invalid attach for management link pair '{name}': it has that half")
 
 
 @final

@@ -20,6 +20,7 @@ from flintmq.base.errors import (
     IllegalState,
     InvalidField,
     LocalProtocolError,
+    PreconditionFailed,
     ResourceLimitExceeded,
     UnattachedHandle,
     WindowViolation,
@@ -526,7 +527,7 @@ class Session:
             raise InvalidField("a sender's attach needs initial-delivery-count")
         # What the peer receives we send.
         we_receive = not attach.role
-        self._check_errant(attach, we_receive)
+        self._check_name(attach, we_receive)
         while len(handles) <= handle:
             handles.append(None)
         link = self._expected.pop(_key(we_receive, attach.name), None)
@@ -542,12 +543,17 @@ class Session:
             assert isinstance(link, ReceiverLink)
             self._meet_sender(link, attach, is_answer)
 
-    def _check_errant(self, attach: Attach, we_receive: bool) -> None:
-        """A link that we detached with an error can be resumed, but not attached again (part 2 §2.6.5)."""
-        if attach.unsettled is not None:
-            return
+    def _check_name(self, attach: Attach, we_receive: bool) -> None:
+        """Names are unique among the links of one direction (part 2 §2.6.1), and on one session nobody steals: some
+        clients would take the answer to the second attach for one to the first.
+        """
         for link in self._by_remote_handle:
-            if link is not None and link.is_errant and link.name == attach.name and link.is_receiver == we_receive:
+            if link is None or link.name != attach.name or link.is_receiver != we_receive:
+                continue
+            if link.local is not Endpoint.CLOSED:
+                raise PreconditionFailed(f"link '{link.name}' is attached to this session already")
+            if link.is_errant and attach.unsettled is None:
+                # It can be resumed, but not attached again (part 2 §2.6.5).
                 raise ErrantLink(f"attach of link '{link.name}', which was detached with an error")
 
     def _meet_receiver(self, link: SenderLink, attach: Attach, is_answer: bool) -> None:

@@ -72,6 +72,7 @@ def test_costs_the_connection(said: list[tuple[int, Performative]], expected: st
     ("said", "expected"),
     [
         ([sender(0), sender(0, "other")], "amqp:session:handle-in-use"),
+        ([sender(0), sender(1)], "amqp:precondition-failed"),
         ([Attach(name="link", handle=0, source=Source(), target=Target())], "amqp:invalid-field"),
         ([Disposition(role=True, first=5, last=3, settled=True)], "amqp:invalid-field"),
         ([Flow(incoming_window=1, link_credit=1)], "amqp:invalid-field"),
