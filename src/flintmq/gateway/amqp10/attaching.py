@@ -53,7 +53,8 @@ def receive_from(session: "ServerSession", link: ReceiverLink, attach: Attach) -
     if place.kind == QUEUE:
         session.rights.check(WRITE, "exchange", "")
         if queue is None:
-            queue = _queue(session, place)
+            # Another connection may send to an exclusive queue: replies do.
+            queue = session.vhost.queues.get(place.name) or _queue(session, place)
         made = IncomingLink(session, link, session.publication("", place.name), None)
         made.queue = queue
         made.is_dynamic = target.dynamic
