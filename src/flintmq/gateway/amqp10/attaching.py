@@ -1,8 +1,8 @@
 """What an attach asks for, and the link that comes of it: termini, permissions, and our answer."""
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, final
 
-from flintmq.base.errors import SCOPE_LINK, InvalidField
+from flintmq.base.errors import SCOPE_LINK, AmqpError, InvalidField, ResourceError
 from flintmq.base.limits import BROWSED_ENTRIES_PER_UNIT, SELECTOR_UNITS_PER_CHARACTER
 from flintmq.broker.exchange.base import Exchange
 from flintmq.broker.permission import READ, WRITE
@@ -14,11 +14,15 @@ from flintmq.gateway.amqp10.incoming import IncomingLink
 from flintmq.gateway.amqp10.outcomes import OUTCOMES, default_of
 from flintmq.gateway.amqp10.outgoing import OutgoingLink
 from flintmq.gateway.amqp10.outlet import Outlet
+from flintmq.gateway.amqp10.promises import Answer
+from flintmq.gateway.amqp10.resumption import Resumption
+from flintmq.gateway.amqp10.retention import known_source, known_target, outlasts
+from flintmq.protocol.amqp10.link import Link
 from flintmq.protocol.amqp10.receiver import ReceiverLink, ReceiverOwner
 from flintmq.protocol.amqp10.sender import SenderLink, SenderOwner
 from flintmq.wire.amqp10.performatives import Attach
 from flintmq.wire.amqp10.spec import COPY, MOVE
-from flintmq.wire.amqp10.termini import Coordinator, Target
+from flintmq.wire.amqp10.termini import Coordinator, Source, Target
 from flintmq.wire.amqp10.values import WrappedInt
 
 if TYPE_CHECKING:
@@ -26,6 +30,8 @@ if TYPE_CHECKING:
 
 # A property of links by which consumers are ranked (RabbitMQ).
 _PRIORITY: Final = "rabbitmq:priority"
+# Addresses that make a queue where there is none.
+_MAKING: Final = "/queue/"
 
 
 # -- the client sends ------------------------------------------------------------------------------------------------
@@ -36,16 +42,35 @@ def receive_from(session: "ServerSession", link: ReceiverLink, attach: Attach) -
     target = attach.target
     if isinstance(target, Coordinator):
         return session.transactions.control(link, attach)
+    found = session.free_receiver(link.name)
     if target is None:
-        raise InvalidField("Attach refused: a target is required", SCOPE_LINK)
+        if found is None:
+            raise InvalidField("Attach refused: a target is required", SCOPE_LINK)
+        # Who does not know any more what it was asks for it as it is (part 2 §2.6.13).
+        target = known_target(found)
+    elif found is not None and (target.dynamic or known_target(found).address != target.address):
+        found.expire()
+        found = None
+    made = _target(session, link, target)
+    answer = Attach(source=attach.source, target=target, properties=attach.properties)
+    if found is not None or outlasts(target):
+        session.use_target(made, found)
+    if made.terminus is not None:
+        answer.unsettled = made.unsettled()
+        link.wants_parts = made.terminus.keeps_notes
+    session.connection.receivers[link.name] = made
+    _answer(session, target, _Attached(made, None, link, answer))
+    return made
+
+
+def _target(session: "ServerSession", link: ReceiverLink, target: Target) -> IncomingLink:
     queue: Queue | None = None
     if target.dynamic:
         queue = nodes.create(session, link.name, target)
         place = Place(QUEUE, queue.name)
     elif target.address is None:
         # Each message says where it goes (amqp anonymous terminus 1.0).
-        owner = IncomingLink(session, link, None, None)
-        return _answer_sender(owner, attach, target)
+        return IncomingLink(session, link, target, None, None)
     else:
         place = parse(target.address)
     if place.kind == PLAIN:
@@ -53,25 +78,15 @@ def receive_from(session: "ServerSession", link: ReceiverLink, attach: Attach) -
     if place.kind == QUEUE:
         session.rights.check(WRITE, "exchange", "")
         if queue is None:
-            # Another connection may send to an exclusive queue: replies do.
-            queue = session.vhost.queues.get(place.name) or _queue(session, place)
-        made = IncomingLink(session, link, session.publication("", place.name), None)
+            queue = _queue(session, place)
+        made = IncomingLink(session, link, target, session.publication("", place.name), None)
         made.queue = queue
-        made.is_dynamic = target.dynamic
-    else:
-        session.rights.check(WRITE, "exchange", place.name)
-        _exchange(session, place.name)
-        if place.key is None:
-            made = IncomingLink(session, link, None, place.name)
-        else:
-            made = IncomingLink(session, link, session.publication(place.name, place.key), None)
-    return _answer_sender(made, attach, target)
-
-
-def _answer_sender(owner: IncomingLink, attach: Attach, target: Target) -> IncomingLink:
-    owner.link.accept(Attach(source=attach.source, target=target, properties=attach.properties))
-    owner.grant()
-    return owner
+        return made
+    session.rights.check(WRITE, "exchange", place.name)
+    _exchange(session, place.name)
+    if place.key is None:
+        return IncomingLink(session, link, target, None, place.name)
+    return IncomingLink(session, link, target, session.publication(place.name, place.key), None)
 
 
 def _plain_target(session: "ServerSession", name: str) -> Place:
@@ -102,8 +117,15 @@ def _queue(session: "ServerSession", place: Place) -> Queue:
 def send_to(session: "ServerSession", link: SenderLink, attach: Attach) -> SenderOwner:
     """A link on which the client receives. Raises what is wrong with its source."""
     source = attach.source
+    found = session.free_sender(link.name)
     if source is None:
-        raise InvalidField("Attach refused: source_required", SCOPE_LINK)
+        if found is None:
+            raise InvalidField("Attach refused: source_required", SCOPE_LINK)
+        # Who does not know any more what it was asks for it as it is (part 2 §2.6.13).
+        source = known_source(found)
+    elif found is not None and (source.dynamic or known_source(found).address != source.address):
+        found.expire()
+        found = None
     if source.dynamic:
         queue = nodes.create(session, link.name, source)
     elif source.address is None:
@@ -123,9 +145,9 @@ def send_to(session: "ServerSession", link: SenderLink, attach: Attach) -> Sende
     source.default_outcome, settlement = default_of(source)
     if not source.outcomes:
         source.outcomes = OUTCOMES
-    owner = OutgoingLink(session, link, consumed, Outlet(session.gateway.agenda))
+    outlet = Outlet(session.gateway.agenda)
+    owner = OutgoingLink(session, link, source, consumed, outlet)
     owner.default_outcome = settlement
-    owner.is_dynamic = source.dynamic
     consumer = owner.consumer
     consumer.choose(wanted.no_local, wanted.condition)
     priority = attach.properties.get(_PRIORITY)
@@ -133,12 +155,65 @@ def send_to(session: "ServerSession", link: SenderLink, attach: Attach) -> Sende
         consumer.priority = priority.value
     if consumer.is_choosy:
         session.connection.engine.spend(queue.message_count // BROWSED_ENTRIES_PER_UNIT)
-    consumed.subscribe(consumer, wanted.arguments)
     answer = Attach(source=source, target=attach.target, properties=attach.properties)
-    answer.max_message_size = attach.max_message_size
-    link.accept(answer)
-    owner.start()
+    if found is not None or outlasts(source):
+        session.use_source(owner, found)
+    terminus = owner.terminus
+    if terminus is not None:
+        consumer.context = terminus
+        answer.unsettled = dict.fromkeys(terminus.unsettled)
+        if terminus.unsettled:
+            consumer.number = max([_number_of(tag) for tag in terminus.unsettled])
+            theirs = attach.unsettled or {}
+            owner.resumption = Resumption(owner, terminus, outlet, theirs, not attach.incomplete_unsettled)
+    try:
+        consumed.subscribe(consumer, wanted.arguments)
+    except AmqpError:
+        if terminus is not None:
+            terminus.detach()
+        raise
+    session.connection.senders[link.name] = owner
+    _answer(session, source, _Attached(None, owner, link, answer))
     return owner
+
+
+def _answer(session: "ServerSession", terminus: Source | Target, answer: "_Attached") -> None:
+    """A link is attached when what may have been made for it is on the disk."""
+    address = terminus.address
+    made = terminus.durable != 0 or (address is not None and address.startswith(_MAKING))
+    if made and not session.gateway.broker.storage.definitions_durable:
+        session.connection.answer(answer)
+    else:
+        answer.give()
+
+
+@final
+class _Attached(Answer):
+    """One of `incoming` and `outgoing` is the link's owner."""
+
+    def __init__(
+        self, incoming: IncomingLink | None, outgoing: OutgoingLink | None, link: Link, answer: Attach
+    ) -> None:
+        self._incoming = incoming
+        self._outgoing = outgoing
+        self._link = link
+        self._answer = answer
+
+    def give(self) -> None:
+        incoming, outgoing = self._incoming, self._outgoing
+        if incoming is not None and not incoming.is_over:
+            self._link.accept(self._answer)
+            incoming.start()
+        elif outgoing is not None and not outgoing.is_over:
+            self._link.accept(self._answer)
+            outgoing.start()
+
+    def fail(self, reason: str) -> None:
+        self._link.refuse(ResourceError(f"nothing durable can be stored: {reason}"))
+
+
+def _number_of(tag: bytes) -> int:
+    return int.from_bytes(tag, "big")
 
 
 def _source_queue(session: "ServerSession", place: Place) -> Queue:

@@ -26,6 +26,7 @@ from flintmq.protocol.sasl import amqplain
 from flintmq.wire.amqp10.performatives import Begin, Open
 
 if TYPE_CHECKING:
+    from flintmq.gateway.amqp10.incoming import IncomingLink
     from flintmq.gateway.amqp10.outgoing import OutgoingLink
 
 # Capabilities of a connection as RabbitMQ names them: management by a pair of links, and targets without an address.
@@ -57,6 +58,9 @@ class ServerConnection(ConnectionOwner, Party, Applicant):
         self._login = Login(service.gateway, self, peer, security)
         mechanisms = [name for name in self._login.mechanisms if name != amqplain.NAME]
         self.engine = Connection(Role.SERVER, self, output, offer.tuning, opening, mechanisms)
+        # Links by name: a second one of the same takes the first one's place.
+        self.senders: dict[str, OutgoingLink] = {}
+        self.receivers: dict[str, IncomingLink] = {}
         self._sessions: dict[ServerSession, None] = {}
         # Links whose peer wants to know when there is nothing more for it now.
         self._draining: dict[OutgoingLink, None] = {}
@@ -164,6 +168,8 @@ class ServerConnection(ConnectionOwner, Party, Applicant):
             for link in draining:
                 if not link.end_drain():
                     self._draining[link] = None
+            if self._draining:
+                self.touch()
         self.engine.flush()
         return must_wait
 
@@ -224,6 +230,7 @@ class ServerConnection(ConnectionOwner, Party, Applicant):
         self._draining = {}
         access = self.access
         if access is not None:
+            access.vhost.termini.connection_closed(self)
             access.vhost.remove_queues_of(self)
             access.leave()
             self.service.left(access)

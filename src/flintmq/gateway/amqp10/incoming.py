@@ -11,6 +11,7 @@ from flintmq.base.errors import (
     DecodeError,
     FlintError,
     InvalidField,
+    LinkStolen,
     NotFound,
     PreconditionFailed,
     ResourceDeleted,
@@ -19,15 +20,29 @@ from flintmq.base.limits import ADDRESS_WORK_UNITS, ASKED_CONSUMERS_PER_UNIT
 from flintmq.broker.message import Message
 from flintmq.broker.publishing import STORED, TURNED_AWAY, UNROUTED
 from flintmq.broker.queue.base import Queue
+from flintmq.broker.terminus import Received as Kept
+from flintmq.broker.terminus import TargetTerminus
 from flintmq.gateway.amqp10.addresses import EXCHANGE, parse_to
 from flintmq.gateway.amqp10.codec import CODEC_10
-from flintmq.gateway.amqp10.promises import refuse_unsafe
+from flintmq.gateway.amqp10.promises import Answer, refuse_unsafe
 from flintmq.gateway.amqp10.publication import Publication
+from flintmq.gateway.amqp10.retention import decoded_state, encoded_state
 from flintmq.gateway.amqp10.terms import Intake, Terms
 from flintmq.protocol.amqp10.delivery import IncomingDelivery
 from flintmq.protocol.amqp10.receiver import ReceiverLink, ReceiverOwner
+from flintmq.wire.amqp10.places import place_of, position_of
 from flintmq.wire.amqp10.spec import MESSAGE_FORMAT
-from flintmq.wire.amqp10.states import RELEASED, DeliveryState, Error, Rejected, TransactionalState
+from flintmq.wire.amqp10.states import (
+    ACCEPTED,
+    RELEASED,
+    DeliveryState,
+    Error,
+    Outcome,
+    Received,
+    Rejected,
+    TransactionalState,
+)
+from flintmq.wire.amqp10.termini import Target
 from flintmq.wire.amqp10.values import Symbol
 
 if TYPE_CHECKING:
@@ -38,6 +53,8 @@ LINK_CREDIT: Final = 8_192
 _TOP_UP_AT: Final = LINK_CREDIT // 2
 # What may come, of what was under way, once an alarm is on and credit was taken back; then the connection waits.
 _GRACE_BYTES: Final = 1024 * 1024
+# How much comes of a large message before its sender is told how much has.
+_CONFIRM_BYTES: Final = 4 * 1024 * 1024
 
 
 @final
@@ -51,11 +68,15 @@ class IncomingLink(ReceiverOwner):
         self,
         session: "ServerSession",
         link: ReceiverLink,
+        target: Target,
         publication: Publication | None,
         exchange: str | None,
     ) -> None:
         self.session = session
         self.link = link
+        self.target = target
+        # What outlives the link, where there is such a thing.
+        self.terminus: TargetTerminus | None = None
         self._exchange = exchange
         self._connection = session.connection
         self._vhost = session.vhost
@@ -68,8 +89,13 @@ class IncomingLink(ReceiverOwner):
         self._grace: i64 = _GRACE_BYTES
         # The queue that the target names, and whether it was made for this link and goes with it.
         self.queue: Queue | None = None
-        self.is_dynamic = False
-        session.incoming[self] = None
+        self.is_dynamic = target.dynamic
+        self.is_over = False
+
+    def start(self) -> None:
+        """The client has been answered: it may send."""
+        self.session.incoming[self] = None
+        self.grant()
 
     # -- credit -------------------------------------------------------------------------------------------------
 
@@ -93,11 +119,17 @@ class IncomingLink(ReceiverOwner):
         if link.credit <= _TOP_UP_AT:
             self._go_on(len(payload))
         if delivery is not None:
+            if self.terminus is not None and (delivery.is_resumed or self.terminus.keeps_notes):
+                self._keep(self.terminus, delivery, payload, False)
+                return
             if delivery.state is not None and isinstance(delivery.state, TransactionalState):
                 self.session.transactions.publish(self, delivery, delivery.state, payload)
                 return
             if delivery.message_format != MESSAGE_FORMAT:
                 raise InvalidField(f"message format {delivery.message_format} is unknown: 0 is taken", SCOPE_LINK)
+        self._publish(delivery, payload)
+
+    def _publish(self, delivery: IncomingDelivery | None, payload: bytes) -> None:
         try:
             terms = self._intake.read(payload)
             publication = self._fixed or self._publication()
@@ -154,16 +186,17 @@ class IncomingLink(ReceiverOwner):
         if delivery is None or delivery.is_settled:
             return
         if outcome == STORED:
+            delivery.mark = ACCEPTED
             self._promises.stored.append(delivery)
             self._connection.touch()
         elif outcome == UNROUTED:
-            self.link.settle(delivery, RELEASED)
+            self._settle(delivery, RELEASED)
             if self.queue is not None and self.queue.gone:
                 raise ResourceDeleted(f"queue '{self.queue.name}' in vhost '{self.queue.vhost}' was deleted")
         elif outcome == TURNED_AWAY:
-            self.link.settle(delivery, _too_long(queues))
+            self._settle(delivery, _too_long(queues))
         else:
-            self.link.accept_delivery(delivery)
+            self._settle(delivery, ACCEPTED)
 
     def _publication(self) -> Publication:
         """Where the message that was read last says it goes. Raises PreconditionFailed."""
@@ -188,22 +221,166 @@ class IncomingLink(ReceiverOwner):
             if delivery is not None and not delivery.is_settled and isinstance(error, NotFound):
                 self.link.settle(delivery, RELEASED)
             raise error
-        self.link.settle(delivery, Rejected(error=Error(condition=error.condition, description=error.text)))
+        self._settle(delivery, Rejected(error=Error(condition=error.condition, description=error.text)))
+
+    def _settle(self, delivery: IncomingDelivery, outcome: Outcome) -> None:
+        delivery.mark = outcome
+        self.link.settle(delivery, outcome)
+
+    # -- deliveries that outlive the link ------------------------------------------------------------------------
+
+    def unsettled(self) -> dict[bytes, DeliveryState | None]:
+        """What is known of deliveries of earlier links by this name (part 2 §2.6.13)."""
+        terminus = self.terminus
+        assert terminus is not None
+        found: dict[bytes, DeliveryState | None] = {}
+        for tag, received in terminus.unsettled.items():
+            if received.outcome is not None:
+                found[tag] = decoded_state(received.outcome)
+            else:
+                found[tag] = place_of(b"".join(received.parts))
+        return found
+
+    def on_part(self, link: ReceiverLink, delivery: IncomingDelivery, payload: bytes, more: bool) -> None:
+        if not more and link.credit <= _TOP_UP_AT:
+            self._go_on(len(payload))
+        assert self.terminus is not None
+        self._keep(self.terminus, delivery, payload, more)
+
+    def _keep(self, terminus: TargetTerminus, delivery: IncomingDelivery, payload: bytes, more: bool) -> None:
+        """A message, or a part of one, that a lost connection must not make come twice."""
+        tag = delivery.tag
+        known = terminus.unsettled.get(tag)
+        progress = delivery.mark
+        if not isinstance(progress, _Progress):
+            # The first of its transfers on this link.
+            if known is not None and not delivery.is_resumed:
+                # The client does not know it any more, and the tag is another message's.
+                terminus.forget(tag)
+                known = None
+            if known is not None and known.outcome is not None:
+                self._confirm(terminus, delivery, decoded_state(known.outcome))
+                return
+            progress = _Progress(0 if known is None else _seen(known, delivery.state))
+            delivery.mark = progress
+        payload = progress.unseen(payload)
+        if more:
+            received = terminus.part(tag, payload)
+            if received.size >= progress.confirmed + _CONFIRM_BYTES:
+                progress.confirmed = received.size
+                self._connection.answer(_Kept(self.link, delivery, place_of(b"".join(received.parts))))
+            return
+        if known is not None and known.parts:
+            payload = b"".join([*known.parts, payload])
+        state = delivery.state
+        if isinstance(state, TransactionalState):
+            terminus.forget(tag)
+            self.session.transactions.publish(self, delivery, state, payload)
+            return
+        terminus.begin()
+        try:
+            self._publish(delivery, payload)
+            outcome = delivery.mark
+            if not delivery.is_settled and delivery.settles_second and isinstance(outcome, Outcome):
+                terminus.received(tag, encoded_state(outcome))
+            else:
+                # Nobody asks again about what is settled.
+                terminus.forget(tag)
+        finally:
+            terminus.end()
+
+    def _confirm(self, terminus: TargetTerminus, delivery: IncomingDelivery, ours: DeliveryState) -> None:
+        """A delivery that had its outcome: the client says which one counts, and has settled, or we do."""
+        if not delivery.is_settled:
+            delivery.settles_second = False
+            self.link.settle(delivery, delivery.state if isinstance(delivery.state, Outcome) else ours)
+        terminus.forget(delivery.tag)
 
     # -- after it -----------------------------------------------------------------------------------------------
 
+    def on_aborted(self, link: ReceiverLink, delivery: IncomingDelivery) -> None:
+        if self.terminus is not None:
+            self.terminus.forget(delivery.tag)
+
     def on_disposition(self, delivery: IncomingDelivery, state: DeliveryState | None, settled: bool) -> None:
-        """The client has settled what it was told of, or wants to hear of it: it will, when it is safe."""
+        """The client has settled what it was told of; what it wants to hear of it will."""
+        if settled and self.terminus is not None:
+            self.terminus.forget(delivery.tag)
+
+    def stolen(self) -> None:
+        """Another link by the same name takes over (part 2 §2.6.1)."""
+        self._leave(True)
+        self.link.detach(LinkStolen(f"link '{self.link.name}' was attached somewhere else"))
+        self._connection.touch()
 
     def on_detached(self, error: FlintError | None, closed: bool) -> None:
-        self.end()
+        self._leave(not closed)
 
-    def end(self) -> None:
-        """The link is no more; what it published is, and needs no answer."""
+    def _leave(self, is_suspended: bool) -> None:
+        """The link is no more; what it published is, and is remembered for the next link of this name, or not."""
+        if self.is_over:
+            return
+        self.is_over = True
         self.session.incoming.pop(self, None)
-        self.link.take_unsettled()
+        if self._connection.receivers.get(self.link.name) is self:
+            del self._connection.receivers[self.link.name]
+        unsettled = self.link.take_unsettled()
+        if self.terminus is None and is_suspended and unsettled and self.session.engine.is_open:
+            # It may come back until the session ends.
+            self.session.use_target(self, None)
+        terminus = self.terminus
+        if terminus is not None and not is_suspended:
+            terminus.expire()
+        elif terminus is not None:
+            if not terminus.keeps_notes:
+                for delivery in unsettled:
+                    if isinstance(delivery.mark, Outcome):
+                        terminus.received(delivery.tag, encoded_state(delivery.mark))
+            terminus.detach()
         if self.is_dynamic and self.queue is not None:
             self._vhost.remove_queue(self.queue)
+
+
+@final
+class _Progress:
+    """How a delivery comes in: what of it came before, on another link, is passed over."""
+
+    def __init__(self, seen: i64) -> None:
+        self._seen: i64 = seen
+        self.confirmed: i64 = 0
+
+    def unseen(self, payload: bytes) -> bytes:
+        seen = self._seen
+        if seen == 0:
+            return payload
+        size: i64 = len(payload)
+        self._seen = seen - size if seen > size else 0
+        return payload[seen:]
+
+
+def _seen(known: Kept, state: DeliveryState | None) -> i64:
+    """How many bytes of a resumed delivery came before; `state` says where the client begins (part 3 §3.4.6)."""
+    begins: i64 = 0
+    if isinstance(state, Received):
+        begins = position_of(b"".join(known.parts), state)
+    return known.size - begins
+
+
+@final
+class _Kept(Answer):
+    """A part of a message is on the disk, and need not be sent again."""
+
+    def __init__(self, link: ReceiverLink, delivery: IncomingDelivery, place: Received) -> None:
+        self._link = link
+        self._delivery = delivery
+        self._place = place
+
+    def give(self) -> None:
+        if self._link.is_attached and not isinstance(self._delivery.mark, Outcome):
+            self._link.update(self._delivery, self._place)
+
+    def fail(self, reason: str) -> None:
+        """Nothing is confirmed."""
 
 
 def _too_long(queues: list[Queue]) -> Rejected:

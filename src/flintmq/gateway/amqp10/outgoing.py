@@ -7,6 +7,7 @@ from mypy_extensions import i64
 from flintmq.base.errors import (
     FlintError,
     InternalError,
+    LinkStolen,
     MessageSizeExceeded,
     ResourceDeleted,
     StorageError,
@@ -16,13 +17,16 @@ from flintmq.broker.consumer import Consumer
 from flintmq.broker.exchange.base import Filter
 from flintmq.broker.message import Entry, Message
 from flintmq.broker.queue.base import Queue
+from flintmq.broker.terminus import Held, SourceTerminus
 from flintmq.gateway.amqp10.outcomes import settlement_of
 from flintmq.gateway.amqp10.outlet import Outlet
 from flintmq.gateway.amqp10.promises import Answer
+from flintmq.gateway.amqp10.resumption import Resumption
 from flintmq.protocol.amqp10.delivery import OutgoingDelivery, tag_of
 from flintmq.protocol.amqp10.sender import SenderLink, SenderOwner
 from flintmq.wire.amqp10.spec import MESSAGE_FORMAT, SND_SETTLED
 from flintmq.wire.amqp10.states import DeliveryState, TransactionalState
+from flintmq.wire.amqp10.termini import Source
 
 if TYPE_CHECKING:
     from flintmq.gateway.amqp10.session import ServerSession
@@ -49,7 +53,9 @@ class LinkConsumer(Consumer):
         self._owner = owner
         self._link = link
         self._outlet = outlet
-        self._number: i64 = 0
+        self.number: i64 = 0
+        # Whether deliveries are more than sending: for a transaction, or a terminus that keeps notes.
+        self.is_special = False
         self._origin: i64 = owner.session.connection.number
 
     def choose(self, no_local: bool, condition: Filter | None) -> None:
@@ -60,6 +66,8 @@ class LinkConsumer(Consumer):
         self.suiting_cost = 0 if condition is None else condition.cost
 
     def can_take(self) -> bool:
+        if self.is_special and self._owner.is_waiting:
+            return False
         return self.started and self._link.can_send
 
     def suits(self, message: Message) -> bool:
@@ -75,15 +83,15 @@ class LinkConsumer(Consumer):
         if link.message_max != 0 and len(head) + len(body) > link.message_max:
             self._cannot_deliver(queue, entry, len(head) + len(body))
             return
-        self._number += 1
-        if self._owner.acquires is not None:
-            self._owner.acquire(self._owner.acquires, self._number, entry, [head, body])
+        self.number += 1
+        if self.is_special:
+            self._owner.deliver(self.number, queue, entry, head, body)
         elif self.settles:
-            link.send(self._number, head, body, True)
+            link.send(self.number, head, body, True)
             if queue.keeps_all:
                 queue.settle(entry)
         else:
-            link.send(self._number, head, body, False, entry)
+            link.send(self.number, head, body, False, entry)
 
     def _cannot_deliver(self, queue: Queue, entry: Entry, size: int) -> None:
         """The link ends, and the message goes back: another consumer may be able to take it."""
@@ -106,25 +114,35 @@ class LinkConsumer(Consumer):
 class OutgoingLink(SenderOwner):
     """`default_outcome` is what becomes of a delivery of which the client does not say it."""
 
-    def __init__(self, session: "ServerSession", link: SenderLink, queue: Queue, outlet: Outlet) -> None:
+    def __init__(
+        self, session: "ServerSession", link: SenderLink, source: Source, queue: Queue, outlet: Outlet
+    ) -> None:
         self.session = session
         self.link = link
+        self.source = source
         self.queue = queue
         self.default_outcome = settlement.RELEASED
         self.consumer = LinkConsumer(self, link, queue, link.snd_settle_mode == SND_SETTLED, outlet)
         # The transaction in whose name it acquires messages (part 4 §4.4.3).
         self.acquires: OpenTransaction | None = None
+        # What outlives the link, where there is such a thing.
+        self.terminus: SourceTerminus | None = None
+        # Deliveries of an earlier link are taken up first.
+        self.resumption: Resumption | None = None
+        # Messages whose notes are not on the disk yet; they will take credit.
+        self._noting = 0
         # Outcomes that a transaction has, and will apply or not.
         self.staged: dict[LinkSettlement, None] = {}
         self.is_over = False
         # Whether the queue was made for this link, and goes with it.
-        self.is_dynamic = False
+        self.is_dynamic = source.dynamic
 
     # -- credit -------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
         """The client has been answered: deliveries may follow."""
-        self.consumer.started = True
+        self.consumer.is_special = self._keeps_notes
+        self.consumer.started = self.resumption is None
         self._look()
 
     def on_flow(self, link: SenderLink) -> None:
@@ -139,6 +157,9 @@ class OutgoingLink(SenderOwner):
 
     def _look(self) -> None:
         link = self.link
+        if self.resumption is not None and self.resumption.go_on():
+            self.resumption = None
+            self.consumer.started = True
         if link.credit > 0:
             self.queue.touch()
         if link.drain:
@@ -149,25 +170,63 @@ class OutgoingLink(SenderOwner):
         link = self.link
         if not link.drain or not link.is_attached:
             return True
-        if link.credit > 0 and (self.queue.is_due or not link.can_send):
+        is_busy = self.resumption is not None or self._noting > 0
+        if link.credit > 0 and (self.queue.is_due or not link.can_send or is_busy):
             return False
         link.available = self.queue.message_count
         link.drained()
         return True
 
-    # -- transactional acquisition ------------------------------------------------------------------------------
+    # -- deliveries that are more than sending -------------------------------------------------------------------
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether there is credit for no more than what is to be sent already."""
+        return i64(self._noting) >= self.link.credit
 
     def acquires_for(self, transaction: "OpenTransaction | None") -> None:
+        """What is sent from now on is acquired in the name of a transaction."""
         self.acquires = transaction
-        self.consumer.no_ack = self.consumer.settles and not self.queue.keeps_all and transaction is None
+        consumer = self.consumer
+        consumer.no_ack = consumer.settles and not self.queue.keeps_all and transaction is None
+        consumer.is_special = transaction is not None or self._keeps_notes
 
-    def acquire(self, transaction: "OpenTransaction", number: i64, entry: Entry, payload: list[bytes]) -> None:
-        """Send a message that is acquired for good only when the transaction is discharged."""
+    @property
+    def _keeps_notes(self) -> bool:
+        terminus = self.terminus
+        return terminus is not None and terminus.keeps_notes and not self.consumer.settles
+
+    def deliver(self, number: i64, queue: Queue, entry: Entry, head: bytes, body: bytes) -> None:
         link = self.link
-        state = TransactionalState(txn_id=transaction.id)
         settles = self.consumer.settles
-        sent = link.send_tagged(tag_of(number), payload, settles, MESSAGE_FORMAT, state, entry)
-        self.session.transactions.acquired(self, transaction, sent, entry)
+        acquires = self.acquires
+        terminus = self.terminus
+        tag = tag_of(number)
+        state = None if acquires is None else TransactionalState(txn_id=acquires.id)
+        if terminus is not None and self._keeps_notes:
+            held = terminus.hold(tag, queue, entry)
+            if held.note is not None:
+                # Or a crash could take the note of what the client has.
+                self._noting += 1
+                self.session.connection.answer(_Noted(self, held, state, [head, body]))
+                return
+        sent = link.send_tagged(tag, [head, body], settles, MESSAGE_FORMAT, state, entry)
+        if acquires is not None:
+            self.session.transactions.acquired(self, acquires, sent, entry)
+
+    def noted(self, held: Held, state: DeliveryState | None, payload: list[bytes]) -> None:
+        """The note of a delivery is on the disk."""
+        self._noting -= 1
+        terminus = self.terminus
+        if self.is_over or terminus is None or terminus.unsettled.get(held.tag) is not held:
+            return
+        if not self.link.can_send:
+            # The client took credit back, or the session is full: this one goes back to where it was.
+            terminus.settle(held.tag, settlement.RELEASED)
+            return
+        sent = self.link.send_tagged(held.tag, payload, False, MESSAGE_FORMAT, state, held.entry)
+        if self.acquires is not None:
+            self.session.transactions.acquired(self, self.acquires, sent, held.entry)
 
     # -- outcomes -----------------------------------------------------------------------------------------------
 
@@ -185,9 +244,20 @@ class OutgoingLink(SenderOwner):
         if entry is not None:
             assert isinstance(entry, Entry)
             delivery.mark = None
-            outcome.apply(self.queue, entry, self)
+            self.apply(delivery.tag, entry, outcome)
         if not settled:
             self.link.settle(delivery, state)
+
+    def apply(self, tag: bytes, entry: Entry, outcome: settlement.Outcome) -> None:
+        """Settle an entry; where the terminus has a note of it, together with that."""
+        terminus = self.terminus
+        if terminus is None or not terminus.settle(tag, outcome):
+            outcome.apply(self.queue, entry, self.context)
+
+    @property
+    def context(self) -> object:
+        """What a message that is undeliverable here is kept from."""
+        return self if self.terminus is None else self.terminus
 
     # -- the end ------------------------------------------------------------------------------------------------
 
@@ -200,31 +270,88 @@ class OutgoingLink(SenderOwner):
         self.is_over = True
         for delivery in self.link.take_unsettled():
             delivery.mark = None
+        if self.terminus is not None:
+            self.terminus.expire()
         self.link.detach(ResourceDeleted(f"queue '{self.queue.name}' in vhost '{self.queue.vhost}' was deleted"))
         self.session.connection.touch()
 
+    def stolen(self) -> None:
+        """Another link by the same name takes over (part 2 §2.6.1)."""
+        self._leave(True)
+        self.link.detach(LinkStolen(f"link '{self.link.name}' was attached somewhere else"))
+        self.session.connection.touch()
+
     def on_detached(self, error: FlintError | None, closed: bool) -> None:
-        self.end()
+        self._leave(not closed)
 
     def end(self) -> None:
-        """The link is no more: what it had goes back, and the queue has one consumer less."""
+        """The link is no more, whatever outlives others."""
+        self._leave(False)
+
+    def _leave(self, is_suspended: bool) -> None:
+        """The queue has one consumer less, and what that had is kept for the next link of this name, or goes back."""
         if self.is_over:
             return
         self.is_over = True
+        session = self.session
+        if session.connection.senders.get(self.link.name) is self:
+            del session.connection.senders[self.link.name]
         consumer = self.consumer
         consumer.started = False
         # First the subscription, so that nothing comes back to it.
         self.queue.unsubscribe(consumer)
-        for delivery in self.link.take_unsettled():
+        unsettled = self.link.take_unsettled()
+        terminus = self.terminus
+        if terminus is None and is_suspended and session.engine.is_open:
+            # It may come back until the session ends.
+            session.use_source(self, None)
+            terminus = self.terminus
+        if terminus is not None and is_suspended:
+            for delivery in unsettled:
+                entry = delivery.mark
+                if isinstance(entry, Entry) and delivery.tag not in terminus.unsettled:
+                    terminus.hold(delivery.tag, self.queue, entry)
+                delivery.mark = None
+            terminus.detach()
+        else:
+            self._give_back(unsettled)
+            if terminus is not None:
+                terminus.expire()
+            self.queue.release(self)
+        session.vhost.unsubscribe(self.queue, consumer)
+        if self.is_dynamic:
+            session.vhost.remove_queue(self.queue)
+
+    def _give_back(self, unsettled: list[OutgoingDelivery]) -> None:
+        """What the client does not say anything of any more has the outcome that was agreed on for that."""
+        entries: list[Entry] = []
+        for delivery in unsettled:
             entry = delivery.mark
             if isinstance(entry, Entry):
                 delivery.mark = None
-                self.default_outcome.apply(self.queue, entry, None)
-        self.queue.release(self)
-        vhost = self.session.vhost
-        vhost.unsubscribe(self.queue, consumer)
-        if self.is_dynamic:
-            vhost.remove_queue(self.queue)
+                if self.default_outcome is settlement.RELEASED and self.terminus is None:
+                    entries.append(entry)
+                else:
+                    self.apply(delivery.tag, entry, self.default_outcome)
+        if entries:
+            self.queue.put_back(entries)
+
+
+@final
+class _Noted(Answer):
+    """A delivery of which the terminus had to make a note first."""
+
+    def __init__(self, owner: OutgoingLink, held: Held, state: DeliveryState | None, payload: list[bytes]) -> None:
+        self._owner = owner
+        self._held = held
+        self._state = state
+        self._payload = payload
+
+    def give(self) -> None:
+        self._owner.noted(self._held, self._state, self._payload)
+
+    def fail(self, reason: str) -> None:
+        """Nothing durable can be sent."""
 
 
 @final

@@ -4,10 +4,13 @@ from typing import TYPE_CHECKING, final
 
 from flintmq.base.errors import FlintError
 from flintmq.broker.access import Access
+from flintmq.broker.terminus import SourceTerminus, TargetTerminus
 from flintmq.gateway.amqp10.attaching import receive_from, send_to
 from flintmq.gateway.amqp10.incoming import IncomingLink
 from flintmq.gateway.amqp10.management_links import ManagementPairs, leads_there
+from flintmq.gateway.amqp10.outgoing import OutgoingLink
 from flintmq.gateway.amqp10.publication import Publication
+from flintmq.gateway.amqp10.retention import source_terminus, target_terminus
 from flintmq.gateway.amqp10.transactions import Transactions
 from flintmq.protocol.amqp10.receiver import ReceiverLink, ReceiverOwner
 from flintmq.protocol.amqp10.sender import SenderLink, SenderOwner
@@ -43,6 +46,41 @@ class ServerSession(SessionOwner):
             return self.management.responses(link, attach)
         return send_to(self, link, attach)
 
+    # -- links that give way, or wait to be resumed ---------------------------------------------------------------
+
+    def free_sender(self, name: str) -> SourceTerminus | None:
+        """What is known of a source by this name; the link that uses it gives way (part 2 §2.6.1)."""
+        key = self.connection.container, name
+        sources = self.vhost.termini.sources
+        found = sources.get(key)
+        user = self.connection.senders.get(name) if found is None else found.link
+        if isinstance(user, OutgoingLink):
+            user.stolen()
+            found = sources.get(key)
+        return found
+
+    def free_receiver(self, name: str) -> TargetTerminus | None:
+        """The same of a target."""
+        key = self.connection.container, name
+        targets = self.vhost.termini.targets
+        found = targets.get(key)
+        user = self.connection.receivers.get(name) if found is None else found.link
+        if isinstance(user, IncomingLink):
+            user.stolen()
+            found = targets.get(key)
+        return found
+
+    def use_source(self, link: OutgoingLink, found: SourceTerminus | None) -> None:
+        """The link uses its terminus from now on, whatever was known of that. Raises ResourceError."""
+        terminus = source_terminus(self, link.link.name, link.source, found)
+        terminus.attach(link, self, self.connection)
+        link.terminus = terminus
+
+    def use_target(self, link: IncomingLink, found: TargetTerminus | None) -> None:
+        terminus = target_terminus(self, link.link.name, link.target, found)
+        terminus.attach(link, self, self.connection)
+        link.terminus = terminus
+
     def publication(self, exchange: str, routing_key: str) -> Publication:
         return self._publications.get(exchange, routing_key)
 
@@ -53,4 +91,5 @@ class ServerSession(SessionOwner):
 
     def on_ended(self, error: FlintError | None) -> None:
         self.transactions.roll_back_of(None)
+        self.vhost.termini.session_ended(self)
         self.connection.session_ended(self)

@@ -125,7 +125,7 @@ class Transactions:
             if isinstance(entry, Entry) and isinstance(owner, OutgoingLink) and not owner.is_over:
                 # It was not to be had.
                 delivery.mark = None
-                settlement.RELEASED.apply(owner.queue, entry, None)
+                owner.apply(delivery.tag, entry, settlement.RELEASED)
                 delivery.link.settle(delivery, RELEASED)
         self._discharged(found)
 
@@ -251,15 +251,21 @@ class LinkSettlement(StagedSettlement):
         self._link.staged.pop(self, None)
 
     def apply(self) -> None:
-        self._outcome.apply(self._link.queue, self._entry, self._link)
+        self._apply(self._outcome)
         if not self._settled and self._delivery is not None:
             self._link.link.settle(self._delivery, self._state)
+
+    def _apply(self, outcome: settlement.Outcome) -> None:
+        if self._delivery is None:
+            outcome.apply(self._link.queue, self._entry, self._link.context)
+        else:
+            self._link.apply(self._delivery.tag, self._entry, outcome)
 
     def undo(self) -> None:
         """Where the client has no say any more, what was agreed on for that holds (part 4 §4.4.4)."""
         self._link.staged.pop(self, None)
         if self._settled or self._delivery is None or self._link.is_over:
-            self._link.default_outcome.apply(self._link.queue, self._entry, self._link)
+            self._apply(self._link.default_outcome)
         else:
             self._delivery.mark = self._entry
 

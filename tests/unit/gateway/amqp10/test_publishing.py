@@ -100,6 +100,7 @@ def test_targets(client: Client, server: Server, address: str, subject: str | No
         vhost.exchanges.bind_queue(vhost.queues[queue], exchange, key, {})
     server.queue("a/b")
     sender = client.sender(address)
+    client.durable()
     sender.send("m", properties=Properties(subject=subject))
     client.durable()
     assert sender.said == [(1, ACCEPTED, True)]

@@ -1,0 +1,89 @@
+"""Deliveries of a suspended link, taken up again on the next one (amqp-1.0 part 2 §2.6.13, part 3 §3.4.6)."""
+
+from collections import deque
+from typing import TYPE_CHECKING, final
+
+from flintmq.base.errors import InvalidField
+from flintmq.broker.terminus import Held, SourceTerminus
+from flintmq.gateway.amqp10.outcomes import settlement_of
+from flintmq.gateway.amqp10.outlet import Outlet
+from flintmq.protocol.amqp10.resuming import Action, Plan, Unsettled, plan
+from flintmq.protocol.amqp10.sender import SenderLink
+from flintmq.wire.amqp10.places import position_of
+from flintmq.wire.amqp10.spec import MESSAGE_FORMAT
+from flintmq.wire.amqp10.states import Received
+
+if TYPE_CHECKING:
+    from flintmq.gateway.amqp10.outgoing import OutgoingLink
+
+
+@final
+class Resumption:
+    """What is still to be done of it, in the order the deliveries were sent; each of them takes credit."""
+
+    def __init__(
+        self, owner: "OutgoingLink", terminus: SourceTerminus, outlet: Outlet, theirs: Unsettled, is_complete: bool
+    ) -> None:
+        """Both sides have said what they hold for unsettled: `theirs` is what the client said."""
+        self._owner = owner
+        self._terminus = terminus
+        self._outlet = outlet
+        # A message is here whole as long as it is not settled: it can be sent from any place on.
+        self._todo: deque[tuple[Held, Plan]] = deque(
+            [(held, plan(tag, None, theirs, is_complete)) for tag, held in terminus.unsettled.items()]
+        )
+
+    def go_on(self) -> bool:
+        """Do what there is credit for. True when nothing is left."""
+        todo = self._todo
+        link = self._owner.link
+        while todo:
+            held, planned = todo[0]
+            if held.tag not in self._terminus.unsettled or planned.action is Action.WAIT:
+                todo.popleft()
+                continue
+            if not link.can_resume:
+                return False
+            todo.popleft()
+            self._take_up(link, held, planned)
+        return True
+
+    def _take_up(self, link: SenderLink, held: Held, planned: Plan) -> None:
+        action = planned.action
+        if action is Action.SETTLE or action is Action.RESTATE:
+            outcome = settlement_of(planned.state)
+            assert outcome is not None
+            self._terminus.settle(held.tag, outcome)
+            link.resume(held.tag, [], planned.state, True)
+            return
+        head = self._outlet.head(held.queue, held.entry)
+        body = self._outlet.body
+        if action is Action.RESUME:
+            rest = _rest(head, body, planned.state)
+            if rest is not None:
+                link.resume(held.tag, rest, planned.state, False, MESSAGE_FORMAT, held.entry)
+                return
+        if action is not Action.SEND:
+            # What is there of it does not fit what we have; then it is a delivery like others.
+            link.abort_resumed(held.tag)
+            self._todo.appendleft((held, Plan(Action.SEND)))
+            return
+        link.send_tagged(held.tag, [head, body], False, MESSAGE_FORMAT, None, held.entry)
+
+
+def _rest(head: bytes, body: bytes, state: object) -> list[bytes] | None:
+    """A message from a place on; None where the receiver has another message for that.
+
+    Within the header, which is the broker's own, nothing is as it was: time went by, and the message was acquired.
+    """
+    if not isinstance(state, Received) or (state.section_number == 0 and state.section_offset == 0):
+        return [head, body]
+    if state.section_number == 0:
+        return None
+    try:
+        position = position_of(head + body, state)
+    except InvalidField:
+        return None
+    if position < len(head):
+        return [head[position:], body]
+    return [body[position - len(head) :]]

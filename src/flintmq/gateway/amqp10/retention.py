@@ -1,0 +1,84 @@
+"""Ends of links that outlive them: found by container and name when a link attaches again (amqp-1.0 part 3 §3.5).
+
+A link whose terminus asks for nothing costs nothing: a terminus is made for it only when it is suspended.
+"""
+
+from typing import TYPE_CHECKING, Final
+
+from flintmq.broker.terminus import SourceTerminus, TargetTerminus
+from flintmq.wire.amqp10.composite_reader import decode_composite
+from flintmq.wire.amqp10.spec import EXPIRE_CONNECTION_CLOSE, EXPIRE_NEVER
+from flintmq.wire.amqp10.states import DeliveryState
+from flintmq.wire.amqp10.termini import Source, Target
+from flintmq.wire.amqp10.writer import encode_value
+
+if TYPE_CHECKING:
+    from flintmq.gateway.amqp10.session import ServerSession
+
+_MS_PER_SECOND: Final = 1000
+
+
+def outlasts(terminus: Source | Target) -> bool:
+    """Whether it may be there longer than the session that it was attached on."""
+    return (
+        terminus.durable != 0
+        or terminus.timeout != 0
+        or terminus.expiry_policy in (EXPIRE_NEVER, EXPIRE_CONNECTION_CLOSE)
+    )
+
+
+def source_terminus(
+    session: "ServerSession", name: str, source: Source, found: SourceTerminus | None
+) -> SourceTerminus:
+    """What a link of this source is to use: what was `found` of it, with what is said of it now, or a new one.
+
+    Raises ResourceError.
+    """
+    timeout_ms = source.timeout * _MS_PER_SECOND
+    configuration = encode_value(source)
+    if found is not None:
+        found.configure(source.durable, source.expiry_policy, timeout_ms, configuration)
+        return found
+    return session.vhost.termini.make_source(
+        session.connection.container, name, source.durable, source.expiry_policy, timeout_ms, configuration
+    )
+
+
+def target_terminus(
+    session: "ServerSession", name: str, target: Target, found: TargetTerminus | None
+) -> TargetTerminus:
+    """The same for a target."""
+    timeout_ms = target.timeout * _MS_PER_SECOND
+    configuration = encode_value(target)
+    if found is not None:
+        found.configure(target.durable, target.expiry_policy, timeout_ms, configuration)
+        return found
+    return session.vhost.termini.make_target(
+        session.connection.container, name, target.durable, target.expiry_policy, timeout_ms, configuration
+    )
+
+
+def known_source(found: SourceTerminus) -> Source:
+    """What was said of a source when it was attached last."""
+    configuration = found.record.configuration
+    source = decode_composite(configuration, 0, len(configuration))[0]
+    assert isinstance(source, Source)
+    return source
+
+
+def known_target(found: TargetTerminus) -> Target:
+    """The same for a target."""
+    configuration = found.record.configuration
+    target = decode_composite(configuration, 0, len(configuration))[0]
+    assert isinstance(target, Target)
+    return target
+
+
+def encoded_state(state: DeliveryState) -> bytes:
+    return encode_value(state)
+
+
+def decoded_state(encoded: bytes) -> DeliveryState:
+    state = decode_composite(encoded, 0, len(encoded))[0]
+    assert isinstance(state, DeliveryState)
+    return state

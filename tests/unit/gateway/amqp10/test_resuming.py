@@ -1,0 +1,351 @@
+"""Links that are suspended and attached again: what outlives them, and what becomes of their deliveries."""
+
+import pytest
+
+from flintmq.broker.queue.base import Queue
+from flintmq.protocol.amqp10.delivery import IncomingDelivery, OutgoingDelivery
+from flintmq.wire.amqp10.performatives import Attach
+from flintmq.wire.amqp10.sections import encode_data, encode_header, scan
+from flintmq.wire.amqp10.spec import (
+    DURABLE_UNSETTLED_STATE,
+    EXPIRE_NEVER,
+    RCV_FIRST,
+    RCV_SECOND,
+    SND_UNSETTLED,
+)
+from flintmq.wire.amqp10.states import ACCEPTED, RELEASED, DeliveryState, Received
+from flintmq.wire.amqp10.termini import Source, Target
+from tests.unit.gateway.amqp10.pair import Client, Receiver, Sender, Server, body_of
+
+
+@pytest.fixture
+def server() -> Server:
+    made = Server()
+    made.queue("q")
+    return made
+
+
+@pytest.fixture
+def queue(server: Server) -> Queue:
+    return server.vhost.queues["q"]
+
+
+@pytest.fixture
+def client(server: Server) -> Client:
+    return Client(server)
+
+
+def _source(durable: int = DURABLE_UNSETTLED_STATE) -> Source:
+    return Source(address="/queues/q", durable=durable, expiry_policy=EXPIRE_NEVER)
+
+
+def _receive(
+    client: Client,
+    unsettled: dict[bytes, DeliveryState | None] | None = None,
+    mode: int = RCV_FIRST,
+    credit: int = 10,
+    source: Source | None = None,
+) -> Receiver:
+    attach = Attach(name="r", snd_settle_mode=SND_UNSETTLED, rcv_settle_mode=mode, unsettled=unsettled)
+    receiver = client.receiver(source=source or _source(), attach=attach, credit=0)
+    client.durable()
+    if credit and not receiver.detached:
+        receiver.link.grant(credit)
+        client.tick()
+        client.durable()
+    return receiver
+
+
+def _publish(client: Client, *bodies: str) -> None:
+    client.sender(attach=Attach(name="publisher")).publish(*bodies)
+
+
+def _delivery(receiver: Receiver) -> tuple[IncomingDelivery, bytes]:
+    ((delivery, payload),) = receiver.take()
+    assert delivery is not None
+    return delivery, payload
+
+
+def _lose(client: Client) -> None:
+    client.connection.engine.lost(None)
+
+
+# -- the client receives ---------------------------------------------------------------------------------------------
+
+
+def test_a_suspended_source_keeps_what_is_unsettled(client: Client, queue: Queue, server: Server) -> None:
+    """Nobody else gets it, and it is told when the link is attached again."""
+    _publish(client, "one")
+    delivery, _ = _delivery(_receive(client))
+    _lose(client)
+    assert queue.message_count == 0
+    again = _receive(Client(server), credit=0)
+    assert again.answer.unsettled == {delivery.tag: None}
+
+
+def test_what_the_client_does_not_know_is_sent_anew(client: Client, server: Server) -> None:
+    """Case 1: a new delivery under the same tag."""
+    _publish(client, "one")
+    first, payload = _delivery(_receive(client))
+    _lose(client)
+    second, again = _delivery(_receive(Client(server)))
+    assert (second.tag, second.is_resumed, again) == (first.tag, False, payload)
+
+
+def test_what_the_client_has_a_part_of_is_sent_from_there(client: Client, server: Server) -> None:
+    """Case 2: not a byte comes twice that the client said it has."""
+    _publish(client, "x" * 1000)
+    first, payload = _delivery(_receive(client))
+    _lose(client)
+    body = scan(payload).body
+    place = Received(section_number=2, section_offset=500)
+    second, rest = _delivery(_receive(Client(server), {first.tag: place}))
+    assert second.is_resumed
+    assert second.state == place
+    assert rest == payload[body + 500 :]
+
+
+def test_what_the_client_knows_nothing_of_but_its_tag_is_sent_from_the_start(client: Client, server: Server) -> None:
+    """Case 4: resumed, with the whole message."""
+    _publish(client, "one")
+    first, payload = _delivery(_receive(client))
+    _lose(client)
+    second, again = _delivery(_receive(Client(server), {first.tag: None}))
+    assert second.is_resumed
+    assert again == payload
+
+
+def test_what_the_client_has_an_outcome_for_gets_that(client: Client, server: Server, queue: Queue) -> None:
+    """Case 3: the outcome is applied, and the delivery settled without a byte of the message."""
+    _publish(client, "one", "two")
+    (first, _), (second, _) = _receive(client).take()
+    assert first is not None
+    assert second is not None
+    _lose(client)
+    receiver = _receive(Client(server), {first.tag: ACCEPTED, second.tag: RELEASED})
+    told = [(delivery, payload) for delivery, payload in receiver.take() if delivery is not None]
+    assert [(each.tag, each.state, each.is_settled, payload) for each, payload in told[:2]] == [
+        (first.tag, ACCEPTED, True, b""),
+        (second.tag, RELEASED, True, b""),
+    ]
+    # What was released comes as any message does.
+    assert [body_of(payload) for _, payload in told[2:]] == ["two"]
+    assert queue.message_count == 0
+
+
+def test_what_is_within_the_header_is_aborted_and_sent_anew(client: Client, server: Server) -> None:
+    """Case 7: the broker writes the header itself, and does not have the one that the client has a part of."""
+    _publish(client, "one")
+    first, _ = _delivery(_receive(client))
+    _lose(client)
+    again = _receive(Client(server), {first.tag: Received(section_number=0, section_offset=3)})
+    second, payload = _delivery(again)
+    assert (second.tag, second.is_resumed, body_of(payload)) == (first.tag, False, "one")
+
+
+def test_new_messages_come_behind_resumed_ones(client: Client, server: Server) -> None:
+    """What is unsettled was sent before."""
+    _publish(client, "one", "two")
+    receiver = _receive(client)
+    assert len(receiver.take()) == 2
+    _lose(client)
+    other = Client(server)
+    _publish(other, "three")
+    assert _receive(other).bodies() == ["one", "two", "three"]
+
+
+def test_resuming_takes_credit(client: Client, server: Server) -> None:
+    """A resumed delivery is one like others."""
+    _publish(client, "one", "two")
+    assert len(_receive(client).take()) == 2
+    _lose(client)
+    receiver = _receive(Client(server), credit=1)
+    assert receiver.bodies() == ["one"]
+    receiver.link.grant(1)
+    receiver.client.tick()
+    assert receiver.bodies() == ["two"]
+
+
+def test_deliveries_wait_for_their_notes(client: Client, server: Server) -> None:
+    """What the client has, the broker knows after a crash."""
+    _publish(client, "one")
+    attach = Attach(name="r", snd_settle_mode=SND_UNSETTLED)
+    receiver = client.receiver(source=_source(), attach=attach, credit=0)
+    client.durable()
+    receiver.link.grant(10)
+    client.tick()
+    assert receiver.take() == []
+    client.durable()
+    assert receiver.bodies() == ["one"]
+
+
+def test_settling_forgets_the_note(client: Client, server: Server, queue: Queue) -> None:
+    """Nothing is left of a delivery that was settled."""
+    _publish(client, "one")
+    receiver = _receive(client)
+    delivery, _ = _delivery(receiver)
+    receiver.settle(delivery, ACCEPTED)
+    client.durable()
+    assert server.storage.memory_journal.kept == {}
+    _lose(client)
+    assert _receive(Client(server)).answer.unsettled == {}
+    assert queue.message_count == 0
+
+
+def test_a_closed_link_has_no_terminus(client: Client, server: Server, queue: Queue) -> None:
+    """Who closes gives back what is unsettled, and is forgotten."""
+    _publish(client, "one")
+    receiver = _receive(client)
+    receiver.link.detach()
+    client.tick()
+    assert queue.message_count == 1
+    assert server.vhost.termini.sources == {}
+
+
+def test_by_default_a_detached_link_may_come_back_until_its_session_ends(client: Client, queue: Queue) -> None:
+    """session-end is the expiry policy of who asks for none (part 3 §3.5.3)."""
+    _publish(client, "one")
+    receiver = client.receiver(attach=Attach(name="r", snd_settle_mode=SND_UNSETTLED))
+    delivery, payload = _delivery(receiver)
+    receiver.link.detach(closed=False)
+    client.tick()
+    assert queue.message_count == 0
+    again = client.receiver(
+        attach=Attach(name="r", snd_settle_mode=SND_UNSETTLED, unsettled={delivery.tag: None}), credit=10
+    )
+    assert _delivery(again)[1] == payload
+    again.link.detach(closed=False)
+    client.tick()
+    client.session.end()
+    client.tick()
+    assert queue.message_count == 1
+
+
+def test_a_link_is_stolen_by_one_of_the_same_name(client: Client, server: Server) -> None:
+    """The first one is told so, and the second has what it had (part 2 §2.6.1)."""
+    _publish(client, "one")
+    receiver = _receive(client)
+    delivery, _ = _delivery(receiver)
+    thief = _receive(Client(server), {delivery.tag: ACCEPTED})
+    client.tick()
+    assert receiver.refusal[0] == "amqp:link:stolen"
+    assert thief.take()[0][1] == b""
+
+
+def test_a_null_source_is_the_one_that_was(client: Client, server: Server) -> None:
+    """Who has forgotten what its link was is told (part 2 §2.6.13)."""
+    _publish(client, "one")
+    first, _ = _delivery(_receive(client))
+    _lose(client)
+    again = Client(server)
+    attach = Attach(name="r", snd_settle_mode=SND_UNSETTLED)
+    attach.target = Target(address="here")
+    receiver = Receiver(again, again.session, attach, 0)
+    assert receiver.source.address == "/queues/q"
+    assert receiver.answer.unsettled == {first.tag: None}
+
+
+# -- the client sends ------------------------------------------------------------------------------------------------
+
+
+def _send(
+    client: Client, unsettled: dict[bytes, DeliveryState | None] | None = None, durable: int = DURABLE_UNSETTLED_STATE
+) -> Sender:
+    target = Target(address="/queues/q", durable=durable, expiry_policy=EXPIRE_NEVER)
+    attach = Attach(name="s", snd_settle_mode=SND_UNSETTLED, rcv_settle_mode=RCV_SECOND, unsettled=unsettled)
+    sender = client.sender(target=target, attach=attach)
+    client.durable()
+    return sender
+
+
+def _message(body: str) -> bytes:
+    return encode_header(True, 4, None, False, 0) + encode_data(body.encode())
+
+
+def _sent(sender: Sender, tag: bytes, body: str) -> OutgoingDelivery:
+    delivery = sender.link.send_tagged(tag, [_message(body)], False, 0, None, 1)
+    assert delivery is not None
+    sender.client.durable()
+    return delivery
+
+
+def test_a_target_remembers_what_it_took(client: Client, server: Server, queue: Queue) -> None:
+    """A sender that did not hear of it sends no message twice, and there is one on the queue."""
+    sender = _send(client)
+    _sent(sender, b"a", "one")
+    assert sender.said == [(1, ACCEPTED, False)]
+    _lose(client)
+    again = _send(Client(server), {b"a": None})
+    assert again.answer.unsettled == {b"a": ACCEPTED}
+    again.link.resume(b"a", [], ACCEPTED, True)
+    again.client.durable()
+    assert queue.message_count == 1
+    assert server.vhost.termini.targets["client", "s"].unsettled == {}
+
+
+def test_a_target_forgets_what_the_sender_has_settled(client: Client, server: Server) -> None:
+    """In settle mode second the sender settles when it has heard."""
+    sender = _send(client)
+    delivery = _sent(sender, b"a", "one")
+    sender.link.settle(delivery, ACCEPTED)
+    client.durable()
+    assert server.vhost.termini.targets["client", "s"].unsettled == {}
+
+
+def test_half_a_message_is_kept_and_completed(client: Client, server: Server, queue: Queue) -> None:
+    """The sender goes on where the broker says, and the message is whole."""
+    payload = _message("x" * 400_000)
+    sender = _send(client)
+    # The server takes what is in the first of several frames, and the connection is lost.
+    sender.link.send_tagged(b"a", [payload], False, 0, None, 1)
+    up = b"".join(client._up.take())
+    client.connection.engine.receive(up[:300_000], 0.0)
+    _finish(client)
+    _lose(client)
+    again = _send(Client(server), {b"a": None})
+    assert again.answer.unsettled is not None
+    place = again.answer.unsettled[b"a"]
+    assert isinstance(place, Received)
+    assert place.section_number == 1
+    assert place.section_offset > 100_000
+    start = len(encode_header(True, 4, None, False, 0)) + place.section_offset
+    again.link.resume(b"a", [payload[start:]], place, False, 0, 1)
+    again.client.durable()
+    assert again.said == [(1, ACCEPTED, False)]
+    receiver = again.client.receiver(attach=Attach(name="check", snd_settle_mode=SND_UNSETTLED))
+    assert receiver.bodies() == ["x" * 400_000]
+
+
+def test_a_resumed_message_may_begin_before_what_is_there(client: Client, server: Server) -> None:
+    """The broker passes over what it has (part 3 §3.4.6, case 2)."""
+    payload = _message("x" * 400_000)
+    sender = _send(client)
+    sender.link.send_tagged(b"a", [payload], False, 0, None, 1)
+    client.connection.engine.receive(b"".join(client._up.take())[:300_000], 0.0)
+    _finish(client)
+    _lose(client)
+    again = _send(Client(server), {b"a": None})
+    again.link.resume(b"a", [payload], None, False, 0, 1)
+    again.client.durable()
+    receiver = again.client.receiver(attach=Attach(name="check", snd_settle_mode=SND_UNSETTLED))
+    assert receiver.bodies() == ["x" * 400_000]
+
+
+def test_an_aborted_message_is_forgotten(client: Client, server: Server) -> None:
+    """Of a delivery that the sender gives up nothing is kept."""
+    sender = _send(client)
+    sender.link.send_tagged(b"a", [_message("x" * 400_000)], False, 0, None, 1)
+    client.connection.engine.receive(b"".join(client._up.take())[:300_000], 0.0)
+    _finish(client)
+    _lose(client)
+    again = _send(Client(server), {b"a": None})
+    again.link.abort_resumed(b"a")
+    again.client.durable()
+    assert server.vhost.termini.targets["client", "s"].unsettled == {}
+
+
+def _finish(client: Client) -> None:
+    """The server's tick ends, and all is on the disk."""
+    client.server.gateway.end_tick()
+    client.server.storage.sync()
+    client.server.gateway.on_durable()
