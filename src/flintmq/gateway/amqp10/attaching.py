@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Final, final
 
-from flintmq.base.errors import SCOPE_LINK, AmqpError, InvalidField, ResourceError
+from flintmq.base.errors import SCOPE_LINK, AmqpError, InvalidField, NotFound, ResourceError
 from flintmq.base.limits import BROWSED_ENTRIES_PER_UNIT, SELECTOR_UNITS_PER_CHARACTER
 from flintmq.broker.exchange.base import Exchange
 from flintmq.broker.permission import READ, WRITE
@@ -78,6 +78,7 @@ def _target(session: "ServerSession", link: ReceiverLink, target: Target) -> Inc
     if place.kind == QUEUE:
         session.rights.check(WRITE, "exchange", "")
         if queue is None:
+            # Whoever may write to the default exchange may send to anybody's queue, exclusive or not (RabbitMQ).
             queue = _queue(session, place)
         made = IncomingLink(session, link, target, session.publication("", place.name), None)
         made.queue = queue
@@ -105,10 +106,14 @@ def _exchange(session: "ServerSession", name: str) -> Exchange:
 
 
 def _queue(session: "ServerSession", place: Place) -> Queue:
-    """Raises NotFound, or ResourceLocked."""
-    if place.may_create and place.name not in session.vhost.queues:
-        return nodes.declare(session, place.name)
-    return session.vhost.queue(place.name, session.connection)
+    """Raises NotFound."""
+    vhost = session.vhost
+    found = vhost.queues.get(place.name)
+    if found is None:
+        if place.may_create:
+            return nodes.declare(session, place.name)
+        raise NotFound(f"no queue '{place.name}' in vhost '{vhost.name}'")
+    return found
 
 
 # -- the client receives ---------------------------------------------------------------------------------------------
@@ -133,6 +138,7 @@ def send_to(session: "ServerSession", link: SenderLink, attach: Attach) -> Sende
     else:
         queue = _source_queue(session, parse(source.address))
     session.rights.check(READ, "queue", queue.name)
+    queue.check_access(session.connection)
     wanted = read_filters(source.filter, queue.keeps_all)
     session.connection.engine.spend(wanted.units * SELECTOR_UNITS_PER_CHARACTER)
     source.filter = wanted.in_place
