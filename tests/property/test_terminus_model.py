@@ -161,6 +161,9 @@ class TerminusMachine(RuleBasedStateMachine):
         self.target.end()
         del self.now.parts[tag]
         self.now.taken.add(tag)
+        # A crash may have taken all that became of it before.
+        self.gone.discard(tag)
+        self.surely_gone.discard(tag)
 
     @precondition(lambda self: self.now.parts)
     @rule(data=st.data())

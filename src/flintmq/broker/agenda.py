@@ -11,6 +11,7 @@ from flintmq.broker.timers import Timers
 
 if TYPE_CHECKING:
     from flintmq.broker.queue.base import Queue
+    from flintmq.broker.queue.lifetime import Lifetime
     from flintmq.broker.queue.stream import StreamQueue
 
 # Why a message was dead-lettered, as x-death says it (RabbitMQ).
@@ -58,6 +59,8 @@ class Agenda:
         self.unsynced: list[StreamQueue] = []
         # Queues that nobody has used for as long as they were declared to wait: to be removed.
         self.unused: list[Queue] = []
+        # Lives of queues that may be over.
+        self.ended: list[Lifetime] = []
         # Queues whose arguments a message changed: to be worked out with policies, and kept.
         self.rearranged: dict[Queue, None] = {}
         self.dead_letters: deque[DeadLetter] = deque()

@@ -8,6 +8,8 @@ from flintmq.base.limits import DEDUP_MAX_ENTRIES, EXPIRY_MAX_MS, SHORTSTR_MAX_B
 from flintmq.base.values import Timestamp
 from flintmq.broker.fields import Field
 from flintmq.broker.message import Table
+from flintmq.broker.queue.lifetime import ARGUMENT as LIFETIME
+from flintmq.broker.queue.lifetime import POLICIES
 
 # RabbitMQ's: x-max-priority is one octet.
 _PRIORITIES_MAX: Final = 255
@@ -60,6 +62,7 @@ _NOT_ON_STREAM: Final = (
     "x-delivery-limit",
     *_BEYOND_RABBITMQ,
     "x-paused",
+    LIFETIME,
 )
 _ONLY_ON_STREAM: Final = ("x-max-age", "x-stream-max-segment-size-bytes")
 # Under which name the broker keeps the place of a stream's reader: a consumer's argument.
@@ -95,6 +98,7 @@ _TEXTS: Final = (
     "x-dead-letter-strategy",
     "x-delayed-retry-type",
     "x-overflow",
+    LIFETIME,
 )
 OVERFLOWS: Final = ("drop-head", "reject-publish", "reject-publish-dlx")
 RETRY_TYPES: Final = ("disabled", "all", "failed", "returned")
@@ -196,6 +200,8 @@ def _fault(argument: str, value: object, arguments: Table) -> str:
             return f"a routing key of at most {SHORTSTR_MAX_BYTES} bytes is due"
         if argument == "x-overflow" and value not in OVERFLOWS:
             return "invalid_overflow"
+        if argument == LIFETIME and value not in POLICIES:
+            return f"one of {', '.join(POLICIES)} is due"
         if argument == "x-dead-letter-strategy" and value not in STRATEGIES:
             return "invalid_dlx_strategy"
         if argument == "x-delayed-retry-type" and value not in RETRY_TYPES:

@@ -197,6 +197,10 @@ class Broker:
             # It may have gone with its virtual host in this very tick.
             if vhost is not None:
                 vhost.remove_queue(queue)
+        while agenda.ended:
+            lifetime = agenda.ended.pop()
+            if lifetime.is_over:
+                self.vhosts[lifetime.queue.vhost].remove_queue(lifetime.queue)
         return more
 
     def _rearrange(self) -> None:

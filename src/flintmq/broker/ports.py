@@ -145,7 +145,8 @@ class ReaderOffset:
 class TerminusRecord:
     """One end of a link that outlives it: `role` says which, "source" or "target".
 
-    `id` is one of a queue that has its notes. `configuration` is what the gateway knows it by.
+    `id` is one of a queue that has its notes. `configuration` is what the gateway knows it by. `node_id` is that of the
+    queue that was made for it, 0 for none.
     """
 
     id: int
@@ -157,6 +158,7 @@ class TerminusRecord:
     expiry: str
     timeout_ms: int
     configuration: bytes
+    node_id: int = 0
 
 
 @dataclass(frozen=True)

@@ -121,13 +121,15 @@ class Termini:
         """One that was kept; `queues` are those there are, by id."""
         self._queues = queues
         key = record.container, record.link
+        restored: Terminus
         if record.role == SOURCE:
-            source = SourceTerminus(record, self)
-            self.sources[key] = source
-            return source
-        target = TargetTerminus(record, self)
-        self.targets[key] = target
-        return target
+            restored = self.sources[key] = SourceTerminus(record, self)
+        else:
+            restored = self.targets[key] = TargetTerminus(record, self)
+        node = queues.get(record.node_id)
+        if node is not None:
+            restored.own(node)
+        return restored
 
     def queue_by_id(self, queue_id: int) -> Queue | None:
         return self._queues.get(queue_id)

@@ -52,6 +52,13 @@ class Terminus(Timed, Stored):
         self._notes = Notes(record.id, termini.journal)
         # From a start of the broker until the clock is known.
         self._is_restored = False
+        self._node: Queue | None = None
+
+    def own(self, node: Queue) -> None:
+        """The link is one of those of a queue with a lifetime, for as long as this is here."""
+        self._node = node
+        if node.lifetime is not None:
+            node.lifetime.open(self)
 
     @property
     def keeps_notes(self) -> bool:
@@ -67,6 +74,13 @@ class Terminus(Timed, Stored):
         self.session = session
         self.connection = connection
         self._termini.join(self)
+
+    def made(self, node: Queue) -> None:
+        """A queue was made for it, which a restart finds, too, if both are durable."""
+        self.own(node)
+        self.record = replace(self.record, node_id=node.id)
+        if self.record.durability > NONE:
+            self._termini.definitions.put_terminus(self.record)
 
     def configure(self, durability: int, expiry: str, timeout_ms: i64, configuration: bytes) -> None:
         """A link that attaches says something else of it than the one before."""
@@ -118,6 +132,9 @@ class Terminus(Timed, Stored):
         self.link = None
         self._termini.timers.cancel(self)
         self._termini.forget(self)
+        node, self._node = self._node, None
+        if node is not None and node.lifetime is not None:
+            node.lifetime.close(self)
 
     def _expire_later(self) -> None:
         if self.gone:

@@ -19,6 +19,7 @@ from flintmq.broker.publishing import put, put_at_once
 from flintmq.broker.queue.base import Queue
 from flintmq.broker.queue.classic import ClassicQueue
 from flintmq.broker.queue.ids import QueueIds
+from flintmq.broker.queue.lifetime import ARGUMENT as LIFETIME
 from flintmq.broker.queue.stream import StreamQueue
 from flintmq.broker.routing import Route
 from flintmq.broker.termini import Termini
@@ -226,6 +227,9 @@ class VHost:
                 self._agenda,
                 self._journal,
             )
+        policy = arguments.get(LIFETIME)
+        if isinstance(policy, str):
+            queue.live_by(policy)
         effective = self.policies.effective(kind, name, arguments)
         if effective is not arguments:
             queue.configure(effective)

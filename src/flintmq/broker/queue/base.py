@@ -9,6 +9,7 @@ from flintmq.base.errors import AccessRefused, PreconditionFailed, ResourceLocke
 from flintmq.broker.agenda import Agenda
 from flintmq.broker.consumer import Consumer
 from flintmq.broker.message import Entry, Message, Table
+from flintmq.broker.queue.lifetime import Lifetime
 from flintmq.broker.queue.settings import QueueSettings
 from flintmq.broker.queue.turns import Turns
 from flintmq.broker.queue.unused import Unused
@@ -91,6 +92,8 @@ class Queue(ABC):
         self._turns = Turns(self.consumers)
         self._unused: Unused | None = None
         self._holders: dict[Holder, None] = {}
+        # Where it ends by itself.
+        self.lifetime: Lifetime | None = None
         self.gone = False
 
     def configure(self, effective: Table) -> None:
@@ -100,6 +103,10 @@ class Queue(ABC):
             if self._unused is None:
                 self._unused = Unused(self)
             self._unused.watch()
+
+    def live_by(self, policy: str) -> None:
+        """It ends by itself, by one of the POLICIES. Said once, before there is any message."""
+        self.lifetime = Lifetime(self, policy)
 
     def used(self) -> None:
         """Somebody declared the queue, or took from it."""
@@ -231,6 +238,8 @@ class Queue(ABC):
             self.used()
             # The next one in line may be the active one now.
             self.touch()
+            if self.lifetime is not None:
+                self.lifetime.look()
 
     @property
     def consumer_count(self) -> int:

@@ -66,7 +66,7 @@ class EntryQueue(Queue, Stored):
         self.dedup: Dedup | None = None
         # What browsers consume from, while there are any.
         self._view: View | None = None
-        # Whether groups, last values or what is barred have to hear of every settlement.
+        # Whether groups, last values, what is barred or its lifetime have to hear of every settlement.
         self._is_keyed = False
         # At start-up, who is to have the entry of a number.
         self._claims: dict[int, Holder] = {}
@@ -104,6 +104,10 @@ class EntryQueue(Queue, Stored):
         self._trim()
         if self._is_awaited:
             self._tell_room()
+
+    def live_by(self, policy: str) -> None:
+        super().live_by(policy)
+        self._set_plain()
 
     def _deduplicate(self) -> None:
         if self.dedup is not None and not self.settings.deduplicates:
@@ -152,10 +156,11 @@ class EntryQueue(Queue, Stored):
 
     def _set_plain(self) -> None:
         has_values = self._values is not None
+        counts = self.lifetime is not None and self.lifetime.counts
         is_plain = not self._counts_bytes and not has_values and self._view is None
-        self._is_plain_in = is_plain and self.settings.ttl_ms == FOREVER and self.dedup is None
+        self._is_plain_in = is_plain and self.settings.ttl_ms == FOREVER and self.dedup is None and not counts
         self._is_plain_out = is_plain and self._expiry is None and not self._is_awaited
-        self._is_keyed = has_values or self._groups is not None or self._barred is not None
+        self._is_keyed = has_values or self._groups is not None or self._barred is not None or counts
 
     # -- in -----------------------------------------------------------------------------------------------------
 
@@ -249,6 +254,8 @@ class EntryQueue(Queue, Stored):
         else:
             if self.dedup is not None:
                 self.dedup.remember(message, self.agenda.now_ms)
+            if self.lifetime is not None:
+                self.lifetime.came()
             self._settle_replaced()
             self._place(entry, self.agenda.now_ms)
         if not self._is_ready and self.consumers:
@@ -349,6 +356,8 @@ class EntryQueue(Queue, Stored):
             self._values.replaced = []
             for entry in replaced:
                 self._write_off(entry)
+                if self.lifetime is not None:
+                    self.lifetime.left()
 
     def _rank(self, entry: Entry) -> None:
         self._store = ranked(self._store, entry, self.settings.highest_priority)
@@ -384,6 +393,8 @@ class EntryQueue(Queue, Stored):
         settings = self.settings
         if self.dedup is not None:
             self.dedup.recall(entry.message, entry.message.timestamp_ms)
+        if self.lifetime is not None:
+            self.lifetime.came()
         if self._claims:
             holder = self._claims.pop(int(entry.seq), None)
             if holder is not None:
@@ -418,6 +429,8 @@ class EntryQueue(Queue, Stored):
         self._settle_replaced()
         # What consumers had before the restart is ready again.
         self._trim()
+        if self.lifetime is not None:
+            self.lifetime.restart()
 
     # -- out ----------------------------------------------------------------------------------------------------
 
@@ -478,6 +491,8 @@ class EntryQueue(Queue, Stored):
     def settle(self, entry: Entry) -> None:
         if self._is_keyed:
             self._released(entry)
+            if self.lifetime is not None:
+                self.lifetime.left()
         self._write_off(entry)
 
     def _write_off(self, entry: Entry) -> None:

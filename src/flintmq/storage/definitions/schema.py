@@ -35,7 +35,7 @@ _TERMINI: Final = """
 CREATE TABLE termini (
     id INTEGER PRIMARY KEY, vhost TEXT NOT NULL, container TEXT NOT NULL, link TEXT NOT NULL, role TEXT NOT NULL,
     durability INTEGER NOT NULL, expiry TEXT NOT NULL, timeout_ms INTEGER NOT NULL, configuration BLOB NOT NULL,
-    UNIQUE (vhost, container, link, role));
+    node_id INTEGER NOT NULL, UNIQUE (vhost, container, link, role));
 """
 
 _META: Final = """

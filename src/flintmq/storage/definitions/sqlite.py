@@ -127,7 +127,7 @@ class DefinitionDatabase:
             termini=[
                 TerminusRecord(*row)
                 for row in run(
-                    "SELECT id, vhost, container, link, role, durability, expiry, timeout_ms, configuration"
+                    "SELECT id, vhost, container, link, role, durability, expiry, timeout_ms, configuration, node_id"
                     " FROM termini ORDER BY id"
                 )
             ],
@@ -253,7 +253,7 @@ class SqliteDefinitions(DefinitionStore):
 
     def put_terminus(self, terminus: TerminusRecord) -> None:
         self._stage(
-            "INSERT OR REPLACE INTO termini VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            "INSERT OR REPLACE INTO termini VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             terminus.id,
             terminus.vhost,
             terminus.container,
@@ -263,6 +263,7 @@ class SqliteDefinitions(DefinitionStore):
             terminus.expiry,
             terminus.timeout_ms,
             terminus.configuration,
+            terminus.node_id,
         )
         self._use_id(terminus.id)
 

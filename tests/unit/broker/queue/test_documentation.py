@@ -22,8 +22,8 @@ def rows() -> dict[str, str]:
 
 
 def test_every_argument_is_there() -> None:
-    """Those that declarations are compared by, and x-paused, which they are not."""
-    assert rows().keys() == {*QUEUE_COMPARED, "x-paused"} | _BESIDE
+    """Those that declarations are compared by, and the others, which they are not."""
+    assert rows().keys() == {*QUEUE_COMPARED, "x-paused", "x-lifetime-policy"} | _BESIDE
 
 
 def test_policy_keys_are_those_there_are() -> None:

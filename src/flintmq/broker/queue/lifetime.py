@@ -1,0 +1,77 @@
+"""Queues that end by themselves with their links, their messages or both (amqp-1.0 §3.5.10 to §3.5.13).
+
+A link is whoever says so, for as long as it can come back; the first one made the queue. Whoever consumes by other
+protocols counts as well. A message is there until it is settled, in whosever hands it is.
+"""
+
+from typing import TYPE_CHECKING, Final, final
+
+from mypy_extensions import i64
+
+if TYPE_CHECKING:
+    from flintmq.broker.queue.base import Queue
+
+# The queue argument that says which; values are the names of the specification.
+ARGUMENT: Final = "x-lifetime-policy"
+ON_CLOSE: Final = "delete-on-close"
+ON_NO_LINKS: Final = "delete-on-no-links"
+ON_NO_MESSAGES: Final = "delete-on-no-messages"
+ON_NO_LINKS_OR_MESSAGES: Final = "delete-on-no-links-or-messages"
+POLICIES: Final = (ON_CLOSE, ON_NO_LINKS, ON_NO_MESSAGES, ON_NO_LINKS_OR_MESSAGES)
+
+
+@final
+class Lifetime:
+    def __init__(self, queue: "Queue", policy: str) -> None:
+        self.queue = queue
+        self.policy = policy
+        # Whether the queue has to tell of each message.
+        self.counts = policy == ON_NO_MESSAGES or policy == ON_NO_LINKS_OR_MESSAGES
+        self._of_creator = policy == ON_CLOSE or policy == ON_NO_MESSAGES
+        self._creator: object | None = None
+        # Before that, nothing ends it.
+        self._has_begun = False
+        self._links: dict[object, None] = {}
+        self._messages: i64 = 0
+
+    def open(self, link: object) -> None:
+        """The queue is source or target of a link."""
+        if not self._has_begun:
+            self._has_begun = True
+            self._creator = link
+        self._links[link] = None
+
+    def close(self, link: object) -> None:
+        """A link is no more."""
+        self._links.pop(link, None)
+        if self._creator is link:
+            self._creator = None
+        self.look()
+
+    def came(self) -> None:
+        """A message is on the queue."""
+        self._messages += 1
+
+    def left(self) -> None:
+        """One is there no more."""
+        self._messages -= 1
+        if self._messages == 0:
+            self.look()
+
+    def restart(self) -> None:
+        """All that was found at a start is back: links that are not will not come."""
+        self._has_begun = True
+        self.look()
+
+    def look(self) -> None:
+        """It may be over: that is found out when the tick ends, and what comes in this one is here."""
+        if self.is_over:
+            self.queue.agenda.ended.append(self)
+
+    @property
+    def is_over(self) -> bool:
+        if not self._has_begun or self.queue.gone or (self.counts and self._messages > 0):
+            return False
+        if self._of_creator:
+            return self._creator is None
+        return not self._links and not self.queue.consumers
