@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, final
 
 from flintmq.broker.message import Entry
-from tests.sim.messages import Copy, Hands, Sent, is_whole, number_of
+from tests.sim.messages import Copy, Hands, Sent, is_whole, plain_content
 from tests.sim.topology import Line, Topology
 
 
@@ -373,14 +373,13 @@ class Ledger:
         found: dict[int, Entry] = {}
         latest: dict[tuple[int, int], int] = {}
         for entry in entries:
-            message = entry.message
-            number = number_of(message.properties, message.body)
+            number, body = plain_content(entry.message)
             sent = self.messages.get(number)
-            if sent is None and self.is_damaged and is_whole(message.body):
+            if sent is None and self.is_damaged and is_whole(body):
                 # Its settlement was lost long after everybody else forgot of it.
                 continue
-            if sent is None or sent.body != message.body:
-                raise Unexpected(f"{line} has what nobody published: {number}, {message.body[:20]!r}")
+            if sent is None or sent.body != body:
+                raise Unexpected(f"{line} has what nobody published: {number}, {body[:20]!r}")
             if number in found:
                 raise Unexpected(f"{line} has {number} twice")
             found[number] = entry

@@ -2,7 +2,9 @@
 
 from typing import TYPE_CHECKING, Final, Protocol, final
 
-from flintmq.broker.message import Table
+from flintmq.broker.message import Message, Table
+from flintmq.gateway.amqp10.codec import CODEC_10
+from flintmq.gateway.conversion.lossless import to_091
 from flintmq.wire.amqp091.properties import Properties, decode_properties, encode_properties
 
 if TYPE_CHECKING:
@@ -81,6 +83,14 @@ def number_of(properties: bytes, body: bytes) -> int:
     """Which message this is; -1 where it says nothing of the kind."""
     digits = body[:NUMBER_BYTES] if body else (decode_properties(properties).message_id or "").encode()
     return int(digits) if digits.isdigit() else -1
+
+
+def plain_content(message: Message) -> tuple[int, bytes]:
+    """The number of a message on a queue, and its body, whichever protocol it came by."""
+    properties, body = message.properties, message.body
+    if message.codec is CODEC_10:
+        properties, body = to_091(properties, body)
+    return number_of(properties, body), body
 
 
 class Hands(Protocol):

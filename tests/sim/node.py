@@ -12,7 +12,10 @@ from flintmq.broker.queue.classic import ClassicQueue
 from flintmq.broker.queue.stream import StreamQueue
 from flintmq.gateway.amqp091.codec import CODEC_091
 from flintmq.gateway.amqp091.service import Offer
+from flintmq.gateway.amqp10 import service as amqp10
+from flintmq.gateway.amqp10.codec import CODEC_10
 from flintmq.protocol.amqp091.connection import Tuning
+from flintmq.protocol.amqp10.connection import Tuning as Tuning10
 from flintmq.protocol.sasl.scram import Keys
 from flintmq.server.amqp import AmqpServer
 from flintmq.storage.group_commit import GroupCommit, Rounds
@@ -78,7 +81,7 @@ class Node:
         self._server: AmqpServer | None = None
         self.storage = NodeStorage(
             DATA,
-            {CODEC_091.format: CODEC_091},
+            {CODEC_091.format: CODEC_091, CODEC_10.format: CODEC_10},
             self._notify,
             disk,
             segment_bytes,
@@ -129,7 +132,10 @@ class Node:
         """Take connections. To be called within the loop."""
         offer = Offer({"product": "FlintMQ", "capabilities": {"basic.nack": True}}, Tuning(heartbeat=0))
         logins = _OpenDoor(self.loop)
-        self._server = AmqpServer(self.broker, offer, logins, self._chance.randbytes, 1_000, self.clock_ms)
+        offer_10 = amqp10.Offer("flintmq", {}, Tuning10(idle_timeout_ms=0))
+        self._server = AmqpServer(
+            self.broker, offer, logins, self._chance.randbytes, 1_000, self.clock_ms, offer_10=offer_10
+        )
         # What the start itself has settled, and the definitions of a new node.
         self._server.want_tick()
 

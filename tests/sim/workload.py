@@ -9,6 +9,7 @@ from typing import Final, final
 from flintmq.wire.amqp091 import methods as m
 from tests.sim.clients import CONFIRM, PLAIN, TX, Client, SimChannel
 from tests.sim.ledger import ACK, REJECT, REQUEUE, Ledger, Unexpected
+from tests.sim.links import LinkClient
 from tests.sim.messages import Sent
 from tests.sim.node import Node
 from tests.sim.topology import Address, Line, Topology
@@ -52,6 +53,8 @@ class Workload:
         aim: Callable[[], None],
     ) -> None:
         self.clients: list[Client] = []
+        # Those that speak AMQP 1.0.
+        self.link_clients: list[LinkClient] = []
         # While it is not, clients only wait for what they asked for.
         self.is_going = True
         self.declared = 0
@@ -85,6 +88,7 @@ class Workload:
             (chance.choice((0, 0, 1)), self._set_flow),
             (chance.choice((0, 2)), self._page_out),
         ]
+        self._speaks_10 = chance.random() < 0.5
         self._acts = [act for _, act in acts]
         self._weights = list(accumulate(weight for weight, _ in acts))
 
@@ -101,6 +105,8 @@ class Workload:
             self.declare(self._topology.fleeting)
         for _ in range(self._chance.choice((1, 2, 2, 3))):
             self._connect()
+        if self._speaks_10:
+            self._connect_links()
         self._node.loop.call_later(self.gap, self._step)
 
     def declare(self, methods: list[m.Method]) -> None:
@@ -128,6 +134,16 @@ class Workload:
         if self.is_going:
             self._node.loop.call_later(self._chance.random() * 0.01, self._reconnect)
 
+    def _connect_links(self) -> None:
+        if self.is_going:
+            self.link_clients.append(LinkClient(self, self._ledger, self._node, self.latency))
+
+    def lost_links(self, client: LinkClient) -> None:
+        if client in self.link_clients:
+            self.link_clients.remove(client)
+        if self.is_going:
+            self._node.loop.call_later(self._chance.random() * 0.01, self._connect_links)
+
     def _reconnect(self) -> None:
         if self.is_going and len(self.clients) < 3:
             self._connect()
@@ -137,6 +153,8 @@ class Workload:
         self.is_going = False
         for client in self.clients:
             client.drop()
+        for link_client in self.link_clients:
+            link_client.drop()
 
     def _step(self) -> None:
         if not self.is_going:
@@ -150,7 +168,68 @@ class Workload:
                 self._ledger.trace(f"channel {channel.number} ({channel.mode}): {act.__name__}")
             act(channel)
             channel.client.flush()
+        for link_client in self.link_clients:
+            if link_client.is_usable and chance.random() < 0.5:
+                self._use_links(link_client)
+                link_client.flush()
         self._node.loop.call_later(chance.random() * 2 * self.gap, self._step)
+
+    def _use_links(self, client: LinkClient) -> None:
+        chance = self._chance
+        acts = (self._send, self._receive, self._say_outcome, self._detach, self._break_links)
+        (act,) = chance.choices(acts, (10, 2, 8, 1, 0.3))
+        if self._ledger.trace is not None:
+            self._ledger.trace(f"a client of 1.0: {act.__name__}")
+        act(client)
+
+    def _send(self, client: LinkClient) -> None:
+        chance = self._chance
+        if sum(len(line.copies) for line in self._ledger.lines.values() if not line.is_stream) > _ENOUGH:
+            return
+        address = chance.choice(self._addresses())
+        if address.header or any(line.deduplicates or line.is_temporary for line in address.lines):
+            return
+        sender = client.sender(address)
+        for _ in range(chance.choice((1, 1, 2, 5))):
+            if not sender.link.can_send:
+                # The first time there is no credit yet.
+                return
+            sent = Sent(
+                self._numbers.next(),
+                sender.number,
+                address.lines,
+                chance.choice(_SIZES),
+                self._node.clock_ms(),
+                persistent=chance.random() < 0.85,
+                priority=chance.choice((1, 2, 5, 6)),
+                ttl_ms=chance.choice((30, 1000)) if chance.random() < 0.05 else None,
+            )
+            sender.publish(sent)
+
+    def _receive(self, client: LinkClient) -> None:
+        line = self._some_line()
+        if line is not None and not line.is_stream and len(client.receivers) < 3:
+            client.receive(line, self._chance.choice((1, 3, 10)))
+
+    def _say_outcome(self, client: LinkClient) -> None:
+        chance = self._chance
+        receivers = [receiver for receiver in client.receivers if receiver.unsettled]
+        if receivers:
+            receiver = chance.choice(receivers)
+            deliveries = list(receiver.unsettled)
+            how = chance.choices((ACK, REJECT, REQUEUE), (8, 1, 1))[0]
+            some = chance.sample(deliveries, min(len(deliveries), chance.choice((1, 3, 10))))
+            receiver.settle(some, how, chance.randrange(2))
+
+    def _detach(self, client: LinkClient) -> None:
+        if client.receivers:
+            self._chance.choice(client.receivers).detach()
+
+    def _break_links(self, client: LinkClient) -> None:
+        if self._chance.random() < 0.5:
+            client.cut()
+        else:
+            client.close()
 
     # -- what a channel may do ----------------------------------------------------------------------------------
 
@@ -350,6 +429,10 @@ class Workload:
 
     def check_answered(self, failure: str) -> None:
         """Everybody has had time: nobody may still wait."""
+        for link_client in self.link_clients:
+            for sender in link_client.senders.values():
+                if sender.unconfirmed and not link_client.is_lost:
+                    raise Unexpected(f"{len(sender.unconfirmed)} messages have no outcome; failure: {failure!r}")
         for client in self.clients:
             for channel in client.channels:
                 if channel.is_usable and (channel.waiting or channel.unconfirmed) and not client.is_blocked:
