@@ -119,6 +119,7 @@ class JournalEncoder(Journal):
         self._writer = BytesWriter()
         self._blocks: list[tuple[bytes, ...]] = []
         self._batch_bytes: i64 = 0
+        self._is_over = False
         self._messages: i64 = 0
         self._addresses = AddressEncoder()
         self._pending: dict[int, Settled] = {}
@@ -309,6 +310,8 @@ class JournalEncoder(Journal):
 
     @property
     def staged(self) -> bool:
+        if self._is_over:
+            return False
         if len(self._writer) > 0 or len(self._blocks) > 0 or len(self._pending) > 0:
             return True
         return self._compaction.waits
@@ -333,13 +336,17 @@ class JournalEncoder(Journal):
         dead = self.occupancy.drop_dead()
         wanted = self._compaction.wanted(self._batch_bytes)
         batch = JournalBatch(segment.number, self._blocks, self._batch_bytes, self._messages, dead, wanted)
-        self.discard()
+        self._clear()
         if segment.size >= self._segment_limit:
             self._begin(segment.number + 1)
         return batch
 
     def discard(self) -> None:
-        """Forget what is staged."""
+        """Forget what is staged, and take no more: of what lives, more was settled than will ever be on the disk."""
+        self._clear()
+        self._is_over = True
+
+    def _clear(self) -> None:
         self._writer.truncate(0)
         self._blocks = []
         self._batch_bytes = 0

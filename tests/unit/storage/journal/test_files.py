@@ -146,6 +146,26 @@ def test_what_was_drained_is_given_back_while_nothing_is_published(tmp_path: Pat
     node.close()
 
 
+def test_nothing_is_removed_for_settlements_that_were_discarded(tmp_path: Path) -> None:
+    """A start that fails takes back what it has staged: what that would have emptied is still there."""
+    node = OpenNode(tmp_path, segment=10_000)
+    node.publish(b"stuck", 2)
+    # Little is left of it: the next start begins to empty segments.
+    for entry in _fill(node, 200)[:160]:
+        node.storage.journal.settle(1, entry)
+    node.close()
+    failing = OpenNode(tmp_path, segment=10_000)
+    for queue_id, entries in failing.left.items():
+        for entry in entries:
+            failing.storage.journal.settle(queue_id, entry)
+    failing.storage.discard()
+    failing.storage.commit()
+    failing.close()
+    reopened = OpenNode(tmp_path, segment=10_000)
+    assert (len(reopened.bodies()), reopened.bodies(2)) == (40, [b"stuck"])
+    reopened.close()
+
+
 def test_moved_fan_out_stays_one_record(tmp_path: Path) -> None:
     """Moving a message of many queues, also after a restart, does not multiply its body."""
     queue_ids = tuple(range(1, 41))
