@@ -5,7 +5,7 @@ What is read of a section that is not there says nothing; what says nothing is w
 
 from typing import Final, final
 
-from librt.strings import BytesWriter
+from librt.strings import BytesWriter, read_i32_be
 from mypy_extensions import i64
 
 from flintmq.base.errors import DecodeError
@@ -14,11 +14,15 @@ from flintmq.wire.amqp10 import spec
 from flintmq.wire.amqp10.composite import Annotations
 from flintmq.wire.amqp10.properties import Properties
 from flintmq.wire.amqp10.reader import Reader
-from flintmq.wire.amqp10.types import DESCRIBED, skip_value
+from flintmq.wire.amqp10.types import DESCRIBED, SMALLULONG, VBIN8, VBIN32, skip_value
 from flintmq.wire.amqp10.values import UByte, UInt, ULong
 from flintmq.wire.amqp10.writer import write_value
 
 _NO_PROPERTIES: Final = Properties()
+# How a data section begins, and what stands before its bytes altogether: with a length of one octet, or of four.
+_DATA: Final = bytes([DESCRIBED, SMALLULONG, spec.DATA])
+_SHORT_DATA: Final = 5
+_LONG_DATA: Final = 8
 
 
 @final
@@ -194,6 +198,18 @@ def split_body(body: bytes) -> BodyParts:
     if found.body_kind == 0:
         return BodyParts([], footer)
     return BodyParts(wire.decode_data(body, found) if found.body_kind == spec.DATA else None, footer)
+
+
+def data_content(body: bytes) -> bytes | None:
+    """What is in the data section that a body is; None where it is anything else, or more than one."""
+    size = i64(len(body))
+    if size < _SHORT_DATA or body[:3] != _DATA:
+        return None
+    if body[3] == VBIN8 and size == _SHORT_DATA + i64(body[4]):
+        return body[_SHORT_DATA:]
+    if body[3] == VBIN32 and size >= _LONG_DATA and size == _LONG_DATA + (i64(read_i32_be(body, 4)) & 0xFFFF_FFFF):
+        return body[_LONG_DATA:]
+    return None
 
 
 def data_section(content: bytes) -> bytes:
