@@ -2,11 +2,12 @@
 
 from typing import TYPE_CHECKING, Final, final
 
-from flintmq.base.errors import SCOPE_LINK, AmqpError, InvalidField, NotFound, ResourceError
+from flintmq.base.errors import SCOPE_LINK, Amqp10Error, AmqpError, InvalidField, NotFound, ResourceError
 from flintmq.base.limits import BROWSED_ENTRIES_PER_UNIT, SELECTOR_UNITS_PER_CHARACTER
 from flintmq.broker.exchange.base import Exchange
 from flintmq.broker.permission import READ, WRITE
 from flintmq.broker.queue.base import Queue
+from flintmq.broker.terminus import SourceTerminus
 from flintmq.gateway.amqp10 import nodes
 from flintmq.gateway.amqp10.addresses import EXCHANGE, PLAIN, QUEUE, Place, parse
 from flintmq.gateway.amqp10.filters import read_filters
@@ -16,7 +17,7 @@ from flintmq.gateway.amqp10.outgoing import OutgoingLink
 from flintmq.gateway.amqp10.outlet import Outlet
 from flintmq.gateway.amqp10.promises import Answer
 from flintmq.gateway.amqp10.resumption import Resumption
-from flintmq.gateway.amqp10.retention import known_source, known_target, outlasts
+from flintmq.gateway.amqp10.retention import join, known_source, known_target, outlasts
 from flintmq.protocol.amqp10.link import Link
 from flintmq.protocol.amqp10.receiver import ReceiverLink, ReceiverOwner
 from flintmq.protocol.amqp10.sender import SenderLink, SenderOwner
@@ -53,8 +54,10 @@ def receive_from(session: "ServerSession", link: ReceiverLink, attach: Attach) -
         found = None
     made = _target(session, link, target)
     answer = Attach(source=attach.source, target=target, properties=attach.properties)
-    if found is not None or outlasts(target):
+    if found is not None or target.dynamic or outlasts(target):
         session.use_target(made, found)
+    if made.queue is not None:
+        join(made.queue, made, made.terminus, target.dynamic)
     if made.terminus is not None:
         answer.unsettled = made.unsettled()
         link.wants_parts = made.terminus.keeps_notes
@@ -137,6 +140,22 @@ def send_to(session: "ServerSession", link: SenderLink, attach: Attach) -> Sende
         raise InvalidField("Attach refused: a source without an address is not to be found", SCOPE_LINK)
     else:
         queue = _source_queue(session, parse(source.address))
+    try:
+        return _send_from(session, link, attach, source, queue, found)
+    except (AmqpError, Amqp10Error):
+        if source.dynamic:
+            session.vhost.remove_queue(queue)
+        raise
+
+
+def _send_from(
+    session: "ServerSession",
+    link: SenderLink,
+    attach: Attach,
+    source: Source,
+    queue: Queue,
+    found: SourceTerminus | None,
+) -> OutgoingLink:
     session.rights.check(READ, "queue", queue.name)
     queue.check_access(session.connection)
     wanted = read_filters(source.filter, queue.keeps_all)
@@ -152,7 +171,7 @@ def send_to(session: "ServerSession", link: SenderLink, attach: Attach) -> Sende
     if not source.outcomes:
         source.outcomes = OUTCOMES
     outlet = Outlet(session.gateway.agenda)
-    owner = OutgoingLink(session, link, source, consumed, outlet)
+    owner = OutgoingLink(session, link, source, queue, consumed, outlet)
     owner.default_outcome = settlement
     consumer = owner.consumer
     consumer.choose(wanted.no_local, wanted.condition)
@@ -162,7 +181,7 @@ def send_to(session: "ServerSession", link: SenderLink, attach: Attach) -> Sende
     if consumer.is_choosy:
         session.connection.engine.spend(queue.message_count // BROWSED_ENTRIES_PER_UNIT)
     answer = Attach(source=source, target=attach.target, properties=attach.properties)
-    if found is not None or outlasts(source):
+    if found is not None or source.dynamic or outlasts(source):
         session.use_source(owner, found)
     terminus = owner.terminus
     if terminus is not None:
@@ -178,6 +197,7 @@ def send_to(session: "ServerSession", link: SenderLink, attach: Attach) -> Sende
         if terminus is not None:
             terminus.detach()
         raise
+    join(queue, owner, terminus, source.dynamic)
     session.connection.senders[link.name] = owner
     _answer(session, source, _Attached(None, owner, link, answer))
     return owner

@@ -26,7 +26,7 @@ from flintmq.gateway.amqp10.addresses import EXCHANGE, parse_to
 from flintmq.gateway.amqp10.codec import CODEC_10
 from flintmq.gateway.amqp10.promises import Answer, refuse_unsafe
 from flintmq.gateway.amqp10.publication import Publication
-from flintmq.gateway.amqp10.retention import decoded_state, encoded_state
+from flintmq.gateway.amqp10.retention import decoded_state, encoded_state, join, leave
 from flintmq.gateway.amqp10.terms import Intake, Terms
 from flintmq.protocol.amqp10.delivery import IncomingDelivery
 from flintmq.protocol.amqp10.receiver import ReceiverLink, ReceiverOwner
@@ -87,9 +87,8 @@ class IncomingLink(ReceiverOwner):
         self._publications = session.connection.service.publications(session.rights)
         self._intake = Intake(session.access.user)
         self._grace: i64 = _GRACE_BYTES
-        # The queue that the target names, and whether it was made for this link and goes with it.
+        # The queue that the target names.
         self.queue: Queue | None = None
-        self.is_dynamic = target.dynamic
         self.is_over = False
 
     def start(self) -> None:
@@ -328,6 +327,9 @@ class IncomingLink(ReceiverOwner):
         if self.terminus is None and is_suspended and unsettled and self.session.engine.is_open:
             # It may come back until the session ends.
             self.session.use_target(self, None)
+            if self.queue is not None:
+                join(self.queue, self, self.terminus, False)
+                leave(self.queue, self)
         terminus = self.terminus
         if terminus is not None and not is_suspended:
             terminus.expire()
@@ -337,8 +339,8 @@ class IncomingLink(ReceiverOwner):
                     if isinstance(delivery.mark, Outcome):
                         terminus.received(delivery.tag, encoded_state(delivery.mark))
             terminus.detach()
-        if self.is_dynamic and self.queue is not None:
-            self._vhost.remove_queue(self.queue)
+        elif self.queue is not None:
+            leave(self.queue, self)
 
 
 @final

@@ -3,16 +3,20 @@
 from base64 import urlsafe_b64encode
 from typing import TYPE_CHECKING, Final
 
+from flintmq.base.errors import NotImplementedHere
+from flintmq.broker.message import Table
 from flintmq.broker.permission import CONFIGURE, READ, WRITE
 from flintmq.broker.queue.base import Queue
+from flintmq.broker.queue.lifetime import ARGUMENT, ON_CLOSE, POLICIES
 from flintmq.gateway.amqp10.addresses import queue_address
-from flintmq.wire.amqp10.spec import COPY, DELETE_ON_CLOSE, MOVE
-from flintmq.wire.amqp10.termini import Source, Target
+from flintmq.wire.amqp10.spec import CODES, COPY, MOVE, SYMBOLS
+from flintmq.wire.amqp10.termini import LifetimePolicy, Source, Target
 from flintmq.wire.amqp10.values import Array, Described, Symbol, ULong
 
 if TYPE_CHECKING:
     from flintmq.gateway.amqp10.session import ServerSession
 
+_LIFETIME: Final = "lifetime-policy"
 _DYNAMIC_PREFIX: Final = "amq.dyn-"
 # Longer ones are left out of generated names, which may be in every message (RabbitMQ).
 _NAMES_MAX_CHARACTERS: Final = 150
@@ -20,18 +24,41 @@ _RANDOM_BYTES: Final = 16
 
 
 def create(session: "ServerSession", link: str, terminus: Source | Target) -> Queue:
-    """A dynamic node: a queue of this connection's own, with a name that tells whose it is (part 3 §3.5.3)."""
+    """A dynamic node: a queue with a name that tells whose it is, and with the lifetime that is asked for (§3.5.9).
+
+    Where none is asked for it is the connection's own, and goes with the link (RabbitMQ). Raises NotImplementedHere.
+    """
+    policy = _policy(terminus.dynamic_node_properties.get(_LIFETIME))
     container = session.connection.container
     shown = f"{container}-{link}-" if len(container) + len(link) < _NAMES_MAX_CHARACTERS else ""
     name = _DYNAMIC_PREFIX + shown + _random(session)
     session.rights.check(CONFIGURE, "queue", name)
-    queue = session.vhost.declare_queue(name, False, True, False, {}, session.connection, True)
+    arguments: Table = {ARGUMENT: policy or ON_CLOSE}
+    durable = terminus.durable != 0
+    exclusive = policy == "" and not durable
+    queue = session.vhost.declare_queue(name, durable, exclusive, False, arguments, session.connection, True)
     terminus.dynamic_node_properties = {
-        "lifetime-policy": Described(ULong(DELETE_ON_CLOSE), []),
+        _LIFETIME: Described(ULong(CODES[f"amqp:{policy or ON_CLOSE}:list"]), []),
         "supported-dist-modes": Array("symbol", [Symbol(MOVE), Symbol(COPY)]),
     }
     terminus.address = queue_address(name)
     return queue
+
+
+def _policy(wanted: object) -> str:
+    """The name of a lifetime policy; empty where there is none."""
+    if wanted is None:
+        return ""
+    name: str | None = None
+    if isinstance(wanted, LifetimePolicy):
+        name = wanted.type_name
+    elif isinstance(wanted, Described):
+        descriptor = wanted.descriptor
+        symbol = SYMBOLS.get(descriptor.value, "") if isinstance(descriptor, ULong) else str(descriptor)
+        name = symbol.removeprefix("amqp:").removesuffix(":list")
+    if name not in POLICIES:
+        raise NotImplementedHere(f"lifetime-policy {wanted!r:.100} is none of {', '.join(POLICIES)}")
+    return name
 
 
 def declare(session: "ServerSession", name: str) -> Queue:

@@ -22,6 +22,7 @@ from flintmq.gateway.amqp10.outcomes import settlement_of
 from flintmq.gateway.amqp10.outlet import Outlet
 from flintmq.gateway.amqp10.promises import Answer
 from flintmq.gateway.amqp10.resumption import Resumption
+from flintmq.gateway.amqp10.retention import join, leave
 from flintmq.protocol.amqp10.delivery import OutgoingDelivery, tag_of
 from flintmq.protocol.amqp10.sender import SenderLink, SenderOwner
 from flintmq.wire.amqp10.spec import MESSAGE_FORMAT, SND_SETTLED
@@ -112,10 +113,13 @@ class LinkConsumer(Consumer):
 
 @final
 class OutgoingLink(SenderOwner):
-    """`default_outcome` is what becomes of a delivery of which the client does not say it."""
+    """`default_outcome` is what becomes of a delivery of which the client does not say it.
+
+    `node` is what the source names; `queue` is where the consumer is, which may be a view of that.
+    """
 
     def __init__(
-        self, session: "ServerSession", link: SenderLink, source: Source, queue: Queue, outlet: Outlet
+        self, session: "ServerSession", link: SenderLink, source: Source, node: Queue, queue: Queue, outlet: Outlet
     ) -> None:
         self.session = session
         self.link = link
@@ -134,8 +138,8 @@ class OutgoingLink(SenderOwner):
         # Outcomes that a transaction has, and will apply or not.
         self.staged: dict[LinkSettlement, None] = {}
         self.is_over = False
-        # Whether the queue was made for this link, and goes with it.
-        self.is_dynamic = source.dynamic
+        # The queue itself, where it is a view that is consumed from.
+        self._node = node
 
     # -- credit -------------------------------------------------------------------------------------------------
 
@@ -306,6 +310,8 @@ class OutgoingLink(SenderOwner):
             # It may come back until the session ends.
             session.use_source(self, None)
             terminus = self.terminus
+            join(self._node, self, terminus, False)
+            leave(self._node, self)
         if terminus is not None and is_suspended:
             for delivery in unsettled:
                 entry = delivery.mark
@@ -319,8 +325,8 @@ class OutgoingLink(SenderOwner):
                 terminus.expire()
             self.queue.release(self)
         session.vhost.unsubscribe(self.queue, consumer)
-        if self.is_dynamic:
-            session.vhost.remove_queue(self.queue)
+        if terminus is None:
+            leave(self._node, self)
 
     def _give_back(self, unsettled: list[OutgoingDelivery]) -> None:
         """What the client does not say anything of any more has the outcome that was agreed on for that."""

@@ -5,7 +5,8 @@ A link whose terminus asks for nothing costs nothing: a terminus is made for it 
 
 from typing import TYPE_CHECKING, Final
 
-from flintmq.broker.terminus import SourceTerminus, TargetTerminus
+from flintmq.broker.queue.base import Queue
+from flintmq.broker.terminus import SourceTerminus, TargetTerminus, Terminus
 from flintmq.wire.amqp10.composite_reader import decode_composite
 from flintmq.wire.amqp10.spec import EXPIRE_CONNECTION_CLOSE, EXPIRE_NEVER
 from flintmq.wire.amqp10.states import DeliveryState
@@ -82,3 +83,22 @@ def decoded_state(encoded: bytes) -> DeliveryState:
     state = decode_composite(encoded, 0, len(encoded))[0]
     assert isinstance(state, DeliveryState)
     return state
+
+
+def join(queue: Queue, link: object, terminus: Terminus | None, is_creator: bool) -> None:
+    """A queue that lives by its links has one more: for as long as it can come back."""
+    lifetime = queue.lifetime
+    if lifetime is None:
+        return
+    if terminus is None:
+        lifetime.open(link)
+    elif is_creator:
+        terminus.made(queue)
+    else:
+        terminus.own(queue)
+
+
+def leave(queue: Queue, link: object) -> None:
+    """A link is no more, and had no terminus that could be attached again."""
+    if queue.lifetime is not None:
+        queue.lifetime.close(link)

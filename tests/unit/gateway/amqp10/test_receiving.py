@@ -6,9 +6,9 @@ from flintmq.broker.queue.base import Queue
 from flintmq.wire.amqp10.performatives import Attach
 from flintmq.wire.amqp10.properties import Properties
 from flintmq.wire.amqp10.sections import decode_header, decode_message_annotations, scan
-from flintmq.wire.amqp10.spec import COPY, RCV_SECOND, SND_SETTLED, SND_UNSETTLED
+from flintmq.wire.amqp10.spec import CODES, COPY, RCV_SECOND, SND_SETTLED, SND_UNSETTLED
 from flintmq.wire.amqp10.states import ACCEPTED, RELEASED, Accepted, Modified, Received, Rejected
-from flintmq.wire.amqp10.termini import Source
+from flintmq.wire.amqp10.termini import Source, Target
 from flintmq.wire.amqp10.values import Described, Int, Symbol, ULong
 from tests.unit.gateway.amqp10.pair import Client, Receiver, Server, body_of
 
@@ -333,3 +333,41 @@ def test_streams_are_read_from_an_offset(client: Client, server: Server) -> None
         assert [body_of(payload) for _, payload in came] == ["two", "three"]
         annotations = decode_message_annotations(came[0][1], scan(came[0][1]).message_annotations)
         assert annotations["x-stream-offset"] == ULong(1)
+
+
+@pytest.mark.parametrize(
+    ("policy", "after_link", "after_message"),
+    [
+        ("delete-on-close", False, False),
+        ("delete-on-no-links", False, False),
+        ("delete-on-no-messages", True, False),
+        ("delete-on-no-links-or-messages", True, False),
+    ],
+)
+def test_dynamic_nodes_live_as_long_as_was_asked(
+    client: Client, server: Server, policy: str, after_link: bool, after_message: bool
+) -> None:
+    """The four lifetime policies (part 3 §3.5.10 to §3.5.13), with a message on the node when its link is closed."""
+    wanted = Described(ULong(CODES[f"amqp:{policy}:list"]), [])
+    sender = client.sender(target=Target(dynamic=True, dynamic_node_properties={"lifetime-policy": wanted}))
+    target = sender.answer.target
+    assert isinstance(target, Target)
+    assert target.dynamic_node_properties["lifetime-policy"] == wanted
+    sender.publish("one")
+    sender.link.detach()
+    client.tick()
+    assert (len(server.vhost.queues) == 2) is after_link
+    if after_link:
+        receiver = client.receiver(target.address)
+        receiver.settle(receiver.take()[0][0], ACCEPTED)
+        receiver.link.detach()
+        client.tick()
+    assert (len(server.vhost.queues) == 2) is after_message
+
+
+def test_an_unknown_lifetime_is_refused(client: Client, server: Server) -> None:
+    """Nothing is made that would live otherwise than was asked for."""
+    wanted = Described(Symbol("forever"), [])
+    receiver = client.receiver(None, source=Source(dynamic=True, dynamic_node_properties={"lifetime-policy": wanted}))
+    assert receiver.refusal[0] == "amqp:not-implemented"
+    assert list(server.vhost.queues) == ["q"]
