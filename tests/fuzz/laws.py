@@ -6,6 +6,7 @@ from flintmq.base.errors import NotImplementedHere, SyntaxFault
 from flintmq.client import requests
 from flintmq.client.session import Session
 from flintmq.gateway.amqp091.connection import ServerConnection
+from flintmq.gateway.gateway import Gateway
 from flintmq.protocol.amqp091.connection import Login, Tuning
 from flintmq.protocol.amqp091.states import State
 from flintmq.protocol.output import Outbox, Output
@@ -13,6 +14,7 @@ from flintmq.wire.amqp091 import spec
 from flintmq.wire.amqp091.methods import QueueDeclare, QueueDeclareOk, decode_method, encode_method
 from flintmq.wire.amqp091.properties import decode_properties, scan
 from flintmq.wire.amqp091.tables import check_table, decode_table
+from tests.unit.broker.memory import MemoryStorage
 from tests.unit.gateway.amqp091.pair import Client, Server
 
 REPLY_CODES: Final = {
@@ -22,7 +24,7 @@ REPLY_CODES: Final = {
 # More rounds than any input of a few kilobytes can ask for.
 _ROUNDS_MAX: Final = 10_000
 # What comes between two ticks: enough for some methods, so that their consequences come before the next ones.
-_TICK_BYTES: Final = 200
+TICK_BYTES: Final = 200
 _STATES: Final = (
     State.HEADER,
     State.START_OK,
@@ -70,12 +72,12 @@ def _served(data: bytes, step: int) -> list[tuple[int, int, bytes]]:
     connection = ServerConnection(server.service, output, "test:1")
     engine = connection.engine
     said = b""
-    for start in range(0, len(data) + _TICK_BYTES, _TICK_BYTES):
-        tick = data[start : start + _TICK_BYTES]
+    for start in range(0, len(data) + TICK_BYTES, TICK_BYTES):
+        tick = data[start : start + TICK_BYTES]
         engine.refresh()
         for at in range(0, len(tick), step):
             engine.receive(tick[at : at + step], 0.0)
-        _settle(server)
+        settle(server.gateway, server.storage)
         said += b"".join(output.take())
     found = answered(said)
     assert engine.state in _STATES, engine.state
@@ -83,19 +85,19 @@ def _served(data: bytes, step: int) -> list[tuple[int, int, bytes]]:
     (answer,) = other.call(QueueDeclare(queue="still served", exclusive=True))
     assert isinstance(answer, QueueDeclareOk)
     engine.lost(None)
-    _settle(server)
+    settle(server.gateway, server.storage)
     return found
 
 
-def _settle(server: Server) -> None:
+def settle(gateway: Gateway, storage: MemoryStorage) -> None:
     """Ticks until nothing is left to do, and a disk that keeps up."""
     for _ in range(_ROUNDS_MAX):
-        if not server.gateway.end_tick():
+        if not gateway.end_tick():
             break
     else:
         raise AssertionError("the tick finds no end")
-    server.storage.sync()
-    server.gateway.on_durable()
+    storage.sync()
+    gateway.on_durable()
 
 
 def answered(data: bytes) -> list[tuple[int, int, bytes]]:

@@ -8,7 +8,7 @@ from flintmq.wire.amqp091.methods import METHODS, encode_method
 
 Frames = list[bytes]
 # What lengths and counts are most often wrong about.
-_INTERESTING: Final = (0, 1, 0x7F, 0x80, 0xFF, 0x7FFF, 0x8000, 0xFFFF, 0x7FFF_FFFF, 0x8000_0000, 0xFFFF_FFFF)
+INTERESTING: Final = (0, 1, 0x7F, 0x80, 0xFF, 0x7FFF, 0x8000, 0xFFFF, 0x7FFF_FFFF, 0x8000_0000, 0xFFFF_FFFF)
 _KINDS: Final = (0, 1, 2, 3, 4, 8, 206, 255)
 
 
@@ -35,7 +35,7 @@ def _flip(random: Random, data: bytearray) -> None:
 def _overwrite(random: Random, data: bytearray) -> None:
     size = random.choice((1, 2, 4, 8))
     at = random.randrange(len(data))
-    data[at : at + size] = (random.choice(_INTERESTING) & ((1 << 8 * size) - 1)).to_bytes(size, "big")
+    data[at : at + size] = (random.choice(INTERESTING) & ((1 << 8 * size) - 1)).to_bytes(size, "big")
 
 
 def _cut(random: Random, data: bytearray) -> None:
@@ -51,11 +51,16 @@ def _repeat(random: Random, data: bytearray) -> None:
 _SPOIL: Final[tuple[Callable[[Random, bytearray], None], ...]] = (_flip, _overwrite, _cut, _repeat)
 
 
+def spoil(random: Random, data: bytearray) -> None:
+    """Something wrong in these bytes, of which there must be one at least."""
+    random.choice(_SPOIL)(random, data)
+
+
 def _bytes(random: Random, session: Frames, others: list[Frames]) -> None:
     """Anywhere, so that frames do not end where they say."""
     data = bytearray(b"".join(session[1:]))
     if data:
-        random.choice(_SPOIL)(random, data)
+        spoil(random, data)
     session[1:] = [bytes(data)]
 
 
@@ -65,7 +70,7 @@ def _payload(random: Random, session: Frames, others: list[Frames]) -> None:
     frame = session[at]
     payload = bytearray(frame[7:-1])
     if len(frame) >= 8 and payload:
-        random.choice(_SPOIL)(random, payload)
+        spoil(random, payload)
         session[at] = make_frame(frame[0], int.from_bytes(frame[1:3], "big"), bytes(payload))
 
 
@@ -80,7 +85,7 @@ def _head(random: Random, session: Frames, others: list[Frames]) -> None:
         elif part == 1:
             frame[1:3] = random.choice((0, 1, 2, 2047, 2048, 0x8000, 0xFFFF)).to_bytes(2, "big")
         else:
-            frame[3:7] = random.choice(_INTERESTING).to_bytes(4, "big")
+            frame[3:7] = random.choice(INTERESTING).to_bytes(4, "big")
         session[at] = bytes(frame)
 
 

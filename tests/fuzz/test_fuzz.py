@@ -5,8 +5,10 @@ from typing import Final
 
 import pytest
 
+from flintmq.wire.amqp10.performatives import Close, End
 from tests.fuzz import laws
-from tests.fuzz.seeds import CLIENTS, SERVERS, run
+from tests.fuzz.amqp10 import laws as laws_10
+from tests.fuzz.seeds import CLIENTS, CLIENTS_10, SERVERS, SERVERS_10, run
 
 SEEDS: Final = int(os.environ.get("SEEDS", "400"))
 
@@ -30,3 +32,9 @@ def test_sessions_as_they_are() -> None:
     for session in SERVERS:
         assert not [frame for frame in laws.answered(b"".join(session)) if frame[2][:4] == b"\0\x0a\0\x32"]
         laws.check_client(b"".join(session))
+    for session in CLIENTS_10:
+        laws_10.check_server(b"".join(session))
+    for session in SERVERS_10:
+        ends = [each for each in laws_10.answered(b"".join(session)) if isinstance(each, (Close, End))]
+        assert [each.error for each in ends] == [None] * len(ends)
+        laws_10.check_client(b"".join(session))
