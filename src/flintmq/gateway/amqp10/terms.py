@@ -16,12 +16,16 @@ from flintmq.gateway.amqp10.codec import handling
 from flintmq.gateway.conversion.parts import split
 from flintmq.wire.amqp10.reader import Reader
 from flintmq.wire.amqp10.sections import ABSENT, decode_message_annotations, scan, section_at
-from flintmq.wire.amqp10.types import LIST0, LIST8, NULL, skip_value
+from flintmq.wire.amqp10.spec import AMQP_VALUE, DATA
+from flintmq.wire.amqp10.types import DESCRIBED, LIST0, LIST8, NULL, SMALLULONG, VBIN8, VBIN32, skip_value
 
 # Places in the properties section (amqp-1.0 part 3 §3.2.4).
 _USER_ID: Final = 1
 _TO: Final = 2
 _SUBJECT: Final = 3
+_DESCRIPTION_BYTES: Final = 3
+# What no message begins with.
+_UNKNOWN: Final = b"\xff"
 # An annotation with routing keys beside the address's (RabbitMQ).
 _COPIES: Final = "x-cc"
 _ENCODED_COPIES: Final = b"x-cc"
@@ -47,7 +51,8 @@ class Intake:
         self.properties = b""
         self.body = b""
         self._user = user
-        # The header and annotations that were understood last.
+        # The sections before the last body as they came, and of them the header and annotations that were understood.
+        self._before = _UNKNOWN
         self._lead = b""
         self._terms = _NO_TERMS
         self._fields_at: i64 = -1
@@ -55,6 +60,18 @@ class Intake:
 
     def read(self, payload: bytes) -> Terms:
         """Raises DecodeError, or what the message asks for that cannot be."""
+        before = self._before
+        start: i64 = len(before)
+        if payload.startswith(before) and _is_plain_body(payload, start):
+            # All is as in the last one but the body.
+            self.body = payload[start:]
+            if self._fields_at >= 0:
+                self._payload = payload
+                self._check_user()
+            return self._terms
+        return self._read_all(payload)
+
+    def _read_all(self, payload: bytes) -> Terms:
         found = scan(payload)
         if found.body == ABSENT:
             raise DecodeError("a message has no body", SCOPE_LINK)
@@ -67,14 +84,16 @@ class Intake:
             lead = payload[: found.delivery_annotations] + payload[stop : found.bare]
             self.properties = lead + payload[found.bare : found.body]
         self.body = payload[found.body :]
+        self._before = _UNKNOWN
+        self._fields_at = -1
         if lead != self._lead:
             self._terms = _read_terms(lead)
             self._lead = lead
         self._payload = payload
-        self._fields_at = -1
         if found.properties != ABSENT:
             self._fields_at = section_at(payload, found.properties, found.end)[1]
             self._check_user()
+        self._before = self.properties if found.delivery_annotations == ABSENT else payload[: found.body]
         return self._terms
 
     def _check_user(self) -> None:
@@ -123,6 +142,18 @@ class Intake:
             at = skip_value(data, at, end)
             index -= 1
         return -1 if data[at] == NULL else at
+
+
+def _is_plain_body(data: bytes, pos: i64) -> bool:
+    """Whether there is one section behind `pos`, as nearly all write it: of data, or with a value."""
+    end: i64 = len(data)
+    if end - pos <= _DESCRIPTION_BYTES or data[pos] != DESCRIBED or data[pos + 1] != SMALLULONG:
+        return False
+    kind: i64 = data[pos + 2]
+    pos += _DESCRIPTION_BYTES
+    if kind != AMQP_VALUE and (kind != DATA or (data[pos] != VBIN8 and data[pos] != VBIN32)):
+        return False
+    return skip_value(data, pos, end) == end
 
 
 def _read_terms(lead: bytes) -> Terms:
