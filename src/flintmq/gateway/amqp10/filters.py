@@ -1,7 +1,8 @@
 """The filters of a source: from what a client asks for to what the broker does, and which of them are in place.
 
 A filter is known by its descriptor, whatever it is called (amqp-1.0 part 3 §3.5.8); a message has to pass all of them.
-What we do not know, or what says what cannot be (RabbitMQ's way), is not in place; a selector that is none is refused.
+What we do not know, or what says what cannot be (RabbitMQ's way), is not in place; a selector that is none is refused,
+and so is what is no filter at all.
 """
 
 from typing import Final, final
@@ -78,7 +79,7 @@ class SourceFilters:
 
 
 def read_filters(wanted: Fields, is_stream: bool) -> SourceFilters:
-    """Raises InvalidField for a selector that is none, with what is wrong about it."""
+    """Raises InvalidField for a selector that is none, with what is wrong about it, and for what is not described."""
     found = SourceFilters()
     conditions: list[Filter] = []
     for name, value in wanted.items():
@@ -96,11 +97,13 @@ def read_filters(wanted: Fields, is_stream: bool) -> SourceFilters:
 
 
 def _described(name: str, value: object) -> Described | None:
-    """None where it is no filter: null is as if it were not there (§3.5.8)."""
+    """Null is as if it were not there, and everything else is described (§3.5.8)."""
     if value is None or isinstance(value, Described):
         return value
     # Clients of RabbitMQ have long left the descriptor out.
-    return Described(Symbol(name), value) if name.startswith("rabbitmq:stream-") else None
+    if name.startswith("rabbitmq:stream-"):
+        return Described(Symbol(name), value)
+    raise InvalidField(f"the filter '{name}' is not of a described type", SCOPE_LINK)
 
 
 def _kind(descriptor: object) -> str:

@@ -59,7 +59,6 @@ def test_null_and_unknown_filters_are_not_in_place() -> None:
     wanted: Fields = {
         "null": None,
         "unknown": Described(Symbol("example:filter"), 1),
-        "bare": "color = 'red'",
         "sql": Described(Symbol("amqp:sql-filter"), "color ="),
         "properties": Described(Symbol("amqp:properties-filter"), {}),
         "other": Described(Symbol("amqp:properties-filter"), {Symbol("nothing"): "x"}),
@@ -67,6 +66,12 @@ def test_null_and_unknown_filters_are_not_in_place() -> None:
     }
     found = read_filters(wanted, True)
     assert (found.in_place, found.condition, found.arguments) == ({}, None, {})
+
+
+def test_what_is_not_described_is_no_filter() -> None:
+    """amqp-1.0 part 3 §3.5.8."""
+    with pytest.raises(InvalidField, match="'bare' is not of a described type"):
+        read_filters({"bare": "color = 'red'"}, False)
 
 
 def test_several_filters_are_all_to_be_passed() -> None:
