@@ -20,7 +20,7 @@ class Synchronous:
             return value
 
         def call(*arguments: object, **named: object) -> object:
-            return self._finish(value(*arguments, **named))
+            return self._finish(value(*map(_inner, arguments), **{key: _inner(each) for key, each in named.items()}))
 
         return call
 
@@ -55,5 +55,9 @@ class Synchronous:
             self._loop.run_until_complete(iterator.aclose())
 
     def _wrapped(self, value: Any) -> object:  # noqa: ANN401
-        is_client = type(value).__module__ == "flintmq.client.aio"
+        is_client = type(value).__module__ in ("flintmq.client.aio", "flintmq.client.amqp10.aio")
         return Synchronous(value, self._loop) if is_client else value
+
+
+def _inner(value: object) -> object:
+    return value._inner if isinstance(value, Synchronous) else value

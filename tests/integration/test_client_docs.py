@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import flintmq.client as fc
+import flintmq.client.amqp10 as amqp
 from tests.servers import BrokerProcess
 
 DOCS = Path(__file__).parents[2] / "docs" / "client.md"
@@ -33,7 +34,7 @@ def test_examples_run(broker: BrokerProcess, number: int) -> None:
 def test_every_error_is_documented() -> None:
     """The table of errors names each one that the client exports."""
     text = DOCS.read_text()
-    exported = {name: getattr(fc, name) for name in fc.__all__}
+    exported = {name: getattr(module, name) for module in (fc, amqp) for name in module.__all__}
     errors = [name for name, value in exported.items() if isinstance(value, type) and issubclass(value, fc.FlintError)]
     assert len(errors) > 10
-    assert [name for name in errors if f"`{name}`" not in text and f"fc.{name}" not in text] == []
+    assert [name for name in errors if not re.search(rf"[`.]{name}\b", text)] == []

@@ -38,6 +38,17 @@ function once(emitter, good, bad) {
   });
 }
 
+// rhea hands out a null terminus as an object that stands for null.
+const isMissing = (terminus) => JSON.stringify(terminus ?? null) === 'null';
+
+// A refused link is opened without a terminus, and then closed with the reason.
+async function opened(link, side, terminus) {
+  const refused = once(link, [], [`${side}_error`]);
+  refused.catch(() => {});
+  await Promise.race([once(link, [`${side}_open`], []), refused]);
+  if (isMissing(terminus())) await refused;
+}
+
 const filters = {
   selector: (text) => rhea.filter.selector(text),
   offset: (start) => ({ 'rabbitmq:stream-offset-spec': rhea.types.wrap_described(start, 'rabbitmq:stream-offset-spec') }),
@@ -55,7 +66,7 @@ const commands = {
     const link = connection.open_sender(options);
     links.set(id, link);
     link.on('sender_error', () => {});
-    await once(link, ['sender_open'], ['sender_error']);
+    await opened(link, 'sender', () => link.remote.attach.target);
     return pack(link.remote.attach.target);
   },
 
@@ -104,7 +115,7 @@ const commands = {
     });
     link.on('receiver_drained', () => say({ event: 'drained', channel: id }));
     link.on('receiver_error', () => say({ event: 'error', channel: id, ...fault(link.error) }));
-    await once(link, ['receiver_open'], ['receiver_error']);
+    await opened(link, 'receiver', () => link.remote.attach.source);
     return pack({ address: link.remote.attach.source?.address, filter: Object.keys(link.remote.attach.source?.filter ?? {}) });
   },
 
