@@ -13,6 +13,7 @@ from flintmq.base.errors import (
     FlintError,
     IllegalState,
     InvalidField,
+    NotImplementedHere,
     TransactionRollback,
     UnknownTransaction,
 )
@@ -26,11 +27,12 @@ from flintmq.gateway.amqp10.promises import Answer
 from flintmq.gateway.amqp10.publication import Publication
 from flintmq.protocol.amqp10.delivery import IncomingDelivery, OutgoingDelivery
 from flintmq.protocol.amqp10.receiver import ReceiverLink, ReceiverOwner
+from flintmq.protocol.amqp10.sender import SenderLink
 from flintmq.wire.amqp10.composite import Composite
 from flintmq.wire.amqp10.composite_reader import decode_composite
 from flintmq.wire.amqp10.performatives import Attach
 from flintmq.wire.amqp10.sections import scan, section_at
-from flintmq.wire.amqp10.spec import AMQP_VALUE, LOCAL_TRANSACTIONS, MULTI_TXNS_PER_SSN
+from flintmq.wire.amqp10.spec import AMQP_VALUE, LOCAL_TRANSACTIONS, MULTI_TXNS_PER_SSN, REJECTED, SYMBOLS
 from flintmq.wire.amqp10.states import (
     ACCEPTED,
     RELEASED,
@@ -44,6 +46,7 @@ from flintmq.wire.amqp10.states import (
 from flintmq.wire.amqp10.termini import Coordinator, Declare, Discharge
 
 if TYPE_CHECKING:
+    from flintmq.gateway.amqp10.connection import ServerConnection
     from flintmq.gateway.amqp10.incoming import IncomingLink
     from flintmq.gateway.amqp10.session import ServerSession
 
@@ -52,6 +55,7 @@ _CREDIT: Final = 64
 # Transactions that a session may have open: each holds what is staged in it.
 _OPEN_MAX: Final = 256
 _ID_BYTES: Final = 8
+_REJECTED: Final = SYMBOLS[REJECTED]
 
 
 @final
@@ -66,7 +70,7 @@ class OpenTransaction:
         self.failure: AmqpError | Amqp10Error | None = None
         # Links that acquire in its name (part 4 §4.4.3), and what they did.
         self.acquiring: dict[OutgoingLink, None] = {}
-        self.acquired: list[OutgoingDelivery] = []
+        self.acquired: dict[OutgoingDelivery, None] = {}
 
 
 @final
@@ -81,7 +85,8 @@ class Transactions:
     def control(self, link: ReceiverLink, attach: Attach) -> ReceiverOwner:
         """A link to the coordinator."""
         capabilities = [LOCAL_TRANSACTIONS, MULTI_TXNS_PER_SSN]
-        owner = _Control(self, link)
+        outcomes = attach.source.outcomes if attach.source is not None else []
+        owner = _Control(self, link, not outcomes or _REJECTED in outcomes)
         link.accept(Attach(source=attach.source, target=Coordinator(capabilities=capabilities)))
         link.grant(_CREDIT)
         return owner
@@ -97,13 +102,30 @@ class Transactions:
         self._open[txn_id] = OpenTransaction(txn_id, link, work)
         return txn_id
 
-    def discharge(self, txn_id: bytes, fail: bool) -> None:
-        """Commit or roll back. Raises UnknownTransaction, or TransactionRollback where a commit cannot be."""
+    def is_half_posted(self, txn_id: bytes) -> bool:
+        """Whether a part of a message came in its name, and the rest did not."""
+        for link in self.session.engine.links:
+            if isinstance(link, ReceiverLink) and link.begun is not None:
+                state = link.begun.state
+                if isinstance(state, TransactionalState) and state.txn_id == txn_id:
+                    return True
+        return False
+
+    def end(self, link: ReceiverLink, reason: str) -> None:
+        """The client did what no transaction survives: its link to the coordinator goes, and what it declared there."""
+        link.detach(TransactionRollback(reason))
+        self.roll_back_of(link)
+
+    def discharge(self, txn_id: bytes, fail: bool) -> list[SenderLink]:
+        """Commit or roll back. Raises UnknownTransaction, or TransactionRollback where a commit cannot be.
+
+        Returns links that have to say first that they gave up a delivery.
+        """
         found = self.find(txn_id)
         del self._open[txn_id]
         if fail:
             self._roll_back(found)
-            return
+            return [each.link for each in found.acquired if each.link.is_aborting]
         reason: AmqpError | Amqp10Error | None = found.failure
         if reason is None and self.session.gateway.failure:
             reason = TransactionRollback(f"nothing durable can be stored: {self.session.gateway.failure}")
@@ -116,6 +138,7 @@ class Transactions:
             self._roll_back(found)
             raise TransactionRollback(reason.text)
         self._discharged(found)
+        return []
 
     def _roll_back(self, found: OpenTransaction) -> None:
         found.work.roll_back()
@@ -126,7 +149,8 @@ class Transactions:
                 # It was not to be had.
                 delivery.mark = None
                 owner.apply(delivery.tag, entry, settlement.RELEASED)
-                delivery.link.settle(delivery, RELEASED)
+                if not delivery.link.abort(delivery):
+                    delivery.link.settle(delivery, RELEASED)
         self._discharged(found)
 
     def _discharged(self, found: OpenTransaction) -> None:
@@ -160,7 +184,7 @@ class Transactions:
     ) -> None:
         """A message is on its way; one that was sent settled has its outcome with the transaction's."""
         if delivery is not None:
-            found.acquired.append(delivery)
+            found.acquired[delivery] = None
             return
         try:
             found.work.settle(LinkSettlement(link, None, entry, ACCEPTED, settlement.ACCEPTED, True))
@@ -178,7 +202,9 @@ class Transactions:
         outcome: Outcome = ACCEPTED
         try:
             publication, message, more_keys = link.read(payload)
-            found.work.publish(LinkPublish(link, publication, message, more_keys))
+            if not delivery.is_settled and not self.session.vhost.queues_of(publication.route, message, more_keys):
+                outcome = RELEASED
+            found.work.publish(LinkPublish(link, publication, message, more_keys, outcome is RELEASED))
         except (AmqpError, Amqp10Error) as error:
             found.failure = error
             outcome = Rejected(error=Error(condition=error.condition, description=error.text))
@@ -190,6 +216,10 @@ class Transactions:
     ) -> None:
         """An outcome that shall hold once the transaction is discharged. Raises UnknownTransaction."""
         found = self.find(state.txn_id)
+        if delivery not in found.acquired and any(delivery in each.acquired for each in self._open.values()):
+            # part 4 §4.4.2
+            self.end(found.link, f"delivery {delivery.tag.hex()} was acquired in another transaction")
+            return
         outcome = link.default_outcome if state.outcome is None else settlement_of(state.outcome)
         if outcome is None:
             raise InvalidField("a transactional state needs an outcome", SCOPE_SESSION)
@@ -204,15 +234,24 @@ class Transactions:
 
 @final
 class LinkPublish(StagedPublish):
+    """`is_released`: its publisher was told that it goes nowhere, and that is so whatever is bound meanwhile."""
+
     def __init__(
-        self, link: "IncomingLink", publication: Publication, message: Message, more_keys: list[str] | None
+        self,
+        link: "IncomingLink",
+        publication: Publication,
+        message: Message,
+        more_keys: list[str] | None,
+        is_released: bool,
     ) -> None:
         super().__init__(publication.route, message, more_keys)
         self._link = link
         self._publication = publication
+        self._is_released = is_released
 
     def put(self, queues: list[Queue]) -> None:
-        self._link.put(None, self._publication, self.message, queues)
+        if not self._is_released:
+            self._link.put(None, self._publication, self.message, queues)
 
 
 @final
@@ -274,32 +313,53 @@ class LinkSettlement(StagedSettlement):
 class _Control(ReceiverOwner):
     """A link to the coordinator: declares and discharges come as messages, and their outcomes are the answers."""
 
-    def __init__(self, transactions: Transactions, link: ReceiverLink) -> None:
+    def __init__(self, transactions: Transactions, link: ReceiverLink, rejects: bool) -> None:
         self._transactions = transactions
         self._link = link
+        # Whether the client wants to hear of errors as outcomes; it loses the link otherwise (part 4 §4.2).
+        self._rejects = rejects
 
     def on_message(self, link: ReceiverLink, delivery: IncomingDelivery | None, payload: bytes) -> None:
         if link.credit <= _CREDIT // 2:
             link.grant(_CREDIT)
         if delivery is None or delivery.is_settled:
             raise IllegalState("declare and discharge must not be sent settled", SCOPE_LINK)
-        command = _command(payload)
-        state: DeliveryState = ACCEPTED
+        state: DeliveryState | None
         try:
+            command = _command(payload)
             if isinstance(command, Declare):
-                if command.global_id is not None:
-                    raise InvalidField("there are no distributed transactions here: no global-id", SCOPE_LINK)
-                state = Declared(txn_id=self._transactions.declare(link))
+                state = self._declare(command)
             elif isinstance(command, Discharge):
-                self._transactions.discharge(command.txn_id, command.fail)
-                if not command.fail:
-                    self._transactions.session.connection.answer(_Discharged(link, delivery))
-                    return
+                state = self._discharge(command, delivery)
             else:
                 raise InvalidField("a coordinator takes declare and discharge", SCOPE_LINK)
         except (AmqpError, Amqp10Error) as error:
+            if not self._rejects:
+                raise
             state = Rejected(error=Error(condition=error.condition, description=error.text))
-        link.settle(delivery, state)
+        if state is not None:
+            link.settle(delivery, state)
+
+    def _declare(self, command: Declare) -> DeliveryState:
+        if command.global_id is not None:
+            raise NotImplementedHere("there are no distributed transactions here: no global-id")
+        return Declared(txn_id=self._transactions.declare(self._link))
+
+    def _discharge(self, command: Discharge, delivery: IncomingDelivery) -> DeliveryState | None:
+        """None where the answer comes later."""
+        if self._transactions.is_half_posted(command.txn_id):
+            # part 4 §4.4.1
+            self._transactions.end(self._link, "a message was posted in part when its transaction was discharged")
+            return None
+        connection = self._transactions.session.connection
+        aborting = self._transactions.discharge(command.txn_id, command.fail)
+        if not command.fail:
+            connection.answer(_Discharged(self._link, delivery))
+            return None
+        if aborting:
+            connection.later(_Aborted(connection, self._link, delivery, aborting))
+            return None
+        return ACCEPTED
 
     def on_disposition(self, delivery: IncomingDelivery, state: DeliveryState | None, settled: bool) -> None:
         """The client knows already."""
@@ -325,9 +385,38 @@ class _Discharged(Answer):
         self._link.settle(self._delivery, Rejected(error=error))
 
 
+@final
+class _Aborted(Answer):
+    """A transaction is rolled back, and deliveries acquired in it were given up: that comes first (part 4 §4.4.3)."""
+
+    def __init__(
+        self,
+        connection: "ServerConnection",
+        link: ReceiverLink,
+        delivery: IncomingDelivery,
+        aborting: list[SenderLink],
+    ) -> None:
+        self._connection = connection
+        self._link = link
+        self._delivery = delivery
+        self._aborting = aborting
+
+    def give(self) -> None:
+        if any(link.is_aborting for link in self._aborting):
+            self._connection.later(self)
+        else:
+            self._link.accept_delivery(self._delivery)
+
+    def fail(self, reason: str) -> None:
+        """A rollback needs no storage."""
+
+
 def _command(payload: bytes) -> Composite:
-    """What a message to the coordinator says (part 4 §4.3). Raises DecodeError."""
-    found = scan(payload)
-    if found.body_kind != AMQP_VALUE:
-        raise DecodeError("a coordinator takes messages with one amqp-value", SCOPE_LINK)
-    return decode_composite(payload, section_at(payload, found.body, found.end)[1], found.footer_or_end)[0]
+    """What a message to the coordinator says (part 4 §4.3). Raises InvalidField."""
+    try:
+        found = scan(payload)
+        if found.body_kind == AMQP_VALUE:
+            return decode_composite(payload, section_at(payload, found.body, found.end)[1], found.footer_or_end)[0]
+    except DecodeError as error:
+        raise InvalidField(f"no command for a coordinator: {error.text}", SCOPE_LINK) from None
+    raise InvalidField("a coordinator takes messages with one amqp-value", SCOPE_LINK)

@@ -8,6 +8,7 @@ from mypy_extensions import i64, mypyc_attr
 
 from flintmq.base.errors import (
     SCOPE_LINK,
+    IllegalState,
     InvalidField,
     MessageSizeExceeded,
     TransferLimitExceeded,
@@ -18,7 +19,7 @@ from flintmq.protocol.amqp10.link import Link, LinkOwner
 from flintmq.protocol.amqp10.serial import after, distance
 from flintmq.wire.amqp10.performatives import Attach, Flow, Transfer
 from flintmq.wire.amqp10.spec import RCV_FIRST, RCV_SECOND, SND_SETTLED, SND_UNSETTLED
-from flintmq.wire.amqp10.states import ACCEPTED, DeliveryState
+from flintmq.wire.amqp10.states import ACCEPTED, DeliveryState, TransactionalState
 
 if TYPE_CHECKING:
     from flintmq.protocol.amqp10.session import Session
@@ -138,6 +139,11 @@ class ReceiverLink(Link):
                     taken.append(delivery)
         return taken
 
+    @property
+    def begun(self) -> IncomingDelivery | None:
+        """The delivery of which a part came, and the rest did not."""
+        return self._current
+
     # -- for the session ----------------------------------------------------------------------------------------
 
     def link_owner(self) -> LinkOwner | None:
@@ -229,8 +235,8 @@ class ReceiverLink(Link):
         delivery = self._current
         if delivery is None:
             delivery = self._begin(transfer)
-        elif transfer.delivery_id is not None and transfer.delivery_id != delivery.id:
-            raise InvalidField(f"delivery {transfer.delivery_id} begins before delivery {delivery.id} is complete")
+        else:
+            _check_same(delivery, transfer)
         if transfer.settled:
             delivery.sent_settled = True
         if transfer.state is not None:
@@ -352,3 +358,15 @@ def _worth_telling(delivery: IncomingDelivery) -> IncomingDelivery | None:
     """None for one that nothing can be said of: sent settled, in the usual format and with no state."""
     is_plain = delivery.sent_settled and delivery.message_format == 0 and delivery.state is None
     return None if is_plain and not delivery.is_resumed else delivery
+
+
+def _check_same(delivery: IncomingDelivery, transfer: Transfer) -> None:
+    """A further transfer of a delivery is of that one, and of one transaction with the first (part 4 §4.4.1)."""
+    if transfer.delivery_id is not None and transfer.delivery_id != delivery.id:
+        raise InvalidField(f"delivery {transfer.delivery_id} begins before delivery {delivery.id} is complete")
+    before = delivery.state
+    now = transfer.state
+    if isinstance(now, TransactionalState) and not (
+        isinstance(before, TransactionalState) and before.txn_id == now.txn_id
+    ):
+        raise IllegalState(f"the transfers of delivery {delivery.id} are not of one transaction", SCOPE_LINK)

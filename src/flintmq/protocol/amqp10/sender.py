@@ -183,17 +183,22 @@ class SenderLink(Link):
         )
 
     def abort(self, delivery: OutgoingDelivery) -> bool:
-        """Give up a delivery of which a part was sent. False where it is all on its way: nothing is done then."""
+        """Give up a delivery of which a part was sent. False where it is all on its way: nothing is done then.
+
+        The receiver is told at once, or when the session's window is open again: until then the link `is_aborting`.
+        """
         rest = self._rest
-        if rest is None or rest.delivery is not delivery:
+        if rest is None or rest.delivery is not delivery or rest.is_aborted:
             return False
-        self._rest = None
-        session = self.session
-        session.stalled.pop(self, None)
         self.forget(delivery)
-        if self.is_attached:
-            session.send_transfer(Transfer(handle=self.handle, settled=True, aborted=True))
+        rest.give_up()
+        self.go_on()
         return True
+
+    @property
+    def is_aborting(self) -> bool:
+        """Whether the receiver has still to be told that a delivery was given up."""
+        return self._rest is not None and self._rest.is_aborted
 
     def settle(self, delivery: OutgoingDelivery, state: DeliveryState | None = None) -> None:
         """Forget a delivery, and tell the receiver: with `flush`, together with others like it."""
@@ -376,6 +381,7 @@ class _Rest:
 
     def __init__(self, delivery: OutgoingDelivery, transfer: Transfer, parts: list[bytes]) -> None:
         self.delivery = delivery
+        self.is_aborted = False
         self._transfer = transfer
         self._parts = parts
         self._at: i64 = 0
@@ -383,6 +389,15 @@ class _Rest:
         self._left: i64 = 0
         for part in parts:
             self._left += len(part)
+
+    def give_up(self) -> None:
+        """Nothing follows but the last transfer, which says so; if there was none yet, it is the first, too."""
+        self.is_aborted = True
+        self._transfer.aborted = True
+        self._transfer.settled = True
+        self._transfer.state = None
+        self._parts = []
+        self._left = 0
 
     def send_frame(self, session: "Session") -> bool:
         """One transfer, as large as it may be. True if it was the last."""

@@ -8,7 +8,7 @@ from flintmq.protocol.amqp10.delivery import tag_of
 from flintmq.protocol.amqp10.states import Endpoint
 from flintmq.wire.amqp10.performatives import Attach, Flow, Transfer
 from flintmq.wire.amqp10.spec import DISPOSITION, RCV_SECOND, SND_SETTLED, SND_UNSETTLED, TRANSFER
-from flintmq.wire.amqp10.states import ACCEPTED, RELEASED, Received, Rejected
+from flintmq.wire.amqp10.states import ACCEPTED, RELEASED, Received, Rejected, TransactionalState
 from flintmq.wire.amqp10.termini import Source, Target
 from tests.unit.protocol.amqp10.pair import Flowing, Meets, Pair, Receives, Sends
 
@@ -380,23 +380,44 @@ def test_too_large() -> None:
         assert flowing.pair.server.engine.intake.held == 0
 
 
-def test_abort() -> None:
-    """A message that is half sent may be given up; the receiver forgets it."""
+@pytest.mark.parametrize("window", [0, 1, 3])
+def test_abort(window: int) -> None:
+    """A message that is half sent may be given up; the receiver hears of it as soon as the window lets it."""
     flowing = Flowing(server=Tuning(frame_max=512))
-    flowing.session._remote_window = 3
+    peer = flowing.peer.session
+    assert peer is not None
+    flowing.session._remote_window = window
     sent = flowing.sender.send(1, b"", b"x" * 5000, False)
     assert sent is not None
     assert flowing.sender.abort(sent)
     assert not flowing.sender.abort(sent)
     flowing.run()
+    assert flowing.sender.is_aborting
+    assert not flowing.sender.can_send
+    assert flowing.receives.aborted == []
+    peer.send_flow(Flow())
+    flowing.run()
+    assert not flowing.sender.is_aborting
     assert len(flowing.receives.aborted) == 1
     assert flowing.receives.messages == []
     assert flowing.pair.server.engine.intake.held == 0
     assert flowing.receiver.unsettled == flowing.sender.unsettled == 0
-    flowing.session._remote_window = 100
     flowing.sender.send(2, b"", b"next", False)
     flowing.run()
     assert [payload for _, payload in flowing.receives.messages] == [b"next"]
+    assert flowing.receiver.delivery_count == flowing.sender.delivery_count == 2
+
+
+def test_transfers_of_one_transaction() -> None:
+    """All transfers of a delivery are of the transaction that the first names, or say nothing of it."""
+    one, two = TransactionalState(txn_id=b"1"), TransactionalState(txn_id=b"2")
+    for first, second, is_well in ((one, one, True), (one, None, True), (one, two, False), (None, one, False)):
+        flowing = Flowing()
+        flowing.session.send_transfer(Transfer(handle=0, delivery_id=0, delivery_tag=b"t", state=first, more=True))
+        flowing.session.send_transfer(Transfer(handle=0, state=second))
+        flowing.run()
+        assert len(flowing.receives.messages) == is_well
+        assert len(flowing.sends.detached) == (not is_well)
 
 
 def test_session_end_gives_back_what_is_unsettled() -> None:
