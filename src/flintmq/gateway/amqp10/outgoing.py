@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 # The property of a flow that names a transaction.
 TXN_ID: Final = "txn-id"
+# The one that says whether this consumer of a queue is the active one (RabbitMQ).
+ACTIVE: Final = "rabbitmq:active"
 
 
 @final
@@ -135,6 +137,8 @@ class OutgoingLink(SenderOwner):
         self.resumption: Resumption | None = None
         # Messages whose notes are not on the disk yet; they will take credit.
         self._noting = 0
+        # Of a queue with a single active consumer: whether another one is that.
+        self._is_standby = False
         # Outcomes that a transaction has, and will apply or not.
         self.staged: dict[LinkSettlement, None] = {}
         self.is_over = False
@@ -145,7 +149,10 @@ class OutgoingLink(SenderOwner):
 
     def start(self) -> None:
         """The client has been answered: deliveries may follow."""
-        self.consumer.is_special = self._keeps_notes
+        if self.queue.settings.single_active:
+            self._is_standby = self.queue.consumers[0] is not self.consumer
+            self.link.tell({ACTIVE: not self._is_standby})
+        self.consumer.is_special = self._is_special
         self.consumer.started = self.resumption is None
         self._look()
 
@@ -186,14 +193,23 @@ class OutgoingLink(SenderOwner):
     @property
     def is_waiting(self) -> bool:
         """Whether there is credit for no more than what is to be sent already."""
-        return i64(self._noting) >= self.link.credit
+        if self._is_standby and self.queue.consumers[0] is self.consumer:
+            # It is asked, so it is its turn.
+            self._is_standby = False
+            self.consumer.is_special = self._is_special
+            self.link.tell({ACTIVE: True})
+        return self._noting > 0 and i64(self._noting) >= self.link.credit
 
     def acquires_for(self, transaction: "OpenTransaction | None") -> None:
         """What is sent from now on is acquired in the name of a transaction."""
         self.acquires = transaction
         consumer = self.consumer
         consumer.no_ack = consumer.settles and not self.queue.keeps_all and transaction is None
-        consumer.is_special = transaction is not None or self._keeps_notes
+        consumer.is_special = self._is_special
+
+    @property
+    def _is_special(self) -> bool:
+        return self.acquires is not None or self._keeps_notes or self._is_standby
 
     @property
     def _keeps_notes(self) -> bool:

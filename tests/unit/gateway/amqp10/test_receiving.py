@@ -371,3 +371,18 @@ def test_an_unknown_lifetime_is_refused(client: Client, server: Server) -> None:
     receiver = client.receiver(None, source=Source(dynamic=True, dynamic_node_properties={"lifetime-policy": wanted}))
     assert receiver.refusal[0] == "amqp:not-implemented"
     assert list(server.vhost.queues) == ["q"]
+
+
+def test_a_single_active_consumer_knows_that_it_is(client: Client, server: Server) -> None:
+    """RabbitMQ's flow property tells each consumer when its turn has come."""
+    server.queue("single", single_active_consumer=True)
+    first = client.receiver("/queues/single", attach=Attach(name="first", snd_settle_mode=SND_UNSETTLED))
+    second = client.receiver("/queues/single", attach=Attach(name="second", snd_settle_mode=SND_UNSETTLED))
+    assert [flow for flow in first.flows if flow] == [{"rabbitmq:active": True}]
+    assert [flow for flow in second.flows if flow] == [{"rabbitmq:active": False}]
+    client.sender("/queues/single").publish("one")
+    assert first.bodies() == ["one"]
+    first.link.detach()
+    client.tick()
+    assert [flow for flow in second.flows if flow][-1] == {"rabbitmq:active": True}
+    assert second.bodies() == ["one"]
