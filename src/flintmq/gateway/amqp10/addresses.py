@@ -25,27 +25,30 @@ _HEX: Final = "0123456789abcdefABCDEF"
 class Place:
     """A node by its name. `key` is an exchange's routing key, None where each message's subject is meant.
 
-    `may_create`: a queue is made where there is none (RabbitMQ's first form).
+    `may_create`: a queue is made where there is none (RabbitMQ's first form). `is_source`: it may be a source's.
     """
 
-    def __init__(self, kind: int, name: str, key: str | None = "", may_create: bool = False) -> None:
+    def __init__(
+        self, kind: int, name: str, key: str | None = "", may_create: bool = False, is_source: bool = True
+    ) -> None:
         self.kind = kind
         self.name = name
         self.key = key
         self.may_create = may_create
+        self.is_source = is_source
 
 
 def parse(address: str) -> Place:
     """What a source's or a target's address names. Raises InvalidField for one that names nothing."""
     if not address.startswith("/"):
         if address == "":
-            raise _refused(address)
+            raise refused(address)
         return Place(PLAIN, address, None)
     place = _second_form(address)
     if place is None:
         place = _first_form(address)
     if place is None:
-        raise _refused(address)
+        raise refused(address)
     return place
 
 
@@ -59,7 +62,7 @@ def queue_address(name: str) -> str:
     return f"/queues/{percent_encoded(name)}"
 
 
-def _refused(address: str) -> InvalidField:
+def refused(address: str) -> InvalidField:
     return InvalidField(f'Attach refused: {{bad_address_string,<<"{address}">>}}', SCOPE_LINK)
 
 
@@ -74,7 +77,7 @@ def _second_form(address: str) -> Place | None:
         return None
     exchange = percent_decoded(parts[0])
     key = percent_decoded(parts[1]) if len(parts) == 2 else ""
-    return None if exchange is None or key is None else Place(EXCHANGE, exchange, key)
+    return None if exchange is None or key is None else Place(EXCHANGE, exchange, key, is_source=False)
 
 
 def _first_form(address: str) -> Place | None:

@@ -9,7 +9,7 @@ from flintmq.broker.permission import READ, WRITE
 from flintmq.broker.queue.base import Queue
 from flintmq.broker.terminus import SourceTerminus
 from flintmq.gateway.amqp10 import nodes
-from flintmq.gateway.amqp10.addresses import EXCHANGE, PLAIN, QUEUE, Place, parse
+from flintmq.gateway.amqp10.addresses import EXCHANGE, PLAIN, QUEUE, Place, parse, refused
 from flintmq.gateway.amqp10.filters import read_filters
 from flintmq.gateway.amqp10.incoming import IncomingLink
 from flintmq.gateway.amqp10.outcomes import OUTCOMES, default_of
@@ -43,6 +43,8 @@ def receive_from(session: "ServerSession", link: ReceiverLink, attach: Attach) -
     target = attach.target
     if isinstance(target, Coordinator):
         return session.transactions.control(link, attach)
+    if target is not None:
+        nodes.check_dynamic(target)
     found = session.free_receiver(link.name)
     if target is None:
         if found is None:
@@ -53,6 +55,7 @@ def receive_from(session: "ServerSession", link: ReceiverLink, attach: Attach) -
         found.expire()
         found = None
     made = _target(session, link, target)
+    target.capabilities = nodes.capabilities(target.capabilities, made.queue is not None)
     answer = Attach(source=attach.source, target=target, properties=attach.properties)
     if found is not None or target.dynamic or outlasts(target):
         session.use_target(made, found)
@@ -60,7 +63,7 @@ def receive_from(session: "ServerSession", link: ReceiverLink, attach: Attach) -
         join(made.queue, made, made.terminus, target.dynamic)
     if made.terminus is not None:
         answer.unsettled = made.unsettled()
-        link.wants_parts = made.terminus.keeps_notes
+        link.wants_parts = True
     session.connection.receivers[link.name] = made
     _answer(session, target, _Attached(made, None, link, answer))
     return made
@@ -125,6 +128,8 @@ def _queue(session: "ServerSession", place: Place) -> Queue:
 def send_to(session: "ServerSession", link: SenderLink, attach: Attach) -> SenderOwner:
     """A link on which the client receives. Raises what is wrong with its source."""
     source = attach.source
+    if source is not None:
+        nodes.check_dynamic(source)
     found = session.free_sender(link.name)
     if source is None:
         if found is None:
@@ -139,7 +144,7 @@ def send_to(session: "ServerSession", link: SenderLink, attach: Attach) -> Sende
     elif source.address is None:
         raise InvalidField("Attach refused: a source without an address is not to be found", SCOPE_LINK)
     else:
-        queue = _source_queue(session, parse(source.address))
+        queue = _source_queue(session, source.address)
     try:
         return _send_from(session, link, attach, source, queue, found)
     except (AmqpError, Amqp10Error):
@@ -168,8 +173,8 @@ def _send_from(
         consumed = queue
         source.distribution_mode = COPY if queue.keeps_all else MOVE
     source.default_outcome, settlement = default_of(source)
-    if not source.outcomes:
-        source.outcomes = OUTCOMES
+    source.capabilities = nodes.capabilities(source.capabilities, True)
+    source.outcomes = [name for name in source.outcomes if name in OUTCOMES] or OUTCOMES
     outlet = Outlet(session.gateway.agenda)
     owner = OutgoingLink(session, link, source, queue, consumed, outlet)
     owner.default_outcome = settlement
@@ -242,7 +247,10 @@ def _number_of(tag: bytes) -> int:
     return int.from_bytes(tag, "big")
 
 
-def _source_queue(session: "ServerSession", place: Place) -> Queue:
+def _source_queue(session: "ServerSession", address: str) -> Queue:
+    place = parse(address)
+    if not place.is_source:
+        raise refused(address)
     if place.kind == QUEUE:
         return _queue(session, place)
     vhost = session.vhost

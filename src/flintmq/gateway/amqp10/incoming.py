@@ -53,8 +53,8 @@ LINK_CREDIT: Final = 8_192
 _TOP_UP_AT: Final = LINK_CREDIT // 2
 # What may come, of what was under way, once an alarm is on and credit was taken back; then the connection waits.
 _GRACE_BYTES: Final = 1024 * 1024
-# How much comes of a large message before its sender is told how much has.
-_CONFIRM_BYTES: Final = 4 * 1024 * 1024
+# What comes of a message is confirmed at once up to this size, and from then on each time so much more has come.
+_CONFIRM_BYTES: Final = 2 * 1024 * 1024
 
 
 @final
@@ -118,7 +118,7 @@ class IncomingLink(ReceiverOwner):
         if link.credit <= _TOP_UP_AT:
             self._go_on(len(payload))
         if delivery is not None:
-            if self.terminus is not None and (delivery.is_resumed or self.terminus.keeps_notes):
+            if self.terminus is not None:
                 self._keep(self.terminus, delivery, payload, False)
                 return
             if delivery.state is not None and isinstance(delivery.state, TransactionalState):
@@ -265,7 +265,7 @@ class IncomingLink(ReceiverOwner):
         payload = progress.unseen(payload)
         if more:
             received = terminus.part(tag, payload)
-            if received.size >= progress.confirmed + _CONFIRM_BYTES:
+            if received.size < _CONFIRM_BYTES or received.size >= progress.confirmed + _CONFIRM_BYTES:
                 progress.confirmed = received.size
                 self._connection.answer(_Kept(self.link, delivery, place_of(b"".join(received.parts))))
             return
@@ -309,7 +309,7 @@ class IncomingLink(ReceiverOwner):
     def stolen(self) -> None:
         """Another link by the same name takes over (part 2 §2.6.1)."""
         self._leave(True)
-        self.link.detach(LinkStolen(f"link '{self.link.name}' was attached somewhere else"))
+        self.link.detach(LinkStolen(f"link '{self.link.name}' was attached somewhere else"), closed=False)
         self._connection.touch()
 
     def on_detached(self, error: FlintError | None, closed: bool) -> None:
@@ -336,7 +336,7 @@ class IncomingLink(ReceiverOwner):
         elif terminus is not None:
             if not terminus.keeps_notes:
                 for delivery in unsettled:
-                    if isinstance(delivery.mark, Outcome):
+                    if isinstance(delivery.mark, Outcome) and delivery.tag not in terminus.unsettled:
                         terminus.received(delivery.tag, encoded_state(delivery.mark))
             terminus.detach()
         elif self.queue is not None:

@@ -3,7 +3,7 @@
 from base64 import urlsafe_b64encode
 from typing import TYPE_CHECKING, Final
 
-from flintmq.base.errors import NotImplementedHere
+from flintmq.base.errors import SCOPE_LINK, InvalidField, NotImplementedHere
 from flintmq.broker.message import Table
 from flintmq.broker.permission import CONFIGURE, READ, WRITE
 from flintmq.broker.queue.base import Queue
@@ -16,6 +16,9 @@ from flintmq.wire.amqp10.values import Array, Described, Symbol, ULong
 if TYPE_CHECKING:
     from flintmq.gateway.amqp10.session import ServerSession
 
+# What JMS clients and RabbitMQ's call these nodes.
+_QUEUE_CAPABILITIES: Final = ("queue", "temporary-queue", "rabbitmq:volatile-queue")
+_EXCHANGE_CAPABILITIES: Final = ("topic",)
 _LIFETIME: Final = "lifetime-policy"
 _DYNAMIC_PREFIX: Final = "amq.dyn-"
 # Longer ones are left out of generated names, which may be in every message (RabbitMQ).
@@ -45,6 +48,24 @@ def create(session: "ServerSession", link: str, terminus: Source | Target) -> Qu
     return queue
 
 
+def check_dynamic(terminus: Source | Target) -> None:
+    """Raises InvalidField for who asks for a node and names one, or says what one shall be and asks for none."""
+    if terminus.dynamic and terminus.address is not None:
+        raise InvalidField("a dynamic node has the address that it is given: none can be asked for", SCOPE_LINK)
+    if not terminus.dynamic and terminus.dynamic_node_properties:
+        raise InvalidField("dynamic-node-properties are for dynamic nodes", SCOPE_LINK)
+    modes = terminus.dynamic_node_properties.get("supported-dist-modes")
+    listed = modes.items if isinstance(modes, Array) else [] if modes is None else [modes]
+    if not all(isinstance(mode, Symbol) for mode in listed):
+        raise InvalidField("supported-dist-modes are symbols", SCOPE_LINK)
+
+
+def capabilities(wanted: list[str], is_queue: bool) -> list[str]:
+    """Which of the capabilities that a terminus was asked for it has."""
+    known = _QUEUE_CAPABILITIES if is_queue else _EXCHANGE_CAPABILITIES
+    return [name for name in wanted if name in known]
+
+
 def _policy(wanted: object) -> str:
     """The name of a lifetime policy; empty where there is none."""
     if wanted is None:
@@ -56,6 +77,8 @@ def _policy(wanted: object) -> str:
         descriptor = wanted.descriptor
         symbol = SYMBOLS.get(descriptor.value, "") if isinstance(descriptor, ULong) else str(descriptor)
         name = symbol.removeprefix("amqp:").removesuffix(":list")
+    else:
+        raise InvalidField("a lifetime-policy is a described type", SCOPE_LINK)
     if name not in POLICIES:
         raise NotImplementedHere(f"lifetime-policy {wanted!r:.100} is none of {', '.join(POLICIES)}")
     return name

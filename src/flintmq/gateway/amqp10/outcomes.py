@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from flintmq.base.errors import SCOPE_LINK, InvalidField, NotImplementedHere
+from flintmq.base.errors import SCOPE_LINK, InvalidField
 from flintmq.broker import settlement
 from flintmq.broker.message import Table
 from flintmq.wire.amqp10.spec import SYMBOLS
@@ -24,10 +24,7 @@ DEFAULT_OUTCOME: Final[Outcome] = RELEASED
 
 
 def default_of(source: Source) -> tuple[Outcome, settlement.Outcome]:
-    """What becomes of deliveries whose receiver does not say it. Raises NotImplementedHere or InvalidField."""
-    foreign = [name for name in source.outcomes if name not in OUTCOMES]
-    if foreign:
-        raise NotImplementedHere(f"Outcomes not supported: {', '.join(foreign)}")
+    """What becomes of deliveries whose receiver does not say it. Raises InvalidField."""
     chosen = source.default_outcome or DEFAULT_OUTCOME
     settled = settlement_of(chosen)
     if settled is None:

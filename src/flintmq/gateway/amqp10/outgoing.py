@@ -298,7 +298,7 @@ class OutgoingLink(SenderOwner):
     def stolen(self) -> None:
         """Another link by the same name takes over (part 2 §2.6.1)."""
         self._leave(True)
-        self.link.detach(LinkStolen(f"link '{self.link.name}' was attached somewhere else"))
+        self.link.detach(LinkStolen(f"link '{self.link.name}' was attached somewhere else"), closed=False)
         self.session.connection.touch()
 
     def on_detached(self, error: FlintError | None, closed: bool) -> None:

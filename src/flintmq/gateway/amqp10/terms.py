@@ -9,15 +9,24 @@ from typing import Final, final
 from librt.strings import read_i32_be
 from mypy_extensions import i64
 
-from flintmq.base.errors import SCOPE_LINK, AccessRefused, DecodeError, InvalidField
+from flintmq.base.errors import SCOPE_LINK, AccessRefused, DecodeError, InvalidField, NotImplementedHere
 from flintmq.broker.message import TRANSIENT, Handling
 from flintmq.broker.user import User
 from flintmq.gateway.amqp10.codec import handling
 from flintmq.gateway.conversion.parts import split
+from flintmq.wire.amqp10.composite import Annotations
 from flintmq.wire.amqp10.reader import Reader
-from flintmq.wire.amqp10.sections import ABSENT, decode_message_annotations, scan, section_at
-from flintmq.wire.amqp10.spec import AMQP_VALUE, DATA
+from flintmq.wire.amqp10.sections import (
+    ABSENT,
+    decode_delivery_annotations,
+    decode_message_annotations,
+    scan,
+    section_at,
+)
+from flintmq.wire.amqp10.spec import AMQP_VALUE, DATA, ERROR, SYMBOLS
+from flintmq.wire.amqp10.states import Error
 from flintmq.wire.amqp10.types import DESCRIBED, LIST0, LIST8, NULL, SMALLULONG, VBIN8, VBIN32, skip_value
+from flintmq.wire.amqp10.values import Described, Symbol, ULong
 
 # Places in the properties section (amqp-1.0 part 3 §3.2.4).
 _USER_ID: Final = 1
@@ -28,7 +37,8 @@ _DESCRIPTION_BYTES: Final = 3
 _UNKNOWN: Final = b"\xff"
 # An annotation with routing keys beside the address's (RabbitMQ).
 _COPIES: Final = "x-cc"
-_ENCODED_COPIES: Final = b"x-cc"
+# The delivery-annotation of a message that another node has rejected (part 3 §3.2.2).
+_REJECTED: Final = "rejected"
 
 
 @final
@@ -80,6 +90,7 @@ class Intake:
             self.properties = payload[: found.body]
         else:
             # They are for the next hop, which is here.
+            _check_hop(decode_delivery_annotations(payload, found.delivery_annotations))
             stop = found.bare if found.message_annotations == ABSENT else found.message_annotations
             lead = payload[: found.delivery_annotations] + payload[stop : found.bare]
             self.properties = lead + payload[found.bare : found.body]
@@ -157,12 +168,30 @@ def _is_plain_body(data: bytes, pos: i64) -> bool:
 
 
 def _read_terms(lead: bytes) -> Terms:
-    return Terms(handling(split(lead)), _copies(lead) if _ENCODED_COPIES in lead else None)
-
-
-def _copies(lead: bytes) -> list[str] | None:
     at = scan(lead).message_annotations
-    keys = None if at == ABSENT else decode_message_annotations(lead, at).get(_COPIES)
+    annotations = {} if at == ABSENT else decode_message_annotations(lead, at)
+    _check_keys(annotations)
+    return Terms(handling(split(lead)), _copies(annotations.get(_COPIES)))
+
+
+def _check_hop(annotations: Annotations) -> None:
+    """What the hop before has to say to us. Raises InvalidField or NotImplementedHere."""
+    rejected = annotations.pop(_REJECTED, None)
+    if rejected is not None and not isinstance(rejected, Error):
+        described = rejected.descriptor if isinstance(rejected, Described) else None
+        if described not in (ULong(ERROR), Symbol(SYMBOLS[ERROR])):
+            raise InvalidField(f"the delivery-annotation '{_REJECTED}' is an error", SCOPE_LINK)
+    _check_keys(annotations)
+
+
+def _check_keys(annotations: Annotations) -> None:
+    """Keys are reserved but for those of x-, and none of them is understood (part 3 §3.2.10)."""
+    for key in annotations:
+        if not isinstance(key, str) or not key.startswith("x-"):
+            raise NotImplementedHere(f"annotation '{key}' is not understood: keys of one's own begin with x-opt-")
+
+
+def _copies(keys: object) -> list[str] | None:
     if keys is None:
         return None
     if not isinstance(keys, list) or not all(isinstance(key, str) for key in keys):
