@@ -130,6 +130,9 @@ SQL_MAX_CHARACTERS: Final = 4_096
 SQL_MAX_TOKENS: Final = 200
 # RabbitMQ's: fields that a property filter may compare.
 PROPERTY_FILTER_MAX_FIELDS: Final = 16
+# Data sections of a body that are joined for consumers of AMQP 0-9-1: nobody sends that many, and 16 MiB of empty ones
+# would be three million. A body of more goes out encoded.
+DATA_SECTIONS_MAX: Final = 4_096
 # Selectors kept parsed: clients come back with the ones they had. A long one takes some hundred KiB.
 SELECTOR_CACHE_ENTRIES: Final = 256
 # A file of the journal, or of a stream: large enough that making and removing them is rare, small enough that one live

@@ -9,6 +9,7 @@ from librt.strings import BytesWriter, read_i32_be
 from mypy_extensions import i64
 
 from flintmq.base.errors import DecodeError
+from flintmq.base.limits import DATA_SECTIONS_MAX
 from flintmq.wire.amqp10 import sections as wire
 from flintmq.wire.amqp10 import spec
 from flintmq.wire.amqp10.composite import Annotations
@@ -181,7 +182,10 @@ def readable_application(section: bytes) -> dict[str, object]:
 
 @final
 class BodyParts:
-    """`data` are the contents of the data sections, None for a body of another kind. `footer` is the whole section."""
+    """`data` are the contents of the data sections, None for a body of another kind, or of more than DATA_SECTIONS_MAX.
+
+    `footer` is the whole section.
+    """
 
     def __init__(self, data: list[bytes] | None, footer: bytes) -> None:
         self.data = data
@@ -195,9 +199,18 @@ def split_body(body: bytes) -> BodyParts:
     if start != 0:
         raise DecodeError("a body begins with another section")
     footer = body[found.footer_or_end :]
-    if found.body_kind == 0:
-        return BodyParts([], footer)
-    return BodyParts(wire.decode_data(body, found) if found.body_kind == spec.DATA else None, footer)
+    if found.body_kind != 0 and found.body_kind != spec.DATA:
+        return BodyParts(None, footer)
+    data: list[bytes] = []
+    pos: i64 = 0
+    end = found.footer_or_end
+    while pos < end:
+        if len(data) == DATA_SECTIONS_MAX:
+            return BodyParts(None, footer)
+        reader = Reader(body, wire.section_at(body, pos, end)[1], end)
+        data.append(reader.binary())
+        pos = reader.pos
+    return BodyParts(data, footer)
 
 
 def data_content(body: bytes) -> bytes | None:

@@ -4,8 +4,9 @@ from decimal import Decimal
 
 import pytest
 
+from flintmq.base.limits import DATA_SECTIONS_MAX
 from flintmq.base.values import Timestamp
-from flintmq.gateway.conversion import from_amqp10, names, to_amqp10
+from flintmq.gateway.conversion import from_amqp10, lossless, names, to_amqp10
 from flintmq.gateway.conversion.decimals import from_ieee, to_decimal64, to_scaled
 from flintmq.gateway.conversion.parts import (
     HeaderFields,
@@ -260,6 +261,15 @@ def test_headers_towards_1_0() -> None:
 def test_bodies_towards_0_9_1(body: bytes, kind: str | None, content: bytes) -> None:
     """Data is the body; anything else is encoded, and the type says so."""
     assert to_091(body=body) == (Properties(type=kind), content)
+
+
+def test_a_body_of_too_many_sections_goes_out_encoded() -> None:
+    """And comes back as it was."""
+    body = EMPTY * (DATA_SECTIONS_MAX + 1)
+    assert to_091(body=body) == (Properties(type="amqp-1.0"), body)
+    assert to_091(body=EMPTY * DATA_SECTIONS_MAX) == (Properties(), b"")
+    form, content = lossless.to_091(b"", body)
+    assert lossless.to_10(form, content) == (b"", body)
 
 
 def test_bodies_towards_1_0() -> None:
