@@ -228,6 +228,10 @@ class ServerConnection(ConnectionOwner, Party, Applicant):
         self.closed = error
         self.promises.forget()
         self._draining = {}
+        later = self._later
+        self._later = []
+        for each in later:
+            each.give()
         access = self.access
         if access is not None:
             access.vhost.termini.connection_closed(self)

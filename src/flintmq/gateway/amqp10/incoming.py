@@ -15,11 +15,12 @@ from flintmq.base.errors import (
     NotFound,
     PreconditionFailed,
     ResourceDeleted,
+    ResourceError,
 )
 from flintmq.base.limits import ADDRESS_WORK_UNITS, ASKED_CONSUMERS_PER_UNIT
-from flintmq.broker.message import Message
+from flintmq.broker.message import Entry, Message
 from flintmq.broker.publishing import STORED, TURNED_AWAY, UNROUTED
-from flintmq.broker.queue.base import Queue
+from flintmq.broker.queue.base import Holder, Queue
 from flintmq.broker.terminus import Received as Kept
 from flintmq.broker.terminus import TargetTerminus
 from flintmq.gateway.amqp10.addresses import EXCHANGE, parse_to
@@ -58,7 +59,7 @@ _CONFIRM_BYTES: Final = 2 * 1024 * 1024
 
 
 @final
-class IncomingLink(ReceiverOwner):
+class IncomingLink(ReceiverOwner, Holder):
     """`publication` is where all messages go, None where each says that itself.
 
     With an `exchange` it says the routing key, as its subject; without one all of its address, in `to`.
@@ -94,6 +95,8 @@ class IncomingLink(ReceiverOwner):
     def start(self) -> None:
         """The client has been answered: it may send."""
         self.session.incoming[self] = None
+        if self.queue is not None:
+            self.queue.hold_for(self)
         self.grant()
 
     # -- credit -------------------------------------------------------------------------------------------------
@@ -190,8 +193,6 @@ class IncomingLink(ReceiverOwner):
             self._connection.touch()
         elif outcome == UNROUTED:
             self._settle(delivery, RELEASED)
-            if self.queue is not None and self.queue.gone:
-                raise ResourceDeleted(f"queue '{self.queue.name}' in vhost '{self.queue.vhost}' was deleted")
         elif outcome == TURNED_AWAY:
             self._settle(delivery, _too_long(queues))
         else:
@@ -264,6 +265,9 @@ class IncomingLink(ReceiverOwner):
             delivery.mark = progress
         payload = progress.unseen(payload)
         if more:
+            if not payload:
+                # Nothing is known of it yet that would be worth remembering.
+                return
             received = terminus.part(tag, payload)
             if received.size < _CONFIRM_BYTES or received.size >= progress.confirmed + _CONFIRM_BYTES:
                 progress.confirmed = received.size
@@ -306,6 +310,26 @@ class IncomingLink(ReceiverOwner):
         if settled and self.terminus is not None:
             self.terminus.forget(delivery.tag)
 
+    def _make_terminus(self) -> None:
+        try:
+            self.session.use_target(self, None)
+        except ResourceError:
+            # Too many are kept already.
+            return
+        if self.queue is not None:
+            join(self.queue, self, self.terminus, False)
+            leave(self.queue, self)
+
+    def queue_gone(self, queue: Queue) -> None:
+        """The target is deleted, and the client learns why."""
+        if not self.is_over:
+            self._leave(False)
+            self.link.detach(ResourceDeleted(f"queue '{queue.name}' in vhost '{queue.vhost}' was deleted"))
+            self._connection.touch()
+
+    def claimed(self, queue: Queue, entry: Entry) -> None:
+        """No link is there before a start is over."""
+
     def stolen(self) -> None:
         """Another link by the same name takes over (part 2 §2.6.1)."""
         self._leave(True)
@@ -321,15 +345,14 @@ class IncomingLink(ReceiverOwner):
             return
         self.is_over = True
         self.session.incoming.pop(self, None)
+        if self.queue is not None:
+            self.queue.hold_no_more_for(self)
         if self._connection.receivers.get(self.link.name) is self:
             del self._connection.receivers[self.link.name]
         unsettled = self.link.take_unsettled()
         if self.terminus is None and is_suspended and unsettled and self.session.engine.is_open:
             # It may come back until the session ends.
-            self.session.use_target(self, None)
-            if self.queue is not None:
-                join(self.queue, self, self.terminus, False)
-                leave(self.queue, self)
+            self._make_terminus()
         terminus = self.terminus
         if terminus is not None and not is_suspended:
             terminus.expire()

@@ -10,6 +10,7 @@ from flintmq.base.errors import (
     LinkStolen,
     MessageSizeExceeded,
     ResourceDeleted,
+    ResourceError,
     StorageError,
 )
 from flintmq.broker import settlement
@@ -324,10 +325,8 @@ class OutgoingLink(SenderOwner):
         terminus = self.terminus
         if terminus is None and is_suspended and session.engine.is_open:
             # It may come back until the session ends.
-            session.use_source(self, None)
+            self._make_terminus()
             terminus = self.terminus
-            join(self._node, self, terminus, False)
-            leave(self._node, self)
         if terminus is not None and is_suspended:
             for delivery in unsettled:
                 entry = delivery.mark
@@ -343,6 +342,15 @@ class OutgoingLink(SenderOwner):
         session.vhost.unsubscribe(self.queue, consumer)
         if terminus is None:
             leave(self._node, self)
+
+    def _make_terminus(self) -> None:
+        try:
+            self.session.use_source(self, None)
+        except ResourceError:
+            # Too many are kept already.
+            return
+        join(self._node, self, self.terminus, False)
+        leave(self._node, self)
 
     def _give_back(self, unsettled: list[OutgoingDelivery]) -> None:
         """What the client does not say anything of any more has the outcome that was agreed on for that."""

@@ -241,3 +241,11 @@ def test_the_failed_storage_rejects_what_waits_for_it(client: Client, server: Se
     client.tick()
     ((_, state, _),) = sender.said
     assert isinstance(state, Rejected)
+
+
+def test_a_target_that_is_deleted_ends_its_links(client: Client, server: Server) -> None:
+    """The publisher learns why nothing is taken any more."""
+    sender = client.sender()
+    server.vhost.delete_queue("q", False, False, None)
+    client.tick()
+    assert sender.refusal == ("amqp:resource-deleted", "queue 'q' in vhost '/' was deleted")
