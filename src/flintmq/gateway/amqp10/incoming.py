@@ -137,8 +137,8 @@ class IncomingLink(ReceiverOwner, Holder):
             publication = self._fixed or self._publication()
             message = self.message(publication, terms)
             queues = self._vhost.queues_of(publication.route, message, terms.more_keys)
-        except DecodeError as error:
-            raise DecodeError(f"failed to parse message: {error.text}", SCOPE_LINK) from None
+        except DecodeError as malformed:
+            raise DecodeError(f"failed to parse message: {malformed.text}", SCOPE_LINK) from None
         except (AmqpError, Amqp10Error) as error:
             self._refuse(delivery, error)
             return

@@ -53,7 +53,7 @@ class Server:
         return self._made.to_bytes(count, "big")
 
 
-class Client(ConnectionOwner, SessionOwner):
+class Client(ConnectionOwner):
     """A connection to a Server with one session. `tick` carries bytes both ways and lets the server end its tick."""
 
     def __init__(
@@ -79,7 +79,7 @@ class Client(ConnectionOwner, SessionOwner):
             self.session = self.begin()
 
     def begin(self) -> Session:
-        session = self.engine.begin(self)
+        session = self.engine.begin(_SessionRecorder(self))
         self.tick()
         return session
 
@@ -143,6 +143,14 @@ class Client(ConnectionOwner, SessionOwner):
     def on_session(self, session: Session, begin: Begin) -> SessionOwner:
         raise AssertionError("a server begins no sessions")
 
+    def on_closed(self, error: FlintError | None) -> None:
+        self.closed.append(error)
+
+
+class _SessionRecorder(SessionOwner):
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
     def on_sender(self, link: SenderLink, attach: Attach) -> SenderOwner:
         raise AssertionError("a server attaches no links")
 
@@ -150,10 +158,7 @@ class Client(ConnectionOwner, SessionOwner):
         raise AssertionError("a server attaches no links")
 
     def on_ended(self, error: FlintError | None) -> None:
-        self.ended.append(error)
-
-    def on_closed(self, error: FlintError | None) -> None:
-        self.closed.append(error)
+        self._client.ended.append(error)
 
 
 class Sender(SenderOwner):
