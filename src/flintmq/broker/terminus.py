@@ -56,9 +56,16 @@ class Terminus(Timed, Stored):
 
     def own(self, node: Queue) -> None:
         """The link is one of those of a queue with a lifetime, for as long as this is here."""
-        self._node = node
+        if node is not self._node:
+            self._disown()
+            self._node = node
         if node.lifetime is not None:
             node.lifetime.open(self)
+
+    def _disown(self) -> None:
+        node, self._node = self._node, None
+        if node is not None and node.lifetime is not None:
+            node.lifetime.close(self)
 
     @property
     def keeps_notes(self) -> bool:
@@ -78,6 +85,8 @@ class Terminus(Timed, Stored):
     def made(self, node: Queue) -> None:
         """A queue was made for it, which a restart finds, too, if both are durable."""
         self.own(node)
+        if self.record.node_id == node.id:
+            return
         self.record = replace(self.record, node_id=node.id)
         if self.record.durability > NONE:
             self._termini.definitions.put_terminus(self.record)
@@ -132,9 +141,7 @@ class Terminus(Timed, Stored):
         self.link = None
         self._termini.timers.cancel(self)
         self._termini.forget(self)
-        node, self._node = self._node, None
-        if node is not None and node.lifetime is not None:
-            node.lifetime.close(self)
+        self._disown()
 
     def _expire_later(self) -> None:
         if self.gone:

@@ -197,3 +197,39 @@ def test_released_with_a_pause() -> None:
     world.broker.now_ms += 100
     world.broker.dispatch()
     assert world.next().message.body == b"first"
+
+
+@pytest.mark.parametrize("outcome", [ACCEPTED, REJECTED, RELEASED, FAILED, modified(True, True, {"a": 1})])
+def test_outcomes_of_copies(outcome: Outcome) -> None:
+    """Who browses takes nothing from the queue, whatever it says of what it saw; and sees each message once."""
+    world = World()
+    world.put("a", "b")
+    link = Link(world.queue.view())
+    before = (dict(world.storage.memory_journal.kept), world.queue.message_count)
+    for _ in range(2):
+        assert link.next() is not None
+        link.settle(outcome)
+    assert link.next() is None
+    assert link.bodies == ["a", "b"]
+    assert before == (world.storage.memory_journal.kept, world.queue.message_count)
+    assert [world.next().message.properties, world.next().returns] == [b"persistent=1", 0]
+    world.broker.dispatch()
+    assert world.dead.message_count == 0
+
+
+@pytest.mark.parametrize("outcome", [ACCEPTED, REJECTED, RELEASED, FAILED, modified(True, True, {"a": 1})])
+def test_outcomes_on_a_stream(outcome: Outcome) -> None:
+    """The log keeps every message as it is."""
+    world = World()
+    stream = world.vhost.declare_queue("s", True, False, False, {"x-queue-type": "stream"}, None)
+    world.vhost.deliver(message("a", persistent=True), [stream])
+    world.storage.sync()
+    link = Link(stream)
+    taker = Taker(1)
+    stream.subscribe(taker, {"x-stream-offset": "first"})
+    stream.dispatch()
+    outcome.apply(stream, taker.taken[0], link)
+    again = stream.recall(taker.taken[0])
+    assert again is not None
+    assert again.message.properties == b"persistent=1"
+    assert stream.message_count == 1

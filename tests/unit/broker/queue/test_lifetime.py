@@ -209,6 +209,20 @@ def test_a_terminus_keeps_its_node() -> None:
     assert not world.storage.memory_definitions.termini
 
 
+def test_a_terminus_has_one_node() -> None:
+    """When a link comes back for another one, the first may go."""
+    world = World(ON_NO_LINKS)
+    source = world.vhost.termini.make_source("c", "l", UNSETTLED_STATE, NEVER, 0, b"")
+    source.own(world.queue)
+    source.own(world.queue)
+    assert world.is_there
+    source.own(world.vhost.declare_queue("other", False, False, False, {ARGUMENT: ON_NO_LINKS}, None))
+    assert not world.is_there
+    source.expire()
+    world.broker.dispatch()
+    assert not world.vhost.queues
+
+
 def test_another_policy_is_refused() -> None:
     """There are four."""
     with pytest.raises(PreconditionFailed, match="one of delete-on-close, "):
