@@ -121,7 +121,11 @@ class ClientReceiver(ReceiverOwner):
         self.inbox.error = None
         self.inbox.is_ready = bool(self._messages)
         self.error = None
-        self._forget_transactions()
+        for delivery in self._unsettled.values():
+            delivery.incoming = None
+            if isinstance(delivery.outcome, TransactionalState):
+                # The transaction ended with its connection: nothing was settled in it.
+                delivery.outcome = None
         unsettled = {tag: delivery.state() for tag, delivery in self._unsettled.items()}
         attach = Attach(
             name=self.name,
@@ -131,18 +135,16 @@ class ClientReceiver(ReceiverOwner):
             rcv_settle_mode=self.rcv_settle_mode,
             unsettled=dict(unsettled) or None,
         )
+        if self._link is not None:
+            # Where it is attached still, nothing that is said there concerns us any more.
+            self._link.owner = _Left()
+            self._link.take_unsettled()
         link = session.attach_receiver(self, attach)
         link.wants_parts = True
         self._link = link
         # A resumed delivery takes credit, too.
         if self._window or unsettled:
             link.grant(max(self._window - len(self._messages), 0) + len(unsettled))
-
-    def _forget_transactions(self) -> None:
-        """What was settled in a transaction was not, for that ended with its connection."""
-        for delivery in self._unsettled.values():
-            if isinstance(delivery.outcome, TransactionalState):
-                delivery.outcome = None
 
     def close(self, closed: bool) -> None:
         """Detach; `ended` gets ready when the server has agreed."""
@@ -255,6 +257,11 @@ class ClientReceiver(ReceiverOwner):
         held.complete()
         if delivery.sent_settled:
             self._done(held)
+        elif held.outcome is not None:
+            # Decided since the link was attached again, and before the server spoke of it.
+            link.settle(delivery, held.outcome)
+            if delivery.is_settled:
+                self._done(held)
         if not was_whole:
             self._deliver(held)
 
@@ -327,3 +334,17 @@ class ClientReceiver(ReceiverOwner):
             self.drained.fail(error)
         self.inbox.fail(error)
         self.ended.ready()
+
+
+@final
+class _Left(ReceiverOwner):
+    """The owner of a link that was attached elsewhere while its connection was still there."""
+
+    def on_message(self, link: ReceiverLink, delivery: IncomingDelivery | None, payload: bytes) -> None:
+        return None
+
+    def on_disposition(self, delivery: IncomingDelivery, state: DeliveryState | None, settled: bool) -> None:
+        return None
+
+    def on_detached(self, error: FlintError | None, closed: bool) -> None:
+        return None

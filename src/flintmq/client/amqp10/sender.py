@@ -111,6 +111,10 @@ class ClientSender(SenderOwner):
             rcv_settle_mode=self.rcv_settle_mode,
             unsettled=unsettled or None,
         )
+        if self._link is not None:
+            # Where it is attached still, nothing that is said there concerns us any more.
+            self._link.owner = _Left()
+            self._link.take_unsettled()
         self._link = session.attach_sender(self, attach)
 
     def close(self, closed: bool) -> None:
@@ -276,3 +280,20 @@ class ClientSender(SenderOwner):
         self.idle.fail(error)
         self.room.fail(error)
         self.ended.ready()
+
+
+@final
+class _Left(SenderOwner):
+    """The owner of a link that was attached elsewhere while its connection was still there."""
+
+    def on_flow(self, link: SenderLink) -> None:
+        return None
+
+    def on_room(self, link: SenderLink) -> None:
+        return None
+
+    def on_disposition(self, delivery: OutgoingDelivery, state: DeliveryState | None, settled: bool) -> None:
+        return None
+
+    def on_detached(self, error: FlintError | None, closed: bool) -> None:
+        return None

@@ -2,7 +2,7 @@
 
 import pytest
 
-from flintmq.base.errors import ConnectionLost, LocalProtocolError, NotFound
+from flintmq.base.errors import ConnectionLost, LinkStolen, LocalProtocolError, NotFound
 from flintmq.base.limits import FRAME_MAX_BYTES
 from flintmq.client.amqp10.errors import LinkDetached, SendFailed
 from flintmq.client.amqp10.message import Message
@@ -404,3 +404,40 @@ def test_what_the_server_does_not_know_is_forgotten(pair: Pair) -> None:
     again.attach(link)
     assert link.unsettled == 0
     assert link.take(10) == []
+
+
+def test_a_link_that_is_taken_along(pair: Pair) -> None:
+    """A link that is attached elsewhere while its connection is there hears nothing more of that one."""
+    out, into = sender(), receiver()
+    into.name = "other"
+    again = Pair().opened()
+    for link in (out, into):
+        pair.attach(link)
+        again.attach(link)
+    for owner in (pair.server.incoming[0], pair.server.outgoing[0]):
+        owner.link.detach(LinkStolen("attached somewhere else"))
+    pair.run()
+    out.check()
+    into.check()
+    out.send(MESSAGE)
+    again.run()
+    assert [payload for _, payload in again.server.incoming[0].messages] == [MESSAGE]
+
+
+def test_an_outcome_that_was_given_early(pair: Pair) -> None:
+    """Between the attach and the server's transfer, too: the server hears it as soon as it has spoken."""
+    link = receiver()
+    pair.attach(link)
+    pair.server.outgoing[0].link.send_tagged(b"tag", [MESSAGE])
+    pair.run()
+    (delivery,) = link.take(1)
+    pair.lose()
+    again = Pair().opened()
+    again.server.unsettled = {b"tag": None}
+    again.attach(link)
+    link.settle(delivery, RELEASED)
+    outgoing = again.server.outgoing[0]
+    outgoing.link.resume(b"tag", [], Received(2, 0))
+    again.run()
+    assert outgoing.dispositions == [(b"tag", RELEASED, True)]
+    assert delivery.is_settled
