@@ -212,6 +212,29 @@ def test_a_link_that_is_refused(connection: amqp.Connection) -> None:
     assert connection.is_open
 
 
+def test_a_link_that_is_resumed(broker: BrokerProcess, connect_10: Connect10, queue: str) -> None:
+    """What a durable link had not settled when its connection was lost is settled over the next one."""
+    source = amqp.Source(f"/queues/{queue}", amqp.DURABLE_UNSETTLED_STATE, amqp.EXPIRE_NEVER)
+    lost = connect_10(broker.url, container_id=queue)
+    lost.sender(f"/queues/{queue}").send_batch(amqp.Message(b"%d" % number) for number in range(3))
+    receiver = lost.receiver(source, name="resumed", credit=10)
+    deliveries = [receiver.receive(timeout=30.0) for _ in range(3)]
+    found = [delivery for delivery in deliveries if delivery is not None]
+    receiver.accept(found[0])
+    with connect_10(broker.url, container_id=queue) as connection:
+        # The link is the same, so it is taken from the first connection.
+        connection.resume(receiver)
+        receiver.accept(found[1])
+        receiver.release(found[2])
+        again = receiver.receive(timeout=30.0)
+        assert again is not None
+        assert again.message.body == b"2"
+        receiver.accept(again)
+        assert receiver.receive(timeout=SILENCE) is None
+        receiver.close()
+    lost.close()
+
+
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
 def test_logins(broker: BrokerProcess, connect_10: Connect10, mechanism: str) -> None:
     """The right password comes in by any mechanism; the wrong one is refused."""

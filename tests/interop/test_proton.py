@@ -9,7 +9,7 @@ from typing import Any, Final
 import pytest
 from proton import ConnectionException, Delivery, Described, Link, Message, Timeout, symbol
 from proton.handlers import MessagingHandler, TransactionHandler
-from proton.reactor import AtLeastOnce, AtMostOnce, Container, Copy, Filter, Selector
+from proton.reactor import AtLeastOnce, AtMostOnce, Container, Copy, DurableSubscription, Filter, Selector
 from proton.utils import (
     BlockingConnection,
     BlockingReceiver,
@@ -433,6 +433,31 @@ def test_dynamic_nodes_end_with_their_link(open_connection: Open) -> None:
     receiver.close()
     with pytest.raises(LinkDetached):
         open_connection().create_sender(address)
+
+
+def test_a_durable_subscription(open_connection: Open, queue: str) -> None:
+    """A link that was detached keeps what it had not settled, and gets it when it comes back by its name."""
+    first = named(open_connection, "subscriber")
+    receiver = first.create_receiver(f"/queues/{queue}", name="sub", credit=1, options=DurableSubscription())
+    fill(first, queue, "held", "next")
+    assert receiver.receive().body == "held"
+    receiver.link.detach()
+    first.close()
+    # Another receiver gets what is on the queue, not what the link holds.
+    other = open_connection()
+    assert [message.body for message in drained(other, queue)] == ["next"]
+    second = named(open_connection, "subscriber")
+    receiver = second.create_receiver(f"/queues/{queue}", name="sub", credit=1, options=DurableSubscription())
+    assert receiver.receive().body == "held"
+    receiver.accept()
+    receiver.close()
+    assert drained(other, queue) == []
+
+
+def named(open_connection: Open, container_id: str) -> BlockingConnection:
+    container = Container()
+    container.container_id = container_id
+    return open_connection(container=container)
 
 
 # -- transactions -----------------------------------------------------------------------------------------------
