@@ -101,8 +101,8 @@ class _Pair:
             # As RabbitMQ has it, no status: what comes behind the request is not to be done as if it had been done.
             self._pairs.session.engine.end(error)
             return
-        except DecodeError as error:
-            raise DecodeError(f"failed to parse request: {error.text}", SCOPE_LINK) from None
+        except DecodeError as malformed:
+            raise DecodeError(f"failed to parse request: {malformed.text}", SCOPE_LINK) from None
         # Also where nothing was changed: answers have the order of the requests.
         connection.answer(_Response(self, answer.message))
 
