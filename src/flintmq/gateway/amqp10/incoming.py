@@ -129,11 +129,21 @@ class IncomingLink(ReceiverOwner, Holder):
                 return
             if delivery.message_format != MESSAGE_FORMAT:
                 raise InvalidField(f"message format {delivery.message_format} is unknown: 0 is taken", SCOPE_LINK)
-        self._publish(delivery, payload)
+        self._publish(delivery, payload, 0, len(payload))
 
-    def _publish(self, delivery: IncomingDelivery | None, payload: bytes) -> None:
+    def on_usual(
+        self, link: ReceiverLink, delivery: IncomingDelivery | None, data: bytes, start: i64, stop: i64
+    ) -> None:
+        if delivery is not None and (self.terminus is not None or delivery.message_format != MESSAGE_FORMAT):
+            self.on_message(link, delivery, data[start:stop])
+            return
+        if link.credit <= _TOP_UP_AT:
+            self._go_on(stop - start)
+        self._publish(delivery, data, start, stop)
+
+    def _publish(self, delivery: IncomingDelivery | None, data: bytes, start: i64, stop: i64) -> None:
         try:
-            terms = self._intake.read(payload)
+            terms = self._intake.read_at(data, start, stop)
             publication = self._fixed or self._publication()
             message = self.message(publication, terms)
             queues = self._vhost.queues_of(publication.route, message, terms.more_keys)
@@ -282,7 +292,7 @@ class IncomingLink(ReceiverOwner, Holder):
             return
         terminus.begin()
         try:
-            self._publish(delivery, payload)
+            self._publish(delivery, payload, 0, len(payload))
             outcome = delivery.mark
             if not delivery.is_settled and delivery.settles_second and isinstance(outcome, Outcome):
                 terminus.received(tag, encoded_state(outcome))

@@ -67,7 +67,7 @@ class Outlet:
             sections, self.body = TO_10.in_10(message)
         address = message.address
         is_first = not entry.redelivered and entry.returns == 0 and not queue.keeps_all
-        if is_first and address is self._address and sections == self._sections:
+        if is_first and address is self._address and (sections is self._sections or sections == self._sections):
             return self._head
         found = scan(sections)
         bare = found.bare

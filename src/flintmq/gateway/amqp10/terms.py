@@ -25,14 +25,15 @@ from flintmq.wire.amqp10.sections import (
 )
 from flintmq.wire.amqp10.spec import AMQP_VALUE, DATA, ERROR, SYMBOLS
 from flintmq.wire.amqp10.states import Error
-from flintmq.wire.amqp10.types import DESCRIBED, LIST0, LIST8, NULL, SMALLULONG, VBIN8, VBIN32, skip_value
+from flintmq.wire.amqp10.types import DESCRIBED, LIST0, LIST8, NULL, SMALLULONG, STR8, STR32, VBIN8, VBIN32, skip_value
 from flintmq.wire.amqp10.values import Described, Symbol, ULong
 
 # Places in the properties section (amqp-1.0 part 3 §3.2.4).
 _USER_ID: Final = 1
 _TO: Final = 2
 _SUBJECT: Final = 3
-_DESCRIPTION_BYTES: Final = 3
+# A section with an empty text: its description, the code and the size.
+_BODY_BYTES_MIN: Final = 5
 # What no message begins with.
 _UNKNOWN: Final = b"\xff"
 # An annotation with routing keys beside the address's (RabbitMQ).
@@ -68,20 +69,22 @@ class Intake:
         self._fields_at: i64 = -1
         self._payload = b""
 
-    def read(self, payload: bytes) -> Terms:
-        """Raises DecodeError, or what the message asks for that cannot be."""
+    def read_at(self, data: bytes, start: i64, stop: i64) -> Terms:
+        """The message data[start:stop]. Raises DecodeError, or what it asks for that cannot be."""
         before = self._before
-        start: i64 = len(before)
-        if payload.startswith(before) and _is_plain_body(payload, start):
+        size: i64 = len(before)
+        body: i64 = start + size
+        if (size == 0 or data[start:body] == before) and _is_plain_body(data, body, stop):
             # All is as in the last one but the body.
-            self.body = payload[start:]
+            self.body = data[body:stop]
             if self._fields_at >= 0:
-                self._payload = payload
+                self._payload = data[start:stop]
                 self._check_user()
             return self._terms
-        return self._read_all(payload)
+        return self.read(data[start:stop])
 
-    def _read_all(self, payload: bytes) -> Terms:
+    def read(self, payload: bytes) -> Terms:
+        """The message that is all of `payload`."""
         found = scan(payload)
         if found.body == ABSENT:
             raise DecodeError("a message has no body", SCOPE_LINK)
@@ -155,16 +158,21 @@ class Intake:
         return -1 if data[at] == NULL else at
 
 
-def _is_plain_body(data: bytes, pos: i64) -> bool:
-    """Whether there is one section behind `pos`, as nearly all write it: of data, or with a value."""
-    end: i64 = len(data)
-    if end - pos <= _DESCRIPTION_BYTES or data[pos] != DESCRIBED or data[pos + 1] != SMALLULONG:
+def _is_plain_body(data: bytes, pos: i64, end: i64) -> bool:
+    """Whether there is one section from `pos` to `end`, as nearly all write it: of data, or with a text as value."""
+    if end - pos < _BODY_BYTES_MIN or data[pos] != DESCRIBED or data[pos + 1] != SMALLULONG:
         return False
     kind: i64 = data[pos + 2]
-    pos += _DESCRIPTION_BYTES
-    if kind != AMQP_VALUE and (kind != DATA or (data[pos] != VBIN8 and data[pos] != VBIN32)):
+    code: i64 = data[pos + 3]
+    if not (kind == DATA and (code == VBIN8 or code == VBIN32)) and not (
+        kind == AMQP_VALUE and (code == STR8 or code == STR32)
+    ):
         return False
-    return skip_value(data, pos, end) == end
+    if code == VBIN8 or code == STR8:
+        return pos + _BODY_BYTES_MIN + data[pos + 4] == end
+    if end - pos < _BODY_BYTES_MIN + 3:
+        return False
+    return pos + _BODY_BYTES_MIN + 3 + (i64(read_i32_be(data, pos + 4)) & 0xFFFF_FFFF) == end
 
 
 def _read_terms(lead: bytes) -> Terms:

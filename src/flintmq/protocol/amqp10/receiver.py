@@ -40,6 +40,12 @@ class ReceiverOwner(LinkOwner):
         Of a resumed delivery, `payload` is what the peer sent this time, and `delivery.state` says from where on.
         """
 
+    def on_usual(
+        self, link: "ReceiverLink", delivery: IncomingDelivery | None, data: bytes, start: i64, stop: i64
+    ) -> None:
+        """A whole message that is not resumed and came with no state, as nearly all do: it is data[start:stop]."""
+        self.on_message(link, delivery, data[start:stop])
+
     def on_part(self, link: "ReceiverLink", delivery: IncomingDelivery, payload: bytes, more: bool) -> None:
         """A part of a message of several transfers, on a link that `wants_parts`; the last one has no `more`."""
         return
@@ -203,7 +209,7 @@ class ReceiverLink(Link):
         self.credit -= 1
         owner = self.owner
         assert owner is not None
-        owner.on_message(self, None, data[start:stop])
+        owner.on_usual(self, None, data, start, stop)
         return True
 
     def receive_unsettled(
@@ -227,7 +233,7 @@ class ReceiverLink(Link):
         self.unsettled += 1
         owner = self.owner
         assert owner is not None
-        owner.on_message(self, delivery, data[start:stop])
+        owner.on_usual(self, delivery, data, start, stop)
         return True
 
     def receive(self, transfer: Transfer, data: bytes, start: i64, stop: i64) -> None:

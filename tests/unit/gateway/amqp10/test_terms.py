@@ -46,6 +46,8 @@ _BODIES = [
     encode_data(b"x" * 300),
     encode_data(b"one") + encode_data(b"two"),
     encode_amqp_value("text"),
+    encode_amqp_value("x" * 300),
+    encode_amqp_value(5),
     encode_sequence([1]),
     encode_data(b"one") + encode_footer({"f": 1}),
     encode_properties(Properties(subject="t")) + encode_data(b"one"),
@@ -71,9 +73,11 @@ def test_what_is_said_of_a_message_does_not_depend_on_the_one_before() -> None:
 def test_the_sections_before_the_body_are_one_object_for_messages_that_share_them() -> None:
     """A million messages of one publisher hold their sections once."""
     intake = Intake(User(UserRecord("guest", "")))
-    intake.read(_DURABLE + _TO + encode_data(b"one"))
+    payload = _DURABLE + _TO + encode_data(b"one")
+    intake.read_at(payload, 0, len(payload))
     first = intake.properties
-    intake.read(_DURABLE + _TO + encode_data(b"two"))
+    payload = _DURABLE + _TO + encode_data(b"two")
+    intake.read_at(payload, 0, len(payload))
     assert intake.properties is first
     assert intake.body == encode_data(b"two")
     assert intake.to == "/queues/q"
@@ -81,7 +85,7 @@ def test_the_sections_before_the_body_are_one_object_for_messages_that_share_the
 
 def _read(intake: Intake, payload: bytes) -> object:
     try:
-        terms = intake.read(payload)
+        terms = intake.read_at(b"-" + payload + b"-", 1, 1 + len(payload))
     except (AmqpError, Amqp10Error) as error:
         return type(error), error.text
     handling = terms.handling
