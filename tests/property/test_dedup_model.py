@@ -57,9 +57,10 @@ class DedupMachine(RuleBasedStateMachine):
         self.files = JournalFiles(self.disk, DIRECTORY, SEGMENT_BYTES)
         self.encoder = JournalEncoder(SEGMENT_BYTES, self.files.pieces)
         replay = Replay({1: CODEC_091}, {1, -1})
-        self.encoder.start(self.files.recover(replay, self.encoder.occupancy))
-        self.files.drop(self.encoder.occupancy.drop_dead())
+        number = self.files.recover(replay, self.encoder.occupancy)
         next_seqs = replay.next_seqs()
+        self.encoder.start(number, max(next_seqs.values()) - 1)
+        self.files.drop(self.encoder.occupancy.drop_dead())
         self.writer = RoundWriter(DefinitionDatabase(Path(":memory:")), self.files)
         arguments: dict[str, object] = {"x-dedup-size": 1000}
         self.queue = ClassicQueue(1, "/", "q", "classic", True, False, None, arguments, Agenda(), self.encoder)
