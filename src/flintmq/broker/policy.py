@@ -20,6 +20,7 @@ from flintmq.broker.arguments import (
     is_age,
     is_routing_key,
 )
+from flintmq.broker.exchange.types import EXCHANGE_TYPES
 from flintmq.broker.message import Table
 from flintmq.broker.pattern import Pattern
 from flintmq.broker.ports import PolicyRecord
@@ -136,9 +137,14 @@ def _is_retry(value: object) -> bool:
     return value in RETRY_TYPES
 
 
+def _is_node_type(value: object) -> bool:
+    return value in QUEUE_KINDS or value in EXCHANGE_TYPES
+
+
 # The keys of a definition, with what their values have to be.
 _KEYS: Final[dict[str, tuple[Callable[[object], bool], str]]] = {
     "alternate-exchange": (_is_text, "the name of an exchange"),
+    "auto-create": (_is_node_type, "a type of queues or exchanges"),
     "consumer-timeout": (_is_time, "a time in milliseconds"),
     "dead-letter-exchange": (_is_text, "the name of an exchange"),
     "dead-letter-routing-key": (_is_key, "a routing key of 255 bytes at most"),
@@ -257,6 +263,17 @@ class Policies:
             if policy.concerns(kind, name):
                 return policy.record
         return None
+
+    def auto_create(self, name: str, kinds: tuple[str, ...]) -> str:
+        """Which of these types a node of this name is made of when a link asks for it by no more than the name; empty
+        where none is made.
+        """
+        for kind in (*QUEUE_KINDS, "exchange"):
+            found = self.find(kind, name, False)
+            wanted = None if found is None else found.definition.get("auto-create")
+            if isinstance(wanted, str) and wanted in kinds:
+                return wanted
+        return ""
 
     def effective(self, kind: str, name: str, arguments: Table) -> Table:
         """What a queue's arguments come to, under the names of arguments."""

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 # A property of links by which consumers are ranked (RabbitMQ).
 _PRIORITY: Final = "rabbitmq:priority"
-# Addresses that make a queue where there is none.
+# Addresses that make a queue where there is none, beside names that a policy speaks of.
 _MAKING: Final = "/queue/"
 
 
@@ -99,6 +99,8 @@ def _target(session: "ServerSession", link: ReceiverLink, target: Target) -> Inc
 def _plain_target(session: "ServerSession", name: str) -> Place:
     """A queue of this name, or else an exchange: of that, each message's subject is the routing key."""
     vhost = session.vhost
+    if name not in vhost.queues and name not in vhost.exchanges.by_name:
+        nodes.auto_create(session, name)
     if name not in vhost.queues and name in vhost.exchanges.by_name:
         return Place(EXCHANGE, name, None)
     return Place(QUEUE, name)
@@ -211,7 +213,8 @@ def _send_from(
 def _answer(session: "ServerSession", terminus: Source | Target, answer: "_Attached") -> None:
     """A link is attached when what may have been made for it is on the disk."""
     address = terminus.address
-    made = terminus.durable != 0 or (address is not None and address.startswith(_MAKING))
+    makes = address is not None and (address.startswith(_MAKING) or not address.startswith("/"))
+    made = terminus.durable != 0 or makes
     if made and not session.gateway.broker.storage.definitions_durable:
         session.connection.answer(answer)
     else:
@@ -255,6 +258,8 @@ def _source_queue(session: "ServerSession", address: str) -> Queue:
         return _queue(session, place)
     vhost = session.vhost
     if place.kind == PLAIN:
+        if place.name not in vhost.queues and place.name not in vhost.exchanges.by_name:
+            nodes.auto_create(session, place.name)
         if place.name in vhost.queues or place.name not in vhost.exchanges.by_name:
             return _queue(session, Place(QUEUE, place.name))
         place = Place(EXCHANGE, place.name, "")

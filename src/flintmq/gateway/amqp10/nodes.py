@@ -4,6 +4,8 @@ from base64 import urlsafe_b64encode
 from typing import TYPE_CHECKING, Final
 
 from flintmq.base.errors import SCOPE_LINK, InvalidField, NotImplementedHere
+from flintmq.broker.arguments import QUEUE_KINDS
+from flintmq.broker.exchange.types import EXCHANGE_TYPES
 from flintmq.broker.message import Table
 from flintmq.broker.permission import CONFIGURE, READ, WRITE
 from flintmq.broker.queue.base import Queue
@@ -88,6 +90,20 @@ def declare(session: "ServerSession", name: str) -> Queue:
     """A queue that an address asks for, and nothing else."""
     session.rights.check(CONFIGURE, "queue", name)
     return session.vhost.declare_queue(name, True, False, False, {}, session.connection)
+
+
+def auto_create(session: "ServerSession", name: str) -> None:
+    """Make a node that is asked for by no more than its name, where a policy says that this makes one."""
+    vhost = session.vhost
+    kind = vhost.policies.auto_create(name, QUEUE_KINDS)
+    if kind:
+        session.rights.check(CONFIGURE, "queue", name)
+        vhost.declare_queue(name, True, False, False, {"x-queue-type": kind}, session.connection)
+        return
+    kind = vhost.policies.auto_create(name, EXCHANGE_TYPES)
+    if kind:
+        session.rights.check(CONFIGURE, "exchange", name)
+        vhost.exchanges.declare(name, kind, True, False, False, {})
 
 
 def bound(session: "ServerSession", exchange: str, routing_key: str) -> Queue:

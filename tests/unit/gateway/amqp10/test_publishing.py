@@ -2,6 +2,7 @@
 
 import pytest
 
+from flintmq.broker.ports import PolicyRecord
 from flintmq.wire.amqp10.properties import Properties
 from flintmq.wire.amqp10.states import ACCEPTED, RELEASED, Rejected
 from flintmq.wire.amqp10.termini import Target
@@ -249,3 +250,17 @@ def test_a_target_that_is_deleted_ends_its_links(client: Client, server: Server)
     server.vhost.delete_queue("q", False, False, None)
     client.tick()
     assert sender.refusal == ("amqp:resource-deleted", "queue 'q' in vhost '/' was deleted")
+
+
+@pytest.mark.parametrize("kind", ["quorum", "topic"])
+def test_a_policy_makes_nodes_that_are_asked_for_by_name(client: Client, server: Server, kind: str) -> None:
+    """auto-create says of what type, for queues and for exchanges; other addresses make nothing."""
+    server.broker.put_rule(PolicyRecord("/", "p", "^made", {"auto-create": kind}))
+    sender = client.sender("made")
+    client.durable()
+    assert sender.detached == []
+    vhost = server.vhost
+    made = vhost.queues["made"].kind if kind == "quorum" else vhost.exchanges.by_name["made"].type
+    assert made == kind
+    assert client.sender("/queues/made-2").refusal[0] == "amqp:not-found"
+    assert client.sender("other").refusal[0] == "amqp:not-found"
