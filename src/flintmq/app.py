@@ -64,7 +64,7 @@ _CONNECTIONS_UNLIMITED: Final = 1_000_000
 # Everybody knows this user's password, so it may log in from this machine only (RabbitMQ's rule, too).
 _KNOWN_TO_ALL: Final = frozenset({"guest"})
 # The release whose AMQP 1.0 ours does at least as much as, for clients that ask.
-_COMPATIBLE_VERSION: Final = "4.2.0"
+_COMPATIBLE_VERSION: Final = "4.3.0"
 # Objects of messages come and go without cycles; the collector looks for the rare cycles elsewhere.
 _GC_THRESHOLDS: Final = (50_000, 50, 50)
 

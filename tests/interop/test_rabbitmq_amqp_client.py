@@ -289,6 +289,28 @@ def test_direct_reply_to(open_connection: Open, connection: rmq.Connection, queu
     assert bodies(replies.messages) == ["reply"]
 
 
+def test_a_single_active_consumer(open_connection: Open, connection: rmq.Connection, name: str) -> None:
+    """Consumers are told which of them is active, and when that changes."""
+    management = connection.management()
+    management.declare_queue(rmq.QuorumQueueSpecification(name, single_active_consumer=True))
+    address = rmq.AddressHelper.queue_address(name)
+    told: list[list[bool]] = [[], []]
+    handlers = [Taking(1, accept), Taking(1, accept)]
+    connections = [open_connection(), open_connection()]
+    consumers = [
+        made.consumer(address, handler, consumer_options=rmq.QuorumConsumerOptions(sac_state_handler=states.append))
+        for made, handler, states in zip(connections, handlers, told, strict=True)
+    ]
+    for consumer, made, body in zip(consumers, connections, ("first", "second"), strict=True):
+        publish(connection, address, body)
+        with pytest.raises(Enough):
+            consumer.run()
+        made.close()
+    assert [bodies(handler.messages) for handler in handlers] == [["first"], ["second"]]
+    assert told == [[True], [False, True]]
+    management.delete_queue(name)
+
+
 # -- streams ----------------------------------------------------------------------------------------------------
 
 
