@@ -76,8 +76,11 @@ def _merged_annotations(
         elif key in theirs:
             found[key] = theirs[key]
     for key, value in theirs.items():
-        # A header that an application-property became is no annotation, whatever it is called.
-        if key not in mine and key not in application:
+        name = names.header_of(key)
+        # A header that was there before and is no annotation's stands for something else: an application-property, or
+        # an identifier that no short string holds.
+        stands_for_other = name is not None and name in was and _is_kept(name, was, now)
+        if key not in mine and key not in application and not stands_for_other:
             found[key] = value
     return write_annotations(found)
 
