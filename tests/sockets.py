@@ -1,4 +1,4 @@
-"""An AMQP 0-9-1 client that may break the rules: it writes what it is given, and reads frame by frame."""
+"""Connections of clients that may break the rules: they write what they are given, and read frame by frame."""
 
 import itertools
 import select
@@ -99,7 +99,7 @@ def raise_if_closed(method: Method) -> None:
 _NUMBERS = itertools.count(1)
 
 
-class AmqpSocket:
+class BrokerSocket:
     """A connection to a broker on this machine. Reading raises EOFError once the broker has hung up."""
 
     def __init__(self, port: int) -> None:
@@ -130,13 +130,6 @@ class AmqpSocket:
     def send(self, *parts: bytes) -> None:
         self._socket.sendall(b"".join(parts))
 
-    def send_method(self, channel: int, *methods: Method) -> None:
-        self.send(*(method_frame(channel, method) for method in methods))
-
-    def call(self, channel: int, method: Method, answer: type[M]) -> M:
-        self.send_method(channel, method)
-        return self.expect(answer, channel)
-
     # -- in -----------------------------------------------------------------------------------------------------
 
     def read(self, size: int) -> bytes:
@@ -154,6 +147,24 @@ class AmqpSocket:
         if not data:
             raise EOFError
         self._received += data
+
+    def rest(self) -> bytes:
+        """Everything the broker still says before it hangs up."""
+        with suppress(EOFError):
+            while True:
+                self._receive()
+        return bytes(self._received)
+
+
+class AmqpSocket(BrokerSocket):
+    """An AMQP 0-9-1 client, frame by frame."""
+
+    def send_method(self, channel: int, *methods: Method) -> None:
+        self.send(*(method_frame(channel, method) for method in methods))
+
+    def call(self, channel: int, method: Method, answer: type[M]) -> M:
+        self.send_method(channel, method)
+        return self.expect(answer, channel)
 
     def read_frame(self) -> Frame:
         kind, channel, size = _HEAD.unpack(self.read(_HEAD.size))
@@ -201,13 +212,6 @@ class AmqpSocket:
             assert part.kind == FRAME_BODY, f"a body frame was due, not {part}"
             body += part.payload
         return header.payload[_CONTENT_HEAD.size :], body
-
-    def rest(self) -> bytes:
-        """Everything the broker still says before it hangs up."""
-        with suppress(EOFError):
-            while True:
-                self._receive()
-        return bytes(self._received)
 
     # -- steps of the protocol ----------------------------------------------------------------------------------
 
