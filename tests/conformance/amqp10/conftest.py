@@ -1,0 +1,101 @@
+"""One broker for most tests, peers for each, and a client of the older protocol that makes queues for them."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.conformance.amqp10.peer import Peer
+from tests.conformance.amqp10.queues import Queues
+from tests.conformance.amqp10.session import Session
+from tests.servers import BrokerProcess
+
+Connect = Callable[..., Peer]
+
+_SETTINGS = """
+[limits]
+message_max_bytes = 67_108_864
+[[vhosts]]
+name = "/"
+[[vhosts]]
+name = "other"
+[[users]]
+name = "guest"
+password = "guest"
+vhosts = ["/", "other"]
+[[users]]
+name = "limited"
+password = "limited"
+vhosts = ["/"]
+"""
+
+
+@pytest.fixture(scope="session")
+def settings(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two virtual hosts, and a user for both beside one for the first only."""
+    file = tmp_path_factory.mktemp("amqp10") / "flintmq.toml"
+    file.write_text(_SETTINGS)
+    return file
+
+
+@pytest.fixture(scope="session")
+def broker(settings: Path) -> Iterator[BrokerProcess]:
+    with BrokerProcess(settings.with_name("data"), "--config", str(settings)) as running:
+        yield running
+        internal = [line for line in running.log if line["event"].startswith("internal error")]
+        assert not internal, internal
+        assert running.stop() == 0
+
+
+@pytest.fixture
+def mortal(settings: Path, tmp_path: Path) -> Iterator[BrokerProcess]:
+    """A broker of the test's own, to be killed or stopped."""
+    with BrokerProcess(tmp_path / "data", "--config", str(settings)) as running:
+        yield running
+
+
+@pytest.fixture
+def impatient(settings: Path, tmp_path: Path) -> Iterator[BrokerProcess]:
+    """A broker that hangs up on who was silent for two seconds."""
+    arguments = ("--config", str(settings))
+    with BrokerProcess(tmp_path / "data", *arguments, FLINTMQ_LIMITS_HEARTBEAT_SECONDS="1") as running:
+        yield running
+
+
+@pytest.fixture
+def connect(broker: BrokerProcess) -> Iterator[Connect]:
+    """Connections to the broker, open, and hung up behind the test."""
+    made: list[Peer] = []
+
+    def connect(container: str = "", vhost: str | None = None, user: str = "guest", **fields: object) -> Peer:
+        peer = Peer(broker.port, container)
+        made.append(peer)
+        return peer.start(vhost, user, user, **fields)
+
+    yield connect
+    for peer in made:
+        peer.close()
+
+
+@pytest.fixture
+def raw(broker: BrokerProcess) -> Iterator[Peer]:
+    """A connection on which nothing was said yet."""
+    with Peer(broker.port) as peer:
+        yield peer
+
+
+@pytest.fixture
+def peer(connect: Connect) -> Peer:
+    return connect()
+
+
+@pytest.fixture
+def session(peer: Peer) -> Session:
+    return peer.session()
+
+
+@pytest.fixture(scope="session")
+def queues(broker: BrokerProcess) -> Iterator[Queues]:
+    """Makes queues and looks at them, by AMQP 0-9-1."""
+    with Queues(broker.port) as queues:
+        yield queues

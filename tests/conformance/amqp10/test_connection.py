@@ -1,0 +1,397 @@
+"""Part 2 §2.1 to §2.4, §2.7.1, §2.7.9: headers, frames, open and close, as a client finds the server."""
+
+import struct
+import time
+from contextlib import suppress
+
+import pytest
+
+from flintmq.wire.amqp091.frames import PROTOCOL_HEADER as OLDER_HEADER
+from flintmq.wire.amqp10.performatives import Attach, Begin, Close, Flow, Open, SaslInit, SaslOutcome, Transfer
+from flintmq.wire.amqp10.spec import PROTOCOL_HEADER, SASL_HEADER
+from flintmq.wire.amqp10.states import ACCEPTED, Error
+from flintmq.wire.amqp10.termini import Source, Target
+from tests.conformance.amqp10.catalogue import clause, rule
+from tests.conformance.amqp10.conftest import Connect
+from tests.conformance.amqp10.encoding import data_section, encode_body, text
+from tests.conformance.amqp10.links import Sender
+from tests.conformance.amqp10.long_encodings import described, list32, ulong64
+from tests.conformance.amqp10.peer import SASL_FRAME, Peer, frame
+from tests.conformance.amqp10.queues import Queues
+from tests.conformance.amqp10.session import WINDOW, Session
+from tests.servers import BrokerProcess
+
+BEGIN = Begin(incoming_window=WINDOW, outgoing_window=WINDOW)
+# In any of these ways a server may say which it speaks.
+HEADERS = (PROTOCOL_HEADER, SASL_HEADER, OLDER_HEADER)
+
+
+# -- §2.1, §2.2 -------------------------------------------------------------------------------------------------------
+
+
+@rule("2.1.frames-in-order")
+def test_2_1_frames_in_order(raw: Peer, queues: Queues) -> None:
+    """A session with two messages, byte by byte: both are there, in their order."""
+    address = queues.address()
+    raw.start()
+    session = raw.session()
+    sender = session.sender(address)
+    raw.wait(lambda: sender.credit > 1)
+    frames = [
+        frame(session.channel, Transfer(sender.handle, id, b"%d" % id, 0, settled=True), text(id)) for id in range(2)
+    ]
+    for each in b"".join(frames):
+        raw.send(bytes([each]))
+    assert session.receiver(address, credit=2).bodies(2) == [0, 1]
+
+
+@rule("2.2.header-first")
+def test_2_2_header_first(raw: Peer) -> None:
+    """A frame before any header: what comes back is a header, and then nothing."""
+    raw.send(frame(0, Open("impatient")))
+    said = raw.rest()
+    assert said in HEADERS
+
+
+@rule("2.2.version-kept")
+def test_2_2_version_kept(raw: Peer) -> None:
+    """Behind the header of 1.0 the header of 0-9-1: taken for a frame, and a bad one."""
+    raw.log_in()
+    raw.send(OLDER_HEADER)
+    _hangs_up(raw)
+
+
+def _hangs_up(peer: Peer) -> None:
+    """The server says no more than an open and a close with an error, and hangs up."""
+    with suppress(EOFError):
+        peer.wait(lambda: peer.closed is not None)
+        assert peer.closed is not None
+        assert peer.closed.error is not None
+        peer.write(0, Close())
+        assert peer.rest() == b""
+
+
+@rule("2.2.mismatch")
+def test_2_2_mismatch(raw: Peer) -> None:
+    """Version 1.1.0: a header of the server's, the end of what it says, and it reads what else comes."""
+    raw.send(b"AMQP\x00\x01\x01\x00")
+    assert raw.rest() in HEADERS
+    # Who hangs up without having read what was sent resets the connection; a little more has to go through.
+    raw.send(b"\x00" * 8)
+
+
+@rule("2.2.supported")
+def test_2_2_supported(broker: BrokerProcess) -> None:
+    """That of SASL, and behind it that of AMQP."""
+    with Peer(broker.port) as peer:
+        peer.mechanisms()
+        assert peer.sasl(SaslInit("PLAIN", b"\0guest\0guest"), SaslOutcome).code == 0
+        peer.exchange_headers()
+
+
+@pytest.mark.parametrize("version", [b"\x00\x02\x00\x00", b"\x00\x01\x01\x00", b"\x00\x01\x00\x01"])
+@rule("2.2.unsupported")
+def test_2_2_unsupported(raw: Peer, version: bytes) -> None:
+    """Versions 2.0.0, 1.1.0 and 1.0.1."""
+    raw.send(b"AMQP" + version)
+    assert raw.rest() in HEADERS
+
+
+@rule("2.2.version-below")
+def test_2_2_version_below(raw: Peer) -> None:
+    """Asked for 1.1.0, the server names 1.0.0, with or without SASL."""
+    raw.send(b"AMQP\x00\x01\x01\x00")
+    assert raw.rest() in (PROTOCOL_HEADER, SASL_HEADER)
+
+
+@rule("2.2.version-highest")
+def test_2_2_version_highest(raw: Peer) -> None:
+    """Asked for 0.1.0, below all that is spoken: the server names 1.0.0."""
+    raw.send(b"AMQP\x00\x00\x01\x00")
+    assert raw.rest() in (PROTOCOL_HEADER, SASL_HEADER)
+
+
+@rule("2.2.unparsable")
+def test_2_2_unparsable(raw: Peer) -> None:
+    """HTTP is told what is spoken here."""
+    raw.send(b"GET / HTTP/1.1\r\n\r\n")
+    assert raw.rest() in HEADERS
+
+
+@rule("2.2.protocol-id")
+def test_2_2_protocol_id(raw: Peer) -> None:
+    """Id 9 is nobody's, and id 0 is not for those that did not log in."""
+    raw.send(b"AMQP\x09\x01\x00\x00")
+    assert raw.rest() in HEADERS
+
+
+# -- §2.3 -------------------------------------------------------------------------------------------------------------
+
+
+@rule("2.3.1.size")
+def test_2_3_1_size(broker: BrokerProcess, peer: Peer) -> None:
+    """Sizes of 0 to 7, and a data offset beyond the frame or in its header. What the server sends fits."""
+    for head in (struct.pack(">IBBH", size, 2, 0, 0) for size in range(8)):
+        with Peer(broker.port) as client:
+            client.start().send(head)
+            client.expect_close("amqp:connection:framing-error")
+    for offset in (0, 1, 3):
+        with Peer(broker.port) as client:
+            client.start().send(struct.pack(">IBBH", 8, offset, 0, 0))
+            client.expect_close("amqp:connection:framing-error")
+    # Every frame was read by its size, and the next began behind it.
+    peer.session().sync()
+
+
+@rule("2.3.2.performative")
+def test_2_3_2_performative(broker: BrokerProcess) -> None:
+    """A value, an outcome, a made-up type, a SASL frame: none of them is one."""
+    wrong = [b"\xa1\x02no", encode_body(ACCEPTED), described(ulong64(0x99), list32()), b"\x00\x53"]
+    for content in wrong:
+        with Peer(broker.port) as peer:
+            peer.start().write(0, None, content)
+            peer.wait(lambda: peer.closed is not None)
+            assert peer.closed is not None
+            assert peer.closed.error is not None
+            assert peer.closed.error.condition in ("amqp:decode-error", "amqp:connection:framing-error")
+    with Peer(broker.port) as peer:
+        peer.start().send(frame(0, SaslInit("PLAIN"), kind=SASL_FRAME))
+        peer.expect_close("amqp:connection:framing-error")
+
+
+# -- §2.4 -------------------------------------------------------------------------------------------------------------
+
+
+@rule("2.4.3.close-written")
+def test_2_4_3_close_written(raw: Peer) -> None:
+    """On an error it is there with its reason, and on a close of the client's without one."""
+    raw.start()
+    raw.shut()
+
+
+@rule("2.4.3.close-last")
+def test_2_4_3_close_last(connect: Connect, queues: Queues) -> None:
+    """With deliveries on their way out: no frame behind the close."""
+    peer = connect()
+    session = peer.session()
+    address = queues.address()
+    session.sender(address).accepted(*[text("x" * 1000)] * 50)
+    session.receiver(address, credit=50)
+    peer.shut()
+
+
+@rule("2.4.3.reads-until-close")
+def test_2_4_3_reads_until_close(broker: BrokerProcess) -> None:
+    """After the server's close it takes what else comes, and hangs up after ours, or when it has waited long enough."""
+    with Peer(broker.port) as peer:
+        peer.start().write(0, None, b"\xa1\x02no")
+        peer.wait(lambda: peer.closed is not None)
+        for _ in range(10):
+            peer.write(0, BEGIN)
+        peer.write(0, Close())
+        assert peer.rest() == b""
+
+
+@rule("2.4.3.channel-0")
+def test_2_4_3_channel_0(raw: Peer) -> None:
+    """The server's are, as the peer checks on every connection; also when the client's came on another channel."""
+    raw.start()
+    raw.write(3, Close())
+    raw.wait(lambda: raw.closed is not None)
+    assert raw.rest() == b""
+
+
+@rule("2.4.3.socket-not-reused")
+def test_2_4_3_socket_not_reused(raw: Peer) -> None:
+    """A second open behind the close: no answer, the socket is at its end."""
+    raw.start()
+    raw.send(frame(0, Close()), PROTOCOL_HEADER, frame(0, Open("again")))
+    raw.wait(lambda: raw.closed is not None)
+    assert raw.rest() == b""
+
+
+@rule("2.4.5.empty-frames")
+def test_2_4_5_empty_frames(connect: Connect) -> None:
+    """A peer that wants to hear something every second does, on channel 0."""
+    peer = connect(idle_time_out=1000)
+    began = time.monotonic()
+    peer.wait(lambda: len(peer.empty_frames) >= 3)
+    assert set(peer.empty_frames) == {0}
+    assert time.monotonic() - began < 3
+
+
+@rule("2.4.5.closed-with-error")
+def test_2_4_5_closed_with_error(impatient: BrokerProcess) -> None:
+    """The server waits as long as it said, and then says why it goes."""
+    with Peer(impatient.port) as peer:
+        peer.start()
+        assert peer.opened.idle_time_out is not None
+        peer.wait(lambda: peer.closed is not None)
+        assert peer.closed is not None
+        assert peer.closed.error is not None
+        assert peer.closed.error.condition in ("amqp:resource-limit-exceeded", "amqp:connection:forced")
+
+
+@clause("2.4.5.idle-time-out")
+def test_2_4_5_idle_time_out(peer: Peer) -> None:
+    """In its open."""
+    assert peer.opened.idle_time_out
+    assert peer.opened.idle_time_out >= 1000
+
+
+@rule("2.4.6.discarding")
+def test_2_4_6_discarding(broker: BrokerProcess, queues: Queues) -> None:
+    """Behind an error, in the same batch, a whole message: it is not there, and no other error is said."""
+    address = queues.address()
+    with Peer(broker.port) as peer:
+        session = peer.start().session()
+        sender = session.sender(address)
+        peer.wait(lambda: sender.credit > 0)
+        transfer = Transfer(sender.handle, 0, b"t", 0, settled=True)
+        peer.send(frame(0, None, b"\xa1\x02no"), frame(session.channel, transfer, text()))
+        peer.expect_close("amqp:decode-error")
+    assert queues.count(address) == 0
+
+
+@clause("2.4.2.pipelined-open")
+def test_2_4_2_pipelined_open(broker: BrokerProcess, queues: Queues) -> None:
+    """Everything from SASL to close without waiting for any answer: the message is there."""
+    address = queues.address()
+    with Peer(broker.port) as peer:
+        peer.send(SASL_HEADER, frame(0, SaslInit("PLAIN", b"\0guest\0guest"), kind=SASL_FRAME), PROTOCOL_HEADER)
+        peer.send(
+            frame(0, Open("hasty")),
+            frame(0, BEGIN),
+            frame(0, Attach("hasty", 0, False, source=Source(), target=Target(address), initial_delivery_count=0)),
+            frame(0, Flow(0, WINDOW, 0, WINDOW, echo=True)),
+        )
+        # Credit has to be waited for: so the message follows.
+        assert peer.read(8) == SASL_HEADER
+        peer.read_frame()
+        assert peer.read_frame()[0] == SASL_FRAME
+        assert peer.read(8) == PROTOCOL_HEADER
+        session = Session(peer, 0)
+        peer.sessions.append(session)
+        link = Sender(session)
+        link.name = "hasty"
+        session.links.append(link)
+        peer.answer(Open)
+        peer.wait(lambda: link.credit > 0, link.ill)
+        link.asked.initial_delivery_count = 0
+        link.accepted(text())
+    assert queues.count(address) == 1
+
+
+# -- §2.7.1 open ------------------------------------------------------------------------------------------------------
+
+
+@rule("2.7.1.open-first")
+def test_2_7_1_open_first(broker: BrokerProcess) -> None:
+    """begin, or close, before open; a second open."""
+    for body in (BEGIN, Close()):
+        with Peer(broker.port) as peer:
+            peer.log_in()
+            peer.write(0, body)
+            _hangs_up(peer)
+    with Peer(broker.port) as peer:
+        peer.start().write(0, Open("again"))
+        peer.expect_close("amqp:illegal-state")
+
+
+@rule("2.7.1.hostname")
+def test_2_7_1_hostname(broker: BrokerProcess) -> None:
+    """Missing, null, or the server's own name in both: let in."""
+    for hostname in (None, "localhost"):
+        with Peer(broker.port) as peer:
+            peer.mechanisms()
+            assert peer.sasl(SaslInit("PLAIN", b"\0guest\0guest", hostname), SaslOutcome).code == 0
+            peer.exchange_headers()
+            peer.open(hostname=hostname)
+            peer.session()
+
+
+@rule("2.7.1.max-frame-size-kept")
+def test_2_7_1_max_frame_size_kept(connect: Connect, queues: Queues) -> None:
+    """512 octets: a message of 10,000 comes in frames that are no larger, whole."""
+    peer = connect(max_frame_size=512)
+    session = peer.session()
+    address = queues.address()
+    session.sender(address).accepted(data_section(bytes(10_000)))
+    assert session.receiver(address, credit=1).get().message.bare == data_section(bytes(10_000))
+    assert peer.largest_frame <= 512
+
+
+@rule("2.7.1.oversized-frame")
+def test_2_7_1_oversized_frame(peer: Peer) -> None:
+    """One octet more than the server's max-frame-size, announced by its head."""
+    size = peer.opened.max_frame_size
+    assert size < 0xFFFF_FFFF
+    peer.send(struct.pack(">IBBH", size + 1, 2, 0, 0))
+    peer.expect_close("amqp:connection:framing-error")
+
+
+@rule("2.7.1.frames-of-512")
+def test_2_7_1_frames_of_512(broker: BrokerProcess) -> None:
+    """An open that fills 512 octets, and then a begin that does."""
+    with Peer(broker.port) as peer:
+        peer.log_in()
+        peer.write(0, Open("c" * (512 - 8 - len(encode_body(Open("c" * 256))) + 256)))
+        peer.answer(Open)
+        begin = Begin(incoming_window=WINDOW, outgoing_window=WINDOW, properties={"fill": "x" * 400})
+        session = Session(peer, 0)
+        peer.sessions.append(session)
+        peer.write(0, begin)
+        peer.wait(lambda: session.begun is not None)
+
+
+@rule("2.7.1.channel-max-kept")
+def test_2_7_1_channel_max_kept(connect: Connect) -> None:
+    """Two channels: two sessions are answered on channels up to 1."""
+    peer = connect(channel_max=1)
+    for _ in range(2):
+        peer.session().sync()
+    assert max(peer.channels) <= 1
+
+
+@rule("2.7.1.channel-above-max")
+def test_2_7_1_channel_above_max(peer: Peer) -> None:
+    """One above the server's channel-max."""
+    assert peer.opened.channel_max < 0xFFFF
+    peer.write(peer.opened.channel_max + 1, BEGIN)
+    peer.expect_close("amqp:connection:framing-error")
+
+
+@rule("2.7.1.en-us")
+def test_2_7_1_en_us(connect: Connect) -> None:
+    """Asked for German texts, the server says its errors in the English that it has."""
+    peer = connect(incoming_locales=["de-DE"])
+    peer.write(0, None, b"\xa1\x02no")
+    error = peer.expect_close("amqp:decode-error")
+    assert error is not None
+    assert error.description
+    assert error.description.isascii()
+
+
+@rule("2.7.1.missing-capability")
+def test_2_7_1_missing_capability(connect: Connect) -> None:
+    """A desired capability that the server has not is not in its answer; the client closes, and is answered."""
+    peer = connect(desired_capabilities=["MADE_UP"])
+    assert "MADE_UP" not in peer.opened.offered_capabilities
+    peer.shut(Error("amqp:not-implemented", "MADE_UP is missing"))
+
+
+@rule("2.7.9.close-sent")
+def test_2_7_9_close_sent(mortal: BrokerProcess) -> None:
+    """A server that is stopped closes its connections: connection:forced."""
+    with Peer(mortal.port) as peer:
+        peer.start().session().sync()
+        mortal.process.terminate()
+        peer.expect_close("amqp:connection:forced")
+
+
+@clause("2.8.14.error-fields")
+def test_2_8_14_error_fields(session: Session) -> None:
+    """No such queue: the condition, and words that name it."""
+    error = session.sender("/queues/no-such").expect_refusal("amqp:not-found")
+    assert error.description is not None
+    assert "no-such" in error.description

@@ -1,0 +1,154 @@
+"""Part 5: the layers for security, as a client finds the server."""
+
+import ssl
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import trustme
+
+from flintmq.wire.amqp10.performatives import Open, SaslInit, SaslMechanisms, SaslOutcome, SaslResponse
+from flintmq.wire.amqp10.spec import PROTOCOL_HEADER, SASL_HEADER, TLS_HEADER
+from tests.conformance.amqp10.catalogue import clause, rule
+from tests.conformance.amqp10.encoding import encode_body
+from tests.conformance.amqp10.peer import SASL_FRAME, Peer, frame
+from tests.servers import BrokerProcess
+
+GUEST = SaslInit("PLAIN", b"\0guest\0guest")
+
+
+@rule("5.1.closed-in-order")
+def test_5_1_closed_in_order(raw: Peer) -> None:
+    """Refused, the client hears so, then the end of the server's stream; what it still says does not reset that."""
+    raw.mechanisms()
+    assert raw.sasl(SaslInit("PLAIN", b"\0guest\0wrong"), SaslOutcome).code == 1
+    raw.send(PROTOCOL_HEADER)
+    assert raw.rest() == b""
+
+
+@pytest.fixture
+def secure(settings: Path, tmp_path: Path) -> Iterator[tuple[BrokerProcess, ssl.SSLContext]]:
+    """A broker with a certificate, and what its clients need to trust it."""
+    authority = trustme.CA()
+    file = tmp_path / "server.pem"
+    authority.issue_cert("localhost").private_key_and_cert_chain_pem.write_to_path(file)
+    context = ssl.create_default_context()
+    authority.configure_trust(context)
+    arguments = ("--config", str(settings))
+    with BrokerProcess(tmp_path / "data", *arguments, FLINTMQ_TLS_CERTIFICATE=str(file)) as running:
+        yield running, context
+
+
+@rule("5.2.tls-header")
+def test_5_2_tls_header(broker: BrokerProcess, secure: tuple[BrokerProcess, ssl.SSLContext]) -> None:
+    """Answered by the same header, then TLS, SASL in it and AMQP; without a certificate another header is named."""
+    server, context = secure
+    with Peer(server.port) as peer:
+        peer.exchange_headers(TLS_HEADER)
+        peer.secure(context, "localhost")
+        peer.start().session().sync()
+    with Peer(broker.port) as peer:
+        peer.send(TLS_HEADER)
+        assert peer.rest() in (PROTOCOL_HEADER, SASL_HEADER, b"AMQP\x00\x00\x09\x01")
+
+
+@rule("5.3.sasl-header")
+def test_5_3_sasl_header(raw: Peer) -> None:
+    """The server's answer to the header is that header; with SASL behind it, AMQP's own follows the same way."""
+    raw.send(SASL_HEADER)
+    assert raw.read(8) == SASL_HEADER
+    raw.read_frame()
+    assert raw.sasl(GUEST, SaslOutcome).code == 0
+    raw.exchange_headers()
+
+
+@rule("5.3.1.frame-bytes-zero")
+def test_5_3_1_frame_bytes_zero(raw: Peer) -> None:
+    """The server's are zero; ours, being 0x1234, are ignored."""
+    raw.exchange_headers(SASL_HEADER)
+    head = raw.read(8)
+    assert head[6:] == b"\x00\x00"
+    raw.read(int.from_bytes(head[:4], "big") - 8)
+    raw.send(frame(0x1234, GUEST, kind=SASL_FRAME))
+    outcome = raw.read(8)
+    assert outcome[5:] == b"\x01\x00\x00"
+
+
+@rule("5.3.1.doff")
+def test_5_3_1_doff(raw: Peer) -> None:
+    """2 in the server's; in ours an extended header of four bytes is passed over."""
+    raw.exchange_headers(SASL_HEADER)
+    head = raw.read(8)
+    assert head[4] == 2
+    raw.read(int.from_bytes(head[:4], "big") - 8)
+    body = b"\xff" * 4 + encode_body(GUEST)
+    raw.send((8 + len(body)).to_bytes(4, "big") + b"\x03\x01\x00\x00" + body)
+    assert raw.read(8)[4] == 2
+
+
+@rule("5.3.1.frame-bytes-said-again")
+def test_5_3_1_frame_bytes_said_again(raw: Peer) -> None:
+    """Mechanisms, a challenge and an outcome: type 1, no extended header, zeros."""
+    raw.exchange_headers(SASL_HEADER)
+    messages = [b"", frame(0, SaslInit("SCRAM-SHA-256", b"n,,n=guest,r=nonce"), kind=SASL_FRAME)]
+    messages.append(frame(0, SaslResponse(b"c=biws,r=no,p=AAAA"), kind=SASL_FRAME))
+    for message in messages:
+        raw.send(message)
+        head = raw.read(8)
+        assert head[4:] == b"\x02\x01\x00\x00"
+        raw.read(int.from_bytes(head[:4], "big") - 8)
+
+
+@rule("5.3.2.roles")
+def test_5_3_2_roles(broker: BrokerProcess) -> None:
+    """A client that offers mechanisms, or says what the outcome is, is not let in."""
+    for body in (SaslMechanisms(["PLAIN"]), SaslOutcome(0)):
+        with Peer(broker.port) as peer:
+            peer.mechanisms()
+            peer.send(frame(0, body, kind=SASL_FRAME), PROTOCOL_HEADER, frame(0, Open("sly")))
+            assert encode_body(Open())[:3] not in peer.rest()
+
+
+@rule("5.3.3.mechanism-unsupported")
+def test_5_3_3_mechanism_unsupported(raw: Peer) -> None:
+    """The outcome is auth, and the server hangs up."""
+    raw.mechanisms()
+    assert raw.sasl(SaslInit("TELEPATHY", b"guess"), SaslOutcome).code == 1
+    assert raw.rest() == b""
+
+
+@rule("5.3.3.hostname")
+def test_5_3_3_hostname(broker: BrokerProcess) -> None:
+    """Null in both, the same in both, and in one of them only."""
+    for said, opened in ((None, None), ("localhost", "localhost"), ("localhost", None), (None, "localhost")):
+        with Peer(broker.port) as peer:
+            peer.mechanisms()
+            assert peer.sasl(SaslInit("PLAIN", b"\0guest\0guest", said), SaslOutcome).code == 0
+            peer.exchange_headers()
+            peer.open(hostname=opened)
+
+
+@clause("5.3.2.plain")
+def test_5_3_2_plain(broker: BrokerProcess) -> None:
+    """A wrong password, no such user, nothing at all."""
+    for response in (b"\0guest\0wrong", b"\0nobody\0guest", b"", b"guest"):
+        with Peer(broker.port) as peer:
+            peer.mechanisms()
+            assert peer.sasl(SaslInit("PLAIN", response), SaslOutcome).code == 1
+            assert peer.rest() == b""
+    with Peer(broker.port) as peer:
+        peer.start().session().sync()
+
+
+@clause("5.3.2.anonymous-off")
+def test_5_3_2_anonymous_off(raw: Peer) -> None:
+    """Not among the mechanisms, and refused when it is asked for all the same."""
+    assert "ANONYMOUS" not in raw.mechanisms()
+    assert raw.sasl(SaslInit("ANONYMOUS", b"me"), SaslOutcome).code == 1
+
+
+@clause("5.3.2.without-sasl")
+def test_5_3_2_without_sasl(raw: Peer) -> None:
+    """AMQP's header at once: the server names the one of SASL, and hangs up."""
+    raw.send(PROTOCOL_HEADER, frame(0, Open("hasty")))
+    assert raw.rest() == SASL_HEADER
