@@ -12,6 +12,7 @@ from flintmq.base.errors import (
     FlintError,
     InvalidField,
     LinkStolen,
+    MessageSizeExceeded,
     NotFound,
     PreconditionFailed,
     ResourceDeleted,
@@ -30,6 +31,7 @@ from flintmq.gateway.amqp10.publication import Publication
 from flintmq.gateway.amqp10.retention import decoded_state, encoded_state, join, leave
 from flintmq.gateway.amqp10.terms import Intake, Terms
 from flintmq.protocol.amqp10.delivery import IncomingDelivery
+from flintmq.protocol.amqp10.intake import Intake as Assembly
 from flintmq.protocol.amqp10.receiver import ReceiverLink, ReceiverOwner
 from flintmq.wire.amqp10.places import place_of, position_of
 from flintmq.wire.amqp10.spec import MESSAGE_FORMAT
@@ -50,7 +52,7 @@ if TYPE_CHECKING:
     from flintmq.gateway.amqp10.session import ServerSession
 
 # What a publisher may send before it hears of any: enough for what arrives while the disk syncs what came before.
-LINK_CREDIT: Final = 8_192
+LINK_CREDIT: Final = 32_768
 _TOP_UP_AT: Final = LINK_CREDIT // 2
 # What may come, of what was under way, once an alarm is on and credit was taken back; then the connection waits.
 _GRACE_BYTES: Final = 1024 * 1024
@@ -91,6 +93,8 @@ class IncomingLink(ReceiverOwner, Holder):
         # The queue that the target names.
         self.queue: Queue | None = None
         self.is_over = False
+        # How the message comes in of which a part is here.
+        self._progress: _Progress | None = None
 
     def start(self) -> None:
         """The client has been answered: it may send."""
@@ -278,13 +282,17 @@ class IncomingLink(ReceiverOwner, Holder):
             if not payload:
                 # Nothing is known of it yet that would be worth remembering.
                 return
+            progress.hold(self.link.session.intake, len(payload))
+            self._progress = progress
             received = terminus.part(tag, payload)
-            if received.size < _CONFIRM_BYTES or received.size >= progress.confirmed + _CONFIRM_BYTES:
-                progress.confirmed = received.size
-                self._connection.answer(_Kept(self.link, delivery, place_of(b"".join(received.parts))))
+            self._check_size(received.size)
+            if progress.owes_word(received.size):
+                self._connection.answer(_Kept(self.link, delivery, received, progress))
             return
+        self._let_go()
         if known is not None and known.parts:
             payload = b"".join([*known.parts, payload])
+            self._check_size(len(payload))
         state = delivery.state
         if isinstance(state, TransactionalState):
             terminus.forget(tag)
@@ -302,6 +310,18 @@ class IncomingLink(ReceiverOwner, Holder):
         finally:
             terminus.end()
 
+    def _check_size(self, size: i64) -> None:
+        """A message may come in parts on several links, and must not be larger for that."""
+        most = self.link.message_max
+        if most != 0 and size > most:
+            raise MessageSizeExceeded(f"message size is larger than configured max size {most}")
+
+    def _let_go(self) -> None:
+        """Nothing more comes of the message of which a part is here."""
+        if self._progress is not None:
+            self._progress.release(self.link.session.intake)
+            self._progress = None
+
     def _confirm(self, terminus: TargetTerminus, delivery: IncomingDelivery, ours: DeliveryState) -> None:
         """A delivery that had its outcome: the client says which one counts, and has settled, or we do."""
         if not delivery.is_settled:
@@ -312,6 +332,7 @@ class IncomingLink(ReceiverOwner, Holder):
     # -- after it -----------------------------------------------------------------------------------------------
 
     def on_aborted(self, link: ReceiverLink, delivery: IncomingDelivery) -> None:
+        self._let_go()
         if self.terminus is not None:
             self.terminus.forget(delivery.tag)
 
@@ -354,6 +375,7 @@ class IncomingLink(ReceiverOwner, Holder):
         if self.is_over:
             return
         self.is_over = True
+        self._let_go()
         self.session.incoming.pop(self, None)
         if self.queue is not None:
             self.queue.hold_no_more_for(self)
@@ -382,7 +404,27 @@ class _Progress:
 
     def __init__(self, seen: i64) -> None:
         self._seen: i64 = seen
-        self.confirmed: i64 = 0
+        self._held: i64 = 0
+        # How much the client was told of, and whether it is about to be told.
+        self._told: i64 = 0
+        self.is_owed = False
+
+    def hold(self, intake: Assembly, size: i64) -> None:
+        """A part came. Raises ResourceLimitExceeded where the connection has too many of them."""
+        self._held += size
+        intake.hold(size)
+
+    def release(self, intake: Assembly) -> None:
+        intake.release(self._held)
+        self._held = 0
+
+    def owes_word(self, size: i64) -> bool:
+        """Whether the client is to hear how much there is: at once while that is little, later from time to time."""
+        if self.is_owed or (size >= _CONFIRM_BYTES and size < self._told + _CONFIRM_BYTES):
+            return False
+        self._told = size
+        self.is_owed = True
+        return True
 
     def unseen(self, payload: bytes) -> bytes:
         seen = self._seen
@@ -405,14 +447,18 @@ def _seen(known: Kept, state: DeliveryState | None) -> i64:
 class _Kept(Answer):
     """A part of a message is on the disk, and need not be sent again."""
 
-    def __init__(self, link: ReceiverLink, delivery: IncomingDelivery, place: Received) -> None:
+    def __init__(self, link: ReceiverLink, delivery: IncomingDelivery, received: Kept, progress: _Progress) -> None:
         self._link = link
         self._delivery = delivery
-        self._place = place
+        self._received = received
+        self._size = received.size
+        self._progress = progress
 
     def give(self) -> None:
-        if self._link.is_attached and not isinstance(self._delivery.mark, Outcome):
-            self._link.update(self._delivery, self._place)
+        self._progress.is_owed = False
+        parts = self._received.parts
+        if parts and self._link.is_attached and self._delivery.mark is self._progress:
+            self._link.update(self._delivery, place_of(b"".join(parts)[: self._size]))
 
     def fail(self, reason: str) -> None:
         """Nothing is confirmed."""

@@ -3,6 +3,7 @@
 import pytest
 
 from flintmq.broker.ports import PolicyRecord
+from flintmq.gateway.amqp10.incoming import LINK_CREDIT
 from flintmq.wire.amqp10.properties import Properties
 from flintmq.wire.amqp10.states import ACCEPTED, RELEASED, Rejected
 from flintmq.wire.amqp10.termini import Target
@@ -211,7 +212,7 @@ def test_credit_is_given_back_as_it_is_used(client: Client) -> None:
     """A publisher never waits for credit while there is no alarm."""
     sender = client.sender()
     for _ in range(20):
-        for _ in range(500):
+        for _ in range(LINK_CREDIT // 10):
             assert sender.link.can_send
             sender.send("m", settled=True, durable=False)
         client.tick()
