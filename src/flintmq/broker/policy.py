@@ -25,6 +25,8 @@ from flintmq.broker.message import Table
 from flintmq.broker.pattern import Pattern
 from flintmq.broker.ports import PolicyRecord
 
+# What a policy calls a queue of the type that its virtual host makes by default.
+ANY_QUEUE: Final = "queue"
 # What a policy may be applied to, with the kinds of queues that this means.
 APPLY_TO: Final[dict[str, tuple[str, ...]]] = {
     "all": (*QUEUE_KINDS, "exchange"),
@@ -138,13 +140,13 @@ def _is_retry(value: object) -> bool:
 
 
 def _is_node_type(value: object) -> bool:
-    return value in QUEUE_KINDS or value in EXCHANGE_TYPES
+    return value == ANY_QUEUE or value in QUEUE_KINDS or value in EXCHANGE_TYPES
 
 
 # The keys of a definition, with what their values have to be.
 _KEYS: Final[dict[str, tuple[Callable[[object], bool], str]]] = {
     "alternate-exchange": (_is_text, "the name of an exchange"),
-    "auto-create": (_is_node_type, "a type of queues or exchanges"),
+    "auto-create": (_is_node_type, "queue, or a type of queues or exchanges"),
     "consumer-timeout": (_is_time, "a time in milliseconds"),
     "dead-letter-exchange": (_is_text, "the name of an exchange"),
     "dead-letter-routing-key": (_is_key, "a routing key of 255 bytes at most"),

@@ -175,7 +175,7 @@ def _send_from(
         consumed = queue
         source.distribution_mode = COPY if queue.keeps_all else MOVE
     source.default_outcome, settlement = default_of(source)
-    source.capabilities = nodes.capabilities(source.capabilities, True)
+    source.capabilities = [*nodes.capabilities(source.capabilities, True), *nodes.FILTERS]
     source.outcomes = [name for name in source.outcomes if name in OUTCOMES] or OUTCOMES
     outlet = Outlet(session.gateway.agenda)
     owner = OutgoingLink(session, link, source, queue, consumed, outlet)

@@ -8,6 +8,7 @@ from flintmq.broker.arguments import QUEUE_KINDS
 from flintmq.broker.exchange.types import EXCHANGE_TYPES
 from flintmq.broker.message import Table
 from flintmq.broker.permission import CONFIGURE, READ, WRITE
+from flintmq.broker.policy import ANY_QUEUE
 from flintmq.broker.queue.base import Queue
 from flintmq.broker.queue.lifetime import ARGUMENT, ON_CLOSE, POLICIES
 from flintmq.gateway.amqp10.addresses import queue_address
@@ -18,6 +19,8 @@ from flintmq.wire.amqp10.values import Array, Described, Symbol, ULong
 if TYPE_CHECKING:
     from flintmq.gateway.amqp10.session import ServerSession
 
+# How sources say which filters they know (part 3 §3.5.8).
+FILTERS: Final = ("APACHE.ORG:SELECTOR", "APACHE.ORG:NO_LOCAL")
 # What JMS clients and RabbitMQ's call these nodes.
 _QUEUE_CAPABILITIES: Final = ("queue", "temporary-queue", "rabbitmq:volatile-queue")
 _EXCHANGE_CAPABILITIES: Final = ("topic",)
@@ -95,10 +98,11 @@ def declare(session: "ServerSession", name: str) -> Queue:
 def auto_create(session: "ServerSession", name: str) -> None:
     """Make a node that is asked for by no more than its name, where a policy says that this makes one."""
     vhost = session.vhost
-    kind = vhost.policies.auto_create(name, QUEUE_KINDS)
+    kind = vhost.policies.auto_create(name, (ANY_QUEUE, *QUEUE_KINDS))
     if kind:
         session.rights.check(CONFIGURE, "queue", name)
-        vhost.declare_queue(name, True, False, False, {"x-queue-type": kind}, session.connection)
+        arguments: Table = {} if kind == ANY_QUEUE else {"x-queue-type": kind}
+        vhost.declare_queue(name, True, False, False, arguments, session.connection)
         return
     kind = vhost.policies.auto_create(name, EXCHANGE_TYPES)
     if kind:

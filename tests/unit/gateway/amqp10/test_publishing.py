@@ -253,15 +253,17 @@ def test_a_target_that_is_deleted_ends_its_links(client: Client, server: Server)
     assert sender.refusal == ("amqp:resource-deleted", "queue 'q' in vhost '/' was deleted")
 
 
-@pytest.mark.parametrize("kind", ["quorum", "topic"])
-def test_a_policy_makes_nodes_that_are_asked_for_by_name(client: Client, server: Server, kind: str) -> None:
+@pytest.mark.parametrize(("kind", "expected"), [("queue", "classic"), ("quorum", "quorum"), ("topic", "topic")])
+def test_a_policy_makes_nodes_that_are_asked_for_by_name(
+    client: Client, server: Server, kind: str, expected: str
+) -> None:
     """auto-create says of what type, for queues and for exchanges; other addresses make nothing."""
     server.broker.put_rule(PolicyRecord("/", "p", "^made", {"auto-create": kind}))
     sender = client.sender("made")
     client.durable()
     assert sender.detached == []
     vhost = server.vhost
-    made = vhost.queues["made"].kind if kind == "quorum" else vhost.exchanges.by_name["made"].type
-    assert made == kind
+    made = vhost.exchanges.by_name["made"].type if kind == "topic" else vhost.queues["made"].kind
+    assert made == expected
     assert client.sender("/queues/made-2").refusal[0] == "amqp:not-found"
     assert client.sender("other").refusal[0] == "amqp:not-found"
