@@ -44,7 +44,7 @@ _OUTCOMES: Final[dict[int, tuple[Outcome, ...]]] = {
 
 
 @final
-class LinkClient(ConnectionOwner, SessionOwner):
+class LinkClient(ConnectionOwner):
     """A connection with one session."""
 
     def __init__(self, workload: "Workload", ledger: Ledger, node: Node, latency: float) -> None:
@@ -132,10 +132,19 @@ class LinkClient(ConnectionOwner, SessionOwner):
         self.engine.sasl_init(plain.NAME, plain.response(USER, "secret"))
 
     def on_open(self, opening: Open) -> None:
-        self.session = self.engine.begin(self)
+        self.session = self.engine.begin(_NoRequests())
 
     def on_session(self, session: Session, begin: Begin) -> SessionOwner:
         raise AssertionError
+
+    def on_closed(self, error: FlintError | None) -> None:
+        _expect(error, "the connection")
+        self.let_go()
+
+
+@final
+class _NoRequests(SessionOwner):
+    """The session of a client: the node attaches nothing of its own."""
 
     def on_sender(self, link: SenderLink, attach: Attach) -> SenderOwner:
         raise AssertionError
@@ -145,10 +154,6 @@ class LinkClient(ConnectionOwner, SessionOwner):
 
     def on_ended(self, error: FlintError | None) -> None:
         _expect(error, "the session")
-
-    def on_closed(self, error: FlintError | None) -> None:
-        _expect(error, "the connection")
-        self.let_go()
 
 
 def _expect(error: FlintError | None, what: str) -> None:

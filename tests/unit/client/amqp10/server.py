@@ -70,7 +70,7 @@ class Outgoing(SenderOwner):
         self.is_detached = True
 
 
-class Server(ConnectionOwner, SessionOwner):
+class Server(ConnectionOwner):
     """Takes any login and any link. `unsettled` is what it says of a link's deliveries when that is attached."""
 
     def __init__(self) -> None:
@@ -95,31 +95,38 @@ class Server(ConnectionOwner, SessionOwner):
         self.engine.accept_open()
 
     def on_session(self, session: Session, begin: Begin) -> SessionOwner:
-        return self
+        return _Links(self)
+
+    def on_closed(self, error: FlintError | None) -> None:
+        return None
+
+
+class _Links(SessionOwner):
+    """A session of the server's."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
 
     def on_sender(self, link: SenderLink, attach: Attach) -> SenderOwner:
         owner = Outgoing(link)
-        if self.refuses_links is not None:
-            raise self.refuses_links
-        self.outgoing.append(owner)
-        link.accept(Attach(source=attach.source, target=attach.target, unsettled=self.unsettled))
+        if self._server.refuses_links is not None:
+            raise self._server.refuses_links
+        self._server.outgoing.append(owner)
+        link.accept(Attach(source=attach.source, target=attach.target, unsettled=self._server.unsettled))
         return owner
 
     def on_receiver(self, link: ReceiverLink, attach: Attach) -> ReceiverOwner:
         owner = Incoming(link)
-        if self.refuses_links is not None:
-            raise self.refuses_links
-        self.incoming.append(owner)
+        if self._server.refuses_links is not None:
+            raise self._server.refuses_links
+        self._server.incoming.append(owner)
         link.wants_parts = True
-        link.accept(Attach(source=attach.source, target=attach.target, unsettled=self.unsettled))
-        if self.credit:
-            link.grant(self.credit)
+        link.accept(Attach(source=attach.source, target=attach.target, unsettled=self._server.unsettled))
+        if self._server.credit:
+            link.grant(self._server.credit)
         return owner
 
     def on_ended(self, error: FlintError | None) -> None:
-        return None
-
-    def on_closed(self, error: FlintError | None) -> None:
         return None
 
 
