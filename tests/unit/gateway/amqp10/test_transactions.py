@@ -4,11 +4,19 @@ import pytest
 
 from flintmq.broker.queue.base import Queue
 from flintmq.wire.amqp10.composite import Composite
-from flintmq.wire.amqp10.performatives import Attach
-from flintmq.wire.amqp10.sections import encode_amqp_value
+from flintmq.wire.amqp10.performatives import Attach, Transfer
+from flintmq.wire.amqp10.sections import encode_amqp_value, encode_data
 from flintmq.wire.amqp10.spec import SND_SETTLED, SND_UNSETTLED
-from flintmq.wire.amqp10.states import ACCEPTED, Accepted, Declared, DeliveryState, Rejected, TransactionalState
-from flintmq.wire.amqp10.termini import Coordinator, Declare, Discharge
+from flintmq.wire.amqp10.states import (
+    ACCEPTED,
+    RELEASED,
+    Accepted,
+    Declared,
+    DeliveryState,
+    Rejected,
+    TransactionalState,
+)
+from flintmq.wire.amqp10.termini import Coordinator, Declare, Discharge, Source
 from tests.unit.gateway.amqp10.pair import Client, Receiver, Sender, Server
 
 
@@ -282,3 +290,72 @@ def test_an_unsettled_delivery_that_was_acquired_in_a_transaction_is_rolled_back
     assert delivery.state == TransactionalState(txn_id=txn_id)
     control.roll_back(txn_id)
     assert receiver.bodies() == ["one"]
+
+
+@pytest.mark.parametrize(
+    "payload", [encode_data(b"declare"), encode_amqp_value("declare"), encode_amqp_value(Accepted())]
+)
+def test_what_is_no_command_is_rejected(control: Control, payload: bytes) -> None:
+    """And the link may go on."""
+    control.sender.send_encoded(payload)
+    control.client.durable()
+    state = control.sender.said[-1][1]
+    assert isinstance(state, Rejected)
+    assert control.declare()
+
+
+def test_distributed_transactions(control: Control) -> None:
+    """There are none."""
+    state = control.tell(Declare(global_id=b"global"))
+    assert isinstance(state, Rejected)
+    assert state.error is not None
+    assert state.error.condition == "amqp:not-implemented"
+
+
+def test_who_hears_of_no_errors_loses_the_link(client: Client) -> None:
+    """A source whose outcomes have no rejected one (part 4 §4.3)."""
+    source = Source(outcomes=["amqp:accepted:list", "amqp:declared:list"])
+    sender = client.sender(target=Coordinator(), attach=Attach(name="strict", source=source))
+    sender.send_encoded(encode_amqp_value(Discharge(txn_id=b"nope")))
+    client.durable()
+    assert sender.refusal[0] == "amqp:transaction:unknown-id"
+
+
+def test_what_goes_nowhere_is_released(client: Client, control: Control, queue: Queue, server: Server) -> None:
+    """Told before the discharge, that is so whatever is bound by then."""
+    sender = client.sender("/exchanges/amq.fanout")
+    txn_id = control.declare()
+    _send(sender, txn_id, "one")
+    assert sender.said == [(1, TransactionalState(txn_id=txn_id, outcome=RELEASED), True)]
+    server.vhost.exchanges.bind_queue(queue, "amq.fanout", "", {})
+    assert control.commit(txn_id) == ACCEPTED
+    assert queue.message_count == 0
+
+
+def test_an_outcome_in_another_transaction(client: Client, control: Control, queue: Queue) -> None:
+    """What was acquired in one transaction is not retired in another: all of the link's are rolled back."""
+    first, second = control.declare(), control.declare()
+    receiver = _acquire(client, first, False)
+    ((delivery, _),) = receiver.take()
+    assert delivery is not None
+    receiver.link.update(delivery, TransactionalState(txn_id=second, outcome=ACCEPTED))
+    client.durable()
+    assert control.sender.refusal[0] == "amqp:transaction:rollback"
+    assert receiver.bodies() == ["one"]
+    receiver.link.detach()
+    client.tick()
+    assert queue.message_count == 1
+
+
+def test_half_a_message(client: Client, control: Control, queue: Queue) -> None:
+    """A transaction that is discharged with half a message posted in it is rolled back, and the link is gone."""
+    sender = client.sender()
+    txn_id = control.declare()
+    state = TransactionalState(txn_id=txn_id)
+    transfer = Transfer(sender.link.handle, 77, b"t", 0, False, True, state=state)
+    client.session.begin_transfer(client.session.encode(transfer), 0)
+    client.session.sent_transfer()
+    control.sender.send_encoded(encode_amqp_value(Discharge(txn_id=txn_id)))
+    client.durable()
+    assert control.sender.refusal[0] == "amqp:transaction:rollback"
+    assert queue.message_count == 0
