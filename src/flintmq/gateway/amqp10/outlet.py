@@ -24,7 +24,7 @@ from flintmq.wire.amqp10.sections import (
     section_at,
 )
 from flintmq.wire.amqp10.sections import encode_message_annotations as encode_annotations
-from flintmq.wire.amqp10.spec import MESSAGE_ANNOTATIONS
+from flintmq.wire.amqp10.spec import MESSAGE_ANNOTATIONS, PROPERTIES
 from flintmq.wire.amqp10.types import DESCRIBED, MAP8, MAP32, SMALLULONG, ULONG
 from flintmq.wire.amqp10.writer import write_string, write_symbol
 
@@ -36,6 +36,7 @@ _STREAM_OFFSET: Final = "x-stream-offset"
 _NO_HEADER: Final = Header()
 _NO_ADDRESS: Final = Address("", "")
 _UINT_MAX: Final = 0xFFFF_FFFF
+_DESCRIPTION_BYTES: Final = 3
 
 
 @final
@@ -49,6 +50,9 @@ class Outlet:
         self._sections = b""
         self._address = _NO_ADDRESS
         self._head = b""
+        # What of it came of what stands before the bare message, and that.
+        self._led = b""
+        self._lead = b""
         # What was found last: a header as it was published, annotations, and what to add to them.
         self._encoded_header = b""
         self._header = _NO_HEADER
@@ -69,6 +73,8 @@ class Outlet:
         is_first = not entry.redelivered and entry.returns == 0 and not queue.keeps_all
         if is_first and address is self._address and (sections is self._sections or sections == self._sections):
             return self._head
+        if is_first and address is self._address and self._leads(sections):
+            return self._led + sections[len(self._lead) :]
         found = scan(sections)
         bare = found.bare
         header_end: i64 = 0
@@ -83,12 +89,29 @@ class Outlet:
         annotations = self._with_address(sections[header_end:bare], address)
         if queue.keeps_all:
             annotations = _added(annotations, _offset(entry.seq), 2)
-        head = encoded + annotations + sections[bare:]
+        led = encoded + annotations
+        head = led + sections[bare:]
         if is_first and ttl is None:
             self._sections = sections
             self._address = address
             self._head = head
+            self._led = led
+            self._lead = sections[:bare]
         return head
+
+    def _leads(self, sections: bytes) -> bool:
+        """Whether these begin as the last ones did, and go on with the bare message."""
+        size: i64 = len(self._lead)
+        if not sections.startswith(self._lead):
+            return False
+        if len(sections) == size:
+            return True
+        return (
+            len(sections) - size > _DESCRIPTION_BYTES
+            and sections[size] == DESCRIBED
+            and sections[size + 1] == SMALLULONG
+            and sections[size + 2] >= PROPERTIES
+        )
 
     def _read_header(self, encoded: bytes) -> Header:
         if not encoded:

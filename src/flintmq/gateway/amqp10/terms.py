@@ -23,9 +23,23 @@ from flintmq.wire.amqp10.sections import (
     scan,
     section_at,
 )
-from flintmq.wire.amqp10.spec import AMQP_VALUE, DATA, ERROR, SYMBOLS
+from flintmq.wire.amqp10.spec import AMQP_VALUE, APPLICATION_PROPERTIES, DATA, ERROR, PROPERTIES, SYMBOLS
 from flintmq.wire.amqp10.states import Error
-from flintmq.wire.amqp10.types import DESCRIBED, LIST0, LIST8, NULL, SMALLULONG, STR8, STR32, VBIN8, VBIN32, skip_value
+from flintmq.wire.amqp10.types import (
+    DESCRIBED,
+    LIST0,
+    LIST8,
+    LIST32,
+    MAP8,
+    MAP32,
+    NULL,
+    SMALLULONG,
+    STR8,
+    STR32,
+    VBIN8,
+    VBIN32,
+    skip_value,
+)
 from flintmq.wire.amqp10.values import Described, Symbol, ULong
 
 # Places in the properties section (amqp-1.0 part 3 §3.2.4).
@@ -67,6 +81,7 @@ class Intake:
         self._lead = b""
         self._terms = _NO_TERMS
         self._fields_at: i64 = -1
+        self._fields_end: i64 = 0
         self._payload = b""
 
     def read_at(self, data: bytes, start: i64, stop: i64) -> Terms:
@@ -77,10 +92,22 @@ class Intake:
         if (size == 0 or data[start:body] == before) and _is_plain_body(data, body, stop):
             # All is as in the last one but the body.
             self.body = data[body:stop]
-            if self._fields_at >= 0:
-                self._payload = data[start:stop]
-                self._check_user()
+            self._check_user()
             return self._terms
+        lead = self._lead
+        body = start + len(lead)
+        if not lead or data[start:body] == lead:
+            fields, body = _skip_bare(data, body, stop)
+            if body != ABSENT:
+                # The broker is told what it was told last.
+                self._before = _UNKNOWN
+                self.properties = data[start:body]
+                self.body = data[body:stop]
+                self._payload = self.properties
+                self._fields_at = -1 if fields == ABSENT else fields - start
+                self._check_user()
+                self._before = self.properties
+                return self._terms
         return self.read(data[start:stop])
 
     def read(self, payload: bytes) -> Terms:
@@ -106,7 +133,7 @@ class Intake:
         self._payload = payload
         if found.properties != ABSENT:
             self._fields_at = section_at(payload, found.properties, found.end)[1]
-            self._check_user()
+        self._check_user()
         self._before = self.properties if found.delivery_annotations == ABSENT else payload[: found.body]
         return self._terms
 
@@ -131,31 +158,64 @@ class Intake:
         return None if at < 0 else self._reader(at).string()
 
     def _reader(self, at: i64) -> Reader:
-        return Reader(self._payload, at, len(self._payload))
+        return Reader(self._payload, at, self._fields_end)
 
     def _field(self, index: i64) -> i64:
-        """Where a field of the properties is; -1 where it is not set."""
+        """Where a field of the properties is; -1 where it is not set. Raises DecodeError."""
         at = self._fields_at
         if at < 0:
             return -1
         data = self._payload
         code: i64 = data[at]
-        count: i64
+        count: i64 = 0
+        end = skip_value(data, at, len(data))
         if code == LIST0:
             return -1
         if code == LIST8:
-            count = data[at + 2]
+            if end - at > 2:
+                count = data[at + 2]
             at += 3
         else:
-            count = i64(read_i32_be(data, at + 5))
+            if end - at > 8:
+                count = i64(read_i32_be(data, at + 5))
             at += 9
         if count <= index:
             return -1
-        end: i64 = len(data)
         while index > 0:
             at = skip_value(data, at, end)
             index -= 1
+        if at >= end:
+            raise DecodeError(f"properties have {count} fields and end before the last", SCOPE_LINK)
+        self._fields_end = end
         return -1 if data[at] == NULL else at
+
+
+def _skip_bare(data: bytes, pos: i64, end: i64) -> tuple[i64, i64]:
+    """Where the fields of properties are and where the body begins, if what is at `pos` is as nearly all write it.
+
+    Either is ABSENT where it is not.
+    """
+    fields: i64 = ABSENT
+    try:
+        if _is_section(data, pos, end, PROPERTIES):
+            code: i64 = data[pos + 3]
+            if code != LIST8 and code != LIST32:
+                return fields, ABSENT
+            fields = pos + 3
+            pos = skip_value(data, fields, end)
+        if _is_section(data, pos, end, APPLICATION_PROPERTIES):
+            code = data[pos + 3]
+            if code != MAP8 and code != MAP32:
+                return fields, ABSENT
+            pos = skip_value(data, pos + 3, end)
+    except DecodeError:
+        # Whoever looks closer will say where in the message.
+        return fields, ABSENT
+    return fields, pos if _is_plain_body(data, pos, end) else ABSENT
+
+
+def _is_section(data: bytes, pos: i64, end: i64, kind: i64) -> bool:
+    return end - pos > 3 and data[pos + 2] == kind and data[pos] == DESCRIBED and data[pos + 1] == SMALLULONG
 
 
 def _is_plain_body(data: bytes, pos: i64, end: i64) -> bool:

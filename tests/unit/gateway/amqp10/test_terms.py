@@ -40,6 +40,11 @@ _BEFORE = [
     _DURABLE + _TO + _APPLICATION,
     _OTHER,
     _OURS,
+    # Lists that say they have more than there is: without a count, without fields, with a field that is cut off.
+    b"\x00\x53\x73\xc0\x00",
+    b"\x00\x53\x73\xc0\x01\x03",
+    b"\x00\x53\x73\xd0\x00\x00\x00\x04\x00\x00\x00\x03",
+    b"\x00\x53\x73\xc0\x04\x02\x40\xa0\x09",
 ]
 _BODIES = [
     encode_data(b"one"),
@@ -86,8 +91,10 @@ def test_the_sections_before_the_body_are_one_object_for_messages_that_share_the
 def _read(intake: Intake, payload: bytes) -> object:
     try:
         terms = intake.read_at(b"-" + payload + b"-", 1, 1 + len(payload))
+        handling = terms.handling
+        said = handling.persistent, handling.priority, handling.ttl_ms, terms.more_keys
+        found = intake.properties, intake.body, said, intake.to, intake.subject
     except (AmqpError, Amqp10Error) as error:
         return type(error), error.text
-    handling = terms.handling
-    said = handling.persistent, handling.priority, handling.ttl_ms, terms.more_keys
-    return intake.properties, intake.body, said, intake.to, intake.subject
+    else:
+        return found
