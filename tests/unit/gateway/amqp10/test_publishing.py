@@ -1,10 +1,14 @@
 """Publishing by AMQP 1.0: targets, outcomes, and when they are told."""
 
+from collections.abc import Callable
+
 import pytest
 
-from flintmq.broker.ports import PolicyRecord
+from flintmq.broker.ports import PolicyRecord, TopicPermissionRecord
 from flintmq.gateway.amqp10.incoming import LINK_CREDIT
+from flintmq.wire.amqp10.composite import Annotations
 from flintmq.wire.amqp10.properties import Properties
+from flintmq.wire.amqp10.sections import encode_delivery_annotations, encode_message_annotations
 from flintmq.wire.amqp10.states import ACCEPTED, RELEASED, Rejected
 from flintmq.wire.amqp10.termini import Target
 from tests.unit.gateway.amqp10.pair import Client, Sender, Server
@@ -267,3 +271,27 @@ def test_a_policy_makes_nodes_that_are_asked_for_by_name(
     assert made == expected
     assert client.sender("/queues/made-2").refusal[0] == "amqp:not-found"
     assert client.sender("other").refusal[0] == "amqp:not-found"
+
+
+def test_topic_permissions_hold(client: Client, server: Server) -> None:
+    """A key that the user may not use at a topic exchange ends the link, also where a message brings it."""
+    server.broker.put_rule(TopicPermissionRecord("/", "u", "amq.topic", "^mine", "^mine"))
+    assert client.sender("/exchanges/amq.topic/mine.a").publish("one") == [RELEASED]
+    sender = client.sender("/exchanges/amq.topic/theirs")
+    sender.send("two")
+    client.tick()
+    assert sender.refusal[0] == "amqp:unauthorized-access"
+
+
+@pytest.mark.parametrize("encode", [encode_message_annotations, encode_delivery_annotations])
+def test_annotations_that_are_not_understood_end_the_link(
+    client: Client, encode: Callable[[Annotations], bytes]
+) -> None:
+    """Keys are reserved but for those of x-, and nobody knows any of them (part 3 §3.2.10)."""
+    sender = client.sender()
+    sender.send("one", before=encode({"x-opt-mine": 1}))
+    client.durable()
+    assert sender.said == [(1, ACCEPTED, True)]
+    sender.send("two", before=encode({"reserved": 1}))
+    client.tick()
+    assert sender.refusal[0] == "amqp:not-implemented"

@@ -3,6 +3,7 @@
 import pytest
 
 from flintmq.broker.queue.base import Queue
+from flintmq.wire.amqp10.composite import Fields
 from flintmq.wire.amqp10.performatives import Attach
 from flintmq.wire.amqp10.properties import Properties
 from flintmq.wire.amqp10.sections import decode_header, decode_message_annotations, scan
@@ -386,3 +387,28 @@ def test_a_single_active_consumer_knows_that_it_is(client: Client, server: Serve
     client.tick()
     assert [flow for flow in second.flows if flow][-1] == {"rabbitmq:active": True}
     assert second.bodies() == ["one"]
+
+
+def test_no_local_keeps_a_clients_own_messages_from_it(client: Client, server: Server) -> None:
+    """What came by the same connection is for others."""
+    filters: Fields = {"l": Described(Symbol("apache.org:no-local-filter:list"), [])}
+    receiver = client.receiver(source=Source(address="/queues/q", filter=filters))
+    _publish(client, "mine")
+    _publish(Client(server), "theirs")
+    client.tick()
+    assert receiver.bodies() == ["theirs"]
+
+
+def test_an_exclusive_queue_is_its_connections(client: Client, server: Server) -> None:
+    """Others may send to it, and not receive from it."""
+    address = client.receiver(None, source=Source(dynamic=True)).source.address
+    other = Client(server)
+    assert other.receiver(address).refusal[0] == "amqp:resource-locked"
+    assert other.sender(address).detached == []
+
+
+def test_a_dynamic_node_needs_permission(client: Client, server: Server) -> None:
+    """Who may not configure queues makes none."""
+    server.allow(configure="x")
+    assert client.receiver(None, source=Source(dynamic=True)).refusal[0] == "amqp:unauthorized-access"
+    assert list(server.vhost.queues) == ["q"]

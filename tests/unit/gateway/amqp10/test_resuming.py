@@ -221,6 +221,52 @@ def test_by_default_a_detached_link_may_come_back_until_its_session_ends(client:
     assert queue.message_count == 1
 
 
+def _expiring(policy: str) -> Source:
+    return Source(address="/queues/q", expiry_policy=policy)
+
+
+@pytest.mark.parametrize(
+    ("policy", "detached", "ended", "lost"),
+    [("link-detach", 1, 1, 1), ("session-end", 0, 1, 1), ("connection-close", 0, 0, 1), ("never", 0, 0, 0)],
+)
+def test_expiry_policies(client: Client, queue: Queue, policy: str, detached: int, ended: int, lost: int) -> None:
+    """When what a suspended source holds is given back (part 3 §3.5.6)."""
+    _publish(client, "one")
+    receiver = _receive(client, source=_expiring(policy))
+    assert len(receiver.take()) == 1
+    receiver.link.detach(closed=False)
+    client.tick()
+    assert queue.message_count == detached
+    client.session.end()
+    client.tick()
+    assert queue.message_count == ended
+    _lose(client)
+    assert queue.message_count == lost
+
+
+def test_a_timeout_is_waited_for(client: Client, queue: Queue, server: Server) -> None:
+    """The clock starts when the policy says so, and stops when the link is back."""
+    server.broker.now_ms = 1_000
+    _publish(client, "one")
+    source = Source(address="/queues/q", expiry_policy="link-detach", timeout=5)
+    receiver = _receive(client, source=source)
+    assert len(receiver.take()) == 1
+    receiver.link.detach(closed=False)
+    client.tick()
+    server.broker.now_ms = 5_000
+    client.tick()
+    again = _receive(client, source=source)
+    assert len(again.take()) == 1
+    server.broker.now_ms = 9_000
+    client.tick()
+    assert queue.message_count == 0
+    again.link.detach(closed=False)
+    client.tick()
+    server.broker.now_ms = 15_000
+    server.gateway.end_tick()
+    assert queue.message_count == 1
+
+
 def test_a_link_is_stolen_by_one_of_the_same_name(client: Client, server: Server) -> None:
     """The first one is told so, and the second has what it had (part 2 §2.6.1)."""
     _publish(client, "one")
