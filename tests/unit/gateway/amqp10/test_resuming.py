@@ -395,3 +395,48 @@ def _finish(client: Client) -> None:
     client.server.gateway.end_tick()
     client.server.storage.sync()
     client.server.gateway.on_durable()
+
+
+def test_a_message_does_not_grow_too_large_by_being_resumed(server: Server) -> None:
+    """What came on all links together is what counts for max-message-size."""
+    client = Client(server)
+    sender = _send(client)
+    limit = sender.answer.max_message_size
+    assert limit is not None
+    sender.link.send_tagged(b"a", [_message("x" * (limit - 1000))], False, 0, None, 1)
+    up = b"".join(client._up.take())
+    client.connection.engine.receive(up[:-100_000], 0.0)
+    _finish(client)
+    _lose(client)
+    again = _send(Client(server), {b"a": None})
+    assert again.answer.unsettled is not None
+    again.link.resume(b"a", [b"x" * (limit - 1000)], again.answer.unsettled[b"a"], False, 0, 1)
+    again.client.durable()
+    assert again.refusal[0] == "amqp:link:message-size-exceeded"
+
+
+def test_parts_that_are_kept_count_until_the_message_is_complete(client: Client) -> None:
+    """A connection can begin only so much, and what it has ended does not count."""
+    sender = _send(client)
+    payload = _message("x" * 400_000)
+    for tag in (b"a", b"b"):
+        sender.link.send_tagged(tag, [payload], False, 0, None, 1)
+        up = b"".join(client._up.take())
+        client.connection.engine.receive(up[:300_000], 0.0)
+        assert client.connection.engine.intake.held > 200_000
+        client.connection.engine.receive(up[300_000:], 0.0)
+        assert client.connection.engine.intake.held == 0
+        client.durable()
+
+
+def test_notes_under_way_take_credit(client: Client) -> None:
+    """No more is acquired than there is credit for, however long the disk takes."""
+    _publish(client, "one", "two", "three")
+    attach = Attach(name="r", snd_settle_mode=SND_UNSETTLED)
+    receiver = client.receiver(source=_source(), attach=attach, credit=0)
+    client.durable()
+    receiver.link.grant(2)
+    client.tick()
+    assert client.server.vhost.queues["q"].message_count == 1
+    client.durable()
+    assert receiver.bodies() == ["one", "two"]
