@@ -29,7 +29,7 @@ from tests.unit.gateway.amqp091.pair import OpenHost
 class Server:
     """A broker without I/O. Names it makes up are counted."""
 
-    def __init__(self) -> None:
+    def __init__(self, message_max: int = 16 * 1024 * 1024) -> None:
         self.storage = MemoryStorage()
         self.broker = Broker(self.storage)
         self.vhost = self.broker.add_vhost("/")
@@ -38,7 +38,7 @@ class Server:
         self.host = OpenHost()
         self._made = 0
         self.gateway = Gateway(self.broker, self.host, self._random)
-        self.service = Service(self.gateway, Offer("broker", {"product": "test"}, Tuning()))
+        self.service = Service(self.gateway, Offer("broker", {"product": "test"}, Tuning(message_max=message_max)))
 
     def allow(self, configure: str = ".*", write: str = ".*", read: str = ".*", vhost: str = "/") -> None:
         """Say what the user may do; everything, if nothing is said."""
