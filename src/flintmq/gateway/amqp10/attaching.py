@@ -243,6 +243,10 @@ class _Attached(Answer):
             outgoing.start()
 
     def fail(self, reason: str) -> None:
+        if self._incoming is not None:
+            self._incoming.on_detached(None, True)
+        if self._outgoing is not None:
+            self._outgoing.end()
         self._link.refuse(ResourceError(f"nothing durable can be stored: {reason}"))
 
 

@@ -22,18 +22,17 @@ from flintmq.base.limits import ADDRESS_WORK_UNITS, ASKED_CONSUMERS_PER_UNIT
 from flintmq.broker.message import Entry, Message
 from flintmq.broker.publishing import STORED, TURNED_AWAY, UNROUTED
 from flintmq.broker.queue.base import Holder, Queue
-from flintmq.broker.terminus import Received as Kept
 from flintmq.broker.terminus import TargetTerminus
 from flintmq.gateway.amqp10.addresses import EXCHANGE, parse_to
 from flintmq.gateway.amqp10.codec import CODEC_10
-from flintmq.gateway.amqp10.promises import Answer, refuse_unsafe
+from flintmq.gateway.amqp10.progress import PartKept, Progress, seen
+from flintmq.gateway.amqp10.promises import refuse_unsafe
 from flintmq.gateway.amqp10.publication import Publication
 from flintmq.gateway.amqp10.retention import decoded_state, encoded_state, join, leave
 from flintmq.gateway.amqp10.terms import Intake, Terms
 from flintmq.protocol.amqp10.delivery import IncomingDelivery
-from flintmq.protocol.amqp10.intake import Intake as Assembly
 from flintmq.protocol.amqp10.receiver import ReceiverLink, ReceiverOwner
-from flintmq.wire.amqp10.places import place_of, position_of
+from flintmq.wire.amqp10.places import place_of
 from flintmq.wire.amqp10.spec import MESSAGE_FORMAT
 from flintmq.wire.amqp10.states import (
     ACCEPTED,
@@ -41,7 +40,6 @@ from flintmq.wire.amqp10.states import (
     DeliveryState,
     Error,
     Outcome,
-    Received,
     Rejected,
     TransactionalState,
 )
@@ -56,8 +54,6 @@ LINK_CREDIT: Final = 32_768
 _TOP_UP_AT: Final = LINK_CREDIT // 2
 # What may come, of what was under way, once an alarm is on and credit was taken back; then the connection waits.
 _GRACE_BYTES: Final = 1024 * 1024
-# What comes of a message is confirmed at once up to this size, and from then on each time so much more has come.
-_CONFIRM_BYTES: Final = 2 * 1024 * 1024
 
 
 @final
@@ -94,7 +90,7 @@ class IncomingLink(ReceiverOwner, Holder):
         self.queue: Queue | None = None
         self.is_over = False
         # How the message comes in of which a part is here.
-        self._progress: _Progress | None = None
+        self._progress: Progress | None = None
 
     def start(self) -> None:
         """The client has been answered: it may send."""
@@ -266,7 +262,7 @@ class IncomingLink(ReceiverOwner, Holder):
         tag = delivery.tag
         known = terminus.unsettled.get(tag)
         progress = delivery.mark
-        if not isinstance(progress, _Progress):
+        if not isinstance(progress, Progress):
             # The first of its transfers on this link.
             if known is not None and not delivery.is_resumed:
                 # The client does not know it any more, and the tag is another message's.
@@ -275,7 +271,7 @@ class IncomingLink(ReceiverOwner, Holder):
             if known is not None and known.outcome is not None:
                 self._confirm(terminus, delivery, decoded_state(known.outcome))
                 return
-            progress = _Progress(0 if known is None else _seen(known, delivery.state))
+            progress = Progress(0 if known is None else seen(known, delivery.state))
             delivery.mark = progress
         payload = progress.unseen(payload)
         if more:
@@ -287,7 +283,7 @@ class IncomingLink(ReceiverOwner, Holder):
             received = terminus.part(tag, payload)
             self._check_size(received.size)
             if progress.owes_word(received.size):
-                self._connection.answer(_Kept(self.link, delivery, received, progress))
+                self._connection.answer(PartKept(self.link, delivery, received, progress))
             return
         self._let_go()
         if known is not None and known.parts:
@@ -396,72 +392,6 @@ class IncomingLink(ReceiverOwner, Holder):
             terminus.detach()
         elif self.queue is not None:
             leave(self.queue, self)
-
-
-@final
-class _Progress:
-    """How a delivery comes in: what of it came before, on another link, is passed over."""
-
-    def __init__(self, seen: i64) -> None:
-        self._seen: i64 = seen
-        self._held: i64 = 0
-        # How much the client was told of, and whether it is about to be told.
-        self._told: i64 = 0
-        self.is_owed = False
-
-    def hold(self, intake: Assembly, size: i64) -> None:
-        """A part came. Raises ResourceLimitExceeded where the connection has too many of them."""
-        self._held += size
-        intake.hold(size)
-
-    def release(self, intake: Assembly) -> None:
-        intake.release(self._held)
-        self._held = 0
-
-    def owes_word(self, size: i64) -> bool:
-        """Whether the client is to hear how much there is: at once while that is little, later from time to time."""
-        if self.is_owed or (size >= _CONFIRM_BYTES and size < self._told + _CONFIRM_BYTES):
-            return False
-        self._told = size
-        self.is_owed = True
-        return True
-
-    def unseen(self, payload: bytes) -> bytes:
-        seen = self._seen
-        if seen == 0:
-            return payload
-        size: i64 = len(payload)
-        self._seen = seen - size if seen > size else 0
-        return payload[seen:]
-
-
-def _seen(known: Kept, state: DeliveryState | None) -> i64:
-    """How many bytes of a resumed delivery came before; `state` says where the client begins (part 3 §3.4.6)."""
-    begins: i64 = 0
-    if isinstance(state, Received):
-        begins = position_of(b"".join(known.parts), state)
-    return known.size - begins
-
-
-@final
-class _Kept(Answer):
-    """A part of a message is on the disk, and need not be sent again."""
-
-    def __init__(self, link: ReceiverLink, delivery: IncomingDelivery, received: Kept, progress: _Progress) -> None:
-        self._link = link
-        self._delivery = delivery
-        self._received = received
-        self._size = received.size
-        self._progress = progress
-
-    def give(self) -> None:
-        self._progress.is_owed = False
-        parts = self._received.parts
-        if parts and self._link.is_attached and self._delivery.mark is self._progress:
-            self._link.update(self._delivery, place_of(b"".join(parts)[: self._size]))
-
-    def fail(self, reason: str) -> None:
-        """Nothing is confirmed."""
 
 
 def _too_long(queues: list[Queue]) -> Rejected:

@@ -7,6 +7,7 @@ from flintmq.broker.ports import LimitRecord
 from flintmq.wire.amqp10.performatives import Attach
 from flintmq.wire.amqp10.spec import SND_UNSETTLED
 from flintmq.wire.amqp10.states import ACCEPTED
+from flintmq.wire.amqp10.termini import Source
 from tests.unit.gateway.amqp10.pair import Client, Server
 
 
@@ -142,3 +143,14 @@ def test_consumers_receive_while_an_alarm_is_on(server: Server) -> None:
     client.connection.block()
     receiver = client.receiver(attach=Attach(name="r", snd_settle_mode=SND_UNSETTLED))
     assert receiver.bodies() == ["one"]
+
+
+def test_a_link_whose_terminus_cannot_be_stored_is_refused(server: Server) -> None:
+    """Nothing is attached that a restart would not find, and no consumer stays behind."""
+    client = Client(server)
+    receiver = client.receiver(source=Source(address="/queues/q", durable=2, expiry_policy="never"), credit=0)
+    server.storage.fence("no disk")
+    server.gateway.on_durable()
+    client.tick()
+    assert receiver.refusal[0] == "amqp:resource-limit-exceeded"
+    assert server.vhost.queues["q"].consumers == []

@@ -1,0 +1,82 @@
+"""Messages that come in parts, and are kept as they come: how much is here, and when the client hears of that."""
+
+from typing import Final, final
+
+from mypy_extensions import i64
+
+from flintmq.broker.terminus import Received as Kept
+from flintmq.gateway.amqp10.promises import Answer
+from flintmq.protocol.amqp10.delivery import IncomingDelivery
+from flintmq.protocol.amqp10.intake import Intake as Assembly
+from flintmq.protocol.amqp10.receiver import ReceiverLink
+from flintmq.wire.amqp10.places import place_of, position_of
+from flintmq.wire.amqp10.states import DeliveryState, Received
+
+# What comes of a message is confirmed at once up to this size, and from then on each time so much more has come.
+_CONFIRM_BYTES: Final = 2 * 1024 * 1024
+
+
+@final
+class Progress:
+    """How a delivery comes in: what of it came before, on another link, is passed over."""
+
+    def __init__(self, seen: i64) -> None:
+        self._seen: i64 = seen
+        self._held: i64 = 0
+        # How much the client was told of, and whether it is about to be told.
+        self._told: i64 = 0
+        self.is_owed = False
+
+    def hold(self, intake: Assembly, size: i64) -> None:
+        """A part came. Raises ResourceLimitExceeded where the connection has too many of them."""
+        self._held += size
+        intake.hold(size)
+
+    def release(self, intake: Assembly) -> None:
+        intake.release(self._held)
+        self._held = 0
+
+    def owes_word(self, size: i64) -> bool:
+        """Whether the client is to hear how much there is: at once while that is little, later from time to time."""
+        if self.is_owed or (size >= _CONFIRM_BYTES and size < self._told + _CONFIRM_BYTES):
+            return False
+        self._told = size
+        self.is_owed = True
+        return True
+
+    def unseen(self, payload: bytes) -> bytes:
+        seen = self._seen
+        if seen == 0:
+            return payload
+        size: i64 = len(payload)
+        self._seen = seen - size if seen > size else 0
+        return payload[seen:]
+
+
+def seen(known: Kept, state: DeliveryState | None) -> i64:
+    """How many bytes of a resumed delivery came before; `state` says where the client begins (part 3 §3.4.6)."""
+    begins: i64 = 0
+    if isinstance(state, Received):
+        begins = position_of(b"".join(known.parts), state)
+    return known.size - begins
+
+
+@final
+class PartKept(Answer):
+    """A part of a message is on the disk, and need not be sent again."""
+
+    def __init__(self, link: ReceiverLink, delivery: IncomingDelivery, received: Kept, progress: Progress) -> None:
+        self._link = link
+        self._delivery = delivery
+        self._received = received
+        self._size = received.size
+        self._progress = progress
+
+    def give(self) -> None:
+        self._progress.is_owed = False
+        parts = self._received.parts
+        if parts and self._link.is_attached and self._delivery.mark is self._progress:
+            self._link.update(self._delivery, place_of(b"".join(parts)[: self._size]))
+
+    def fail(self, reason: str) -> None:
+        """Nothing is confirmed."""
