@@ -1,6 +1,7 @@
 """A session over an asyncio transport."""
 
 import asyncio
+import ssl
 from typing import Final, TypeVar, cast, final
 
 from flintmq.base.errors import ConnectionLost, FlintError
@@ -191,13 +192,21 @@ async def connect(target: Target, session: Driven, seconds: float) -> LoopLink:
     loop = asyncio.get_running_loop()
     link = LoopLink(session, loop)
     stop = loop.time() + seconds
+    tls = target.tls
     try:
         async with asyncio.timeout(seconds):
-            await loop.create_connection(lambda: link, target.host, target.port)
+            if tls is None:
+                await loop.create_connection(lambda: link, target.host, target.port)
+            else:
+                name = tls.server_name or target.host
+                context = tls.context()
+                await loop.create_connection(lambda: link, target.host, target.port, ssl=context, server_hostname=name)
     except TimeoutError:
         raise ConnectTimeout(f"no connection to {target.address} within {seconds:g} s") from None
     except UnicodeError as error:
         raise ConnectFailed(f"no connection to {target.address}: no host can be called so") from error
+    except ssl.SSLError as error:
+        raise ConnectFailed(f"no TLS with {target.address}: {error}") from error
     except OSError as error:
         raise ConnectFailed(f"no connection to {target.address}: {error.strerror or error}") from error
     try:

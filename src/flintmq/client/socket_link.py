@@ -2,6 +2,7 @@
 
 import select
 import socket
+import ssl
 import time
 from contextlib import suppress
 from typing import Final, TypeVar, final
@@ -20,6 +21,9 @@ _READ_BYTES: Final = 256 * 1024
 _SEND_BUFFERS: Final = 512
 # How often calls that only write look for what came in.
 _LOOK_SECONDS: Final = 0.1
+
+# What a socket raises that has to be asked again.
+_NOT_NOW: Final = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 _READ: Final = select.POLLIN
 _READ_AND_WRITE: Final = select.POLLIN | select.POLLOUT
@@ -93,8 +97,8 @@ class SocketLink:
         """False when the socket takes nothing at present."""
         unsent = self._unsent
         try:
-            sent = self._socket.sendmsg(unsent[:_SEND_BUFFERS])
-        except BlockingIOError:
+            sent = self._write()
+        except _NOT_NOW:
             return False
         except OSError as error:
             self._read_last(error)
@@ -108,6 +112,12 @@ class SocketLink:
         if sent:
             unsent[0] = memoryview(unsent[0])[sent:]
         return True
+
+    def _write(self) -> int:
+        """How many bytes the socket took."""
+        if isinstance(self._socket, ssl.SSLSocket):
+            return self._socket.send(self._unsent[0])
+        return self._socket.sendmsg(self._unsent[:_SEND_BUFFERS])
 
     def _turn(self, stop: float | None, events: int = _READ) -> bool:
         """Wait for the socket, and read what is there. False when time is up; a `stop` in the past still looks."""
@@ -131,17 +141,21 @@ class SocketLink:
         return bool(ready) or session.ended.is_ready or stop is None or now < stop
 
     def _read(self, now: float) -> None:
-        try:
-            data = self._socket.recv(_READ_BYTES)
-        except BlockingIOError:
-            return
-        except OSError as error:
-            self.session.lost(_lost(error))
-            return
-        if data:
+        while True:
+            try:
+                data = self._socket.recv(_READ_BYTES)
+            except _NOT_NOW:
+                return
+            except OSError as error:
+                self.session.lost(_lost(error))
+                return
+            if not data:
+                self.session.lost(None)
+                return
             self.session.receive(data, now)
-        else:
-            self.session.lost(None)
+            # What TLS has read already, no poll tells of.
+            if not isinstance(self._socket, ssl.SSLSocket) or not self._socket.pending():
+                return
 
     def _read_last(self, error: OSError) -> None:
         """Sending failed; the server may have said why before it hung up."""
@@ -159,7 +173,7 @@ class SocketLink:
         """The connection is over; a last word (close-ok) goes out if the socket takes it."""
         # Where the peer has hung up already, it needs none.
         with suppress(OSError):
-            self._socket.sendmsg(self._unsent[:_SEND_BUFFERS])
+            self._write()
         self._unsent.clear()
 
 
@@ -168,12 +182,17 @@ def connect(target: Target, session: Driven, seconds: float) -> SocketLink:
     virtual host, say) or ConnectionLost.
     """
     stop = time.monotonic() + seconds
+    context = target.tls.context() if target.tls else None
     try:
         sock = socket.create_connection((target.host, target.port), seconds)
+        if context is not None and target.tls is not None:
+            sock = _wrapped(sock, context, target.tls.server_name or target.host)
     except TimeoutError:
         raise ConnectTimeout(f"no connection to {target.address} within {seconds:g} s") from None
     except UnicodeError as error:
         raise ConnectFailed(f"no connection to {target.address}: no host can be called so") from error
+    except ssl.SSLError as error:
+        raise ConnectFailed(f"no TLS with {target.address}: {error}") from error
     except OSError as error:
         raise ConnectFailed(f"no connection to {target.address}: {error.strerror or error}") from error
     sock.setblocking(False)
@@ -187,6 +206,15 @@ def connect(target: Target, session: Driven, seconds: float) -> SocketLink:
         link.close()
         raise
     return link
+
+
+def _wrapped(sock: socket.socket, context: ssl.SSLContext, server_name: str) -> socket.socket:
+    """Shake hands for TLS, within the socket's timeout."""
+    try:
+        return context.wrap_socket(sock, server_hostname=server_name)
+    except OSError:
+        sock.close()
+        raise
 
 
 def _lost(error: OSError) -> ConnectionLost:

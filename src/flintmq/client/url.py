@@ -1,4 +1,4 @@
-"""AMQP URLs: amqp://user:password@host:port/vhost?heartbeat=seconds&connection_timeout=milliseconds."""
+"""AMQP URLs: amqp://user:password@host:port/vhost?heartbeat=seconds&connection_timeout=milliseconds, and amqps://."""
 
 from dataclasses import dataclass, field
 from typing import Final
@@ -6,11 +6,15 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from flintmq.base.limits import HEARTBEAT_SECONDS, SHORTSTR_MAX_BYTES
 from flintmq.client.errors import InvalidUrl
+from flintmq.client.tls import Tls
 
 _PORT: Final = 5672
+_TLS_PORT: Final = 5671
 _SHORT_MAX: Final = 65_535
 _CONNECT_SECONDS: Final = 10.0
 _OPTIONS: Final = ("heartbeat", "connection_timeout")
+# Of amqps only; the names are RabbitMQ's.
+_TLS_OPTIONS: Final = ("cacertfile", "certfile", "keyfile", "server_name_indication", "verify")
 
 
 @dataclass(frozen=True)
@@ -24,6 +28,8 @@ class Target:
     virtual_host: str = "/"
     heartbeat: int = HEARTBEAT_SECONDS
     connect_seconds: float = _CONNECT_SECONDS
+    # None for a connection in the clear.
+    tls: Tls | None = None
 
     @property
     def address(self) -> str:
@@ -39,10 +45,10 @@ def parse(url: str) -> Target:
         host = parts.hostname
     except ValueError as error:
         raise InvalidUrl(f"AMQP URL: {error}") from None
-    if parts.scheme == "amqps":
-        raise InvalidUrl("AMQP URL: amqps (TLS) is not supported; use amqp://")
-    if parts.scheme != "amqp":
-        raise InvalidUrl("AMQP URL: it has to begin with amqp://, as in amqp://user:password@host:5672/vhost")
+    if parts.scheme not in ("amqp", "amqps"):
+        raise InvalidUrl(
+            "AMQP URL: it has to begin with amqp://, or amqps:// for TLS, as in amqp://user:password@host:5672/vhost"
+        )
     if not host:
         raise InvalidUrl("AMQP URL: the host is missing, as in amqp://user:password@host:5672/vhost")
     if parts.fragment:
@@ -55,24 +61,43 @@ def parse(url: str) -> Target:
     virtual_host = _unquoted(path, "virtual host") or "/"
     if len(virtual_host.encode()) > SHORTSTR_MAX_BYTES:
         raise InvalidUrl(f"AMQP URL: the virtual host is longer than {SHORTSTR_MAX_BYTES} bytes")
-    options = _options(parts.query)
+    pairs = parse_qsl(parts.query, keep_blank_values=True)
+    tls = _tls([pair for pair in pairs if pair[0] in _TLS_OPTIONS]) if parts.scheme == "amqps" else None
+    options = _options([pair for pair in pairs if tls is None or pair[0] not in _TLS_OPTIONS])
     milliseconds = options.get("connection_timeout")
     if milliseconds == 0:
         raise InvalidUrl("AMQP URL: connection_timeout has to be 1 millisecond at least")
     return Target(
         host,
-        port or _PORT,
+        port or (_TLS_PORT if tls else _PORT),
         "guest" if parts.username is None else _unquoted(parts.username, "user"),
         "guest" if parts.password is None else _unquoted(parts.password, "password"),
         virtual_host,
         options.get("heartbeat", HEARTBEAT_SECONDS),
         _CONNECT_SECONDS if milliseconds is None else milliseconds / 1000,
+        tls,
     )
 
 
-def _options(query: str) -> dict[str, int]:
+def _tls(pairs: list[tuple[str, str]]) -> Tls:
+    options = dict(pairs)
+    verify = options.get("verify", "verify_peer")
+    if verify not in ("verify_peer", "verify_none"):
+        raise InvalidUrl(f"AMQP URL: verify has to be verify_peer or verify_none, not '{verify}'")
+    if "keyfile" in options and "certfile" not in options:
+        raise InvalidUrl("AMQP URL: keyfile goes with a certfile")
+    return Tls(
+        options.get("cacertfile", ""),
+        options.get("certfile", ""),
+        options.get("keyfile", ""),
+        options.get("server_name_indication", ""),
+        verify == "verify_peer",
+    )
+
+
+def _options(pairs: list[tuple[str, str]]) -> dict[str, int]:
     options: dict[str, int] = {}
-    for name, value in parse_qsl(query, keep_blank_values=True):
+    for name, value in pairs:
         if name not in _OPTIONS:
             raise InvalidUrl(f"AMQP URL: unknown option '{name}'; known are {' and '.join(_OPTIONS)}")
         if not (value.isascii() and value.isdecimal()):

@@ -32,7 +32,9 @@ def test_a_url_says_where_and_as_whom(url: str, target: Target) -> None:
     [
         ("localhost:5672", "has to begin with amqp://"),
         ("http://localhost", "has to begin with amqp://"),
-        ("amqps://localhost", "TLS"),
+        ("amqps://localhost/?verify=maybe", "verify_peer or verify_none"),
+        ("amqps://localhost/?keyfile=/key.pem", "certfile"),
+        ("amqp://localhost/?cacertfile=/ca.pem", "unknown option"),
         ("amqp://", "host is missing"),
         ("amqp:///vhost", "host is missing"),
         ("amqp://h:port", "Port could not be cast"),
