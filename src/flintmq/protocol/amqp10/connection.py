@@ -338,7 +338,8 @@ class Connection:
                     start = usual.scan(data, body + 3, stop)
                     if start != 0:
                         if usual.settled:
-                            if session.receive_settled(usual.handle, data, start, stop):
+                            # Who takes it could not tell another format without its delivery.
+                            if usual.message_format == 0 and session.receive_settled(usual.handle, data, start, stop):
                                 continue
                         elif session.receive_unsettled(
                             usual.handle,

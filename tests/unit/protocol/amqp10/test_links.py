@@ -149,6 +149,17 @@ def test_settled(step: int, to_server: bool) -> None:
     assert flowing.receiver.delivery_count == flowing.sender.delivery_count == 1
 
 
+@pytest.mark.parametrize("settled", [True, False])
+def test_message_format(settled: bool) -> None:
+    """Whoever receives a message of another format learns that, whether it was settled or not."""
+    flowing = Flowing()
+    flowing.sender.send_tagged(b"t", [b"payload"], settled, 7)
+    flowing.run()
+    [(delivery, payload)] = flowing.receives.messages
+    assert delivery is not None
+    assert (delivery.message_format, delivery.is_settled, payload) == (7, settled, b"payload")
+
+
 @pytest.mark.parametrize("step", [0, 1])
 @pytest.mark.parametrize("to_server", [True, False])
 def test_unsettled(step: int, to_server: bool) -> None:
