@@ -1,14 +1,18 @@
 """Where messages are published to, with the route there and what the user was allowed: publishers repeat themselves."""
 
-from typing import final
+from typing import Final, final
 
 from mypy_extensions import i64
 
+from flintmq.base.errors import SCOPE_LINK, InvalidField
 from flintmq.base.limits import ROUTE_CACHE_ENTRIES
 from flintmq.broker.message import Address
 from flintmq.broker.permission import WRITE, Rights
 from flintmq.broker.routing import Route
 from flintmq.broker.vhost import VHost
+
+# What a short string of AMQP 0-9-1 holds.
+_NAME_MAX_BYTES: Final = 255
 
 
 @final
@@ -43,8 +47,12 @@ class Publications:
         self._known: dict[tuple[str, str], Publication] = {}
 
     def get(self, exchange: str, routing_key: str) -> Publication:
+        """Raises InvalidField for names that AMQP 0-9-1, and the journal, have no room for."""
         known = self._known.get((exchange, routing_key))
         if known is None:
+            for what, name in (("exchange name", exchange), ("routing key", routing_key)):
+                if len(name.encode()) > _NAME_MAX_BYTES:
+                    raise InvalidField(f"a {what} has {_NAME_MAX_BYTES} bytes at most", SCOPE_LINK)
             known = Publication(exchange, routing_key)
             if len(self._known) >= ROUTE_CACHE_ENTRIES:
                 self._known.clear()

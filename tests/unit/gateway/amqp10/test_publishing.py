@@ -295,3 +295,20 @@ def test_annotations_that_are_not_understood_end_the_link(
     sender.send("two", before=encode({"reserved": 1}))
     client.tick()
     assert sender.refusal[0] == "amqp:not-implemented"
+
+
+def test_names_that_are_too_long(client: Client, server: Server) -> None:
+    """A routing key that no consumer of AMQP 0-9-1 could be told costs its link, or its message where it says it."""
+    server.vhost.exchanges.bind_queue(server.vhost.queues["q"], "amq.fanout", "", {})
+    by_subject = client.sender("/exchange/amq.fanout")
+    by_subject.send(properties=Properties(subject="ü" * 127))
+    by_subject.send(properties=Properties(subject="ü" * 128))
+    client.tick()
+    assert by_subject.refusal == ("amqp:invalid-field", "a routing key has 255 bytes at most")
+    by_itself = _anonymous(client)
+    by_itself.send(properties=Properties(to="/exchanges/amq.fanout/" + "k" * 256))
+    client.tick()
+    ((_, state, _),) = by_itself.said
+    assert isinstance(state, Rejected)
+    assert client.sender("/exchanges/amq.fanout/" + "k" * 256).refusal[0] == "amqp:invalid-field"
+    assert server.vhost.queues["q"].message_count == 1
