@@ -108,6 +108,9 @@ class Checkpoint:
         self.first_own = read_i64_be(data, position + 5)
         self.highest_seq = read_i64_be(data, position + 13)
         self.covered: dict[int, Covered] = {}
+        # The home asked for last: slots are asked for in their order.
+        self._home: i64 = 0
+        self._recent: Covered | None = None
         count = i64(read_i32_be(data, position + 21))
         at = position + CHECKPOINT_HEAD_BYTES
         while count > 0:
@@ -135,5 +138,8 @@ class Checkpoint:
         return 0 if covered is None else covered.size
 
     def is_live(self, home: i64, slot: i64) -> bool:
-        covered = self.covered.get(home)
+        if home != self._home:
+            self._home = home
+            self._recent = self.covered.get(home)
+        covered = self._recent
         return covered is not None and covered.is_live(slot)

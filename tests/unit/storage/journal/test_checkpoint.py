@@ -31,6 +31,13 @@ def _with_dead_ones(path: Path) -> OpenNode:
     return node
 
 
+def _crashed(tmp_path: Path) -> Path:
+    node = _with_dead_ones(tmp_path / "a")
+    path = crashed_copy(node, tmp_path / "b")
+    node.close()
+    return path
+
+
 def _read(path: Path) -> tuple[OpenNode, set[str]]:
     """Start on it; returns the node, and the segments that were read."""
     disk = FaultyDisk(reads=True)
@@ -64,7 +71,7 @@ def _is_whole(node: OpenNode) -> bool:
 
 def test_dead_segments_are_not_read(tmp_path: Path) -> None:
     """A start reads the segments where something lives, and what was written since the last one began."""
-    path = crashed_copy(_with_dead_ones(tmp_path / "a"), tmp_path / "b")
+    path = _crashed(tmp_path)
     all_names = {segment.name for segment in segments(path)}
     node, names = _read(path)
     assert _is_whole(node)
@@ -80,11 +87,12 @@ def test_numbers_go_on_behind_those_that_were_not_read(tmp_path: Path) -> None:
     assert node.seqs[1] >= before.seqs[1]
     assert node.seqs[2] >= before.seqs[2]
     node.close()
+    before.close()
 
 
 def test_damaged_checkpoint_is_as_if_there_was_none(tmp_path: Path) -> None:
     """The one before it serves; without any, all is read; what is on the queues is the same."""
-    path = crashed_copy(_with_dead_ones(tmp_path / "a"), tmp_path / "b")
+    path = _crashed(tmp_path)
     checkpoints = _checkpoints(path)
     assert len(checkpoints) >= 2
     names: set[str] = set()
@@ -99,7 +107,7 @@ def test_damaged_checkpoint_is_as_if_there_was_none(tmp_path: Path) -> None:
 
 def test_checkpoint_is_not_believed_about_what_is_damaged(tmp_path: Path) -> None:
     """Where a segment that is needed has lost a block, its slots are not those that were counted: all is read."""
-    path = crashed_copy(_with_dead_ones(tmp_path / "a"), tmp_path / "b")
+    path = _crashed(tmp_path)
     _spoil(segments(path)[0], 200)
     all_names = {segment.name for segment in segments(path)}
     node, names = _read(path)
@@ -129,6 +137,7 @@ def test_returns_are_not_forgotten(tmp_path: Path) -> None:
     restarted, _ = _read(crashed_copy(node, tmp_path / "b"))
     assert [entry.returns for entry in restarted.left[2]] == [1, 0]
     restarted.close()
+    node.close()
 
 
 def test_slots_are_what_they_were() -> None:
