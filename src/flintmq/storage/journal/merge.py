@@ -15,7 +15,7 @@ from mypy_extensions import i32, i64
 from flintmq.base.errors import StorageError
 from flintmq.broker.message import ContentCodec, Entry
 from flintmq.storage.content import ContentReader
-from flintmq.storage.journal.occupancy import Occupancy
+from flintmq.storage.journal.occupancy import Occupancy, Segment
 from flintmq.storage.journal.records import (
     ENTRIES_AT,
     ENTRY_BYTES,
@@ -105,24 +105,27 @@ class Runs:
             segment = read_i64_be(blocks, at)
             data = source.load_block(segment, read_i64_be(blocks, at + 8), read_i64_be(blocks, at + 16))
             last = first + 8 * read_i64_be(blocks, at + 32)
-            found = self._read_block(data, seqs[first:last], content)
+            home = occupancy.home(segment)
+            assert home is not None
+            found = self._read_block(data, seqs[first:last], home, read_i64_be(blocks, at + 24), content)
             if len(found) < (last - first) // 8:
                 raise StorageError(f"segment {segment} of the journal changed while it was read: check the disk")
-            home = occupancy.home(segment)
             for slot, entry in found:
                 entry.segment = segment
-                entry.slot = read_i64_be(blocks, at + 24) + slot
-                if home is not None and home.returns is not None:
+                entry.slot = slot
+                if home.returns is not None:
                     entry.returns = i32(home.returns.get(entry.slot))
                 yield entry.seq, entry
             first = last
             at += 8 * _BLOCK_FIELDS
 
-    def _read_block(self, data: bytes, seqs: bytes, content: ContentReader) -> list[tuple[int, Entry]]:
-        """The entries with these numbers, and their slots from the block's first on."""
+    def _read_block(
+        self, data: bytes, seqs: bytes, home: Segment, first_slot: i64, content: ContentReader
+    ) -> list[tuple[int, Entry]]:
+        """The entries with these numbers, and their slots."""
         found: list[tuple[int, Entry]] = []
         position: i64 = 0
-        slot: i64 = 0
+        slot = first_slot
         wanted: i64 = 0
         while wanted < len(seqs) and position < len(data):
             record = data[position]
@@ -135,6 +138,8 @@ class Runs:
                         wanted < len(seqs)
                         and read_i64_be(data, at) == self._queue_id
                         and read_i64_be(data, at + 8) == read_i64_be(seqs, wanted)
+                        # A place that got another message may have both in one block.
+                        and home.is_live(slot)
                     ):
                         entry = Entry(content.read(data, content_position(data, position)), read_i64_be(seqs, wanted))
                         entry.redelivered = True

@@ -33,6 +33,17 @@ def test_entries_come_back_in_order(tmp_path: Path) -> None:
     assert first.message.codec is CODECS[7]
 
 
+def test_replaced_message_is_the_later_one_wherever_it_stands(tmp_path: Path) -> None:
+    """Also where both are in one block, and the queue is not in the order of the journal."""
+    node = OpenNode(tmp_path)
+    entries = [node.publish(b"%d" % number)[0] for number in range(3)]
+    node.storage.journal.replace(1, entries[1], message(b"another"))
+    node.close()
+    reopened = _reopened(tmp_path)
+    assert reopened.bodies() == [b"0", b"another", b"2"]
+    assert [entry.seq for entry in reopened.left[1]] == [1, 2, 3]
+
+
 def test_fan_out_is_one_message_again(tmp_path: Path) -> None:
     """Queues that shared a message share it after a restart, and lose it one by one."""
     node = OpenNode(tmp_path)
