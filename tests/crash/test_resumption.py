@@ -25,6 +25,9 @@ from flintmq.wire.amqp10.places import position_of
 from flintmq.wire.amqp10.states import Received
 from tests.servers import BrokerProcess
 
+# Kills, starts, and 64 MiB several times: more than other tests may take on a machine that is busy.
+pytestmark = pytest.mark.timeout(400)
+
 MIB: Final = 1024 * 1024
 LARGE_BYTES: Final = 64 * MIB
 # Between two kills, so much of the large message travels at least.
