@@ -86,9 +86,14 @@ class TlsTransport(asyncio.Transport):
         self._outgoing = ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
         self.is_established = False
+        # Whether the client said that it sends nothing more.
+        self._is_over = False
 
     def receive(self, data: bytes) -> bytes:
         """Raises ConnectionLost for a peer that does not speak TLS as it should; it has been told by then."""
+        if self._is_over:
+            # OpenSSL would take nothing of it any more, and it would only be gathered.
+            raise ConnectionLost("TLS: data after the end")
         self._incoming.write(data)
         try:
             if not self.is_established:
@@ -107,11 +112,12 @@ class TlsTransport(asyncio.Transport):
         try:
             while part := self._tls.read(_READ_BYTES):
                 parts.append(part)
+            self._is_over = True
         except ssl.SSLWantReadError:
             pass
         except ssl.SSLZeroReturnError:
             # It sends nothing more, and will close the socket; what it sent before counts.
-            pass
+            self._is_over = True
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     @property
