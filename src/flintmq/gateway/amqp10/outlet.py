@@ -9,6 +9,7 @@ from typing import Final, final
 from librt.strings import BytesWriter, read_i32_be, write_i32_be, write_i64_be
 from mypy_extensions import i32, i64
 
+from flintmq.base.errors import DecodeError
 from flintmq.broker.agenda import Agenda
 from flintmq.broker.message import Address, Entry
 from flintmq.broker.queue.base import Queue
@@ -117,8 +118,12 @@ class Outlet:
         if not encoded:
             return _NO_HEADER
         if encoded != self._encoded_header:
-            self._header = decode_header(encoded, 0)
             self._encoded_header = encoded
+            try:
+                self._header = decode_header(encoded, 0)
+            except DecodeError:
+                # It was taken for one that says nothing on its way in, too: a queue must not stop at it.
+                self._header = _NO_HEADER
         return self._header
 
     def _with_address(self, annotations: bytes, address: Address) -> bytes:

@@ -6,7 +6,7 @@ from flintmq.broker.queue.base import Queue
 from flintmq.wire.amqp10.composite import Fields
 from flintmq.wire.amqp10.performatives import Attach
 from flintmq.wire.amqp10.properties import Properties
-from flintmq.wire.amqp10.sections import decode_header, decode_message_annotations, scan
+from flintmq.wire.amqp10.sections import decode_header, decode_message_annotations, encode_data, scan
 from flintmq.wire.amqp10.spec import CODES, COPY, RCV_SECOND, SND_SETTLED, SND_UNSETTLED
 from flintmq.wire.amqp10.states import ACCEPTED, RELEASED, Accepted, Modified, Received, Rejected
 from flintmq.wire.amqp10.termini import Source, Target
@@ -412,3 +412,13 @@ def test_a_dynamic_node_needs_permission(client: Client, server: Server) -> None
     server.allow(configure="x")
     assert client.receiver(None, source=Source(dynamic=True)).refusal[0] == "amqp:unauthorized-access"
     assert list(server.vhost.queues) == ["q"]
+
+
+def test_a_header_that_cannot_be_read_says_nothing(server: Server, client: Client) -> None:
+    """The message behind it, and those behind that, are delivered."""
+    receiver = client.receiver()
+    sender = client.sender()
+    sender.send_encoded(bytes.fromhex("00 53 70 c0 03 01 52 05") + encode_data(b"odd"), True)
+    sender.send("next", True)
+    client.durable()
+    assert receiver.bodies() == ["odd", "next"]
