@@ -47,11 +47,18 @@ def broker(settings: Path) -> Iterator[BrokerProcess]:
         assert running.stop() == 0
 
 
-@pytest.fixture
-def mortal(settings: Path, tmp_path: Path) -> Iterator[BrokerProcess]:
-    """A broker of the test's own, to be killed or stopped."""
-    with BrokerProcess(tmp_path / "data", "--config", str(settings)) as running:
+@pytest.fixture(scope="session")
+def second(settings: Path) -> Iterator[BrokerProcess]:
+    with BrokerProcess(settings.with_name("second"), "--config", str(settings)) as running:
         yield running
+
+
+@pytest.fixture
+def mortal(second: BrokerProcess) -> BrokerProcess:
+    """A broker to be killed or stopped. The test before may have done so; names of queues are nobody else's."""
+    if not second.is_running:
+        second.start()
+    return second
 
 
 @pytest.fixture
