@@ -4,6 +4,7 @@ syncs, restarts and crashes at any time.
 
 from pathlib import Path
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
@@ -347,5 +348,7 @@ class JournalMachine(RuleBasedStateMachine):
         assert not group.is_sure or False not in parts.values(), "a durable group is lost"
 
 
+# On a busy machine it may take more than the minutes that any other test has.
+pytestmark = pytest.mark.timeout(480)
 TestJournal = JournalMachine.TestCase
-TestJournal.settings = settings(max_examples=200, stateful_step_count=50, deadline=None)
+TestJournal.settings = settings(max_examples=120, stateful_step_count=50, deadline=None)
