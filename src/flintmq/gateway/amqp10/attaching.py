@@ -65,7 +65,7 @@ def receive_from(session: "ServerSession", link: ReceiverLink, attach: Attach) -
         answer.unsettled = made.unsettled()
         link.wants_parts = True
     session.connection.receivers[link.name] = made
-    _answer(session, target, _Attached(made, None, link, answer))
+    _answer(session, target, _Attached(made, None, link, answer), bool(answer.unsettled))
     return made
 
 
@@ -206,16 +206,19 @@ def _send_from(
         raise
     join(queue, owner, terminus, source.dynamic)
     session.connection.senders[link.name] = owner
-    _answer(session, source, _Attached(None, owner, link, answer))
+    _answer(session, source, _Attached(None, owner, link, answer), False)
     return owner
 
 
-def _answer(session: "ServerSession", terminus: Source | Target, answer: "_Attached") -> None:
-    """A link is attached when what may have been made for it is on the disk."""
+def _answer(session: "ServerSession", terminus: Source | Target, answer: "_Attached", tells: bool) -> None:
+    """A link is attached when what may have been made for it is on the disk, and what it `tells` was taken.
+
+    Of a message that came on the link before, this may be the first that the client hears.
+    """
     address = terminus.address
     makes = address is not None and (address.startswith(_MAKING) or not address.startswith("/"))
     made = terminus.durable != 0 or makes
-    if made and not session.gateway.broker.storage.definitions_durable:
+    if tells or (made and not session.gateway.broker.storage.definitions_durable):
         session.connection.answer(answer)
     else:
         answer.give()

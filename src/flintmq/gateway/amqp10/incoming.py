@@ -25,7 +25,7 @@ from flintmq.broker.queue.base import Holder, Queue
 from flintmq.broker.terminus import TargetTerminus
 from flintmq.gateway.amqp10.addresses import EXCHANGE, parse_to
 from flintmq.gateway.amqp10.codec import CODEC_10
-from flintmq.gateway.amqp10.progress import PartKept, Progress, seen
+from flintmq.gateway.amqp10.progress import OutcomeKept, PartKept, Progress, seen
 from flintmq.gateway.amqp10.promises import refuse_unsafe
 from flintmq.gateway.amqp10.publication import Publication
 from flintmq.gateway.amqp10.retention import decoded_state, encoded_state, join, leave
@@ -199,8 +199,11 @@ class IncomingLink(ReceiverOwner, Holder):
             return
         if outcome == STORED:
             delivery.mark = ACCEPTED
-            self._promises.stored.append(delivery)
-            self._connection.touch()
+            if self.terminus is None:
+                self._promises.stored.append(delivery)
+                self._connection.touch()
+            else:
+                self._connection.answer(OutcomeKept(self.terminus, delivery, ACCEPTED))
         elif outcome == UNROUTED:
             self._settle(delivery, RELEASED)
         elif outcome == TURNED_AWAY:
@@ -298,7 +301,7 @@ class IncomingLink(ReceiverOwner, Holder):
         try:
             self._publish(delivery, payload, 0, len(payload))
             outcome = delivery.mark
-            if not delivery.is_settled and delivery.settles_second and isinstance(outcome, Outcome):
+            if not delivery.is_settled and isinstance(outcome, Outcome):
                 terminus.received(tag, encoded_state(outcome))
             else:
                 # Nobody asks again about what is settled.
@@ -319,7 +322,10 @@ class IncomingLink(ReceiverOwner, Holder):
             self._progress = None
 
     def _confirm(self, terminus: TargetTerminus, delivery: IncomingDelivery, ours: DeliveryState) -> None:
-        """A delivery that had its outcome: the client says which one counts, and has settled, or we do."""
+        """A delivery that had its outcome: the client says which one counts, and has settled, or we do.
+
+        Ours is safe: the link's attach told it, or the delivery could not be resumed.
+        """
         if not delivery.is_settled:
             delivery.settles_second = False
             self.link.settle(delivery, delivery.state if isinstance(delivery.state, Outcome) else ours)
@@ -385,10 +391,9 @@ class IncomingLink(ReceiverOwner, Holder):
         if terminus is not None and not is_suspended:
             terminus.expire()
         elif terminus is not None:
-            if not terminus.keeps_notes:
-                for delivery in unsettled:
-                    if isinstance(delivery.mark, Outcome) and delivery.tag not in terminus.unsettled:
-                        terminus.received(delivery.tag, encoded_state(delivery.mark))
+            for delivery in unsettled:
+                if isinstance(delivery.mark, Outcome) and delivery.tag not in terminus.unsettled:
+                    terminus.received(delivery.tag, encoded_state(delivery.mark))
             terminus.detach()
         elif self.queue is not None:
             leave(self.queue, self)

@@ -1,11 +1,12 @@
-"""Messages that come in parts, and are kept as they come: how much is here, and when the client hears of that."""
+"""Deliveries that a terminus keeps: how much is here of those that come in parts, and when the client hears of them."""
 
 from typing import Final, final
 
 from mypy_extensions import i64
 
 from flintmq.broker.terminus import Received as Kept
-from flintmq.gateway.amqp10.promises import Answer
+from flintmq.broker.terminus import TargetTerminus
+from flintmq.gateway.amqp10.promises import Answer, refuse_unsafe
 from flintmq.protocol.amqp10.delivery import IncomingDelivery
 from flintmq.protocol.amqp10.intake import Intake as Assembly
 from flintmq.protocol.amqp10.receiver import ReceiverLink
@@ -80,3 +81,28 @@ class PartKept(Answer):
 
     def fail(self, reason: str) -> None:
         """Nothing is confirmed."""
+
+
+@final
+class OutcomeKept(Answer):
+    """What became of a message is on the disk, with the message.
+
+    The terminus knows it until the client was told, or in settle mode second until the client has settled. It goes on
+    knowing where the link is gone before that: then the next link of its name tells.
+    """
+
+    def __init__(self, terminus: TargetTerminus, delivery: IncomingDelivery, outcome: DeliveryState) -> None:
+        self._terminus = terminus
+        self._delivery = delivery
+        self._outcome = outcome
+
+    def give(self) -> None:
+        delivery = self._delivery
+        if delivery.is_settled:
+            return
+        delivery.link.settle(delivery, self._outcome)
+        if not delivery.settles_second:
+            self._terminus.forget(delivery.tag)
+
+    def fail(self, reason: str) -> None:
+        refuse_unsafe(self._delivery, reason)

@@ -295,13 +295,23 @@ def test_a_null_source_is_the_one_that_was(client: Client, server: Server) -> No
 
 
 def _send(
-    client: Client, unsettled: dict[bytes, DeliveryState | None] | None = None, durable: int = DURABLE_UNSETTLED_STATE
+    client: Client,
+    unsettled: dict[bytes, DeliveryState | None] | None = None,
+    durable: int = DURABLE_UNSETTLED_STATE,
+    mode: int = RCV_SECOND,
 ) -> Sender:
-    target = Target(address="/queues/q", durable=durable, expiry_policy=EXPIRE_NEVER)
-    attach = Attach(name="s", snd_settle_mode=SND_UNSETTLED, rcv_settle_mode=RCV_SECOND, unsettled=unsettled)
-    sender = client.sender(target=target, attach=attach)
+    sender = _attach_sender(client, unsettled, durable, mode)
     client.durable()
     return sender
+
+
+def _attach_sender(
+    client: Client, unsettled: dict[bytes, DeliveryState | None] | None, durable: int, mode: int
+) -> Sender:
+    """Nothing is synced meanwhile."""
+    target = Target(address="/queues/q", durable=durable, expiry_policy=EXPIRE_NEVER)
+    attach = Attach(name="s", snd_settle_mode=SND_UNSETTLED, rcv_settle_mode=mode, unsettled=unsettled)
+    return client.sender(target=target, attach=attach)
 
 
 def _message(body: str) -> bytes:
@@ -327,6 +337,65 @@ def test_a_target_remembers_what_it_took(client: Client, server: Server, queue: 
     again.client.durable()
     assert queue.message_count == 1
     assert server.vhost.termini.targets["client", "s"].unsettled == {}
+
+
+@pytest.mark.parametrize("mode", [RCV_FIRST, RCV_SECOND])
+@pytest.mark.parametrize("durable", [0, DURABLE_UNSETTLED_STATE])
+def test_an_attach_tells_of_no_message_before_it_is_safe(
+    client: Client, server: Server, queue: Queue, durable: int, mode: int
+) -> None:
+    """Who reads there that its message was taken forgets it: a crash must not take the message after that."""
+    sender = _send(client, None, durable, mode)
+    sender.link.send_tagged(b"a", [_message("one")], False, 0, None, 1)
+    client.tick()
+    sender.link.detach(closed=False)
+    client.tick()
+    again = _attach_sender(client, {b"a": None}, durable, mode)
+    assert again.attached == []
+    client.durable()
+    assert again.answer.unsettled == {b"a": ACCEPTED}
+    assert sender.said == []
+    assert queue.message_count == 1
+
+
+def test_an_attach_is_refused_where_what_it_would_tell_is_lost(client: Client, server: Server) -> None:
+    """The storage fails before the message is safe, and nobody says that it was taken."""
+    sender = _send(client, None, 0)
+    sender.link.send_tagged(b"a", [_message("one")], False, 0, None, 1)
+    client.tick()
+    sender.link.detach(closed=False)
+    again = _attach_sender(client, {b"a": None}, 0, RCV_SECOND)
+    server.storage.fence("disk")
+    server.gateway.on_durable()
+    client.tick()
+    assert again.answer.target is None
+    assert again.answer.unsettled is None
+    assert again.refusal[1] == "nothing durable can be stored: disk"
+
+
+def test_a_target_that_settles_first_remembers_until_it_has(client: Client, server: Server, queue: Queue) -> None:
+    """The link is lost before its client hears: the next one tells, also after a crash."""
+    sender = _send(client, mode=RCV_FIRST)
+    sender.link.send_tagged(b"a", [_message("one")], False, 0, None, 1)
+    client.tick()
+    # The message and the note of it.
+    assert len(server.storage.memory_journal.kept) == 2
+    _lose(client)
+    again = _send(Client(server), {b"a": None}, mode=RCV_FIRST)
+    assert again.answer.unsettled == {b"a": ACCEPTED}
+    again.link.resume(b"a", [], ACCEPTED, True)
+    again.client.durable()
+    assert queue.message_count == 1
+    assert len(server.storage.memory_journal.kept) == 1
+
+
+def test_a_target_that_has_settled_first_forgets(client: Client, server: Server) -> None:
+    """Its client was told, and nothing is left of it but the message."""
+    sender = _send(client, mode=RCV_FIRST)
+    _sent(sender, b"a", "one")
+    assert sender.said == [(1, ACCEPTED, True)]
+    assert server.vhost.termini.targets["client", "s"].unsettled == {}
+    assert len(server.storage.memory_journal.kept) == 1
 
 
 def test_a_target_forgets_what_the_sender_has_settled(client: Client, server: Server) -> None:
