@@ -39,6 +39,10 @@ class Host(ABC):
         """Somebody may want to know."""
 
     @abstractmethod
+    def internal_error(self, error: Exception) -> None:
+        """A fault of ours, which costs a connection: the log has to have it, with its trace."""
+
+    @abstractmethod
     def channel_failed(self, peer: str, user: str, channel: int, error: AmqpError) -> None:
         """A fault of the client cost it this channel, and the connection goes on: somebody may want to know."""
 
@@ -66,6 +70,10 @@ class Party(ABC):
     @abstractmethod
     def on_failure(self, reason: str) -> None:
         """The storage failed: nothing that waited for it will become safe."""
+
+    @abstractmethod
+    def on_fault(self, error: Exception) -> None:
+        """Any of these raised: that costs this party's connection, and nobody else's."""
 
 
 @final
@@ -119,8 +127,11 @@ class Gateway:
             active = self._active
             self._active = []
             for party in active:
-                if party.end_tick(batch, durable):
-                    self._waiting[party] = None
+                try:
+                    if party.end_tick(batch, durable):
+                        self._waiting[party] = None
+                except Exception as error:  # noqa: BLE001 - whatever it is
+                    self._at_fault(party, error)
         # A consumer whose consume-ok went out just now may have something to get.
         return more or self.broker.has_ready
 
@@ -133,8 +144,17 @@ class Gateway:
         self.broker.on_durable()
         durable = storage.durable_batch
         for party in list(self._waiting):
-            if not party.on_durable(durable):
+            try:
+                if not party.on_durable(durable):
+                    del self._waiting[party]
+            except Exception as error:  # noqa: BLE001 - whatever it is
                 del self._waiting[party]
+                self._at_fault(party, error)
+
+    def _at_fault(self, party: Party, error: Exception) -> None:
+        """Whoever comes behind it must not have to wait for ever."""
+        self.host.internal_error(error)
+        party.on_fault(error)
 
     def _fail(self, reason: str) -> None:
         self.failure = reason
@@ -142,4 +162,7 @@ class Gateway:
         self._waiting = {}
         self._active = []
         for party in concerned:
-            party.on_failure(reason)
+            try:
+                party.on_failure(reason)
+            except Exception as error:  # noqa: BLE001 - whatever it is
+                self._at_fault(party, error)

@@ -8,7 +8,7 @@ from typing import Protocol, final
 
 import structlog
 
-from flintmq.base.errors import AmqpError, ConnectionForced
+from flintmq.base.errors import AmqpError, ConnectionForced, InternalError
 from flintmq.base.limits import (
     JOURNAL_BACKLOG_HIGH_BYTES,
     JOURNAL_BACKLOG_LOW_BYTES,
@@ -146,6 +146,9 @@ class AmqpServer(Host):
     def login_refused(self, peer: str, why: str) -> None:
         log.warning("login refused", peer=peer, reason=why)
 
+    def internal_error(self, error: Exception) -> None:
+        log.error("internal error", exc_info=error)
+
     def channel_failed(self, peer: str, user: str, channel: int, error: AmqpError) -> None:
         log.warning("channel closed", peer=peer, user=user, channel=channel, reason=error.reply_text)
 
@@ -241,7 +244,11 @@ class AmqpServer(Host):
             return True
         if not output.backlog_is(peer.unsent_bytes()):
             return False
-        peer.connection.resume()
+        try:
+            peer.connection.resume()
+        except Exception as error:  # noqa: BLE001 - whatever it is
+            self.internal_error(error)
+            peer.connection.fail(InternalError(f"{type(error).__name__} while delivering; see the broker log"))
         return True
 
     def on_durable(self) -> None:

@@ -12,6 +12,7 @@ from mypy_extensions import i64
 from flintmq.base.errors import (
     AmqpError,
     FlintError,
+    InternalError,
     NoConsumers,
     NoRoute,
     NotAllowed,
@@ -277,6 +278,10 @@ class ServerChannel(ChannelOwner, Party):
     def on_durable(self, durable: int) -> bool:
         """Keep the promises of batches up to this one; True while there are more to wait for."""
         return self._answers.on_durable(durable)
+
+    def on_fault(self, error: Exception) -> None:
+        self._is_active = False
+        self.connection.fail(InternalError(f"{type(error).__name__} while answering; see the broker log"))
 
     def on_failure(self, reason: str) -> None:
         """The storage failed: nothing that waited for it will become safe."""

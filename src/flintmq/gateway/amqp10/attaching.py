@@ -237,6 +237,13 @@ class _Attached(Answer):
         self._answer = answer
 
     def give(self) -> None:
+        try:
+            self._attach()
+        except Amqp10Error as error:
+            # An answer that is more than the client's frames or handles have room for.
+            self._link.session.end(error)
+
+    def _attach(self) -> None:
         incoming, outgoing = self._incoming, self._outgoing
         if incoming is not None and not incoming.is_over:
             self._link.accept(self._answer)

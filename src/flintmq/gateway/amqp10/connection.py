@@ -9,6 +9,7 @@ from flintmq.base.errors import (
     AuthenticationFailed,
     ConnectionForced,
     FlintError,
+    InternalError,
     NotAllowed,
     ResourceError,
 )
@@ -189,6 +190,10 @@ class ServerConnection(ConnectionOwner, Party, Applicant):
         for delivery in stored:
             refuse_unsafe(delivery, reason)
         self.engine.flush()
+
+    def on_fault(self, error: Exception) -> None:
+        self._is_active = False
+        self.fail(InternalError(f"{type(error).__name__} while answering; see the broker log"))
 
     # -- alarms -------------------------------------------------------------------------------------------------
 

@@ -4,6 +4,7 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
+from flintmq.base.errors import SCOPE_LINK, DecodeError
 from flintmq.broker.terminus import Received as Kept
 from flintmq.broker.terminus import TargetTerminus
 from flintmq.gateway.amqp10.promises import Answer, refuse_unsafe
@@ -76,8 +77,14 @@ class PartKept(Answer):
     def give(self) -> None:
         self._progress.is_owed = False
         parts = self._received.parts
-        if parts and self._link.is_attached and self._delivery.mark is self._progress:
-            self._link.update(self._delivery, place_of(b"".join(parts)[: self._size]))
+        if not parts or not self._link.is_attached or self._delivery.mark is not self._progress:
+            return
+        try:
+            place = place_of(b"".join(parts)[: self._size])
+        except DecodeError as error:
+            self._link.detach(DecodeError(f"failed to parse message: {error.text}", SCOPE_LINK))
+            return
+        self._link.update(self._delivery, place)
 
     def fail(self, reason: str) -> None:
         """Nothing is confirmed."""

@@ -7,7 +7,7 @@ Both sides have said in their attach what they hold for unsettled. The sender go
 from enum import Enum
 from typing import final
 
-from flintmq.wire.amqp10.states import DeliveryState, Outcome, Received
+from flintmq.wire.amqp10.states import Declared, DeliveryState, Outcome, Received
 
 Unsettled = dict[bytes, DeliveryState | None]
 
@@ -47,6 +47,9 @@ def plan(tag: bytes, ours: DeliveryState | None, theirs: Unsettled, is_complete:
         # 10: an outcome that we know, the receiver must have told us. 1, 5: otherwise it has never seen the delivery.
         return Plan(Action.FORGET) if isinstance(ours, Outcome) else Plan(Action.SEND)
     remote = theirs[tag]
+    if isinstance(remote, Declared):
+        # Nothing that a message can come to.
+        remote = None
     if isinstance(ours, Outcome):
         if not isinstance(remote, Outcome):
             # 11, 14: we came to it by ourselves, and have nothing more to send.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, final
 from librt.strings import BytesWriter, write_i32_be, write_i64_be
 from mypy_extensions import i32, i64, mypyc_attr
 
-from flintmq.base.errors import LocalProtocolError
+from flintmq.base.errors import SCOPE_SESSION, FrameSizeTooSmall, LocalProtocolError
 from flintmq.base.limits import UNACKED_TAGS_PER_UNIT
 from flintmq.protocol.amqp10.delivery import OutgoingDelivery
 from flintmq.protocol.amqp10.link import Link, LinkOwner
@@ -368,7 +368,12 @@ class SenderLink(Link):
             return
         session = self.session
         while session.has_room(self):
-            if rest.send_frame(session):
+            try:
+                is_last = rest.send_frame(session)
+            except FrameSizeTooSmall as error:
+                session.end(error)
+                return
+            if is_last:
                 self._rest = None
                 session.stalled.pop(self, None)
                 return
@@ -409,6 +414,8 @@ class _Rest:
             transfer.more = True
             encoded = session.encode(transfer)
             left = session.frame_max - FRAME_HEAD_BYTES - len(encoded)
+        if left < 0 or (room < 0 and self._left == 0):
+            raise FrameSizeTooSmall("a delivery state does not fit into the peer's frames", SCOPE_SESSION)
         self._left -= left
         session.begin_transfer(encoded, left)
         while left > 0:

@@ -32,6 +32,7 @@ class OpenHost(Host):
     def __init__(self) -> None:
         self.failed: list[tuple[int, AmqpError]] = []
         self.refused: list[str] = []
+        self.errors: list[Exception] = []
         self.users = {"u"}
 
     def authenticate(
@@ -47,6 +48,9 @@ class OpenHost(Host):
 
     def login_refused(self, peer: str, why: str) -> None:
         self.refused.append(why)
+
+    def internal_error(self, error: Exception) -> None:
+        self.errors.append(error)
 
     def channel_failed(self, peer: str, user: str, channel: int, error: AmqpError) -> None:
         self.failed.append((channel, error))
