@@ -109,7 +109,7 @@ class TerminusMachine(RuleBasedStateMachine):
             stored[queue_id].start_at(next_seq)
 
     def _record(self, queue_id: int, role: str) -> TerminusRecord:
-        return TerminusRecord(queue_id, "/", "container", "link", role, UNSETTLED_STATE, NEVER, 0, b"")
+        return TerminusRecord(queue_id, "/", "user", "container", "link", role, UNSETTLED_STATE, NEVER, 0, b"")
 
     def _put(self, body: bytes) -> None:
         assert put([self.queue], Message(Address("", "q"), CODEC, b"", body, PERSISTENT, 1), self.encoder) == STORED

@@ -114,10 +114,12 @@ class Broker:
         return user
 
     def delete_user(self, name: str) -> None:
-        """With its connections and permissions. Raises ConfigurationError."""
+        """With its connections and permissions, and what is kept of its links. Raises ConfigurationError."""
         user = self.user(name)
         for access in list(user.connections):
             access.expel(f"user '{name}' is deleted")
+        for vhost in self.vhosts.values():
+            vhost.termini.user_deleted(name)
         del self.users[name]
         self.storage.definitions.delete_user(name)
 

@@ -143,7 +143,7 @@ class ReaderOffset:
 
 @dataclass(frozen=True)
 class TerminusRecord:
-    """One end of a link that outlives it: `role` says which, "source" or "target".
+    """One end of a user's link that outlives it: `role` says which, "source" or "target".
 
     `id` is one of a queue that has its notes. `configuration` is what the gateway knows it by. `node_id` is that of the
     queue that was made for it, 0 for none.
@@ -151,6 +151,7 @@ class TerminusRecord:
 
     id: int
     vhost: str
+    user: str
     container: str
     link: str
     role: str

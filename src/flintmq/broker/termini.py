@@ -1,4 +1,4 @@
-"""The termini of a virtual host, by container, name of the link and role: what a link finds when it attaches again."""
+"""The termini of a virtual host, by user, container, link and role: what a link finds when it attaches again."""
 
 from collections.abc import Mapping
 from typing import final
@@ -13,7 +13,8 @@ from flintmq.broker.queue.base import Queue
 from flintmq.broker.queue.ids import QueueIds
 from flintmq.broker.terminus import NONE, SOURCE, TARGET, SourceTerminus, TargetTerminus, Terminus
 
-_Key = tuple[str, str]
+# The user, too: a container names itself, and what is kept for one user is none of another's.
+_Key = tuple[str, str, str]
 
 
 @final
@@ -41,27 +42,35 @@ class Termini:
         return self._agenda.now_ms
 
     def make_source(
-        self, container: str, link: str, durability: int, expiry: str, timeout_ms: int, configuration: bytes
+        self, user: str, container: str, link: str, durability: int, expiry: str, timeout_ms: int, configuration: bytes
     ) -> SourceTerminus:
         """A source where there is none of this name. Raises ResourceError where there are too many."""
         made = SourceTerminus(
-            self._record(container, link, SOURCE, durability, expiry, timeout_ms, configuration), self
+            self._record(user, container, link, SOURCE, durability, expiry, timeout_ms, configuration), self
         )
-        self.sources[container, link] = made
+        self.sources[user, container, link] = made
         return made
 
     def make_target(
-        self, container: str, link: str, durability: int, expiry: str, timeout_ms: int, configuration: bytes
+        self, user: str, container: str, link: str, durability: int, expiry: str, timeout_ms: int, configuration: bytes
     ) -> TargetTerminus:
         """A target where there is none of this name. Raises ResourceError where there are too many."""
         made = TargetTerminus(
-            self._record(container, link, TARGET, durability, expiry, timeout_ms, configuration), self
+            self._record(user, container, link, TARGET, durability, expiry, timeout_ms, configuration), self
         )
-        self.targets[container, link] = made
+        self.targets[user, container, link] = made
         return made
 
     def _record(
-        self, container: str, link: str, role: str, durability: int, expiry: str, timeout_ms: int, configuration: bytes
+        self,
+        user: str,
+        container: str,
+        link: str,
+        role: str,
+        durability: int,
+        expiry: str,
+        timeout_ms: int,
+        configuration: bytes,
     ) -> TerminusRecord:
         if len(self) >= TERMINI_MAX:
             raise ResourceError(
@@ -69,7 +78,7 @@ class Termini:
                 "let them expire"
             )
         record = TerminusRecord(
-            self._ids.take(), self._vhost, container, link, role, durability, expiry, timeout_ms, configuration
+            self._ids.take(), self._vhost, user, container, link, role, durability, expiry, timeout_ms, configuration
         )
         if durability > NONE:
             self.definitions.put_terminus(record)
@@ -98,10 +107,17 @@ class Termini:
             self.leave(terminus)
             terminus.close_connection()
 
+    def user_deleted(self, user: str) -> None:
+        """Nobody else may come back to what was its, not even a user that has its name later."""
+        every: list[Terminus] = [*self.sources.values(), *self.targets.values()]
+        for terminus in every:
+            if terminus.record.user == user:
+                terminus.expire()
+
     def forget(self, terminus: Terminus) -> None:
         """It is gone."""
         self.leave(terminus)
-        key = terminus.record.container, terminus.record.link
+        key = _key(terminus.record)
         if terminus.record.role == SOURCE:
             if self.sources.get(key) is terminus:
                 del self.sources[key]
@@ -120,7 +136,7 @@ class Termini:
     def restore(self, record: TerminusRecord, queues: Mapping[int, Queue]) -> Terminus:
         """One that was kept; `queues` are those there are, by id."""
         self._queues = queues
-        key = record.container, record.link
+        key = _key(record)
         restored: Terminus
         if record.role == SOURCE:
             restored = self.sources[key] = SourceTerminus(record, self)
@@ -133,6 +149,10 @@ class Termini:
 
     def queue_by_id(self, queue_id: int) -> Queue | None:
         return self._queues.get(queue_id)
+
+
+def _key(record: TerminusRecord) -> _Key:
+    return record.user, record.container, record.link
 
 
 def _remove(users: dict[object, dict[Terminus, None]], user: object | None, terminus: Terminus) -> None:

@@ -57,12 +57,12 @@ class World:
         return self.vhost.termini
 
     def source(self, durability: int = UNSETTLED_STATE, expiry: str = NEVER, timeout_ms: int = 0) -> SourceTerminus:
-        made = self.termini.make_source("c", "l", durability, expiry, timeout_ms, b"source")
+        made = self.termini.make_source("u", "c", "l", durability, expiry, timeout_ms, b"source")
         made.attach(object(), "session", "connection")
         return made
 
     def target(self, durability: int = UNSETTLED_STATE, expiry: str = NEVER, timeout_ms: int = 0) -> TargetTerminus:
-        made = self.termini.make_target("c", "l", durability, expiry, timeout_ms, b"target")
+        made = self.termini.make_target("u", "c", "l", durability, expiry, timeout_ms, b"target")
         made.attach(object(), "session", "connection")
         return made
 
@@ -97,7 +97,7 @@ def test_what_a_source_holds_survives() -> None:
     assert source.settle(b"1", ACCEPTED)
     again = world.restarted()
     assert again.count == 2
-    found = again.termini.sources["c", "l"]
+    found = again.termini.sources["u", "c", "l"]
     assert found.record == source.record
     assert [(tag, held.entry.message.body) for tag, held in found.unsettled.items()] == [(b"2", b"b")]
     assert again.queue.message_count == 1
@@ -163,16 +163,16 @@ def test_durability_changes() -> None:
     for terminus in (source, target):
         terminus.configure(UNSETTLED_STATE, SESSION_END, 7, b"changed")
     again = world.restarted()
-    found = again.termini.sources["c", "l"]
+    found = again.termini.sources["u", "c", "l"]
     assert (found.record.expiry, found.record.timeout_ms, found.record.configuration) == (SESSION_END, 7, b"changed")
     assert list(found.unsettled) == [b"1"]
-    received = again.termini.targets["c", "l"].unsettled
+    received = again.termini.targets["u", "c", "l"].unsettled
     assert {tag: (each.parts, each.outcome) for tag, each in received.items()} == {
         b"half": ([b"p1", b"p2"], None),
         b"whole": ([], b"accepted"),
     }
     found.configure(NONE, NEVER, 0, b"")
-    again.termini.targets["c", "l"].configure(NONE, NEVER, 0, b"")
+    again.termini.targets["u", "c", "l"].configure(NONE, NEVER, 0, b"")
     assert again.kept == [b"a"]
     assert not again.storage.memory_definitions.termini
     assert list(found.unsettled) == [b"1"]
@@ -192,7 +192,7 @@ def test_a_note_of_a_queue_that_is_gone() -> None:
     source.hold(b"2", world.queue, world.take())
     del world.storage.memory_definitions.queues["q"]
     again = World(world.storage)
-    assert again.termini.sources["c", "l"].unsettled == {}
+    assert again.termini.sources["u", "c", "l"].unsettled == {}
     assert again.kept == [b"b"]
 
 
@@ -219,7 +219,7 @@ def test_a_stream_is_held_by_offset() -> None:
     for offset in (0, 1, 5):
         source.hold(b"%d" % offset, stream, Entry(message("?"), offset))
     again = world.restarted()
-    found = again.termini.sources["c", "l"]
+    found = again.termini.sources["u", "c", "l"]
     assert [(tag, held.entry.message.body) for tag, held in found.unsettled.items()] == [(b"0", b"a"), (b"1", b"b")]
     assert found.settle(b"0", ACCEPTED)
     assert found.settle(b"1", RELEASED)
@@ -235,7 +235,7 @@ def test_a_time_to_live_goes_on_while_it_is_held() -> None:
     source = world.source()
     source.hold(b"1", world.vhost.queues["t"], entry)
     again = world.restarted()
-    found = again.termini.sources["c", "l"]
+    found = again.termini.sources["u", "c", "l"]
     again.pass_ms(1000)
     assert list(found.unsettled) == [b"1"]
     found.settle(b"1", RELEASED)
@@ -258,7 +258,7 @@ def test_what_was_received_is_known_after_a_restart() -> None:
     target.received(b"whole", b"accepted")
     target.end()
     again = world.restarted()
-    found = again.termini.targets["c", "l"]
+    found = again.termini.targets["u", "c", "l"]
     assert {tag: (each.parts, each.size, each.outcome) for tag, each in found.unsettled.items()} == {
         b"half": ([b"p1", b"p22"], 5, None),
         b"whole": ([], 0, b"accepted"),
@@ -267,7 +267,7 @@ def test_what_was_received_is_known_after_a_restart() -> None:
     assert found.forget(b"whole")
     assert not found.forget(b"whole")
     assert again.kept == [b"whole"]
-    assert again.restarted().termini.targets["c", "l"].unsettled == {}
+    assert again.restarted().termini.targets["u", "c", "l"].unsettled == {}
 
 
 # -- expiry ----------------------------------------------------------------------------------------------------------
@@ -348,7 +348,7 @@ def test_closing() -> None:
     assert world.queue.message_count == 1
     other = world.source()
     source.detach()
-    assert world.termini.sources["c", "l"] is other
+    assert world.termini.sources["u", "c", "l"] is other
 
 
 def test_undeliverable_here_is_about_the_terminus() -> None:
@@ -367,7 +367,7 @@ def test_there_is_a_limit() -> None:
     """Of termini in a virtual host, both roles together."""
     world = World()
     for number in range(TERMINI_MAX - 1):
-        world.termini.make_source("c", str(number), NONE, NEVER, 0, b"")
+        world.termini.make_source("u", "c", str(number), NONE, NEVER, 0, b"")
     target = world.target()
     with pytest.raises(ResourceError, match=f"keeps {TERMINI_MAX} ends of links"):
         world.source()

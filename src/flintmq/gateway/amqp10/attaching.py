@@ -7,7 +7,6 @@ from flintmq.base.limits import BROWSED_ENTRIES_PER_UNIT, SELECTOR_UNITS_PER_CHA
 from flintmq.broker.exchange.base import Exchange
 from flintmq.broker.permission import READ, WRITE
 from flintmq.broker.queue.base import Queue
-from flintmq.broker.terminus import SourceTerminus
 from flintmq.gateway.amqp10 import nodes
 from flintmq.gateway.amqp10.addresses import EXCHANGE, PLAIN, QUEUE, Place, parse, refused
 from flintmq.gateway.amqp10.filters import read_filters
@@ -45,16 +44,18 @@ def receive_from(session: "ServerSession", link: ReceiverLink, attach: Attach) -
         return session.transactions.control(link, attach)
     if target is not None:
         nodes.check_dynamic(target)
-    found = session.free_receiver(link.name)
-    if target is None:
-        if found is None:
-            raise InvalidField("Attach refused: a target is required", SCOPE_LINK)
+    else:
         # Who does not know any more what it was asks for it as it is (part 2 §2.6.13).
-        target = known_target(found)
-    elif found is not None and (target.dynamic or known_target(found).address != target.address):
+        target = session.target_of(link.name)
+        if target is None:
+            raise InvalidField("Attach refused: a target is required", SCOPE_LINK)
+    made = _target(session, link, target)
+    # What was by this name goes only when there is what comes instead.
+    found = session.free_receiver(link.name)
+    is_asked = attach.target is not None
+    if found is not None and is_asked and (target.dynamic or known_target(found).address != target.address):
         found.expire()
         found = None
-    made = _target(session, link, target)
     target.capabilities = nodes.capabilities(target.capabilities, made.queue is not None)
     answer = Attach(source=attach.source, target=target, properties=attach.properties)
     if found is not None or target.dynamic or outlasts(target):
@@ -132,15 +133,11 @@ def send_to(session: "ServerSession", link: SenderLink, attach: Attach) -> Sende
     source = attach.source
     if source is not None:
         nodes.check_dynamic(source)
-    found = session.free_sender(link.name)
-    if source is None:
-        if found is None:
-            raise InvalidField("Attach refused: source_required", SCOPE_LINK)
+    else:
         # Who does not know any more what it was asks for it as it is (part 2 §2.6.13).
-        source = known_source(found)
-    elif found is not None and (source.dynamic or known_source(found).address != source.address):
-        found.expire()
-        found = None
+        source = session.source_of(link.name)
+        if source is None:
+            raise InvalidField("Attach refused: source_required", SCOPE_LINK)
     if source.dynamic:
         queue = nodes.create(session, link.name, source)
     elif source.address is None:
@@ -148,7 +145,7 @@ def send_to(session: "ServerSession", link: SenderLink, attach: Attach) -> Sende
     else:
         queue = _source_queue(session, source.address)
     try:
-        return _send_from(session, link, attach, source, queue, found)
+        return _send_from(session, link, attach, source, queue)
     except (AmqpError, Amqp10Error):
         if source.dynamic:
             session.vhost.remove_queue(queue)
@@ -161,11 +158,20 @@ def _send_from(
     attach: Attach,
     source: Source,
     queue: Queue,
-    found: SourceTerminus | None,
 ) -> OutgoingLink:
     session.rights.check(READ, "queue", queue.name)
     queue.check_access(session.connection)
     wanted = read_filters(source.filter, queue.keeps_all)
+    source.default_outcome, settlement = default_of(source)
+    # What was by this name goes only when there is what comes instead.
+    found = session.free_sender(link.name)
+    is_asked = attach.source is not None
+    if found is not None and is_asked and (source.dynamic or known_source(found).address != source.address):
+        found.expire()
+        found = None
+    if session.vhost.queues.get(queue.name) is not queue:
+        # It went with its last consumer, which was that link.
+        raise NotFound(f"no queue '{queue.name}' in vhost '{session.vhost.name}'")
     session.connection.engine.spend(wanted.units * SELECTOR_UNITS_PER_CHARACTER)
     source.filter = wanted.in_place
     if source.distribution_mode == COPY and not queue.keeps_all:
@@ -174,7 +180,6 @@ def _send_from(
     else:
         consumed = queue
         source.distribution_mode = COPY if queue.keeps_all else MOVE
-    source.default_outcome, settlement = default_of(source)
     source.capabilities = [*nodes.capabilities(source.capabilities, True), *nodes.FILTERS]
     source.outcomes = [name for name in source.outcomes if name in OUTCOMES] or OUTCOMES
     outlet = Outlet(session.gateway.agenda)

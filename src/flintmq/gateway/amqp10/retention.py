@@ -1,4 +1,4 @@
-"""Ends of links that outlive them: found by container and name when a link attaches again (amqp-1.0 part 3 §3.5).
+"""Ends of links that outlive them: found by user, container and name when a link attaches again (amqp-1.0 part 3 §3.5).
 
 A link whose terminus asks for nothing costs nothing: a terminus is made for it only when it is suspended.
 """
@@ -41,7 +41,7 @@ def source_terminus(
         found.configure(source.durable, source.expiry_policy, timeout_ms, configuration)
         return found
     return session.vhost.termini.make_source(
-        session.connection.container, name, source.durable, source.expiry_policy, timeout_ms, configuration
+        *session.key(name), source.durable, source.expiry_policy, timeout_ms, configuration
     )
 
 
@@ -55,7 +55,7 @@ def target_terminus(
         found.configure(target.durable, target.expiry_policy, timeout_ms, configuration)
         return found
     return session.vhost.termini.make_target(
-        session.connection.container, name, target.durable, target.expiry_policy, timeout_ms, configuration
+        *session.key(name), target.durable, target.expiry_policy, timeout_ms, configuration
     )
 
 

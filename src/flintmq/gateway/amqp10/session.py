@@ -10,12 +10,13 @@ from flintmq.gateway.amqp10.incoming import IncomingLink
 from flintmq.gateway.amqp10.management_links import ManagementPairs, leads_there
 from flintmq.gateway.amqp10.outgoing import OutgoingLink
 from flintmq.gateway.amqp10.publication import Publication
-from flintmq.gateway.amqp10.retention import source_terminus, target_terminus
+from flintmq.gateway.amqp10.retention import known_source, known_target, source_terminus, target_terminus
 from flintmq.gateway.amqp10.transactions import Transactions
 from flintmq.protocol.amqp10.receiver import ReceiverLink, ReceiverOwner
 from flintmq.protocol.amqp10.sender import SenderLink, SenderOwner
 from flintmq.protocol.amqp10.session import Session, SessionOwner
 from flintmq.wire.amqp10.performatives import Attach
+from flintmq.wire.amqp10.termini import Source, Target
 
 if TYPE_CHECKING:
     from flintmq.gateway.amqp10.connection import ServerConnection
@@ -48,9 +49,32 @@ class ServerSession(SessionOwner):
 
     # -- links that give way, or wait to be resumed ---------------------------------------------------------------
 
+    def key(self, name: str) -> tuple[str, str, str]:
+        """Under which the ends of a link are kept: a container is who it says it is, for its own user alone."""
+        return self.access.user.name, self.connection.container, name
+
+    def source_of(self, name: str) -> Source | None:
+        """What was said last of a source by this name; the link that uses it is left alone."""
+        found = self.vhost.termini.sources.get(self.key(name))
+        if found is not None:
+            return known_source(found)
+        user = self.connection.senders.get(name)
+        return user.source if isinstance(user, OutgoingLink) else None
+
+    def target_of(self, name: str) -> Target | None:
+        """The same of a target."""
+        found = self.vhost.termini.targets.get(self.key(name))
+        if found is not None:
+            return known_target(found)
+        user = self.connection.receivers.get(name)
+        return user.target if isinstance(user, IncomingLink) else None
+
     def free_sender(self, name: str) -> SourceTerminus | None:
-        """What is known of a source by this name; the link that uses it gives way (part 2 §2.6.1)."""
-        key = self.connection.container, name
+        """What is known of a source by this name; the link that uses it gives way (part 2 §2.6.1).
+
+        Only for who may have the link: the one before is gone then.
+        """
+        key = self.key(name)
         sources = self.vhost.termini.sources
         found = sources.get(key)
         user = self.connection.senders.get(name) if found is None else found.link
@@ -61,7 +85,7 @@ class ServerSession(SessionOwner):
 
     def free_receiver(self, name: str) -> TargetTerminus | None:
         """The same of a target."""
-        key = self.connection.container, name
+        key = self.key(name)
         targets = self.vhost.termini.targets
         found = targets.get(key)
         user = self.connection.receivers.get(name) if found is None else found.link

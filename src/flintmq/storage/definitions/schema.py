@@ -33,9 +33,9 @@ CREATE TABLE reader_offsets (
 """
 _TERMINI: Final = """
 CREATE TABLE termini (
-    id INTEGER PRIMARY KEY, vhost TEXT NOT NULL, container TEXT NOT NULL, link TEXT NOT NULL, role TEXT NOT NULL,
-    durability INTEGER NOT NULL, expiry TEXT NOT NULL, timeout_ms INTEGER NOT NULL, configuration BLOB NOT NULL,
-    node_id INTEGER NOT NULL, UNIQUE (vhost, container, link, role));
+    id INTEGER PRIMARY KEY, vhost TEXT NOT NULL, user TEXT NOT NULL, container TEXT NOT NULL, link TEXT NOT NULL,
+    role TEXT NOT NULL, durability INTEGER NOT NULL, expiry TEXT NOT NULL, timeout_ms INTEGER NOT NULL,
+    configuration BLOB NOT NULL, node_id INTEGER NOT NULL, UNIQUE (vhost, user, container, link, role));
 """
 
 _META: Final = """

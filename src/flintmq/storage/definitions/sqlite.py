@@ -127,8 +127,8 @@ class DefinitionDatabase:
             termini=[
                 TerminusRecord(*row)
                 for row in run(
-                    "SELECT id, vhost, container, link, role, durability, expiry, timeout_ms, configuration, node_id"
-                    " FROM termini ORDER BY id"
+                    "SELECT id, vhost, user, container, link, role, durability, expiry, timeout_ms, configuration,"
+                    " node_id FROM termini ORDER BY id"
                 )
             ],
         )
@@ -253,9 +253,10 @@ class SqliteDefinitions(DefinitionStore):
 
     def put_terminus(self, terminus: TerminusRecord) -> None:
         self._stage(
-            "INSERT OR REPLACE INTO termini VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            "INSERT OR REPLACE INTO termini VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             terminus.id,
             terminus.vhost,
+            terminus.user,
             terminus.container,
             terminus.link,
             terminus.role,

@@ -193,7 +193,7 @@ def _drain(queue: Queue) -> None:
 def test_a_terminus_keeps_its_node() -> None:
     """A link that may be resumed still exists: over a restart, too, if it is durable; until it expires."""
     world = World(ON_CLOSE, durable=True)
-    source = world.vhost.termini.make_source("c", "l", UNSETTLED_STATE, NEVER, 0, b"")
+    source = world.vhost.termini.make_source("u", "c", "l", UNSETTLED_STATE, NEVER, 0, b"")
     source.attach("link", "session", "connection")
     source.made(world.queue)
     world.vhost.termini.connection_closed("connection")
@@ -203,7 +203,7 @@ def test_a_terminus_keeps_its_node() -> None:
     again.dispatch()
     vhost = again.vhosts["/"]
     assert "q" in vhost.queues
-    vhost.termini.sources["c", "l"].expire()
+    vhost.termini.sources["u", "c", "l"].expire()
     again.dispatch()
     assert "q" not in vhost.queues
     assert not world.storage.memory_definitions.termini
@@ -212,7 +212,7 @@ def test_a_terminus_keeps_its_node() -> None:
 def test_a_terminus_has_one_node() -> None:
     """When a link comes back for another one, the first may go."""
     world = World(ON_NO_LINKS)
-    source = world.vhost.termini.make_source("c", "l", UNSETTLED_STATE, NEVER, 0, b"")
+    source = world.vhost.termini.make_source("u", "c", "l", UNSETTLED_STATE, NEVER, 0, b"")
     source.own(world.queue)
     source.own(world.queue)
     assert world.is_there

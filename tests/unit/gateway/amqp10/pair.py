@@ -62,8 +62,10 @@ class Client(ConnectionOwner):
         password: str = "secret",
         hostname: str | None = None,
         container: str = "client",
+        user: str = "u",
     ) -> None:
         self.server = server
+        self._user = user
         self._password = password
         self.closed: list[FlintError | None] = []
         self.ended: list[FlintError | None] = []
@@ -135,7 +137,7 @@ class Client(ConnectionOwner):
     # -- what the engine says -----------------------------------------------------------------------------------
 
     def on_sasl_mechanisms(self, mechanisms: list[str]) -> None:
-        self.engine.sasl_init(plain.NAME, plain.response("u", self._password))
+        self.engine.sasl_init(plain.NAME, plain.response(self._user, self._password))
 
     def on_open(self, opening: Open) -> None:
         self.opened.append(opening)

@@ -2,6 +2,7 @@
 
 import pytest
 
+from flintmq.broker.ports import PermissionRecord, UserRecord
 from flintmq.broker.queue.base import Queue
 from flintmq.protocol.amqp10.delivery import IncomingDelivery, OutgoingDelivery
 from flintmq.wire.amqp10.performatives import Attach
@@ -336,7 +337,7 @@ def test_a_target_remembers_what_it_took(client: Client, server: Server, queue: 
     again.link.resume(b"a", [], ACCEPTED, True)
     again.client.durable()
     assert queue.message_count == 1
-    assert server.vhost.termini.targets["client", "s"].unsettled == {}
+    assert server.vhost.termini.targets["u", "client", "s"].unsettled == {}
 
 
 @pytest.mark.parametrize("mode", [RCV_FIRST, RCV_SECOND])
@@ -394,7 +395,7 @@ def test_a_target_that_has_settled_first_forgets(client: Client, server: Server)
     sender = _send(client, mode=RCV_FIRST)
     _sent(sender, b"a", "one")
     assert sender.said == [(1, ACCEPTED, True)]
-    assert server.vhost.termini.targets["client", "s"].unsettled == {}
+    assert server.vhost.termini.targets["u", "client", "s"].unsettled == {}
     assert len(server.storage.memory_journal.kept) == 1
 
 
@@ -404,7 +405,7 @@ def test_a_target_forgets_what_the_sender_has_settled(client: Client, server: Se
     delivery = _sent(sender, b"a", "one")
     sender.link.settle(delivery, ACCEPTED)
     client.durable()
-    assert server.vhost.termini.targets["client", "s"].unsettled == {}
+    assert server.vhost.termini.targets["u", "client", "s"].unsettled == {}
 
 
 def test_half_a_message_is_kept_and_completed(client: Client, server: Server, queue: Queue) -> None:
@@ -456,7 +457,7 @@ def test_an_aborted_message_is_forgotten(client: Client, server: Server) -> None
     again = _send(Client(server), {b"a": None})
     again.link.abort_resumed(b"a")
     again.client.durable()
-    assert server.vhost.termini.targets["client", "s"].unsettled == {}
+    assert server.vhost.termini.targets["u", "client", "s"].unsettled == {}
 
 
 def _finish(client: Client) -> None:
@@ -511,3 +512,68 @@ def test_notes_under_way_take_credit(client: Client) -> None:
     assert client.server.vhost.queues["q"].message_count == 1
     client.durable()
     assert receiver.bodies() == ["one", "two"]
+
+
+# -- whose link it is --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("read", ["^$", ".*"])
+def test_a_link_is_its_users_own(client: Client, server: Server, queue: Queue, read: str) -> None:
+    """Another user of the same container has neither its link nor what is unsettled there, whatever it may read."""
+    _publish(client, "one")
+    receiver = _receive(client)
+    delivery, _ = _delivery(receiver)
+    sender = _send(client)
+    server.broker.put_user(UserRecord("other", ""))
+    server.broker.put_rule(PermissionRecord("/", "other", "^$", ".*", read))
+    others = Client(server, user="other")
+    _send(others)
+    theirs = _receive(others)
+    client.tick()
+    assert (receiver.detached, sender.detached) == ([], [])
+    assert (len(theirs.detached) == 1) == (read == "^$")
+    assert not theirs.bodies()
+    assert not (theirs.answer.unsettled if read == ".*" else None)
+    _lose(client)
+    assert _receive(Client(server), credit=0).answer.unsettled == {delivery.tag: None}
+
+
+@pytest.mark.parametrize("address", ["/queues/secret", "/queues/missing", "/nonsense"])
+def test_a_refused_attach_leaves_the_link_alone(client: Client, server: Server, address: str) -> None:
+    """A link gives way to one by its name that is attached, not to one that asks for what it does not get."""
+    server.queue("secret")
+    _publish(client, "one")
+    receiver = _receive(client)
+    delivery, _ = _delivery(receiver)
+    sender = _send(client)
+    server.allow(read="^q$", write="^(q|amq.default)$" if address != "/queues/secret" else "^q$")
+    second = Client(server)
+    source = Source(address=address, durable=DURABLE_UNSETTLED_STATE, expiry_policy=EXPIRE_NEVER)
+    assert _receive(second, source=source).detached
+    target = Target(address=address, durable=DURABLE_UNSETTLED_STATE, expiry_policy=EXPIRE_NEVER)
+    assert second.sender(target=target, attach=Attach(name="s")).detached
+    client.tick()
+    assert (receiver.detached, sender.detached) == ([], [])
+    _lose(client)
+    assert _receive(Client(server), credit=0).answer.unsettled == {delivery.tag: None}
+
+
+def test_a_queue_that_goes_with_the_link_that_gives_way_is_not_found(client: Client, server: Server) -> None:
+    """Nobody is attached to a queue that is deleted."""
+    server.vhost.declare_queue("fleeting", False, False, True, {}, None)
+    source = Source(address="/queues/fleeting", durable=DURABLE_UNSETTLED_STATE, expiry_policy=EXPIRE_NEVER)
+    _receive(client, source=source)
+    assert _receive(Client(server), source=source).refusal[0] == "amqp:not-found"
+
+
+def test_what_is_kept_for_a_user_goes_with_it(server: Server, queue: Queue) -> None:
+    """Nobody could come back to it, and messages would wait for that for ever."""
+    server.broker.put_user(UserRecord("other", ""))
+    server.broker.put_rule(PermissionRecord("/", "other", ".*", ".*", ".*"))
+    client = Client(server, user="other")
+    _publish(client, "one")
+    _delivery(_receive(client))
+    _lose(client)
+    assert queue.message_count == 0
+    server.broker.delete_user("other")
+    assert (len(server.vhost.termini), queue.message_count) == (0, 1)

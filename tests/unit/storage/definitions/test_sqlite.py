@@ -355,9 +355,9 @@ def test_termini(tmp_path: Path) -> None:
     """The last one of an id counts; they go one by one, or with their virtual host; ids are not given again."""
     database, store = _store(tmp_path)
     _put_all(store)
-    source = TerminusRecord(7, "/", "c", "l", "source", 2, "never", 2**40, b"\x00conf", 4)
-    target = TerminusRecord(8, "/", "c", "l", "target", 1, "link-detach", 0, b"")
-    other = TerminusRecord(9, "other", "c", "l", "source", 1, "never", 0, b"")
+    source = TerminusRecord(7, "/", "u", "c", "l", "source", 2, "never", 2**40, b"\x00conf", 4)
+    target = TerminusRecord(8, "/", "u", "c", "l", "target", 1, "link-detach", 0, b"")
+    other = TerminusRecord(9, "other", "u", "c", "l", "source", 1, "never", 0, b"")
     for terminus in (replace(source, timeout_ms=1), source, target, other):
         store.put_terminus(terminus)
     database.apply(store.take())

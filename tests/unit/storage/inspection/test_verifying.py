@@ -74,7 +74,7 @@ def test_notes_are_no_messages(tmp_path: Path) -> None:
     """What an end of a link holds lives in its file, and is on no queue; a message that was replaced is there once."""
     node = OpenNode(tmp_path)
     node.storage.definitions.put_queue(QueueRecord(1, "/", "q"))
-    node.storage.definitions.put_terminus(TerminusRecord(2, "/", "c", "l", "source", 2, "never", 0, b""))
+    node.storage.definitions.put_terminus(TerminusRecord(2, "/", "u", "c", "l", "source", 2, "never", 0, b""))
     entry = node.publish(b"before")[0]
     node.publish(b"note", 2)
     node.sync()
