@@ -84,6 +84,8 @@ class Unsettled:
         self._first: i64 = 0
         self._live: i64 = 0
         self._strays: dict[int, Delivery] = {}
+        # How many places `between` looked at when it was asked last: who asked pays for them.
+        self.looked_at: i64 = 0
 
     def __len__(self) -> int:
         return self._live + len(self._strays)
@@ -155,7 +157,14 @@ class Unsettled:
         steps: i64 = distance(first, last)
         if steps < 0:
             return found
-        if self._strays:
+        strays: i64 = len(self._strays)
+        self.looked_at = min(strays, steps + 1)
+        if steps < strays:
+            for number in range(int(steps) + 1):
+                stray = self._strays.get(after(first, number))
+                if stray is not None:
+                    found.append(stray)
+        elif strays > 0:
             found += [each for each in self._strays.values() if (each.id - first) & 0xFFFF_FFFF <= steps]
         at: i64 = distance(self._first, first)
         stop: i64 = at + steps + 1
@@ -163,6 +172,8 @@ class Unsettled:
             at = 0
         if stop > len(slots) - head:
             stop = len(slots) - head
+        if stop > at:
+            self.looked_at += stop - at
         while at < stop:
             slot = slots[head + at]
             if slot is not None:

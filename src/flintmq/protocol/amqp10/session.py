@@ -25,7 +25,7 @@ from flintmq.base.errors import (
     UnattachedHandle,
     WindowViolation,
 )
-from flintmq.base.limits import SESSION_WINDOW_TRANSFERS
+from flintmq.base.limits import SESSION_WINDOW_TRANSFERS, UNACKED_TAGS_PER_UNIT
 from flintmq.protocol.amqp10.delivery import Delivery, IncomingDelivery, OutgoingDelivery, Unsettled
 from flintmq.protocol.amqp10.faults import heard, told
 from flintmq.protocol.amqp10.link import Link
@@ -445,7 +445,7 @@ class Session:
         if distance(first, last) < 0:
             raise InvalidField(f"a disposition of deliveries {first} to {last}")
         found = unsettled.between(first, last)
-        self.connection.spend(len(found))
+        self.connection.spend(len(found) + unsettled.looked_at // UNACKED_TAGS_PER_UNIT)
         for delivery in found:
             if not self.is_listening:
                 return

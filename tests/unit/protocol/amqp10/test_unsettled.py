@@ -75,3 +75,13 @@ def test_slots_are_given_back() -> None:
         waiting.append(add(unsettled, number))
     assert len(unsettled._slots) < 6_000
     assert unsettled.all() == waiting
+
+
+def test_short_ranges_look_at_few() -> None:
+    """Of a peer that numbers as it likes, a range costs no more than it is long, and whoever asks hears what it cost."""
+    unsettled = Unsettled()
+    deliveries = [add(unsettled, (0xFFFF_FFF0 + number * 10_000) & 0xFFFF_FFFF) for number in range(5_000)]
+    assert unsettled.between(0xFFFF_FFF0, 0xFFFF_FFF1) == [deliveries[0]]
+    assert unsettled.looked_at <= 4
+    assert unsettled.between(0xFFFF_FFF0, 9_999) == deliveries[:2]
+    assert unsettled.looked_at >= 4_999
