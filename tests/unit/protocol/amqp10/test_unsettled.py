@@ -78,7 +78,7 @@ def test_slots_are_given_back() -> None:
 
 
 def test_short_ranges_look_at_few() -> None:
-    """Of a peer that numbers as it likes, a range costs no more than it is long, and whoever asks hears what it cost."""
+    """A range costs no more than it is long, however its peer numbers; whoever asks hears what it cost."""
     unsettled = Unsettled()
     deliveries = [add(unsettled, (0xFFFF_FFF0 + number * 10_000) & 0xFFFF_FFFF) for number in range(5_000)]
     assert unsettled.between(0xFFFF_FFF0, 0xFFFF_FFF1) == [deliveries[0]]
