@@ -50,6 +50,17 @@ def receive_from(session: "ServerSession", link: ReceiverLink, attach: Attach) -
         if target is None:
             raise InvalidField("Attach refused: a target is required", SCOPE_LINK)
     made = _target(session, link, target)
+    try:
+        return _receive_from(session, link, attach, target, made)
+    except (AmqpError, Amqp10Error):
+        if target.dynamic and made.queue is not None:
+            session.vhost.remove_queue(made.queue)
+        raise
+
+
+def _receive_from(
+    session: "ServerSession", link: ReceiverLink, attach: Attach, target: Target, made: IncomingLink
+) -> IncomingLink:
     # What was by this name goes only when there is what comes instead.
     found = session.free_receiver(link.name)
     is_asked = attach.target is not None
@@ -73,6 +84,7 @@ def receive_from(session: "ServerSession", link: ReceiverLink, attach: Attach) -
 def _target(session: "ServerSession", link: ReceiverLink, target: Target) -> IncomingLink:
     queue: Queue | None = None
     if target.dynamic:
+        session.rights.check(WRITE, "exchange", "")
         queue = nodes.create(session, link.name, target)
         place = Place(QUEUE, queue.name)
     elif target.address is None:
@@ -138,16 +150,18 @@ def send_to(session: "ServerSession", link: SenderLink, attach: Attach) -> Sende
         source = session.source_of(link.name)
         if source is None:
             raise InvalidField("Attach refused: source_required", SCOPE_LINK)
+    known = len(session.vhost.queues)
     if source.dynamic:
         queue = nodes.create(session, link.name, source)
     elif source.address is None:
         raise InvalidField("Attach refused: a source without an address is not to be found", SCOPE_LINK)
     else:
         queue = _source_queue(session, source.address)
+    is_for_link = len(session.vhost.queues) > known and (source.dynamic or queue.owner is session.connection)
     try:
         return _send_from(session, link, attach, source, queue)
     except (AmqpError, Amqp10Error):
-        if source.dynamic:
+        if is_for_link:
             session.vhost.remove_queue(queue)
         raise
 

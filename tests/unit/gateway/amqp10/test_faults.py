@@ -8,7 +8,8 @@ from flintmq.protocol.amqp10.resuming import Action, plan
 from flintmq.wire.amqp10.performatives import Attach, Transfer
 from flintmq.wire.amqp10.spec import EXPIRE_NEVER
 from flintmq.wire.amqp10.states import ACCEPTED, Declared
-from flintmq.wire.amqp10.termini import Target
+from flintmq.wire.amqp10.termini import Source, Target
+from flintmq.wire.amqp10.values import Described, Symbol
 from tests.unit.gateway.amqp10.pair import Client, Server
 
 
@@ -74,3 +75,20 @@ def test_a_part_that_is_no_message_ends_its_link(server: Server) -> None:
 def test_what_a_transaction_says_is_no_outcome() -> None:
     """A map that says a message was declared says nothing of it."""
     assert plan(b"t", None, {b"t": Declared(txn_id=b"x")}).action is Action.RESUME
+
+
+def test_refused_links_leave_no_queues(server: Server) -> None:
+    """What was made for a link that cannot be, is gone: a target without permission, a source with a bad filter."""
+    names = set(server.vhost.queues)
+    client = Client(server)
+    bad: dict[str, object] = {"f": Described(Symbol("apache.org:selector-filter:string"), "((")}
+    bound = client.receiver(source=Source(address="/exchange/amq.direct/k", filter=bad))
+    dynamic = client.receiver(source=Source(dynamic=True, filter=bad), attach=Attach(name="d"))
+    server.allow(write="^$")
+    denied = client.sender(attach=Attach(name="t"), target=Target(dynamic=True, durable=1))
+    assert [link.refusal[0] for link in (bound, dynamic, denied)] == [
+        "amqp:invalid-field",
+        "amqp:invalid-field",
+        "amqp:unauthorized-access",
+    ]
+    assert set(server.vhost.queues) == names
