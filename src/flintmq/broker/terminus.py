@@ -198,6 +198,8 @@ class SourceTerminus(Terminus, Holder):
     def __init__(self, record: TerminusRecord, termini: "Termini") -> None:
         super().__init__(record, termini)
         self.unsettled: dict[bytes, Held] = {}
+        # Those of which a transaction decides: it settles them, whatever becomes of the terminus meanwhile.
+        self._staged: dict[Held, None] = {}
         # Those it holds something of, or has.
         self._queues: dict[Queue, None] = {}
         # Notes that were found by now, and tell what is held: by queue, with tags by number.
@@ -219,17 +221,43 @@ class SourceTerminus(Terminus, Holder):
         held = self.unsettled.pop(tag, None)
         if held is None:
             return False
+        self._apply(held, outcome)
+        return True
+
+    def _apply(self, held: Held, outcome: Outcome) -> None:
         note = held.note
         if note is None:
             outcome.apply(held.queue, held.entry, self)
-            return True
+            return
         self._notes.begin_group()
         try:
             self._notes.drop(note)
             outcome.apply(held.queue, held.entry, self)
         finally:
             self._notes.end_group()
-        return True
+
+    def stage(self, tag: bytes) -> Held | None:
+        """From now on only `settle_staged` settles a delivery, or `unstage` has it back; a crash has, too.
+
+        None where it is not held.
+        """
+        held = self.unsettled.pop(tag, None)
+        if held is not None:
+            self._staged[held] = None
+        return held
+
+    def unstage(self, held: Held) -> None:
+        del self._staged[held]
+        self.unsettled[held.tag] = held
+
+    def settle_staged(self, held: Held, outcome: Outcome) -> None:
+        del self._staged[held]
+        self._apply(held, outcome)
+
+    @property
+    def tags(self) -> list[bytes]:
+        """Those of its deliveries, which no other may have."""
+        return [*self.unsettled, *[held.tag for held in self._staged]]
 
     def take(self, tag: bytes) -> Held | None:
         """Forget a delivery without settling its entry."""
@@ -239,6 +267,8 @@ class SourceTerminus(Terminus, Holder):
         return held
 
     def let_go(self) -> None:
+        for held in self._staged:
+            self._drop(held)
         unsettled = list(self.unsettled.values())
         self.unsettled = {}
         back: dict[Queue, list[Entry]] = {}
@@ -257,6 +287,9 @@ class SourceTerminus(Terminus, Holder):
 
     def queue_gone(self, queue: Queue) -> None:
         self._queues.pop(queue, None)
+        for held in self._staged:
+            if held.queue is queue:
+                self._drop(held)
         for held in list(self.unsettled.values()):
             if held.queue is queue:
                 del self.unsettled[held.tag]
@@ -264,7 +297,7 @@ class SourceTerminus(Terminus, Holder):
                 queue.settle(held.entry)
 
     def _keep_or_drop_notes(self) -> None:
-        for held in self.unsettled.values():
+        for held in [*self.unsettled.values(), *self._staged]:
             if self.keeps_notes:
                 self._write(held)
             else:

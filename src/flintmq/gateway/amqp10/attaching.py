@@ -213,8 +213,8 @@ def _send_from(
     if terminus is not None:
         consumer.context = terminus
         answer.unsettled = dict.fromkeys(terminus.unsettled)
+        consumer.number = max([_number_of(tag) for tag in terminus.tags], default=0)
         if terminus.unsettled:
-            consumer.number = max([_number_of(tag) for tag in terminus.unsettled])
             theirs = attach.unsettled or {}
             owner.resumption = Resumption(owner, terminus, outlet, theirs, not attach.incomplete_unsettled)
     try:

@@ -20,6 +20,7 @@ from flintmq.base.errors import (
 from flintmq.broker import settlement
 from flintmq.broker.message import Entry, Message
 from flintmq.broker.queue.base import Queue
+from flintmq.broker.terminus import Held
 from flintmq.broker.transaction import StagedPublish, StagedSettlement, Transaction
 from flintmq.gateway.amqp10.outcomes import settlement_of
 from flintmq.gateway.amqp10.outgoing import OutgoingLink
@@ -273,6 +274,8 @@ class LinkSettlement(StagedSettlement):
         self._state = state
         self._outcome = outcome
         self._settled = settled
+        # What the link's terminus has of it.
+        self._held: Held | None = None
 
     @property
     def letter_bytes(self) -> i64:
@@ -284,6 +287,8 @@ class LinkSettlement(StagedSettlement):
     def stage(self) -> None:
         if self._delivery is not None:
             self._delivery.mark = None
+            if self._link.terminus is not None:
+                self._held = self._link.terminus.stage(self._delivery.tag)
         self._link.staged[self] = None
 
     def take(self) -> None:
@@ -295,10 +300,11 @@ class LinkSettlement(StagedSettlement):
             self._link.link.settle(self._delivery, self._state)
 
     def _apply(self, outcome: settlement.Outcome) -> None:
-        if self._delivery is None:
+        terminus = self._link.terminus
+        if self._held is None or terminus is None:
             outcome.apply(self._link.queue, self._entry, self._link.context)
         else:
-            self._link.apply(self._delivery.tag, self._entry, outcome)
+            terminus.settle_staged(self._held, outcome)
 
     def undo(self) -> None:
         """Where the client has no say any more, what was agreed on for that holds (part 4 §4.4.4)."""
@@ -307,6 +313,8 @@ class LinkSettlement(StagedSettlement):
             self._apply(self._link.default_outcome)
         else:
             self._delivery.mark = self._entry
+            if self._held is not None and self._link.terminus is not None:
+                self._link.terminus.unstage(self._held)
 
 
 @final

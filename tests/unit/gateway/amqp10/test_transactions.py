@@ -6,7 +6,7 @@ from flintmq.broker.queue.base import Queue
 from flintmq.wire.amqp10.composite import Composite
 from flintmq.wire.amqp10.performatives import Attach, Transfer
 from flintmq.wire.amqp10.sections import encode_amqp_value, encode_data
-from flintmq.wire.amqp10.spec import SND_SETTLED, SND_UNSETTLED
+from flintmq.wire.amqp10.spec import DURABLE_UNSETTLED_STATE, EXPIRE_NEVER, SND_SETTLED, SND_UNSETTLED
 from flintmq.wire.amqp10.states import (
     ACCEPTED,
     RELEASED,
@@ -359,3 +359,99 @@ def test_half_a_message(client: Client, control: Control, queue: Queue) -> None:
     client.durable()
     assert control.sender.refusal[0] == "amqp:transaction:rollback"
     assert queue.message_count == 0
+
+
+# -- links that outlive their connection ------------------------------------------------------------------------------
+
+
+def _lasting(client: Client, unsettled: dict[bytes, DeliveryState | None] | None = None) -> Receiver:
+    source = Source(address="/queues/q", durable=DURABLE_UNSETTLED_STATE, expiry_policy=EXPIRE_NEVER)
+    attach = Attach(name="lasting", snd_settle_mode=SND_UNSETTLED, unsettled=unsettled)
+    receiver = client.receiver(source=source, attach=attach)
+    client.durable()
+    client.durable()
+    return receiver
+
+
+def _staged(client: Client, txn_id: bytes) -> tuple[Receiver, bytes]:
+    """A durable link with one delivery, which is accepted in a transaction; and the delivery's tag."""
+    client.sender(attach=Attach(name="publisher")).publish("one")
+    receiver = _lasting(client)
+    ((delivery, _),) = receiver.take()
+    assert delivery is not None
+    receiver.link.update(delivery, TransactionalState(txn_id=txn_id, outcome=ACCEPTED))
+    client.tick()
+    return receiver, delivery.tag
+
+
+def _other(client: Client) -> Receiver:
+    receiver = client.receiver(attach=Attach(name="other", snd_settle_mode=SND_UNSETTLED))
+    client.durable()
+    return receiver
+
+
+def test_nobody_else_gets_what_a_closed_link_accepted_in_a_transaction(
+    client: Client, control: Control, server: Server
+) -> None:
+    """The end of the link gives back what it held, but of this the transaction decides."""
+    txn_id = control.declare()
+    receiver, _ = _staged(client, txn_id)
+    receiver.link.detach()
+    client.durable()
+    assert _other(client).bodies() == []
+    assert control.commit(txn_id) == ACCEPTED
+    assert server.storage.memory_journal.kept == {}
+
+
+def test_a_rollback_gives_back_what_a_closed_link_had_accepted(client: Client, control: Control) -> None:
+    """Its end had the say, until the transaction had none any more (part 4 §4.4.4)."""
+    txn_id = control.declare()
+    receiver, _ = _staged(client, txn_id)
+    receiver.link.detach()
+    client.durable()
+    control.roll_back(txn_id)
+    assert _other(client).bodies() == ["one"]
+
+
+def test_a_resumed_link_has_no_say_in_what_a_transaction_decides(
+    client: Client, control: Control, server: Server
+) -> None:
+    """Whatever the client says of the delivery when it attaches again, it was accepted in the transaction."""
+    txn_id = control.declare()
+    receiver, tag = _staged(client, txn_id)
+    receiver.link.detach(closed=False)
+    client.durable()
+    again = _lasting(client, {tag: RELEASED})
+    assert again.answer.unsettled == {}
+    assert again.take() == []
+    client.sender(attach=Attach(name="publisher 2")).publish("two")
+    client.durable()
+    ((delivery, _),) = again.take()
+    assert delivery is not None
+    # The first one's note is there still.
+    assert delivery.tag != tag
+    assert control.commit(txn_id) == ACCEPTED
+    again.settle(delivery, ACCEPTED)
+    client.durable()
+    assert server.storage.memory_journal.kept == {}
+
+
+def test_a_rollback_leaves_a_delivery_with_its_durable_link(client: Client, control: Control, server: Server) -> None:
+    """It is unsettled as before, and is known when the link comes back."""
+    txn_id = control.declare()
+    receiver, tag = _staged(client, txn_id)
+    control.roll_back(txn_id)
+    receiver.link.detach(closed=False)
+    client.durable()
+    assert server.vhost.queues["q"].message_count == 0
+    assert _lasting(client, {tag: None}).answer.unsettled == {tag: None}
+
+
+def test_a_queue_may_go_before_what_is_staged_of_it(client: Client, control: Control, server: Server) -> None:
+    """The transaction is committed all the same, and nothing is left of either."""
+    txn_id = control.declare()
+    _staged(client, txn_id)
+    server.vhost.delete_queue("q", False, False, None)
+    client.durable()
+    assert control.commit(txn_id) == ACCEPTED
+    assert client.closed == []
