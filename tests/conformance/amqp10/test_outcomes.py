@@ -1,12 +1,15 @@
 """Part 3 §3.3 to §3.4.5: the states of a message at a node, and what each outcome does to it."""
 
+from flintmq.wire.amqp10 import spec
 from flintmq.wire.amqp10.states import ACCEPTED, RELEASED, Error, Modified, Outcome, Received, Rejected
 from flintmq.wire.amqp10.termini import Source
-from flintmq.wire.amqp10.values import Symbol
+from flintmq.wire.amqp10.values import Described, Symbol, UInt, ULong
+from flintmq.wire.amqp10.writer import encode_value
 from tests.conformance.amqp10.catalogue import clause, rule
 from tests.conformance.amqp10.conftest import Connect
 from tests.conformance.amqp10.encoding import annotations, text
 from tests.conformance.amqp10.links import Receiver, Sender
+from tests.conformance.amqp10.peer import fresh
 from tests.conformance.amqp10.queues import Queues
 from tests.conformance.amqp10.session import Session
 
@@ -310,17 +313,15 @@ def test_3_5_3_default_outcome_on_detach(session: Session, queues: Queues) -> No
 @rule("3.5.3.default-outcome-valid")
 def test_3_5_3_default_outcome_valid(session: Session, queues: Queues) -> None:
     """Received is a state and no outcome: the link is not made."""
-    source = Source(address=queues.address())
-    source.default_outcome = Received(0, 0)  # type: ignore[assignment]
-    link = Receiver(session)
-    session.attach_unanswered(link, source=source)
-    session.peer.wait(lambda: bool(session.ended or link.attached or session.peer.closed))
-    if session.peer.closed:
-        assert session.peer.expect_close("amqp:decode-error")
-    elif session.ended:
+    state = Described(ULong(spec.RECEIVED), [UInt(0), ULong(0)])
+    source = Described(ULong(spec.SOURCE), [queues.address(), None, None, None, None, None, None, None, state])
+    attach = [fresh("link"), UInt(0), True, None, None, source, Described(ULong(spec.TARGET), [])]
+    session.peer.write(session.channel, None, encode_value(Described(ULong(spec.ATTACH), attach)))
+    session.peer.wait(lambda: bool(session.ended or session.peer.closed))
+    if session.ended:
         session.expect_end("amqp:decode-error")
     else:
-        link.expect_refusal("amqp:invalid-field")
+        assert session.peer.expect_close("amqp:decode-error")
 
 
 @rule("3.5.3.accepted-supported")
