@@ -22,7 +22,7 @@ from flintmq.base.limits import ADDRESS_WORK_UNITS, ASKED_CONSUMERS_PER_UNIT
 from flintmq.broker.message import Entry, Message
 from flintmq.broker.publishing import STORED, TURNED_AWAY, UNROUTED
 from flintmq.broker.queue.base import Holder, Queue
-from flintmq.broker.terminus import TargetTerminus
+from flintmq.broker.terminus import PART_BYTES, TargetTerminus
 from flintmq.gateway.amqp10.addresses import EXCHANGE, parse_to
 from flintmq.gateway.amqp10.codec import CODEC_10
 from flintmq.gateway.amqp10.progress import OutcomeKept, PartKept, Progress, seen
@@ -281,7 +281,7 @@ class IncomingLink(ReceiverOwner, Holder):
             if not payload:
                 # Nothing is known of it yet that would be worth remembering.
                 return
-            progress.hold(self.link.session.intake, len(payload))
+            progress.hold(self.link.session.intake, max(i64(len(payload)), PART_BYTES))
             self._progress = progress
             received = terminus.part(tag, payload)
             self._check_size(received.size)

@@ -5,7 +5,7 @@ import pytest
 from flintmq.broker.ports import PermissionRecord, UserRecord
 from flintmq.broker.queue.base import Queue
 from flintmq.protocol.amqp10.delivery import IncomingDelivery, OutgoingDelivery
-from flintmq.wire.amqp10.performatives import Attach
+from flintmq.wire.amqp10.performatives import Attach, Transfer
 from flintmq.wire.amqp10.sections import encode_data, encode_header, scan
 from flintmq.wire.amqp10.spec import (
     DURABLE_UNSETTLED_STATE,
@@ -499,6 +499,36 @@ def test_parts_that_are_kept_count_until_the_message_is_complete(client: Client)
         client.connection.engine.receive(up[300_000:], 0.0)
         assert client.connection.engine.intake.held == 0
         client.durable()
+
+
+@pytest.mark.parametrize("durable", [0, DURABLE_UNSETTLED_STATE])
+def test_small_parts_count_for_what_they_take(client: Client, durable: int) -> None:
+    """A message in frames of a few bytes is many parts, each of which is more than its bytes."""
+    sender = _send(client, None, durable)
+    head = encode_data(b"x" * 4000)[:10]
+    for number in range(100):
+        _begin(sender, head if number == 0 else b"xy")
+    client.tick()
+    assert client.connection.engine.intake.held == 100 * 700
+    (received,) = client.server.vhost.termini.targets["u", "client", "s"].unsettled.values()
+    assert received.held == 100 * 700
+    assert received.size == 10 + 99 * 2
+    client.session.end()
+    client.tick()
+    assert client.connection.engine.intake.held == 0
+
+
+def _begin(sender: Sender, part: bytes) -> None:
+    """One transfer of a delivery, and more to come."""
+    session = sender.client.session
+    transfer = Transfer(
+        handle=sender.link.handle, delivery_id=0, delivery_tag=b"a", message_format=0, more=True, settled=False
+    )
+    engine = sender.client.engine
+    engine.begin_frame(session.number, session.encode(transfer), len(part))
+    engine.output.writer.write(part)
+    engine.output.touch()
+    session.sent_transfer()
 
 
 def test_notes_under_way_take_credit(client: Client) -> None:
