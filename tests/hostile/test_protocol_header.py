@@ -1,4 +1,4 @@
-"""Peers that do not speak AMQP 0-9-1 at all."""
+"""Peers that do not speak AMQP at all, or another version of it."""
 
 import pytest
 
@@ -11,9 +11,6 @@ STRANGERS = {
     "noise": bytes(range(255, 0, -1)),
     "http": b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
     "tls": bytes.fromhex("16030100c5010000c10303"),
-    "amqp-1.0": b"AMQP\x00\x01\x00\x00",
-    "amqp-1.0-sasl": b"AMQP\x03\x01\x00\x00",
-    "amqp-0-9": b"AMQP\x00\x00\x09\x00",
     "amqp-0-8": b"AMQP\x01\x01\x08\x00",
     "mqtt": bytes.fromhex("101000044d51545404020000") + b"\x00\x04test",
     # Not the start of any header, and shorter than one.
@@ -29,6 +26,14 @@ def test_a_stranger_is_told_the_protocol(broker: BrokerProcess, attacker: AmqpSo
     line = broker.wait_for_log("connection ended", peer=attacker.name)
     assert line["level"] == "warning"
     assert "does not speak AMQP 0-9-1" in line["reason"]
+
+
+@pytest.mark.parametrize("version", ["000900", "000800", "010001", "020000", "ff0000"])
+def test_another_version(broker: BrokerProcess, attacker: AmqpSocket, version: str) -> None:
+    """It gets the header of the highest we speak, where there is none below (amqp-1.0 §2.2), and is hung up on."""
+    attacker.send(b"AMQP\x00" + bytes.fromhex(version))
+    assert attacker.rest() == b"AMQP\x03\x01\x00\x00"
+    broker.wait_for_log("connection ended", peer=attacker.name)
 
 
 def test_a_flood_instead_of_a_header(broker: BrokerProcess, attacker: AmqpSocket) -> None:
