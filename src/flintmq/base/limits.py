@@ -96,6 +96,8 @@ DEDUP_MAX_ENTRIES: Final = 10_000_000
 STREAM_READERS_MAX: Final = 10_000
 # Ends of links that a virtual host keeps for who comes back: as many as that, each with what is unsettled.
 TERMINI_MAX: Final = 10_000
+# Deliveries that a suspended target may know of when it is attached again: twice the credit of a link, some 20 MB.
+TARGET_UNSETTLED_MAX: Final = 65_536
 # Addresses (exchange, routing key) remembered with their route; a publisher of random keys starts the table anew.
 ROUTE_CACHE_ENTRIES: Final = 16_384
 # RabbitMQ's: weights say shares, and finer ones than a ten-thousandth say nothing.

@@ -16,7 +16,7 @@ from flintmq.gateway.amqp10.outgoing import OutgoingLink
 from flintmq.gateway.amqp10.outlet import Outlet
 from flintmq.gateway.amqp10.promises import Answer
 from flintmq.gateway.amqp10.resumption import Resumption
-from flintmq.gateway.amqp10.retention import join, known_source, known_target, outlasts
+from flintmq.gateway.amqp10.retention import join, known_source, known_target, outlasts, remember
 from flintmq.protocol.amqp10.link import Link
 from flintmq.protocol.amqp10.receiver import ReceiverLink, ReceiverOwner
 from flintmq.protocol.amqp10.sender import SenderLink, SenderOwner
@@ -67,6 +67,8 @@ def _receive_from(
     if found is not None and is_asked and (target.dynamic or known_target(found).address != target.address):
         found.expire()
         found = None
+    if found is not None:
+        remember(found, attach, int(link.message_max))
     target.capabilities = nodes.capabilities(target.capabilities, made.queue is not None)
     answer = Attach(source=attach.source, target=target, properties=attach.properties)
     if found is not None or target.dynamic or outlasts(target):

@@ -33,7 +33,7 @@ from flintmq.gateway.amqp10.terms import Intake, Terms
 from flintmq.protocol.amqp10.delivery import IncomingDelivery
 from flintmq.protocol.amqp10.receiver import ReceiverLink, ReceiverOwner
 from flintmq.wire.amqp10.places import place_of
-from flintmq.wire.amqp10.spec import MESSAGE_FORMAT
+from flintmq.wire.amqp10.spec import MESSAGE_FORMAT, RCV_SECOND
 from flintmq.wire.amqp10.states import (
     ACCEPTED,
     RELEASED,
@@ -103,8 +103,20 @@ class IncomingLink(ReceiverOwner, Holder):
 
     def grant(self) -> None:
         """Give the client what it may send; nothing while an alarm is on."""
-        self.link.grant(0 if self.session.gateway.alarm else LINK_CREDIT)
+        self.link.grant(0 if self.session.gateway.alarm else self._room())
         self._grace = _GRACE_BYTES
+
+    def _room(self) -> i64:
+        """How much credit there is: none for deliveries that the client does not settle, but to resume them."""
+        link = self.link
+        if link.rcv_settle_mode != RCV_SECOND:
+            return LINK_CREDIT
+        unsettled: i64 = link.unsettled
+        resumable: i64 = 0
+        if self.terminus is not None:
+            unsettled = max(unsettled, len(self.terminus.unsettled))
+            resumable = min(len(link.resumable), LINK_CREDIT)
+        return max(LINK_CREDIT - unsettled, resumable)
 
     def _go_on(self, size: i64) -> None:
         """Few may still come."""
@@ -342,6 +354,8 @@ class IncomingLink(ReceiverOwner, Holder):
         """The client has settled what it was told of; what it wants to hear of it will."""
         if settled and self.terminus is not None:
             self.terminus.forget(delivery.tag)
+        if settled and self.link.credit <= _TOP_UP_AT and not self.is_over and not self.session.gateway.alarm:
+            self.grant()
 
     def _make_terminus(self) -> None:
         try:

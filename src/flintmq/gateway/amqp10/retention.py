@@ -5,9 +5,12 @@ A link whose terminus asks for nothing costs nothing: a terminus is made for it 
 
 from typing import TYPE_CHECKING, Final
 
+from flintmq.base.errors import SCOPE_LINK, ResourceLimitExceeded
+from flintmq.base.limits import ASSEMBLY_MAX_BYTES, TARGET_UNSETTLED_MAX
 from flintmq.broker.queue.base import Queue
 from flintmq.broker.terminus import SourceTerminus, TargetTerminus, Terminus
 from flintmq.wire.amqp10.composite_reader import decode_composite
+from flintmq.wire.amqp10.performatives import Attach
 from flintmq.wire.amqp10.spec import EXPIRE_CONNECTION_CLOSE, EXPIRE_NEVER
 from flintmq.wire.amqp10.states import DeliveryState
 from flintmq.wire.amqp10.termini import Source, Target
@@ -73,6 +76,28 @@ def known_target(found: TargetTerminus) -> Target:
     target = decode_composite(configuration, 0, len(configuration))[0]
     assert isinstance(target, Target)
     return target
+
+
+def remember(found: TargetTerminus, attach: Attach, message_max: int) -> None:
+    """Where too much is kept for who attaches again, forget the oldest of what it does not know any more itself.
+
+    Raises ResourceLimitExceeded where it wants to resume them all.
+    """
+    known = found.unsettled
+    theirs = attach.unsettled or {}
+    kept_max = message_max or ASSEMBLY_MAX_BYTES
+    kept = sum([int(received.size) for received in known.values()])
+    for tag, received in list(known.items()):
+        is_too_much = len(known) > TARGET_UNSETTLED_MAX or (kept > kept_max and received.size > 0)
+        if is_too_much and tag not in theirs:
+            kept -= int(received.size)
+            found.forget(tag)
+    if len(known) > TARGET_UNSETTLED_MAX or kept > kept_max:
+        raise ResourceLimitExceeded(
+            f"{len(known)} deliveries with {kept} bytes of messages that have begun are unsettled, at most "
+            f"{TARGET_UNSETTLED_MAX} with {kept_max} are kept: attach with a map of those that shall be resumed",
+            SCOPE_LINK,
+        )
 
 
 def encoded_state(state: DeliveryState) -> bytes:

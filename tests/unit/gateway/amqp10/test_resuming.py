@@ -4,12 +4,14 @@ import pytest
 
 from flintmq.broker.ports import PermissionRecord, UserRecord
 from flintmq.broker.queue.base import Queue
+from flintmq.gateway.amqp10.incoming import LINK_CREDIT
 from flintmq.protocol.amqp10.delivery import IncomingDelivery, OutgoingDelivery
 from flintmq.wire.amqp10.performatives import Attach, Transfer
 from flintmq.wire.amqp10.sections import encode_data, encode_header, scan
 from flintmq.wire.amqp10.spec import (
     DURABLE_UNSETTLED_STATE,
     EXPIRE_NEVER,
+    EXPIRE_SESSION_END,
     RCV_FIRST,
     RCV_SECOND,
     SND_UNSETTLED,
@@ -485,6 +487,53 @@ def test_a_message_does_not_grow_too_large_by_being_resumed() -> None:
     again.link.resume(b"a", [b"x" * (limit - 1000)], again.answer.unsettled[b"a"], False, 0, 1)
     again.client.durable()
     assert again.refusal[0] == "amqp:link:message-size-exceeded"
+
+
+def _half(client: Client, tag: bytes, size: int, unsettled: dict[bytes, DeliveryState | None] | None) -> Sender:
+    """Attach, send half a message of some size, and detach."""
+    sender = _send(client, unsettled)
+    if not sender.detached:
+        sender.link.send_tagged(tag, [_message("x" * 2 * size)], False, 0, None, 1)
+        client.connection.engine.receive(b"".join(client._up.take())[:size], 0.0)
+        _finish(client)
+    _lose(client)
+    return sender
+
+
+def test_messages_that_are_begun_and_never_ended_do_not_gather() -> None:
+    """The oldest are forgotten, of those that the client does not know any more."""
+    server = Server(1_000_000)
+    server.queue("q")
+    for number in (0, 1, 2, 3, 4):
+        _half(Client(server), b"%d" % number, 450_000, None)
+        found = server.vhost.termini.targets["u", "client", "s"]
+        assert sum(received.size for received in found.unsettled.values()) < 2_000_000
+    found = server.vhost.termini.targets["u", "client", "s"]
+    assert list(found.unsettled) == [b"2", b"3", b"4"]
+    refused = _send(Client(server), {b"2": None, b"3": None, b"4": None})
+    assert refused.refusal[0] == "amqp:resource-limit-exceeded"
+    again = _send(Client(server), {b"2": None})
+    assert list(again.answer.unsettled or {}) == [b"2", b"4"]
+
+
+@pytest.mark.parametrize("expiry", [EXPIRE_NEVER, EXPIRE_SESSION_END])
+def test_who_never_settles_gets_no_more_credit(client: Client, server: Server, expiry: str) -> None:
+    """In settle mode second, what the sender does not settle takes credit until it does; with resumption or without."""
+    server.queue("short", False, max_length=1)
+    attach = Attach(name="s", snd_settle_mode=SND_UNSETTLED, rcv_settle_mode=RCV_SECOND)
+    sender = client.sender(target=Target(address="/queues/short", expiry_policy=expiry), attach=attach)
+    sent: list[OutgoingDelivery] = []
+    while sender.link.can_send and len(sent) < 2 * LINK_CREDIT:
+        delivery = sender.link.send_tagged(b"%d" % len(sent), [encode_data(b"x")], False, 0, None, 1)
+        assert delivery is not None
+        sent.append(delivery)
+        if not sender.link.can_send:
+            client.tick()
+    assert (len(sent), sender.link.credit) == (LINK_CREDIT, 0)
+    for delivery in sent[:1000]:
+        sender.link.settle(delivery, ACCEPTED)
+    client.tick()
+    assert sender.link.credit == 1000
 
 
 def test_parts_that_are_kept_count_until_the_message_is_complete(client: Client) -> None:
