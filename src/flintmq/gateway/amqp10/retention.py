@@ -85,12 +85,13 @@ def remember(found: TargetTerminus, attach: Attach, message_max: int) -> None:
     """
     known = found.unsettled
     theirs = attach.unsettled or {}
-    kept_max = message_max or ASSEMBLY_MAX_BYTES
-    kept = sum([int(received.size) for received in known.values()])
+    # One message that came in the smallest frames can be resumed.
+    kept_max = 2 * (message_max or ASSEMBLY_MAX_BYTES)
+    kept = sum([int(received.held) for received in known.values()])
     for tag, received in list(known.items()):
-        is_too_much = len(known) > TARGET_UNSETTLED_MAX or (kept > kept_max and received.size > 0)
+        is_too_much = len(known) > TARGET_UNSETTLED_MAX or (kept > kept_max and received.held > 0)
         if is_too_much and tag not in theirs:
-            kept -= int(received.size)
+            kept -= int(received.held)
             found.forget(tag)
     if len(known) > TARGET_UNSETTLED_MAX or kept > kept_max:
         raise ResourceLimitExceeded(

@@ -504,16 +504,31 @@ def test_messages_that_are_begun_and_never_ended_do_not_gather() -> None:
     """The oldest are forgotten, of those that the client does not know any more."""
     server = Server(1_000_000)
     server.queue("q")
-    for number in (0, 1, 2, 3, 4):
+    for number in range(7):
         _half(Client(server), b"%d" % number, 450_000, None)
         found = server.vhost.termini.targets["u", "client", "s"]
-        assert sum(received.size for received in found.unsettled.values()) < 2_000_000
+        assert sum(received.size for received in found.unsettled.values()) < 3_000_000
     found = server.vhost.termini.targets["u", "client", "s"]
-    assert list(found.unsettled) == [b"2", b"3", b"4"]
-    refused = _send(Client(server), {b"2": None, b"3": None, b"4": None})
+    tags = [b"1", b"2", b"3", b"4", b"5", b"6"]
+    assert list(found.unsettled) == tags
+    refused = _send(Client(server), dict.fromkeys(tags))
     assert refused.refusal[0] == "amqp:resource-limit-exceeded"
-    again = _send(Client(server), {b"2": None})
-    assert list(again.answer.unsettled or {}) == [b"2", b"4"]
+    again = _send(Client(server), {b"1": None})
+    assert list(again.answer.unsettled or {}) == [b"1", b"3", b"4", b"5", b"6"]
+
+
+def test_small_parts_that_gather_count_for_what_they_take() -> None:
+    """What is kept of links before is measured as what comes: not by the bytes of the message alone."""
+    server = Server(100_000)
+    server.queue("q")
+    client = Client(server)
+    sender = _send(client, None, 0)
+    for number in range(300):
+        _begin(sender, encode_data(b"x" * 4000)[:10] if number == 0 else b"xy")
+    client.tick()
+    _lose(client)
+    assert _send(Client(server), {b"a": None}, 0).refusal[0] == "amqp:resource-limit-exceeded"
+    assert _send(Client(server), None, 0).answer.unsettled == {}
 
 
 @pytest.mark.parametrize("expiry", [EXPIRE_NEVER, EXPIRE_SESSION_END])
