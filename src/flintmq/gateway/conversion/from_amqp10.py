@@ -110,7 +110,8 @@ def _set_header(properties: Properties, header: HeaderFields, annotations: Annot
     if header.durable is not None:
         properties.delivery_mode = _PERSISTENT if header.durable else _TRANSIENT
     else:
-        properties.delivery_mode = _octet(annotations.get(names.DELIVERY_MODE))
+        mode = _octet(annotations.get(names.DELIVERY_MODE))
+        properties.delivery_mode = mode if mode in (_TRANSIENT, _PERSISTENT) else None
     properties.priority = header.priority
     if header.priority is None:
         properties.priority = _octet(annotations.get(names.PRIORITY))

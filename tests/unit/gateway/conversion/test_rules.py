@@ -136,6 +136,7 @@ def test_properties_that_0_9_1_has_less_room_for(of_10: Properties10, of_091: Pr
     [
         ({"x-basic-type": "t"}, Properties(type="t")),
         ({"x-basic-delivery-mode": UByte(2)}, Properties(delivery_mode=2)),
+        ({"x-basic-delivery-mode": UByte(0)}, Properties()),
         ({"x-basic-priority": UByte(3)}, Properties(priority=3)),
         ({"x-basic-expiration": "5"}, Properties(expiration="5")),
         ({"x-cc": ["a"]}, Properties(headers={"CC": ["a"]})),
