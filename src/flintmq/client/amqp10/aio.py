@@ -5,7 +5,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Iterable
 from types import TracebackType
-from typing import Final, Self, TypeVar, final
+from typing import Final, Generic, Self, TypeVar, final
 
 from flintmq.base.errors import FlintError
 from flintmq.client import loop_link, url
@@ -31,6 +31,7 @@ from flintmq.wire.amqp10.states import (
 )
 from flintmq.wire.amqp10.termini import Source, Target
 
+C = TypeVar("C", bound=ClientSender | ClientReceiver)
 L = TypeVar("L", "Sender", "Receiver")
 
 # How long a close may take, which needs no disk.
@@ -138,14 +139,10 @@ class Connection:
             self._link.close()
 
 
-@final
-class Sender:
-    """As a context manager, it detaches at the end. Any method raises LinkDetached, ConnectionEnded or ConnectionLost
-    when the link is over, and TimedOut when the server does not answer. After a lost connection, what has no outcome
-    stays here: `Connection.resume` sends it, or what is missing of it, over another one.
-    """
+class _LinkEnd(Generic[C]):
+    """What senders and receivers have alike."""
 
-    def __init__(self, core: ClientSender, connection: ClientConnection, link: LoopLink) -> None:
+    def __init__(self, core: C, connection: ClientConnection, link: LoopLink) -> None:
         self.core = core
         self._connection = connection
         self._link = link
@@ -164,9 +161,36 @@ class Sender:
 
     @property
     def server(self) -> Attach:
-        """What the server says of its end: the address of a dynamic target, say."""
+        """What the server says of its end: the address of a dynamic node, say, or the filters in place."""
         assert self.core.peer is not None
         return self.core.peer
+
+    async def detach(self) -> None:
+        """Detach, and leave the server's end as it is: a terminus that does not expire waits to be resumed."""
+        await self._leave(closed=False)
+
+    async def close(self) -> None:
+        """Detach for good; what is not settled goes back. Harmless when it is over."""
+        await self._leave(closed=True)
+
+    async def _leave(self, closed: bool) -> None:
+        self.core.close(closed)
+        await self._link.wait(self.core.ended, _CLOSE_SECONDS)
+        self._connection.forget(self.core)
+
+    def move(self, connection: ClientConnection, link: LoopLink) -> None:
+        """For `Connection.resume`."""
+        self._connection.forget(self.core)
+        self._connection = connection
+        self._link = link
+
+
+@final
+class Sender(_LinkEnd[ClientSender]):
+    """As a context manager, it detaches at the end. Any method raises LinkDetached, ConnectionEnded or ConnectionLost
+    when the link is over, and TimedOut when the server does not answer. After a lost connection, what has no outcome
+    stays here: `Connection.resume` sends it, or what is missing of it, over another one.
+    """
 
     @property
     def unsettled(self) -> int:
@@ -218,55 +242,13 @@ class Sender:
         payload = message.encode() if isinstance(message, Message) else message
         return self.core.send(payload, transaction.txn_id if transaction else b"", is_watched)
 
-    async def detach(self) -> None:
-        """Detach, and leave the server's end as it is: a terminus that does not expire waits to be resumed."""
-        await self._leave(closed=False)
-
-    async def close(self) -> None:
-        """Detach for good. Harmless when it is over."""
-        await self._leave(closed=True)
-
-    async def _leave(self, closed: bool) -> None:
-        self.core.close(closed)
-        await self._link.wait(self.core.ended, _CLOSE_SECONDS)
-        self._connection.forget(self.core)
-
-    def move(self, connection: ClientConnection, link: LoopLink) -> None:
-        """For `Connection.resume`."""
-        self._connection.forget(self.core)
-        self._connection = connection
-        self._link = link
-
 
 @final
-class Receiver:
+class Receiver(_LinkEnd[ClientReceiver]):
     """As a context manager, it detaches at the end. Any method raises LinkDetached, ConnectionEnded or ConnectionLost
     when the link is over. After a lost connection, what is unsettled stays here: it may be settled meanwhile, and
     `Connection.resume` tells the server, and gets what is missing of a message that came in part.
     """
-
-    def __init__(self, core: ClientReceiver, connection: ClientConnection, link: LoopLink) -> None:
-        self.core = core
-        self._connection = connection
-        self._link = link
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self.close()
-
-    @property
-    def name(self) -> str:
-        return self.core.name
-
-    @property
-    def server(self) -> Attach:
-        """What the server says of its end: the address of a dynamic source, the filters in place."""
-        assert self.core.peer is not None
-        return self.core.peer
 
     @property
     def unsettled(self) -> int:
@@ -332,25 +314,6 @@ class Receiver:
         for delivery in deliveries:
             self.core.settle(delivery, outcome, transaction.txn_id if transaction else b"")
         await self._link.send(REQUEST_SECONDS)
-
-    async def detach(self) -> None:
-        """Detach, and leave the server's end as it is: a terminus that does not expire waits to be resumed."""
-        await self._leave(closed=False)
-
-    async def close(self) -> None:
-        """Detach for good; what is not settled goes back. Harmless when it is over."""
-        await self._leave(closed=True)
-
-    async def _leave(self, closed: bool) -> None:
-        self.core.close(closed)
-        await self._link.wait(self.core.ended, _CLOSE_SECONDS)
-        self._connection.forget(self.core)
-
-    def move(self, connection: ClientConnection, link: LoopLink) -> None:
-        """For `Connection.resume`."""
-        self._connection.forget(self.core)
-        self._connection = connection
-        self._link = link
 
 
 @final
