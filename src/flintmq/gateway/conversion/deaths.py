@@ -6,7 +6,7 @@ from librt.strings import BytesWriter
 from mypy_extensions import i64, u8
 
 from flintmq.gateway.conversion import tables
-from flintmq.wire.amqp091.tables import TAG_LIST, TAG_TABLE
+from flintmq.wire.amqp091.tables import TAG_LIST, TAG_TABLE, begin_sized, end_sized
 from flintmq.wire.amqp10.values import Array, Int, Symbol, TimestampMs, UInt, ULong
 
 _UINT_MAX: Final = 2**32 - 1
@@ -60,12 +60,12 @@ def push_header(w: BytesWriter, deaths: object) -> bool:
         return False
     at = len(w)
     w.append(u8(TAG_LIST))
-    start = tables.begin(w)
+    start = begin_sized(w)
     for death in deaths.items if isinstance(deaths, Array) else deaths:
         if not isinstance(death, dict) or not _push_death(w, death):
             w.truncate(at)
             return False
-    tables.end(w, start)
+    end_sized(w, start)
     return True
 
 
@@ -77,7 +77,7 @@ def _push_death(w: BytesWriter, death: dict[object, object]) -> bool:
     if not isinstance(count, ULong) or not isinstance(time, TimestampMs) or time.value < 0:
         return False
     w.append(u8(TAG_TABLE))
-    start = tables.begin(w)
+    start = begin_sized(w)
     depth: i64 = 3
     # As our own dead letters have them, in type and order.
     whole = count.value
@@ -89,5 +89,5 @@ def _push_death(w: BytesWriter, death: dict[object, object]) -> bool:
     tables.push_entry(w, "time", time, depth)
     if isinstance(ttl, UInt):
         tables.push_entry(w, "original-expiration", str(ttl.value), depth)
-    tables.end(w, start)
+    end_sized(w, start)
     return True

@@ -20,7 +20,7 @@ from flintmq.gateway.conversion.parts import (
     split_body,
 )
 from flintmq.wire.amqp091.properties import HEADERS, Properties, encode_properties
-from flintmq.wire.amqp091.tables import TAG_BYTES, TAG_LONGSTR, push_longstr, push_shortstr
+from flintmq.wire.amqp091.tables import TAG_BYTES, TAG_LONGSTR, begin_sized, end_sized, push_longstr, push_shortstr
 from flintmq.wire.amqp10.composite import Annotations
 from flintmq.wire.amqp10.properties import Properties as Properties10
 from flintmq.wire.amqp10.values import TimestampMs, WrappedInt
@@ -132,7 +132,7 @@ def _octet(value: object) -> int | None:
 def _headers(annotations: Annotations, application: dict[str, object], found: Properties10) -> bytes | None:
     """The table with its length; None without any."""
     w = BytesWriter()
-    start = tables.begin(w)
+    start = begin_sized(w)
     taken: set[str] = set()
     for key, value in annotations.items():
         name = names.header_of(key)
@@ -157,7 +157,7 @@ def _headers(annotations: Annotations, application: dict[str, object], found: Pr
             taken.add(name)
     if not taken:
         return None
-    tables.end(w, start)
+    end_sized(w, start)
     return w.getvalue()
 
 

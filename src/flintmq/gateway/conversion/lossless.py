@@ -30,7 +30,7 @@ from flintmq.gateway.conversion.parts import (
     write_properties,
 )
 from flintmq.wire.amqp091.properties import HEADERS, decode_properties, scan
-from flintmq.wire.amqp091.tables import TAG_BYTES, pull_shortstr, push_longstr, push_shortstr
+from flintmq.wire.amqp091.tables import TAG_BYTES, begin_sized, end_sized, pull_shortstr, push_longstr, push_shortstr
 
 _PREFIX: Final = names.CARRIED_PREFIX.encode()
 _PROPERTIES_091: Final = names.PROPERTIES_091.encode()
@@ -185,14 +185,14 @@ def with_more_headers(properties: bytes, headers: list[tuple[str, bytes]]) -> by
     """The same properties with these headers behind all others."""
     at = headers_at(properties)
     w = BytesWriter()
-    start = tables.begin(w)
+    start = begin_sized(w)
     if at:
         w.write(properties[at + 4 : _table_end(properties, at)])
     for name, value in headers:
         push_shortstr(w, name, "")
         w.append(TAG_BYTES)
         push_longstr(w, value, "")
-    tables.end(w, start)
+    end_sized(w, start)
     if at:
         return properties[:at] + w.getvalue() + properties[_table_end(properties, at) :]
     return with_headers(with_empty_headers(properties), w.getvalue())
@@ -217,7 +217,7 @@ class _Carried:
         self.found: dict[str, bytes] = {}
         end = _table_end(properties, at)
         w = BytesWriter()
-        start = tables.begin(w)
+        start = begin_sized(w)
         pos = at + 4
         while pos < end:
             name, value_at = pull_shortstr(properties, pos)
@@ -227,7 +227,7 @@ class _Carried:
             else:
                 w.write(properties[pos:after])
             pos = after
-        tables.end(w, start)
+        end_sized(w, start)
         if len(w) > 4:
             self.properties = properties[:at] + w.getvalue() + properties[end:]
         else:

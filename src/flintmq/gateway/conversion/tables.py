@@ -235,24 +235,24 @@ def _push_decimal(w: BytesWriter, number: Decimal) -> bool:
 def _push_list(w: BytesWriter, items: list[object], depth: i64) -> bool:
     """Items that have no value are left out (RabbitMQ)."""
     w.append(u8(t.TAG_LIST))
-    start = begin(w)
+    start = t.begin_sized(w)
     for item in items[:TABLE_ENTRIES_MAX]:
         at = len(w)
         if not push_value(w, item, depth):
             w.truncate(at)
-    end(w, start)
+    t.end_sized(w, start)
     return True
 
 
 def _push_map(w: BytesWriter, entries: dict[object, object], depth: i64) -> bool:
     w.append(u8(t.TAG_TABLE))
-    start = begin(w)
+    start = t.begin_sized(w)
     count: i64 = 0
     for key, value in entries.items():
         name = key_text(key.value if isinstance(key, MapKey) else key)
         if name is not None and count < TABLE_ENTRIES_MAX and push_entry(w, name, value, depth):
             count += 1
-    end(w, start)
+    t.end_sized(w, start)
     return True
 
 
@@ -264,18 +264,3 @@ def push_entry(w: BytesWriter, name: str, value: object, depth: i64) -> bool:
         return True
     w.truncate(at)
     return False
-
-
-def begin(w: BytesWriter) -> i64:
-    """Leave room for the length of a table or list; `end` fills it in."""
-    start = len(w)
-    write_i32_be(w, 0)
-    return start
-
-
-def end(w: BytesWriter, start: i64) -> None:
-    size = len(w) - start - 4
-    w[start] = u8(size >> 24 & 0xFF)
-    w[start + 1] = u8(size >> 16 & 0xFF)
-    w[start + 2] = u8(size >> 8 & 0xFF)
-    w[start + 3] = u8(size & 0xFF)

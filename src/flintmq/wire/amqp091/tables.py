@@ -365,17 +365,22 @@ def encode_table(w: BytesWriter, table: Table) -> None:
 
 
 def _begin(w: BytesWriter, entries: i64, depth: i64, what: str) -> i64:
-    """Leave room for the length of a table or list; `_end` fills it in."""
+    """What comes next has so many entries, within so many others; `end_sized` fills in its length."""
     if depth > TABLE_DEPTH_MAX:
         raise LocalProtocolError(f"{what} is nested deeper than {TABLE_DEPTH_MAX}")
     if entries > TABLE_ENTRIES_MAX:
         raise LocalProtocolError(f"{what} has {entries} entries, at most {TABLE_ENTRIES_MAX} are accepted")
+    return begin_sized(w)
+
+
+def begin_sized(w: BytesWriter) -> i64:
+    """Leave room for the length of a table or list; `end_sized` fills it in."""
     start = len(w)
     write_i32_be(w, 0)
     return start
 
 
-def _end(w: BytesWriter, start: i64) -> None:
+def end_sized(w: BytesWriter, start: i64) -> None:
     size = len(w) - start - 4
     w[start] = u8(size >> 24 & 0xFF)
     w[start + 1] = u8(size >> 16 & 0xFF)
@@ -390,7 +395,7 @@ def _push_table(w: BytesWriter, table: Table, depth: i64, what: str) -> None:
         if not isinstance(key, str):
             raise LocalProtocolError(f"table key {key!r} is not a str")
         push_entry(w, key, value, depth)
-    _end(w, start)
+    end_sized(w, start)
 
 
 def push_entry(w: BytesWriter, key: str, value: object, depth: i64) -> None:
@@ -424,7 +429,7 @@ def _push_value(w: BytesWriter, key: str, value: object, depth: i64) -> None:
         start = _begin(w, len(value), depth + 1, key)
         for item in value:
             _push_value(w, key, item, depth + 1)
-        _end(w, start)
+        end_sized(w, start)
     elif isinstance(value, Timestamp):
         w.append(TAG_TIMESTAMP)
         push_longlong(w, value.seconds, key)
