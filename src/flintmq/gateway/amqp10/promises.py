@@ -40,10 +40,6 @@ class Promises:
         self.answers: list[Answer] = []
         self._waiting: deque[_Promise] = deque()
 
-    @property
-    def are_any(self) -> bool:
-        return bool(self.stored) or bool(self.answers) or bool(self._waiting)
-
     def end_tick(self, batch: i64, durable: i64) -> bool:
         """What came in this tick is safe with `batch`; True when something waits for a batch."""
         if self.stored or self.answers:
