@@ -99,7 +99,7 @@ class ServerChannel(ChannelOwner, Party):
         # What each method has to be allowed by.
         self._checks = checks
         self._notify_cancel = notify_cancel
-        self._publications: Publications = service.publications(access.rights)
+        self._publications: Publications = service.publications.of(access.rights)
         self._publication: Publication | None = None
         self._method = b""
         self._properties = b""

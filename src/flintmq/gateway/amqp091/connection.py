@@ -219,4 +219,4 @@ class ServerConnection(ConnectionOwner, Applicant):
         if access is not None:
             access.vhost.remove_queues_of(self)
             access.leave()
-            self._service.left(access)
+            self._service.publications.left(access)

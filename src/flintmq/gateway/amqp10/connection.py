@@ -242,4 +242,4 @@ class ServerConnection(ConnectionOwner, Party, Applicant):
             access.vhost.termini.connection_closed(self)
             access.vhost.remove_queues_of(self)
             access.leave()
-            self.service.left(access)
+            self.service.publications.left(access)

@@ -83,7 +83,7 @@ class IncomingLink(ReceiverOwner, Holder):
         self._agenda = session.gateway.agenda
         self._promises = session.connection.promises
         self._fixed = publication
-        self._publications = session.connection.service.publications(session.rights)
+        self._publications = session.connection.service.publications.of(session.rights)
         self._intake = Intake(session.access.user)
         self._grace: i64 = _GRACE_BYTES
         # The queue that the target names.

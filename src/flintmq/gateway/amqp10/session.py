@@ -31,7 +31,7 @@ class ServerSession(SessionOwner):
         self.vhost = access.vhost
         self.rights = access.rights
         self.gateway = connection.gateway
-        self._publications = connection.service.publications(access.rights)
+        self._publications = connection.service.publications.of(access.rights)
         # Links by which messages come, for when there is an alarm.
         self.incoming: dict[IncomingLink, None] = {}
         self.transactions = Transactions(self)
