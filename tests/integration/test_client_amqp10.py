@@ -248,3 +248,12 @@ def test_a_virtual_host_that_does_not_exist(broker: BrokerProcess, connect_10: C
     """The connection ends, and says why."""
     with pytest.raises(amqp.ConnectionEnded, match="no-such-host"):
         connect_10(broker.url.replace("%2f", "no-such-host")).sender("/queues/q")
+
+
+def test_closed_links_are_let_go(connection: amqp.Connection, queue: str) -> None:
+    """A connection that has many links, one after the other, holds those that are open."""
+    kept = connection.sender(f"/queues/{queue}")
+    for _ in range(3):
+        connection.sender(f"/queues/{queue}").close()
+        connection.receiver(f"/queues/{queue}").detach()
+    assert connection._core._links == [kept.core]
