@@ -11,10 +11,10 @@ from pyspark.sql.types import StructType
 
 from flintmq.base.errors import ConfigurationError
 from flintmq.spark.connecting import Connecting
-from flintmq.spark.decode import ChunkDecoder
-from flintmq.spark.offsets import OffsetRange, Place, batch_end, batch_range, offset_of, place, split
 from flintmq.spark.options import ReadOptions
-from flintmq.spark.stream import DataLost, Stream
+from flintmq.spark.reading.decode import ChunkDecoder
+from flintmq.spark.reading.offsets import OffsetRange, Place, batch_end, batch_range, offset_of, place, split
+from flintmq.spark.reading.stream import DataLost, Stream
 
 # While there is nothing new, Spark asks some ninety times a second; each answer waits for a message this long at most.
 IDLE_SECONDS: Final = 0.5

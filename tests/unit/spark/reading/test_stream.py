@@ -9,7 +9,7 @@ import flintmq.client as fc
 from flintmq.base.errors import ConfigurationError, FlintError
 from flintmq.spark.connecting import Connecting
 from flintmq.spark.options import batch_read_options
-from flintmq.spark.stream import DataLost, Stream
+from flintmq.spark.reading.stream import DataLost, Stream
 
 T = TypeVar("T")
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flintmq.base.errors import ConfigurationError
-from flintmq.spark.offsets import OffsetRange, batch_end, batch_range, offset_of, place, split
+from flintmq.spark.reading.offsets import OffsetRange, batch_end, batch_range, offset_of, place, split
 
 
 def test_a_batch_goes_on_where_the_last_one_ended() -> None:

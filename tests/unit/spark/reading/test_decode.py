@@ -12,7 +12,7 @@ from pyspark.sql.types import DataType, IntegerType, LongType, StructField, Stru
 from flintmq.base.errors import ConfigurationError
 from flintmq.base.values import Timestamp
 from flintmq.spark.columns import READABLE, check_read_schema, read_schema
-from flintmq.spark.decode import ChunkDecoder
+from flintmq.spark.reading.decode import ChunkDecoder
 from flintmq.wire.amqp091.chunk import push_record
 from flintmq.wire.amqp091.properties import Properties, encode_properties
 from flintmq.wire.amqp091.tables import encode_address

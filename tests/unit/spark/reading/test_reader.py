@@ -7,10 +7,10 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 import flintmq.client as fc
 from flintmq.spark.columns import read_schema
-from flintmq.spark.offsets import OffsetRange, batch_end, place
 from flintmq.spark.options import stream_read_options
-from flintmq.spark.reader import IDLE_SECONDS, StreamReader
-from flintmq.spark.stream import DataLost, Stream
+from flintmq.spark.reading.offsets import OffsetRange, batch_end, place
+from flintmq.spark.reading.reader import IDLE_SECONDS, StreamReader
+from flintmq.spark.reading.stream import DataLost, Stream
 
 ALL = ReadAllAvailable()
 

@@ -1,0 +1,1 @@
+"""Reading: queues and streams as data frames, in batches and micro-batches."""
