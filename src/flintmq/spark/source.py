@@ -7,7 +7,7 @@ from flintmq.base.errors import ConfigurationError
 from flintmq.spark.columns import check_read_schema, read_schema
 from flintmq.spark.options import batch_read_options, read_options, stream_read_options, write_options
 from flintmq.spark.reading.reader import BatchReader, StreamReader
-from flintmq.spark.writer import BatchWriter, StreamWriter
+from flintmq.spark.writing.writer import BatchWriter, StreamWriter
 
 
 class FlintMQDataSource(DataSource):

@@ -12,7 +12,7 @@ from pyspark.sql.types import StructType
 import flintmq.client as fc
 from flintmq.spark.connecting import Connecting
 from flintmq.spark.options import WriteOptions
-from flintmq.spark.rows import Row, RowEncoder
+from flintmq.spark.writing.rows import Row, RowEncoder
 
 # From the last write to its last confirm: a disk that takes longer has failed.
 CONFIRM_SECONDS: Final = 60.0

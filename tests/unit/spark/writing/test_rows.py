@@ -22,7 +22,7 @@ from pyspark.sql.types import (
 from flintmq.base.errors import ConfigurationError, FlintError
 from flintmq.spark.columns import READABLE
 from flintmq.spark.options import write_options
-from flintmq.spark.rows import RowEncoder
+from flintmq.spark.writing.rows import RowEncoder
 from flintmq.wire.amqp091.properties import Properties, decode_properties, encode_properties
 
 PERSISTENT = b"\x10\x00\x02"
