@@ -16,7 +16,7 @@ from flintmq.client.errors import (
     TimedOut,
 )
 from flintmq.client.publish import Publish
-from flintmq.client.values import QueueInfo, StreamChunk, StreamInfo
+from flintmq.client.values import LeaseInfo, QueueInfo, StreamChunk, StreamInfo
 from flintmq.wire.amqp091.chunk import ChunkRecord
 from flintmq.wire.amqp091.properties import Properties, encode_properties
 
@@ -34,6 +34,7 @@ __all__ = [
     "Delivery",
     "FlintError",
     "InvalidUrl",
+    "LeaseInfo",
     "LocalProtocolError",
     "LoginRefused",
     "Properties",

@@ -3,7 +3,7 @@
 # ruff: noqa: ASYNC109 - a timeout is an argument there, so it is one here
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import suppress
 from types import TracebackType
 from typing import Final, Self, TypeVar, final
@@ -16,7 +16,7 @@ from flintmq.client.errors import TimedOut
 from flintmq.client.loop_link import LoopLink
 from flintmq.client.publish import Body, Publishable
 from flintmq.client.session import Session
-from flintmq.client.values import QueueInfo, StreamChunk, StreamInfo
+from flintmq.client.values import LeaseInfo, QueueInfo, StreamChunk, StreamInfo
 from flintmq.client.waiting import REQUEST_SECONDS, Request
 from flintmq.wire.amqp091.properties import Properties
 from flintmq.wire.amqp091.tables import Table
@@ -294,7 +294,51 @@ class Channel:
         """All records from `offset` on, before `end_offset` or the stream's present end: the server prepares a chunk
         while its forerunner is in use.
         """
-        request = self._core.ask(requests.stream_fetch(queue, offset, end_offset, max_bytes))
+        async for chunk in self._chunks(
+            lambda at: requests.stream_fetch(queue, at, end_offset, max_bytes), offset, end_offset
+        ):
+            yield chunk
+
+    # -- leases -------------------------------------------------------------------------------------------------
+
+    async def lease_open(self, queue: str, name: str, epoch: int = 0, timeout_ms: int = 0) -> LeaseInfo:
+        """Take over the lease that this name has on a queue, or go on with one's own, by its `epoch`.
+
+        What it holds goes back to the queue once nobody has called for `timeout_ms`; with 0 it never does.
+        """
+        return await self._ask(requests.lease_open(queue, name, epoch, timeout_ms))
+
+    async def lease_extend(self, queue: str, name: str, epoch: int, max_messages: int, max_bytes: int = 0) -> LeaseInfo:
+        """Lease what is ready, up to these limits (0 bytes: no limit) and to what the server does at once."""
+        return await self._ask(requests.lease_extend(queue, name, epoch, max_messages, max_bytes))
+
+    async def lease_fetch(
+        self, queue: str, name: str, offset: int, end_offset: int, max_bytes: int = 4 * 1024 * 1024
+    ) -> StreamChunk:
+        """What is leased from position `offset` on, before `end_offset`; the server may send fewer."""
+        return await self._ask(requests.lease_fetch(queue, name, offset, end_offset, max_bytes))
+
+    async def lease_chunks(
+        self, queue: str, name: str, offset: int, end_offset: int, max_bytes: int = 4 * 1024 * 1024
+    ) -> AsyncIterator[StreamChunk]:
+        """All that is leased from position `offset` on, before `end_offset`, as `stream_chunks` has it of a stream."""
+        async for chunk in self._chunks(
+            lambda at: requests.lease_fetch(queue, name, at, end_offset, max_bytes), offset, end_offset
+        ):
+            yield chunk
+
+    async def lease_settle(self, queue: str, name: str, epoch: int, up_to: int) -> None:
+        """All positions before `up_to` are done with, for good: on return that is durable."""
+        await self._ask(requests.lease_settle(queue, name, epoch, up_to))
+
+    async def lease_release(self, queue: str, name: str, epoch: int = 0) -> int:
+        """Give back to the queue what is leased, and end the lease; returns how many messages. Epoch 0: by force."""
+        return await self._ask(requests.lease_release(queue, name, epoch))
+
+    async def _chunks(
+        self, fetch: Callable[[int], Request[StreamChunk]], offset: int, end_offset: int
+    ) -> AsyncIterator[StreamChunk]:
+        request = self._core.ask(fetch(offset))
         while True:
             chunk = await self._link.answer(request)
             if chunk.next_offset == chunk.first_offset:
@@ -302,7 +346,7 @@ class Channel:
             if chunk.next_offset >= end_offset:
                 yield chunk
                 return
-            request = self._core.ask(requests.stream_fetch(queue, chunk.next_offset, end_offset, max_bytes))
+            request = self._core.ask(fetch(chunk.next_offset))
             await self._link.send(REQUEST_SECONDS)
             yield chunk
 

@@ -1,7 +1,7 @@
 """The blocking client. It has no thread: heartbeats are answered, and all else noticed, while a call is made."""
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from types import TracebackType
 from typing import Final, Self, TypeVar, final
@@ -14,7 +14,7 @@ from flintmq.client.errors import TimedOut
 from flintmq.client.publish import Body, Publishable
 from flintmq.client.session import Session
 from flintmq.client.socket_link import SocketLink
-from flintmq.client.values import QueueInfo, StreamChunk, StreamInfo
+from flintmq.client.values import LeaseInfo, QueueInfo, StreamChunk, StreamInfo
 from flintmq.client.waiting import REQUEST_SECONDS, Request
 from flintmq.wire.amqp091.properties import Properties
 from flintmq.wire.amqp091.tables import Table
@@ -301,7 +301,45 @@ class Channel:
         """All records from `offset` on, before `end_offset` or the stream's present end: the server prepares a chunk
         while its forerunner is in use.
         """
-        request = self._core.ask(requests.stream_fetch(queue, offset, end_offset, max_bytes))
+        return self._chunks(lambda at: requests.stream_fetch(queue, at, end_offset, max_bytes), offset, end_offset)
+
+    # -- leases -------------------------------------------------------------------------------------------------
+
+    def lease_open(self, queue: str, name: str, epoch: int = 0, timeout_ms: int = 0) -> LeaseInfo:
+        """Take over the lease that this name has on a queue, or go on with one's own, by its `epoch`.
+
+        What it holds goes back to the queue once nobody has called for `timeout_ms`; with 0 it never does.
+        """
+        return self._ask(requests.lease_open(queue, name, epoch, timeout_ms))
+
+    def lease_extend(self, queue: str, name: str, epoch: int, max_messages: int, max_bytes: int = 0) -> LeaseInfo:
+        """Lease what is ready, up to these limits (0 bytes: no limit) and to what the server does at once."""
+        return self._ask(requests.lease_extend(queue, name, epoch, max_messages, max_bytes))
+
+    def lease_fetch(
+        self, queue: str, name: str, offset: int, end_offset: int, max_bytes: int = 4 * 1024 * 1024
+    ) -> StreamChunk:
+        """What is leased from position `offset` on, before `end_offset`; the server may send fewer."""
+        return self._ask(requests.lease_fetch(queue, name, offset, end_offset, max_bytes))
+
+    def lease_chunks(
+        self, queue: str, name: str, offset: int, end_offset: int, max_bytes: int = 4 * 1024 * 1024
+    ) -> Iterator[StreamChunk]:
+        """All that is leased from position `offset` on, before `end_offset`, as `stream_chunks` has it of a stream."""
+        return self._chunks(lambda at: requests.lease_fetch(queue, name, at, end_offset, max_bytes), offset, end_offset)
+
+    def lease_settle(self, queue: str, name: str, epoch: int, up_to: int) -> None:
+        """All positions before `up_to` are done with, for good: on return that is durable."""
+        self._ask(requests.lease_settle(queue, name, epoch, up_to))
+
+    def lease_release(self, queue: str, name: str, epoch: int = 0) -> int:
+        """Give back to the queue what is leased, and end the lease; returns how many messages. Epoch 0: by force."""
+        return self._ask(requests.lease_release(queue, name, epoch))
+
+    def _chunks(
+        self, fetch: Callable[[int], Request[StreamChunk]], offset: int, end_offset: int
+    ) -> Iterator[StreamChunk]:
+        request = self._core.ask(fetch(offset))
         while True:
             chunk = self._link.answer(request)
             if chunk.next_offset == chunk.first_offset:
@@ -309,7 +347,7 @@ class Channel:
             if chunk.next_offset >= end_offset:
                 yield chunk
                 return
-            request = self._core.ask(requests.stream_fetch(queue, chunk.next_offset, end_offset, max_bytes))
+            request = self._core.ask(fetch(chunk.next_offset))
             self._link.flush(REQUEST_SECONDS)
             yield chunk
 

@@ -1,7 +1,7 @@
 """Requests by the name of what they do: the method they send, and what its answer means."""
 
 from flintmq.client.delivery import Delivery
-from flintmq.client.values import QueueInfo, StreamChunk, StreamInfo
+from flintmq.client.values import LeaseInfo, QueueInfo, StreamChunk, StreamInfo
 from flintmq.client.waiting import Answer, Request
 from flintmq.wire.amqp091 import methods
 from flintmq.wire.amqp091.methods import Method
@@ -109,6 +109,35 @@ def stream_fetch(queue: str, offset: int, end_offset: int, max_bytes: int) -> Re
     return Request(method, (methods.StreamFetchOk,), _chunk)
 
 
+def lease_open(queue: str, name: str, epoch: int, timeout_ms: int) -> Request[LeaseInfo]:
+    method = methods.LeaseOpen(queue=queue, consumer=name, epoch=epoch, timeout=timeout_ms)
+    return Request(method, (methods.LeaseOpenOk,), _lease_opened)
+
+
+def lease_extend(queue: str, name: str, epoch: int, max_messages: int, max_bytes: int) -> Request[LeaseInfo]:
+    method = methods.LeaseExtend(
+        queue=queue, consumer=name, epoch=epoch, max_messages=max_messages, max_bytes=max_bytes
+    )
+    return Request(method, (methods.LeaseExtendOk,), lambda answer: _lease_extended(epoch, answer))
+
+
+def lease_fetch(queue: str, name: str, offset: int, end_offset: int, max_bytes: int) -> Request[StreamChunk]:
+    method = methods.LeaseFetch(queue=queue, consumer=name, offset=offset, end_offset=end_offset, max_bytes=max_bytes)
+    return Request(method, (methods.LeaseFetchOk,), _chunk)
+
+
+def lease_settle(queue: str, name: str, epoch: int, up_to: int) -> Request[None]:
+    return _acknowledged(
+        methods.LeaseSettle(queue=queue, consumer=name, epoch=epoch, up_to=up_to), methods.LeaseSettleOk
+    )
+
+
+def lease_release(queue: str, name: str, epoch: int) -> Request[int]:
+    return Request(
+        methods.LeaseRelease(queue=queue, consumer=name, epoch=epoch), (methods.LeaseReleaseOk,), _lease_released
+    )
+
+
 def _acknowledged(method: Method, answer: type[Method]) -> Request[None]:
     return Request(method, (answer,), _nothing)
 
@@ -161,5 +190,23 @@ def _stream_info(answer: Answer) -> StreamInfo:
 
 def _chunk(answer: Answer) -> StreamChunk:
     method = answer.method
-    assert isinstance(method, methods.StreamFetchOk)
+    assert isinstance(method, (methods.StreamFetchOk, methods.LeaseFetchOk))
     return StreamChunk(method.first_offset, method.next_offset, method.record_count, answer.body)
+
+
+def _lease_opened(answer: Answer) -> LeaseInfo:
+    method = answer.method
+    assert isinstance(method, methods.LeaseOpenOk)
+    return LeaseInfo(method.epoch, method.first, method.next)
+
+
+def _lease_extended(epoch: int, answer: Answer) -> LeaseInfo:
+    method = answer.method
+    assert isinstance(method, methods.LeaseExtendOk)
+    return LeaseInfo(epoch, method.first, method.next, method.ready)
+
+
+def _lease_released(answer: Answer) -> int:
+    method = answer.method
+    assert isinstance(method, methods.LeaseReleaseOk)
+    return method.message_count

@@ -25,8 +25,23 @@ class StreamInfo:
 
 
 @dataclass(frozen=True)
+class LeaseInfo:
+    """A lease: who has it now (`epoch`), the first position that is not settled, and the one the next message gets.
+
+    `ready` is how many messages wait on the queue, as far as that was asked for.
+    """
+
+    epoch: int
+    first: int
+    next: int
+    ready: int = 0
+
+
+@dataclass(frozen=True)
 class StreamChunk:
-    """Records of a stream from `first_offset` on. `next_offset` is where to go on; equal when there was nothing.
+    """Records of a stream, or of a lease, from `first_offset` on.
+
+    `next_offset` is where to go on; equal when there was nothing.
 
     `data` is what came over the wire, in the layout of `flintmq.wire.amqp091.chunk`.
     """

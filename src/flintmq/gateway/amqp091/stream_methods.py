@@ -62,7 +62,7 @@ def fetch(channel: ServerChannel, method: Method) -> None:
             if not address.encoded:
                 address.encoded = encode_address(address.exchange, address.routing_key)
             following = cursor.offset
-            push_record(w, following - 1, message.timestamp_ms, address.encoded, properties, body)
+            push_record(w, following - 1, message.timestamp_ms, 0, address.encoded, properties, body)
             count += 1
         else:
             # Behind what was damaged, and set aside.

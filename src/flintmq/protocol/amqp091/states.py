@@ -92,6 +92,11 @@ RECEIVED: Final[dict[Role, frozenset[int]]] = {
             spec.TX_ROLLBACK,
             spec.STREAM_QUERY,
             spec.STREAM_FETCH,
+            spec.LEASE_OPEN,
+            spec.LEASE_EXTEND,
+            spec.LEASE_FETCH,
+            spec.LEASE_SETTLE,
+            spec.LEASE_RELEASE,
         }
     ),
     Role.CLIENT: frozenset(
@@ -125,6 +130,11 @@ RECEIVED: Final[dict[Role, frozenset[int]]] = {
             spec.TX_ROLLBACK_OK,
             spec.STREAM_QUERY_OK,
             spec.STREAM_FETCH_OK,
+            spec.LEASE_OPEN_OK,
+            spec.LEASE_EXTEND_OK,
+            spec.LEASE_FETCH_OK,
+            spec.LEASE_SETTLE_OK,
+            spec.LEASE_RELEASE_OK,
         }
     ),
 }

@@ -1,16 +1,20 @@
-"""Records of a stream, packed as the body of stream.fetch-ok.
+"""Records of a stream, or of a lease, packed as the body of stream.fetch-ok and lease.fetch-ok.
 
-One record: offset (int64), timestamp in ms (int64), exchange and routing key (short strings), length and bytes of the
-properties, length and bytes of the body (uint32 each). Big endian, nothing between records.
+One record: offset (int64), timestamp in ms (int64), flags (octet), exchange and routing key (short strings), length and
+bytes of the properties, length and bytes of the body (uint32 each). Big endian, nothing between records.
 """
 
 from dataclasses import dataclass
+from typing import Final
 
 from librt.strings import BytesWriter, read_i32_be, read_i64_be, write_i32_be, write_i64_be
-from mypy_extensions import i32, i64
+from mypy_extensions import i32, i64, u8
 
 from flintmq.base.errors import SyntaxFault
 from flintmq.wire.amqp091.tables import pull_shortstr
+
+# A flag of a record: somebody may have had the message before.
+REDELIVERED: Final = 1
 
 
 @dataclass
@@ -21,12 +25,16 @@ class ChunkRecord:
     routing_key: str
     properties: bytes
     body: bytes
+    redelivered: bool = False
 
 
-def push_record(w: BytesWriter, offset: i64, timestamp_ms: i64, address: bytes, properties: bytes, body: bytes) -> None:
+def push_record(
+    w: BytesWriter, offset: i64, timestamp_ms: i64, flags: i64, address: bytes, properties: bytes, body: bytes
+) -> None:
     """`address` is the exchange and the routing key, encoded already."""
     write_i64_be(w, offset)
     write_i64_be(w, timestamp_ms)
+    w.append(u8(flags))
     w.write(address)
     write_i32_be(w, i32(len(properties)))
     w.write(properties)
@@ -43,11 +51,12 @@ def decode_chunk(data: bytes) -> list[ChunkRecord]:
     exchange = ""
     routing_key = ""
     while pos < end:
-        if end - pos < 18:
+        if end - pos < 19:
             raise SyntaxFault("stream chunk ends within a record")
         offset: i64 = read_i64_be(data, pos)
         timestamp: i64 = read_i64_be(data, pos + 8)
-        start: i64 = pos + 16
+        flags: i64 = data[pos + 16]
+        start: i64 = pos + 17
         middle: i64 = start + 1 + data[start]
         if middle >= end:
             raise SyntaxFault("stream chunk ends within a record")
@@ -61,7 +70,8 @@ def decode_chunk(data: bytes) -> list[ChunkRecord]:
         pos = stop + 4 + len(properties)
         body = _pull_block(data, pos, end)
         pos += 4 + len(body)
-        records.append(ChunkRecord(offset, timestamp, exchange, routing_key, properties, body))
+        redelivered = flags & REDELIVERED != 0
+        records.append(ChunkRecord(offset, timestamp, exchange, routing_key, properties, body, redelivered))
     return records
 
 

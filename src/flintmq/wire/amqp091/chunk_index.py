@@ -10,22 +10,24 @@ from flintmq.base.errors import SyntaxFault
 # Positions kept for a record: where exchange, routing key, properties and body start and end.
 BOUNDS: Final = 8
 # The bytes of a record whose strings, properties and body are all empty.
-RECORD_MIN_BYTES: Final = 26
+RECORD_MIN_BYTES: Final = 27
 MICROSECONDS: Final = 1_000
 
 
 @final
 class ChunkIndex:
-    """Columns of `count` records, little endian: `offsets` and `timestamps_us` (int64), `bounds` (int32).
+    """Columns of `count` records, little endian: `offsets` and `timestamps_us` (int64), `flags` (octets),
+    `bounds` (int32).
 
     `bounds` are positions in the chunk and never descend: the bytes between position i and position i + 1 are, for
     i modulo BOUNDS, 0 the exchange, 2 the routing key, 4 the properties, 6 the body, and lengths in between.
     """
 
-    def __init__(self, count: int, offsets: bytes, timestamps_us: bytes, bounds: bytes) -> None:
+    def __init__(self, count: int, offsets: bytes, timestamps_us: bytes, flags: bytes, bounds: bytes) -> None:
         self.count = count
         self.offsets = offsets
         self.timestamps_us = timestamps_us
+        self.flags = flags
         self.bounds = bounds
 
 
@@ -33,6 +35,7 @@ def index_chunk(data: bytes) -> ChunkIndex:
     """The index of a whole chunk (see chunk.py); raises SyntaxFault when it ends within a record."""
     offsets = BytesWriter()
     timestamps = BytesWriter()
+    flags = BytesWriter()
     bounds = BytesWriter()
     count: i64 = 0
     pos: i64 = 0
@@ -42,8 +45,9 @@ def index_chunk(data: bytes) -> ChunkIndex:
             raise SyntaxFault("stream chunk ends within a record")
         write_i64_le(offsets, read_i64_be(data, pos))
         write_i64_le(timestamps, read_i64_be(data, pos + 8) * MICROSECONDS)
-        exchange: i64 = pos + 17
-        exchange_end: i64 = exchange + data[pos + 16]
+        flags.append(data[pos + 16])
+        exchange: i64 = pos + 18
+        exchange_end: i64 = exchange + data[pos + 17]
         # Behind the exchange: a length octet for the routing key and two lengths of four bytes.
         if end - exchange_end < 9:
             raise SyntaxFault("stream chunk ends within a record")
@@ -65,4 +69,4 @@ def index_chunk(data: bytes) -> ChunkIndex:
         write_i32_le(bounds, i32(properties_end + 4))
         write_i32_le(bounds, i32(pos))
         count += 1
-    return ChunkIndex(count, offsets.getvalue(), timestamps.getvalue(), bounds.getvalue())
+    return ChunkIndex(count, offsets.getvalue(), timestamps.getvalue(), flags.getvalue(), bounds.getvalue())

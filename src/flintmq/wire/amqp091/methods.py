@@ -558,6 +558,88 @@ class StreamFetchOk(Method):
     record_count: int = 0
 
 
+@final
+@dataclass
+class LeaseOpen(Method):
+    queue: str = ""
+    consumer: str = ""
+    epoch: int = 0
+    timeout: int = 0
+
+
+@final
+@dataclass
+class LeaseOpenOk(Method):
+    epoch: int = 0
+    first: int = 0
+    next: int = 0
+
+
+@final
+@dataclass
+class LeaseExtend(Method):
+    queue: str = ""
+    consumer: str = ""
+    epoch: int = 0
+    max_messages: int = 0
+    max_bytes: int = 0
+
+
+@final
+@dataclass
+class LeaseExtendOk(Method):
+    first: int = 0
+    next: int = 0
+    ready: int = 0
+
+
+@final
+@dataclass
+class LeaseFetch(Method):
+    queue: str = ""
+    consumer: str = ""
+    offset: int = 0
+    end_offset: int = 0
+    max_bytes: int = 0
+
+
+@final
+@dataclass
+class LeaseFetchOk(Method):
+    first_offset: int = 0
+    next_offset: int = 0
+    record_count: int = 0
+
+
+@final
+@dataclass
+class LeaseSettle(Method):
+    queue: str = ""
+    consumer: str = ""
+    epoch: int = 0
+    up_to: int = 0
+
+
+@final
+@dataclass
+class LeaseSettleOk(Method):
+    pass
+
+
+@final
+@dataclass
+class LeaseRelease(Method):
+    queue: str = ""
+    consumer: str = ""
+    epoch: int = 0
+
+
+@final
+@dataclass
+class LeaseReleaseOk(Method):
+    message_count: int = 0
+
+
 BIT: Final = 0
 OCTET: Final = 1
 SHORT: Final = 2

@@ -2,14 +2,13 @@
 
 The specification's own (amqp-0-9-1 §1.4 to §1.9), RabbitMQ's additions (exchange.bind, basic.nack, confirm,
 connection.blocked, connection.update-secret and their answers), class 30 of the versions
-before, and FlintMQ's class 240, "stream".
+before, and FlintMQ's classes 240, "stream", and 241, "lease".
 """
 
 from typing import Final
 
-# The class id in the content header of every message but stream.fetch-ok's.
+# The class id in the content header of every message.
 BASIC_CLASS: Final = 60
-STREAM_CLASS: Final = 240
 
 CONNECTION_START: Final = 0x000A_000A
 CONNECTION_START_OK: Final = 0x000A_000B
@@ -90,8 +89,21 @@ STREAM_QUERY_OK: Final = 0x00F0_000B
 STREAM_FETCH: Final = 0x00F0_0014
 STREAM_FETCH_OK: Final = 0x00F0_0015
 
+LEASE_OPEN: Final = 0x00F1_000A
+LEASE_OPEN_OK: Final = 0x00F1_000B
+LEASE_EXTEND: Final = 0x00F1_0014
+LEASE_EXTEND_OK: Final = 0x00F1_0015
+LEASE_FETCH: Final = 0x00F1_001E
+LEASE_FETCH_OK: Final = 0x00F1_001F
+LEASE_SETTLE: Final = 0x00F1_0028
+LEASE_SETTLE_OK: Final = 0x00F1_0029
+LEASE_RELEASE: Final = 0x00F1_0032
+LEASE_RELEASE_OK: Final = 0x00F1_0033
+
 # Methods that a content header and body frames follow (amqp-0-9-1 §4.2.6).
-CONTENT_METHODS: Final = frozenset({BASIC_PUBLISH, BASIC_RETURN, BASIC_DELIVER, BASIC_GET_OK, STREAM_FETCH_OK})
+CONTENT_METHODS: Final = frozenset(
+    {BASIC_PUBLISH, BASIC_RETURN, BASIC_DELIVER, BASIC_GET_OK, STREAM_FETCH_OK, LEASE_FETCH_OK}
+)
 
 # Number, name, arguments as "name:kind ..." in the order of the wire. RabbitMQ uses what the specification reserves in
 # exchange.declare as auto-delete and internal.
@@ -228,4 +240,18 @@ METHOD_TABLE: Final[tuple[tuple[int, str, str], ...]] = (
     (STREAM_QUERY_OK, "stream.query-ok", "first_offset:longlong next_offset:longlong offset_at:longlong"),
     (STREAM_FETCH, "stream.fetch", "queue:shortstr offset:longlong end_offset:longlong max_bytes:long"),
     (STREAM_FETCH_OK, "stream.fetch-ok", "first_offset:longlong next_offset:longlong record_count:long"),
+    (LEASE_OPEN, "lease.open", "queue:shortstr consumer:shortstr epoch:longlong timeout:longlong"),
+    (LEASE_OPEN_OK, "lease.open-ok", "epoch:longlong first:longlong next:longlong"),
+    (
+        LEASE_EXTEND,
+        "lease.extend",
+        "queue:shortstr consumer:shortstr epoch:longlong max_messages:longlong max_bytes:longlong",
+    ),
+    (LEASE_EXTEND_OK, "lease.extend-ok", "first:longlong next:longlong ready:longlong"),
+    (LEASE_FETCH, "lease.fetch", "queue:shortstr consumer:shortstr offset:longlong end_offset:longlong max_bytes:long"),
+    (LEASE_FETCH_OK, "lease.fetch-ok", "first_offset:longlong next_offset:longlong record_count:long"),
+    (LEASE_SETTLE, "lease.settle", "queue:shortstr consumer:shortstr epoch:longlong up_to:longlong"),
+    (LEASE_SETTLE_OK, "lease.settle-ok", ""),
+    (LEASE_RELEASE, "lease.release", "queue:shortstr consumer:shortstr epoch:longlong"),
+    (LEASE_RELEASE_OK, "lease.release-ok", "message_count:longlong"),
 )

@@ -24,7 +24,9 @@ def chunk(*messages: tuple[bytes, Properties | bytes], exchange: str = "x", rout
     w = BytesWriter()
     for offset, (body, properties) in enumerate(messages):
         encoded = properties if isinstance(properties, bytes) else encode_properties(properties)
-        push_record(w, 100 + offset, 1_700_000_000_123 + offset, encode_address(exchange, routing_key), encoded, body)
+        push_record(
+            w, 100 + offset, 1_700_000_000_123 + offset, 0, encode_address(exchange, routing_key), encoded, body
+        )
     return w.getvalue()
 
 

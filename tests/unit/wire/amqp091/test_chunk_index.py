@@ -23,6 +23,7 @@ RECORDS = st.lists(
         routing_key=NAMES,
         properties=st.binary(max_size=40),
         body=st.binary(max_size=300),
+        redelivered=st.booleans(),
     ),
     max_size=8,
 )
@@ -33,7 +34,9 @@ def chunk_of(records: list[ChunkRecord]) -> bytes:
     w = BytesWriter()
     for record in records:
         address = encode_address(record.exchange, record.routing_key)
-        push_record(w, record.offset, record.timestamp_ms, address, record.properties, record.body)
+        push_record(
+            w, record.offset, record.timestamp_ms, int(record.redelivered), address, record.properties, record.body
+        )
     return w.getvalue()
 
 
@@ -43,14 +46,17 @@ def records_at(data: bytes) -> list[ChunkRecord]:
     offsets = array("q", index.offsets)
     timestamps = array("q", index.timestamps_us)
     bounds = array("i", index.bounds)
-    assert len(offsets) == len(timestamps) == len(bounds) / BOUNDS == index.count
+    assert len(offsets) == len(timestamps) == len(index.flags) == len(bounds) / BOUNDS == index.count
     elements = [data[start:end] for start, end in pairwise(bounds)]
     found = []
     for row in range(index.count):
         exchange, _, key, _, properties, _, body = elements[row * BOUNDS : row * BOUNDS + BOUNDS - 1]
         milliseconds, rest = divmod(timestamps[row], 1000)
         assert rest == 0
-        found.append(ChunkRecord(offsets[row], milliseconds, exchange.decode(), key.decode(), properties, body))
+        redelivered = index.flags[row] == 1
+        found.append(
+            ChunkRecord(offsets[row], milliseconds, exchange.decode(), key.decode(), properties, body, redelivered)
+        )
     return found
 
 
@@ -83,7 +89,7 @@ def test_every_cut_within_a_record_is_refused(record: ChunkRecord) -> None:
             index_chunk(whole[:size])
 
 
-@pytest.mark.parametrize("position", [18, 22])
+@pytest.mark.parametrize("position", [19, 23])
 def test_huge_lengths(position: int) -> None:
     """A length of nearly 4 GiB, of properties or of a body, is no negative number."""
     data = bytearray(chunk_of([EMPTY]))

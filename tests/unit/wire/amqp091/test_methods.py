@@ -100,6 +100,25 @@ SNAPSHOTS: list[tuple[Method, str]] = [
      "00f0 0014 01 71 0000000000000001 0000000000000102 00100000"),
     (methods.StreamFetchOk(first_offset=1, next_offset=3, record_count=2),
      "00f0 0015 0000000000000001 0000000000000003 00000002"),
+    (methods.LeaseOpen(queue="q", consumer="c", epoch=1, timeout=2),
+     "00f1 000a 01 71 01 63 0000000000000001 0000000000000002"),
+    (methods.LeaseOpenOk(epoch=1, first=2, next=3),
+     "00f1 000b 0000000000000001 0000000000000002 0000000000000003"),
+    (methods.LeaseExtend(queue="q", consumer="c", epoch=1, max_messages=2, max_bytes=3),
+     "00f1 0014 01 71 01 63 0000000000000001 0000000000000002 0000000000000003"),
+    (methods.LeaseExtendOk(first=1, next=2, ready=3),
+     "00f1 0015 0000000000000001 0000000000000002 0000000000000003"),
+    (methods.LeaseFetch(queue="q", consumer="c", offset=1, end_offset=2, max_bytes=3),
+     "00f1 001e 01 71 01 63 0000000000000001 0000000000000002 00000003"),
+    (methods.LeaseFetchOk(first_offset=1, next_offset=2, record_count=3),
+     "00f1 001f 0000000000000001 0000000000000002 00000003"),
+    (methods.LeaseSettle(queue="q", consumer="c", epoch=1, up_to=2),
+     "00f1 0028 01 71 01 63 0000000000000001 0000000000000002"),
+    (methods.LeaseSettleOk(), "00f1 0029"),
+    (methods.LeaseRelease(queue="q", consumer="c", epoch=1),
+     "00f1 0032 01 71 01 63 0000000000000001"),
+    (methods.LeaseReleaseOk(message_count=1),
+     "00f1 0033 0000000000000001"),
 ]
 # fmt: on
 
@@ -142,13 +161,20 @@ def test_constants_of_the_specification_module_are_the_table() -> None:
     """Each method has a constant of its own name, with its own number."""
     constants = {name: value for name, value in vars(spec).items() if isinstance(value, int) and value > 0xFFFF}
     assert constants == {cls.name.upper().replace(".", "_").replace("-", "_"): id_ for id_, cls in METHODS.items()}
-    assert (spec.BASIC_CLASS, spec.STREAM_CLASS) == (60, 240)
+    assert spec.BASIC_CLASS == 60
 
 
 def test_methods_with_content() -> None:
-    """Exactly these five are followed by a content header."""
+    """Exactly these are followed by a content header."""
     names = {METHODS[number].name for number in spec.CONTENT_METHODS}
-    assert names == {"basic.publish", "basic.return", "basic.deliver", "basic.get-ok", "stream.fetch-ok"}
+    assert names == {
+        "basic.publish",
+        "basic.return",
+        "basic.deliver",
+        "basic.get-ok",
+        "stream.fetch-ok",
+        "lease.fetch-ok",
+    }
 
 
 def test_methods_differ_by_class_and_by_arguments() -> None:
