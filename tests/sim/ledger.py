@@ -180,7 +180,8 @@ class Ledger:
             if may_be_late:
                 return copy
             raise Unexpected(f"{line} delivered {number}, which was settled before")
-        if copy.is_seen and not redelivered and not may_be_late:
+        # A client may read its delivery long after the server closed the connection, and gave it to somebody else.
+        if copy.is_seen and not redelivered and not may_be_late and not self.is_closing():
             raise Unexpected(f"{line} delivered {number} again, and did not say so")
         if number in line.done:
             raise Unexpected(f"{line} delivered {number}, which it had before, and takes once only")
@@ -315,7 +316,9 @@ class Ledger:
         for sent in group.publishes:
             self._is_sure(sent)
         for _, copy, _ in group.settlements:
-            self.settlement_arrived(copy, 0)
+            # What went back to its queue may be somebody else's by now, whose settlement is another one.
+            if copy.settled_in is group:
+                self.settlement_arrived(copy, 0)
 
     def failed(self, group: Group) -> None:
         """It was refused: nothing of it took effect."""

@@ -1,0 +1,50 @@
+"""What the ledger takes for a broken promise, and what only looks like one."""
+
+import pytest
+
+from tests.sim.ledger import ACK, REQUEUE, Group, Ledger, Unexpected
+from tests.sim.messages import Copy, Sent
+from tests.sim.topology import Line, Topology
+
+
+class _Hands:
+    may_be_over = False
+
+
+def _ledger_with(line: Line, number: int) -> tuple[Ledger, Sent]:
+    topology = Topology()
+    topology.lines.append(line)
+    ledger = Ledger(topology)
+    sent = Sent(number, 1, (line,), 40, 0, persistent=True)
+    ledger.published(sent)
+    ledger.confirmed(sent)
+    return ledger, sent
+
+
+def _deliver(ledger: Ledger, line: Line, sent: Sent, redelivered: bool) -> Copy:
+    return ledger.delivered(line, sent.number, sent.body, redelivered, _Hands(), {})
+
+
+def test_a_late_delivery_is_no_second_one_while_the_server_closes_connections() -> None:
+    """Who reads late may come to a delivery that was taken back; while nothing fails, a second one has to say so."""
+    line = Line("q")
+    ledger, sent = _ledger_with(line, 1)
+    ledger.gave_back([_deliver(ledger, line, sent, True)], [])
+    with pytest.raises(Unexpected, match="did not say so"):
+        _deliver(ledger, line, sent, False)
+    ledger.is_closing = lambda: True
+    _deliver(ledger, line, sent, False)
+
+
+def test_the_answer_to_a_commit_settles_nothing_of_whoever_came_behind_it() -> None:
+    """A message that a transaction gave back, and that somebody else has settled since, is in that one's batch."""
+    line = Line("q")
+    ledger, sent = _ledger_with(line, 1)
+    group = Group()
+    group.settlements.append((line, _deliver(ledger, line, sent, False), REQUEUE))
+    ledger.committing(group)
+    copy = _deliver(ledger, line, sent, True)
+    ledger.settled(copy, ACK)
+    ledger.settlement_arrived(copy, 4)
+    ledger.committed(group)
+    assert copy.out_batch == 4
