@@ -332,7 +332,7 @@ class SourceTerminus(Terminus, Holder):
         self._found.setdefault(queue, {})[int(seq)] = held
         self.unsettled[tag] = held
         if isinstance(queue, EntryQueue):
-            queue.claim(int(seq), self)
+            queue.claim(int(seq), 1, self)
 
     def claimed(self, queue: Queue, entry: Entry) -> None:
         held = self._found[queue].pop(int(entry.seq))

@@ -25,6 +25,7 @@ from flintmq.broker.queue.last_values import LastValues
 from flintmq.broker.queue.paging import Paging
 from flintmq.broker.queue.ready import Fifo, Ready, ranked
 from flintmq.broker.queue.retry import pause_ms
+from flintmq.broker.queue.runs import Runs
 from flintmq.broker.queue.settings import DROP_HEAD, REJECT_PUBLISH_DLX
 from flintmq.broker.queue.withheld import Withheld
 
@@ -68,8 +69,8 @@ class EntryQueue(Queue, Stored):
         self._view: View | None = None
         # Whether groups, last values, what is barred or its lifetime have to hear of every settlement.
         self._is_keyed = False
-        # At start-up, who is to have the entry of a number.
-        self._claims: dict[int, Holder] = {}
+        # At start-up, who is to have the entries of which numbers.
+        self._claims: Runs[Holder] = Runs()
         # Whether dead letters wait for room here.
         self._is_awaited = False
         # Bytes of the bodies that are ready, counted while a limit speaks of them.
@@ -396,11 +397,11 @@ class EntryQueue(Queue, Stored):
         if self.lifetime is not None:
             self.lifetime.came()
         if self._claims:
-            holder = self._claims.pop(int(entry.seq), None)
-            if holder is not None:
+            claim = self._claims.find(entry.seq)
+            if claim is not None:
                 self._restore_outside(entry)
                 entry.state = ACQUIRED
-                holder.claimed(self, entry)
+                claim.value.claimed(self, entry)
                 return
         if entry.returns > 0 and self._groups is None and (settings.pauses_failed or settings.pauses_returned):
             # When it came back nobody has written down: its pause begins anew.
@@ -419,13 +420,13 @@ class EntryQueue(Queue, Stored):
             self._values.left(entry)
         self._rank(entry)
 
-    def claim(self, seq: int, holder: Holder) -> None:
-        """Before `restore`: the entry of this number is in somebody's hands."""
-        self._claims[seq] = holder
+    def claim(self, first: i64, count: i64, holder: Holder) -> None:
+        """Before `restore`: the entries of so many numbers are in somebody's hands."""
+        self._claims.add(first, count, holder)
 
     def start_at(self, seq: i64) -> None:
         self._seq = seq
-        self._claims = {}
+        self._claims = Runs()
         self._settle_replaced()
         # What consumers had before the restart is ready again.
         self._trim()
