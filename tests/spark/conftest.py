@@ -40,10 +40,12 @@ class Queues:
         self.channel.declare_exchange(name, type=type)
         return name
 
-    def bound(self, exchange: str, routing_key: str = "#", name: str = "bound") -> str:
+    def bound(
+        self, exchange: str, routing_key: str = "#", name: str = "bound", arguments: dict[str, object] | None = None
+    ) -> str:
         """A queue of what comes to this exchange."""
         queue = f"{self._prefix}.{name}"
-        self.channel.declare_queue(queue)
+        self.channel.declare_queue(queue, arguments=arguments)
         self.channel.bind(queue, exchange, routing_key)
         return queue
 

@@ -57,6 +57,16 @@ def test_columns(spark: SparkSession, write: Write, queues: Queues) -> None:
     assert {m.properties.content_type for m in (first, second)} == {"application/x"}
 
 
+def test_dedup(spark: SparkSession, write: Write, queues: Queues) -> None:
+    """With message-ids, a job that runs again leaves nothing twice on a queue that deduplicates."""
+    exchange = queues.exchange()
+    queue = queues.bound(exchange, arguments={"x-dedup-size": 10_000})
+    frame = spark.range(0, 2000, 1, 3).selectExpr("cast(id AS string) AS body", "cast(id AS string) AS message_id")
+    for _ in range(2):
+        write(frame, exchange=exchange, deliveryMode="dedup")
+    assert sorted(int(message.body) for message in queues.taken(queue)) == list(range(2000))
+
+
 def test_no_rows(spark: SparkSession, write: Write, queues: Queues) -> None:
     """Nothing to publish is no error."""
     write(spark.range(0).selectExpr("cast(id AS string) AS body"), exchange=queues.exchange())

@@ -22,6 +22,13 @@ MESSAGES_PER_PARTITION: Final = 250_000
 BATCH_MESSAGES: Final = 5_000
 
 
+class DeliveryMode(StrEnum):
+    """What a message that is written by a task that runs again comes to: two, or one on queues that deduplicate."""
+
+    AT_LEAST_ONCE = "at-least-once"
+    DEDUP = "dedup"
+
+
 class Use(StrEnum):
     BATCH_READ = "spark.read"
     STREAM_READ = "spark.readStream"
@@ -56,6 +63,7 @@ NAMES: Final = {
     "mandatory": _WRITING,
     "contentType": _WRITING,
     "batchSize": _WRITING,
+    "deliveryMode": _WRITING,
 }
 _CANONICAL: Final = {name.lower(): name for name in NAMES}
 # What other connectors call these things.
@@ -75,7 +83,6 @@ _ELSEWHERE: Final = {
     "exchangename": "exchange",
     "maxoffsetspertrigger": "maxMessagesPerTrigger",
     "maxrecordsperpartition": "maxMessagesPerPartition",
-    "deliverymode": "persistent",
 }
 # Spark hands these on from writeStream to the sink.
 _SPARKS_OWN: Final = frozenset({"checkpointlocation", "queryname"})
@@ -111,6 +118,7 @@ class WriteOptions:
     mandatory: bool
     content_type: str | None
     batch_size: int
+    delivery_mode: DeliveryMode
 
 
 def read_options(given: Mapping[str, str], uses: frozenset[Use] = _READING) -> ReadOptions:
@@ -154,6 +162,7 @@ def write_options(given: Mapping[str, str]) -> WriteOptions:
         mandatory=o.truth("mandatory", False),
         content_type=o.text("contentType"),
         batch_size=o.positive("batchSize") or BATCH_MESSAGES,
+        delivery_mode=DeliveryMode(o.choice("deliveryMode", DeliveryMode.AT_LEAST_ONCE, [*DeliveryMode])),
     )
 
 
@@ -210,6 +219,14 @@ class _Given:
         if value.lower() not in ("true", "false"):
             raise ConfigurationError(f"the option {name} is {value!r}: it must be true or false")
         return value.lower() == "true"
+
+    def choice(self, name: str, default: str, choices: list[str]) -> str:
+        value = self.text(name)
+        if value is None:
+            return default
+        if value.lower() not in choices:
+            raise ConfigurationError(f"the option {name} is {value!r}: it must be one of {', '.join(choices)}")
+        return value.lower()
 
     def offset(self, name: str, default: str) -> str | int:
         value = (self.text(name) or default).lower()

@@ -21,7 +21,7 @@ from pyspark.sql.types import (
 
 from flintmq.base.errors import ConfigurationError, FlintError
 from flintmq.spark.columns import HEADERS, MESSAGE, PROPERTIES
-from flintmq.spark.options import WriteOptions
+from flintmq.spark.options import DeliveryMode, WriteOptions
 from flintmq.wire.amqp091.properties import Properties, encode_properties
 
 # What the client's publish_batch takes: exchange, routing key, body, encoded properties, mandatory.
@@ -32,9 +32,12 @@ _TRANSIENT: Final = 1
 _BODY: Final = "body"
 # As Spark's Kafka sink calls it.
 _VALUE: Final = "value"
+_MESSAGE_ID: Final = "message_id"
+_EXPIRATION: Final = "expiration"
 _TEXT: Final = (StringType,)
 _BYTES: Final = (BinaryType, StringType)
 _NUMBER: Final = (IntegralType,)
+_TEXT_OR_NUMBER: Final = (StringType, IntegralType)
 _HEADER_VALUES: Final = (StringType, BinaryType, BooleanType, IntegralType, FractionalType)
 # Reading yields these too; a data frame that was read can be written as it is, and the broker sets them anew.
 _LEFT_OUT: Final = frozenset({"queue", "offset", "timestamp"})
@@ -67,6 +70,12 @@ class RowEncoder:
         if options.content_type is not None:
             self._defaults["content_type"] = options.content_type
             columns.pop("content_type", None)
+        if options.delivery_mode == DeliveryMode.DEDUP and _MESSAGE_ID not in columns:
+            raise ConfigurationError(
+                f"deliveryMode {DeliveryMode.DEDUP} needs a column {_MESSAGE_ID}, by which queues know a message that "
+                "they had before: one that is the same when a task runs again"
+            )
+        self._needs_ids = options.delivery_mode == DeliveryMode.DEDUP
         self._properties = {
             _PROPERTY_OF.get(name, name): column.name
             for name, column in columns.items()
@@ -96,6 +105,13 @@ class RowEncoder:
         if name not in self._properties:
             return repeat(default, batch.num_rows)
         column = batch.column(self._properties[name])
+        if name == _MESSAGE_ID and self._needs_ids and column.null_count:
+            raise FlintError(
+                f"{column.null_count} rows have no {_MESSAGE_ID}, and deliveryMode {DeliveryMode.DEDUP} needs one: "
+                "make it of what tells one row from another, and is the same when a task runs again"
+            )
+        if name == _EXPIRATION and pa.types.is_integer(column.type):
+            column = column.cast(pa.string())
         if name == HEADERS:
             return (None if entries is None else dict(entries) for entries in column.to_pylist())
         if name == "timestamp":
@@ -120,6 +136,8 @@ def _check(name: str, column: StructField) -> None:
             f"the column {column.name} is nothing that a message has: drop it, or put it into the body. Known are "
             f"{', '.join(known)}"
         )
+    elif name == _EXPIRATION:
+        _check_type(column, kind, _TEXT_OR_NUMBER, "milliseconds, as a whole number or as a string")
     elif isinstance(PROPERTIES.get(name), IntegralType):
         _check_type(column, kind, _NUMBER, "a whole number")
     elif isinstance(PROPERTIES.get(name), TimestampType):

@@ -1,45 +1,14 @@
-"""Writers to an exchange: every row is confirmed by the broker before its task is done, so none is lost."""
+"""The writers that Spark calls: one for a batch, one for micro-batches."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import partial
-from typing import Final
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-import flintmq.client as fc
-from flintmq.spark.connecting import Connecting
 from flintmq.spark.options import WriteOptions
-from flintmq.spark.writing.rows import Row, RowEncoder
-
-# From the last write to its last confirm: a disk that takes longer has failed.
-CONFIRM_SECONDS: Final = 60.0
-
-
-@dataclass
-class Published(WriterCommitMessage):
-    """What one task published."""
-
-    messages: int
-
-
-def publish(options: WriteOptions, encoder: RowEncoder, batches: Iterator[pa.RecordBatch]) -> Published:
-    """What a task does, on an executor. Raises FlintError when the broker did not take or route a message."""
-    messages = 0
-    with Connecting(options.endpoint, confirms=True, patient=True) as connecting:
-        for batch in batches:
-            for start in range(0, batch.num_rows, options.batch_size):
-                rows = [*encoder.rows(batch.slice(start, options.batch_size))]
-                # After a loss of connection all of it goes again: what had been confirmed arrives twice.
-                connecting.call(partial(_publish_all, rows))
-                messages += len(rows)
-    return Published(messages)
-
-
-def _publish_all(rows: list[Row], channel: fc.Channel) -> int:
-    return channel.publish_batch(rows, timeout=CONFIRM_SECONDS)
+from flintmq.spark.writing.publishing import publish
+from flintmq.spark.writing.rows import RowEncoder
 
 
 class BatchWriter(DataSourceArrowWriter):

@@ -127,6 +127,28 @@ def test_typed_headers() -> None:
     assert decode_properties(row[3]).headers == {"n": 7}
 
 
+def test_expiration_as_a_number() -> None:
+    """Milliseconds may be a number in the data; a message has them as text."""
+    first, second = rows(
+        {**BODY, "expiration": LONG}, [{"body": b"", "expiration": 60_000}, {"body": b""}], exchange="x"
+    )
+    assert decode_properties(first[3]).expiration == "60000"
+    assert decode_properties(second[3]).expiration is None
+
+
+def test_dedup_needs_message_ids() -> None:
+    """What queues know a message by must be there, in every row."""
+    with pytest.raises(ConfigurationError, match="deliveryMode dedup needs a column message_id"):
+        encoder(BODY, exchange="x", deliveryMode="dedup")
+    columns: Columns = {**BODY, "message_id": TEXT}
+    values: list[dict[str, object]] = [{"body": b"", "message_id": "1"}, {"body": b""}]
+    row = rows(columns, values[:1], exchange="x", deliveryMode="dedup")[0]
+    assert decode_properties(row[3]).message_id == "1"
+    with pytest.raises(FlintError, match="1 rows have no message_id, and deliveryMode dedup needs one"):
+        rows(columns, values, exchange="x", deliveryMode="dedup")
+    assert len(rows(columns, values, exchange="x")) == 2
+
+
 def test_what_was_read_can_be_written() -> None:
     """All columns that reading yields are accepted, and those that only the broker sets are left out."""
     values = {"body": b"b", "exchange": "x", "routing_key": "k", "queue": "q", "offset": 5, "type": "t"}
@@ -143,6 +165,7 @@ def test_what_was_read_can_be_written() -> None:
         ({**BODY, "routingkey": TEXT}, "routingkey is nothing that a message has"),
         ({**BODY, "priority": TEXT}, "it must be a whole number"),
         ({**BODY, "message_id": INT}, "it must be string"),
+        ({**BODY, "expiration": BINARY}, "it must be milliseconds, as a whole number or as a string"),
         ({**BODY, "message_timestamp": LONG}, "it must be timestamp"),
         ({**BODY, "headers": TEXT}, "it must be a map"),
         ({**BODY, "headers": MapType(INT, TEXT)}, "it must be a map"),

@@ -1,0 +1,32 @@
+"""What a user may say about writing, and what a wrong word is answered with."""
+
+import pytest
+
+from flintmq.base.errors import ConfigurationError
+from flintmq.spark.options import BATCH_MESSAGES, DeliveryMode, write_options
+
+WRITE = {"url": "amqp://guest:secret@h/", "exchange": "x"}
+
+
+def test_defaults() -> None:
+    """Without a word, each message is confirmed, persistent, and may come twice."""
+    options = write_options(WRITE)
+    assert options.delivery_mode == DeliveryMode.AT_LEAST_ONCE
+    assert options.persistent
+    assert not options.mandatory
+    assert options.batch_size == BATCH_MESSAGES
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"deliveryMode": "once"}, "deliveryMode is 'once': it must be one of at-least-once, dedup"),
+        ({"batchSize": "0"}, "batchSize is 0: it must be a number greater than 0"),
+        ({"mandatory": "yes"}, "mandatory is 'yes': it must be true or false"),
+        ({"queue": "q"}, "the option queue is for spark.read and spark.readStream only"),
+    ],
+)
+def test_wrong_values(options: dict[str, str], expected: str) -> None:
+    """A wrong value is refused with the option's name and what it must be."""
+    with pytest.raises(ConfigurationError, match=expected):
+        write_options({**WRITE, **options})
