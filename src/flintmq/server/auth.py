@@ -1,6 +1,6 @@
 """Users and their passwords: argon2id, off the event loop, in constant time whether the user exists or not."""
 
-from base64 import b64decode
+from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -39,6 +39,12 @@ ALGORITHM: Final = "argon2id"
 
 def hash_password(password: str) -> str:
     return _HASHER.hash(password)
+
+
+def _hash_of_nothing() -> str:
+    """What no password has for its hash, and is as much work to check; to be had at once, where a hash takes 25 ms."""
+    salt, digest = (b64encode(token_bytes(size)).decode().rstrip("=") for size in (_HASHER.salt_len, _HASHER.hash_len))
+    return f"$argon2id$v=19$m={_HASHER.memory_cost},t={_HASHER.time_cost},p={_HASHER.parallelism}${salt}${digest}"
 
 
 def hash_unless_known(user: UserRecord | None, password: str) -> tuple[str, str]:
@@ -108,7 +114,7 @@ class Authenticator:
         self._users = users
         self._loopback_only = loopback_only
         # What an unknown user's password is compared with, so that the answer takes as long as for a known one.
-        self._nobody = UserRecord("", hash_password("nobody"))
+        self._nobody = UserRecord("", _hash_of_nothing())
         self._key = token_bytes(32)
         self._learn = learn
         self._remembered: dict[str, bytes] = {}

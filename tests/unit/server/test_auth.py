@@ -6,6 +6,7 @@ import threading
 from types import SimpleNamespace
 
 import pytest
+from argon2 import extract_parameters
 
 from flintmq.broker.ports import UserRecord
 from flintmq.broker.user import User
@@ -127,6 +128,12 @@ def test_a_hash_is_kept_while_it_is_of_the_password() -> None:
     for known in (user, None):
         password_hash, algorithm = hash_unless_known(known, "other")
         assert matches(UserRecord("u", password_hash, (), algorithm), "other")
+
+
+def test_who_is_no_user_costs_as_much_as_one(checker: Authenticator) -> None:
+    """What an unknown user's password is compared with is hashed with the same effort as everybody's."""
+    assert extract_parameters(checker._nobody.password_hash) == extract_parameters(HASH)
+    assert not matches(checker._nobody, "nobody")
 
 
 def test_who_has_an_imported_hash_is_nobodys_business(checker: Authenticator, monkeypatch: pytest.MonkeyPatch) -> None:
