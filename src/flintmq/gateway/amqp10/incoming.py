@@ -33,7 +33,7 @@ from flintmq.gateway.amqp10.terms import Intake, Terms
 from flintmq.protocol.amqp10.delivery import IncomingDelivery
 from flintmq.protocol.amqp10.receiver import ReceiverLink, ReceiverOwner
 from flintmq.wire.amqp10.places import place_of
-from flintmq.wire.amqp10.spec import MESSAGE_FORMAT, RCV_SECOND
+from flintmq.wire.amqp10.spec import MESSAGE_FORMAT, RCV_SECOND, SND_SETTLED
 from flintmq.wire.amqp10.states import (
     ACCEPTED,
     RELEASED,
@@ -51,7 +51,9 @@ if TYPE_CHECKING:
 
 # What a publisher may send before it hears of any: enough for what arrives while the disk syncs what came before.
 LINK_CREDIT: Final = 32_768
-_TOP_UP_AT: Final = LINK_CREDIT // 2
+# The same for one who waits to hear of nothing: about what one read of its socket brings. What is more
+# waits in the queue all the same, for consumers whose own credit comes around once a tick.
+SETTLED_CREDIT: Final = 8_192
 # What may come, of what was under way, once an alarm is on and credit was taken back; then the connection waits.
 _GRACE_BYTES: Final = 1024 * 1024
 
@@ -86,6 +88,8 @@ class IncomingLink(ReceiverOwner, Holder):
         self._publications = session.connection.service.publications.of(session.rights)
         self._intake = Intake(session.access.user)
         self._grace: i64 = _GRACE_BYTES
+        self._most: i64 = LINK_CREDIT
+        self._top_up_at: i64 = LINK_CREDIT // 2
         # The queue that the target names.
         self.queue: Queue | None = None
         self.is_over = False
@@ -97,6 +101,9 @@ class IncomingLink(ReceiverOwner, Holder):
         self.session.incoming[self] = None
         if self.queue is not None:
             self.queue.hold_for(self)
+        if self.link.snd_settle_mode == SND_SETTLED:
+            self._most = SETTLED_CREDIT
+            self._top_up_at = SETTLED_CREDIT // 2
         self.grant()
 
     # -- credit -------------------------------------------------------------------------------------------------
@@ -110,13 +117,13 @@ class IncomingLink(ReceiverOwner, Holder):
         """How much credit there is: none for deliveries that the client does not settle, but to resume them."""
         link = self.link
         if link.rcv_settle_mode != RCV_SECOND:
-            return LINK_CREDIT
+            return self._most
         unsettled: i64 = link.unsettled
         resumable: i64 = 0
         if self.terminus is not None:
             unsettled = max(unsettled, len(self.terminus.unsettled))
-            resumable = min(len(link.resumable), LINK_CREDIT)
-        return max(LINK_CREDIT - unsettled, resumable)
+            resumable = min(len(link.resumable), self._most)
+        return max(self._most - unsettled, resumable)
 
     def _go_on(self, size: i64) -> None:
         """Few may still come."""
@@ -130,7 +137,7 @@ class IncomingLink(ReceiverOwner, Holder):
     # -- messages -----------------------------------------------------------------------------------------------
 
     def on_message(self, link: ReceiverLink, delivery: IncomingDelivery | None, payload: bytes) -> None:
-        if link.credit <= _TOP_UP_AT:
+        if link.credit <= self._top_up_at:
             self._go_on(len(payload))
         if delivery is not None:
             if self.terminus is not None:
@@ -149,7 +156,7 @@ class IncomingLink(ReceiverOwner, Holder):
         if delivery is not None and (self.terminus is not None or delivery.message_format != MESSAGE_FORMAT):
             self.on_message(link, delivery, data[start:stop])
             return
-        if link.credit <= _TOP_UP_AT:
+        if link.credit <= self._top_up_at:
             self._go_on(stop - start)
         self._publish(delivery, data, start, stop)
 
@@ -267,7 +274,7 @@ class IncomingLink(ReceiverOwner, Holder):
         return found
 
     def on_part(self, link: ReceiverLink, delivery: IncomingDelivery, payload: bytes, more: bool) -> None:
-        if not more and link.credit <= _TOP_UP_AT:
+        if not more and link.credit <= self._top_up_at:
             self._go_on(len(payload))
         assert self.terminus is not None
         self._keep(self.terminus, delivery, payload, more)
@@ -354,7 +361,7 @@ class IncomingLink(ReceiverOwner, Holder):
         """The client has settled what it was told of; what it wants to hear of it will."""
         if settled and self.terminus is not None:
             self.terminus.forget(delivery.tag)
-        if settled and self.link.credit <= _TOP_UP_AT and not self.is_over and not self.session.gateway.alarm:
+        if settled and self.link.credit <= self._top_up_at and not self.is_over and not self.session.gateway.alarm:
             self.grant()
 
     def _make_terminus(self) -> None:

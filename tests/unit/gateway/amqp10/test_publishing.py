@@ -5,10 +5,12 @@ from collections.abc import Callable
 import pytest
 
 from flintmq.broker.ports import PolicyRecord, TopicPermissionRecord
-from flintmq.gateway.amqp10.incoming import LINK_CREDIT
+from flintmq.gateway.amqp10.incoming import LINK_CREDIT, SETTLED_CREDIT
 from flintmq.wire.amqp10.composite import Annotations
+from flintmq.wire.amqp10.performatives import Attach
 from flintmq.wire.amqp10.properties import Properties
 from flintmq.wire.amqp10.sections import encode_delivery_annotations, encode_message_annotations
+from flintmq.wire.amqp10.spec import SND_SETTLED
 from flintmq.wire.amqp10.states import ACCEPTED, RELEASED, Rejected
 from flintmq.wire.amqp10.termini import Target
 from tests.unit.gateway.amqp10.pair import Client, Sender, Server
@@ -220,6 +222,18 @@ def test_credit_is_given_back_as_it_is_used(client: Client) -> None:
             assert sender.link.can_send
             sender.send("m", settled=True, durable=False)
         client.tick()
+
+
+def test_settled_publishers_have_credit_for_what_a_consumer_takes_meanwhile(client: Client) -> None:
+    """One who waits to hear of nothing cannot fill the queue much faster than it is emptied, and never waits either."""
+    sender = client.sender(attach=Attach(name="settled", snd_settle_mode=SND_SETTLED))
+    assert sender.link.credit == SETTLED_CREDIT
+    for _ in range(20):
+        for _ in range(SETTLED_CREDIT // 4):
+            assert sender.link.can_send
+            sender.send("m", settled=True, durable=False)
+        client.tick()
+        assert sender.link.credit > SETTLED_CREDIT // 4
 
 
 def test_an_alarm_takes_credit_and_loses_nothing(client: Client, server: Server) -> None:
