@@ -220,13 +220,12 @@ class SourceTerminus(Terminus, Holder):
             self._write(held)
         return held
 
-    def settle(self, tag: bytes, outcome: Outcome) -> bool:
-        """A delivery has its outcome, and is forgotten. False where it is not held (any more)."""
+    def settle(self, tag: bytes, outcome: Outcome) -> Held | None:
+        """A delivery has its outcome, and is forgotten. None where it is not held (any more)."""
         held = self.unsettled.pop(tag, None)
-        if held is None:
-            return False
-        self._apply(held, outcome)
-        return True
+        if held is not None:
+            self._apply(held, outcome)
+        return held
 
     def _apply(self, held: Held, outcome: Outcome) -> None:
         note = held.note

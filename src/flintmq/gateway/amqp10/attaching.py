@@ -227,14 +227,16 @@ def _send_from(
         raise
     join(queue, owner, terminus, source.dynamic)
     session.connection.senders[link.name] = owner
-    _answer(session, source, _Attached(None, owner, link, answer), False)
+    tells = terminus is not None and terminus.keeps_notes
+    _answer(session, source, _Attached(None, owner, link, answer), tells)
     return owner
 
 
 def _answer(session: "ServerSession", terminus: Source | Target, answer: "_Attached", tells: bool) -> None:
-    """A link is attached when what may have been made for it is on the disk, and what it `tells` was taken.
+    """A link is attached when what may have been made for it is on the disk, and what it `tells` is true after a crash.
 
-    Of a message that came on the link before, this may be the first that the client hears.
+    Of a message that went over the link before, this may be the first that the client hears: that the broker has it,
+    or knows it no more.
     """
     address = terminus.address
     makes = address is not None and (address.startswith(_MAKING) or not address.startswith("/"))

@@ -262,18 +262,37 @@ class OutgoingLink(SenderOwner):
                 return
             outcome = self.default_outcome
         entry = delivery.mark
+        if isinstance(entry, Settling):
+            # It has been decided, and the client will hear of it.
+            return
+        was_noted = False
         if entry is not None:
             assert isinstance(entry, Entry)
             delivery.mark = None
-            self.apply(delivery.tag, entry, outcome)
+            was_noted = self.apply(delivery.tag, entry, outcome)
         if not settled:
-            self.link.settle(delivery, state)
+            self.settle(delivery, state, was_noted)
 
-    def apply(self, tag: bytes, entry: Entry, outcome: settlement.Outcome) -> None:
-        """Settle an entry; where the terminus has a note of it, together with that."""
+    def apply(self, tag: bytes, entry: Entry, outcome: settlement.Outcome) -> bool:
+        """Settle an entry; where the terminus has a note of it, together with that: True then."""
         terminus = self.terminus
-        if terminus is None or not terminus.settle(tag, outcome):
+        held = None if terminus is None else terminus.settle(tag, outcome)
+        if held is None:
             outcome.apply(self.queue, entry, self.context)
+            return False
+        return held.note is not None
+
+    def settle(self, delivery: OutgoingDelivery, state: DeliveryState | None, was_noted: bool) -> None:
+        """Tell the client that a delivery is settled; where there was a note of it, once that cannot come back.
+
+        For then the client would have forgotten of the delivery, and get it again.
+        """
+        if was_noted:
+            settling = Settling(delivery, state)
+            delivery.mark = settling
+            self.session.connection.answer(settling)
+        else:
+            self.link.settle(delivery, state)
 
     @property
     def context(self) -> object:
@@ -382,6 +401,22 @@ class _Noted(Answer):
 
     def fail(self, reason: str) -> None:
         """Nothing durable can be sent."""
+
+
+@final
+class Settling(Answer):
+    """What a delivery came to, of which the terminus had a note."""
+
+    def __init__(self, delivery: OutgoingDelivery, state: DeliveryState | None) -> None:
+        self._delivery = delivery
+        self._state = state
+
+    def give(self) -> None:
+        # Nothing, where the link is gone: then the delivery is.
+        self._delivery.link.settle(self._delivery, self._state)
+
+    def fail(self, reason: str) -> None:
+        """After a restart the terminus may have it again."""
 
 
 @final

@@ -1,12 +1,13 @@
 """Deliveries of a suspended link, taken up again on the next one (amqp-1.0 part 2 §2.6.13, part 3 §3.4.6)."""
 
 from collections import deque
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Final, final
 
 from flintmq.base.errors import InvalidField
 from flintmq.broker.terminus import Held, SourceTerminus
 from flintmq.gateway.amqp10.outcomes import settlement_of
 from flintmq.gateway.amqp10.outlet import Outlet
+from flintmq.gateway.amqp10.promises import Answer
 from flintmq.protocol.amqp10.resuming import Action, Plan, Unsettled, plan
 from flintmq.protocol.amqp10.sender import SenderLink
 from flintmq.wire.amqp10.places import position_of
@@ -15,6 +16,9 @@ from flintmq.wire.amqp10.states import Received
 
 if TYPE_CHECKING:
     from flintmq.gateway.amqp10.outgoing import OutgoingLink
+
+# What is to be said of a delivery that the client has an outcome of.
+_OUTCOMES: Final = (Action.SETTLE, Action.RESTATE)
 
 
 @final
@@ -32,14 +36,22 @@ class Resumption:
         self._todo: deque[tuple[Held, Plan]] = deque(
             [(held, plan(tag, None, theirs, is_complete)) for tag, held in terminus.unsettled.items()]
         )
+        self._has_settled = False
+        # For the outcomes that the client had to be on the disk: it is told then that they count.
+        self._is_waiting = False
 
     def go_on(self) -> bool:
         """Do what there is credit for. True when nothing is left."""
+        if not self._has_settled:
+            self._settle()
+        if self._is_waiting:
+            return False
         todo = self._todo
         link = self._owner.link
         while todo:
             held, planned = todo[0]
-            if held.tag not in self._terminus.unsettled or planned.action is Action.WAIT:
+            is_over = held.tag not in self._terminus.unsettled and planned.action not in _OUTCOMES
+            if is_over or planned.action is Action.WAIT:
                 todo.popleft()
                 continue
             if not link.can_resume:
@@ -48,12 +60,26 @@ class Resumption:
             self._take_up(link, held, planned)
         return True
 
+    def _settle(self) -> None:
+        """What the client has come to takes effect."""
+        self._has_settled = True
+        for held, planned in self._todo:
+            if planned.action in _OUTCOMES:
+                outcome = settlement_of(planned.state)
+                assert outcome is not None
+                self._is_waiting |= held.note is not None
+                self._terminus.settle(held.tag, outcome)
+        if self._is_waiting:
+            self._owner.session.connection.answer(_Settled(self))
+
+    def settled(self) -> None:
+        self._is_waiting = False
+        if not self._owner.is_over:
+            self._owner.on_room(self._owner.link)
+
     def _take_up(self, link: SenderLink, held: Held, planned: Plan) -> None:
         action = planned.action
-        if action is Action.SETTLE or action is Action.RESTATE:
-            outcome = settlement_of(planned.state)
-            assert outcome is not None
-            self._terminus.settle(held.tag, outcome)
+        if action in _OUTCOMES:
             link.resume(held.tag, [], planned.state, True)
             return
         head = self._outlet.head(held.queue, held.entry)
@@ -69,6 +95,20 @@ class Resumption:
             self._todo.appendleft((held, Plan(Action.SEND)))
             return
         link.send_tagged(held.tag, [head, body], False, MESSAGE_FORMAT, None, held.entry)
+
+
+@final
+class _Settled(Answer):
+    """The outcomes that a client came back with are safe."""
+
+    def __init__(self, resumption: Resumption) -> None:
+        self._resumption = resumption
+
+    def give(self) -> None:
+        self._resumption.settled()
+
+    def fail(self, reason: str) -> None:
+        """After a restart the deliveries may be there again, for the client to say what became of them."""
 
 
 def _rest(head: bytes, body: bytes, state: object) -> list[bytes] | None:

@@ -295,9 +295,10 @@ class LinkSettlement(StagedSettlement):
         self._link.staged.pop(self, None)
 
     def apply(self) -> None:
+        held = self._held
         self._apply(self._outcome)
         if not self._settled and self._delivery is not None:
-            self._link.link.settle(self._delivery, self._state)
+            self._link.settle(self._delivery, self._state, held is not None and held.note is not None)
 
     def _apply(self, outcome: settlement.Outcome) -> None:
         terminus = self._link.terminus

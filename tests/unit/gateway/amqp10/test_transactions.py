@@ -436,6 +436,17 @@ def test_a_resumed_link_has_no_say_in_what_a_transaction_decides(
     assert server.storage.memory_journal.kept == {}
 
 
+def test_a_durable_link_hears_of_what_a_transaction_settled_once_that_is_safe(client: Client, control: Control) -> None:
+    """A crash before that has neither the transaction nor the settlement."""
+    txn_id = control.declare()
+    receiver, _ = _staged(client, txn_id)
+    control.sender.send_encoded(encode_amqp_value(Discharge(txn_id=txn_id, fail=False)))
+    client.tick()
+    assert receiver.said == []
+    client.durable()
+    assert receiver.said == [(ACCEPTED, True)]
+
+
 def test_a_rollback_leaves_a_delivery_with_its_durable_link(client: Client, control: Control, server: Server) -> None:
     """It is unsettled as before, and is known when the link comes back."""
     txn_id = control.declare()
