@@ -9,6 +9,10 @@ from flintmq.base.errors import ConfigurationError, FlintError
 from flintmq.cli.consume import consume
 from flintmq.cli.definitions_export import export_definitions
 from flintmq.cli.definitions_import import import_definitions
+from flintmq.cli.pipeline_list import list_pipelines
+from flintmq.cli.pipeline_run import run
+from flintmq.cli.pipeline_status import status
+from flintmq.cli.pipeline_validate import validate
 from flintmq.cli.publish import publish
 from flintmq.cli.serve import serve
 from flintmq.cli.storage_backup import backup
@@ -48,6 +52,16 @@ storage.command()(dump)
 storage.command()(backup)
 storage.command()(restore)
 app.add_typer(storage, name="storage")
+
+pipeline = typer.Typer(
+    help="Data pipelines on Apache Spark: from queues, streams and the lake into exchanges and the lake.",
+    no_args_is_help=True,
+)
+pipeline.command()(validate)
+pipeline.command()(run)
+pipeline.command()(status)
+pipeline.command("list")(list_pipelines)
+app.add_typer(pipeline, name="pipeline")
 
 
 @app.callback()

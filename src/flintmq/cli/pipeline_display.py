@@ -1,0 +1,89 @@
+"""A pipeline's progress in the terminal: a line for each flow, renewed in place."""
+
+import sys
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+
+from flintmq.spark.pipelines.status import PipelineStatus, State
+
+_COLOURS = {
+    State.RUNNING: "green",
+    State.FINISHED: "green",
+    State.FAILED: "bold red",
+    State.SILENT: "yellow",
+    State.STOPPING: "yellow",
+}
+
+
+class Display:
+    """On the standard error stream; where that is no terminal, only the summary is for it."""
+
+    def __init__(self, live: bool) -> None:
+        self._live: Live | None = None
+        if live:
+            console = Console(stderr=True)
+            self._live = Live(
+                console=console, refresh_per_second=4, redirect_stdout=sys.stdout.isatty(), transient=True
+            )
+
+    def __enter__(self) -> Self:
+        if self._live is not None:
+            self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def say(self, text: str) -> None:
+        if self._live is not None:
+            self._live.update(f"[dim]{text}[/]", refresh=True)
+
+    def show(self, status: PipelineStatus) -> None:
+        if self._live is not None and status.flows:
+            self._live.update(table_of(status))
+
+    def summary(self, status: PipelineStatus) -> str:
+        """A line for each flow, and the error, if there was one."""
+        lines = [
+            f"{status.pipeline}.{flow.name}: {flow.state}, {flow.rows:,} rows in {flow.batches:,} batches"
+            + (f", {flow.files:,} files" if flow.files is not None else "")
+            for flow in status.flows
+        ]
+        if status.error:
+            lines.append(f"flintmq: {status.error}")
+        return "\n".join(lines)
+
+
+def table_of(status: PipelineStatus) -> Table:
+    table = Table(title=f"{status.pipeline} on {status.master}", title_justify="left")
+    table.add_column("flow", no_wrap=True)
+    table.add_column("state")
+    for heading in ("rows", "rows/s", "waiting", "batches", "batch time", "files"):
+        table.add_column(heading, justify="right")
+    for flow in status.flows:
+        table.add_row(
+            flow.name,
+            coloured(flow.state),
+            f"{flow.rows:,}",
+            f"{flow.rate:,.0f}",
+            in_words(flow.lag),
+            f"{flow.batches:,}",
+            f"{flow.batch_ms / 1000:.1f} s" if flow.batches else "",
+            in_words(flow.files),
+        )
+    return table
+
+
+def coloured(state: State) -> str:
+    return f"[{_COLOURS[state]}]{state}[/]" if state in _COLOURS else str(state)
+
+
+def in_words(count: int | None) -> str:
+    return "" if count is None else f"{count:,}"

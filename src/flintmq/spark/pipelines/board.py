@@ -1,0 +1,136 @@
+"""The queue on which pipelines say how they are doing: the broker keeps the last word of each."""
+
+import threading
+import time
+from contextlib import suppress
+from types import TracebackType
+from typing import Final, Self
+
+import flintmq.client as fc
+from flintmq.base.errors import FlintError, NotFound
+from flintmq.spark.endpoint import Endpoint
+from flintmq.spark.pipelines.definition import FLINTMQ, Pipeline
+from flintmq.spark.pipelines.status import ENDED, PipelineStatus, State, parse_status
+
+QUEUE: Final = "flintmq.pipelines"
+KEY: Final = "pipeline"
+_ARGUMENTS: Final[dict[str, object]] = {"x-last-value-key": KEY}
+# A pipeline that has not run for so long is forgotten.
+FORGET_SECONDS: Final = 30 * 24 * 3600
+# Said again though nothing has changed, so that whoever looks can tell a quiet pipeline from a dead one.
+REPEAT_SECONDS: Final = 5.0
+SILENT_SECONDS: Final = 6 * REPEAT_SECONDS
+_BETWEEN_SECONDS: Final = 1.0
+_RETRY_SECONDS: Final = 5.0
+_LAST_WORD_SECONDS: Final = 5.0
+# Everything that waits comes at once; the silence behind it is the end.
+_BROWSE_SECONDS: Final = 0.5
+
+
+def broker_of(pipeline: Pipeline) -> Endpoint | None:
+    """The broker that is to hear of a pipeline: its own, or that of the first flow which has one."""
+    places = [pipeline.broker]
+    for flow in pipeline.flows:
+        places += [flow.source.options] if flow.source.kind == FLINTMQ else []
+        places += [sink.options for sink in flow.sinks if sink.kind == FLINTMQ]
+    for options in places:
+        given = {name.lower(): value for name, value in options.items()}
+        endpoint = Endpoint(given.get("url", ""), given.get("urlenv", ""), given.get("urlfile", ""))
+        if endpoint != Endpoint():
+            return endpoint
+    return None
+
+
+def browse(url: str, now_ms: int) -> list[PipelineStatus]:
+    """The last word of each pipeline, by name; nothing is taken. Raises FlintError."""
+    found: dict[str, PipelineStatus] = {}
+    with fc.connect(url) as connection, connection.channel() as channel:
+        try:
+            waiting = channel.declare_queue(QUEUE, passive=True).message_count
+        except fc.ChannelClosed as error:
+            if error.code == NotFound.code:
+                return []
+            raise
+        if not waiting:
+            return []
+        for batch in channel.consume(QUEUE, timeout=_BROWSE_SECONDS, arguments={"x-browse": True}, no_ack=True):
+            for message in batch.messages:
+                with suppress(FlintError):
+                    status = parse_status(message.body)
+                    found[status.pipeline] = _heard(status, now_ms)
+            if len(found) >= waiting:
+                break
+    return [found[name] for name in sorted(found)]
+
+
+def _heard(status: PipelineStatus, now_ms: int) -> PipelineStatus:
+    if status.state not in ENDED and now_ms - status.updated_ms > SILENT_SECONDS * 1000:
+        status.state = State.SILENT
+    return status
+
+
+class Board:
+    """Tells the broker, from a thread of its own: a pipeline neither waits for that nor ends by it.
+
+    `failure` says why the broker was not told the last time, and is empty when it was.
+    """
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self.failure = ""
+        self._endpoint = endpoint
+        self._latest: PipelineStatus | None = None
+        self._changed = threading.Event()
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="board", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """The last word is said, if that is possible soon."""
+        self._closing.set()
+        self._changed.set()
+        self._thread.join(_LAST_WORD_SECONDS)
+
+    def tell(self, status: PipelineStatus) -> None:
+        self._latest = status
+        self._changed.set()
+
+    def _run(self) -> None:
+        while not self._closing.is_set():
+            try:
+                with self._endpoint.connect() as connection, connection.channel(confirms=True) as channel:
+                    channel.declare_queue(QUEUE, arguments=_ARGUMENTS)
+                    self._talk(channel)
+            except FlintError as error:
+                self.failure = str(error)
+                self._closing.wait(_RETRY_SECONDS)
+
+    def _talk(self, channel: fc.Channel) -> None:
+        """Until there is nothing left to say. Raises FlintError."""
+        while True:
+            self._changed.wait(REPEAT_SECONDS)
+            self._changed.clear()
+            closing = self._closing.is_set()
+            status = self._latest
+            if status is not None:
+                status.updated_ms = time.time_ns() // 1_000_000
+                channel.publish_batch([("", QUEUE, status.as_json(), _properties(status.pipeline))])
+                self.failure = ""
+            if closing:
+                return
+            self._closing.wait(_BETWEEN_SECONDS)
+
+
+def _properties(pipeline: str) -> bytes:
+    return fc.encode_properties(
+        fc.Properties(
+            content_type="application/json",
+            delivery_mode=2,
+            headers={KEY: pipeline},
+            expiration=str(FORGET_SECONDS * 1000),
+        )
+    )

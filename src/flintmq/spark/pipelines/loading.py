@@ -1,0 +1,237 @@
+"""A pipeline from a file: YAML, or Python with a function marked as @pipeline."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Final, TypeVar
+
+from flintmq.base.errors import ConfigurationError
+from flintmq.spark.pipelines.broker_options import check_broker, sink_options, source_options
+from flintmq.spark.pipelines.definition import (
+    AVAILABLE_NOW,
+    CONSOLE,
+    DEFAULT_TRIGGER,
+    FILES,
+    FLINTMQ,
+    OUTPUT_MODES,
+    SINK_KINDS,
+    SOURCE_KINDS,
+    Decode,
+    Flow,
+    Options,
+    Pipeline,
+    Sink,
+    Source,
+    Table,
+    Transform,
+    Trigger,
+    Watermark,
+    check_name,
+    check_table_name,
+)
+from flintmq.spark.pipelines.python_files import load_python, load_transform
+from flintmq.spark.pipelines.yaml_reading import Node, read_yaml
+
+AVAILABLE_NOW_TEXT: Final = "availableNow"
+T = TypeVar("T")
+
+FILE_FORMATS: Final = ("json", "parquet", "csv", "text", "orc")
+TABLE_FORMATS: Final = (*FILE_FORMATS, "delta", "iceberg")
+
+
+def load(file: str) -> Pipeline:
+    """From `orders.yaml`, `orders.py`, or `orders.py:name` where there are several. Raises ConfigurationError."""
+    name, colon, function = file.rpartition(":")
+    if colon and name.endswith(".py"):
+        return check(load_python(Path(name), function))
+    path = Path(file)
+    if path.suffix == ".py":
+        return check(load_python(path, ""))
+    if path.suffix not in (".yaml", ".yml"):
+        raise ConfigurationError(f"{file}: a pipeline is a file that ends in .yaml, .yml or .py")
+    return _pipeline(read_yaml(path), path)
+
+
+def check(pipeline: Pipeline) -> Pipeline:
+    """The same, when its flows can be read from and published to. Raises ConfigurationError."""
+    with _said_of(pipeline, 0):
+        check_broker(pipeline.broker)
+    for flow in pipeline.flows:
+        with _said_of(pipeline, flow.line):
+            if flow.source.kind == FLINTMQ:
+                source_options(pipeline, flow)
+            for number, sink in enumerate(flow.sinks):
+                if sink.kind == FLINTMQ:
+                    sink_options(pipeline, flow, number)
+    return pipeline
+
+
+@contextmanager
+def _said_of(pipeline: Pipeline, line: int) -> Iterator[None]:
+    try:
+        yield
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{pipeline.where(line)}{error}") from error
+
+
+def parse_trigger(text: str) -> Trigger:
+    """Raises ConfigurationError."""
+    return AVAILABLE_NOW if text == AVAILABLE_NOW_TEXT else Trigger(text)
+
+
+def _pipeline(root: Node, path: Path) -> Pipeline:
+
+    name = root.required("pipeline", "its name, under which the broker knows how far it is")
+    description = root.child("description")
+    broker = root.child("broker")
+    checkpoints = root.required("checkpoints", "a directory in which Spark remembers how far each flow is")
+    spark = root.child("spark")
+    trigger = root.child("trigger")
+    every = _of(trigger, parse_trigger) if trigger else DEFAULT_TRIGGER
+    tables = root.child("tables")
+    flows = root.required("flows", "what flows from where to where")
+    root.finish()
+    _of(name, lambda text: check_name(text, "a pipeline"))
+    base = path.parent
+    broker_options = _options(broker, base) if broker else {}
+    if broker:
+        _checked(broker, lambda: check_broker(broker_options))
+    found = Pipeline(
+        name=name.text(),
+        description=description.text() if description else "",
+        broker=broker_options,
+        checkpoints=_place(checkpoints.text(), base),
+        spark=spark.texts() if spark else {},
+        tables={key: _table(key, node, base) for key, node in tables.items()} if tables else {},
+        flows=tuple(_flow(key, node, base, every) for key, node in flows.items()),
+        path=str(path),
+    )
+    for flow, (_, node) in zip(found.flows, flows.items(), strict=True):
+        _check_options(found, flow, node)
+    return found
+
+
+def _check_options(pipeline: Pipeline, flow: Flow, node: Node) -> None:
+    """The error names the line of the option, where it is one that stands in the file."""
+    if flow.source.kind == FLINTMQ:
+        source = node.required("source", "").required(FLINTMQ, "")
+        _checked(source, lambda: source_options(pipeline, flow))
+    for number, sink in enumerate(node.required("sinks", "").elements("sink")):
+        if flow.sinks[number].kind == FLINTMQ:
+            options = sink.child(FLINTMQ) or sink
+
+            def accepted(number: int = number) -> object:
+                return sink_options(pipeline, flow, number)
+
+            _checked(options, accepted)
+
+
+def _checked(node: Node, accept: Callable[[], object]) -> None:
+    try:
+        accept()
+    except ConfigurationError as error:
+        said = str(error).lower()
+        named = [child for key, child in node.items() if f"option {key.lower()}" in said] if node.is_mapping else []
+        (named[0] if named else node).fail(str(error))
+
+
+def _table(name: str, node: Node, base: Path) -> Table:
+    _named(node, lambda: check_table_name(name))
+
+    format = node.required("format", f"one of {', '.join(TABLE_FORMATS)}").choice(TABLE_FORMATS)
+    path = _place(node.required("path", "where it is").text(), base)
+    schema, options = node.child("schema"), node.child("options")
+    node.finish()
+    return Table(format, path, options.texts() if options else {}, schema.text() if schema else "")
+
+
+def _flow(name: str, node: Node, base: Path, every: Trigger) -> Flow:
+    node.what = f"the flow {name}"
+    _named(node, lambda: check_name(name, "a flow"))
+
+    source = _source(node.required("source", "where its messages come from"), base)
+    sql, function = node.child("sql"), node.child("transform")
+    mode, trigger = node.child("outputMode"), node.child("trigger")
+    sinks = node.required("sinks", "where they go").elements("sink")
+    node.finish()
+    if sql and function:
+        function.fail(f"the flow {name} has both sql and transform: one of them")
+    transform: Transform | None = None
+    if function:
+        transform = _of(function, lambda text: load_transform(text, base))
+    made = Flow(
+        name=name,
+        source=source,
+        sinks=tuple(_sink(sink, base) for sink in sinks),
+        sql=sql.text() if sql else "",
+        transform=transform,
+        output_mode=mode.choice(OUTPUT_MODES) if mode else "append",
+        line=node.line,
+        sql_line=sql.text_line if sql else 0,
+    )
+    return replace(made, trigger=_of(trigger, parse_trigger) if trigger else every)
+
+
+def _source(node: Node, base: Path) -> Source:
+
+    decode, watermark = node.child("decode"), node.child("watermark")
+    kind, options = node.one_of(SOURCE_KINDS, "what is read")
+    node.finish()
+    if kind == FILES:
+        options.required("format", f"one of {', '.join(FILE_FORMATS)}").choice(FILE_FORMATS)
+        options.required("path", "the directory in which files appear")
+        options.required("schema", "files that are yet to come have no other")
+    return Source(
+        kind,
+        _options(options, base),
+        _decode(decode) if decode else None,
+        _watermark(watermark) if watermark else None,
+    )
+
+
+def _decode(node: Node) -> Decode:
+    if node.is_text:
+        return Decode(node.choice(("text",)))
+    kind, schema = node.one_of(("json",), "how bodies become columns, such as {json: 'id BIGINT'}")
+    node.finish()
+    return Decode(kind, schema.text())
+
+
+def _watermark(node: Node) -> Watermark:
+
+    column = node.required("column", "the column of timestamps")
+    delay = node.required("delay", "how late a row may come, such as 10 minutes")
+    node.finish()
+    return _of(delay, lambda text: Watermark(column.text(), text))
+
+
+def _sink(node: Node, base: Path) -> Sink:
+    if node.is_text:
+        return Sink(node.choice((CONSOLE,)))
+    kind, options = node.one_of(SINK_KINDS, "where rows go")
+    node.finish()
+    return Sink(kind, _options(options, base))
+
+
+def _options(node: Node, base: Path) -> Options:
+    """Scalars; what names a place on this machine is meant from the file's own directory."""
+    given = node.texts()
+    return {key: _place(text, base) if key in ("path", "urlFile") else text for key, text in given.items()}
+
+
+def _place(text: str, base: Path) -> str:
+    return text if "://" in text else str((base / Path(text).expanduser()).resolve())
+
+
+def _of(node: Node, convert: Callable[[str], T]) -> T:
+    text = node.text()
+    return _named(node, lambda: convert(text))
+
+
+def _named(node: Node, make: Callable[[], T]) -> T:
+    """What the function makes; its error gets the node's line."""
+    try:
+        return make()
+    except ConfigurationError as error:
+        node.fail(str(error))

@@ -1,0 +1,147 @@
+"""A pipeline at work: all of its flows are started, followed, and brought to an end together."""
+
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final
+
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from flintmq.base.errors import ConfigurationError, FlintError
+from flintmq.spark.pipelines.definition import Pipeline
+from flintmq.spark.pipelines.failure import cause
+from flintmq.spark.pipelines.flow import frame_of, start
+from flintmq.spark.pipelines.progress import FlowProgress
+from flintmq.spark.pipelines.status import PipelineStatus, State
+
+POLL_SECONDS: Final = 0.25
+# How long a batch may take to end once it was asked to; it is repeated by the next run if it does not.
+PATIENCE_SECONDS: Final = 30.0
+_LOOK_SECONDS: Final = 0.05
+
+
+class Stop:
+    """Asked once: end behind the batch that runs. Asked again: end now."""
+
+    def __init__(self) -> None:
+        self.asked = threading.Event()
+        self.hurry = threading.Event()
+
+    def ask(self) -> None:
+        if self.asked.is_set():
+            self.hurry.set()
+        self.asked.set()
+
+
+Watch = Callable[[PipelineStatus], None]
+
+
+def run(pipeline: Pipeline, spark: SparkSession, stop: Stop, watch: Watch, master: str = "") -> PipelineStatus:
+    """Runs until all flows are done, one fails, or it is asked to stop; `watch` is told of every step.
+
+    The last status says how it ended: FINISHED, STOPPED or FAILED. Raises FlintError for what cannot even start.
+    """
+    status = PipelineStatus(
+        pipeline=pipeline.name,
+        description=pipeline.description,
+        master=master,
+        host=socket.gethostname(),
+        pid=os.getpid(),
+        started_ms=time.time_ns() // 1_000_000,
+    )
+    running = _Running(pipeline, spark, status)
+    try:
+        watch(status)
+        if not stop.asked.is_set():
+            running.start()
+        while running.follow():
+            watch(status)
+            if stop.asked.wait(POLL_SECONDS):
+                status.state = State.STOPPING
+                watch(status)
+                running.wait_for_batches(stop.hurry)
+                break
+    except FlintError as error:
+        status.state = State.FAILED
+        status.error = str(error)
+        running.end()
+        watch(status)
+        raise
+    except Exception as error:  # noqa: BLE001 - whatever a connection to a JVM that ended says
+        # Spark's process was told to end, too, by whoever told this one.
+        if not stop.asked.is_set():
+            status.state = State.FAILED
+            status.error = f"Spark is gone: {cause(error)}"
+    running.end()
+    watch(status)
+    return status
+
+
+class _Running:
+    def __init__(self, pipeline: Pipeline, spark: SparkSession, status: PipelineStatus) -> None:
+        self._pipeline = pipeline
+        self._spark = spark
+        self._status = status
+        self._queries: list[tuple[StreamingQuery, FlowProgress]] = []
+
+    def start(self) -> None:
+        """Raises FlintError. All flows are understood before the first one runs."""
+        pipeline = self._pipeline
+        frames = [frame_of(pipeline, flow, self._spark) for flow in pipeline.flows]
+        for flow, frame in zip(pipeline.flows, frames, strict=True):
+            try:
+                query = start(pipeline, flow, frame)
+            except Exception as error:
+                where = pipeline.where(flow.line)
+                raise ConfigurationError(f"{where}the flow {flow.name} does not start: {cause(error)}") from error
+            self._queries.append((query, FlowProgress(flow.name, query, None)))
+        self._status.flows = [progress.status for _, progress in self._queries]
+        self._status.state = State.RUNNING
+
+    def follow(self) -> bool:
+        """What has come of it since. False when all of it is done, or something failed."""
+        for query, progress in self._queries:
+            progress.update()
+            flow = progress.status
+            if query.isActive:
+                if flow.batches or "Initializing" not in query.status["message"]:
+                    flow.state = State.RUNNING
+                continue
+            error = query.exception()
+            progress.update()
+            flow.lag = 0 if error is None and flow.lag is not None else flow.lag
+            flow.state = State.FINISHED if error is None else State.FAILED
+            if error is not None:
+                flow.error = cause(error)
+                self._status.state = State.FAILED
+                self._status.error = f"the flow {flow.name} failed: {flow.error}"
+        if self._queries and all(progress.status.state is State.FINISHED for _, progress in self._queries):
+            self._status.state = State.FINISHED
+        return self._status.state is State.RUNNING
+
+    def wait_for_batches(self, hurry: threading.Event) -> None:
+        """Until no flow is in the middle of a batch, or patience is at its end."""
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        for query, progress in self._queries:
+            before = progress.status.batches
+            while query.isActive and time.monotonic() < deadline and not hurry.wait(_LOOK_SECONDS):
+                progress.update()
+                if not query.status["isTriggerActive"] or progress.status.batches != before:
+                    break
+            query.stop()
+
+    def end(self) -> None:
+        """Whatever still runs stops here. Spark may be gone by now."""
+        for query, progress in self._queries:
+            with suppress(Exception):
+                progress.update()
+                if query.isActive:
+                    query.stop()
+            if progress.status.state in (State.STARTING, State.RUNNING):
+                progress.status.state = State.STOPPED
+        if self._status.state in (State.STARTING, State.RUNNING, State.STOPPING):
+            self._status.state = State.STOPPED

@@ -1,0 +1,169 @@
+"""A Spark session for a pipeline, by its master: beside this process, on a cluster, or behind Spark Connect."""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+from pyspark import SparkContext
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from flintmq.base.errors import ConfigurationError, FlintError
+from flintmq.spark.pipelines.failure import first_line
+
+DEFAULT_MASTER: Final = "local[2]"
+JAVA_AT_LEAST: Final = 17
+# The JVM ends within a second or two.
+_STOP_SECONDS: Final = 30.0
+_JAVA_SECONDS: Final = 20.0
+_MASTER: Final = re.compile(r"(local(\[(\d+|\*)(,\d+)?\])?|local-cluster\[\d+,\d+,\d+\]|(spark|sc|k8s)://.+|yarn)\Z")
+_DEFAULTS: Final = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    # Two hundred, as Spark has it, are two hundred tasks for every batch.
+    "spark.sql.shuffle.partitions": "4",
+    "spark.sql.session.timeZone": "UTC",
+}
+
+
+def check_master(master: str) -> None:
+    """Raises ConfigurationError."""
+    if not _MASTER.match(master):
+        raise ConfigurationError(
+            f"{master!r} is no master: use local[N], local-cluster[N,cores,MB], spark://host:7077, or sc://host:15002 "
+            "for Spark Connect"
+        )
+
+
+@contextmanager
+def session(name: str, master: str, settings: Mapping[str, str], log: Path | None = None) -> Iterator[SparkSession]:
+    """Ends Spark with the block. What the JVM has to say goes to the file, if there is one. Raises FlintError."""
+    check_master(master)
+    if master.startswith("sc://"):
+        yield from _remote(name, master, settings)
+        return
+    check_java()
+    # Workers run the first python3 of the PATH otherwise, which need not have FlintMQ.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    try:
+        with _errors_to(log), _interrupts_later():
+            spark = _builder(name, {**_DEFAULTS, **_paths(master), **settings}).master(master).getOrCreate()
+    except Exception as error:
+        _end_jvm()
+        raise FlintError(
+            f"Spark did not start with the master {master}: {first_line(error)} (its own log, by --log FILE, says more)"
+        ) from error
+    spark.sparkContext.setLogLevel("ERROR")
+    try:
+        yield spark
+    finally:
+        _end_jvm()
+
+
+def check_java() -> None:
+    """Raises FlintError when there is none that Spark could use."""
+    home = os.environ.get("JAVA_HOME")
+    java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
+    advice = f"install Java {JAVA_AT_LEAST} or newer, or set JAVA_HOME to where it is"
+    if java is None:
+        raise FlintError(f"Spark needs Java, and there is no java in the PATH: {advice}")
+    try:
+        said = subprocess.run(  # noqa: S603 - what Spark is about to run
+            [java, "-version"], capture_output=True, text=True, timeout=_JAVA_SECONDS, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise FlintError(f"Spark needs Java, and {java} does not run: {advice}") from error
+    version = re.search(r'version "(?:1\.)?(\d+)', said.stderr)
+    if version is None or int(version[1]) < JAVA_AT_LEAST:
+        found = f"is Java {version[1]}" if version else "does not say its version"
+        raise FlintError(f"Spark needs Java {JAVA_AT_LEAST}, and {java} {found}: {advice}")
+
+
+def _remote(name: str, master: str, settings: Mapping[str, str]) -> Iterator[SparkSession]:
+    try:
+        spark = _builder(name, settings).remote(master).getOrCreate()
+        # The first question is what makes the connection.
+        _ = spark.version
+    except ImportError as error:
+        raise FlintError("Spark Connect needs more packages: pip install 'flintmq[connect]'") from error
+    except (PySparkException, OSError) as error:
+        raise FlintError(f"Spark Connect is not to be reached at {master}: {first_line(error)}") from error
+    try:
+        yield spark
+    finally:
+        with suppress(Exception):
+            spark.stop()
+
+
+def _builder(name: str, settings: Mapping[str, str]) -> SparkSession.Builder:
+    return SparkSession.builder.appName(name).config(map={**settings})
+
+
+def _paths(master: str) -> dict[str, str]:
+    """Executors look for FlintMQ where this process found it, when it was not installed."""
+    path = os.environ.get("PYTHONPATH", "")
+    whole = os.pathsep.join(str(Path(part).resolve()) for part in path.split(os.pathsep))
+    found = {"spark.executorEnv.PYTHONPATH": whole} if path else {}
+    if master.startswith("local"):
+        # What listens in this process is for its own machine.
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        found["spark.driver.host"] = "127.0.0.1"
+    return found
+
+
+def _end_jvm() -> None:
+    """In whatever state it is; else it would find out in its own time that nobody needs it."""
+    # PySpark knows no other way to what it started.
+    context, gateway = SparkContext._active_spark_context, SparkContext._gateway  # noqa: SLF001
+    with suppress(Exception):
+        if context is not None:
+            context.stop()
+    if gateway is not None:
+        with suppress(Exception):
+            gateway.shutdown()
+        SparkContext._gateway = None  # noqa: SLF001
+        SparkContext._jvm = None  # noqa: SLF001
+        gateway.proc.terminate()
+        try:
+            gateway.proc.wait(_STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            gateway.proc.kill()
+
+
+@contextmanager
+def _errors_to(file: Path | None) -> Iterator[None]:
+    """What starts meanwhile, which is Spark's JVM, has this file as its standard error; we keep ours."""
+    if file is None:
+        yield
+        return
+    ours = os.dup(2)
+    with file.open("ab") as log:
+        os.dup2(log.fileno(), 2)
+        try:
+            yield
+        finally:
+            os.dup2(ours, 2)
+            os.close(ours)
+
+
+@contextmanager
+def _interrupts_later() -> Iterator[None]:
+    """A JVM whose start was interrupted is known to nobody, and would stay."""
+    came: list[int] = []
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = [signal.signal(number, lambda number, _frame: came.append(number)) for number in numbers]
+    try:
+        yield
+    finally:
+        # PySpark has put its own in the place of ours by now.
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)
+        if came:
+            signal.raise_signal(came[0])

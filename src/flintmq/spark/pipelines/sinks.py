@@ -1,0 +1,87 @@
+"""Where a flow's rows go: by a streaming writer where there is one sink, batch by batch where there are several."""
+
+import sys
+from dataclasses import dataclass
+from typing import Final
+
+from pyspark.sql import DataFrame
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+from pyspark.sql.types import StructType
+
+from flintmq.base.errors import ConfigurationError
+from flintmq.spark.options import write_options
+from flintmq.spark.pipelines.broker_options import sink_options
+from flintmq.spark.pipelines.definition import CONSOLE, FLINTMQ, LAKE, Flow, Options, Pipeline
+from flintmq.spark.writing.rows import RowEncoder
+
+_FORMATS: Final = {FLINTMQ: FLINTMQ, LAKE: "flintmq_lake"}
+# What a person reads of a batch, and of a value.
+CONSOLE_ROWS: Final = 20
+CONSOLE_WIDTH: Final = 40
+
+
+def write(writer: DataStreamWriter, pipeline: Pipeline, flow: Flow) -> StreamingQuery:
+    """Starts the query."""
+    outlets = [_outlet(pipeline, flow, number) for number in range(len(flow.sinks))]
+    if len(outlets) > 1 or outlets[0].kind == CONSOLE:
+        return writer.foreachBatch(EachBatch(outlets)).start()
+    outlet = outlets[0]
+    return writer.format(outlet.format).options(**outlet.options).start()
+
+
+def check_columns(pipeline: Pipeline, flow: Flow, schema: StructType) -> None:
+    """Raises ConfigurationError for columns that are nothing a message has."""
+    for number, sink in enumerate(flow.sinks):
+        if sink.kind == FLINTMQ:
+            try:
+                RowEncoder(schema, write_options(sink_options(pipeline, flow, number)))
+            except ConfigurationError as error:
+                raise ConfigurationError(f"{pipeline.where(flow.line)}the flow {flow.name}: {error}") from error
+
+
+@dataclass(frozen=True)
+class Outlet:
+    """A sink with all that its writer must be told."""
+
+    kind: str
+    options: Options
+
+    @property
+    def format(self) -> str:
+        return _FORMATS.get(self.kind, self.kind)
+
+
+def _outlet(pipeline: Pipeline, flow: Flow, number: int) -> Outlet:
+    sink = flow.sinks[number]
+    options = sink_options(pipeline, flow, number) if sink.kind == FLINTMQ else sink.options
+    return Outlet(sink.kind, options)
+
+
+class EachBatch:
+    """Writes a batch to each sink in turn. With Spark Connect, it travels to the server."""
+
+    def __init__(self, outlets: list[Outlet]) -> None:
+        self._outlets = outlets
+        # As PySpark asks of what it takes for a function.
+        self.__name__ = "EachBatch"
+
+    def __call__(self, frame: DataFrame, batch: int) -> None:
+        if len(self._outlets) > 1:
+            # Read and computed once, whatever the number of sinks.
+            frame.persist()
+        try:
+            for outlet in self._outlets:
+                if outlet.kind == CONSOLE:
+                    _show(frame, batch, outlet.options)
+                else:
+                    frame.write.format(outlet.format).options(**outlet.options).mode("append").save()
+        finally:
+            if len(self._outlets) > 1:
+                frame.unpersist()
+
+
+def _show(frame: DataFrame, batch: int, options: Options) -> None:
+    sys.stdout.write(f"batch {batch}\n")
+    frame.show(int(options.get("rows", CONSOLE_ROWS)), truncate=int(options.get("width", CONSOLE_WIDTH)))
+    sys.stdout.flush()

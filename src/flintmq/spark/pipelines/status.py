@@ -1,0 +1,77 @@
+"""How a pipeline is doing: what the terminal shows, and what the broker is told. Values, and their form as JSON."""
+
+from enum import StrEnum
+
+import msgspec
+
+from flintmq.base.errors import FlintError
+
+
+class State(StrEnum):
+    STARTING = "starting"
+    RUNNING = "running"
+    STOPPING = "stopping"
+    # Asked to stop, and did; or had nothing left to do.
+    STOPPED = "stopped"
+    FINISHED = "finished"
+    FAILED = "failed"
+    # Never said by a pipeline itself: it runs, as far as is known, and has not been heard of for long.
+    SILENT = "silent"
+
+
+ENDED = frozenset({State.STOPPED, State.FINISHED, State.FAILED})
+
+
+class FlowStatus(msgspec.Struct, kw_only=True):
+    """Rates are rows per second. `lag` is how many messages wait that have not been read, None where nobody knows."""
+
+    name: str
+    state: State = State.STARTING
+    batches: int = 0
+    rows: int = 0
+    rate: float = 0.0
+    input_rate: float = 0.0
+    lag: int | None = None
+    batch_ms: int = 0
+    files: int | None = None
+    error: str = ""
+
+
+class PipelineStatus(msgspec.Struct, kw_only=True):
+    """`updated_ms` is when this was said; times are milliseconds since 1970."""
+
+    pipeline: str
+    state: State = State.STARTING
+    description: str = ""
+    master: str = ""
+    host: str = ""
+    pid: int = 0
+    started_ms: int = 0
+    updated_ms: int = 0
+    flows: list[FlowStatus] = []
+    error: str = ""
+
+    @property
+    def rows(self) -> int:
+        return sum(flow.rows for flow in self.flows)
+
+    @property
+    def rate(self) -> float:
+        return sum(flow.rate for flow in self.flows)
+
+    @property
+    def lag(self) -> int | None:
+        """Of all flows that know theirs."""
+        known = [flow.lag for flow in self.flows if flow.lag is not None]
+        return sum(known) if known else None
+
+    def as_json(self) -> bytes:
+        return msgspec.json.encode(self)
+
+
+def parse_status(body: bytes) -> PipelineStatus:
+    """Raises FlintError for what no pipeline said."""
+    try:
+        return msgspec.json.decode(body, type=PipelineStatus)
+    except msgspec.MsgspecError as error:
+        raise FlintError(f"this is no status of a pipeline: {error}") from error

@@ -1,0 +1,168 @@
+"""Definitions of pipelines: what is read of them, and the one error, with its line, for each thing that is wrong."""
+
+from pathlib import Path
+
+import pytest
+
+from flintmq.base.errors import ConfigurationError
+from flintmq.spark.pipelines import Trigger
+from flintmq.spark.pipelines.loading import load
+
+GOOD = """\
+pipeline: carriers
+description: Delays by carrier
+checkpoints: state
+broker: {urlEnv: BROKER_URL}
+trigger: 10 seconds
+tables:
+  airlines: {format: csv, path: airlines.csv, options: {header: true}}
+flows:
+  statistics:
+    source:
+      flintmq:
+        queue: flights.log
+        startingOffsets: earliest
+        maxMessagesPerTrigger: 1000
+      decode: {json: "carrier STRING, delay BIGINT"}
+      watermark: {column: timestamp, delay: 10 minutes}
+    sql: |
+      SELECT value.carrier AS routing_key, to_json(value) AS body
+      FROM source JOIN airlines USING (carrier)
+    sinks:
+      - flintmq: {exchange: statistics, contentType: application/json}
+      - console
+  copy:
+    source: {flintmq: {queue: flights.log}}
+    trigger: availableNow
+    sinks: [parquet: {path: lake}]
+"""
+
+
+def written(directory: Path, text: str) -> str:
+    file = directory / "carriers.yaml"
+    file.write_text(text)
+    return str(file)
+
+
+def test_a_definition(tmp_path: Path) -> None:
+    """All of a file is in what is made of it, and its paths are meant from where it stands."""
+    pipeline = load(written(tmp_path, GOOD))
+    assert (pipeline.name, pipeline.description) == ("carriers", "Delays by carrier")
+    assert pipeline.checkpoints == str(tmp_path / "state")
+    assert pipeline.tables["airlines"].path == str(tmp_path / "airlines.csv")
+    assert pipeline.tables["airlines"].options == {"header": "true"}
+    statistics, copy = pipeline.flows
+    assert statistics.source.options["maxMessagesPerTrigger"] == "1000"
+    assert statistics.source.decode is not None
+    assert statistics.source.watermark is not None
+    assert statistics.sql.startswith("SELECT value.carrier")
+    assert [sink.kind for sink in statistics.sinks] == ["flintmq", "console"]
+    assert statistics.trigger == Trigger("10 seconds")
+    assert copy.trigger == Trigger(None)
+    assert copy.sinks[0].options == {"path": str(tmp_path / "lake")}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right", "line", "text"),
+    [
+        ("pipeline: carriers", "pipelin: carriers", 1, "there is no key pipelin in the file: did you mean pipeline?"),
+        ("pipeline: carriers", "name: carriers", 1, "the file has no pipeline: its name"),
+        ("trigger: 10 seconds", "triger: 10 seconds", 5, "there is no key triger in the file: did you mean trigger?"),
+        ("trigger: 10 seconds", "trigger: often", 5, "'often' is no interval for a trigger"),
+        ("format: csv", "format: cvs", 7, "format is 'cvs': did you mean csv?"),
+        ("  airlines:", "  source:", 7, "'source' cannot be the name of a table"),
+        ("  statistics:", "  my flow:", 9, "'my flow' cannot be the name of a flow"),
+        ("    source:\n", "    sorce:\n", 10, "no key sorce in the flow statistics: did you mean source?"),
+        ("      flintmq:\n", "      flintmk:\n", 11, "there is no key flintmk in source: did you mean flintmq?"),
+        (
+            "queue: flights.log\n        starting",
+            "queues: flights.log\n        starting",
+            12,
+            "there is no option queues",
+        ),
+        ("startingOffsets: earliest", "startingOffsets: erliest", 13, "the option startingOffsets is 'erliest'"),
+        ("maxMessagesPerTrigger: 1000", "maxMessagesPerTrigger: 0", 14, "it must be a number greater than 0"),
+        ("decode: {json:", "decode: {jason:", 15, "there is no key jason in decode: did you mean json?"),
+        ("delay: 10 minutes", "delay: soon", 16, "'soon' is no interval"),
+        ("    sql: |", "    transform: none.py:f\n    sql: |", 17, "has both sql and transform"),
+        ("exchange: statistics,", "exchnge: statistics,", 21, "there is no option exchnge: did you mean exchange?"),
+        ("      - console", "      - consle", 22, "sink is 'consle': did you mean console?"),
+        ("urlEnv: BROKER_URL", "host: localhost", 4, "the broker is said by url, urlEnv or urlFile, and not by host"),
+        ("description: Delays", "description: Delays: by", 2, "mapping values are not allowed here"),
+        ("checkpoints: state", "checkpoints: state\ncheckpoints: other", 4, 'found duplicate key "checkpoints"'),
+    ],
+)
+def test_errors_name_the_line(tmp_path: Path, wrong: str, right: str, line: int, text: str) -> None:
+    """Whatever is wrong in a definition, its error begins with the file and the line, and says what would be right."""
+    assert wrong in GOOD
+    file = written(tmp_path, GOOD.replace(wrong, right, 1))
+    with pytest.raises(ConfigurationError) as caught:
+        load(file)
+    said = str(caught.value)
+    assert said.startswith(f"{file}:{line}: "), said
+    assert text in said
+
+
+def test_no_file(tmp_path: Path) -> None:
+    """A file that is not there, or is no definition, is an error that says so."""
+    with pytest.raises(ConfigurationError, match="cannot be read: No such file"):
+        load(str(tmp_path / "none.yaml"))
+    with pytest.raises(ConfigurationError, match=r"a pipeline is a file that ends in .yaml, .yml or .py"):
+        load("carriers.toml")
+
+
+PYTHON = """\
+from flintmq.spark.pipelines import Flow, Sink, Source, pipeline
+
+
+@pipeline("carriers", checkpoints="/tmp/state", broker={"urlEnv": "BROKER_URL"})
+def carriers():
+    '''Delays by carrier.'''
+    yield Flow(
+        "statistics",
+        Source("flintmq", {"queue": "flights.log"}),
+        (Sink("flintmq", {"exchange": "statistics"}),),
+        transform=lambda messages: messages.select("body"),
+    )
+"""
+
+
+def test_python(tmp_path: Path) -> None:
+    """A function marked as @pipeline is a definition, too; its docstring describes it."""
+    file = tmp_path / "carriers.py"
+    file.write_text(PYTHON)
+    pipeline = load(str(file))
+    assert (pipeline.name, pipeline.description) == ("carriers", "Delays by carrier.")
+    assert pipeline.flows[0].transform is not None
+    assert load(f"{file}:carriers").name == "carriers"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right", "text"),
+    [
+        ("@pipeline", "# @pipeline", "there is no function marked with @pipeline"),
+        ("yield Flow(", "yield Flw(", ":7: NameError: name 'Flw' is not defined"),
+        ("yield Flow(", "yield Flow(]", ":7: closing parenthesis"),
+        ("exchange", "exchnge", "there is no option exchnge: did you mean exchange?"),
+    ],
+)
+def test_python_that_is_wrong(tmp_path: Path, wrong: str, right: str, text: str) -> None:
+    """What a definition in Python raises names its file and, where there is one, its line."""
+    file = tmp_path / "carriers.py"
+    file.write_text(PYTHON.replace(wrong, right, 1))
+    with pytest.raises(ConfigurationError) as caught:
+        load(str(file))
+    assert str(caught.value).startswith(str(file))
+    assert text in str(caught.value)
+
+
+def test_several_in_one_file(tmp_path: Path) -> None:
+    """Of several pipelines in a file, one must be chosen by its function's name."""
+    file = tmp_path / "carriers.py"
+    second = PYTHON[PYTHON.index("@pipeline") :].replace("carriers", "others")
+    file.write_text(f"{PYTHON}\n\n{second}")
+    with pytest.raises(ConfigurationError, match="there are several pipelines, carriers, others: say which"):
+        load(str(file))
+    assert load(f"{file}:others").name == "others"
+    with pytest.raises(ConfigurationError, match="there is no @pipeline third: known are carriers, others"):
+        load(f"{file}:third")
