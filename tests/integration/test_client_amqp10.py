@@ -7,6 +7,7 @@ import pytest
 
 import flintmq.client as fc
 import flintmq.client.amqp10 as amqp
+from flintmq.wire.amqp091.properties import decode_properties
 from tests.integration.conftest import Connect10
 from tests.servers import BrokerProcess
 
@@ -257,3 +258,19 @@ def test_closed_links_are_let_go(connection: amqp.Connection, queue: str) -> Non
         connection.sender(f"/queues/{queue}").close()
         connection.receiver(f"/queues/{queue}").detach()
     assert connection._core._links == [kept.core]
+
+
+def test_a_stream_of_both_protocols_is_fetched_in_one(connection: amqp.Connection, channel: fc.Channel) -> None:
+    """Ranges of a stream have the messages of AMQP 1.0 among the others, in their order, as AMQP 0-9-1 has them."""
+    channel.declare_queue("mixed", arguments={"x-queue-type": "stream"})
+    sender = connection.sender("/queues/mixed")
+    for n in range(0, 30, 3):
+        channel.publish_batch([("", "mixed", b"%d" % n), ("", "mixed", b"%d" % (n + 1))])
+        sender.send(amqp.Message(b"%d" % (n + 2), properties=amqp.Properties(message_id=f"id-{n}")))
+    for size in (1, 100, 1 << 20):
+        records = [
+            record for chunk in channel.stream_chunks("mixed", 0, 30, max_bytes=size) for record in chunk.records
+        ]
+        assert [(record.offset, record.body) for record in records] == [(n, b"%d" % n) for n in range(30)]
+        assert decode_properties(records[2].properties).message_id == "id-0"
+    channel.delete_queue("mixed")

@@ -358,6 +358,16 @@ class StreamCursor(ABC):
         self.offset: i64 = offset
         self.wanted: list[bytes] = []
         self.has_more = False
+        # How many messages `run` returned.
+        self.run_count: i64 = 0
+
+    def run(self, end: i64, room: i64, is_first: bool, message_format: i64) -> bytes:
+        """The next messages before `end` in one piece, as the storage holds them (docs/storage-format.md, content).
+
+        They follow each other without a gap, have this format, and fit `room` bytes; but the first is there whatever
+        its size where it `is_first`. Empty where that cannot be said of the next message: `next` tells.
+        """
+        return b""
 
     @abstractmethod
     def next(self, end: i64) -> Message | None:

@@ -14,7 +14,7 @@ from flintmq.broker.queue.stream import StreamQueue
 from flintmq.gateway.amqp091.channel import ServerChannel
 from flintmq.gateway.amqp091.codec import CODEC_091
 from flintmq.gateway.conversion.converted import TO_091
-from flintmq.wire.amqp091.chunk import push_record
+from flintmq.wire.amqp091.chunk import push_record, push_run
 from flintmq.wire.amqp091.methods import Method, StreamFetch, StreamFetchOk, StreamQuery, StreamQueryOk
 from flintmq.wire.amqp091.tables import encode_address
 
@@ -51,7 +51,19 @@ def fetch(channel: ServerChannel, method: Method) -> None:
     if start < stop:
         room: i64 = min(method.max_bytes or _FETCH_MAX_BYTES, _FETCH_MAX_BYTES)
         cursor = log.cursor(start, min(_FETCH_AHEAD_BYTES, room))
-        while room > 0 and count < _FETCH_MAX_RECORDS and (message := cursor.next(stop)) is not None:
+        while room > 0 and count < _FETCH_MAX_RECORDS:
+            run = cursor.run(stop, room, count == 0, CODEC_091.format)
+            if cursor.run_count > 0:
+                following = cursor.offset
+                push_run(w, following - cursor.run_count, cursor.run_count, run)
+                room -= len(run)
+                count += cursor.run_count
+                continue
+            message = cursor.next(stop)
+            if message is None:
+                # Behind what was damaged, and set aside.
+                following = min(cursor.offset, stop)
+                break
             properties, body = message.properties, message.body
             if message.codec is not CODEC_091:
                 properties, body = TO_091.in_091(message)
@@ -64,9 +76,6 @@ def fetch(channel: ServerChannel, method: Method) -> None:
             following = cursor.offset
             push_record(w, following - 1, message.timestamp_ms, 0, address.encoded, properties, body)
             count += 1
-        else:
-            # Behind what was damaged, and set aside.
-            following = min(cursor.offset, stop)
     answer = StreamFetchOk(first_offset=start, next_offset=following, record_count=count)
     channel.reply_with(answer, b"\x00\x00", w.getvalue())
 

@@ -8,7 +8,7 @@ from flintmq.base.errors import StorageError
 from flintmq.broker.message import Message
 from flintmq.broker.ports import StreamCursor
 from flintmq.storage.block import BLOCK_HEAD_BYTES, TYPE_STREAM, Damage, block_end
-from flintmq.storage.content import ContentReader
+from flintmq.storage.content import ContentReader, content_end
 from flintmq.storage.stream.encoder import BLOCK_FIELDS_BYTES, block_fields
 from flintmq.storage.stream.files import StreamFiles, StreamSegment
 from flintmq.storage.stream.open_files import OpenFiles
@@ -65,6 +65,38 @@ class SegmentCursor(StreamCursor):
                 return message
             if self.offset >= end or not self._advance(end):
                 return None
+
+    def run(self, end: i64, room: i64, is_first: bool, message_format: i64) -> bytes:
+        self.has_more = False
+        self._reads = _READS_MAX
+        self.run_count = 0
+        content = self._content
+        while True:
+            while self._record_offset < min(self._block_stop, self.offset):
+                content.skip(self._data, self._record_at)
+                self._record_at = content.position
+                self._record_offset += 1
+            if self._record_offset < self._block_stop:
+                break
+            if self.offset >= end or not self._advance(end):
+                return b""
+        data = self._data
+        start: i64 = self._record_at
+        at = start
+        offset = self._record_offset
+        stop = min(self._block_stop, end)
+        while offset < stop and i64(data[at]) == message_format:
+            following: i64 = content_end(data, at)
+            if following - start > room and not (is_first and at == start):
+                break
+            at = following
+            offset += 1
+        self.run_count = offset - self._record_offset
+        self._record_offset = offset
+        self._record_at = at
+        if self.run_count > 0:
+            self.offset = offset
+        return data[start:at]
 
     def _let_go(self) -> None:
         """All that was read is used: nothing is held for a reader that waits."""

@@ -1,20 +1,27 @@
 """Records of a stream, or of a lease, packed as the body of stream.fetch-ok and lease.fetch-ok.
 
-One record: offset (int64), timestamp in ms (int64), flags (octet), exchange and routing key (short strings), length and
-bytes of the properties, length and bytes of the body (uint32 each). Big endian, nothing between records.
+A chunk is runs of records: the offset of the first (int64), how many (uint32), and their contents, whose layout is that
+of the storage (docs/storage-format.md), so that a stream's records go out as they were read. One content: format
+(octet), flags (octet), timestamp in ms (int64), exchange and routing key (lengths of two bytes), properties and body
+(lengths of four bytes). The format is always that of AMQP 0-9-1. Big endian, nothing in between.
 """
 
 from dataclasses import dataclass
 from typing import Final
 
-from librt.strings import BytesWriter, read_i32_be, read_i64_be, write_i32_be, write_i64_be
+from librt.strings import BytesWriter, read_i16_be, read_i32_be, read_i64_be, write_i32_be, write_i64_be
 from mypy_extensions import i32, i64, u8
 
 from flintmq.base.errors import SyntaxFault
-from flintmq.wire.amqp091.tables import pull_shortstr
 
+# What stands before the records of a run.
+RUN_BYTES: Final = 12
+# The bytes of a record whose strings, properties and body are all empty.
+RECORD_MIN_BYTES: Final = 22
+# The format of AMQP 0-9-1.
+FORMAT: Final = 1
 # A flag of a record: somebody may have had the message before.
-REDELIVERED: Final = 1
+REDELIVERED: Final = 2
 
 
 @dataclass
@@ -28,14 +35,26 @@ class ChunkRecord:
     redelivered: bool = False
 
 
+def push_run(w: BytesWriter, offset: i64, count: i64, contents: bytes) -> None:
+    write_i64_be(w, offset)
+    write_i32_be(w, i32(count))
+    w.write(contents)
+
+
 def push_record(
     w: BytesWriter, offset: i64, timestamp_ms: i64, flags: i64, address: bytes, properties: bytes, body: bytes
 ) -> None:
-    """`address` is the exchange and the routing key, encoded already."""
-    write_i64_be(w, offset)
-    write_i64_be(w, timestamp_ms)
+    """`address` is the exchange and the routing key, encoded as short strings."""
+    push_run(w, offset, 1, b"")
+    w.append(FORMAT)
     w.append(u8(flags))
-    w.write(address)
+    write_i64_be(w, timestamp_ms)
+    key_at: i64 = 1 + i64(address[0])
+    # A length of two bytes, of which the first is 0.
+    w.append(0)
+    w.write(address[:key_at])
+    w.append(0)
+    w.write(address[key_at:])
     write_i32_be(w, i32(len(properties)))
     w.write(properties)
     write_i32_be(w, i32(len(body)))
@@ -47,38 +66,55 @@ def decode_chunk(data: bytes) -> list[ChunkRecord]:
     records: list[ChunkRecord] = []
     pos: i64 = 0
     end: i64 = len(data)
-    last_address = b""
-    exchange = ""
-    routing_key = ""
     while pos < end:
-        if end - pos < 19:
-            raise SyntaxFault("stream chunk ends within a record")
+        if end - pos < RUN_BYTES:
+            raise SyntaxFault("stream chunk ends within a run")
         offset: i64 = read_i64_be(data, pos)
-        timestamp: i64 = read_i64_be(data, pos + 8)
-        flags: i64 = data[pos + 16]
-        start: i64 = pos + 17
-        middle: i64 = start + 1 + data[start]
-        if middle >= end:
-            raise SyntaxFault("stream chunk ends within a record")
-        stop: i64 = middle + 1 + data[middle]
-        address = data[start:stop]
-        if address != last_address:
-            exchange = pull_shortstr(data, start)[0]
-            routing_key = pull_shortstr(data, middle)[0]
-            last_address = address
-        properties = _pull_block(data, stop, end)
-        pos = stop + 4 + len(properties)
-        body = _pull_block(data, pos, end)
-        pos += 4 + len(body)
-        redelivered = flags & REDELIVERED != 0
-        records.append(ChunkRecord(offset, timestamp, exchange, routing_key, properties, body, redelivered))
+        left: i64 = length_at(data, pos + 8)
+        pos += RUN_BYTES
+        while left > 0:
+            key_at, properties_at, body_at, stop = parts_at(data, pos, end)
+            records.append(
+                ChunkRecord(
+                    offset,
+                    read_i64_be(data, pos + 2),
+                    _text(data, pos + 12, key_at),
+                    _text(data, key_at + 2, properties_at),
+                    data[properties_at + 4 : body_at],
+                    data[body_at + 4 : stop],
+                    data[pos + 1] & REDELIVERED != 0,
+                )
+            )
+            pos = stop
+            offset += 1
+            left -= 1
     return records
 
 
-def _pull_block(data: bytes, pos: i64, end: i64) -> bytes:
-    if end - pos < 4:
-        raise SyntaxFault("stream chunk ends within a record")
-    size: i64 = i64(read_i32_be(data, pos)) & 0xFFFFFFFF
-    if size > end - pos - 4:
-        raise SyntaxFault("stream chunk ends within a record")
-    return data[pos + 4 : pos + 4 + size]
+def parts_at(data: bytes, pos: i64, end: i64) -> tuple[i64, i64, i64, i64]:
+    """Where the lengths of routing key, properties and body of the record at `pos` stand, and where it ends.
+
+    Raises SyntaxFault when that is behind `end`.
+    """
+    if end - pos >= RECORD_MIN_BYTES:
+        key_at: i64 = pos + 12 + (i64(read_i16_be(data, pos + 10)) & 0xFFFF)
+        if end - key_at >= 10:
+            properties_at: i64 = key_at + 2 + (i64(read_i16_be(data, key_at)) & 0xFFFF)
+            if end - properties_at >= 8:
+                body_at: i64 = properties_at + 4 + length_at(data, properties_at)
+                if end - body_at >= 4:
+                    stop: i64 = body_at + 4 + length_at(data, body_at)
+                    if stop <= end:
+                        return key_at, properties_at, body_at, stop
+    raise SyntaxFault("stream chunk ends within a record")
+
+
+def length_at(data: bytes, pos: i64) -> i64:
+    return i64(read_i32_be(data, pos)) & 0xFFFF_FFFF
+
+
+def _text(data: bytes, start: i64, stop: i64) -> str:
+    try:
+        return data[start:stop].decode()
+    except UnicodeDecodeError as error:
+        raise SyntaxFault("stream chunk: a name is not UTF-8") from error

@@ -2,15 +2,14 @@
 
 from typing import Final, final
 
-from librt.strings import BytesWriter, read_i32_be, read_i64_be, write_i32_le, write_i64_le
+from librt.strings import BytesWriter, read_i64_be, write_i32_le, write_i64_le
 from mypy_extensions import i32, i64
 
 from flintmq.base.errors import SyntaxFault
+from flintmq.wire.amqp091.chunk import RUN_BYTES, length_at, parts_at
 
 # Positions kept for a record: where exchange, routing key, properties and body start and end.
 BOUNDS: Final = 8
-# The bytes of a record whose strings, properties and body are all empty.
-RECORD_MIN_BYTES: Final = 27
 MICROSECONDS: Final = 1_000
 
 
@@ -41,32 +40,26 @@ def index_chunk(data: bytes) -> ChunkIndex:
     pos: i64 = 0
     end: i64 = len(data)
     while pos < end:
-        if end - pos < RECORD_MIN_BYTES:
-            raise SyntaxFault("stream chunk ends within a record")
-        write_i64_le(offsets, read_i64_be(data, pos))
-        write_i64_le(timestamps, read_i64_be(data, pos + 8) * MICROSECONDS)
-        flags.append(data[pos + 16])
-        exchange: i64 = pos + 18
-        exchange_end: i64 = exchange + data[pos + 17]
-        # Behind the exchange: a length octet for the routing key and two lengths of four bytes.
-        if end - exchange_end < 9:
-            raise SyntaxFault("stream chunk ends within a record")
-        key_end: i64 = exchange_end + 1 + data[exchange_end]
-        if end - key_end < 8:
-            raise SyntaxFault("stream chunk ends within a record")
-        properties_end: i64 = key_end + 4 + (i64(read_i32_be(data, key_end)) & 0xFFFF_FFFF)
-        if end - properties_end < 4:
-            raise SyntaxFault("stream chunk ends within a record")
-        pos = properties_end + 4 + (i64(read_i32_be(data, properties_end)) & 0xFFFF_FFFF)
-        if pos > end:
-            raise SyntaxFault("stream chunk ends within a record")
-        write_i32_le(bounds, i32(exchange))
-        write_i32_le(bounds, i32(exchange_end))
-        write_i32_le(bounds, i32(exchange_end + 1))
-        write_i32_le(bounds, i32(key_end))
-        write_i32_le(bounds, i32(key_end + 4))
-        write_i32_le(bounds, i32(properties_end))
-        write_i32_le(bounds, i32(properties_end + 4))
-        write_i32_le(bounds, i32(pos))
-        count += 1
+        if end - pos < RUN_BYTES:
+            raise SyntaxFault("stream chunk ends within a run")
+        offset: i64 = read_i64_be(data, pos)
+        left: i64 = length_at(data, pos + 8)
+        pos += RUN_BYTES
+        count += left
+        while left > 0:
+            key_at, properties_at, body_at, stop = parts_at(data, pos, end)
+            write_i64_le(offsets, offset)
+            write_i64_le(timestamps, read_i64_be(data, pos + 2) * MICROSECONDS)
+            flags.append(data[pos + 1])
+            write_i32_le(bounds, i32(pos + 12))
+            write_i32_le(bounds, i32(key_at))
+            write_i32_le(bounds, i32(key_at + 2))
+            write_i32_le(bounds, i32(properties_at))
+            write_i32_le(bounds, i32(properties_at + 4))
+            write_i32_le(bounds, i32(body_at))
+            write_i32_le(bounds, i32(body_at + 4))
+            write_i32_le(bounds, i32(stop))
+            pos = stop
+            offset += 1
+            left -= 1
     return ChunkIndex(count, offsets.getvalue(), timestamps.getvalue(), flags.getvalue(), bounds.getvalue())

@@ -8,7 +8,8 @@ import pytest
 from flintmq.base.errors import StorageError
 from flintmq.broker.ports import StreamLog
 from flintmq.storage.block import HEADER_BYTES
-from tests.unit.storage.nodes import OpenNode, Record, crashed_copy, message, records
+from flintmq.storage.content import ContentReader
+from tests.unit.storage.nodes import CODEC, CODECS, OpenNode, Record, crashed_copy, message, records
 
 STREAM = 5
 
@@ -106,6 +107,46 @@ def test_large_bodies(tmp_path: Path) -> None:
     node.sync()
     assert [message.body for _, message in records(stream, 0)] == bodies
     assert records(stream, 3)[0][1].body == bodies[3]
+    node.close()
+
+
+@pytest.mark.parametrize(("room", "ahead_bytes"), [(1, 1), (700, 5_000), (1 << 20, 1 << 20)])
+def test_runs_are_what_reading_one_by_one_finds(tmp_path: Path, room: int, ahead_bytes: int) -> None:
+    """Runs of records cover any range, each record once, in the bytes that they have on the disk."""
+    node, stream = _open(tmp_path, segment=50_000)
+    for _ in range(6):
+        _append(stream, 50)
+        node.sync()
+    reader = ContentReader(CODECS)
+    for start, end in ((0, 300), (7, 8), (33, 181), (299, 300), (300, 300)):
+        cursor = stream.cursor(start, ahead_bytes)
+        found: list[Record] = []
+        while contents := cursor.run(end, room, True, CODEC.format):
+            assert len(contents) <= room or cursor.run_count == 1
+            position = 0
+            for offset in range(cursor.offset - cursor.run_count, cursor.offset):
+                found.append((offset, reader.read(contents, position)))
+                position = reader.position
+            assert position == len(contents)
+        assert _offsets(found) == list(range(start, end))
+        assert cursor.next(end) is None
+    node.close()
+
+
+def test_a_run_ends_before_what_has_no_place_in_it(tmp_path: Path) -> None:
+    """A message of another format, and one that does not fit, are left to who reads one by one."""
+    node, stream = _open(tmp_path)
+    for body in (b"a", b"b" * 100, b"c"):
+        stream.append(message(body))
+    node.sync()
+    cursor = stream.cursor(0, 1_000)
+    assert (cursor.run(3, 1_000, True, CODEC.format + 1), cursor.run_count, cursor.offset) == (b"", 0, 0)
+    found = cursor.next(3)
+    assert found is not None
+    assert (found.body, cursor.offset) == (b"a", 1)
+    assert cursor.run(3, 100, False, CODEC.format) == b""
+    assert cursor.run(3, 100, True, CODEC.format).endswith(b"b" * 100)
+    assert (cursor.run(3, 100, False, CODEC.format)[-1:], cursor.offset) == (b"c", 3)
     node.close()
 
 
