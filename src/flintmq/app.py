@@ -418,6 +418,7 @@ def _offer(settings: Settings) -> Offer:
                 "per_consumer_qos": True,
                 "direct_reply_to": True,
                 "flintmq.stream": True,
+                "flintmq.lease": True,
             },
         },
         Tuning(limits.channel_max, limits.frame_max_bytes, limits.heartbeat_seconds, limits.message_max_bytes),

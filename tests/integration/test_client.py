@@ -53,6 +53,7 @@ def test_a_connection_knows_its_server(connection: fc.Connection) -> None:
             "per_consumer_qos",
             "direct_reply_to",
             "flintmq.stream",
+            "flintmq.lease",
         ),
         True,
     )

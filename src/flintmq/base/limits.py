@@ -98,6 +98,14 @@ STREAM_READERS_MAX: Final = 10_000
 TERMINI_MAX: Final = 10_000
 # Deliveries that a suspended target may know of when it is attached again: twice the credit of a link, some 20 MB.
 TARGET_UNSETTLED_MAX: Final = 65_536
+# Names under which the queues of a virtual host are leased: as many as ends of links, and less each.
+LEASES_MAX: Final = 10_000
+# What one lease.extend takes from a queue, in messages and bytes of bodies: some ten milliseconds of the event loop's
+# time. Who wants more calls again.
+LEASE_EXTEND_MAX_MESSAGES: Final = 16_384
+LEASE_EXTEND_MAX_BYTES: Final = 16 * 1024 * 1024
+# How often a lease may be extended before it is settled: each time costs half a KiB until then, some 30 MB.
+LEASE_EXTENSIONS_MAX: Final = 65_536
 # Addresses (exchange, routing key) remembered with their route; a publisher of random keys starts the table anew.
 ROUTE_CACHE_ENTRIES: Final = 16_384
 # RabbitMQ's: weights say shares, and finer ones than a ten-thousandth say nothing.

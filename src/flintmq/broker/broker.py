@@ -264,12 +264,13 @@ class Broker:
     def recover(self, definitions: Definitions) -> int:
         """Build everything from storage, before the first connection; returns how many messages were found."""
         queues = self.restore(definitions)
-        termini = {record.id for record in definitions.termini}
+        noting = {*[record.id for record in definitions.termini], *[record.id for record in definitions.leases]}
+        noting &= set(queues)
         count = 0
-        for queue_id, entry in self.storage.recover(set(queues), termini):
+        for queue_id, entry in self.storage.recover(set(queues), noting):
             queues[queue_id].restore(entry)
             # Others are notes: of messages that were there before, and of who has some.
-            count += queue_id > 0 and queue_id not in termini
+            count += queue_id > 0 and queue_id not in noting
         for queue_id, queue in queues.items():
             queue.start_at(self.storage.recovered_next_seq(queue_id))
         return count
@@ -304,6 +305,10 @@ class Broker:
                 stream.restore_place(place)
         for terminus in definitions.termini:
             queues[terminus.id] = self.vhosts[terminus.vhost].termini.restore(terminus, by_id)
+        for record_of_lease in definitions.leases:
+            lease = self.vhosts[record_of_lease.vhost].leases.restore(record_of_lease, by_id)
+            if lease is not None:
+                queues[record_of_lease.id] = lease
         for binding in definitions.bindings:
             self.vhosts[binding.vhost].restore_binding(binding)
         return queues

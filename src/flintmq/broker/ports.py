@@ -163,6 +163,17 @@ class TerminusRecord:
 
 
 @dataclass(frozen=True)
+class LeaseRecord:
+    """A name under which messages of a queue are leased. `id` is one of a queue that has its notes."""
+
+    id: int
+    vhost: str
+    queue_id: int
+    name: str
+    timeout_ms: int = 0
+
+
+@dataclass(frozen=True)
 class Definitions:
     """Everything durable that is not a message, as read at start-up."""
 
@@ -175,6 +186,7 @@ class Definitions:
     rules: list[Rule] = field(default_factory=list)
     reader_offsets: list[ReaderOffset] = field(default_factory=list)
     termini: list[TerminusRecord] = field(default_factory=list)
+    leases: list[LeaseRecord] = field(default_factory=list)
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -219,7 +231,7 @@ class DefinitionStore(ABC):
 
     @abstractmethod
     def delete_queue(self, vhost: str, name: str) -> None:
-        """Also deletes the bindings to it, and the offsets of its readers."""
+        """Also deletes the bindings to it, the offsets of its readers and its leases."""
 
     @abstractmethod
     def put_reader_offset(self, offset: ReaderOffset) -> None: ...
@@ -229,6 +241,12 @@ class DefinitionStore(ABC):
 
     @abstractmethod
     def delete_terminus(self, terminus: TerminusRecord) -> None: ...
+
+    @abstractmethod
+    def put_lease(self, lease: LeaseRecord) -> None: ...
+
+    @abstractmethod
+    def delete_lease(self, lease: LeaseRecord) -> None: ...
 
     @abstractmethod
     def put_binding(self, binding: BindingRecord) -> None: ...
@@ -280,7 +298,9 @@ class Page:
     """A run of a queue's entries as the storage packed them, in order.
 
     `count` is how many; `first` is the position of the first, or a lower one; `body_bytes` is what their bodies have
-    together; `expires_ms` is when the first of them expires (Unix time), 0 for never. One that `is_gone` is of no use.
+    together; `expires_ms` is when the first of them expires (Unix time), 0 for never; `redelivered` is how many say
+    that somebody may have had them before. `is_sequence`: their numbers follow each other, from `first_seq` on. One
+    that `is_gone` is of no use.
     """
 
     def __init__(self) -> None:
@@ -288,6 +308,9 @@ class Page:
         self.first: i64 = 0
         self.body_bytes: i64 = 0
         self.expires_ms: i64 = 0
+        self.redelivered: i64 = 0
+        self.first_seq: i64 = 0
+        self.is_sequence = True
         self.is_gone = False
 
 

@@ -11,6 +11,7 @@ from flintmq.broker.consumer import Consumer
 from flintmq.broker.delayed import WAITING_PREFIX, DelayedMessages
 from flintmq.broker.dialect import Dialect, dialect_named
 from flintmq.broker.exchanges import Exchanges
+from flintmq.broker.leases import Leases
 from flintmq.broker.limits import Limits, check_vhost_queues
 from flintmq.broker.message import Message, Table
 from flintmq.broker.policy import Policies
@@ -63,6 +64,7 @@ class VHost:
         self.exchanges.waiting = self._delayed
         # Ends of links that outlive them.
         self.termini = Termini(name, storage, agenda, ids)
+        self.leases = Leases(name, storage, agenda, ids)
         self._storage = storage
         # At hand, since every message asks for it.
         self._journal = storage.journal

@@ -233,4 +233,5 @@ def test_connection_capabilities(broker: BrokerProcess) -> None:
         "per_consumer_qos",
         "direct_reply_to",
         "flintmq.stream",
+        "flintmq.lease",
     }

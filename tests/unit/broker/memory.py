@@ -14,6 +14,7 @@ from flintmq.broker.ports import (
     DefinitionStore,
     ExchangeRecord,
     Journal,
+    LeaseRecord,
     Page,
     Pages,
     PlacesOfPage,
@@ -136,6 +137,7 @@ class MemoryDefinitions(DefinitionStore):
         self.bindings: list[BindingRecord] = []
         self.reader_offsets: dict[tuple[int, str], int] = {}
         self.termini: dict[int, TerminusRecord] = {}
+        self.leases: dict[int, LeaseRecord] = {}
         self.has_staged = False
 
     def load(self) -> Definitions:
@@ -149,6 +151,7 @@ class MemoryDefinitions(DefinitionStore):
             self.rules,
             [ReaderOffset(*key, offset) for key, offset in self.reader_offsets.items()],
             list(self.termini.values()),
+            list(self.leases.values()),
         )
 
     def put_terminus(self, terminus: TerminusRecord) -> None:
@@ -157,6 +160,14 @@ class MemoryDefinitions(DefinitionStore):
 
     def delete_terminus(self, terminus: TerminusRecord) -> None:
         del self.termini[terminus.id]
+        self.has_staged = True
+
+    def put_lease(self, lease: LeaseRecord) -> None:
+        self.leases[lease.id] = lease
+        self.has_staged = True
+
+    def delete_lease(self, lease: LeaseRecord) -> None:
+        del self.leases[lease.id]
         self.has_staged = True
 
     def put_reader_offset(self, offset: ReaderOffset) -> None:
@@ -207,6 +218,7 @@ class MemoryDefinitions(DefinitionStore):
     def delete_queue(self, vhost: str, name: str) -> None:
         gone = self.queues.pop(name)
         self.reader_offsets = {key: offset for key, offset in self.reader_offsets.items() if key[0] != gone.id}
+        self.leases = {key: lease for key, lease in self.leases.items() if lease.queue_id != gone.id}
         self.bindings = [
             binding for binding in self.bindings if (binding.destination, binding.destination_type) != (name, "queue")
         ]
@@ -308,6 +320,9 @@ class MemoryPages(Pages):
         self.kept[page] = [_copied(entry) for entry in entries]
         page.count = len(entries)
         page.first = entries[0].position if entries else 0
+        page.first_seq = entries[0].seq if entries else 0
+        page.is_sequence = all(entry.seq == page.first_seq + at for at, entry in enumerate(entries))
+        page.redelivered = sum(entry.redelivered for entry in entries)
         page.body_bytes = sum(len(entry.message.body) for entry in entries)
         page.expires_ms = min((entry.expires_ms for entry in entries if entry.expires_ms), default=0)
 

@@ -92,6 +92,8 @@ class Queue(ABC):
         self._turns = Turns(self.consumers)
         self._unused: Unused | None = None
         self._holders: dict[Holder, None] = {}
+        # Names that lease from it: nobody else has it to itself meanwhile.
+        self.lease_count: i64 = 0
         # Where it ends by itself.
         self.lifetime: Lifetime | None = None
         self.gone = False
@@ -220,7 +222,7 @@ class Queue(ABC):
     def subscribe(self, consumer: Consumer, arguments: Table) -> None:
         # One that is alone by its own wish and one that waits for its turn exclude each other, as in RabbitMQ.
         is_taken = bool(self.consumers) and (consumer.exclusive or self.consumers[0].exclusive)
-        if is_taken or (consumer.exclusive and self.settings.single_active):
+        if is_taken or (consumer.exclusive and (self.settings.single_active or self.lease_count > 0)):
             raise AccessRefused(f"queue '{self.name}' in vhost '{self.vhost}' in exclusive use")
         consumers = self.consumers
         at = len(consumers)

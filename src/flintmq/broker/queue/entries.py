@@ -10,10 +10,11 @@ from typing import Final
 
 from mypy_extensions import i32, i64
 
-from flintmq.base.errors import InternalError
+from flintmq.base.errors import AccessRefused, InternalError, PreconditionFailed
 from flintmq.broker.agenda import DELETED, DELIVERY_LIMIT, EXPIRED, MAXLEN, REJECTED, Agenda, DeadLetter
 from flintmq.broker.message import ACQUIRED, FOREVER, PAUSE, READY, Entry, Message, Table
-from flintmq.broker.ports import Journal, Page
+from flintmq.broker.ports import Journal, Page, Pages
+from flintmq.broker.queue.acquired import Acquired
 from flintmq.broker.queue.barred import Barred
 from flintmq.broker.queue.base import ADMITTED, DISCARDED, DONE, REFUSED, Holder, Queue, Stored
 from flintmq.broker.queue.browse import View
@@ -456,6 +457,85 @@ class EntryQueue(Queue, Stored):
             if withheld is not None:
                 return withheld
         return None if self._first() is None else self._take()
+
+    @property
+    def survives(self) -> bool:
+        """Whether the journal keeps what is persistent here."""
+        return self._survives
+
+    def check_leasable(self) -> None:
+        """Raises PreconditionFailed for a queue that gives no batches, AccessRefused where it is somebody else's."""
+        where = f"queue '{self.name}' in vhost '{self.vhost}'"
+        if self._groups is not None:
+            raise PreconditionFailed(
+                f"{where} gives out one message of a group at a time (x-group-header): it cannot be leased"
+            )
+        if self.settings.single_active:
+            raise PreconditionFailed(
+                f"{where} is for one active consumer (x-single-active-consumer): it cannot be leased"
+            )
+        if self.consumers and self.consumers[0].exclusive:
+            raise AccessRefused(f"{where} in exclusive use")
+
+    def acquire(self, pages: Pages, max_messages: i64, max_bytes: i64) -> Acquired:
+        """Take from the head what is ready, packed: so many messages and bytes of bodies at most, but one at least.
+
+        Raises InternalError where nothing could be read.
+        """
+        self.used()
+        acquired = Acquired(pages)
+        if self.settings.paused:
+            return acquired
+        if self._expiry is not None:
+            self._expiry.on_due(self.agenda.now_ms)
+        try:
+            while acquired.count < max_messages and acquired.body_bytes < max_bytes:
+                room = max_bytes - acquired.body_bytes
+                page = (
+                    None if self._withheld is not None else self._store.take_page(max_messages - acquired.count, room)
+                )
+                if page is not None:
+                    self._left_packed(page)
+                    acquired.add_page(page)
+                    continue
+                entry = self._take_within(room, acquired.count == 0)
+                if entry is None:
+                    break
+                acquired.add(entry)
+        except InternalError:
+            if acquired.count == 0:
+                raise
+        acquired.end()
+        return acquired
+
+    def _take_within(self, room: i64, is_first: bool) -> Entry | None:
+        """The next entry, if its body is not larger; the first one in any case."""
+        if self._withheld is not None:
+            withheld = self._withheld.take(None)
+            if withheld is not None:
+                return withheld
+        first = self._first()
+        if first is None or (not is_first and len(first.message.body) > room):
+            return None
+        return self._take()
+
+    def _left_packed(self, page: Page) -> None:
+        """What `_left` does, for all of a page."""
+        if self._counts_bytes:
+            self._bytes -= page.body_bytes
+        if self._is_awaited:
+            self._tell_room()
+
+    def settle_page(self, pages: Pages, page: Page) -> None:
+        """All of a page that was acquired has left the queue for good. Raises StorageError where that is unreadable."""
+        if self.dedup is None and not self._is_keyed:
+            if self._survives:
+                places = pages.places(page)
+                self._journal.settle_runs(self.id, places.seqs, places.slots)
+        else:
+            for entry in pages.read(page):
+                self.settle(entry)
+        pages.drop(page)
 
     def _first(self) -> Entry | None:
         """What is to be delivered next. What comes out of a page may have expired in there."""

@@ -14,9 +14,9 @@ from flintmq.broker.ports import Page
 from flintmq.broker.queue.paging import Paging
 
 # Entries of a block: long enough that the bookkeeping per entry vanishes, short enough to be reversed in microseconds.
-_BLOCK_ENTRIES: Final = 1024
+BLOCK_ENTRIES: Final = 1024
 # Bytes of bodies with which a block ends, however few entries it has.
-_BLOCK_BYTES: Final = 256 * 1024
+BLOCK_BYTES: Final = 256 * 1024
 # Blocks behind the front that stay in memory: a queue whose consumers keep up never gets further.
 _LOOSE_BLOCKS: Final = 8
 # Entries at either end that stay where everything else is packed.
@@ -43,6 +43,13 @@ class Ready(ABC):
     @abstractmethod
     def peek(self) -> Entry | None:
         """The entry that `take` would give."""
+
+    def take_page(self, max_count: i64, max_bytes: i64) -> Page | None:
+        """What is to be delivered next, as it is packed: None where it is not, or is more than that.
+
+        Its entries are alike: their numbers follow each other, none of them expires, and all were delivered or none.
+        """
+        return None
 
     def first_in_line(self, entry: Entry) -> Entry | None:
         """The entry that goes before all others which only their age tells from this one."""
@@ -118,7 +125,7 @@ class Fifo(Ready):
     def append(self, entry: Entry) -> None:
         # Not the entry that comes: it gets its place in the journal when it is on all its queues, and packed without
         # that place it could never be settled there.
-        if len(self._back) >= _BLOCK_ENTRIES or self._back_bytes >= _BLOCK_BYTES:
+        if len(self._back) >= BLOCK_ENTRIES or self._back_bytes >= BLOCK_BYTES:
             self._end_block()
         self._back.append(entry)
         self._back_bytes += len(entry.message.body)
@@ -182,6 +189,18 @@ class Fifo(Ready):
                 return entry
             self._front.pop()
             self._removed -= 1
+
+    def take_page(self, max_count: i64, max_bytes: i64) -> Page | None:
+        if self._returned or self._front or self._middle or not self.pages:
+            return None
+        page = self.pages[0]
+        if page.count > max_count or page.body_bytes > max_bytes or page.expires_ms != 0 or not page.is_sequence:
+            return None
+        if page.redelivered != 0 and page.redelivered != page.count:
+            return None
+        self.pages.popleft()
+        self.count -= page.count
+        return page
 
     def drop_candidate(self) -> Entry | None:
         return self.peek()
@@ -332,8 +351,8 @@ class Fifo(Ready):
             behind = self._front[:-_KEPT_ENTRIES]
             behind.reverse()
             del self._front[:-_KEPT_ENTRIES]
-            for start in range((len(behind) - 1) // _BLOCK_ENTRIES * _BLOCK_ENTRIES, -1, -_BLOCK_ENTRIES):
-                self._middle.appendleft(behind[start : start + _BLOCK_ENTRIES])
+            for start in range((len(behind) - 1) // BLOCK_ENTRIES * BLOCK_ENTRIES, -1, -BLOCK_ENTRIES):
+                self._middle.appendleft(behind[start : start + BLOCK_ENTRIES])
         while self._middle:
             block = self._middle[-1]
             if any(entry.avoid is not None for entry in block):

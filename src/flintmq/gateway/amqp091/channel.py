@@ -236,12 +236,9 @@ class ServerChannel(ChannelOwner, Party):
     def commit(self) -> None:
         """Apply all that is staged, as one group of the journal, and say so once it is durable."""
         staged = self._staged()
-        if self.gateway.failure:
-            raise ResourceError(f"nothing durable can be stored: {self.gateway.failure}")
+        self.check_storage()
         staged.commit()
-        self._answers.stored = True
-        self._answers.add(TxCommitOk())
-        self._activate()
+        self.reply_when_stored(TxCommitOk())
 
     def rollback(self) -> None:
         self._staged().roll_back()
@@ -352,6 +349,17 @@ class ServerChannel(ChannelOwner, Party):
             self._activate()
         else:
             self.reply(method)
+
+    def check_storage(self) -> None:
+        """Raises ResourceError once nothing will become durable any more."""
+        if self.gateway.failure:
+            raise ResourceError(f"nothing durable can be stored: {self.gateway.failure}")
+
+    def reply_when_stored(self, method: Method) -> None:
+        """Answer once all that was staged by now is on the disk."""
+        self._answers.stored = True
+        self._answers.add(method)
+        self._activate()
 
     # -- delivering ---------------------------------------------------------------------------------------------
 

@@ -14,7 +14,14 @@ from flintmq.base.errors import (
 )
 from flintmq.broker.access import Access, enter
 from flintmq.broker.message import Table
-from flintmq.gateway.amqp091 import basic_methods, exchange_methods, queue_methods, stream_methods, tx_methods
+from flintmq.gateway.amqp091 import (
+    basic_methods,
+    exchange_methods,
+    lease_methods,
+    queue_methods,
+    stream_methods,
+    tx_methods,
+)
 from flintmq.gateway.amqp091.channel import Handler, ServerChannel
 from flintmq.gateway.amqp091.permissions import CHECKS
 from flintmq.gateway.amqp091.service import Service
@@ -55,6 +62,11 @@ _HANDLERS: Final[dict[int, Handler]] = {
     spec.TX_ROLLBACK: tx_methods.rollback,
     spec.STREAM_QUERY: stream_methods.query,
     spec.STREAM_FETCH: stream_methods.fetch,
+    spec.LEASE_OPEN: lease_methods.open_lease,
+    spec.LEASE_EXTEND: lease_methods.extend,
+    spec.LEASE_FETCH: lease_methods.fetch,
+    spec.LEASE_SETTLE: lease_methods.settle,
+    spec.LEASE_RELEASE: lease_methods.release,
 }
 # A client that takes the specification's meaning of basic.qos for granted: Celery's workers raise the limit of
 # consumers they have, for each task whose time is yet to come, and would take no more tasks if that did nothing.

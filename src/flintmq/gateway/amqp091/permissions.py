@@ -18,6 +18,11 @@ from flintmq.wire.amqp091.methods import (
     ExchangeDeclare,
     ExchangeDelete,
     ExchangeUnbind,
+    LeaseExtend,
+    LeaseFetch,
+    LeaseOpen,
+    LeaseRelease,
+    LeaseSettle,
     Method,
     QueueBind,
     QueueDeclare,
@@ -125,6 +130,17 @@ def _queue_read(channel: ServerChannel, method: Method) -> None:
         channel.rights.check(READ, "queue", name)
 
 
+def _lease(channel: ServerChannel, method: Method) -> None:
+    assert isinstance(method, (LeaseOpen, LeaseExtend, LeaseFetch, LeaseSettle))
+    channel.rights.check(READ, "queue", channel.queue_name(method.queue))
+
+
+def _lease_release(channel: ServerChannel, method: Method) -> None:
+    """Who has no epoch takes away what somebody else is reading."""
+    assert isinstance(method, LeaseRelease)
+    channel.rights.check(READ if method.epoch else CONFIGURE, "queue", channel.queue_name(method.queue))
+
+
 CHECKS: Final[dict[int, Callable[[ServerChannel, Method], None]]] = {
     spec.EXCHANGE_DECLARE: _exchange_declare,
     spec.EXCHANGE_DELETE: _exchange_delete,
@@ -139,4 +155,9 @@ CHECKS: Final[dict[int, Callable[[ServerChannel, Method], None]]] = {
     spec.BASIC_GET: _queue_read,
     spec.STREAM_QUERY: _queue_read,
     spec.STREAM_FETCH: _queue_read,
+    spec.LEASE_OPEN: _lease,
+    spec.LEASE_EXTEND: _lease,
+    spec.LEASE_FETCH: _lease,
+    spec.LEASE_SETTLE: _lease,
+    spec.LEASE_RELEASE: _lease_release,
 }

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-VERSION: Final = 5
+VERSION: Final = 6
 # "FLNT": tells our database from somebody else's of the same name.
 APPLICATION_ID: Final = 0x464C4E54
 
@@ -37,6 +37,11 @@ CREATE TABLE termini (
     role TEXT NOT NULL, durability INTEGER NOT NULL, expiry TEXT NOT NULL, timeout_ms INTEGER NOT NULL,
     configuration BLOB NOT NULL, node_id INTEGER NOT NULL, UNIQUE (vhost, user, container, link, role));
 """
+_LEASES: Final = """
+CREATE TABLE leases (
+    id INTEGER PRIMARY KEY, vhost TEXT NOT NULL, queue_id INTEGER NOT NULL, name TEXT NOT NULL,
+    timeout_ms INTEGER NOT NULL, UNIQUE (queue_id, name));
+"""
 
 _META: Final = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
@@ -54,7 +59,7 @@ CREATE TABLE queues (
     arguments TEXT NOT NULL, UNIQUE (vhost, name));
 INSERT INTO meta VALUES ('next_queue_id', 1);
 """
-CREATE: Final = (_META, _BINDINGS, _RULES, _READERS, _TERMINI)
+CREATE: Final = (_META, _BINDINGS, _RULES, _READERS, _TERMINI, _LEASES)
 
 # From the format that is the key to the next one: scripts, to be run one after the other. Format 1 had no permissions:
 # every user could do everything.
@@ -82,4 +87,5 @@ INSERT INTO permissions SELECT vhosts.name, users.name, '.*', '.*', '.*' FROM vh
     2: (_READERS,),
     3: ("ALTER TABLE users ADD COLUMN scram TEXT NOT NULL DEFAULT '[]';",),
     4: (_TERMINI,),
+    5: (_LEASES,),
 }

@@ -12,6 +12,7 @@ from flintmq.broker.ports import (
     Definitions,
     DefinitionStore,
     ExchangeRecord,
+    LeaseRecord,
     QueueRecord,
     ReaderOffset,
     Rule,
@@ -131,6 +132,9 @@ class DefinitionDatabase:
                     " node_id FROM termini ORDER BY id"
                 )
             ],
+            leases=[
+                LeaseRecord(*row) for row in run("SELECT id, vhost, queue_id, name, timeout_ms FROM leases ORDER BY id")
+            ],
         )
 
     def apply(self, statements: Sequence[Statement]) -> None:
@@ -195,6 +199,7 @@ class SqliteDefinitions(DefinitionStore):
         for sql in rules.OF_VHOST:
             self._stage(sql, name)
         self._stage("DELETE FROM termini WHERE vhost = ?", name)
+        self._stage("DELETE FROM leases WHERE vhost = ?", name)
 
     def put_user(self, user: UserRecord) -> None:
         self._stage(
@@ -271,6 +276,20 @@ class SqliteDefinitions(DefinitionStore):
     def delete_terminus(self, terminus: TerminusRecord) -> None:
         self._stage("DELETE FROM termini WHERE id = ?", terminus.id)
 
+    def put_lease(self, lease: LeaseRecord) -> None:
+        self._stage(
+            "INSERT OR REPLACE INTO leases VALUES (?, ?, ?, ?, ?)",
+            lease.id,
+            lease.vhost,
+            lease.queue_id,
+            lease.name,
+            lease.timeout_ms,
+        )
+        self._use_id(lease.id)
+
+    def delete_lease(self, lease: LeaseRecord) -> None:
+        self._stage("DELETE FROM leases WHERE id = ?", lease.id)
+
     def put_reader_offset(self, offset: ReaderOffset) -> None:
         self._stage(
             "INSERT OR REPLACE INTO reader_offsets VALUES (?, ?, ?)", offset.queue_id, offset.reader, offset.offset
@@ -281,6 +300,9 @@ class SqliteDefinitions(DefinitionStore):
             "DELETE FROM reader_offsets WHERE queue_id IN (SELECT id FROM queues WHERE vhost = ? AND name = ?)",
             vhost,
             name,
+        )
+        self._stage(
+            "DELETE FROM leases WHERE queue_id IN (SELECT id FROM queues WHERE vhost = ? AND name = ?)", vhost, name
         )
         self._stage("DELETE FROM queues WHERE vhost = ? AND name = ?", vhost, name)
         self._stage(

@@ -55,7 +55,8 @@ class Verification:
         definitions, definitions_report = self._definitions()
         queues = {queue.id for queue in definitions.queues} if definitions else set()
         termini = {terminus.id for terminus in definitions.termini} if definitions else set()
-        places = Places(queues | termini)
+        leases = {lease.id for lease in definitions.leases} if definitions else set()
+        places = Places(queues | termini | leases)
         reports = [definitions_report]
         for path in sorted(directory.files):
             report = self._segment(path, places, progress) if is_segment(path) else self._other(path, progress)

@@ -57,7 +57,6 @@ class PackedPage(Page):
         super().__init__()
         self.content = Content(b"", [])
         self.is_run = True
-        self.first_seq: i64 = 0
         self.segment: i64 = 0
         self.first_slot: i64 = 0
 
@@ -78,6 +77,7 @@ class Packer:
         size: i64 = 0
         expires_ms: i64 = 0
         is_run = True
+        is_sequence = True
         address = Address("", "")
         codec: ContentCodec | None = None
         properties = b""
@@ -87,6 +87,7 @@ class Packer:
         segment: i64 = 0
         slot: i64 = -1
         timestamp_ms: i64 = 0
+        redelivered: i64 = 0
         for entry in entries:
             message = entry.message
             body = message.body
@@ -100,7 +101,7 @@ class Packer:
             if entry.seq == seq + 1 and entry.position - entry.seq == shift:
                 flags |= _NEXT_NUMBER
             elif seq >= 0:
-                is_run = False
+                is_sequence = False
             # What is in no segment has no slot.
             if entry.segment == segment and (segment == 0 or entry.slot == slot + 1):
                 flags |= _NEXT_SLOT
@@ -108,6 +109,7 @@ class Packer:
                 is_run = False
             if entry.redelivered:
                 flags |= _REDELIVERED
+                redelivered += 1
             if entry.expires_ms != 0:
                 flags |= _EXPIRES
                 if expires_ms == 0 or entry.expires_ms < expires_ms:
@@ -154,10 +156,12 @@ class Packer:
         page.segment = 0 if first is None else first.segment
         page.first_slot = 0 if first is None else first.slot
         page.first = 0 if first is None else first.position
-        page.is_run = is_run
+        page.is_sequence = is_sequence
+        page.is_run = is_run and is_sequence
         page.count = len(entries)
         page.body_bytes = size
         page.expires_ms = expires_ms
+        page.redelivered = redelivered
         page.content = Content(writer.getvalue(), large)
 
     def unpack(self, data: bytes, packed_size: i64, large: list[bytes] | None) -> list[Entry]:

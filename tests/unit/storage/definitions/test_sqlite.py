@@ -13,6 +13,7 @@ from flintmq.broker.ports import (
     BindingRecord,
     Definitions,
     ExchangeRecord,
+    LeaseRecord,
     LimitRecord,
     ParameterRecord,
     PermissionRecord,
@@ -291,6 +292,11 @@ PRAGMA user_version = 1;
 """
 
 
+# What formats have beside what format 4 had.
+SINCE_5 = "DROP TABLE leases;"
+SINCE_4 = f"DROP TABLE termini; {SINCE_5}"
+
+
 def test_format_1_is_brought_up_to_date(tmp_path: Path) -> None:
     """A directory of the last release opens with all it had, and its users may do what they could do before."""
     connection = sqlite3.connect(tmp_path / "definitions.sqlite")
@@ -316,7 +322,7 @@ def test_format_2_is_brought_up_to_date(tmp_path: Path) -> None:
     database.close()
     connection = sqlite3.connect(tmp_path / "definitions.sqlite")
     connection.executescript(
-        "DROP TABLE reader_offsets; DROP TABLE termini; ALTER TABLE users DROP COLUMN scram; PRAGMA user_version = 2;"
+        f"DROP TABLE reader_offsets; {SINCE_4} ALTER TABLE users DROP COLUMN scram; PRAGMA user_version = 2;"
     )
     connection.close()
     database, store = _store(tmp_path)
@@ -334,7 +340,7 @@ def test_keys_for_scram_are_kept(tmp_path: Path) -> None:
     database.close()
     assert _reloaded(tmp_path).users[0].scram == ("SCRAM-SHA-256$1:s$k:k",)
     connection = sqlite3.connect(tmp_path / "definitions.sqlite")
-    connection.executescript("ALTER TABLE users DROP COLUMN scram; DROP TABLE termini; PRAGMA user_version = 3;")
+    connection.executescript(f"ALTER TABLE users DROP COLUMN scram; {SINCE_4} PRAGMA user_version = 3;")
     connection.close()
     assert _reloaded(tmp_path).users == [UserRecord("u", "hash")]
 
@@ -346,9 +352,44 @@ def test_format_4_is_brought_up_to_date(tmp_path: Path) -> None:
     database.apply(store.take())
     database.close()
     connection = sqlite3.connect(tmp_path / "definitions.sqlite")
-    connection.executescript("DROP TABLE termini; PRAGMA user_version = 4;")
+    connection.executescript(f"{SINCE_4} PRAGMA user_version = 4;")
     connection.close()
     assert (_reloaded(tmp_path).queues, _reloaded(tmp_path).termini) == ([QUEUE], [])
+
+
+def test_format_5_is_brought_up_to_date(tmp_path: Path) -> None:
+    """It had no leases."""
+    database, store = _store(tmp_path)
+    _put_all(store)
+    database.apply(store.take())
+    database.close()
+    connection = sqlite3.connect(tmp_path / "definitions.sqlite")
+    connection.executescript(f"{SINCE_5} PRAGMA user_version = 5;")
+    connection.close()
+    assert (_reloaded(tmp_path).queues, _reloaded(tmp_path).leases) == ([QUEUE], [])
+
+
+def test_leases(tmp_path: Path) -> None:
+    """The last one of an id counts; they go one by one, with their queue, or with their virtual host."""
+    database, store = _store(tmp_path)
+    _put_all(store)
+    queue = QueueRecord(20, "/", "leased", False, {})
+    store.put_queue(queue)
+    leases = [LeaseRecord(21, "/", 20, "a", 2**40), LeaseRecord(22, "/", 20, "b"), LeaseRecord(23, "/", QUEUE.id, "a")]
+    for lease in (replace(leases[0], timeout_ms=1), *leases):
+        store.put_lease(lease)
+    database.apply(store.take())
+    assert (store.load().leases, store.load().next_queue_id) == (leases, 24)
+    store.delete_lease(leases[1])
+    database.apply(store.take())
+    assert store.load().leases == [leases[0], leases[2]]
+    store.delete_queue("/", "leased")
+    database.apply(store.take())
+    assert store.load().leases == leases[2:]
+    store.delete_vhost("/")
+    database.apply(store.take())
+    assert (store.load().leases, store.load().next_queue_id) == ([], 24)
+    database.close()
 
 
 def test_termini(tmp_path: Path) -> None:

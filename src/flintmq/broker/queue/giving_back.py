@@ -1,0 +1,69 @@
+"""Acquired entries that go back to their queue packed, so many that it is done a step at a time."""
+
+from collections import deque
+from typing import Final, final
+
+from mypy_extensions import i64
+
+from flintmq.base.errors import StorageError
+from flintmq.broker.message import ACQUIRED, Entry
+from flintmq.broker.ports import Page, Pages
+from flintmq.broker.queue.base import Holder, Queue
+from flintmq.broker.queue.entries import EntryQueue
+from flintmq.broker.timers import Timed
+
+# Messages given back at once: some ten milliseconds of the event loop's time.
+_STEP_MESSAGES: Final = 16_384
+
+
+@final
+class GivingBack(Timed, Holder):
+    """`pages` are in the order of the queue. After a crash all of them are there at once."""
+
+    def __init__(self, queue: EntryQueue, pages: Pages, acquired: list[Page]) -> None:
+        super().__init__()
+        self._queue = queue
+        self._pages = pages
+        self._left = deque(acquired)
+
+    def begin(self) -> None:
+        if self._left:
+            self._queue.hold_for(self)
+            self._step()
+
+    def on_due(self, now_ms: i64) -> None:
+        self._step()
+
+    def _step(self) -> None:
+        queue = self._queue
+        count: i64 = 0
+        while self._left and count < _STEP_MESSAGES:
+            page = self._left.popleft()
+            try:
+                entries = self._pages.unpack(page)
+            except StorageError:
+                # What the journal has of it is there after a restart.
+                self._pages.drop(page)
+                continue
+            for entry in entries:
+                entry.state = ACQUIRED
+            queue.put_back(entries)
+            count += len(entries)
+        if self._left:
+            queue.agenda.timers.at(queue.agenda.now_ms + 1, self)
+        else:
+            queue.hold_no_more_for(self)
+
+    def claimed(self, queue: Queue, entry: Entry) -> None:
+        """What goes back is in nobody's hands after a restart."""
+
+    def queue_gone(self, queue: Queue) -> None:
+        left = self._left
+        self._left = deque()
+        queue.agenda.timers.cancel(self)
+        for page in left:
+            try:
+                self._queue.settle_page(self._pages, page)
+            except StorageError:
+                # Of a queue that is gone nothing comes back after a restart, whatever the journal has.
+                self._pages.drop(page)

@@ -1,0 +1,58 @@
+"""What is fetched by ranges, as the body of one answer: messages with their offsets, up to what one may carry."""
+
+from typing import Final, final
+
+from librt.strings import BytesWriter
+from mypy_extensions import i64
+
+from flintmq.broker.message import Message
+from flintmq.gateway.amqp091.codec import CODEC_091
+from flintmq.gateway.conversion.converted import TO_091
+from flintmq.wire.amqp091.chunk import REDELIVERED, push_record, push_run
+from flintmq.wire.amqp091.tables import encode_address
+
+# What one answer may carry, beyond a single message that is larger: some ten milliseconds of the event loop's time.
+_MAX_BYTES: Final = 4 * 1024 * 1024
+_MAX_RECORDS: Final = 16_384
+# The properties of the content that a chunk is.
+NO_PROPERTIES: Final = b"\x00\x00"
+
+
+@final
+class Chunk:
+    """`max_bytes` is what its reader wants at most, 0 for as much as there may be; `room` is what is left of it."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self.room: i64 = min(max_bytes or _MAX_BYTES, _MAX_BYTES)
+        self.count: i64 = 0
+        self._writer = BytesWriter()
+
+    @property
+    def is_full(self) -> bool:
+        return self.room <= 0 or self.count >= _MAX_RECORDS
+
+    def push(self, offset: i64, message: Message, redelivered: bool) -> bool:
+        """Add a message; False where there is no room for it. The first one goes in whatever its size."""
+        properties, body = message.properties, message.body
+        if message.codec is not CODEC_091:
+            properties, body = TO_091.in_091(message)
+        self.room -= len(properties) + len(body)
+        if self.room < 0 and self.count > 0:
+            return False
+        address = message.address
+        if not address.encoded:
+            address.encoded = encode_address(address.exchange, address.routing_key)
+        flags: i64 = REDELIVERED if redelivered else 0
+        push_record(self._writer, offset, message.timestamp_ms, flags, address.encoded, properties, body)
+        self.count += 1
+        return True
+
+    def push_run(self, offset: i64, count: i64, contents: bytes) -> None:
+        """Add as many as the storage holds side by side, as they are there."""
+        push_run(self._writer, offset, count, contents)
+        self.room -= len(contents)
+        self.count += count
+
+    @property
+    def data(self) -> bytes:
+        return self._writer.getvalue()

@@ -1,0 +1,110 @@
+"""lease.*: FlintMQ's own class of methods, for readers that want batches of a queue which they can read again.
+
+Who extends, settles or takes over a lease hears of it once that is on the disk, and so builds on nothing that a crash
+could take. What was leased can be fetched over any connection.
+"""
+
+from typing import Final
+
+from mypy_extensions import i64
+
+from flintmq.base.errors import PreconditionFailed
+from flintmq.broker.lease import Lease
+from flintmq.gateway.amqp091.channel import ServerChannel
+from flintmq.gateway.amqp091.chunk import NO_PROPERTIES, Chunk
+from flintmq.wire.amqp091.methods import (
+    LeaseExtend,
+    LeaseExtendOk,
+    LeaseFetch,
+    LeaseFetchOk,
+    LeaseOpen,
+    LeaseOpenOk,
+    LeaseRelease,
+    LeaseReleaseOk,
+    LeaseSettle,
+    LeaseSettleOk,
+    Method,
+)
+
+# The wire's numbers have 64 bits and no sign.
+_HIGHEST: Final = 2**63 - 1
+
+
+def open_lease(channel: ServerChannel, method: Method) -> None:
+    assert isinstance(method, LeaseOpen)
+    channel.check_storage()
+    queue = channel.queue(method.queue)
+    timeout_ms = min(method.timeout, _HIGHEST)
+    lease = channel.vhost.leases.open(queue, method.consumer, min(method.epoch, _HIGHEST), timeout_ms)
+    channel.reply_when_stored(LeaseOpenOk(epoch=lease.epoch, first=lease.first, next=lease.next))
+
+
+def extend(channel: ServerChannel, method: Method) -> None:
+    assert isinstance(method, LeaseExtend)
+    channel.check_storage()
+    lease = _find(channel, method.queue, method.consumer)
+    taken = lease.extend(
+        min(method.epoch, _HIGHEST), min(method.max_messages, _HIGHEST), min(method.max_bytes, _HIGHEST)
+    )
+    channel.spend(taken)
+    channel.reply_when_stored(LeaseExtendOk(first=lease.first, next=lease.next, ready=lease.queue.message_count))
+
+
+def fetch(channel: ServerChannel, method: Method) -> None:
+    """What has positions from one on, as one content; none when the range is empty."""
+    assert isinstance(method, LeaseFetch)
+    lease = _find(channel, method.queue, method.consumer)
+    lease.used()
+    start = min(method.offset, _HIGHEST)
+    stop: i64 = min(method.end_offset, int(lease.next))
+    if start < lease.first:
+        raise PreconditionFailed(
+            f"position {start} of the lease '{method.consumer}' of queue '{lease.queue.name}' in vhost "
+            f"'{channel.vhost.name}' is settled, or has gone back to the queue: the first one leased is {lease.first}"
+        )
+    chunk = Chunk(method.max_bytes)
+    following = _fill(chunk, lease, start, stop)
+    channel.spend(chunk.count)
+    channel.reply_with(
+        LeaseFetchOk(first_offset=start, next_offset=following, record_count=chunk.count), NO_PROPERTIES, chunk.data
+    )
+
+
+def _fill(chunk: Chunk, lease: Lease, start: i64, stop: i64) -> i64:
+    """Returns where to go on."""
+    following = start
+    while following < stop:
+        leased = lease.read(following)
+        if leased is None:
+            return stop
+        entries = leased.entries
+        index = leased.index(following)
+        while index < len(entries):
+            position = leased.position(index)
+            if position >= stop:
+                return stop
+            entry = entries[index]
+            if chunk.is_full or not chunk.push(position, entry.message, entry.redelivered):
+                return following
+            following = position + 1
+            index += 1
+    return following
+
+
+def settle(channel: ServerChannel, method: Method) -> None:
+    assert isinstance(method, LeaseSettle)
+    channel.check_storage()
+    lease = _find(channel, method.queue, method.consumer)
+    lease.settle(min(method.epoch, _HIGHEST), min(method.up_to, _HIGHEST))
+    channel.reply_when_stored(LeaseSettleOk())
+
+
+def release(channel: ServerChannel, method: Method) -> None:
+    assert isinstance(method, LeaseRelease)
+    channel.check_storage()
+    count = _find(channel, method.queue, method.consumer).release(min(method.epoch, _HIGHEST))
+    channel.reply_when_stored(LeaseReleaseOk(message_count=count))
+
+
+def _find(channel: ServerChannel, queue: str, consumer: str) -> Lease:
+    return channel.vhost.leases.find(channel.queue(queue), consumer)
