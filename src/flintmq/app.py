@@ -419,6 +419,7 @@ def _offer(settings: Settings) -> Offer:
                 "direct_reply_to": True,
                 "flintmq.stream": True,
                 "flintmq.lease": True,
+                "flintmq.stage": True,
             },
         },
         Tuning(limits.channel_max, limits.frame_max_bytes, limits.heartbeat_seconds, limits.message_max_bytes),

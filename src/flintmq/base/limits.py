@@ -106,6 +106,17 @@ LEASE_EXTEND_MAX_MESSAGES: Final = 16_384
 LEASE_EXTEND_MAX_BYTES: Final = 16 * 1024 * 1024
 # How often a lease may be extended before it is settled: each time costs half a KiB until then, some 30 MB.
 LEASE_EXTENSIONS_MAX: Final = 65_536
+# Transactional ids that a virtual host remembers the last batch of: some 10 MB with the longest.
+STAGES_MAX: Final = 10_000
+# Attempts that a transactional id keeps until their batch is decided: more than the tasks of any batch, repeated ones
+# included. Each takes about 1 KiB, and 1 KiB for each queue it published to.
+STAGE_ATTEMPTS_MAX: Final = 65_536
+# Numbers that a queue reserves for an attempt at once, the first time and at most: a note in the journal for each run,
+# so that a million messages take some twenty, and one message no more than one.
+STAGE_RUN_MIN: Final = 64
+STAGE_RUN_MAX: Final = 65_536
+# Messages that are put on their queues, or discarded, in one tick once a batch is decided: some ten milliseconds.
+STAGE_STEP_MESSAGES: Final = 8_192
 # Addresses (exchange, routing key) remembered with their route; a publisher of random keys starts the table anew.
 ROUTE_CACHE_ENTRIES: Final = 16_384
 # RabbitMQ's: weights say shares, and finer ones than a ten-thousandth say nothing.

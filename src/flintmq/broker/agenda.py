@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from flintmq.broker.queue.base import Queue
     from flintmq.broker.queue.lifetime import Lifetime
     from flintmq.broker.queue.stream import StreamQueue
+    from flintmq.broker.stage import Stage
 
 # Why a message was dead-lettered, as x-death says it (RabbitMQ).
 REJECTED: Final = "rejected"
@@ -55,6 +56,8 @@ class Agenda:
         self.asked: i64 = 0
         # Queues that may have something for their consumers.
         self.ready: list[Queue] = []
+        # Stages with messages that are on their way to their queues, or to be discarded.
+        self.stages: list[Stage] = []
         # Streams with consumers that wait for records to become durable.
         self.unsynced: list[StreamQueue] = []
         # Queues that nobody has used for as long as they were declared to wait: to be removed.

@@ -6,6 +6,7 @@ from typing import final
 from mypy_extensions import i64
 
 from flintmq.base.errors import ConfigurationError
+from flintmq.base.limits import STAGE_STEP_MESSAGES
 from flintmq.broker.agenda import Agenda
 from flintmq.broker.chance import Chance
 from flintmq.broker.dead_letters import DeadLetters
@@ -120,6 +121,7 @@ class Broker:
             access.expel(f"user '{name}' is deleted")
         for vhost in self.vhosts.values():
             vhost.termini.user_deleted(name)
+            vhost.stages.user_deleted(name)
         del self.users[name]
         self.storage.definitions.delete_user(name)
 
@@ -189,7 +191,8 @@ class Broker:
             self._rearrange()
         # A message whose time is up just now may still be delivered at once: that is what a time of zero asks for.
         agenda.timers.run(agenda.now_ms - 1)
-        more = self._dispatch_ready()
+        more = self._publish_staged() if agenda.stages else False
+        more |= self._dispatch_ready()
         agenda.timers.run(agenda.now_ms)
         if agenda.dead_letters or agenda.discarded or agenda.roomy:
             more |= self._dead_letters.publish()
@@ -203,6 +206,21 @@ class Broker:
             lifetime = agenda.ended.pop()
             if lifetime.is_over:
                 self.vhosts[lifetime.queue.vhost].remove_queue(lifetime.queue)
+        return more
+
+    def _publish_staged(self) -> bool:
+        """Batches that are committed go on to their queues, so many messages a tick."""
+        stages = self.agenda.stages
+        self.agenda.stages = []
+        share: i64 = max(1, STAGE_STEP_MESSAGES // len(stages))
+        more = False
+        stages.reverse()
+        try:
+            while stages:
+                more |= stages.pop().step(share)
+        finally:
+            # One that fails must not take along those behind it.
+            self.agenda.stages += stages
         return more
 
     def _rearrange(self) -> None:
@@ -264,7 +282,11 @@ class Broker:
     def recover(self, definitions: Definitions) -> int:
         """Build everything from storage, before the first connection; returns how many messages were found."""
         queues = self.restore(definitions)
-        noting = {*[record.id for record in definitions.termini], *[record.id for record in definitions.leases]}
+        noting = {
+            *[record.id for record in definitions.termini],
+            *[record.id for record in definitions.leases],
+            *[record.id for record in definitions.stages],
+        }
         noting &= set(queues)
         count = 0
         for queue_id, entry in self.storage.recover(set(queues), noting):
@@ -309,6 +331,10 @@ class Broker:
             lease = self.vhosts[record_of_lease.vhost].leases.restore(record_of_lease, by_id)
             if lease is not None:
                 queues[record_of_lease.id] = lease
+        for record_of_stage in definitions.stages:
+            stage = self.vhosts[record_of_stage.vhost].stages.restore(record_of_stage, by_id)
+            queues[stage.record.id] = stage
+            queues[int(stage.copies.id)] = stage.copies
         for binding in definitions.bindings:
             self.vhosts[binding.vhost].restore_binding(binding)
         return queues

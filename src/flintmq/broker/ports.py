@@ -174,6 +174,18 @@ class LeaseRecord:
 
 
 @dataclass(frozen=True)
+class StageRecord:
+    """A transactional id, by which a user publishes in stages. `id` is one of a queue that has its notes; the negative
+    one is that of its copies.
+    """
+
+    id: int
+    vhost: str
+    name: str
+    user: str
+
+
+@dataclass(frozen=True)
 class Definitions:
     """Everything durable that is not a message, as read at start-up."""
 
@@ -187,6 +199,7 @@ class Definitions:
     reader_offsets: list[ReaderOffset] = field(default_factory=list)
     termini: list[TerminusRecord] = field(default_factory=list)
     leases: list[LeaseRecord] = field(default_factory=list)
+    stages: list[StageRecord] = field(default_factory=list)
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -247,6 +260,12 @@ class DefinitionStore(ABC):
 
     @abstractmethod
     def delete_lease(self, lease: LeaseRecord) -> None: ...
+
+    @abstractmethod
+    def put_stage(self, stage: StageRecord) -> None: ...
+
+    @abstractmethod
+    def delete_stage(self, stage: StageRecord) -> None: ...
 
     @abstractmethod
     def put_binding(self, binding: BindingRecord) -> None: ...

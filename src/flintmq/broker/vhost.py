@@ -23,6 +23,7 @@ from flintmq.broker.queue.ids import QueueIds
 from flintmq.broker.queue.lifetime import ARGUMENT as LIFETIME
 from flintmq.broker.queue.stream import StreamQueue
 from flintmq.broker.routing import Route
+from flintmq.broker.stages import Stages
 from flintmq.broker.termini import Termini
 
 if TYPE_CHECKING:
@@ -65,6 +66,8 @@ class VHost:
         # Ends of links that outlive them.
         self.termini = Termini(name, storage, agenda, ids)
         self.leases = Leases(name, storage, agenda, ids)
+        # Who publishes in stages.
+        self.stages = Stages(name, storage, agenda, ids, self.deliver)
         self._storage = storage
         # At hand, since every message asks for it.
         self._journal = storage.journal
@@ -86,6 +89,7 @@ class VHost:
         for queue in list(self.queues.values()):
             self.remove_queue(queue)
         self.termini.discard()
+        self.stages.discard()
 
     # -- policies -----------------------------------------------------------------------------------------------
 

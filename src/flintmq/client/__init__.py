@@ -16,7 +16,7 @@ from flintmq.client.errors import (
     TimedOut,
 )
 from flintmq.client.publish import Publish
-from flintmq.client.values import LeaseInfo, QueueInfo, StreamChunk, StreamInfo
+from flintmq.client.values import LeaseInfo, QueueInfo, StageCommitted, StageInfo, StreamChunk, StreamInfo
 from flintmq.wire.amqp091.chunk import ChunkRecord
 from flintmq.wire.amqp091.properties import Properties, encode_properties
 
@@ -42,6 +42,8 @@ __all__ = [
     "PublishFailed",
     "QueueInfo",
     "Returned",
+    "StageCommitted",
+    "StageInfo",
     "StreamChunk",
     "StreamInfo",
     "TimedOut",

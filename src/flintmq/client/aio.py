@@ -16,7 +16,7 @@ from flintmq.client.errors import TimedOut
 from flintmq.client.loop_link import LoopLink
 from flintmq.client.publish import Body, Publishable
 from flintmq.client.session import Session
-from flintmq.client.values import LeaseInfo, QueueInfo, StreamChunk, StreamInfo
+from flintmq.client.values import LeaseInfo, QueueInfo, StageCommitted, StageInfo, StreamChunk, StreamInfo
 from flintmq.client.waiting import REQUEST_SECONDS, Request
 from flintmq.wire.amqp091.properties import Properties
 from flintmq.wire.amqp091.tables import Table
@@ -349,6 +349,47 @@ class Channel:
             request = self._core.ask(fetch(chunk.next_offset))
             await self._link.send(REQUEST_SECONDS)
             yield chunk
+
+    # -- stages -------------------------------------------------------------------------------------------------
+
+    async def stage_open(self, transactional_id: str, owner: str) -> StageInfo:
+        """Be the one writer of this transactional id: whoever was before is fenced, what it staged is discarded.
+
+        The same owner goes on behind the batch it committed last, another one begins anew. Raises ChannelClosed where
+        the id is another user's.
+        """
+        return await self._ask(requests.stage_open(transactional_id, owner))
+
+    async def stage_select(self, transactional_id: str, epoch: int, batch: int, partition: int, attempt: int) -> bool:
+        """From now on this channel's messages are staged under this attempt, and published by a commit that names it.
+
+        False where the batch is committed already: nothing of it will be published, so nothing has to be sent. The
+        attempt is discarded if the channel ends, or selects again, before `stage_ready`. Raises ChannelClosed where
+        another writer has taken over.
+        """
+        return await self._ask(requests.stage_select(transactional_id, epoch, batch, partition, attempt))
+
+    async def stage_ready(self) -> int:
+        """The attempt is complete, and on the server's disk. Returns how many of its messages found a queue."""
+        return await self._ask(requests.stage_ready())
+
+    async def stage_commit(
+        self, transactional_id: str, epoch: int, batch: int, winners: dict[int, int]
+    ) -> StageCommitted:
+        """Publish the attempts that `winners` names by partition, all or none, and only if the batch is a new one.
+
+        Whatever else there is of this batch and of earlier ones is discarded. Raises ChannelClosed, with nothing done,
+        where an attempt is not there complete, a queue has no room, or another writer has taken over.
+        """
+        return await self._ask(requests.stage_commit(transactional_id, epoch, batch, winners))
+
+    async def stage_abort(self, transactional_id: str, epoch: int, batch: int) -> None:
+        """Discard what was staged for a batch."""
+        await self._ask(requests.stage_abort(transactional_id, epoch, batch))
+
+    async def stage_forget(self, transactional_id: str) -> None:
+        """Nobody will use this transactional id again: the server forgets its last batch, too."""
+        await self._ask(requests.stage_forget(transactional_id))
 
     async def _ask(self, request: Request[T]) -> T:
         return await self._link.answer(self._core.ask(request))

@@ -1,11 +1,12 @@
 """Requests by the name of what they do: the method they send, and what its answer means."""
 
 from flintmq.client.delivery import Delivery
-from flintmq.client.values import LeaseInfo, QueueInfo, StreamChunk, StreamInfo
+from flintmq.client.values import LeaseInfo, QueueInfo, StageCommitted, StageInfo, StreamChunk, StreamInfo
 from flintmq.client.waiting import Answer, Request
 from flintmq.wire.amqp091 import methods
 from flintmq.wire.amqp091.methods import Method
 from flintmq.wire.amqp091.tables import Table
+from flintmq.wire.amqp091.winners import encode_winners
 
 
 def declare_exchange(
@@ -138,6 +139,38 @@ def lease_release(queue: str, name: str, epoch: int) -> Request[int]:
     )
 
 
+def stage_open(transactional_id: str, owner: str) -> Request[StageInfo]:
+    method = methods.StageOpen(transactional_id=transactional_id, owner=owner)
+    return Request(method, (methods.StageOpenOk,), _stage_info)
+
+
+def stage_select(transactional_id: str, epoch: int, batch: int, partition: int, attempt: int) -> Request[bool]:
+    method = methods.StageSelect(
+        transactional_id=transactional_id, epoch=epoch, batch=batch, partition=partition, attempt=attempt
+    )
+    return Request(method, (methods.StageSelectOk,), _selected)
+
+
+def stage_ready() -> Request[int]:
+    return Request(methods.StageReady(), (methods.StageReadyOk,), _staged)
+
+
+def stage_commit(transactional_id: str, epoch: int, batch: int, winners: dict[int, int]) -> Request[StageCommitted]:
+    method = methods.StageCommit(
+        transactional_id=transactional_id, epoch=epoch, batch=batch, winners=encode_winners(winners)
+    )
+    return Request(method, (methods.StageCommitOk,), _committed)
+
+
+def stage_abort(transactional_id: str, epoch: int, batch: int) -> Request[None]:
+    method = methods.StageAbort(transactional_id=transactional_id, epoch=epoch, batch=batch)
+    return _acknowledged(method, methods.StageAbortOk)
+
+
+def stage_forget(transactional_id: str) -> Request[None]:
+    return _acknowledged(methods.StageForget(transactional_id=transactional_id), methods.StageForgetOk)
+
+
 def _acknowledged(method: Method, answer: type[Method]) -> Request[None]:
     return Request(method, (answer,), _nothing)
 
@@ -210,3 +243,27 @@ def _lease_released(answer: Answer) -> int:
     method = answer.method
     assert isinstance(method, methods.LeaseReleaseOk)
     return method.message_count
+
+
+def _stage_info(answer: Answer) -> StageInfo:
+    method = answer.method
+    assert isinstance(method, methods.StageOpenOk)
+    return StageInfo(method.epoch, method.next_batch - 1)
+
+
+def _selected(answer: Answer) -> bool:
+    method = answer.method
+    assert isinstance(method, methods.StageSelectOk)
+    return not method.already
+
+
+def _staged(answer: Answer) -> int:
+    method = answer.method
+    assert isinstance(method, methods.StageReadyOk)
+    return method.message_count
+
+
+def _committed(answer: Answer) -> StageCommitted:
+    method = answer.method
+    assert isinstance(method, methods.StageCommitOk)
+    return StageCommitted(method.message_count, method.already)

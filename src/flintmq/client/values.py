@@ -38,6 +38,22 @@ class LeaseInfo:
 
 
 @dataclass(frozen=True)
+class StageInfo:
+    """`epoch` is what everybody who stages for this writer has to show; `last_batch` was committed last, -1: none."""
+
+    epoch: int
+    last_batch: int
+
+
+@dataclass(frozen=True)
+class StageCommitted:
+    """How many messages were published. `already`: the batch was committed before, and nothing was published now."""
+
+    published: int
+    already: bool
+
+
+@dataclass(frozen=True)
 class StreamChunk:
     """Records of a stream, or of a lease, from `first_offset` on.
 

@@ -21,6 +21,7 @@ from flintmq.broker.ports import (
     QueueRecord,
     ReaderOffset,
     Rule,
+    StageRecord,
     Storage,
     StreamCursor,
     StreamLimits,
@@ -138,6 +139,7 @@ class MemoryDefinitions(DefinitionStore):
         self.reader_offsets: dict[tuple[int, str], int] = {}
         self.termini: dict[int, TerminusRecord] = {}
         self.leases: dict[int, LeaseRecord] = {}
+        self.stages: dict[int, StageRecord] = {}
         self.has_staged = False
 
     def load(self) -> Definitions:
@@ -152,7 +154,16 @@ class MemoryDefinitions(DefinitionStore):
             [ReaderOffset(*key, offset) for key, offset in self.reader_offsets.items()],
             list(self.termini.values()),
             list(self.leases.values()),
+            list(self.stages.values()),
         )
+
+    def put_stage(self, stage: StageRecord) -> None:
+        self.stages[stage.id] = stage
+        self.has_staged = True
+
+    def delete_stage(self, stage: StageRecord) -> None:
+        del self.stages[stage.id]
+        self.has_staged = True
 
     def put_terminus(self, terminus: TerminusRecord) -> None:
         self.termini[terminus.id] = terminus

@@ -50,6 +50,15 @@ class Holder:
         """At start-up: the entry that was claimed from the queue."""
 
 
+@trait
+class Reserver:
+    """Who has reserved numbers of a queue, for messages that come to it later."""
+
+    @abstractmethod
+    def found(self, entry: Entry) -> None:
+        """At start-up: an entry that the journal has under a number that was reserved."""
+
+
 class Queue(ABC):
     """A queue of any kind. `owner` is the connection an exclusive queue belongs to."""
 
@@ -122,6 +131,10 @@ class Queue(ABC):
 
     def has_room(self, messages: list[Message]) -> bool:
         """Whether all of these would be admitted, whoever waits for them."""
+        return True
+
+    def has_room_for(self, count: i64, size: i64) -> bool:
+        """The same for so many messages, with so many bytes in their bodies."""
         return True
 
     def await_room(self) -> None:

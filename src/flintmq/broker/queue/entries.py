@@ -16,7 +16,7 @@ from flintmq.broker.message import ACQUIRED, FOREVER, PAUSE, READY, Entry, Messa
 from flintmq.broker.ports import Journal, Page, Pages
 from flintmq.broker.queue.acquired import Acquired
 from flintmq.broker.queue.barred import Barred
-from flintmq.broker.queue.base import ADMITTED, DISCARDED, DONE, REFUSED, Holder, Queue, Stored
+from flintmq.broker.queue.base import ADMITTED, DISCARDED, DONE, REFUSED, Holder, Queue, Reserver, Stored
 from flintmq.broker.queue.browse import View
 from flintmq.broker.queue.dedup import Dedup
 from flintmq.broker.queue.delays import Delays
@@ -72,6 +72,8 @@ class EntryQueue(Queue, Stored):
         self._is_keyed = False
         # At start-up, who is to have the entries of which numbers.
         self._claims: Runs[Holder] = Runs()
+        # The same for numbers whose entries had not come to the queue yet.
+        self._reserved: Runs[Reserver] = Runs()
         # Whether dead letters wait for room here.
         self._is_awaited = False
         # Bytes of the bodies that are ready, counted while a limit speaks of them.
@@ -219,6 +221,12 @@ class EntryQueue(Queue, Stored):
                 size += len(message.body)
             else:
                 size += max(0, len(message.body) - len(replaced.message.body))
+        return not self._is_over(count, size)
+
+    def has_room_for(self, count: i64, size: i64) -> bool:
+        if self.settings.overflow == DROP_HEAD or not self._is_over(count, size):
+            return True
+        self._catch_up()
         return not self._is_over(count, size)
 
     def await_room(self) -> None:
@@ -392,6 +400,11 @@ class EntryQueue(Queue, Stored):
         self._store.left_packed(part, count)
 
     def restore(self, entry: Entry) -> None:
+        if self._reserved:
+            run = self._reserved.find(entry.seq)
+            if run is not None:
+                run.value.found(entry)
+                return
         settings = self.settings
         if self.dedup is not None:
             self.dedup.recall(entry.message, entry.message.timestamp_ms)
@@ -426,13 +439,50 @@ class EntryQueue(Queue, Stored):
         self._claims.add(first, count, holder)
 
     def start_at(self, seq: i64) -> None:
-        self._seq = seq
+        self._seq = max(seq, self._reserved.end)
         self._claims = Runs()
+        self._reserved = Runs()
         self._settle_replaced()
         # What consumers had before the restart is ready again.
         self._trim()
         if self.lifetime is not None:
             self.lifetime.restart()
+
+    # -- messages that have a number before they come -----------------------------------------------------------
+
+    def reserve(self, count: i64) -> i64:
+        """So many numbers in a row, for entries that come later, or never; returns the first."""
+        first = self._seq
+        self._seq += count
+        return first
+
+    def reserved(self, first: i64, count: i64, reserver: Reserver) -> None:
+        """Before `restore`: these numbers were reserved, and none of them is given to anybody else."""
+        self._reserved.add(first, count, reserver)
+
+    def put_reserved(self, entries: list[Entry]) -> None:
+        """Entries with such numbers, which the journal has, come to the queue behind all that is there."""
+        now_ms = self.agenda.now_ms
+        for entry in entries:
+            message = entry.message
+            entry.position = self._seq
+            self._seq += 1
+            if self._is_plain_in and message.handling.is_plain:
+                self._store.append(entry)
+                continue
+            if self.dedup is not None:
+                if self.dedup.is_duplicate(message):
+                    if entry.segment != 0:
+                        self._journal.settle(self.id, entry)
+                    continue
+                self.dedup.remember(message, now_ms)
+            if self.lifetime is not None:
+                self.lifetime.came()
+            self._settle_replaced()
+            self._place(entry, now_ms)
+        self._settle_replaced()
+        self._trim()
+        self.touch()
 
     # -- out ----------------------------------------------------------------------------------------------------
 

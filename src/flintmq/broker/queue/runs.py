@@ -31,6 +31,14 @@ class Runs(Generic[T]):
     def __len__(self) -> int:
         return len(self._runs)
 
+    @property
+    def end(self) -> i64:
+        """Behind all of them."""
+        end: i64 = 0
+        for run in self._runs:
+            end = max(end, run.end)
+        return end
+
     def add(self, first: i64, count: i64, value: T) -> None:
         self._runs.append(Run(first, first + count, value))
         self._is_sorted = False

@@ -34,6 +34,8 @@ from flintmq.broker.permission import WRITE
 from flintmq.broker.publishing import STORED, TURNED_AWAY, UNDELIVERED, UNROUTED
 from flintmq.broker.queue.base import Queue
 from flintmq.broker.selector.selectors import ARGUMENT as SELECTOR
+from flintmq.broker.stage import Stage
+from flintmq.broker.staging import Attempt, Key
 from flintmq.broker.transaction import Transaction
 from flintmq.gateway.amqp091.answers import Answers, Reply
 from flintmq.gateway.amqp091.codec import CODEC_091
@@ -87,6 +89,11 @@ class ServerChannel(ChannelOwner, Party):
         # The name of the queue behind amq.rabbitmq.reply-to on this channel, once it consumes from that.
         self.reply_queue = ""
         self.transaction: Transaction | None = None
+        # What is published in stages, once that is selected.
+        self.attempt: Attempt | None = None
+        self._is_staging = False
+        # Whether messages go to their queues as they come: there is neither of the two.
+        self._publishes_at_once = True
         # The queue that an empty name means (amqp-0-9-1 queue.bind.queue).
         self.last_queue = ""
         self._channel = channel
@@ -138,25 +145,31 @@ class ServerChannel(ChannelOwner, Party):
         )
         if terms.handling.persistent and gateway.failure:
             self._refuse_publish()
+        elif self._publishes_at_once:
+            self.put(publication, message, self.vhost.queues_of(publication.route, message, terms.more_keys))
         elif self.transaction is not None:
             self.transaction.publish(ChannelPublish(self, publication, message, terms.more_keys))
         else:
-            self.put(publication, message, self.vhost.queues_of(publication.route, message, terms.more_keys))
+            self._stage(publication, message, terms.more_keys)
 
     def put(self, publication: Publication, message: Message, queues: list[Queue]) -> None:
         """A message goes to its queues, and its publisher hears of it as the publication asks for."""
-        answers = self._answers
         agenda = self.gateway.agenda
         asked: i64 = agenda.asked
         if publication.immediate:
             outcome = self.vhost.deliver_at_once(message, queues)
         else:
             outcome = self.vhost.deliver(message, queues)
+        if agenda.asked != asked:
+            self._engine.spend((agenda.asked - asked) // ASKED_CONSUMERS_PER_UNIT)
+        self._account(publication, message, outcome)
+
+    def _account(self, publication: Publication, message: Message, outcome: int) -> None:
+        """What becomes of a message is known, and what its publisher is to hear of it."""
+        answers = self._answers
         cost = publication.route.cost
         if cost != 0:
             self._engine.spend(cost)
-        if agenda.asked != asked:
-            self._engine.spend((agenda.asked - asked) // ASKED_CONSUMERS_PER_UNIT)
         if answers.is_confirming:
             answers.published += 1
             if not self._is_active:
@@ -225,8 +238,11 @@ class ServerChannel(ChannelOwner, Party):
     def select_transaction(self) -> None:
         if self._answers.is_confirming:
             raise PreconditionFailed("cannot switch from confirm to tx mode")
+        if self._is_staging:
+            raise PreconditionFailed("cannot switch from stage to tx mode")
         if self.transaction is None:
             self.transaction = Transaction(self.gateway.broker, self.vhost)
+            self._publishes_at_once = False
 
     def _staged(self) -> Transaction:
         if self.transaction is None:
@@ -242,6 +258,37 @@ class ServerChannel(ChannelOwner, Party):
 
     def rollback(self) -> None:
         self._staged().roll_back()
+
+    # -- stages -------------------------------------------------------------------------------------------------
+
+    def select_stage(self, stage: Stage, epoch: int, key: Key) -> None:
+        """What is published from now on belongs to this attempt. Raises PreconditionFailed as `Stage.begin` does."""
+        if self.transaction is not None:
+            raise PreconditionFailed("cannot switch from tx to stage mode")
+        if self.attempt is not None:
+            self.attempt.abandon()
+            self.attempt = None
+        self._is_staging = True
+        self._publishes_at_once = False
+        self.attempt = stage.begin(epoch, key)
+
+    def _selected(self) -> Attempt:
+        if self.attempt is None:
+            raise PreconditionFailed("no stage is selected on this channel: begin with stage.select")
+        return self.attempt
+
+    def _stage(self, publication: Publication, message: Message, more_keys: list[str] | None) -> None:
+        attempt = self._selected()
+        if publication.immediate:
+            raise PreconditionFailed("a message that is staged cannot be delivered at once: publish without immediate")
+        outcome = attempt.put(message, self.vhost.queues_of(publication.route, message, more_keys))
+        self._account(publication, message, outcome)
+
+    def complete_attempt(self) -> int:
+        """All of it has come; returns how many messages."""
+        count = self._selected().complete()
+        self.attempt = None
+        return count
 
     @property
     def has_published(self) -> bool:
@@ -447,5 +494,8 @@ class ServerChannel(ChannelOwner, Party):
             connection = self.connection
             self.gateway.host.channel_failed(connection.peer, connection.user, int(self._channel.number), error)
         self._answers.forget()
+        if self.attempt is not None:
+            self.attempt.abandon()
+            self.attempt = None
         for consumer in self.deliveries.end():
             self.vhost.unsubscribe(consumer.queue, consumer)

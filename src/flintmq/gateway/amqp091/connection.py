@@ -19,6 +19,7 @@ from flintmq.gateway.amqp091 import (
     exchange_methods,
     lease_methods,
     queue_methods,
+    stage_methods,
     stream_methods,
     tx_methods,
 )
@@ -67,6 +68,12 @@ _HANDLERS: Final[dict[int, Handler]] = {
     spec.LEASE_FETCH: lease_methods.fetch,
     spec.LEASE_SETTLE: lease_methods.settle,
     spec.LEASE_RELEASE: lease_methods.release,
+    spec.STAGE_OPEN: stage_methods.open_stage,
+    spec.STAGE_SELECT: stage_methods.select,
+    spec.STAGE_READY: stage_methods.ready,
+    spec.STAGE_COMMIT: stage_methods.commit,
+    spec.STAGE_ABORT: stage_methods.abort,
+    spec.STAGE_FORGET: stage_methods.forget,
 }
 # A client that takes the specification's meaning of basic.qos for granted: Celery's workers raise the limit of
 # consumers they have, for each task whose time is yet to come, and would take no more tasks if that did nothing.

@@ -97,6 +97,12 @@ RECEIVED: Final[dict[Role, frozenset[int]]] = {
             spec.LEASE_FETCH,
             spec.LEASE_SETTLE,
             spec.LEASE_RELEASE,
+            spec.STAGE_OPEN,
+            spec.STAGE_SELECT,
+            spec.STAGE_READY,
+            spec.STAGE_COMMIT,
+            spec.STAGE_ABORT,
+            spec.STAGE_FORGET,
         }
     ),
     Role.CLIENT: frozenset(
@@ -135,6 +141,12 @@ RECEIVED: Final[dict[Role, frozenset[int]]] = {
             spec.LEASE_FETCH_OK,
             spec.LEASE_SETTLE_OK,
             spec.LEASE_RELEASE_OK,
+            spec.STAGE_OPEN_OK,
+            spec.STAGE_SELECT_OK,
+            spec.STAGE_READY_OK,
+            spec.STAGE_COMMIT_OK,
+            spec.STAGE_ABORT_OK,
+            spec.STAGE_FORGET_OK,
         }
     ),
 }

@@ -42,6 +42,10 @@ CREATE TABLE leases (
     id INTEGER PRIMARY KEY, vhost TEXT NOT NULL, queue_id INTEGER NOT NULL, name TEXT NOT NULL,
     timeout_ms INTEGER NOT NULL, UNIQUE (queue_id, name));
 """
+_STAGES: Final = """
+CREATE TABLE stages (
+    id INTEGER PRIMARY KEY, vhost TEXT NOT NULL, name TEXT NOT NULL, user TEXT NOT NULL, UNIQUE (vhost, name));
+"""
 
 _META: Final = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
@@ -59,7 +63,7 @@ CREATE TABLE queues (
     arguments TEXT NOT NULL, UNIQUE (vhost, name));
 INSERT INTO meta VALUES ('next_queue_id', 1);
 """
-CREATE: Final = (_META, _BINDINGS, _RULES, _READERS, _TERMINI, _LEASES)
+CREATE: Final = (_META, _BINDINGS, _RULES, _READERS, _TERMINI, _LEASES, _STAGES)
 
 # From the format that is the key to the next one: scripts, to be run one after the other. Format 1 had no permissions:
 # every user could do everything.
@@ -87,5 +91,5 @@ INSERT INTO permissions SELECT vhosts.name, users.name, '.*', '.*', '.*' FROM vh
     2: (_READERS,),
     3: ("ALTER TABLE users ADD COLUMN scram TEXT NOT NULL DEFAULT '[]';",),
     4: (_TERMINI,),
-    5: (_LEASES,),
+    5: (_LEASES, _STAGES),
 }

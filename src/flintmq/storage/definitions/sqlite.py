@@ -16,6 +16,7 @@ from flintmq.broker.ports import (
     QueueRecord,
     ReaderOffset,
     Rule,
+    StageRecord,
     TerminusRecord,
     UserRecord,
     VHostRecord,
@@ -135,6 +136,7 @@ class DefinitionDatabase:
             leases=[
                 LeaseRecord(*row) for row in run("SELECT id, vhost, queue_id, name, timeout_ms FROM leases ORDER BY id")
             ],
+            stages=[StageRecord(*row) for row in run("SELECT id, vhost, name, user FROM stages ORDER BY id")],
         )
 
     def apply(self, statements: Sequence[Statement]) -> None:
@@ -200,6 +202,7 @@ class SqliteDefinitions(DefinitionStore):
             self._stage(sql, name)
         self._stage("DELETE FROM termini WHERE vhost = ?", name)
         self._stage("DELETE FROM leases WHERE vhost = ?", name)
+        self._stage("DELETE FROM stages WHERE vhost = ?", name)
 
     def put_user(self, user: UserRecord) -> None:
         self._stage(
@@ -289,6 +292,13 @@ class SqliteDefinitions(DefinitionStore):
 
     def delete_lease(self, lease: LeaseRecord) -> None:
         self._stage("DELETE FROM leases WHERE id = ?", lease.id)
+
+    def put_stage(self, stage: StageRecord) -> None:
+        self._stage("INSERT OR REPLACE INTO stages VALUES (?, ?, ?, ?)", stage.id, stage.vhost, stage.name, stage.user)
+        self._use_id(stage.id)
+
+    def delete_stage(self, stage: StageRecord) -> None:
+        self._stage("DELETE FROM stages WHERE id = ?", stage.id)
 
     def put_reader_offset(self, offset: ReaderOffset) -> None:
         self._stage(

@@ -640,6 +640,92 @@ class LeaseReleaseOk(Method):
     message_count: int = 0
 
 
+@final
+@dataclass
+class StageOpen(Method):
+    transactional_id: str = ""
+    owner: str = ""
+
+
+@final
+@dataclass
+class StageOpenOk(Method):
+    epoch: int = 0
+    next_batch: int = 0
+
+
+@final
+@dataclass
+class StageSelect(Method):
+    transactional_id: str = ""
+    epoch: int = 0
+    batch: int = 0
+    partition: int = 0
+    attempt: int = 0
+
+
+@final
+@dataclass
+class StageSelectOk(Method):
+    already: bool = False
+
+
+@final
+@dataclass
+class StageReady(Method):
+    pass
+
+
+@final
+@dataclass
+class StageReadyOk(Method):
+    message_count: int = 0
+
+
+@final
+@dataclass
+class StageCommit(Method):
+    """`winners` as in winners.py."""
+
+    transactional_id: str = ""
+    epoch: int = 0
+    batch: int = 0
+    winners: bytes = b""
+
+
+@final
+@dataclass
+class StageCommitOk(Method):
+    message_count: int = 0
+    already: bool = False
+
+
+@final
+@dataclass
+class StageAbort(Method):
+    transactional_id: str = ""
+    epoch: int = 0
+    batch: int = 0
+
+
+@final
+@dataclass
+class StageAbortOk(Method):
+    pass
+
+
+@final
+@dataclass
+class StageForget(Method):
+    transactional_id: str = ""
+
+
+@final
+@dataclass
+class StageForgetOk(Method):
+    pass
+
+
 BIT: Final = 0
 OCTET: Final = 1
 SHORT: Final = 2

@@ -2,7 +2,7 @@
 
 The specification's own (amqp-0-9-1 §1.4 to §1.9), RabbitMQ's additions (exchange.bind, basic.nack, confirm,
 connection.blocked, connection.update-secret and their answers), class 30 of the versions
-before, and FlintMQ's classes 240, "stream", and 241, "lease".
+before, and FlintMQ's classes 240, "stream", 241, "lease", and 242, "stage".
 """
 
 from typing import Final
@@ -99,6 +99,19 @@ LEASE_SETTLE: Final = 0x00F1_0028
 LEASE_SETTLE_OK: Final = 0x00F1_0029
 LEASE_RELEASE: Final = 0x00F1_0032
 LEASE_RELEASE_OK: Final = 0x00F1_0033
+
+STAGE_OPEN: Final = 0x00F2_000A
+STAGE_OPEN_OK: Final = 0x00F2_000B
+STAGE_SELECT: Final = 0x00F2_0014
+STAGE_SELECT_OK: Final = 0x00F2_0015
+STAGE_READY: Final = 0x00F2_001E
+STAGE_READY_OK: Final = 0x00F2_001F
+STAGE_COMMIT: Final = 0x00F2_0028
+STAGE_COMMIT_OK: Final = 0x00F2_0029
+STAGE_ABORT: Final = 0x00F2_0032
+STAGE_ABORT_OK: Final = 0x00F2_0033
+STAGE_FORGET: Final = 0x00F2_003C
+STAGE_FORGET_OK: Final = 0x00F2_003D
 
 # Methods that a content header and body frames follow (amqp-0-9-1 §4.2.6).
 CONTENT_METHODS: Final = frozenset(
@@ -254,4 +267,20 @@ METHOD_TABLE: Final[tuple[tuple[int, str, str], ...]] = (
     (LEASE_SETTLE_OK, "lease.settle-ok", ""),
     (LEASE_RELEASE, "lease.release", "queue:shortstr consumer:shortstr epoch:longlong"),
     (LEASE_RELEASE_OK, "lease.release-ok", "message_count:longlong"),
+    (STAGE_OPEN, "stage.open", "transactional_id:shortstr owner:shortstr"),
+    (STAGE_OPEN_OK, "stage.open-ok", "epoch:longlong next_batch:longlong"),
+    (
+        STAGE_SELECT,
+        "stage.select",
+        "transactional_id:shortstr epoch:longlong batch:longlong partition:longlong attempt:longlong",
+    ),
+    (STAGE_SELECT_OK, "stage.select-ok", "already:bit"),
+    (STAGE_READY, "stage.ready", ""),
+    (STAGE_READY_OK, "stage.ready-ok", "message_count:longlong"),
+    (STAGE_COMMIT, "stage.commit", "transactional_id:shortstr epoch:longlong batch:longlong winners:longstr"),
+    (STAGE_COMMIT_OK, "stage.commit-ok", "message_count:longlong already:bit"),
+    (STAGE_ABORT, "stage.abort", "transactional_id:shortstr epoch:longlong batch:longlong"),
+    (STAGE_ABORT_OK, "stage.abort-ok", ""),
+    (STAGE_FORGET, "stage.forget", "transactional_id:shortstr"),
+    (STAGE_FORGET_OK, "stage.forget-ok", ""),
 )

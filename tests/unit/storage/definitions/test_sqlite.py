@@ -293,7 +293,7 @@ PRAGMA user_version = 1;
 
 
 # What formats have beside what format 4 had.
-SINCE_5 = "DROP TABLE leases;"
+SINCE_5 = "DROP TABLE leases; DROP TABLE stages;"
 SINCE_4 = f"DROP TABLE termini; {SINCE_5}"
 
 

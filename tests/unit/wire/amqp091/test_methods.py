@@ -119,6 +119,21 @@ SNAPSHOTS: list[tuple[Method, str]] = [
      "00f1 0032 01 71 01 63 0000000000000001"),
     (methods.LeaseReleaseOk(message_count=1),
      "00f1 0033 0000000000000001"),
+    (methods.StageOpen(transactional_id="t", owner="o"), "00f2 000a 01 74 01 6f"),
+    (methods.StageOpenOk(epoch=1, next_batch=2), "00f2 000b 0000000000000001 0000000000000002"),
+    (methods.StageSelect(transactional_id="t", epoch=1, batch=2, partition=3, attempt=4),
+     "00f2 0014 01 74 0000000000000001 0000000000000002 0000000000000003 0000000000000004"),
+    (methods.StageSelectOk(already=True), "00f2 0015 01"),
+    (methods.StageReady(), "00f2 001e"),
+    (methods.StageReadyOk(message_count=1), "00f2 001f 0000000000000001"),
+    (methods.StageCommit(transactional_id="t", epoch=1, batch=2, winners=b"\x00\x01"),
+     "00f2 0028 01 74 0000000000000001 0000000000000002 00000002 0001"),
+    (methods.StageCommitOk(message_count=1, already=True), "00f2 0029 0000000000000001 01"),
+    (methods.StageAbort(transactional_id="t", epoch=1, batch=2),
+     "00f2 0032 01 74 0000000000000001 0000000000000002"),
+    (methods.StageAbortOk(), "00f2 0033"),
+    (methods.StageForget(transactional_id="t"), "00f2 003c 01 74"),
+    (methods.StageForgetOk(), "00f2 003d"),
 ]
 # fmt: on
 

@@ -1,0 +1,108 @@
+"""The stages of a virtual host, by their transactional ids."""
+
+from collections.abc import Callable, Mapping
+from typing import final
+
+from flintmq.base.errors import AccessRefused, NotFound, PreconditionFailed
+from flintmq.base.limits import STAGES_MAX
+from flintmq.broker.agenda import Agenda
+from flintmq.broker.message import Message
+from flintmq.broker.ports import StageRecord, Storage
+from flintmq.broker.queue.base import Queue
+from flintmq.broker.queue.ids import QueueIds
+from flintmq.broker.stage import Stage
+
+
+@final
+class Stages:
+    """`deliver` puts a message on queues."""
+
+    def __init__(
+        self,
+        vhost: str,
+        storage: Storage,
+        agenda: Agenda,
+        ids: QueueIds,
+        deliver: Callable[[Message, list[Queue]], int],
+    ) -> None:
+        self.by_name: dict[str, Stage] = {}
+        self.journal = storage.journal
+        self.agenda = agenda
+        self.deliver = deliver
+        self._vhost = vhost
+        self._definitions = storage.definitions
+        self._ids = ids
+        # While the broker starts.
+        self._queues: Mapping[int, Queue] = {}
+
+    def open(self, name: str, user: str, owner: str) -> Stage:
+        """The stage of this transactional id, with a new writer; made where there is none.
+
+        Raises AccessRefused where it is another user's, PreconditionFailed where there are too many, or for no name.
+        """
+        if name == "":
+            raise PreconditionFailed("a transactional id must not be empty")
+        stage = self.by_name.get(name)
+        if stage is None:
+            if len(self.by_name) >= STAGES_MAX:
+                raise PreconditionFailed(
+                    f"vhost '{self._vhost}' remembers {STAGES_MAX} transactional ids: forget those that are not used"
+                )
+            stage = Stage(StageRecord(self._ids.take(), self._vhost, name, user), self)
+            self.by_name[name] = stage
+            self._definitions.put_stage(stage.record)
+        else:
+            self._check_user(stage, user)
+        stage.open(owner)
+        return stage
+
+    def find(self, name: str, user: str) -> Stage:
+        """Raises NotFound, or AccessRefused where it is another user's."""
+        stage = self.by_name.get(name)
+        if stage is None:
+            raise NotFound(f"no transactional id '{name}' in vhost '{self._vhost}'")
+        self._check_user(stage, user)
+        return stage
+
+    def _check_user(self, stage: Stage, user: str) -> None:
+        if stage.record.user != user:
+            raise AccessRefused(
+                f"access to transactional id '{stage.record.name}' in vhost '{self._vhost}' refused for user '{user}'"
+            )
+
+    def forget(self, name: str, user: str) -> None:
+        """Which batch was the last one, too. Raises AccessRefused; where there is none, there is nothing to do."""
+        stage = self.by_name.get(name)
+        if stage is not None:
+            self._check_user(stage, user)
+            stage.doom()
+
+    def user_deleted(self, user: str) -> None:
+        """Nobody else goes on with what was its, not even a user that has its name later."""
+        for stage in list(self.by_name.values()):
+            if stage.record.user == user:
+                stage.doom()
+
+    def doomed(self, stage: Stage) -> None:
+        """Nothing is left of a stage but its definition."""
+        stage.gone = True
+        stage.drop_state()
+        del self.by_name[stage.record.name]
+        self._definitions.delete_stage(stage.record)
+
+    def discard(self) -> None:
+        """The virtual host is deleted."""
+        for stage in self.by_name.values():
+            stage.discard_all()
+        self.by_name = {}
+
+    # -- start-up -----------------------------------------------------------------------------------------------
+
+    def restore(self, record: StageRecord, queues: Mapping[int, Queue]) -> Stage:
+        """One that was kept; `queues` are those there are, by id."""
+        self._queues = queues
+        restored = self.by_name[record.name] = Stage(record, self)
+        return restored
+
+    def queue_by_id(self, queue_id: int) -> Queue | None:
+        return self._queues.get(queue_id)

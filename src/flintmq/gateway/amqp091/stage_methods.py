@@ -1,0 +1,78 @@
+"""stage.*: FlintMQ's own class of methods, for writers in many parts that publish a batch as a whole, or not at all.
+
+A task selects where what it publishes is staged, and says when that is all; the driver, on its own channel, commits.
+"""
+
+from flintmq.base.errors import PreconditionFailed
+from flintmq.broker.stage import Stage
+from flintmq.gateway.amqp091.channel import ServerChannel
+from flintmq.wire.amqp091.methods import (
+    Method,
+    StageAbort,
+    StageAbortOk,
+    StageCommit,
+    StageCommitOk,
+    StageForget,
+    StageForgetOk,
+    StageOpen,
+    StageOpenOk,
+    StageReady,
+    StageReadyOk,
+    StageSelect,
+    StageSelectOk,
+)
+from flintmq.wire.amqp091.tables import INT64_MAX
+from flintmq.wire.amqp091.winners import PARTITION_MAX, decode_winners
+
+
+def open_stage(channel: ServerChannel, method: Method) -> None:
+    """The epoch is a promise: it goes out once it is on the disk."""
+    assert isinstance(method, StageOpen)
+    channel.check_storage()
+    stage = channel.vhost.stages.open(method.transactional_id, channel.user.name, method.owner)
+    channel.reply_when_stored(StageOpenOk(epoch=int(stage.epoch), next_batch=int(stage.next_batch)))
+
+
+def select(channel: ServerChannel, method: Method) -> None:
+    assert isinstance(method, StageSelect)
+    if method.partition > PARTITION_MAX or max(method.batch, method.attempt) >= INT64_MAX:
+        raise PreconditionFailed(f"a partition is {PARTITION_MAX} at most, a batch or attempt {INT64_MAX - 1}")
+    stage = _stage(channel, method.transactional_id)
+    channel.select_stage(stage, method.epoch, (method.batch, method.partition, method.attempt))
+    attempt = channel.attempt
+    assert attempt is not None
+    channel.reply(StageSelectOk(already=attempt.is_late))
+
+
+def ready(channel: ServerChannel, method: Method) -> None:
+    assert isinstance(method, StageReady)
+    channel.check_storage()
+    channel.reply_when_stored(StageReadyOk(message_count=channel.complete_attempt()))
+
+
+def commit(channel: ServerChannel, method: Method) -> None:
+    assert isinstance(method, StageCommit)
+    channel.check_storage()
+    winners = decode_winners(method.winners)
+    if method.batch >= INT64_MAX:
+        raise PreconditionFailed(f"a batch is {INT64_MAX - 1} at most")
+    channel.spend(len(winners))
+    committed = _stage(channel, method.transactional_id).commit(method.epoch, method.batch, winners)
+    channel.reply_when_stored(StageCommitOk(message_count=int(committed.published), already=committed.already))
+
+
+def abort(channel: ServerChannel, method: Method) -> None:
+    assert isinstance(method, StageAbort)
+    _stage(channel, method.transactional_id).abort(method.epoch, method.batch)
+    channel.reply(StageAbortOk())
+
+
+def forget(channel: ServerChannel, method: Method) -> None:
+    assert isinstance(method, StageForget)
+    channel.check_storage()
+    channel.vhost.stages.forget(method.transactional_id, channel.user.name)
+    channel.reply_when_stored(StageForgetOk())
+
+
+def _stage(channel: ServerChannel, transactional_id: str) -> Stage:
+    return channel.vhost.stages.find(transactional_id, channel.user.name)

@@ -1,0 +1,40 @@
+"""Which attempts of a batch count, as stage.commit has them: partition u32 and attempt i64 of each."""
+
+from typing import Final
+
+from librt.strings import BytesWriter, read_i32_be, read_i64_be, write_i32_be, write_i64_be
+from mypy_extensions import i32, i64
+
+from flintmq.base.errors import LocalProtocolError, SyntaxFault
+
+_PAIR_BYTES: Final = 12
+# So that a partition is an i32 that is not negative.
+PARTITION_MAX: Final = 2**31 - 1
+ATTEMPT_MAX: Final = 2**63 - 1
+
+
+def encode_winners(winners: dict[int, int]) -> bytes:
+    """Raises LocalProtocolError for numbers that do not fit."""
+    w = BytesWriter()
+    for partition, attempt in winners.items():
+        if not (0 <= partition <= PARTITION_MAX and 0 <= attempt <= ATTEMPT_MAX):
+            raise LocalProtocolError(f"partitions are 0 to {PARTITION_MAX}, attempts 0 to {ATTEMPT_MAX}")
+        write_i32_be(w, i32(partition))
+        write_i64_be(w, i64(attempt))
+    return w.getvalue()
+
+
+def decode_winners(data: bytes) -> dict[int, int]:
+    """Raises SyntaxFault for what `encode_winners` did not write."""
+    if len(data) % _PAIR_BYTES != 0:
+        raise SyntaxFault(f"stage.commit winners: {len(data)} bytes are no whole pairs of partition and attempt")
+    winners: dict[int, int] = {}
+    at: i64 = 0
+    while at < len(data):
+        partition = i64(read_i32_be(data, at))
+        attempt = read_i64_be(data, at + 4)
+        if partition < 0 or attempt < 0 or int(partition) in winners:
+            raise SyntaxFault("stage.commit winners: a partition is there twice, or a number is negative")
+        winners[int(partition)] = int(attempt)
+        at += _PAIR_BYTES
+    return winners

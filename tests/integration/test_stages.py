@@ -1,0 +1,194 @@
+"""Staged publishes through both clients: a batch appears as a whole when it is committed, once, or not at all."""
+
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+import flintmq.client as fc
+from tests.servers import BrokerProcess
+
+Connect = Callable[..., fc.Connection]
+
+STREAM = {"x-queue-type": "stream"}
+PERSISTENT = fc.encode_properties(fc.Properties(delivery_mode=2))
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    with BrokerProcess(tmp_path_factory.mktemp("stages") / "data") as running:
+        yield running
+        assert running.stop() == 0
+
+
+@pytest.fixture
+def connection(connect: Connect, broker: BrokerProcess) -> Iterator[fc.Connection]:
+    with connect(broker.url) as made:
+        yield made
+
+
+@pytest.fixture
+def driver(connection: fc.Connection) -> fc.Channel:
+    return connection.channel()
+
+
+def name_of(request: pytest.FixtureRequest) -> str:
+    return f"{request.node.originalname}-{time.monotonic_ns()}"
+
+
+def stage(
+    connection: fc.Connection, tx: str, epoch: int, batch: int, partition: int, attempt: int, queue: str, count: int
+) -> int:
+    """What a task does; returns how many messages were staged."""
+    task = connection.channel(confirms=True)
+    assert task.stage_select(tx, epoch, batch, partition, attempt)
+    task.publish_batch(
+        ("", queue, f"{batch}/{partition}/{attempt}/{number}".encode(), PERSISTENT) for number in range(count)
+    )
+    staged = task.stage_ready()
+    task.close()
+    return staged
+
+
+def drain(channel: fc.Channel, queue: str, count: int) -> list[str]:
+    found = []
+    for _ in range(count):
+        message = channel.get(queue, no_ack=True)
+        assert message is not None
+        found.append(message.body.decode())
+    assert channel.get(queue, no_ack=True) is None
+    return found
+
+
+def test_a_batch_appears_when_it_is_committed(
+    connection: fc.Connection, driver: fc.Channel, request: pytest.FixtureRequest
+) -> None:
+    """Nobody sees what is staged; winners appear with the commit, others never, and a second commit does nothing."""
+    tx = name_of(request)
+    queue = driver.declare_queue(tx).name
+    info = driver.stage_open(tx, "query")
+    assert info.last_batch == -1
+    assert stage(connection, tx, info.epoch, 0, 0, 1, queue, 2000) == 2000
+    assert stage(connection, tx, info.epoch, 0, 0, 2, queue, 5) == 5
+    assert stage(connection, tx, info.epoch, 0, 1, 7, queue, 3) == 3
+    assert driver.declare_queue(queue, passive=True).message_count == 0
+    committed = driver.stage_commit(tx, info.epoch, 0, {0: 1, 1: 7})
+    assert committed == fc.StageCommitted(2003, False)
+    assert driver.stage_commit(tx, info.epoch, 0, {0: 1, 1: 7}) == fc.StageCommitted(0, True)
+    assert drain(driver, queue, 2003) == [f"0/0/1/{n}" for n in range(2000)] + [f"0/1/7/{n}" for n in range(3)]
+
+
+def test_a_new_writer_fences_the_old_one(
+    connection: fc.Connection, driver: fc.Channel, request: pytest.FixtureRequest
+) -> None:
+    """The same owner goes on behind its last batch; the epoch before can neither stage nor commit."""
+    tx = name_of(request)
+    queue = driver.declare_queue(tx).name
+    old = driver.stage_open(tx, "query")
+    stage(connection, tx, old.epoch, 4, 0, 0, queue, 3)
+    assert driver.stage_commit(tx, old.epoch, 4, {0: 0}).published == 3
+    stage(connection, tx, old.epoch, 5, 0, 0, queue, 3)
+    new = connection.channel().stage_open(tx, "query")
+    assert (new.epoch > old.epoch, new.last_batch) == (True, 4)
+    with pytest.raises(fc.ChannelClosed, match="taken over by another writer"):
+        driver.stage_commit(tx, old.epoch, 5, {0: 0})
+    task = connection.channel()
+    with pytest.raises(fc.ChannelClosed, match="taken over by another writer"):
+        task.stage_select(tx, old.epoch, 5, 0, 1)
+    again = connection.channel()
+    with pytest.raises(fc.ChannelClosed, match="has not all of batch 5, partition 0, attempt 0"):
+        again.stage_commit(tx, new.epoch, 5, {0: 0})
+    other = connection.channel().stage_open(tx, "another query")
+    assert other.last_batch == -1
+    assert len(drain(again if again.is_open else connection.channel(), queue, 3)) == 3
+
+
+def test_what_is_not_complete_is_discarded(
+    connection: fc.Connection, driver: fc.Channel, request: pytest.FixtureRequest
+) -> None:
+    """An attempt whose channel ends before it is ready cannot be committed, and leaves nothing behind."""
+    tx = name_of(request)
+    queue = driver.declare_queue(tx).name
+    info = driver.stage_open(tx, "query")
+    task = connection.channel(confirms=True)
+    task.stage_select(tx, info.epoch, 0, 0, 0)
+    task.publish_batch([("", queue, b"lost", PERSISTENT)] * 10)
+    task.close()
+    with pytest.raises(fc.ChannelClosed, match="has not all of batch 0"):
+        driver.stage_commit(tx, info.epoch, 0, {0: 0})
+    driver = connection.channel()
+    assert driver.stage_commit(tx, info.epoch, 0, {}) == fc.StageCommitted(0, False)
+    assert driver.get(queue) is None
+    assert not connection.channel().stage_select(tx, info.epoch, 0, 0, 1)
+
+
+def test_streams_get_a_batch_too(connection: fc.Connection, driver: fc.Channel, request: pytest.FixtureRequest) -> None:
+    """A stream has the messages of a batch, in order, once that is committed."""
+    tx = name_of(request)
+    stream = driver.declare_queue(tx, arguments=STREAM).name
+    info = driver.stage_open(tx, "query")
+    stage(connection, tx, info.epoch, 0, 0, 0, stream, 100)
+    assert driver.stream_query(stream).next_offset == 0
+    driver.stage_commit(tx, info.epoch, 0, {0: 0})
+    deadline = time.monotonic() + 10
+    while driver.stream_query(stream).next_offset < 100 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    chunk = driver.stream_fetch(stream, 0, 100)
+    assert [record.body.decode() for record in chunk.records] == [f"0/0/0/{n}" for n in range(100)]
+
+
+def test_a_writer_that_is_done_is_forgotten(driver: fc.Channel, request: pytest.FixtureRequest) -> None:
+    """A transactional id can be given up; who opens it again begins anew."""
+    tx = name_of(request)
+    info = driver.stage_open(tx, "query")
+    driver.stage_commit(tx, info.epoch, 3, {})
+    driver.stage_forget(tx)
+    again = driver.stage_open(tx, "query")
+    assert again.last_batch == -1
+
+
+def test_aborted_and_confused(connection: fc.Connection, driver: fc.Channel, request: pytest.FixtureRequest) -> None:
+    """An abort discards; publishing without a stage, and an id that nobody opened, are refused."""
+    tx = name_of(request)
+    queue = driver.declare_queue(tx).name
+    info = driver.stage_open(tx, "query")
+    stage(connection, tx, info.epoch, 0, 0, 0, queue, 3)
+    driver.stage_abort(tx, info.epoch, 0)
+    with pytest.raises(fc.ChannelClosed, match="has not all of batch 0"):
+        driver.stage_commit(tx, info.epoch, 0, {0: 0})
+    task = connection.channel()
+    task.stage_select(tx, info.epoch, 1, 0, 0)
+    task.stage_ready()
+    task.publish(b"late", routing_key=queue)
+    with pytest.raises(fc.ChannelClosed, match="no stage is selected"):
+        task.stage_ready()
+    unknown = connection.channel()
+    with pytest.raises(fc.ChannelClosed, match="no transactional id 'nobody'"):
+        unknown.stage_select("nobody", 1, 0, 0, 0)
+
+
+def test_what_is_committed_or_complete_survives(
+    connect: Connect, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> None:
+    """After a kill, a committed batch is on its queue, a complete attempt can be committed, and all else is gone."""
+    with BrokerProcess(tmp_path_factory.mktemp("kill") / "data") as broker:
+        with connect(broker.url) as connection:
+            driver = connection.channel()
+            driver.declare_queue("q")
+            info = driver.stage_open("tx", "query")
+            stage(connection, "tx", info.epoch, 0, 0, 0, "q", 3000)
+            stage(connection, "tx", info.epoch, 1, 0, 0, "q", 3000)
+            stage(connection, "tx", info.epoch, 1, 0, 1, "q", 100)
+            driver.stage_commit("tx", info.epoch, 0, {0: 0})
+            task = connection.channel(confirms=True)
+            task.stage_select("tx", info.epoch, 1, 1, 0)
+            task.publish_batch([("", "q", b"lost", PERSISTENT)] * 1500)
+            broker.kill()
+        broker.start()
+        with connect(broker.url) as connection:
+            driver = connection.channel()
+            assert drain(driver, "q", 3000) == [f"0/0/0/{n}" for n in range(3000)]
+            assert driver.stage_commit("tx", info.epoch, 1, {0: 1}).published == 100
+            assert drain(driver, "q", 100) == [f"1/0/1/{n}" for n in range(100)]
+            assert driver.stage_open("tx", "query").last_batch == 1
+        assert broker.stop() == 0
