@@ -1,0 +1,50 @@
+"""An event for each file that a lake has got: consumers of a queue learn of it without looking at directories."""
+
+import json
+from typing import Final
+
+import flintmq.client as fc
+from flintmq.spark.connecting import Connecting
+from flintmq.spark.lake.datafile import Batch, DataFile
+from flintmq.spark.lake.options import Events, Place
+
+FILE_CREATED: Final = "lake.file.created"
+
+
+def announce(events: Events, place: Place, batch: Batch) -> None:
+    """Publish them, confirmed; their message-ids are those of the files, so that a queue drops what comes again.
+
+    Raises FlintError.
+    """
+    messages = [_event(events, place, batch, file) for file in batch.files]
+    with Connecting(events.endpoint, confirms=True, patient=True) as connecting:
+        connecting.call(lambda channel: channel.publish_batch(messages))
+
+
+def _event(events: Events, place: Place, batch: Batch, file: DataFile) -> fc.Publish:
+    said = {
+        "event": FILE_CREATED,
+        "lake": place.path,
+        "format": place.format,
+        "path": file.path,
+        "query": batch.query,
+        "batch": batch.number,
+        "rows": file.rows,
+        "size_bytes": file.size_bytes,
+        "partition": file.partition,
+        "queue": file.queue,
+        "first_offset": file.first_offset,
+        "last_offset": file.last_offset,
+        "first_timestamp_us": file.first_timestamp_us,
+        "last_timestamp_us": file.last_timestamp_us,
+    }
+    properties = fc.Properties(
+        content_type="application/json", delivery_mode=2, message_id=_identity(file), type=FILE_CREATED
+    )
+    body = json.dumps(said).encode()
+    return fc.Publish(events.exchange, events.routing_key, body, fc.encode_properties(properties))
+
+
+def _identity(file: DataFile) -> str:
+    """Names of files are random, and so alike in no two lakes."""
+    return file.path.rpartition("/")[2]

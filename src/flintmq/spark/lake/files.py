@@ -1,0 +1,217 @@
+"""What a task writes: Parquet files that are complete and on the disk before anybody is told of them."""
+
+import os
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from flintmq.spark.lake.datafile import NULL_PARTITION, DataFile
+from flintmq.spark.lake.layout import Layout, partition_text
+from flintmq.spark.lake.options import LakeFormat, LakeWriteOptions
+
+# Rows wait in memory until they make a row group of this size: smaller ones cost readers more than they spare.
+ROW_GROUP_BYTES: Final = 32 * 1024 * 1024
+# What waits in all files of a task together; with many, row groups are smaller.
+WAITING_MAX_BYTES: Final = 128 * 1024 * 1024
+# Files that a task fills at a time. Beyond that, the fullest is ended: many values make many small files.
+OPEN_FILES_MAX: Final = 64
+# All that tasks write of a lake which is not in its place yet, and what else is ours there.
+INTERNAL: Final = "_flintmq"
+STAGED: Final = f"{INTERNAL}/staged"
+DATA: Final = "data"
+
+Key = tuple[object, ...]
+
+
+class TaskFiles:
+    """Rows in, files out: one for each queue and each value of the partition columns, or more if they grow large."""
+
+    def __init__(self, options: LakeWriteOptions, layout: Layout) -> None:
+        self._options = options
+        self._layout = layout
+        queue = ("queue",) if "queue" in layout.schema.names else ()
+        self._keys = [*dict.fromkeys((*queue, *layout.partition_by))]
+        self._open: dict[Key, _Growing] = {}
+        self._done: list[DataFile] = []
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        for key, rows in self._by_key(self._layout.kept(batch)):
+            growing = self._open.get(key)
+            if growing is None:
+                self._make_room()
+                growing = self._open[key] = _Growing(
+                    self._options, self._layout, dict(zip(self._keys, key, strict=True))
+                )
+            growing.add(rows)
+            if growing.size_bytes >= self._options.max_file_bytes:
+                self._end(key)
+        while sum(growing.waiting_bytes for growing in self._open.values()) > WAITING_MAX_BYTES:
+            max(self._open.values(), key=lambda growing: growing.waiting_bytes).write()
+
+    def end(self) -> list[DataFile]:
+        """All files, synced."""
+        for key in [*self._open]:
+            self._end(key)
+        return self._done
+
+    def discard(self) -> None:
+        for growing in self._open.values():
+            growing.discard()
+        remove_files(self._options, self._done)
+
+    def _make_room(self) -> None:
+        if len(self._open) >= OPEN_FILES_MAX:
+            self._end(max(self._open, key=lambda key: self._open[key].size_bytes))
+
+    def _end(self, key: Key) -> None:
+        self._done.append(self._open.pop(key).end())
+
+    def _by_key(self, batch: pa.RecordBatch) -> Iterator[tuple[Key, pa.RecordBatch]]:
+        if batch.num_rows == 0:
+            return
+        if not self._keys:
+            yield (), batch
+            return
+        columns = [batch.column(name).dictionary_encode(null_encoding="encode") for name in self._keys]
+        codes = np.zeros(batch.num_rows, dtype=np.int64)
+        for column in columns:
+            codes = codes * len(column.dictionary) + column.indices.to_numpy()
+        if (codes == codes[0]).all():
+            yield tuple(column[0].as_py() for column in columns), batch
+            return
+        order = np.argsort(codes, kind="stable")
+        edges = np.flatnonzero(np.diff(codes[order])) + 1
+        for places in np.split(order, edges):
+            yield tuple(column[int(places[0])].as_py() for column in columns), batch.take(pa.array(places))
+
+
+class _Growing:
+    """A file that is being written."""
+
+    def __init__(self, options: LakeWriteOptions, layout: Layout, key: dict[str, object]) -> None:
+        self._partition = {name: partition_text(key[name]) for name in layout.partition_by}
+        self._queue = key.get("queue")
+        self._path = new_path(options.place.format, self._partition)
+        self._file = written_path(options, self._path)
+        self._file.parent.mkdir(parents=True, exist_ok=True)
+        # Delta's log and Hive's directories say what the value of a partition column is; Iceberg reads it in the file.
+        self._left_out = () if options.place.format is LakeFormat.ICEBERG else layout.partition_by
+        kept = [field for field in layout.arrow if field.name not in self._left_out]
+        self._schema = pa.schema(kept)
+        compression = "NONE" if options.compression == "none" else options.compression
+        self._writer = pq.ParquetWriter(str(self._file), self._schema, compression=compression)
+        self._row_group_bytes = min(ROW_GROUP_BYTES, options.max_file_bytes)
+        self._waiting: list[pa.RecordBatch] = []
+        self.waiting_bytes = 0
+        self._written_bytes = 0
+        self._rows = 0
+        self._offsets = _Bounds("offset", pa.int64(), layout)
+        self._times = _Bounds("timestamp", pa.timestamp("us", "UTC"), layout)
+
+    @property
+    def size_bytes(self) -> int:
+        return self._written_bytes + self.waiting_bytes
+
+    def add(self, rows: pa.RecordBatch) -> None:
+        self._offsets.widen(rows)
+        self._times.widen(rows)
+        self._rows += rows.num_rows
+        rows = rows.select(self._schema.names)
+        self._waiting.append(rows)
+        self.waiting_bytes += rows.nbytes
+        if self.waiting_bytes >= self._row_group_bytes:
+            self.write()
+
+    def write(self) -> None:
+        if self._waiting:
+            self._writer.write_table(pa.Table.from_batches(self._waiting, self._schema), row_group_size=self._rows)
+            self._waiting = []
+            self.waiting_bytes = 0
+            self._written_bytes = self._file.stat().st_size
+
+    def end(self) -> DataFile:
+        self.write()
+        self._writer.close()
+        sync(self._file)
+        sync(self._file.parent)
+        return DataFile(
+            self._path,
+            self._rows,
+            self._file.stat().st_size,
+            self._partition,
+            None if self._queue is None else str(self._queue),
+            self._offsets.first,
+            self._offsets.last,
+            self._times.first,
+            self._times.last,
+        )
+
+    def discard(self) -> None:
+        self._writer.close()
+        self._file.unlink(missing_ok=True)
+
+
+class _Bounds:
+    """The lowest and highest value of a column, if there is one of this type."""
+
+    def __init__(self, column: str, type: pa.DataType, layout: Layout) -> None:
+        place = layout.arrow.get_field_index(column)
+        self._column = column if place >= 0 and layout.arrow.field(place).type == type else ""
+        self.first: int | None = None
+        self.last: int | None = None
+
+    def widen(self, rows: pa.RecordBatch) -> None:
+        if not self._column:
+            return
+        bounds = pc.min_max(rows.column(self._column))
+        if not bounds["min"].is_valid:
+            return
+        first, last = (bounds[which].cast(pa.int64()).as_py() for which in ("min", "max"))
+        self.first = first if self.first is None else min(first, self.first)
+        self.last = last if self.last is None else max(last, self.last)
+
+
+def new_path(format: LakeFormat | None, partition: dict[str, str | None]) -> str:
+    """A path that no other file has. Directories tell the partition where nothing else does."""
+    name = f"{uuid.uuid4().hex}.parquet"
+    if format is not LakeFormat.PARQUET:
+        return f"{DATA}/{name}"
+    directories = [f"{column}={_directory(value)}" for column, value in partition.items()]
+    return "/".join([*directories, name])
+
+
+def _directory(value: str | None) -> str:
+    return NULL_PARTITION if value is None else quote(value, safe=" ")
+
+
+def written_path(options: LakeWriteOptions, path: str) -> Path:
+    """Where a task writes a file. Of Delta and Iceberg, its last place: only what their logs say is in the table."""
+    if options.place.format is LakeFormat.PARQUET:
+        return staged_path(options.place.root, path)
+    return options.place.root / path
+
+
+def staged_path(root: Path, path: str) -> Path:
+    return root / STAGED / Path(path).name
+
+
+def remove_files(options: LakeWriteOptions, files: list[DataFile]) -> None:
+    """Those of an attempt that did not become the batch."""
+    for file in files:
+        written_path(options, file.path).unlink(missing_ok=True)
+
+
+def sync(path: Path) -> None:
+    """Until then a loss of power may take a file, or its name in a directory."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

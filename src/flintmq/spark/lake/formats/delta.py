@@ -1,0 +1,143 @@
+"""Delta Lake, by its log: a batch is one commit, which names its query and number, so that it is not made twice."""
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql.types import StructType
+
+from flintmq.base.errors import ConfigurationError, FlintError
+from flintmq.spark.lake.datafile import Batch, DataFile
+from flintmq.spark.lake.formats.missing import missing
+from flintmq.spark.lake.formats.table import Snapshot, StoredFile, Table
+from flintmq.spark.lake.layout import partition_text
+from flintmq.spark.lake.manifest import Description
+from flintmq.spark.lake.options import Place
+
+try:
+    from deltalake import CommitProperties, DeltaTable, Transaction
+    from deltalake import Schema as DeltaSchema
+    from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+    from deltalake.transaction import AddAction
+except ImportError as error:
+    raise missing("delta", "deltalake") from error
+
+# Another writer (compaction, for example) may be faster; then the commit is made upon its one.
+_ATTEMPTS: Final = 10
+# What of a table's protocol changes how files are read: of those that a reader may need, none is known here.
+_READER_VERSION: Final = 1
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class DeltaLake(Table):
+    def __init__(self, place: Place) -> None:
+        self._path = place.path
+        self._root = place.root
+
+    def create(self, description: Description) -> None:
+        schema = DeltaSchema.from_json(description.schema.json())
+        try:
+            DeltaTable.create(
+                self._path, schema, mode="ignore", partition_by=[*description.partition_by], name="FlintMQ"
+            )
+        except DeltaError as error:
+            raise FlintError(f"the Delta table {self._path} could not be made: {error}") from error
+
+    def commit(self, batch: Batch) -> None:
+        """The version of an application's last transaction stands in the table: what is not newer is there."""
+        for attempt in range(_ATTEMPTS):
+            table = self._open()
+            done = table.transaction_version(batch.query)
+            if done is not None and done >= batch.number:
+                return
+            properties = CommitProperties(
+                custom_metadata={"flintmq.query": batch.query, "flintmq.batch": str(batch.number)},
+                app_transactions=[Transaction(batch.query, batch.number)],
+            )
+            try:
+                table.create_write_transaction(
+                    [_added(file) for file in batch.files],
+                    mode="append",
+                    schema=table.schema(),
+                    partition_by=table.metadata().partition_columns,
+                    commit_properties=properties,
+                )
+            except CommitFailedError as error:
+                if attempt == _ATTEMPTS - 1:
+                    raise FlintError(
+                        f"batch {batch.number} was not added to the Delta table {self._path}, for others wrote to it "
+                        f"each time: {error}"
+                    ) from error
+            except DeltaError as error:
+                raise FlintError(
+                    f"batch {batch.number} was not added to the Delta table {self._path}: {error}"
+                ) from error
+            else:
+                return
+
+    def snapshot(self, version: str | None) -> Snapshot:
+        table = self._open()
+        try:
+            if version is not None:
+                table.load_as_version(int(version))
+        except DeltaError as error:
+            raise FlintError(
+                f"version {version} of the Delta table {self._path}, from which reading began, is not there any more: "
+                "begin again with a new checkpoint location"
+            ) from error
+        protocol = table.protocol()
+        if protocol.min_reader_version > _READER_VERSION:
+            features = ", ".join(protocol.reader_features or []) or f"version {protocol.min_reader_version}"
+            raise ConfigurationError(
+                f"the Delta table {self._path} asks its readers for {features}, which this one does not have: read it "
+                "with Spark's Delta connector"
+            )
+        columns = table.metadata().partition_columns
+        actions = pa.table(table.get_add_actions(flatten=True)).to_pylist()
+        actions.sort(key=_order)
+        files = [self._stored(action, columns) for action in actions]
+        return Snapshot(str(table.version()), StructType.fromJson(json.loads(table.schema().to_json())), files)
+
+    def _stored(self, action: dict[str, Any], columns: list[str]) -> StoredFile:
+        # The log has URIs: what stands in a directory's name as %2F stands there as %252F.
+        path = str(self._root / unquote(action["path"]))
+        rows = action.get("num_records")
+        if rows is None:
+            rows = pq.read_metadata(path).num_rows
+        return StoredFile(path, rows, {name: partition_text(action[f"partition.{name}"]) for name in columns})
+
+    def _open(self) -> DeltaTable:
+        try:
+            return DeltaTable(self._path)
+        except TableNotFoundError as error:
+            raise ConfigurationError(f"there is no Delta table in {self._path}") from error
+
+
+def _added(file: DataFile) -> AddAction:
+    bounds = {
+        "offset": (file.first_offset, file.last_offset),
+        "timestamp": (_instant(file.first_timestamp_us), _instant(file.last_timestamp_us)),
+    }
+    known = {name: pair for name, pair in bounds.items() if None not in pair}
+    statistics = {
+        "numRecords": file.rows,
+        "minValues": {name: first for name, (first, _) in known.items()},
+        "maxValues": {name: last for name, (_, last) in known.items()},
+        "nullCount": {},
+    }
+    time_ms = (file.last_timestamp_us or 0) // 1000
+    return AddAction(file.path, file.size_bytes, file.partition, time_ms, True, json.dumps(statistics))
+
+
+def _instant(microseconds: int | None) -> str | None:
+    if microseconds is None:
+        return None
+    return (_EPOCH + timedelta(microseconds=microseconds)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def _order(action: dict[str, Any]) -> tuple[str, int, str]:
+    time, offset = action.get("min.timestamp"), action.get("min.offset")
+    return str(time or ""), offset if isinstance(offset, int) else 0, action["path"]

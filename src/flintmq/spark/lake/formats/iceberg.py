@@ -1,0 +1,138 @@
+"""Apache Iceberg, by its catalog: a batch is one snapshot, and a property of the table has the last batch of each
+query.
+
+The catalog is one that PyIceberg is configured for (its file .pyiceberg.yaml, or variables PYICEBERG_CATALOG__...), so
+that no password of one is an option; or a SQLite file in the lake itself.
+"""
+
+from typing import Final
+from urllib.parse import unquote, urlsplit
+
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+
+from flintmq.base.errors import ConfigurationError, FlintError
+from flintmq.spark.lake.datafile import Batch
+from flintmq.spark.lake.formats.missing import missing
+from flintmq.spark.lake.formats.table import Snapshot, StoredFile, Table
+from flintmq.spark.lake.manifest import Description
+from flintmq.spark.lake.options import Place
+
+try:
+    from pyiceberg.catalog import Catalog, load_catalog
+    from pyiceberg.conversions import from_bytes
+    from pyiceberg.exceptions import CommitFailedException, NoSuchNamespaceError, NoSuchTableError
+    from pyiceberg.table import Table as IcebergTable
+    from pyiceberg.types import LongType, TimestamptzType
+except ImportError as error:
+    raise missing("iceberg", "pyiceberg") from error
+
+CATALOG_FILE: Final = "catalog.db"
+# Another writer may be faster; then the commit is made upon its one.
+_ATTEMPTS: Final = 10
+_LAST_BATCH: Final = "flintmq.batch."
+
+
+class IcebergLake(Table):
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        self._name = place.table
+        if "." not in self._name:
+            raise ConfigurationError(f"the option table is {self._name!r}: it must be namespace.name")
+
+    def create(self, description: Description) -> None:
+        root = self._place.root
+        root.mkdir(parents=True, exist_ok=True)
+        catalog = self._catalog()
+        catalog.create_namespace_if_not_exists(self._name.rpartition(".")[0])
+        if catalog.table_exists(self._name):
+            return
+        schema = to_arrow_schema(description.schema, timezone="UTC")
+        making = catalog.create_table_transaction(self._name, schema=schema, location=root.as_uri())
+        with making, making.update_spec() as spec:
+            for column in description.partition_by:
+                spec.add_identity(column)
+
+    def commit(self, batch: Batch) -> None:
+        key = _LAST_BATCH + batch.query
+        paths = [(self._place.root / file.path).as_uri() for file in batch.files]
+        for attempt in range(_ATTEMPTS):
+            table = self._open()
+            if int(table.properties.get(key, -1)) >= batch.number:
+                return
+            try:
+                with table.transaction() as transaction:
+                    transaction.set_properties({key: str(batch.number)})
+                    transaction.add_files(paths, {"flintmq.query": batch.query, "flintmq.batch": str(batch.number)})
+            except CommitFailedException as error:
+                if attempt == _ATTEMPTS - 1:
+                    raise FlintError(
+                        f"batch {batch.number} was not added to the Iceberg table {self._name}, for others wrote to it "
+                        f"each time: {error}"
+                    ) from error
+            else:
+                return
+
+    def snapshot(self, version: str | None) -> Snapshot:
+        table = self._open()
+        current = table.current_snapshot()
+        number = int(version) if version is not None else (current.snapshot_id if current else 0)
+        if number and table.snapshot_by_id(number) is None:
+            raise FlintError(
+                f"snapshot {version} of the Iceberg table {self._name}, from which reading began, is not there any "
+                "more: begin again with a new checkpoint location"
+            )
+        schema = from_arrow_schema(table.schema().as_arrow())
+        found: list[tuple[int, int, StoredFile]] = []
+        for task in table.scan(snapshot_id=number).plan_files() if number else ():
+            if task.delete_files:
+                raise ConfigurationError(
+                    f"the Iceberg table {self._name} has rows that are deleted by files of deletions: compact it "
+                    "first, or read it with Spark's Iceberg connector"
+                )
+            bounds = task.file.lower_bounds or {}
+            stored = StoredFile(_local(task.file.file_path), task.file.record_count, {})
+            found.append((_lowest(table, "timestamp", bounds), _lowest(table, "offset", bounds), stored))
+        found.sort(key=lambda one: (one[0], one[1], one[2].path))
+        return Snapshot(str(number), schema, [stored for _, _, stored in found])
+
+    def _catalog(self) -> Catalog:
+        place = self._place
+        try:
+            if place.catalog:
+                return load_catalog(place.catalog)
+            return load_catalog(
+                "flintmq", type="sql", uri=f"sqlite:///{place.root / CATALOG_FILE}", warehouse=place.root.as_uri()
+            )
+        except (ValueError, OSError) as error:
+            raise ConfigurationError(
+                f"PyIceberg does not know the catalog {place.catalog!r} here: say what it is in ~/.pyiceberg.yaml, or "
+                f"in variables PYICEBERG_CATALOG__{place.catalog.upper()}__... ({error})"
+            ) from error
+
+    def _open(self) -> IcebergTable:
+        try:
+            return self._catalog().load_table(self._name)
+        except (NoSuchTableError, NoSuchNamespaceError) as error:
+            raise ConfigurationError(
+                f"there is no Iceberg table {self._name} in the catalog {self._place.catalog or CATALOG_FILE}"
+            ) from error
+
+
+def _lowest(table: IcebergTable, column: str, bounds: dict[int, bytes]) -> int:
+    """The lowest value of a column of numbers or times in a file; 0 where the table does not know."""
+    if column not in table.schema().column_names:
+        return 0
+    field = table.schema().find_field(column)
+    lowest = bounds.get(field.field_id)
+    if lowest is None or not isinstance(field.field_type, (LongType, TimestamptzType)):
+        return 0
+    return int(from_bytes(field.field_type, lowest))
+
+
+def _local(uri: str) -> str:
+    parts = urlsplit(uri)
+    if parts.scheme not in ("", "file"):
+        raise ConfigurationError(
+            f"the file {uri} of the Iceberg table is in no file system: read the table with Spark's Iceberg connector"
+        )
+    return unquote(parts.path)

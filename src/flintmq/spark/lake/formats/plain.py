@@ -1,0 +1,109 @@
+"""A directory of Parquet files, partitioned as Hive does it: every reader of Parquet knows these.
+
+What tasks write stands aside until its batch is decided. Then it is moved, file by file: a reader of the directory may
+see a part of a batch for a moment, but never a file that does not belong there, and none twice. Readers that go by the
+manifest see whole batches.
+"""
+
+import json
+from hashlib import sha256
+from pathlib import Path
+from typing import Final
+from urllib.parse import unquote
+
+import pyarrow.parquet as pq
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StringType, StructField, StructType
+
+from flintmq.base.errors import ConfigurationError
+from flintmq.spark.lake.datafile import NULL_PARTITION, Batch
+from flintmq.spark.lake.files import staged_path, sync
+from flintmq.spark.lake.formats.table import Snapshot, StoredFile, Table
+from flintmq.spark.lake.manifest import Description, LakeDamaged, Manifest
+from flintmq.spark.lake.options import Place
+
+_FOREIGN: Final = "files:"
+
+
+class ParquetLake(Table):
+    def __init__(self, place: Place) -> None:
+        self._root = place.root
+        self._manifest = Manifest(self._root)
+
+    def create(self, description: Description) -> None:
+        self._root.mkdir(parents=True, exist_ok=True)
+
+    def commit(self, batch: Batch) -> None:
+        directories: set[Path] = set()
+        for file in batch.files:
+            path = self._root / file.path
+            staged = staged_path(self._root, file.path)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                staged.rename(path)
+            except FileNotFoundError:
+                # Moved before the crash that let this batch come again.
+                if not path.exists():
+                    raise LakeDamaged(
+                        f"batch {batch.number} of query {batch.query} has the file {path}, and it is neither there nor "
+                        f"at {staged}: somebody removed it"
+                    ) from None
+            directories.update(_between(self._root, path.parent))
+        for directory in sorted(directories):
+            sync(directory)
+
+    def snapshot(self, version: str | None) -> Snapshot:
+        description = self._manifest.description()
+        if description is None:
+            return self._foreign(version)
+        heads = self._manifest.heads() if version is None else json.loads(version)
+        files = [file for batch in self._manifest.batches(heads) for file in batch.files]
+        files.sort(key=lambda file: file.order())
+        stored = [StoredFile(str(self._where(file.path)), file.rows, file.partition) for file in files]
+        return Snapshot(json.dumps(heads, sort_keys=True), description.schema, stored)
+
+    def _where(self, path: str) -> Path:
+        """A batch that is decided and not completed has files that were not moved yet."""
+        final = self._root / path
+        staged = staged_path(self._root, path)
+        return staged if not final.exists() and staged.exists() else final
+
+    def _foreign(self, version: str | None) -> Snapshot:
+        """A directory that others wrote, as it stands: the files with the same names, or an error."""
+        paths = sorted(path for path in self._root.rglob("*.parquet") if _visible(path.relative_to(self._root)))
+        if not paths:
+            raise ConfigurationError(f"there is no lake in {self._root}: no manifest, and no Parquet file")
+        digest = _FOREIGN + sha256("\n".join(map(str, paths)).encode()).hexdigest()[:32]
+        if version not in (None, digest):
+            raise ConfigurationError(
+                f"the directory {self._root} has other files than when reading began, and nothing tells which are new: "
+                "begin again with a new checkpoint location"
+            )
+        first = pq.read_schema(paths[0])
+        partition = _partition(paths[0].relative_to(self._root))
+        schema = from_arrow_schema(first)
+        for column in partition:
+            schema = StructType([*schema.fields, StructField(column, StringType())])
+        stored = [
+            StoredFile(str(path), pq.read_metadata(path).num_rows, _partition(path.relative_to(self._root)))
+            for path in paths
+        ]
+        return Snapshot(digest, schema, stored)
+
+
+def _between(root: Path, directory: Path) -> list[Path]:
+    """The directory and those above it, up to the lake's."""
+    return [root, *(root / parent for parent in directory.relative_to(root).parents), directory]
+
+
+def _visible(path: Path) -> bool:
+    return not any(part.startswith((".", "_")) for part in path.parts)
+
+
+def _partition(path: Path) -> dict[str, str | None]:
+    found: dict[str, str | None] = {}
+    for part in path.parent.parts:
+        column, equals, value = part.partition("=")
+        if equals:
+            found[column] = None if value == NULL_PARTITION else unquote(value)
+    return found

@@ -1,0 +1,41 @@
+"""What every format of a lake can do."""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+from pyspark.sql.types import StructType
+
+from flintmq.spark.lake.datafile import Batch
+from flintmq.spark.lake.manifest import Description
+
+
+@dataclass(frozen=True)
+class StoredFile:
+    """A file to read. `partition` has the values that are not in it, as texts."""
+
+    path: str
+    rows: int
+    partition: dict[str, str | None]
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """The files of one version, in the order in which messages are published again: that of their first ones."""
+
+    version: str
+    schema: StructType
+    files: list[StoredFile]
+
+
+class Table(ABC):
+    @abstractmethod
+    def create(self, description: Description) -> None:
+        """Make the table unless it is there. Raises FlintError."""
+
+    @abstractmethod
+    def commit(self, batch: Batch) -> None:
+        """Add the files of a batch, all at once, unless they were added before. Raises FlintError."""
+
+    @abstractmethod
+    def snapshot(self, version: str | None) -> Snapshot:
+        """The version, or the latest for None. Raises FlintError if it is not there."""

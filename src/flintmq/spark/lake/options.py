@@ -1,0 +1,200 @@
+"""What a user may set on format("flintmq_lake"): names, values, and one clear error for everything else."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from enum import StrEnum
+from pathlib import Path
+from typing import Final
+from urllib.parse import unquote, urlsplit
+
+from flintmq.base.errors import ConfigurationError
+from flintmq.spark.endpoint import Endpoint
+
+# Large enough for readers to be fast, small enough for a task to read one: what Spark and Delta aim at, too.
+MAX_FILE_BYTES: Final = 128 * 1024 * 1024
+# A micro-batch of a replay: seconds of publishing, and what the broker holds back of it fits its memory.
+MAX_ROWS_PER_TRIGGER: Final = 250_000
+
+WRITE_NAMES: Final = (
+    "path",
+    "lakeFormat",
+    "partitionBy",
+    "timeColumn",
+    "maxFileBytes",
+    "compression",
+    "catalog",
+    "table",
+    "eventsExchange",
+    "eventsRoutingKey",
+    "url",
+    "urlEnv",
+    "urlFile",
+)
+READ_NAMES: Final = (
+    "path",
+    "lakeFormat",
+    "catalog",
+    "table",
+    "minPartitions",
+    "rowsPerSecond",
+    "maxRowsPerTrigger",
+)
+COMPRESSIONS: Final = ("zstd", "snappy", "gzip", "lz4", "none")
+# Spark hands these on from writeStream to the sink.
+_SPARKS_OWN: Final = frozenset({"checkpointlocation", "queryname"})
+_ELSEWHERE: Final = {"format": "lakeFormat", "location": "path", "maxrecordsperfile": "maxFileBytes"}
+
+
+class LakeFormat(StrEnum):
+    PARQUET = "parquet"
+    DELTA = "delta"
+    ICEBERG = "iceberg"
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a lake is. `catalog` and `table` are for Iceberg; an empty catalog is a file in the lake itself."""
+
+    path: str
+    format: LakeFormat | None
+    catalog: str
+    table: str
+
+    @property
+    def root(self) -> Path:
+        return Path(self.path)
+
+
+@dataclass(frozen=True)
+class Events:
+    """Where to say that a file is there."""
+
+    endpoint: Endpoint
+    exchange: str
+    routing_key: str
+
+
+@dataclass(frozen=True)
+class LakeWriteOptions:
+    place: Place
+    partition_by: tuple[str, ...]
+    time_column: str
+    max_file_bytes: int
+    compression: str
+    events: Events | None
+
+
+@dataclass(frozen=True)
+class LakeReadOptions:
+    """`rows_per_second` is 0 for as fast as it goes."""
+
+    place: Place
+    min_partitions: int
+    rows_per_second: int
+    max_rows_per_trigger: int
+
+
+def lake_write_options(given: Mapping[str, str]) -> LakeWriteOptions:
+    """Raises ConfigurationError."""
+    o = _Given(given, WRITE_NAMES)
+    format = o.choice("lakeFormat", tuple(LakeFormat), LakeFormat.PARQUET)
+    return LakeWriteOptions(
+        place=_place(o, LakeFormat(format)),
+        partition_by=o.names("partitionBy"),
+        time_column=o.text("timeColumn") or "timestamp",
+        max_file_bytes=o.positive("maxFileBytes", MAX_FILE_BYTES),
+        compression=o.choice("compression", COMPRESSIONS, COMPRESSIONS[0]),
+        events=_events(o),
+    )
+
+
+def lake_read_options(given: Mapping[str, str]) -> LakeReadOptions:
+    """Raises ConfigurationError."""
+    o = _Given(given, READ_NAMES)
+    format = o.choice("lakeFormat", ("", *LakeFormat), "")
+    return LakeReadOptions(
+        place=_place(o, LakeFormat(format) if format else None),
+        min_partitions=o.positive("minPartitions", 1),
+        rows_per_second=o.positive("rowsPerSecond", 0),
+        max_rows_per_trigger=o.positive("maxRowsPerTrigger", MAX_ROWS_PER_TRIGGER),
+    )
+
+
+def _place(o: "_Given", format: LakeFormat | None) -> Place:
+    path = _local(o.required("path", "the directory of the lake"))
+    return Place(path, format, o.text("catalog"), o.text("table") or "flintmq." + (Path(path).name or "lake"))
+
+
+def _local(path: str) -> str:
+    """A path of a file system. Raises ConfigurationError for any other place."""
+    parts = urlsplit(path)
+    if parts.scheme == "file" and parts.netloc in ("", "localhost"):
+        path = unquote(parts.path)
+    elif "://" in path:
+        raise ConfigurationError(
+            f"the option path is {path!r}: a lake stands in a file system that the driver and all executors share (a "
+            "local disk, NFS, or an object store that is mounted), because a commit is a file that only one can create"
+        )
+    if not Path(path).is_absolute():
+        raise ConfigurationError(f"the option path is {path!r}: it must be absolute, for executors run elsewhere")
+    return path
+
+
+def _events(o: "_Given") -> Events | None:
+    urls = [o.text(name) for name in ("url", "urlEnv", "urlFile")]
+    exchange = o.text("eventsExchange")
+    routing_key = o.text("eventsRoutingKey")
+    if not exchange and not routing_key:
+        if any(urls):
+            raise ConfigurationError("a URL of a broker is for events: the option eventsExchange is missing")
+        return None
+    if sum(map(bool, urls)) != 1:
+        raise ConfigurationError(
+            "events need a broker: say where it is with exactly one of the options url "
+            "(amqp://user:password@host/vhost), urlEnv (an environment variable that holds the URL) and urlFile (a "
+            "file that holds it)"
+        )
+    return Events(Endpoint(*urls), exchange, routing_key)
+
+
+class _Given:
+    """The options as they came, checked by name; values are converted as they are asked for."""
+
+    def __init__(self, given: Mapping[str, str], names: tuple[str, ...]) -> None:
+        self._values = {name.lower(): value for name, value in given.items()}
+        known = {name.lower(): name for name in names}
+        for name in self._values:
+            if name not in known and name not in _SPARKS_OWN:
+                near = get_close_matches(name, known, n=1)
+                meant = _ELSEWHERE.get(name) or (known[near[0]] if near else None)
+                advice = f"did you mean {meant}?" if meant else f"known are {', '.join(names)}"
+                raise ConfigurationError(f"there is no option {name}: {advice}")
+
+    def text(self, name: str) -> str:
+        return self._values.get(name.lower(), "")
+
+    def required(self, name: str, what: str) -> str:
+        value = self.text(name)
+        if not value:
+            raise ConfigurationError(f"the option {name} is missing: {what}")
+        return value
+
+    def names(self, name: str) -> tuple[str, ...]:
+        found = [part.strip() for part in self.text(name).split(",")]
+        return tuple(part for part in found if part)
+
+    def choice(self, name: str, allowed: tuple[str, ...], default: str) -> str:
+        value = self.text(name).lower() or default
+        if value not in allowed:
+            choices = ", ".join(choice for choice in allowed if choice)
+            raise ConfigurationError(f"the option {name} is {value!r}: it must be one of {choices}")
+        return value
+
+    def positive(self, name: str, default: int) -> int:
+        value = self.text(name)
+        if not value:
+            return default
+        if not (value.isascii() and value.isdecimal()) or int(value) == 0:
+            raise ConfigurationError(f"the option {name} is {value!r}: it must be a number greater than 0")
+        return int(value)

@@ -1,0 +1,296 @@
+"""What tasks and the driver do to a lake, step by step, without Spark between them."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql.types import (
+    BinaryType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from flintmq.base.errors import ConfigurationError, FlintError
+from flintmq.spark.lake import files as task_files
+from flintmq.spark.lake.datafile import Batch, DataFile
+from flintmq.spark.lake.manifest import LakeDamaged, Manifest
+from flintmq.spark.lake.options import LakeFormat, lake_read_options, lake_write_options
+from flintmq.spark.lake.reading import LakeBatchReader, lake_table
+from flintmq.spark.lake.writer import Lake
+from tests.spark.lakes import FORMATS, parquet_files, rows
+
+START = datetime(2026, 11, 22, 23, 59, tzinfo=UTC)
+SCHEMA = StructType(
+    [
+        StructField("body", BinaryType()),
+        StructField("routing_key", StringType()),
+        StructField("queue", StringType()),
+        StructField("offset", LongType()),
+        StructField("timestamp", TimestampType()),
+        StructField("headers", MapType(StringType(), StringType())),
+    ]
+)
+
+
+def messages(start: int, end: int, keys: int = 1, queue: str = "q") -> pa.RecordBatch:
+    """As Spark gives them to a task: times in the session's zone."""
+    numbers = range(start, end)
+    return pa.RecordBatch.from_pydict(
+        {
+            "body": [b"%d" % n for n in numbers],
+            "routing_key": [f"k/{n % keys}" for n in numbers],
+            "queue": [queue] * len(numbers),
+            "offset": pa.array(numbers, pa.int64()),
+            "timestamp": pa.array([START + timedelta(seconds=n) for n in numbers], pa.timestamp("us", "Europe/Berlin")),
+            "headers": pa.array([[("n", str(n))] for n in numbers], pa.map_(pa.string(), pa.string())),
+        }
+    )
+
+
+def a_lake(path: Path, format: str = "parquet", schema: StructType = SCHEMA, **options: str) -> Lake:
+    given = lake_write_options({"path": str(path), "lakeFormat": format, **options})
+    return Lake(given, schema)
+
+
+def batch(lake: Lake, number: int, *parts: pa.RecordBatch, query: str = "query") -> Batch:
+    """Each part is what a task of its own got."""
+    return Batch(query, number, tuple(file for part in parts for file in lake.write(iter([part]))))
+
+
+def read_back(path: Path, *columns: str) -> list[tuple[Any, ...]]:
+    options = lake_read_options({"path": str(path)})
+    schema = lake_table(options.place).snapshot(None).schema
+    reader = LakeBatchReader(options, StructType([schema[name] for name in columns] if columns else schema.fields))
+    found = [found for part in reader.partitions() for found in reader.read(part)]
+    return [tuple(row.values()) for one in found for row in one.to_pylist()]
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_a_batch_that_comes_again(tmp_path: Path, format: str) -> None:
+    """Whoever does a batch again, with other tasks and other files, gets what was decided the first time."""
+    path = tmp_path / "lake"
+    lake = a_lake(path, format, partitionBy="day,routing_key")
+    first = batch(lake, 0, messages(0, 70, keys=2), messages(70, 100, keys=2))
+    lake.commit(first)
+    lake.commit(batch(lake, 1, messages(100, 150, keys=2)))
+    again = batch(a_lake(path, format, partitionBy="day,routing_key"), 1, messages(100, 120), messages(120, 150))
+    lake.commit(again)
+    assert rows(path, format, "offset") == [(n,) for n in range(150)]
+    assert len(parquet_files(path)) == sum(len(batch.files) for batch in Manifest(path).batches({"query": 1}))
+    assert {row[0] for row in read_back(path, "offset")} == set(range(150))
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_a_driver_that_died_after_deciding(tmp_path: Path, format: str) -> None:
+    """A batch that is in the manifest, and in no table yet, gets into it as it was decided."""
+    path = tmp_path / "lake"
+    lake = a_lake(path, format)
+    lake.commit(batch(lake, 0, messages(0, 10)))
+    decided = batch(lake, 1, messages(10, 20))
+    Manifest(path).decide(decided)
+    again = batch(lake, 1, messages(10, 15), messages(15, 20))
+    lake.commit(again)
+    assert rows(path, format, "offset") == [(n,) for n in range(20)]
+    kept = {file.name for file in parquet_files(path)}
+    assert {Path(file.path).name for file in decided.files} < kept
+    assert kept.isdisjoint({Path(file.path).name for file in again.files})
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_an_abort(tmp_path: Path, format: str) -> None:
+    """What a failed attempt wrote is removed, unless it was decided that it is the batch."""
+    path = tmp_path / "lake"
+    lake = a_lake(path, format)
+    failed, decided = batch(lake, 0, messages(0, 10)), batch(lake, 0, messages(0, 10))
+    Manifest(path).decide(decided)
+    lake.discard(failed)
+    lake.discard(decided)
+    lake.commit(decided)
+    assert rows(path, format, "offset") == [(n,) for n in range(10)]
+    assert len(parquet_files(path)) == 1
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_two_queries(tmp_path: Path, format: str) -> None:
+    """Batches of one number are different batches if they are of different queries."""
+    path = tmp_path / "lake"
+    lake = a_lake(path, format)
+    lake.commit(batch(lake, 0, messages(0, 10), query="a"))
+    lake.commit(batch(lake, 0, messages(10, 20), query="b"))
+    lake.commit(batch(lake, 0, messages(10, 20), query="b"))
+    assert rows(path, format, "offset") == [(n,) for n in range(20)]
+
+
+def test_manifest_rows(tmp_path: Path) -> None:
+    """A file is of one queue, and its row has the first and the last of what is in it."""
+    lake = a_lake(tmp_path / "lake", partitionBy="day")
+    written = lake.write(iter([messages(0, 50), messages(50, 100), messages(7, 9, queue="other")]))
+    found = {(file.queue, file.partition["day"]): file for file in written}
+    assert [*found] == [("q", "2026-11-22"), ("q", "2026-11-23"), ("other", "2026-11-22")]
+    today = found["q", "2026-11-22"]
+    assert (today.rows, today.first_offset, today.last_offset) == (60, 0, 59)
+    assert today.first_timestamp_us == int(START.timestamp() * 1e6)
+    assert today.last_timestamp_us == int((START + timedelta(seconds=59)).timestamp() * 1e6)
+    assert (found["q", "2026-11-23"].first_offset, found["other", "2026-11-22"].last_offset) == (60, 8)
+
+
+def test_files_that_are_moved(tmp_path: Path) -> None:
+    """Before its batch is decided, no reader of the directory sees a file; what was moved may have been moved
+    before.
+    """
+    path = tmp_path / "lake"
+    lake = a_lake(path)
+    decided = batch(lake, 0, messages(0, 10), messages(10, 20))
+    assert [file.parent.name for file in parquet_files(path)] == ["staged", "staged"]
+    moved = decided.files[0].path
+    (path / "_flintmq/staged" / moved).rename(path / moved)
+    lake.commit(decided)
+    assert rows(path, "parquet", "offset") == [(n,) for n in range(20)]
+    (path / moved).unlink()
+    with pytest.raises(LakeDamaged, match="somebody removed it"):
+        lake.commit(decided)
+
+
+def test_a_lake_that_is_read_while_it_is_completed(tmp_path: Path) -> None:
+    """Who reads by the manifest sees a batch that is decided, wherever its files stand."""
+    path = tmp_path / "lake"
+    lake = a_lake(path)
+    lake.commit(batch(lake, 0, messages(0, 10)))
+    Manifest(path).decide(batch(lake, 1, messages(10, 20)))
+    assert [row[0] for row in read_back(path, "offset")] == [*range(20)]
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_a_version_stays(tmp_path: Path, format: str) -> None:
+    """Whoever began to read one version goes on with it, in the same order, after others were made."""
+    path = tmp_path / "lake"
+    lake = a_lake(path, format)
+    for number in (2, 0, 1):
+        lake.commit(batch(lake, (2, 0, 1).index(number), messages(number * 10, number * 10 + 10)))
+    table = lake_table(lake_read_options({"path": str(path)}).place)
+    before = table.snapshot(None)
+    lake.commit(batch(lake, 3, messages(-5, 0)))
+    assert table.snapshot(before.version) == before
+    assert len(table.snapshot(None).files) == 4
+    offsets = [pq.read_table(file.path)["offset"][0].as_py() for file in before.files]
+    assert offsets == [0, 10, 20]
+
+
+def test_sizes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files end at their size; with more values than open files, and more waiting than there is memory for, no row is
+    lost.
+    """
+    monkeypatch.setattr(task_files, "OPEN_FILES_MAX", 3)
+    monkeypatch.setattr(task_files, "WAITING_MAX_BYTES", 2000)
+    lake = a_lake(tmp_path / "lake", "delta", partitionBy="routing_key", maxFileBytes="10000")
+    lake.commit(Batch("q", 0, tuple(lake.write(iter([messages(n, n + 100, keys=7) for n in range(0, 5000, 100)])))))
+    assert rows(tmp_path / "lake", "delta", "offset") == [(n,) for n in range(5000)]
+    sizes = [file.stat().st_size for file in parquet_files(tmp_path / "lake")]
+    assert len(sizes) > 20
+    assert max(sizes) < 40_000
+
+
+def test_a_task_that_fails(tmp_path: Path) -> None:
+    """A task that fails leaves nothing behind."""
+    path = tmp_path / "lake"
+
+    def failing() -> Any:  # noqa: ANN401 - an iterator that breaks
+        yield messages(0, 10)
+        raise OSError("gone")
+
+    with pytest.raises(OSError, match="gone"):
+        a_lake(path).write(failing())
+    assert parquet_files(path) == set()
+
+
+def test_other_columns(tmp_path: Path) -> None:
+    """A lake keeps its columns, its partitioning and its format."""
+    path = tmp_path / "lake"
+    lake = a_lake(path, partitionBy="routing_key")
+    lake.commit(batch(lake, 0, messages(0, 1)))
+    text = StructType([StructField("body", StringType()), *SCHEMA.fields[1:]])
+    with pytest.raises(ConfigurationError, match="other columns: body is binary there, string here"):
+        a_lake(path, schema=text, partitionBy="routing_key")
+    with pytest.raises(ConfigurationError, match="extra is only here"):
+        a_lake(path, schema=StructType([*SCHEMA.fields, StructField("extra", StringType())]), partitionBy="routing_key")
+    with pytest.raises(ConfigurationError, match="is partitioned by routing_key, not by nothing"):
+        a_lake(path)
+    with pytest.raises(ConfigurationError, match="is in the format parquet, not delta"):
+        a_lake(path, "delta", partitionBy="routing_key")
+
+
+def test_a_lake_begun_by_two(tmp_path: Path) -> None:
+    """Of two queries that begin a lake at once with other columns, the later one is refused when it commits."""
+    path = tmp_path / "lake"
+    one = a_lake(path)
+    other = a_lake(path, schema=StructType(SCHEMA.fields[:-1]))
+    one.commit(batch(one, 0, messages(0, 1)))
+    with pytest.raises(ConfigurationError, match="headers is only there"):
+        other.commit(Batch("other", 0, (DataFile("x.parquet", 1, 1),)))
+
+
+def test_a_manifest_of_another_version(tmp_path: Path) -> None:
+    """What a later FlintMQ wrote is not guessed at."""
+    path = tmp_path / "lake"
+    lake = a_lake(path)
+    lake.commit(batch(lake, 0, messages(0, 1)))
+    description = path / "_flintmq/lake.json"
+    description.write_text(description.read_text().replace('"version": 1', '"version": 2'))
+    with pytest.raises(LakeDamaged, match="is of version 2"):
+        a_lake(path)
+
+
+@pytest.mark.parametrize("format", ["delta", "iceberg"])
+def test_no_such_table(tmp_path: Path, format: str) -> None:
+    """A table that there is not is said to be missing."""
+    (tmp_path / "lake").mkdir()
+    options = lake_read_options({"path": str(tmp_path / "lake"), "lakeFormat": format})
+    with pytest.raises(ConfigurationError, match=f"(?i)there is no {format} table"):
+        lake_table(options.place).snapshot(None)
+    with pytest.raises(ConfigurationError, match="there is no lake in"):
+        lake_table(lake_read_options({"path": str(tmp_path / "lake")}).place).snapshot(None)
+
+
+def test_versions_that_are_gone(tmp_path: Path) -> None:
+    """Reading does not go on in another version than it began with."""
+    path = tmp_path / "lake"
+    for format in ("delta", "iceberg"):
+        lake = a_lake(path / format, format)
+        lake.commit(batch(lake, 0, messages(0, 1)))
+        table = lake_table(lake_read_options({"path": str(path / format)}).place)
+        with pytest.raises(FlintError, match="is not there any more: begin again"):
+            table.snapshot("4711")
+
+
+def test_columns_of_a_file_that_others_wrote(tmp_path: Path) -> None:
+    """A directory of Parquet files without a manifest is read, its directories' names as columns, and must not
+    change.
+    """
+    for key in ("a b", "c"):
+        directory = tmp_path / "lake" / f"key={key.replace(' ', '%20')}"
+        directory.mkdir(parents=True)
+        pq.write_table(pa.table({"n": [1, 2]}), directory / "part.parquet")
+    assert read_back(tmp_path / "lake") == [(1, "a b"), (2, "a b"), (1, "c"), (2, "c")]
+    table = lake_table(lake_read_options({"path": str(tmp_path / "lake")}).place)
+    version = table.snapshot(None).version
+    pq.write_table(pa.table({"n": [3]}), tmp_path / "lake" / "more.parquet")
+    with pytest.raises(ConfigurationError, match="has other files than when reading began"):
+        table.snapshot(version)
+
+
+def test_formats_are_what_lakes_are_read_as(tmp_path: Path) -> None:
+    """A lake says itself in which format it is."""
+    for format in FORMATS:
+        lake = a_lake(tmp_path / format, format)
+        lake.commit(batch(lake, 0, messages(0, 3)))
+        assert [row[3] for row in read_back(tmp_path / format)] == [0, 1, 2]
+        description = Manifest(tmp_path / format).description()
+        assert description is not None
+        assert description.format is LakeFormat(format)
