@@ -434,7 +434,8 @@ class Stage(Stored):
         for note, serials in self._commits:
             self._releases.append(Release([self._found.pop(serial) for serial in serials], note))
         for attempt in self._found.values():
-            is_wanted = attempt.is_complete and attempt.epoch == self.epoch and attempt.key[0] >= self.next_batch
+            is_known = attempt.epoch == self.epoch and attempt.key[0] >= self.next_batch
+            is_wanted = self._doom is None and attempt.is_complete and is_known
             earlier = self._attempts.get(attempt.key)
             if is_wanted and earlier is not None:
                 self.discard(earlier, "it has begun again")

@@ -56,7 +56,8 @@ class Verification:
         queues = {queue.id for queue in definitions.queues} if definitions else set()
         termini = {terminus.id for terminus in definitions.termini} if definitions else set()
         leases = {lease.id for lease in definitions.leases} if definitions else set()
-        places = Places(queues | termini | leases)
+        stages = {stage.id for stage in definitions.stages} if definitions else set()
+        places = Places(queues | termini | leases | stages)
         reports = [definitions_report]
         for path in sorted(directory.files):
             report = self._segment(path, places, progress) if is_segment(path) else self._other(path, progress)

@@ -1,0 +1,633 @@
+"""Publishing in stages: what is staged nobody gets, what is committed everybody does, and a restart changes neither."""
+
+from collections.abc import Iterable
+
+import pytest
+
+from flintmq.base.errors import AccessRefused, InternalError, NotFound, PreconditionFailed, StorageError
+from flintmq.base.limits import STAGE_ATTEMPTS_MAX, STAGE_STEP_MESSAGES, STAGES_MAX
+from flintmq.broker.broker import Broker
+from flintmq.broker.message import Entry, Table
+from flintmq.broker.ports import Page, UserRecord, VHostRecord
+from flintmq.broker.publishing import ROUTED, STORED, UNROUTED
+from flintmq.broker.queue.base import Queue
+from flintmq.broker.stage import Stage
+from flintmq.broker.staging import Attempt
+from tests.unit.broker.memory import MemoryPages, MemoryStorage, Taker, message
+
+DURABLE: Table = {}
+STREAM: Table = {"x-queue-type": "stream"}
+
+
+class World:
+    """A broker with a queue, as a restart would find it again."""
+
+    def __init__(self, storage: MemoryStorage | None = None) -> None:
+        self.storage = MemoryStorage() if storage is None else storage
+        self.broker = Broker(self.storage)
+        if storage is None:
+            self.broker.now_ms = 1000
+            self.broker.put_vhost(VHostRecord("/"))
+            self.broker.put_user(UserRecord("u", ""))
+            self.declare("q")
+        else:
+            # What was packed is gone.
+            self.storage.memory_pages.kept.clear()
+            self.count = self.broker.recover(storage.definitions.load())
+            self.broker.now_ms = 5000
+        self.vhost = self.broker.vhosts["/"]
+
+    def declare(self, name: str, arguments: Table = DURABLE) -> Queue:
+        return self.broker.vhosts["/"].declare_queue(name, True, False, False, arguments, None)
+
+    def restarted(self) -> "World":
+        return World(self.storage)
+
+    def open(self, owner: str = "query", name: str = "tx") -> Stage:
+        return self.vhost.stages.open(name, "u", owner)
+
+    @property
+    def stage(self) -> Stage:
+        return self.vhost.stages.find("tx", "u")
+
+    @property
+    def queue(self) -> Queue:
+        return self.vhost.queues["q"]
+
+    def put(self, attempt: Attempt, bodies: Iterable[str], *queues: str, headers: str = "") -> list[int]:
+        to = [self.vhost.queues[name] for name in queues or ("q",)]
+        return [attempt.put(message(body, True, headers), to) for body in bodies]
+
+    def staged(self, bodies: Iterable[str], batch: int = 0, partition: int = 0, number: int = 0) -> Attempt:
+        """A complete attempt for the queue."""
+        stage = self.stage
+        attempt = stage.begin(int(stage.epoch), (batch, partition, number))
+        self.put(attempt, bodies)
+        attempt.complete()
+        return attempt
+
+    def commit(self, batch: int, winners: dict[int, int], ticks: int = 1) -> tuple[int, bool]:
+        done = self.stage.commit(int(self.stage.epoch), batch, winners)
+        self.tick(ticks)
+        return int(done.published), done.already
+
+    def tick(self, count: int = 1) -> bool:
+        more = False
+        for _ in range(count):
+            more = self.broker.dispatch()
+            self.storage.commit()
+        return more
+
+    def bodies(self, name: str = "q") -> list[str]:
+        """All that is ready, which goes."""
+        found: list[str] = []
+        queue = self.vhost.queues[name]
+        while (entry := queue.get()) is not None:
+            found.append(entry.message.body.decode())
+            queue.settle(entry)
+        return found
+
+    @property
+    def kept(self) -> list[bytes]:
+        """What a restart would find, but for what it knows of the stage itself."""
+        return [body for body in self.storage.memory_journal.kept.values() if not body.startswith(b"s ")]
+
+
+@pytest.fixture
+def world() -> World:
+    made = World()
+    made.open()
+    return made
+
+
+def numbered(count: int, prefix: str = "") -> list[str]:
+    return [f"{prefix}{number}" for number in range(count)]
+
+
+# -- batches ---------------------------------------------------------------------------------------------------------
+
+
+def test_staged_messages_wait_for_their_commit(world: World) -> None:
+    """They stand in the journal, and their queue knows nothing of them; after the commit they are behind the others."""
+    attempt = world.stage.begin(1, (0, 0, 0))
+    assert world.put(attempt, ["a", "b"]) == [STORED, STORED]
+    world.vhost.deliver(message("before", True), [world.queue])
+    assert attempt.complete() == 2
+    world.tick()
+    assert world.queue.message_count == 1
+    assert world.commit(0, {0: 0}) == (2, False)
+    assert world.bodies() == ["before", "a", "b"]
+    assert world.kept == []
+
+
+def test_a_consumer_gets_them_as_new_ones(world: World) -> None:
+    """They are delivered in the tick of the commit, and nobody has had them before."""
+    consumer = Taker()
+    world.queue.subscribe(consumer, {})
+    world.staged(["a"])
+    world.tick()
+    assert consumer.taken == []
+    world.commit(0, {0: 0})
+    assert [(entry.message.body, entry.redelivered) for entry in consumer.taken] == [(b"a", False)]
+
+
+def test_only_winners_are_published(world: World) -> None:
+    """Other attempts of the batch, and of those before, are discarded with all they have in the journal."""
+    world.staged(["old"], 0, 0, 0)
+    world.staged(["lost"], 1, 0, 0)
+    world.staged(["won"], 1, 0, 1)
+    world.staged(["too"], 1, 1, 5)
+    world.staged(["next"], 2, 0, 0)
+    assert world.commit(1, {0: 1, 1: 5}) == (2, False)
+    assert world.bodies() == ["won", "too"]
+    assert world.commit(2, {0: 0}) == (1, False)
+    assert world.bodies() == ["next"]
+    assert world.kept == []
+
+
+def test_a_batch_is_committed_once(world: World) -> None:
+    """A second commit publishes nothing, and discards what was staged for it since."""
+    world.staged(["a"])
+    assert world.commit(0, {0: 0}) == (1, False)
+    late = world.stage.begin(1, (0, 0, 1))
+    assert late.is_late
+    assert world.put(late, ["never"]) == [ROUTED]
+    assert late.complete() == 1
+    assert world.commit(0, {0: 1}) == (0, True)
+    assert world.bodies() == ["a"]
+    assert world.kept == []
+
+
+def test_a_winner_has_to_be_complete(world: World) -> None:
+    """Otherwise nothing of the commit happens, and it can be made again when all is there."""
+    world.staged(["a"], partition=0)
+    attempt = world.stage.begin(1, (0, 1, 0))
+    world.put(attempt, ["b"])
+    for winners in ({0: 0, 1: 0}, {0: 0, 1: 9}):
+        with pytest.raises(PreconditionFailed, match="has not all of batch 0, partition 1, attempt"):
+            world.commit(0, winners)
+    attempt.complete()
+    assert world.commit(0, {0: 0, 1: 0}) == (2, False)
+    assert world.bodies() == ["a", "b"]
+
+
+def test_an_abort_discards_its_batch_alone(world: World) -> None:
+    """What was staged for others stays."""
+    world.staged(["a"], batch=0)
+    open_still = world.stage.begin(1, (0, 1, 0))
+    world.staged(["b"], batch=1)
+    world.stage.abort(1, 0)
+    with pytest.raises(PreconditionFailed, match="batch 0 was aborted"):
+        world.put(open_still, ["c"])
+    world.tick()
+    assert world.commit(1, {0: 0}) == (1, False)
+    assert world.bodies() == ["b"]
+    assert world.kept == []
+
+
+def test_an_attempt_that_begins_again_replaces_the_first(world: World) -> None:
+    """A task that comes back with the same numbers starts over, and the first one publishes no more."""
+    first = world.staged(["old"])
+    again = world.stage.begin(1, (0, 0, 0))
+    with pytest.raises(PreconditionFailed, match="has begun again elsewhere"):
+        world.put(first, ["older"])
+    with pytest.raises(PreconditionFailed, match="has not all"):
+        world.commit(0, {0: 0})
+    world.put(again, ["new"])
+    again.complete()
+    world.commit(0, {0: 0})
+    assert world.bodies() == ["new"]
+    assert world.kept == []
+
+
+def test_what_is_given_up_is_discarded(world: World) -> None:
+    """An attempt whose channel ends leaves nothing, unless it was complete by then."""
+    attempt = world.stage.begin(1, (0, 0, 0))
+    world.put(attempt, numbered(10))
+    attempt.abandon()
+    complete = world.staged(["kept"], partition=1)
+    complete.abandon()
+    world.tick()
+    assert world.commit(0, {1: 0}) == (1, False)
+    assert world.bodies() == ["kept"]
+    assert world.kept == []
+
+
+def test_a_message_goes_to_all_of_its_queues(world: World) -> None:
+    """It is written once, and is on each of them after the commit."""
+    world.declare("p")
+    attempt = world.stage.begin(1, (0, 0, 0))
+    written = len(world.storage.memory_journal.appends)
+    assert world.put(attempt, ["a"], "q", "p") == [STORED]
+    records = [ids for body, ids in world.storage.memory_journal.appends[written:] if body == b"a"]
+    assert records == [[world.queue.id, world.vhost.queues["p"].id]]
+    assert attempt.put(message("nowhere", True), []) == UNROUTED
+    assert attempt.complete() == 1
+    world.commit(0, {0: 0})
+    assert (world.bodies("q"), world.bodies("p")) == (["a"], ["a"])
+
+
+def test_many_messages_are_packed_and_released_in_steps(world: World) -> None:
+    """They take pages while they wait; a commit brings so many of them to the queue in a tick, and then the others."""
+    count = STAGE_STEP_MESSAGES + 3000
+    world.staged(numbered(count))
+    assert sum(page.count for page in world.storage.memory_pages.kept) == count
+    assert world.commit(0, {0: 0}, ticks=0) == (count, False)
+    assert world.tick()
+    assert STAGE_STEP_MESSAGES <= world.queue.message_count < count
+    world.tick()
+    assert world.bodies() == numbered(count)
+    assert world.kept == []
+
+
+def test_many_messages_are_discarded_in_steps(world: World) -> None:
+    """Their pages go, and the journal is told of each."""
+    world.staged(numbered(STAGE_STEP_MESSAGES + 3000))
+    world.stage.abort(1, 0)
+    assert world.tick()
+    assert any(body.startswith(b"r ") for body in world.kept)
+    world.tick()
+    assert (world.kept, world.storage.memory_pages.kept) == ([], {})
+
+
+def test_batches_keep_their_order(world: World) -> None:
+    """The second one comes behind the first, however many ticks that takes."""
+    first = numbered(STAGE_STEP_MESSAGES + 10, "a")
+    world.staged(first, batch=0)
+    world.staged(["b"], batch=1)
+    world.commit(0, {0: 0}, ticks=0)
+    world.commit(1, {0: 0}, ticks=3)
+    assert world.bodies() == [*first, "b"]
+
+
+# -- writers ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_new_writer_fences_the_one_before(world: World) -> None:
+    """It can do nothing any more, and what it staged is gone; the same owner goes on behind its last batch."""
+    world.staged(["a"], batch=3)
+    world.commit(3, {0: 0})
+    world.staged(["lost"], batch=4)
+    attempt = world.stage.begin(1, (4, 1, 0))
+    stage = world.open()
+    assert (stage.epoch, stage.next_batch) == (2, 4)
+    for act in (
+        lambda: stage.begin(1, (4, 0, 1)),
+        lambda: stage.commit(1, 4, {}),
+        lambda: stage.abort(1, 4),
+        lambda: world.put(attempt, ["b"]),
+        attempt.complete,
+    ):
+        with pytest.raises(PreconditionFailed, match="'tx' in vhost '/' has been taken over by another writer"):
+            act()
+    world.tick()
+    with pytest.raises(PreconditionFailed, match="has not all"):
+        world.commit(4, {0: 0})
+    assert world.bodies() == ["a"]
+    assert world.kept == []
+
+
+def test_another_owner_begins_anew(world: World) -> None:
+    """Its batches are numbered by itself."""
+    world.commit(7, {})
+    assert world.open("another").next_batch == 0
+    world.staged(["a"])
+    assert world.commit(0, {0: 0}) == (1, False)
+
+
+def test_an_id_is_its_users(world: World) -> None:
+    """Nobody else opens it, stages under it, or makes it be forgotten; an id that nobody opened is not found."""
+    stages = world.vhost.stages
+    for act in (lambda: stages.open("tx", "v", ""), lambda: stages.find("tx", "v"), lambda: stages.forget("tx", "v")):
+        with pytest.raises(AccessRefused, match="transactional id 'tx' in vhost '/' refused for user 'v'"):
+            act()
+    with pytest.raises(NotFound, match="no transactional id 'ty' in vhost '/'"):
+        stages.find("ty", "u")
+    with pytest.raises(PreconditionFailed, match="must not be empty"):
+        stages.open("", "u", "")
+
+
+def test_there_are_limits(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of transactional ids, and of attempts that nobody decides about."""
+    assert STAGES_MAX > 1
+    monkeypatch.setattr("flintmq.broker.stages.STAGES_MAX", 1)
+    with pytest.raises(PreconditionFailed, match="remembers 1 transactional ids"):
+        world.open(name="ty")
+    assert STAGE_ATTEMPTS_MAX > 2
+    monkeypatch.setattr("flintmq.broker.stage.STAGE_ATTEMPTS_MAX", 2)
+    for number in range(2):
+        world.stage.begin(1, (0, 0, number))
+    with pytest.raises(PreconditionFailed, match="has 2 attempts: commit or abort"):
+        world.stage.begin(1, (0, 0, 2))
+
+
+def test_an_id_is_forgotten_once_all_is_done(world: World) -> None:
+    """What is committed gets to its queue first, what is not is discarded; nothing is left in journal and database."""
+    world.staged(["a"], batch=0)
+    world.staged(["b"], batch=1)
+    world.commit(0, {0: 0}, ticks=0)
+    world.vhost.stages.forget("tx", "u")
+    with pytest.raises(PreconditionFailed, match="taken over"):
+        world.commit(1, {0: 0})
+    assert world.tick(3) is False
+    assert world.bodies() == ["a"]
+    assert world.storage.memory_definitions.stages == {}
+    assert world.storage.memory_journal.kept == {}
+    world.vhost.stages.forget("tx", "u")
+    assert (world.open().epoch, world.stage.next_batch) == (1, 0)
+
+
+def test_who_opens_it_meanwhile_begins_anew(world: World) -> None:
+    """An id that is being forgotten can be used at once."""
+    world.commit(5, {})
+    world.vhost.stages.forget("tx", "u")
+    assert world.open().next_batch == 0
+    world.tick(3)
+    world.staged(["a"])
+    assert world.commit(0, {0: 0}) == (1, False)
+    again = world.restarted()
+    assert (again.stage.epoch, again.stage.next_batch) == (2, 1)
+
+
+def test_a_deleted_user_leaves_nothing(world: World) -> None:
+    """Nobody who has its name later goes on with its batches."""
+    world.staged(["a"])
+    world.broker.delete_user("u")
+    world.tick(3)
+    assert (world.vhost.stages.by_name, world.storage.memory_journal.kept) == ({}, {})
+
+
+# -- queues ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_full_queue_refuses_when_it_is_staged_and_when_it_is_committed(world: World) -> None:
+    """Each attempt may have what there is room for; of a batch that has more, nothing is committed."""
+    world.declare("p", {"x-max-length": 3, "x-overflow": "reject-publish"})
+    attempt = world.stage.begin(1, (0, 0, 0))
+    world.put(attempt, ["a", "b", "c"], "p")
+    with pytest.raises(PreconditionFailed, match="queue 'p' in vhost '/' has no room for what is staged"):
+        world.put(attempt, ["d"], "p")
+    attempt.complete()
+    other = world.stage.begin(1, (0, 1, 0))
+    world.put(other, ["e"], "p")
+    other.complete()
+    with pytest.raises(PreconditionFailed, match="queue 'p' in vhost '/' has no room for what is staged"):
+        world.commit(0, {0: 0, 1: 0})
+    assert world.commit(0, {0: 0}) == (3, False)
+    assert world.bodies("p") == ["a", "b", "c"]
+
+
+def test_a_queue_that_drops_its_oldest_does_so_with_the_commit(world: World) -> None:
+    """Staging makes nothing go."""
+    world.declare("p", {"x-max-length": 2})
+    world.vhost.deliver(message("old", True), [world.vhost.queues["p"]])
+    attempt = world.stage.begin(1, (0, 0, 0))
+    world.put(attempt, ["a", "b", "c"], "p")
+    attempt.complete()
+    assert world.vhost.queues["p"].message_count == 1
+    world.commit(0, {0: 0})
+    assert world.bodies("p") == ["b", "c"]
+    assert world.kept == []
+
+
+def test_a_queue_that_deduplicates_does_so_with_the_commit(world: World) -> None:
+    """What is discarded is not remembered, and what came meanwhile is not taken again."""
+    world.declare("p", {"x-dedup-window": 60_000})
+    queue = world.vhost.queues["p"]
+    for number in range(2):
+        attempt = world.stage.begin(1, (0, 0, number))
+        world.put(attempt, ["a"], "p", headers="message_id=1")
+        world.put(attempt, ["b"], "p", headers="message_id=2")
+        world.put(attempt, ["again"], "p", headers="message_id=2")
+        attempt.complete()
+    world.vhost.deliver(message("meanwhile", True, "message_id=1"), [queue])
+    world.commit(0, {0: 1})
+    assert world.bodies("p") == ["meanwhile", "b"]
+
+
+def test_times_count_from_the_commit(world: World) -> None:
+    """A time to live, and a delay, begin when the message comes to its queue."""
+    attempt = world.stage.begin(1, (0, 0, 0))
+    world.put(attempt, ["short"], headers="ttl=100")
+    world.put(attempt, ["later"], headers="delay=500")
+    attempt.complete()
+    world.broker.now_ms = 10_000
+    world.commit(0, {0: 0})
+    assert (world.queue.message_count, world.queue.held_count) == (1, 1)
+    world.broker.now_ms = 10_101
+    world.tick()
+    assert world.queue.message_count == 0
+    world.broker.now_ms = 10_500
+    world.tick()
+    assert world.bodies() == ["later"]
+
+
+def test_a_queue_that_is_deleted_takes_its_part_along(world: World) -> None:
+    """What was staged for it is settled with the commit, or the discard; other queues get theirs."""
+    world.declare("p")
+    attempt = world.stage.begin(1, (0, 0, 0))
+    world.put(attempt, numbered(1500), "q", "p")
+    attempt.complete()
+    world.vhost.remove_queue(world.vhost.queues["p"])
+    world.commit(0, {0: 0}, ticks=2)
+    assert world.bodies() == numbered(1500)
+    assert world.kept == []
+
+
+def test_a_deleted_vhost_takes_all_along(world: World) -> None:
+    """Nothing of its stages is left in the journal, in pages, or on the agenda."""
+    world.staged(numbered(2000), batch=0)
+    world.staged(numbered(2000), batch=1)
+    world.commit(0, {0: 0}, ticks=0)
+    world.broker.delete_vhost("/")
+    world.tick()
+    assert (world.storage.memory_journal.kept, world.storage.memory_pages.kept) == ({}, {})
+
+
+def test_commands_are_not_staged(world: World) -> None:
+    """They are no messages, and do something at once."""
+    attempt = world.stage.begin(1, (0, 0, 0))
+    with pytest.raises(PreconditionFailed, match="a command to queues cannot be staged"):
+        world.put(attempt, ["a"], headers="cancel=x")
+
+
+def test_transient_messages_are_staged_in_memory(world: World) -> None:
+    """They need no journal, and get to their queue like others."""
+    attempt = world.stage.begin(1, (0, 0, 0))
+    for number in range(1500):
+        assert attempt.put(message(str(number)), [world.queue]) == ROUTED
+    attempt.complete()
+    world.commit(0, {0: 0})
+    assert world.bodies() == numbered(1500)
+
+
+def test_a_stream_gets_copies(world: World) -> None:
+    """They are among the stage's own until the commit, and in the stream afterwards."""
+    world.declare("s", STREAM)
+    attempt = world.stage.begin(1, (0, 0, 0))
+    world.put(attempt, numbered(2000), "s", "q")
+    attempt.complete()
+    stream = world.storage.streams[world.vhost.queues["s"].id]
+    assert stream.next_offset == 0
+    world.commit(0, {0: 0}, ticks=2)
+    assert [each.body.decode() for each in stream.messages] == numbered(2000)
+    assert world.bodies() == numbered(2000)
+    assert world.kept == []
+
+
+# -- restarts --------------------------------------------------------------------------------------------------------
+
+
+def test_a_complete_attempt_survives(world: World) -> None:
+    """After a restart it can be committed, once, with the same epoch; its messages are not redelivered."""
+    world.staged(numbered(1500))
+    again = world.restarted()
+    again.tick()
+    assert again.queue.message_count == 0
+    consumer = Taker()
+    assert again.commit(0, {0: 0}, ticks=2) == (1500, False)
+    again.queue.subscribe(consumer, {})
+    again.tick()
+    assert consumer.bodies == numbered(1500)
+    assert not any(entry.redelivered for entry in consumer.taken)
+    assert again.commit(0, {0: 0}) == (0, True)
+
+
+def test_an_attempt_that_was_not_complete_is_discarded(world: World) -> None:
+    """Its channel is gone with the broker."""
+    attempt = world.stage.begin(1, (0, 0, 0))
+    world.put(attempt, numbered(100))
+    again = world.restarted()
+    again.tick()
+    assert again.kept == []
+    with pytest.raises(PreconditionFailed, match="has not all"):
+        again.commit(0, {0: 0})
+    assert again.bodies() == []
+
+
+def test_what_is_committed_gets_to_its_queue(world: World) -> None:
+    """However far it was: what was consumed stays gone, what was not comes, and nothing twice."""
+    world.staged(numbered(STAGE_STEP_MESSAGES + 3000))
+    world.staged(["other"], number=1)
+    world.commit(0, {0: 0})
+    for _ in range(10):
+        entry = world.queue.get()
+        assert entry is not None
+        world.queue.settle(entry)
+    again = world.restarted()
+    again.tick(4)
+    assert again.bodies() == numbered(STAGE_STEP_MESSAGES + 3000)[10:]
+    assert again.kept == []
+    assert again.commit(0, {0: 1}) == (0, True)
+
+
+def test_a_commit_that_went_nowhere_yet_is_found(world: World) -> None:
+    """Killed right after it was durable, the batch is published by the next start."""
+    world.declare("s", STREAM)
+    attempt = world.stage.begin(1, (0, 0, 0))
+    world.put(attempt, ["a", "b"], "q", "s")
+    attempt.complete()
+    world.commit(0, {0: 0}, ticks=0)
+    again = world.restarted()
+    again.tick(3)
+    assert again.bodies() == ["a", "b"]
+    assert [each.body for each in again.storage.streams[again.vhost.queues["s"].id].messages] == [b"a", b"b"]
+    assert again.kept == []
+
+
+def test_numbers_are_not_given_twice(world: World) -> None:
+    """What is published after a restart is not taken for a part of an attempt that has reserved more than it used."""
+    world.staged(["a"])
+    again = world.restarted()
+    for number in range(100):
+        again.vhost.deliver(message(str(number), True), [again.queue])
+    third = again.restarted()
+    assert third.queue.message_count == 100
+    assert third.commit(0, {0: 0}) == (1, False)
+    assert third.bodies() == [*numbered(100), "a"]
+
+
+def test_a_new_writer_has_fenced_what_a_restart_finds(world: World) -> None:
+    """A crash before all of it was discarded changes nothing."""
+    world.staged(["lost"], batch=4)
+    world.open()
+    again = world.restarted()
+    assert (again.stage.epoch, again.stage.owner) == (2, "query")
+    with pytest.raises(PreconditionFailed, match="has not all"):
+        again.commit(4, {0: 0})
+    again.tick()
+    assert (again.bodies(), again.kept) == ([], [])
+
+
+def test_the_later_of_two_with_the_same_numbers_counts(world: World) -> None:
+    """After a restart, too, the attempt that began again is the one that a commit names."""
+    world.staged(["old"])
+    world.staged(["new"])
+    again = world.restarted()
+    again.tick()
+    assert again.commit(0, {0: 0}) == (1, False)
+    assert again.bodies() == ["new"]
+    assert again.kept == []
+
+
+def test_a_restart_goes_on_forgetting(world: World) -> None:
+    """What was to be forgotten is, and its numbers are no good to anybody."""
+    world.staged(["a"])
+    world.vhost.stages.forget("tx", "u")
+    again = world.restarted()
+    again.tick(3)
+    assert (again.vhost.stages.by_name, again.storage.memory_journal.kept) == ({}, {})
+
+
+def test_a_queue_that_is_gone_costs_nobody_else(world: World) -> None:
+    """After a restart, the notes for a queue that was deleted since say nothing."""
+    world.declare("p")
+    attempt = world.stage.begin(1, (0, 0, 0))
+    world.put(attempt, ["a"], "q", "p")
+    attempt.complete()
+    gone = world.vhost.queues["p"]
+    world.vhost.remove_queue(gone)
+    again = world.restarted()
+    again.commit(0, {0: 0})
+    assert again.bodies() == ["a"]
+    assert [key for key in again.storage.memory_journal.kept if key[0] not in (gone.id, again.stage.record.id)] == []
+
+
+# -- pages that cannot be read ---------------------------------------------------------------------------------------
+
+
+class BrokenPages(MemoryPages):
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_broken = False
+
+    def unpack(self, page: Page) -> list[Entry]:
+        if self.is_broken:
+            raise StorageError("broken")
+        return super().unpack(page)
+
+
+def test_a_page_that_cannot_be_read_is_left_to_a_restart() -> None:
+    """Whoever looks at the log is told; other batches go on, and a restart publishes what is left."""
+    storage = MemoryStorage()
+    pages = BrokenPages()
+    storage.memory_pages = pages
+    world = World.__new__(World)
+    world.storage = storage
+    world.broker = Broker(storage)
+    world.broker.put_vhost(VHostRecord("/"))
+    world.vhost = world.broker.vhosts["/"]
+    world.declare("q")
+    world.open()
+    world.staged(numbered(2000), batch=0)
+    world.staged(["small"], batch=1)
+    pages.is_broken = True
+    with pytest.raises(InternalError, match="broken"):
+        world.commit(0, {0: 0})
+    world.commit(1, {0: 0})
+    assert world.bodies() == ["small"]
+    pages.is_broken = False
+    again = world.restarted()
+    again.tick(3)
+    assert again.bodies() == numbered(2000)
+    assert again.kept == []
