@@ -14,6 +14,7 @@ from flintmq.base.errors import (
     IllegalState,
     InvalidField,
     NotImplementedHere,
+    ResourceError,
     TransactionRollback,
     UnknownTransaction,
 )
@@ -363,7 +364,7 @@ class _Control(ReceiverOwner):
         connection = self._transactions.session.connection
         aborting = self._transactions.discharge(command.txn_id, command.fail)
         if not command.fail:
-            connection.answer(_Discharged(self._link, delivery))
+            connection.answer(Discharged(self._transactions, self._link, delivery))
             return None
         if aborting:
             connection.later(_Aborted(connection, self._link, delivery, aborting))
@@ -378,10 +379,11 @@ class _Control(ReceiverOwner):
 
 
 @final
-class _Discharged(Answer):
+class Discharged(Answer):
     """A commit is safe."""
 
-    def __init__(self, link: ReceiverLink, delivery: IncomingDelivery) -> None:
+    def __init__(self, transactions: Transactions, link: ReceiverLink, delivery: IncomingDelivery) -> None:
+        self._transactions = transactions
         self._link = link
         self._delivery = delivery
 
@@ -389,9 +391,11 @@ class _Discharged(Answer):
         self._link.accept_delivery(self._delivery)
 
     def fail(self, reason: str) -> None:
-        text = f"nothing durable can be stored: {reason}"
-        error = Error(condition=TransactionRollback.condition, description=text)
-        self._link.settle(self._delivery, Rejected(error=error))
+        """What a restart finds of it, nobody knows: neither outcome would be true, so the link ends without one."""
+        self._link.detach(
+            ResourceError(f"nothing durable can be stored, the transaction may be there after a restart: {reason}")
+        )
+        self._transactions.roll_back_of(self._link)
 
 
 @final

@@ -103,6 +103,27 @@ def test_a_discharge_is_accepted_once_it_is_on_the_disk(client: Client, control:
     assert control.sender.said[-1][1] == ACCEPTED
 
 
+def test_a_discharge_under_which_the_disk_fails_has_no_outcome(
+    client: Client, control: Control, queue: Queue, server: Server
+) -> None:
+    """A restart may find the transaction or not: neither accepted nor rejected would be true."""
+    txn_id = control.declare()
+    _send(client.sender(), txn_id, "one")
+    said = len(control.sender.said)
+    control.sender.send_encoded(encode_amqp_value(Discharge(txn_id=txn_id, fail=False)))
+    client.tick()
+    server.storage.fence("no disk")
+    client.tick()
+    server.gateway.on_durable()
+    client.connection.engine.flush()
+    client.tick()
+    assert len(control.sender.said) == said
+    assert control.sender.refusal == (
+        "amqp:resource-limit-exceeded",
+        "nothing durable can be stored, the transaction may be there after a restart: no disk",
+    )
+
+
 def test_a_rollback_leaves_nothing(client: Client, control: Control, queue: Queue) -> None:
     """What was sent in a transaction that failed was never there."""
     txn_id = control.declare()
