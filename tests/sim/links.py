@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Final, final
 from flintmq.base.errors import EndedByPeer, FlintError
 from flintmq.client.amqp10.message import Data, Message, decode
 from flintmq.protocol.amqp10.connection import Connection, ConnectionOwner, Tuning
-from flintmq.protocol.amqp10.delivery import IncomingDelivery, OutgoingDelivery
+from flintmq.protocol.amqp10.delivery import IncomingDelivery, OutgoingDelivery, tag_of
 from flintmq.protocol.amqp10.receiver import ReceiverLink, ReceiverOwner
 from flintmq.protocol.amqp10.sender import SenderLink, SenderOwner
 from flintmq.protocol.amqp10.session import Session, SessionOwner
@@ -14,9 +14,18 @@ from flintmq.protocol.role import Role
 from flintmq.protocol.sasl import plain
 from flintmq.wire.amqp10.performatives import Attach, Begin, Open
 from flintmq.wire.amqp10.properties import Header, Properties
-from flintmq.wire.amqp10.spec import SND_UNSETTLED
-from flintmq.wire.amqp10.states import Accepted, DeliveryState, Modified, Outcome, Rejected, Released
+from flintmq.wire.amqp10.spec import MESSAGE_FORMAT, SND_UNSETTLED
+from flintmq.wire.amqp10.states import (
+    Accepted,
+    DeliveryState,
+    Modified,
+    Outcome,
+    Rejected,
+    Released,
+    TransactionalState,
+)
 from flintmq.wire.amqp10.termini import Source, Target
+from tests.sim.coordination import Work
 from tests.sim.ledger import ACK, REJECT, REQUEUE, Ledger, Unexpected
 from tests.sim.messages import NUMBER_BYTES, Copy, Sent
 from tests.sim.network import Link
@@ -51,8 +60,10 @@ class LinkClient(ConnectionOwner):
         self.workload = workload
         self.ledger = ledger
         self.node = node
-        self.senders: dict[str, Sender] = {}
+        # By target, those for transactions apart: what comes by them is on its queue later.
+        self.senders: dict[tuple[str, bool], Sender] = {}
         self.receivers: list[Receiver] = []
+        self.work: Work | None = None
         self.is_lost = False
         self.session: Session | None = None
         self._output = Output(Outbox())
@@ -78,6 +89,8 @@ class LinkClient(ConnectionOwner):
             return
         self.engine.refresh()
         self.engine.receive(data, self.node.loop.time())
+        if self.work is not None:
+            self.work.look()
         self.flush()
         if self.engine.is_closed:
             self.link.hang_up()
@@ -102,6 +115,8 @@ class LinkClient(ConnectionOwner):
     def let_go(self) -> None:
         for receiver in list(self.receivers):
             receiver.let_go()
+        if self.work is not None:
+            self.work.let_go()
 
     def cut(self) -> None:
         """The connection breaks: the server may know it before us."""
@@ -115,12 +130,12 @@ class LinkClient(ConnectionOwner):
 
     # -- what it does -------------------------------------------------------------------------------------------
 
-    def sender(self, address: Address) -> "Sender":
-        """The link to an address, which is attached if it was not."""
+    def sender(self, address: Address, work: Work | None) -> "Sender":
+        """The link to an address, or the one for transactions, which is attached if it was not."""
         target = f"/exchanges/{address.exchange}/{address.key}" if address.exchange else f"/queues/{address.key}"
-        sender = self.senders.get(target)
+        sender = self.senders.get((target, work is not None))
         if sender is None:
-            sender = self.senders[target] = Sender(self, target)
+            sender = self.senders[target, work is not None] = Sender(self, target, work)
         return sender
 
     def receive(self, line: Line, credit: int) -> None:
@@ -163,12 +178,15 @@ def _expect(error: FlintError | None, what: str) -> None:
 
 @final
 class Sender(SenderOwner):
-    def __init__(self, client: LinkClient, target: str) -> None:
+    """`work`: what is sent is in the transaction that is open."""
+
+    def __init__(self, client: LinkClient, target: str, work: Work | None) -> None:
         assert client.session is not None
         self.number = client.workload.next_number()
         self.unconfirmed: dict[int, Sent] = {}
         self._client = client
         self._target = target
+        self._work = work
         attach = Attach(name=f"s{self.number}", source=Source(), target=Target(address=target))
         self.link = client.session.attach_sender(self, attach)
 
@@ -182,9 +200,13 @@ class Sender(SenderOwner):
             properties.message_id = str(sent.number)
         kind: dict[str, object] = {"kind": sent.header} if sent.header else {}
         payload = Message(sent.body, properties, kind, header).encode()
-        self._client.ledger.published(sent)
         self.unconfirmed[sent.number] = sent
-        self.link.send(sent.number, payload, b"", False, sent)
+        if self._work is None:
+            self._client.ledger.published(sent)
+            self.link.send(sent.number, payload, b"", False, sent)
+        else:
+            state = self._work.publish(sent)
+            self.link.send_tagged(tag_of(sent.number), [payload], False, MESSAGE_FORMAT, state, sent)
 
     def on_flow(self, link: SenderLink) -> None:
         """The workload looks for itself."""
@@ -197,7 +219,9 @@ class Sender(SenderOwner):
         assert isinstance(sent, Sent)
         if self.unconfirmed.pop(sent.number, None) is None:
             raise Unexpected(f"{sent.number} has two outcomes")
-        if isinstance(state, Accepted):
+        if self._work is not None:
+            self._work.posted(sent, state)
+        elif isinstance(state, Accepted):
             self._client.ledger.confirmed(sent)
         elif isinstance(state, Rejected | Released | Modified):
             self._client.ledger.refused(sent)
@@ -208,7 +232,7 @@ class Sender(SenderOwner):
 
     def on_detached(self, error: FlintError | None, closed: bool) -> None:
         _expect(error, f"the link to {self._target}")
-        self._client.senders.pop(self._target, None)
+        self._client.senders.pop((self._target, self._work is not None), None)
 
 
 @final
@@ -273,6 +297,18 @@ class Receiver(ReceiverOwner):
             self._outs[number] = copies
             self._client.flush()
             self._client.link.when_arrived(lambda: self._arrived(number))
+
+    def stage(self, deliveries: list[IncomingDelivery], how: int, chosen: int, work: Work, settled: bool) -> None:
+        """The same in a transaction; `settled`: and have no say any more."""
+        outcomes = _OUTCOMES[how]
+        state = TransactionalState(work.txn_id, outcomes[chosen % len(outcomes)])
+        for delivery in deliveries:
+            work.settle(self, delivery, self.unsettled.pop(delivery), how, settled)
+            if settled:
+                self.link.settle(delivery, state)
+            else:
+                self.link.update(delivery, state)
+        self.link.grant(self._credit)
 
     def _arrived(self, number: int) -> None:
         copies = self._outs.pop(number, None)

@@ -113,9 +113,13 @@ class Run:
             self._node.commit.pause()
 
     def _aim(self) -> None:
-        """The next calls to the disk matter more than others: let the power fail in one of them, now and then."""
-        if self._ends_in == POWER and self.chance.random() < 0.25:
+        """The next calls to the disk matter more than others: let the power or the disk fail in one, now and then."""
+        if (self._ends_in == POWER or self._will_fail) and self.chance.random() < 0.25:
             self._fuse = self.chance.randrange(5)
+
+    @property
+    def _will_fail(self) -> bool:
+        return self._ends_in == FAULT and not self._has_failed
 
     # -- lives --------------------------------------------------------------------------------------------------
 

@@ -12,7 +12,11 @@ import pytest
 
 from flintmq.broker.message import Entry
 from flintmq.broker.queue.entries import EntryQueue
+from flintmq.broker.transaction import StagedSettlement, Transaction
 from flintmq.gateway.amqp091.answers import Answers
+from flintmq.gateway.amqp10.connection import ServerConnection
+from flintmq.gateway.amqp10.promises import Answer
+from flintmq.gateway.amqp10.transactions import Discharged
 from flintmq.storage.block import Scan, scan_blocks
 from flintmq.storage.files import DiskFile
 from flintmq.storage.group_commit import Batch, Rounds, RoundWriter
@@ -22,6 +26,7 @@ from flintmq.storage.journal.encoder import JournalEncoder
 from flintmq.storage.journal.occupancy import Segment
 from flintmq.storage.node import NodeStorage
 from flintmq.storage.segment import SegmentFile
+from flintmq.wire.amqp10.states import Error, Rejected
 from tests.sim.disk import SimulatedDisk
 from tests.sim.run import Run
 
@@ -201,6 +206,39 @@ def lose_confirms(patch: Patch) -> None:
     patch.setattr(Rounds, "_report", report)
 
 
+def discharge_before_the_sync(patch: Patch) -> None:
+    """AMQP 1.0: a discharge is accepted when the transaction is applied, and not when that is on the disk."""
+
+    def answer(self: ServerConnection, answer: Answer) -> None:
+        if isinstance(answer, Discharged):
+            answer.give()
+        else:
+            self.promises.answers.append(answer)
+            self.touch()
+
+    patch.setattr(ServerConnection, "answer", answer)
+
+
+def discharge_by_halves(patch: Patch) -> None:
+    """AMQP 1.0: what a transaction settles takes effect at once, and its messages with the discharge."""
+
+    def settle(self: Transaction, staged: StagedSettlement) -> None:
+        staged.stage()
+        staged.take()
+        staged.apply()
+
+    patch.setattr(Transaction, "settle", settle)
+
+
+def refuse_in_doubt(patch: Patch) -> None:
+    """AMQP 1.0: where the disk fails under a discharge, that is rejected, though a restart may find all of it."""
+
+    def fail(self: Discharged, reason: str) -> None:
+        self._link.settle(self._delivery, Rejected(error=Error(condition="amqp:transaction:rollback")))
+
+    patch.setattr(Discharged, "fail", fail)
+
+
 WAYS: Final[Sequence[Callable[[Patch], None]]] = (
     drop_syncs,
     drop_directory_syncs,
@@ -221,6 +259,9 @@ WAYS: Final[Sequence[Callable[[Patch], None]]] = (
     define_last,
     define_after_answering,
     lose_confirms,
+    discharge_before_the_sync,
+    discharge_by_halves,
+    refuse_in_doubt,
 )
 SEEDS_MAX: Final = 200
 

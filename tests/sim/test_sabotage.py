@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
+import flintmq
 from tests.sim import sabotage
 
 # What these replace is interpreted in every build.
@@ -15,6 +16,18 @@ _WAYS = (
     sabotage.forget_numbers,
     sabotage.lose_confirms,
 )
+
+
+# What these replace is compiled, where the broker is.
+_INTERPRETED_WAYS = (sabotage.discharge_before_the_sync, sabotage.discharge_by_halves)
+
+
+@pytest.mark.skipif(flintmq.compiled, reason="compiled code calls its own")
+@pytest.mark.parametrize("way", _INTERPRETED_WAYS)
+def test_an_interpreted_broker_that_is_broken_is_found(way: Callable[[sabotage.Patch], None]) -> None:
+    """So is one of which what clients are told is not true yet, or only half of it."""
+    losses, found = sabotage.find(way, 30)
+    assert found is not None, losses
 
 
 @pytest.mark.parametrize("way", _WAYS)

@@ -8,6 +8,7 @@ from typing import Final, final
 
 from flintmq.wire.amqp091 import methods as m
 from tests.sim.clients import CONFIRM, PLAIN, TX, Client, SimChannel
+from tests.sim.coordination import Work
 from tests.sim.ledger import ACK, REJECT, REQUEUE, Ledger, Unexpected
 from tests.sim.links import LinkClient
 from tests.sim.messages import Sent
@@ -89,6 +90,8 @@ class Workload:
             (chance.choice((0, 2)), self._page_out),
         ]
         self._speaks_10 = chance.random() < 0.5
+        # How often clients of AMQP 1.0 end transactions: 0 for not having any.
+        self._transacts = chance.choice((0, 3, 10))
         self._acts = [act for _, act in acts]
         self._weights = list(accumulate(weight for weight, _ in acts))
 
@@ -176,8 +179,10 @@ class Workload:
 
     def _use_links(self, client: LinkClient) -> None:
         chance = self._chance
-        acts = (self._send, self._receive, self._say_outcome, self._detach, self._break_links)
-        (act,) = chance.choices(acts, (10, 2, 8, 1, 0.3))
+        if self._transacts:
+            self._declare_work(client)
+        acts = (self._send, self._receive, self._say_outcome, self._discharge, self._detach, self._break_links)
+        (act,) = chance.choices(acts, (10, 2, 8, self._transacts, 1, 0.3))
         if self._ledger.trace is not None:
             self._ledger.trace(f"a client of 1.0: {act.__name__}")
         act(client)
@@ -189,7 +194,8 @@ class Workload:
         address = chance.choice(self._addresses())
         if address.header or any(line.deduplicates or line.is_temporary for line in address.lines):
             return
-        sender = client.sender(address)
+        work = self._open_work(client)
+        sender = client.sender(address, work)
         for _ in range(chance.choice((1, 1, 2, 5))):
             if not sender.link.can_send:
                 # The first time there is no credit yet.
@@ -198,7 +204,7 @@ class Workload:
                 self._numbers.next(),
                 sender.number,
                 address.lines,
-                chance.choice(_SIZES),
+                chance.choice(_SIZES if work is None else _LARGE_SIZES),
                 self._node.clock_ms(),
                 persistent=chance.random() < 0.85,
                 priority=chance.choice((1, 2, 5, 6)),
@@ -219,7 +225,33 @@ class Workload:
             deliveries = list(receiver.unsettled)
             how = chance.choices((ACK, REJECT, REQUEUE), (8, 1, 1))[0]
             some = chance.sample(deliveries, min(len(deliveries), chance.choice((1, 3, 10))))
-            receiver.settle(some, how, chance.randrange(2))
+            work = self._open_work(client)
+            if work is None:
+                receiver.settle(some, how, chance.randrange(2))
+            else:
+                receiver.stage(some, how, chance.randrange(2), work, chance.random() < 0.5)
+
+    def _open_work(self, client: LinkClient) -> Work | None:
+        """The transaction that what is done now is to be in."""
+        work = client.work
+        return work if work is not None and work.is_open and self._chance.random() < 0.8 else None
+
+    def _declare_work(self, client: LinkClient) -> None:
+        """There is always a transaction, or one on its way."""
+        if client.work is None:
+            client.work = Work(client)
+        if not client.work.is_open and not client.work.is_waiting:
+            client.work.declare()
+
+    def _discharge(self, client: LinkClient) -> None:
+        work = client.work
+        if work is not None and work.is_open and not work.unposted and not work.is_empty:
+            if self._chance.random() < 0.8:
+                work.commit()
+                client.flush()
+                client.link.when_arrived(self._aim)
+            else:
+                work.roll_back()
 
     def _detach(self, client: LinkClient) -> None:
         if client.receivers:
@@ -430,6 +462,8 @@ class Workload:
     def check_answered(self, failure: str) -> None:
         """Everybody has had time: nobody may still wait."""
         for link_client in self.link_clients:
+            if link_client.work is not None and link_client.work.is_waiting and not link_client.is_lost:
+                raise Unexpected(f"a coordinator does not answer; failure: {failure!r}")
             for sender in link_client.senders.values():
                 if sender.unconfirmed and not link_client.is_lost:
                     raise Unexpected(f"{len(sender.unconfirmed)} messages have no outcome; failure: {failure!r}")
