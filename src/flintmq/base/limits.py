@@ -111,6 +111,9 @@ STAGES_MAX: Final = 10_000
 # Attempts that a transactional id keeps until their batch is decided: more than the tasks of any batch, repeated ones
 # included. Each takes about 1 KiB, and 1 KiB for each queue it published to.
 STAGE_ATTEMPTS_MAX: Final = 65_536
+# Owners of a transactional id that were taken over, and do not get it back. A note of each commit has them, 39 bytes
+# each where they are ids of queries. Somebody who has waited out so many others is not who was given the id by mistake.
+STAGE_OWNERS_MAX: Final = 16
 # Numbers that a queue reserves for an attempt at once, the first time and at most: a note in the journal for each run,
 # so that a million messages take some twenty, and one message no more than one.
 STAGE_RUN_MIN: Final = 64

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final, final
 from mypy_extensions import i64
 
 from flintmq.base.errors import InternalError, PreconditionFailed, StorageError
-from flintmq.base.limits import STAGE_ATTEMPTS_MAX
+from flintmq.base.limits import STAGE_ATTEMPTS_MAX, STAGE_OWNERS_MAX
 from flintmq.broker.message import Entry
 from flintmq.broker.notes import Notes
 from flintmq.broker.ports import StageRecord
@@ -95,6 +95,8 @@ class Stage(Stored):
         self.record = record
         self.epoch: i64 = 0
         self.owner = ""
+        # Those before it, who have been taken over.
+        self._former: list[str] = []
         # The first batch that is not committed.
         self.next_batch: i64 = 0
         self.journal = stages.journal
@@ -117,11 +119,23 @@ class Stage(Stored):
     # -- the writer ---------------------------------------------------------------------------------------------
 
     def open(self, owner: str) -> None:
-        """A new writer: from now on nobody else is. What others staged, and did not commit, is discarded."""
+        """The owner that writes goes on: its tasks ask from many places, and more than once. Another one takes over.
+
+        From then on nobody else writes. What others staged, and did not commit, is discarded. They do not come back
+        either, and so two that were given one transactional id by mistake do not take it from each other in turns:
+        raises PreconditionFailed.
+        """
+        if self._doom is not None:
+            self._former = []
+        elif owner in self._former:
+            raise PreconditionFailed(self._fenced)
+        elif self.epoch > 0:
+            if owner == self.owner:
+                return
+            self._former = [*self._former, self.owner][-STAGE_OWNERS_MAX:]
         for attempt in list(self._attempts.values()):
             self.discard(attempt, self._fenced)
-        if owner != self.owner or self._doom is not None:
-            self.next_batch = 0
+        self.next_batch = 0
         self.owner = owner
         self.epoch += 1
         self._write_state()
@@ -137,7 +151,7 @@ class Stage(Stored):
             self._doom = None
         before = self._state
         text = b"%s %d %d " % (_STATE, self.epoch, self.next_batch)
-        self._state = self._notes.write(text + self.owner.encode())
+        self._state = self._notes.write(text + _encode_owners([self.owner, *self._former]))
         if before is not None:
             self._notes.drop(before)
 
@@ -388,10 +402,10 @@ class Stage(Stored):
         body = entry.message.body
         kind = body[:1]
         if kind == _STATE:
-            _, epoch, next_batch, owner = body.split(b" ", 3)
+            _, epoch, next_batch, owners = body.split(b" ", 3)
             self.epoch = int(epoch)
             self.next_batch = int(next_batch)
-            self.owner = owner.decode()
+            self.owner, *self._former = _decode_owners(owners)
             self._state = entry
             return
         if kind == _DOOM:
@@ -461,3 +475,18 @@ def _check_room(attempts: list[Attempt]) -> None:
     for queue, count in counts.items():
         if not queue.has_room_for(count, sizes[queue]):
             raise PreconditionFailed(f"queue '{queue.name}' in vhost '{queue.vhost}' has no room for what is staged")
+
+
+def _encode_owners(owners: list[str]) -> bytes:
+    """Each behind its length: an owner may be any text."""
+    texts = [owner.encode() for owner in owners]
+    return b"".join([b"%d:%s" % (len(text), text) for text in texts])
+
+
+def _decode_owners(data: bytes) -> list[str]:
+    owners: list[str] = []
+    while data:
+        length, _, data = data.partition(b":")
+        owners.append(data[: int(length)].decode())
+        data = data[int(length) :]
+    return owners

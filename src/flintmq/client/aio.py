@@ -353,10 +353,10 @@ class Channel:
     # -- stages -------------------------------------------------------------------------------------------------
 
     async def stage_open(self, transactional_id: str, owner: str) -> StageInfo:
-        """Be the one writer of this transactional id: whoever was before is fenced, what it staged is discarded.
+        """Write under this transactional id, as all tasks of one owner may: they are told the same.
 
-        The same owner goes on behind the batch it committed last, another one begins anew. Raises ChannelClosed where
-        the id is another user's.
+        The owner goes on behind the batch it committed last. Another one begins anew: whoever was before is fenced for
+        good, and what it staged is discarded. Raises ChannelClosed for those, and where the id is another user's.
         """
         return await self._ask(requests.stage_open(transactional_id, owner))
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import pytest
 
 from flintmq.base.errors import AccessRefused, InternalError, NotFound, PreconditionFailed, StorageError
-from flintmq.base.limits import STAGE_ATTEMPTS_MAX, STAGE_STEP_MESSAGES, STAGES_MAX
+from flintmq.base.limits import STAGE_ATTEMPTS_MAX, STAGE_OWNERS_MAX, STAGE_STEP_MESSAGES, STAGES_MAX
 from flintmq.broker.broker import Broker
 from flintmq.broker.message import Entry, Table
 from flintmq.broker.ports import Page, UserRecord, VHostRecord
@@ -264,19 +264,20 @@ def test_batches_keep_their_order(world: World) -> None:
 
 
 def test_a_new_writer_fences_the_one_before(world: World) -> None:
-    """It can do nothing any more, and what it staged is gone; the same owner goes on behind its last batch."""
+    """It can do nothing any more, and what it staged is gone; nor does it get the id back."""
     world.staged(["a"], batch=3)
     world.commit(3, {0: 0})
     world.staged(["lost"], batch=4)
     attempt = world.stage.begin(1, (4, 1, 0))
-    stage = world.open()
-    assert (stage.epoch, stage.next_batch) == (2, 4)
+    stage = world.open("another")
+    assert (stage.epoch, stage.next_batch) == (2, 0)
     for act in (
         lambda: stage.begin(1, (4, 0, 1)),
         lambda: stage.commit(1, 4, {}),
         lambda: stage.abort(1, 4),
         lambda: world.put(attempt, ["b"]),
         attempt.complete,
+        world.open,
     ):
         with pytest.raises(PreconditionFailed, match="'tx' in vhost '/' has been taken over by another writer"):
             act()
@@ -285,6 +286,33 @@ def test_a_new_writer_fences_the_one_before(world: World) -> None:
         world.commit(4, {0: 0})
     assert world.bodies() == ["a"]
     assert world.kept == []
+
+
+def test_an_owner_opens_as_often_as_it_likes(world: World) -> None:
+    """Its tasks do, each for itself: they get the same answer, which says what is committed, and disturb nobody."""
+    world.commit(3, {})
+    world.staged(["a"], batch=4)
+    written = world.storage.memory_journal.kept.copy()
+    stage = world.open()
+    assert (stage.epoch, stage.next_batch) == (1, 4)
+    assert world.storage.memory_journal.kept == written
+    assert world.commit(4, {0: 0}) == (1, False)
+
+
+def test_who_was_taken_over_is_known_after_a_restart(world: World) -> None:
+    """Owners are any text; the ones before stay fenced as long as there is room to remember them."""
+    owners = ["query", "a 1:b", "", *numbered(STAGE_OWNERS_MAX - 1)]
+    for owner in owners[1:]:
+        world.open(owner)
+    again = world.restarted()
+    assert again.stage.owner == owners[-1]
+    for owner in owners[1:-1]:
+        with pytest.raises(PreconditionFailed, match="taken over"):
+            again.open(owner)
+    assert again.open(owners[-1]).epoch == len(owners)
+    assert again.open(owners[0]).epoch == len(owners) + 1
+    again.vhost.stages.forget("tx", "u")
+    assert again.open("a 1:b").next_batch == 0
 
 
 def test_another_owner_begins_anew(world: World) -> None:
@@ -550,9 +578,9 @@ def test_numbers_are_not_given_twice(world: World) -> None:
 def test_a_new_writer_has_fenced_what_a_restart_finds(world: World) -> None:
     """A crash before all of it was discarded changes nothing."""
     world.staged(["lost"], batch=4)
-    world.open()
+    world.open("another")
     again = world.restarted()
-    assert (again.stage.epoch, again.stage.owner) == (2, "query")
+    assert (again.stage.epoch, again.stage.owner) == (2, "another")
     with pytest.raises(PreconditionFailed, match="has not all"):
         again.commit(4, {0: 0})
     again.tick()
