@@ -115,6 +115,7 @@ def _streams(channel: ClientChannel) -> None:
     channel.call()
     channel.call(
         m.StreamQuery(queue="s", timestamp=1),
+        m.StreamSpan(queue="s", offset=0, end_offset=4, max_bytes=1000),
         m.StreamFetch(queue="s", offset=0, end_offset=4, max_bytes=1000),
         m.BasicQos(prefetch_count=2),
         m.BasicConsume(queue="s", consumer_tag="r", arguments={"x-stream-offset": "first"}),

@@ -390,6 +390,13 @@ def test_a_time_is_found_in_a_stream(connection: fc.Connection, stream: str) -> 
         assert channel.stream_query(stream, first + 3_600_000).offset_at == 1000
 
 
+def test_a_span_of_bytes(connection: fc.Connection, stream: str) -> None:
+    """Where so many bytes end is within the range that was asked about."""
+    with connection.channel() as channel:
+        assert channel.stream_span(stream, 10, 500, 1 << 30) == 500
+        assert 10 < channel.stream_span(stream, 10, 500, 1) <= 500
+
+
 def test_ranges_are_for_streams(connection: fc.Connection, queue: str) -> None:
     """An ordinary queue has no offsets."""
     with pytest.raises(fc.ChannelClosed, match="not a stream") as closed:

@@ -467,6 +467,10 @@ class StreamLog(ABC):
         """
 
     @abstractmethod
+    def offset_behind(self, offset: int, size: int) -> int:
+        """An offset behind about so many bytes of messages from this one on, the log's end where there are fewer."""
+
+    @abstractmethod
     def offset_at(self, timestamp_ms: int) -> int:
         """The first durable offset whose message was received at or after this time, `durable_offset` without one."""
 

@@ -288,6 +288,12 @@ class Channel:
         """Records from `offset` on, before `end_offset`, of about `max_bytes` at most; the server may send fewer."""
         return await self._ask(requests.stream_fetch(queue, offset, end_offset, max_bytes))
 
+    async def stream_span(self, queue: str, offset: int, end_offset: int, max_bytes: int) -> int:
+        """Before which offset to stop, `end_offset` or earlier, so that the records from `offset` on are of about
+        `max_bytes`; never before the first of them.
+        """
+        return await self._ask(requests.stream_span(queue, offset, end_offset, max_bytes))
+
     async def stream_chunks(
         self, queue: str, offset: int, end_offset: int, max_bytes: int = 4 * 1024 * 1024
     ) -> AsyncIterator[StreamChunk]:

@@ -110,6 +110,11 @@ def stream_fetch(queue: str, offset: int, end_offset: int, max_bytes: int) -> Re
     return Request(method, (methods.StreamFetchOk,), _chunk)
 
 
+def stream_span(queue: str, offset: int, end_offset: int, max_bytes: int) -> Request[int]:
+    method = methods.StreamSpan(queue=queue, offset=offset, end_offset=end_offset, max_bytes=max_bytes)
+    return Request(method, (methods.StreamSpanOk,), _span_end)
+
+
 def lease_open(queue: str, name: str, epoch: int, timeout_ms: int) -> Request[LeaseInfo]:
     method = methods.LeaseOpen(queue=queue, consumer=name, epoch=epoch, timeout=timeout_ms)
     return Request(method, (methods.LeaseOpenOk,), _lease_opened)
@@ -225,6 +230,12 @@ def _chunk(answer: Answer) -> StreamChunk:
     method = answer.method
     assert isinstance(method, (methods.StreamFetchOk, methods.LeaseFetchOk))
     return StreamChunk(method.first_offset, method.next_offset, method.record_count, answer.body)
+
+
+def _span_end(answer: Answer) -> int:
+    method = answer.method
+    assert isinstance(method, methods.StreamSpanOk)
+    return method.end_offset
 
 
 def _lease_opened(answer: Answer) -> LeaseInfo:

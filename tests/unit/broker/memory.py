@@ -288,6 +288,12 @@ class MemoryStream(StreamLog):
     def offset_near(self, timestamp_ms: int) -> int:
         return max(self.offset_at(timestamp_ms) - 3, self.first)
 
+    def offset_behind(self, offset: int, size: int) -> int:
+        while offset < self.durable and size > 0:
+            size -= len(self.messages[offset].body)
+            offset += 1
+        return offset
+
     def offset_at(self, timestamp_ms: int) -> int:
         found = (at for at in range(self.first, self.durable) if self.messages[at].timestamp_ms >= timestamp_ms)
         return next(found, self.durable)

@@ -62,6 +62,7 @@ _HANDLERS: Final[dict[int, Handler]] = {
     spec.TX_COMMIT: tx_methods.commit,
     spec.TX_ROLLBACK: tx_methods.rollback,
     spec.STREAM_QUERY: stream_methods.query,
+    spec.STREAM_SPAN: stream_methods.span,
     spec.STREAM_FETCH: stream_methods.fetch,
     spec.LEASE_OPEN: lease_methods.open_lease,
     spec.LEASE_EXTEND: lease_methods.extend,

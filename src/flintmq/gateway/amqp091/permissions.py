@@ -31,6 +31,7 @@ from flintmq.wire.amqp091.methods import (
     QueueUnbind,
     StreamFetch,
     StreamQuery,
+    StreamSpan,
 )
 
 
@@ -124,7 +125,7 @@ def _queue_delete(channel: ServerChannel, method: Method) -> None:
 
 
 def _queue_read(channel: ServerChannel, method: Method) -> None:
-    assert isinstance(method, (QueuePurge, BasicConsume, BasicGet, StreamQuery, StreamFetch))
+    assert isinstance(method, (QueuePurge, BasicConsume, BasicGet, StreamQuery, StreamFetch, StreamSpan))
     name = channel.queue_name(method.queue)
     if not _needs_none(name):
         channel.rights.check(READ, "queue", name)
@@ -154,6 +155,7 @@ CHECKS: Final[dict[int, Callable[[ServerChannel, Method], None]]] = {
     spec.BASIC_CONSUME: _queue_read,
     spec.BASIC_GET: _queue_read,
     spec.STREAM_QUERY: _queue_read,
+    spec.STREAM_SPAN: _queue_read,
     spec.STREAM_FETCH: _queue_read,
     spec.LEASE_OPEN: _lease,
     spec.LEASE_EXTEND: _lease,

@@ -11,7 +11,15 @@ from flintmq.broker.queue.stream import StreamQueue
 from flintmq.gateway.amqp091.channel import ServerChannel
 from flintmq.gateway.amqp091.chunk import NO_PROPERTIES, Chunk
 from flintmq.gateway.amqp091.codec import CODEC_091
-from flintmq.wire.amqp091.methods import Method, StreamFetch, StreamFetchOk, StreamQuery, StreamQueryOk
+from flintmq.wire.amqp091.methods import (
+    Method,
+    StreamFetch,
+    StreamFetchOk,
+    StreamQuery,
+    StreamQueryOk,
+    StreamSpan,
+    StreamSpanOk,
+)
 
 # What is read from the disk at once: who asks for a range takes all of it.
 _FETCH_AHEAD_BYTES: Final = 256 * 1024
@@ -57,6 +65,17 @@ def fetch(channel: ServerChannel, method: Method) -> None:
             following = cursor.offset
     answer = StreamFetchOk(first_offset=start, next_offset=following, record_count=chunk.count)
     channel.reply_with(answer, NO_PROPERTIES, chunk.data)
+
+
+def span(channel: ServerChannel, method: Method) -> None:
+    """Where to stop for about so many bytes from an offset on, as the files have them: behind one message at least."""
+    assert isinstance(method, StreamSpan)
+    log = _stream(channel, method.queue).log
+    start = max(method.offset, log.first_offset)
+    stop = min(method.end_offset, log.durable_offset)
+    if start < stop:
+        stop = min(max(log.offset_behind(start, method.max_bytes), start + 1), stop)
+    channel.reply(StreamSpanOk(end_offset=stop))
 
 
 def _stream(channel: ServerChannel, name: str) -> StreamQueue:

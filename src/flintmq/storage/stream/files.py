@@ -412,6 +412,26 @@ class StreamFiles:
                     raise
         return self.written_offset
 
+    def offset_behind(self, offset: int, size: int) -> int:
+        """Where a step of an index ends that is this far behind an offset, the end when that is nearer."""
+        segment = self.segment_at(offset)
+        left = size
+        try:
+            if segment is not None:
+                left += self.index_of(segment).position_of(offset)
+            while segment is not None:
+                length = self._size_of(segment)
+                if left < length:
+                    return self.index_of(segment).offset_of(left)
+                left -= length - HEADER_BYTES
+                segment = self.following(segment)
+        except FileNotFoundError:
+            if segment is None or self.has(segment):
+                raise
+            # It was too old just now: what is left begins later.
+            return self.offset_behind(self.segments[0].first_offset, size) if self.segments else self.written_offset
+        return self.written_offset
+
     def pass_over(self, file: DiskFile, position: int, end: int) -> int:
         """Where the next intact block is behind a damaged one, which is reported; `end` when there is none."""
         following = block_behind(file, position, end)

@@ -8,7 +8,7 @@ receive time before that i64; at last the CRC-32 of all behind the header. It ca
 
 import sys
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from struct import Struct
 from typing import Final, final
 from zlib import crc32
@@ -55,6 +55,11 @@ class SegmentIndex:
         """Where to start reading for this offset."""
         step = bisect_right(self._offsets, offset) - 1
         return self._positions[step] if step >= 0 else HEADER_BYTES
+
+    def offset_of(self, position: int) -> int:
+        """The first offset of the step that begins at this position, or next behind it; of none, what comes behind."""
+        step = bisect_left(self._positions, position, hi=len(self._offsets))
+        return self._offsets[step] if step < len(self._offsets) else self.next_offset
 
     def search(self, timestamp_ms: int) -> int:
         """An offset not behind the first record received at or after this time, and a step before it at most."""

@@ -98,6 +98,12 @@ class SegmentedStream(StreamLog):
         except OSError as error:
             raise unreadable(error) from error
 
+    def offset_behind(self, offset: int, size: int) -> int:
+        try:
+            return self.files.offset_behind(offset, size)
+        except OSError as error:
+            raise unreadable(error) from error
+
     def offset_at(self, timestamp_ms: int) -> int:
         durable: i64 = self.durable_offset
         cursor = self.cursor(self.offset_near(timestamp_ms), INDEX_STEP_BYTES)

@@ -560,6 +560,21 @@ class StreamFetchOk(Method):
 
 @final
 @dataclass
+class StreamSpan(Method):
+    queue: str = ""
+    offset: int = 0
+    end_offset: int = 0
+    max_bytes: int = 0
+
+
+@final
+@dataclass
+class StreamSpanOk(Method):
+    end_offset: int = 0
+
+
+@final
+@dataclass
 class LeaseOpen(Method):
     queue: str = ""
     consumer: str = ""

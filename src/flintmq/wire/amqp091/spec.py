@@ -88,6 +88,8 @@ STREAM_QUERY: Final = 0x00F0_000A
 STREAM_QUERY_OK: Final = 0x00F0_000B
 STREAM_FETCH: Final = 0x00F0_0014
 STREAM_FETCH_OK: Final = 0x00F0_0015
+STREAM_SPAN: Final = 0x00F0_001E
+STREAM_SPAN_OK: Final = 0x00F0_001F
 
 LEASE_OPEN: Final = 0x00F1_000A
 LEASE_OPEN_OK: Final = 0x00F1_000B
@@ -253,6 +255,8 @@ METHOD_TABLE: Final[tuple[tuple[int, str, str], ...]] = (
     (STREAM_QUERY_OK, "stream.query-ok", "first_offset:longlong next_offset:longlong offset_at:longlong"),
     (STREAM_FETCH, "stream.fetch", "queue:shortstr offset:longlong end_offset:longlong max_bytes:long"),
     (STREAM_FETCH_OK, "stream.fetch-ok", "first_offset:longlong next_offset:longlong record_count:long"),
+    (STREAM_SPAN, "stream.span", "queue:shortstr offset:longlong end_offset:longlong max_bytes:longlong"),
+    (STREAM_SPAN_OK, "stream.span-ok", "end_offset:longlong"),
     (LEASE_OPEN, "lease.open", "queue:shortstr consumer:shortstr epoch:longlong timeout:longlong"),
     (LEASE_OPEN_OK, "lease.open-ok", "epoch:longlong first:longlong next:longlong"),
     (

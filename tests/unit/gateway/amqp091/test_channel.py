@@ -47,6 +47,8 @@ from flintmq.wire.amqp091.methods import (
     StreamFetchOk,
     StreamQuery,
     StreamQueryOk,
+    StreamSpan,
+    StreamSpanOk,
 )
 from flintmq.wire.amqp091.properties import headers
 from tests.unit.broker.memory import Taker
@@ -504,6 +506,7 @@ def test_generated_names() -> None:
         (BasicConsume(queue="nope"), 404, "no queue 'nope'"),
         (BasicGet(queue="nope"), 404, "no queue 'nope'"),
         (StreamQuery(queue="q"), 406, "not a stream"),
+        (StreamSpan(queue="q"), 406, "not a stream"),
     ],
 )
 def test_soft_errors(method: Method, code: int, text: str) -> None:
@@ -790,6 +793,17 @@ def test_stream_refuses_what_cannot_be_meant(argument: str, value: object, fault
     channel.call(BasicConsume(queue="s", arguments={argument: value}))
     words = f"PRECONDITION_FAILED - invalid arg '{argument}' for queue 's' in vhost '/': {fault}"
     assert code_of(channel.closed) == (406, words)
+
+
+@pytest.mark.parametrize(
+    ("start", "stop", "size", "end"), [(3, 9, 2, 5), (3, 9, 0, 4), (3, 4, 9, 4), (7, 99, 99, 10), (10, 99, 9, 10)]
+)
+def test_stream_spans(start: int, stop: int, size: int, end: int) -> None:
+    """stream.span tells where so many bytes end: within the range and what is durable, and behind one message."""
+    client, channel = with_stream(10)
+    client.durable()
+    asked = StreamSpan(queue="s", offset=start, end_offset=stop, max_bytes=size)
+    assert channel.call(asked) == [StreamSpanOk(end_offset=end)]
 
 
 def test_stream_ranges() -> None:

@@ -24,6 +24,7 @@ from flintmq.wire.amqp091.methods import (
     QueueUnbind,
     StreamFetch,
     StreamQuery,
+    StreamSpan,
 )
 from flintmq.wire.amqp091.properties import Properties, encode_properties
 from tests.unit.gateway.amqp091.pair import Client, ClientChannel, Server
@@ -68,6 +69,7 @@ ROWS = [
     row(BasicGet(queue="q"), "read queue q"),
     row(BasicConsume(queue="q"), "read queue q"),
     row(StreamQuery(queue="s"), "read queue s"),
+    row(StreamSpan(queue="s"), "read queue s"),
     row(StreamFetch(queue="s"), "read queue s"),
 ]
 

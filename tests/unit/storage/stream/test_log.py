@@ -9,6 +9,7 @@ from flintmq.base.errors import StorageError
 from flintmq.broker.ports import StreamLog
 from flintmq.storage.block import HEADER_BYTES
 from flintmq.storage.content import ContentReader
+from flintmq.storage.stream.index import INDEX_STEP_BYTES
 from tests.unit.storage.nodes import CODEC, CODECS, OpenNode, Record, crashed_copy, message, records
 
 STREAM = 5
@@ -66,6 +67,26 @@ def test_unreadable_file(tmp_path: Path) -> None:
             records(stream, 0)
     with pytest.raises(StorageError, match=f"{file} cannot be read"):
         stream.offset_at(1)
+    node.close()
+
+
+def test_bytes_behind_an_offset(tmp_path: Path) -> None:
+    """How far so many bytes reach is known to a step of the index, over segments, also of an earlier run."""
+    node, stream = _open(tmp_path, segment=300_000)
+    assert stream.offset_behind(0, 1000) == 0
+    for _ in range(200):
+        _append(stream, 30)
+        node.sync()
+    assert len(_files(tmp_path)) > 2
+    node.close()
+    node, stream = _open(tmp_path, segment=300_000)
+    for start in (0, 17, 1500, 5999):
+        for size in (1, 50_000, 200_000, 450_000):
+            end = stream.offset_behind(start, size)
+            between = sum(len(_body(offset)) for offset in range(start, end))
+            assert end == 6000 or size - INDEX_STEP_BYTES <= between <= size + 2 * INDEX_STEP_BYTES
+            assert start < end <= 6000
+    assert stream.offset_behind(0, 1 << 40) == 6000
     node.close()
 
 
