@@ -158,4 +158,4 @@ def messages_read(query: StreamingQuery) -> int:
         raise failure
     progress = query.lastProgress
     end = json.loads(progress.sources[0].endOffset) if progress is not None else None
-    return int(end["offset"]) if end else 0
+    return sum(end["offsets"].values()) if end else 0

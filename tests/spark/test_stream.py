@@ -75,7 +75,7 @@ def test_restarts(pipeline: Pipeline, queues: Queues, tmp_path: Path) -> None:
     pipeline.capture_now(queue)
     assert len(pipeline.captured()) == 300
     files = [file for file in tmp_path.joinpath("checkpoint").rglob("*") if file.is_file()]
-    assert any(b'"offset":300' in file.read_bytes().replace(b" ", b"") for file in files)
+    assert any(b':{"%s":300}' % queue.encode() in file.read_bytes().replace(b" ", b"") for file in files)
     assert not any(b"guest" in file.read_bytes() for file in files)
 
 
@@ -96,7 +96,7 @@ def test_going_on(pipeline: Pipeline, queues: Queues) -> None:
         time.sleep(1.0)
         queues.add(queue, *numbers(10, 20))
         pipeline.wait_for(query, 20)
-        until(lambda: '"offset": 20' in str(query.lastProgress))
+        until(lambda: f'"{queue}": 20' in str(query.lastProgress))
     finally:
         query.stop()
     assert pipeline.captured() == list(enumerate(numbers(0, 20)))
@@ -131,12 +131,38 @@ def test_a_failed_first_batch(pipeline: Pipeline, queues: Queues) -> None:
     assert [body for _, bodies in attempts[1:] for body in bodies] == numbers(int(first[1][0]), sent)
 
 
+def test_partitioned_streams(pipeline: Pipeline, queues: Queues) -> None:
+    """Several streams are one source, and may become more: what was read of each stands in the checkpoint."""
+    first, second, third = (queues.stream(name=name) for name in ("first", "second", "third"))
+    queues.add(first, *numbers(0, 30))
+    queues.add(second, *numbers(30, 40))
+    query = pipeline.capture_now(f"{first},{second}", maxMessagesPerTrigger="20")
+    assert [progress.numInputRows for progress in query.recentProgress if progress.numInputRows] == [20, 20]
+    queues.add(first, *numbers(40, 45))
+    queues.add(third, *numbers(45, 50))
+    pipeline.capture_now(f"{first},{second},{third}")
+    assert sorted(int(body) for _, body in pipeline.captured()) == list(range(50))
+    query = pipeline.capture(f"{first},{second}").trigger(availableNow=True).start()
+    with pytest.raises(StreamingQueryException, match="a query keeps its queues, and may get more"):
+        query.awaitTermination(PATIENCE_SECONDS)
+
+
+def test_bytes_per_trigger(pipeline: Pipeline, queues: Queues) -> None:
+    """maxBytesPerTrigger bounds every micro-batch, to within what the stream's index knows."""
+    queue = queues.stream(*[bytes(20_000)] * 40)
+    query = pipeline.capture_now(queue, maxBytesPerTrigger="200000")
+    counts = [progress.numInputRows for progress in query.recentProgress if progress.numInputRows]
+    assert sum(counts) == 40
+    assert 3 <= len(counts) <= 6
+    assert max(counts) <= 14
+
+
 def test_another_queue(pipeline: Pipeline, queues: Queues) -> None:
     """A checkpoint is of one queue."""
     pipeline.capture_now(queues.stream(b"1"))
     other = queues.stream(b"2", name="other")
     query = pipeline.capture(other).trigger(availableNow=True).start()
-    with pytest.raises(StreamingQueryException, match="a query keeps its queue"):
+    with pytest.raises(StreamingQueryException, match="a query keeps its queues"):
         query.awaitTermination(PATIENCE_SECONDS)
 
 

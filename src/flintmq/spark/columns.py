@@ -1,9 +1,11 @@
 """The columns of a message: what reading yields, and what writing understands. One table for both."""
 
+from collections.abc import Iterable
 from typing import Final
 
 from pyspark.sql.types import (
     BinaryType,
+    BooleanType,
     DataType,
     IntegerType,
     LongType,
@@ -22,8 +24,10 @@ MESSAGE: Final[dict[str, DataType]] = {
     "exchange": StringType(),
     "routing_key": StringType(),
     "queue": StringType(),
+    "partition": IntegerType(),
     "offset": LongType(),
     "timestamp": TimestampType(),
+    "redelivered": BooleanType(),
 }
 # What its publisher said about it: null where it did not. `message_timestamp` is the publisher's clock.
 PROPERTIES: Final[dict[str, DataType]] = {
@@ -40,35 +44,51 @@ PROPERTIES: Final[dict[str, DataType]] = {
     "user_id": StringType(),
     "app_id": StringType(),
 }
+# Headers as text, and with their types (see headers.py).
 HEADERS: Final = "headers"
-HEADERS_TYPE: Final = MapType(StringType(), StringType())
+HEADERS_TYPED: Final = "headers_typed"
+TYPED_VALUE: Final = StructType([StructField("type", StringType()), StructField("value", StringType())])
+HEADER_FORMS: Final[dict[str, DataType]] = {
+    HEADERS: MapType(StringType(), StringType()),
+    HEADERS_TYPED: MapType(StringType(), TYPED_VALUE),
+}
 
-READABLE: Final[dict[str, DataType]] = {**MESSAGE, **PROPERTIES, HEADERS: HEADERS_TYPE}
+READABLE: Final[dict[str, DataType]] = {**MESSAGE, **PROPERTIES, **HEADER_FORMS}
 
 
-def read_schema(include_properties: bool, include_headers: bool) -> StructType:
-    columns = dict(MESSAGE)
-    if include_properties:
-        columns |= PROPERTIES
-    if include_headers:
-        columns[HEADERS] = HEADERS_TYPE
-    return StructType([StructField(name, kind) for name, kind in columns.items()])
+def read_schema(names: Iterable[str]) -> StructType:
+    """Raises ConfigurationError for a name that no column has."""
+    return StructType([StructField(name, _kind(name)) for name in names])
+
+
+def default_columns(include_properties: bool, include_headers: bool) -> tuple[str, ...]:
+    return (*MESSAGE, *(PROPERTIES if include_properties else ()), *((HEADERS,) if include_headers else ()))
 
 
 def check_read_schema(schema: StructType) -> None:
     """Raises ConfigurationError unless a user's own .schema(...) chooses among the columns that there are."""
     for column in schema.fields:
-        kind = READABLE.get(column.name)
-        if kind is None:
-            raise ConfigurationError(f"there is no column {column.name}: choose from {', '.join(READABLE)}")
-        if not _same(column.dataType, kind):
+        kind = _kind(column.name)
+        if not is_same(column.dataType, kind):
             raise ConfigurationError(
                 f"the column {column.name} is {kind.simpleString()}, not {column.dataType.simpleString()}: cast it "
                 "behind the load()"
             )
 
 
-def _same(one: DataType, other: DataType) -> bool:
+def _kind(name: str) -> DataType:
+    kind = READABLE.get(name)
+    if kind is None:
+        raise ConfigurationError(f"there is no column {name}: choose from {', '.join(READABLE)}")
+    return kind
+
+
+def is_same(one: DataType, other: DataType) -> bool:
+    """The same but for what may be null."""
     if isinstance(one, MapType) and isinstance(other, MapType):
-        return one.keyType == other.keyType and one.valueType == other.valueType
+        return is_same(one.keyType, other.keyType) and is_same(one.valueType, other.valueType)
+    if isinstance(one, StructType) and isinstance(other, StructType):
+        return one.names == other.names and all(
+            is_same(mine.dataType, its.dataType) for mine, its in zip(one, other, strict=True)
+        )
     return one == other

@@ -19,6 +19,13 @@ class Endpoint:
     env: str = ""
     file: str = ""
 
+    @property
+    def described(self) -> str:
+        """By what the user gave it, never with what is in it."""
+        if self.env:
+            return f"the variable {self.env} (option urlEnv)"
+        return f"the file {self.file} (option urlFile)" if self.file else "the option url"
+
     def connect(self) -> fc.Connection:
         """Raises FlintError."""
         return fc.connect(self.resolve(), timeout=CONNECT_SECONDS)

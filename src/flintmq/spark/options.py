@@ -1,10 +1,12 @@
 """What a user may set on format("flintmq"): names, values, and one clear error for everything else.
 
 Names follow Spark's Kafka source where it has the thing. Spark makes them case-insensitive: keys come in lower case.
+What reading and writing make of them stands in reading/options.py and writing/options.py.
 """
 
+import json
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from difflib import get_close_matches
 from enum import StrEnum
 from typing import Final
@@ -12,21 +14,8 @@ from typing import Final
 from flintmq.base.errors import ConfigurationError
 from flintmq.spark.endpoint import Endpoint
 
-EARLIEST: Final = "earliest"
-LATEST: Final = "latest"
-# What one fetch asks for, and so the size of an Arrow batch: more is hardly faster, and the broker serves others too.
-FETCH_BYTES: Final = 1024 * 1024
-# A task of this many small messages takes about a second; fewer would pay more for tasks than for reading.
-MESSAGES_PER_PARTITION: Final = 250_000
-# Messages that are written before their confirms are waited for.
-BATCH_MESSAGES: Final = 5_000
-
-
-class DeliveryMode(StrEnum):
-    """What a message that is written by a task that runs again comes to: two, or one on queues that deduplicate."""
-
-    AT_LEAST_ONCE = "at-least-once"
-    DEDUP = "dedup"
+_UNITS_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_DURATION: Final = re.compile(r"(\d{1,9})\s*(ms|s|m|h|d)", re.ASCII)
 
 
 class Use(StrEnum):
@@ -36,34 +25,38 @@ class Use(StrEnum):
 
 
 _EVERYWHERE: Final = frozenset(Use)
-_READING: Final = frozenset({Use.BATCH_READ, Use.STREAM_READ})
-_BATCH: Final = frozenset({Use.BATCH_READ})
-_STREAM: Final = frozenset({Use.STREAM_READ})
-_WRITING: Final = frozenset({Use.WRITE})
+READING: Final = frozenset({Use.BATCH_READ, Use.STREAM_READ})
+BATCH: Final = frozenset({Use.BATCH_READ})
+STREAM: Final = frozenset({Use.STREAM_READ})
+WRITING: Final = frozenset({Use.WRITE})
 
 NAMES: Final = {
     "url": _EVERYWHERE,
     "urlEnv": _EVERYWHERE,
     "urlFile": _EVERYWHERE,
-    "queue": _READING,
-    "startingOffsets": _READING,
-    "startingTimestamp": _READING,
-    "endingOffsets": _BATCH,
-    "endingTimestamp": _BATCH,
-    "maxMessagesPerTrigger": _STREAM,
-    "minPartitions": _READING,
-    "maxMessagesPerPartition": _READING,
-    "fetchBytes": _READING,
-    "failOnDataLoss": _READING,
-    "includeProperties": _READING,
-    "includeHeaders": _READING,
-    "exchange": _WRITING,
-    "routingKey": _WRITING,
-    "persistent": _WRITING,
-    "mandatory": _WRITING,
-    "contentType": _WRITING,
-    "batchSize": _WRITING,
-    "deliveryMode": _WRITING,
+    "queue": READING,
+    "columns": READING,
+    "includeProperties": READING,
+    "includeHeaders": READING,
+    "startingOffsets": READING,
+    "startingOffsetsByTimestamp": READING,
+    "endingOffsets": BATCH,
+    "endingOffsetsByTimestamp": BATCH,
+    "maxMessagesPerTrigger": STREAM,
+    "maxBytesPerTrigger": STREAM,
+    "minPartitions": READING,
+    "maxMessagesPerPartition": READING,
+    "fetchBytes": READING,
+    "failOnDataLoss": READING,
+    "consumerName": STREAM,
+    "leaseTimeout": STREAM,
+    "exchange": WRITING,
+    "routingKey": WRITING,
+    "persistent": WRITING,
+    "mandatory": WRITING,
+    "contentType": WRITING,
+    "batchSize": WRITING,
+    "deliveryMode": WRITING,
 }
 _CANONICAL: Final = {name.lower(): name for name in NAMES}
 # What other connectors call these things.
@@ -81,92 +74,20 @@ _ELSEWHERE: Final = {
     "queuename": "queue",
     "topic": "exchange",
     "exchangename": "exchange",
+    "queues": "queue",
     "maxoffsetspertrigger": "maxMessagesPerTrigger",
+    "startingtimestamp": "startingOffsetsByTimestamp",
+    "endingtimestamp": "endingOffsetsByTimestamp",
+    "kafka.group.id": "consumerName",
+    "groupidprefix": "consumerName",
+    "subscriptionname": "consumerName",
     "maxrecordsperpartition": "maxMessagesPerPartition",
 }
 # Spark hands these on from writeStream to the sink.
 _SPARKS_OWN: Final = frozenset({"checkpointlocation", "queryname"})
 
 
-@dataclass(frozen=True)
-class ReadOptions:
-    """`starting` and `ending` are EARLIEST, LATEST or an offset; a timestamp (ms) takes the place of its offset."""
-
-    endpoint: Endpoint
-    queue: str
-    starting: str | int
-    starting_timestamp: int | None
-    ending: str | int
-    ending_timestamp: int | None
-    max_messages_per_trigger: int | None
-    min_partitions: int
-    max_messages_per_partition: int
-    fetch_bytes: int
-    fail_on_data_loss: bool
-    include_properties: bool
-    include_headers: bool
-
-
-@dataclass(frozen=True)
-class WriteOptions:
-    """None for `exchange` and `routing_key`: each row says."""
-
-    endpoint: Endpoint
-    exchange: str | None
-    routing_key: str | None
-    persistent: bool
-    mandatory: bool
-    content_type: str | None
-    batch_size: int
-    delivery_mode: DeliveryMode
-
-
-def read_options(given: Mapping[str, str], uses: frozenset[Use] = _READING) -> ReadOptions:
-    """Raises ConfigurationError for a name that none of `uses` has, and for a wrong or missing value."""
-    o = _Given(given, uses)
-    o.either("startingOffsets", "startingTimestamp")
-    o.either("endingOffsets", "endingTimestamp")
-    return ReadOptions(
-        endpoint=_endpoint(o),
-        queue=o.required("queue", "the name of a stream queue"),
-        starting=o.offset("startingOffsets", LATEST if uses == _STREAM else EARLIEST),
-        starting_timestamp=o.natural("startingTimestamp", "a time in milliseconds since 1970"),
-        ending=o.offset("endingOffsets", LATEST),
-        ending_timestamp=o.natural("endingTimestamp", "a time in milliseconds since 1970"),
-        max_messages_per_trigger=o.positive("maxMessagesPerTrigger"),
-        min_partitions=o.positive("minPartitions") or 1,
-        max_messages_per_partition=o.positive("maxMessagesPerPartition") or MESSAGES_PER_PARTITION,
-        fetch_bytes=o.positive("fetchBytes") or FETCH_BYTES,
-        fail_on_data_loss=o.truth("failOnDataLoss", True),
-        include_properties=o.truth("includeProperties", False),
-        include_headers=o.truth("includeHeaders", False),
-    )
-
-
-def batch_read_options(given: Mapping[str, str]) -> ReadOptions:
-    return read_options(given, _BATCH)
-
-
-def stream_read_options(given: Mapping[str, str]) -> ReadOptions:
-    return read_options(given, _STREAM)
-
-
-def write_options(given: Mapping[str, str]) -> WriteOptions:
-    """Raises ConfigurationError, as `read_options` does."""
-    o = _Given(given, _WRITING)
-    return WriteOptions(
-        endpoint=_endpoint(o),
-        exchange=o.text("exchange"),
-        routing_key=o.text("routingKey"),
-        persistent=o.truth("persistent", True),
-        mandatory=o.truth("mandatory", False),
-        content_type=o.text("contentType"),
-        batch_size=o.positive("batchSize") or BATCH_MESSAGES,
-        delivery_mode=DeliveryMode(o.choice("deliveryMode", DeliveryMode.AT_LEAST_ONCE, [*DeliveryMode])),
-    )
-
-
-def _endpoint(o: "_Given") -> Endpoint:
+def endpoint(o: "Given") -> Endpoint:
     url, env, file = o.text("url") or "", o.text("urlEnv") or "", o.text("urlFile") or ""
     if sum(map(bool, (url, env, file))) != 1:
         raise ConfigurationError(
@@ -176,7 +97,7 @@ def _endpoint(o: "_Given") -> Endpoint:
     return Endpoint(url, env, file)
 
 
-class _Given:
+class Given:
     """The options as they came, checked by name; values are converted as they are asked for."""
 
     def __init__(self, given: Mapping[str, str], uses: frozenset[Use]) -> None:
@@ -228,11 +149,35 @@ class _Given:
             raise ConfigurationError(f"the option {name} is {value!r}: it must be one of {', '.join(choices)}")
         return value.lower()
 
-    def offset(self, name: str, default: str) -> str | int:
-        value = (self.text(name) or default).lower()
-        if value in (EARLIEST, LATEST):
-            return value
-        return self.natural(name, f"{EARLIEST}, {LATEST} or an offset, as a number") or 0
+    def names(self, name: str) -> tuple[str, ...]:
+        """Several, separated by commas; or a JSON list, for names that have commas."""
+        value = (self.text(name) or "").strip()
+        listed = json.loads(value) if value.startswith("[") and _is_json(value) else value.split(",")
+        if not all(isinstance(one, str) for one in listed):
+            raise ConfigurationError(f"the option {name} is {value!r}: a list of names has names only")
+        found = tuple(one.strip() for one in listed if one.strip())
+        for one in found:
+            if found.count(one) > 1:
+                raise ConfigurationError(f"the option {name} has {one} twice")
+        return found
+
+    def duration_ms(self, name: str) -> int:
+        """0 when it is not given."""
+        value = self.text(name)
+        if value is None:
+            return 0
+        match = _DURATION.fullmatch(value.strip().lower())
+        if match is None or int(match[1]) == 0:
+            raise ConfigurationError(f"the option {name} is {value!r}: it must be a time such as 30s, 10m or 2h")
+        return int(match[1]) * _UNITS_MS[match[2]]
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _check_name(name: str, uses: frozenset[Use]) -> None:

@@ -1,12 +1,14 @@
-"""format("flintmq"): what Spark calls to read a stream queue, or to publish to an exchange."""
+"""format("flintmq"): what Spark calls to read queues, or to publish to an exchange."""
 
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
 from flintmq.base.errors import ConfigurationError
 from flintmq.spark.columns import check_read_schema, read_schema
-from flintmq.spark.options import batch_read_options, read_options, stream_read_options, write_options
+from flintmq.spark.failures import told
+from flintmq.spark.reading.options import batch_read_options, read_options, stream_read_options
 from flintmq.spark.reading.reader import BatchReader, StreamReader
+from flintmq.spark.writing.options import write_options
 from flintmq.spark.writing.writer import BatchWriter, StreamWriter
 
 
@@ -18,22 +20,26 @@ class FlintMQDataSource(DataSource):
         return "flintmq"
 
     def schema(self) -> StructType:
-        options = read_options(self.options)
-        return read_schema(options.include_properties, options.include_headers)
+        with told():
+            return read_schema(read_options(self.options).columns)
 
     def reader(self, schema: StructType) -> BatchReader:
-        check_read_schema(schema)
-        return BatchReader(batch_read_options(self.options), schema)
+        with told():
+            check_read_schema(schema)
+            return BatchReader(batch_read_options(self.options), schema)
 
     def streamReader(self, schema: StructType) -> StreamReader:
-        check_read_schema(schema)
-        return StreamReader(stream_read_options(self.options), schema)
+        with told():
+            check_read_schema(schema)
+            return StreamReader(stream_read_options(self.options), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
-        if overwrite:
-            raise ConfigurationError('messages that were published cannot be overwritten: use mode("append")')
-        return BatchWriter(write_options(self.options), schema)
+        with told():
+            if overwrite:
+                raise ConfigurationError('messages that were published cannot be overwritten: use mode("append")')
+            return BatchWriter(write_options(self.options), schema)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:
         """With the output mode complete, every micro-batch publishes the whole result again."""
-        return StreamWriter(write_options(self.options), schema)
+        with told():
+            return StreamWriter(write_options(self.options), schema)

@@ -5,40 +5,74 @@ from pathlib import Path
 import pytest
 
 from flintmq.base.errors import ConfigurationError
+from flintmq.spark.columns import MESSAGE
 from flintmq.spark.endpoint import Endpoint
-from flintmq.spark.options import (
+from flintmq.spark.reading.options import (
     EARLIEST,
     LATEST,
+    AtTime,
     batch_read_options,
     read_options,
     stream_read_options,
-    write_options,
 )
+from flintmq.spark.writing.options import write_options
 
 URL = "amqp://guest:secret@localhost/"
 READ = {"url": URL, "queue": "q"}
 
 
 def test_defaults_of_a_batch() -> None:
-    """A batch reads all there is."""
+    """A batch reads all there is, and makes the columns that every message has."""
     options = batch_read_options(READ)
-    assert (options.endpoint.url, options.queue) == (URL, "q")
-    assert (options.starting, options.ending) == (EARLIEST, LATEST)
+    assert (options.endpoint.url, options.queues) == (URL, ("q",))
+    assert (options.starting, options.ending) == ({}, {})
     assert options.fail_on_data_loss
-    assert not options.include_properties
+    assert options.columns == tuple(MESSAGE)
 
 
 def test_defaults_of_a_stream() -> None:
-    """A stream starts with what comes next."""
+    """A query that goes on has no limits, and holds its leases for ever."""
     options = stream_read_options(READ)
-    assert options.starting == LATEST
-    assert options.max_messages_per_trigger is None
+    assert (options.max_messages_per_trigger, options.max_bytes_per_trigger) == (None, None)
+    assert (options.consumer_name, options.lease_timeout_ms) == ("", 0)
+
+
+def test_several_queues() -> None:
+    """Queues are separated by commas, or a JSON list; an offset is for all of them, or JSON by queue."""
+    options = batch_read_options({**READ, "queue": "a, b", "startingOffsets": "latest", "endingOffsets": "7"})
+    assert options.queues == ("a", "b")
+    assert options.starting == {"a": LATEST, "b": LATEST}
+    assert options.ending == {"a": 7, "b": 7}
+    options = batch_read_options({**READ, "queue": '["a,b", "c"]', "startingOffsets": '{"c": 5, "a,b": "Earliest"}'})
+    assert options.queues == ("a,b", "c")
+    assert options.starting == {"c": 5, "a,b": EARLIEST}
+
+
+def test_times() -> None:
+    """Where to start and to end may be said by time, for all queues or each."""
+    given = {**READ, "queue": "a,b", "startingOffsetsByTimestamp": "17", "endingOffsetsByTimestamp": '{"a":1,"b":2}'}
+    options = batch_read_options(given)
+    assert options.starting == {"a": AtTime(17), "b": AtTime(17)}
+    assert options.ending == {"a": AtTime(1), "b": AtTime(2)}
+
+
+@pytest.mark.parametrize(("text", "ms"), [("500ms", 500), ("30s", 30_000), ("10 m", 600_000), ("2H", 7_200_000)])
+def test_durations(text: str, ms: int) -> None:
+    """A time has a unit."""
+    assert stream_read_options({**READ, "leaseTimeout": text}).lease_timeout_ms == ms
+
+
+def test_columns_of_choice() -> None:
+    """Columns are named one by one, or by kind."""
+    assert batch_read_options({**READ, "columns": "offset, message_id"}).columns == ("offset", "message_id")
+    columns = batch_read_options({**READ, "includeHeaders": "true", "includeProperties": "true"}).columns
+    assert {"body", "message_id", "headers"} < set(columns)
 
 
 def test_names_have_no_case() -> None:
     """Names are understood however they are spelled, and so are words for offsets."""
     options = stream_read_options({"URL": URL, "QUEUE": "q", "StartingOffsets": "Earliest", "MINPARTITIONS": "3"})
-    assert options.starting == EARLIEST
+    assert options.starting == {"q": EARLIEST}
     assert options.min_partitions == 3
 
 
@@ -54,6 +88,7 @@ def test_defaults_of_writing() -> None:
     ("given", "meant"),
     [
         ("startingOffset", "startingOffsets"),
+        ("startingTimestamp", "startingOffsetsByTimestamp"),
         ("maxOffsetsPerTrigger", "maxMessagesPerTrigger"),
         ("kafka.bootstrap.servers", "url"),
         ("subscribe", "queue"),
@@ -80,9 +115,16 @@ def test_unknown_name_like_no_other() -> None:
         ({"queue": "q"}, "exactly one of the options url"),
         ({**READ, "urlEnv": "X"}, "exactly one of the options url"),
         ({"url": URL}, "option queue is missing"),
+        ({**READ, "queue": " , "}, "option queue is missing"),
+        ({**READ, "queue": "a,b,a"}, "option queue has a twice"),
+        ({**READ, "queue": "[1]"}, "names only"),
         ({**READ, "startingOffsets": "-2"}, "startingOffsets is '-2': it must be earliest, latest or an offset"),
-        ({**READ, "startingOffsets": "1", "startingTimestamp": "1"}, "exclude each other"),
-        ({**READ, "startingTimestamp": "2013-01-01"}, "milliseconds since 1970"),
+        ({**READ, "startingOffsets": "1", "startingOffsetsByTimestamp": "1"}, "exclude each other"),
+        ({**READ, "startingOffsetsByTimestamp": "2013-01-01"}, "ms since 1970"),
+        ({**READ, "startingOffsets": '{"q": 1, "r": 2}'}, "speaks of the queue r, which the option queue does not"),
+        ({**READ, "queue": "q,r", "startingOffsets": '{"q": 1}'}, "says nothing of the queue r"),
+        ({**READ, "startingOffsets": "{q: 1}"}, "startingOffsets is no JSON"),
+        ({**READ, "columns": "body", "includeHeaders": "true"}, "columns and includeHeaders exclude each other"),
         ({**READ, "minPartitions": "0"}, "greater than 0"),
         ({**READ, "fetchBytes": "4m"}, "fetchBytes is '4m'"),
         ({**READ, "failOnDataLoss": "no"}, "true or false"),
@@ -92,6 +134,13 @@ def test_wrong_values(options: dict[str, str], expected: str) -> None:
     """A wrong, missing or misplaced option is refused with its name and what it must be."""
     with pytest.raises(ConfigurationError, match=expected):
         batch_read_options(options)
+
+
+@pytest.mark.parametrize("value", ["30", "0s", "soon", "1.5h"])
+def test_wrong_durations(value: str) -> None:
+    """What is no time is refused, and so is none."""
+    with pytest.raises(ConfigurationError, match="leaseTimeout is .* a time such as 30s, 10m or 2h"):
+        stream_read_options({**READ, "leaseTimeout": value})
 
 
 def test_ending_of_a_stream() -> None:

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from typing import Final
 
 from flintmq.base.errors import ConfigurationError
-from flintmq.spark.options import stream_read_options, write_options
 from flintmq.spark.pipelines.definition import Flow, Options, Pipeline
+from flintmq.spark.reading.options import stream_read_options
+from flintmq.spark.writing.options import write_options
 
 _URLS: Final = ("url", "urlenv", "urlfile")
 

@@ -10,9 +10,9 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from pyspark.sql.types import StructType
 
 from flintmq.base.errors import ConfigurationError
-from flintmq.spark.options import write_options
 from flintmq.spark.pipelines.broker_options import sink_options
 from flintmq.spark.pipelines.definition import CONSOLE, FLINTMQ, LAKE, Flow, Options, Pipeline
+from flintmq.spark.writing.options import write_options
 from flintmq.spark.writing.rows import RowEncoder
 
 _FORMATS: Final = {FLINTMQ: FLINTMQ, LAKE: "flintmq_lake"}

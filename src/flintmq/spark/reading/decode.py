@@ -4,7 +4,6 @@ The chunk itself serves as the values of a binary array whose elements are every
 length, routing key, length, properties, length, body, and the next record's head. A column is every eighth element.
 """
 
-import json
 from collections.abc import Callable
 from operator import attrgetter
 from typing import Final
@@ -15,8 +14,9 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from flintmq.base.errors import SyntaxFault
-from flintmq.base.values import Timestamp
-from flintmq.spark.columns import HEADERS, PROPERTIES
+from flintmq.spark.columns import HEADER_FORMS, HEADERS, HEADERS_TYPED, PROPERTIES
+from flintmq.spark.headers import text, typed
+from flintmq.wire.amqp091.chunk import REDELIVERED
 from flintmq.wire.amqp091.chunk_index import BOUNDS, ChunkIndex, index_chunk
 from flintmq.wire.amqp091.properties import Properties, decode_properties
 
@@ -32,10 +32,12 @@ _SECONDS_MAX: Final = 0x7FFF_FFFF_FFFF_FFFF // 1_000_000
 class ChunkDecoder:
     """Makes record batches of exactly `schema`, whose columns are some or all of those in columns.py."""
 
-    def __init__(self, schema: StructType, queue: str) -> None:
+    def __init__(self, schema: StructType, queue: str, partition: int, knows_times: bool = True) -> None:
         self._queue = queue
+        self._partition = partition
+        self._knows_times = knows_times
         self._schema = to_arrow_schema(schema, timezone="UTC")
-        self._needs_properties = any(name == HEADERS or name in PROPERTIES for name in self._schema.names)
+        self._needs_properties = any(name in PROPERTIES or name in HEADER_FORMS for name in self._schema.names)
 
     def decode(self, data: bytes) -> pa.RecordBatch:
         """All records of a chunk. Raises SyntaxFault."""
@@ -53,10 +55,15 @@ class ChunkDecoder:
             return fields.element(_ROUTING_KEY).cast(column.type)
         if name == "queue":
             return pa.repeat(pa.scalar(self._queue), fields.count)
+        if name == "partition":
+            return pa.repeat(pa.scalar(self._partition, column.type), fields.count)
         if name == "offset":
             return fields.numbers(fields.index.offsets, column.type)
         if name == "timestamp":
-            return fields.numbers(fields.index.timestamps_us, column.type)
+            times = fields.index.timestamps_us
+            return fields.numbers(times, column.type) if self._knows_times else pa.nulls(fields.count, column.type)
+        if name == "redelivered":
+            return pa.array(np.frombuffer(fields.index.flags, np.uint8) & REDELIVERED != 0)
         return fields.property(_VALUE_OF.get(name, attrgetter(name)), column.type)
 
 
@@ -102,27 +109,19 @@ def _microseconds(properties: Properties) -> int | None:
 def _headers(properties: Properties) -> list[tuple[str, str | None]] | None:
     if properties.headers is None:
         return None
-    return [(key, None if value is None else _text(value)) for key, value in properties.headers.items()]
+    return [(key, None if value is None else text(value)) for key, value in properties.headers.items()]
 
 
-def _text(value: object) -> str:
-    """A header's value as text: nested ones as JSON."""
-    if isinstance(value, str):
-        return value
-    plain = _plain(value)
-    return plain if isinstance(plain, str) else json.dumps(plain, default=_plain)
-
-
-def _plain(value: object) -> object:
-    """What JSON has no type for, as the nearest that it has."""
-    if isinstance(value, bytes):
-        return value.decode(errors="backslashreplace")
-    if isinstance(value, Timestamp):
-        return value.seconds
-    if isinstance(value, (dict, list, bool, int, float)):
-        return value
-    return str(value)
+def _typed_headers(properties: Properties) -> list[tuple[str, dict[str, str | None]]] | None:
+    if properties.headers is None:
+        return None
+    pairs = ((key, typed(value)) for key, value in properties.headers.items())
+    return [(key, {"type": kind, "value": value}) for key, (kind, value) in pairs]
 
 
 # Columns that are not the property of their name, as it is.
-_VALUE_OF: Final[dict[str, Callable[[Properties], object]]] = {HEADERS: _headers, "message_timestamp": _microseconds}
+_VALUE_OF: Final[dict[str, Callable[[Properties], object]]] = {
+    HEADERS: _headers,
+    HEADERS_TYPED: _typed_headers,
+    "message_timestamp": _microseconds,
+}

@@ -1,11 +1,12 @@
-"""Places in a stream as Spark keeps them in its checkpoint, and how a range of offsets becomes partitions.
+"""Places in queues as Spark keeps them in its checkpoint, and how ranges of offsets become partitions.
 
-A place is {"queue": name, "offset": the next message to read}; where a micro-batch ends, also "since": where it began.
+A place is {"offsets": {queue: the next message to read}}; where a micro-batch ends, also "since": where it began.
 Spark's log has the end of the first micro-batch but not its start, and asks for the start again after a failure: by
-then "latest" is somewhere else, and the messages between would be skipped. So the end remembers.
+then "latest" is somewhere else, and the messages between would be skipped. So the end remembers. "leases" tells which
+lease the offsets of an ordinary queue belong to: another one of the same name counts from 0 again.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -13,46 +14,84 @@ from pyspark.sql.datasource import InputPartition
 
 from flintmq.base.errors import ConfigurationError
 
-Place = dict[str, str | int]
+Place = dict[str, dict[str, int]]
 
 
 @dataclass
 class OffsetRange(InputPartition):
-    """The messages of one task: from `start` up to, not including, `end`."""
+    """The messages of one task: of a stream, or of a lease, from `start` up to, not including, `end`.
 
+    `partition` is the queue's place in the option.
+    """
+
+    queue: str
+    partition: int
     start: int
     end: int
+    is_leased: bool = False
 
 
-def place(queue: str, offset: int) -> Place:
-    return {"queue": queue, "offset": offset}
+def place(offsets: Mapping[str, int], leases: Mapping[str, int] | None = None) -> Place:
+    return {"offsets": dict(offsets), **({"leases": dict(leases)} if leases else {})}
 
 
-def batch_end(queue: str, since: int, offset: int) -> Place:
-    return {"queue": queue, "since": since, "offset": offset}
+def batch_end(since: Mapping[str, int], offsets: Mapping[str, int], leases: Mapping[str, int] | None = None) -> Place:
+    return {**place(offsets, leases), "since": dict(since)}
 
 
-def offset_of(saved: Mapping[str, str | int], queue: str) -> int:
-    """The next message to read. Raises ConfigurationError for a place in another queue."""
-    if saved.get("queue") != queue:
-        raise ConfigurationError(
-            f"the checkpoint is of queue {saved.get('queue')!r} and the option queue says {queue!r}: a query keeps its "
-            "queue; start with a new checkpoint location"
-        )
-    return int(saved["offset"])
+def leases_of(saved: Mapping[str, Mapping[str, int]]) -> Mapping[str, int]:
+    return saved.get("leases", {})
 
 
-def batch_range(start: Place, end: Place, queue: str) -> tuple[int, int]:
-    """First offset and end of a micro-batch; equal when it is empty."""
-    stop = offset_of(end, queue)
+def offsets_of(saved: Mapping[str, Mapping[str, int]], queues: Iterable[str]) -> dict[str, int]:
+    """The next message of each queue that the place knows. Raises ConfigurationError for one of another query."""
+    offsets = saved.get("offsets", {})
+    chosen = [*queues]
+    for queue in offsets:
+        if queue not in chosen:
+            raise ConfigurationError(
+                f"the checkpoint is of queue {', '.join(offsets)} and the option queue says {', '.join(chosen)}: a "
+                "query keeps its queues, and may get more; for others, start with a new checkpoint location"
+            )
+    return dict(offsets)
+
+
+def batch_ranges(start: Place, end: Place) -> dict[str, tuple[int, int]]:
+    """First offset and end of a micro-batch in each queue; none when it is empty."""
     if start == end:
-        return stop, stop
-    return int(end.get("since", offset_of(start, queue))), stop
+        return {}
+    since = end.get("since", start["offsets"])
+    return {queue: (since.get(queue, stop), stop) for queue, stop in end["offsets"].items()}
 
 
-def split(start: int, end: int, at_least: int, most_messages: int) -> list[OffsetRange]:
-    """Ranges of nearly the same size, in order: `at_least` so many, as far as there are messages."""
-    count = end - start
-    parts = min(max(at_least, -(-count // most_messages)), count)
-    edges = [start + count * part // parts for part in range(parts + 1)] if parts > 0 else []
-    return [OffsetRange(first, last) for first, last in pairwise(edges)]
+def split(ranges: Iterable[OffsetRange], at_least: int, most_messages: int) -> list[OffsetRange]:
+    """Parts of nearly the same size, in order: about `at_least` so many, as far as there are messages."""
+    wholes = [whole for whole in ranges if whole.end > whole.start]
+    total = sum(whole.end - whole.start for whole in wholes)
+    found: list[OffsetRange] = []
+    for whole in wholes:
+        count = whole.end - whole.start
+        parts = min(max(-(-at_least * count // total), -(-count // most_messages)), count)
+        edges = [whole.start + count * part // parts for part in range(parts + 1)]
+        found += [OffsetRange(whole.queue, whole.partition, *edge, whole.is_leased) for edge in pairwise(edges)]
+    return found
+
+
+def shares(wanted: Mapping[str, int], most: int) -> dict[str, int]:
+    """`most` shared out by what each wants: nobody gets more than that, and nothing is left over that one wants."""
+    total = sum(wanted.values())
+    if total <= most:
+        return dict(wanted)
+    found = {name: most * want // total for name, want in wanted.items()}
+    left = most - sum(found.values())
+    for name, want in wanted.items():
+        more = min(left, want - found[name], 1)
+        found[name] += more
+        left -= more
+    return found
+
+
+def proportions(wanted: Mapping[str, int], whole: int) -> dict[str, int]:
+    """`whole` shared out by what each wants, at least 1 for each."""
+    total = max(sum(wanted.values()), 1)
+    return {name: max(whole * want // total, 1) for name, want in wanted.items()}

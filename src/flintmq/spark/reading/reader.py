@@ -1,7 +1,8 @@
-"""Readers of a stream queue: one for a batch, one for micro-batches."""
+"""Readers of queues: one for a batch, one for micro-batches."""
 
 import time
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from typing import Final
 
 import pyarrow as pa
@@ -11,27 +12,49 @@ from pyspark.sql.types import StructType
 
 from flintmq.base.errors import ConfigurationError
 from flintmq.spark.connecting import Connecting
-from flintmq.spark.options import ReadOptions
+from flintmq.spark.failures import told
 from flintmq.spark.reading.decode import ChunkDecoder
-from flintmq.spark.reading.offsets import OffsetRange, Place, batch_end, batch_range, offset_of, place, split
-from flintmq.spark.reading.stream import DataLost, Stream
+from flintmq.spark.reading.feed import EVERYTHING, Feed, is_stream
+from flintmq.spark.reading.lease import Lease
+from flintmq.spark.reading.look import Look, look, looks
+from flintmq.spark.reading.offsets import (
+    OffsetRange,
+    Place,
+    batch_end,
+    batch_ranges,
+    leases_of,
+    offsets_of,
+    place,
+    proportions,
+    shares,
+    split,
+)
+from flintmq.spark.reading.options import EARLIEST, ReadOptions
+from flintmq.spark.reading.stream import Stream
 
 # While there is nothing new, Spark asks some ninety times a second; each answer waits for a message this long at most.
 IDLE_SECONDS: Final = 0.5
 IDLE_POLL_SECONDS: Final = 0.02
 
 
-def read_range(options: ReadOptions, schema: StructType, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+def read_partition(options: ReadOptions, schema: StructType, partition: InputPartition) -> Iterator[pa.RecordBatch]:
     """What a task does, on an executor: a record batch for each chunk. Its connection ends with it."""
-    assert isinstance(partition, OffsetRange)
-    decoder = ChunkDecoder(schema, options.queue)
-    with Connecting(options.endpoint, confirms=False, patient=True) as connecting:
-        for chunk in Stream(connecting, options).chunks(partition.start, partition.end):
+    assert isinstance(partition, (OffsetRange, Look))
+    queue = partition.queue
+    with told(options.endpoint, queue), Connecting(options.endpoint, confirms=False, patient=True) as connecting:
+        if isinstance(partition, Look):
+            decoder = ChunkDecoder(schema, queue, partition.partition, knows_times=False)
+            chunks = look(connecting, partition, options.fetch_bytes)
+        else:
+            decoder = ChunkDecoder(schema, queue, partition.partition)
+            kind = Lease if partition.is_leased else Stream
+            chunks = kind(connecting, options, queue).chunks(partition.start, partition.end)
+        for chunk in chunks:
             yield decoder.decode(chunk)
 
 
 class BatchReader(DataSourceReader):
-    """A range that is fixed when the query is planned."""
+    """Ranges that are fixed when the query is planned; of an ordinary queue, a look at what is on it."""
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         self._options = options
@@ -39,20 +62,31 @@ class BatchReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         options = self._options
+        ranges: list[OffsetRange] = []
+        found: list[InputPartition] = []
         with Connecting(options.endpoint, confirms=False, patient=False) as connecting:
-            stream = Stream(connecting, options)
-            start = stream.start()
-            end = stream.end()
+            for number, queue in enumerate(options.queues):
+                with told(options.endpoint, queue):
+                    if is_stream(connecting, queue):
+                        ranges.append(self._range(Stream(connecting, options, queue), queue, number))
+                    else:
+                        found += looks(connecting, options, queue, number)
+        found += split(ranges, options.min_partitions, options.max_messages_per_partition)
+        # Spark puts a partition of its own in the place of none.
+        return found or [OffsetRange(options.queues[0], 0, 0, 0)]
+
+    def _range(self, stream: Stream, queue: str, number: int) -> OffsetRange:
+        start = stream.starting(EARLIEST)
+        end = stream.ending()
         if start > end:
             raise ConfigurationError(
-                f"the options say to start at offset {start} and to end at {end}, which is before it"
+                f"the options say to start at offset {start} of the stream '{queue}' and to end at {end}, which is "
+                "before it"
             )
-        # Spark puts a partition of its own in the place of none.
-        ranges = split(start, end, options.min_partitions, options.max_messages_per_partition)
-        return [*ranges] or [OffsetRange(start, start)]
+        return OffsetRange(queue, number, start, end)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return read_range(self._options, self._schema, partition)
+        return read_partition(self._options, self._schema, partition)
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -62,65 +96,103 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = options
         self._schema = schema
         self._connecting: Connecting | None = None
+        self._known: dict[str, Feed] = {}
         # Where a query that is to read what is there, and then end, ends.
-        self._available_now: int | None = None
+        self._available_now: dict[str, int] | None = None
 
     def initialOffset(self) -> Place:
-        return place(self._options.queue, self._stream().start())
+        with self._told():
+            return place({queue: feed.start() for queue, feed in self._feeds().items()}, self._leases())
 
     def getDefaultReadLimit(self) -> ReadLimit:
         most = self._options.max_messages_per_trigger
         return ReadAllAvailable() if most is None else ReadMaxRows(most)
 
     def prepareForTriggerAvailableNow(self) -> None:
-        self._available_now = self._stream().bounds().next_offset
+        with self._told():
+            self._available_now = {queue: feed.end() for queue, feed in self._feeds().items()}
 
     def latestOffset(self, start: Place, limit: ReadLimit) -> Place:
-        queue = self._options.queue
-        since = offset_of(start, queue)
-        end = self._wait_for_news(since) if self._available_now is None else self._available_now
-        if end < since:
-            return self._made_anew(since, end)
-        if isinstance(limit, ReadMaxRows):
-            end = min(end, since + limit.max_rows)
-        return start if end == since else batch_end(queue, since, end)
+        """Spark has what is before `start`: it asks for a batch once it has committed the one before."""
+        with self._told():
+            feeds = self._feeds()
+            saved = offsets_of(start, feeds)
+            leases = leases_of(start)
+            since = {
+                queue: feed.resume(saved[queue], leases.get(queue, 0)) if queue in saved else feed.start()
+                for queue, feed in feeds.items()
+            }
+            found = self._wait_for_news(since)
+            ends = self._extend(since, found, limit.max_rows if isinstance(limit, ReadMaxRows) else EVERYTHING)
+            return start if ends == saved else batch_end(since, ends, self._leases())
 
-    def _wait_for_news(self, since: int) -> int:
-        """The stream's end: as soon as it is behind `since`, or when idling has lasted long enough."""
+    def _extend(self, since: dict[str, int], found: dict[str, int], most: int) -> dict[str, int]:
+        messages = shares(found, most)
+        size = self._options.max_bytes_per_trigger
+        sizes = dict.fromkeys(found, EVERYTHING) if size is None else proportions(found, size)
+        return {
+            queue: feed.extend(since[queue], messages[queue], sizes[queue]) if messages[queue] else since[queue]
+            for queue, feed in self._feeds().items()
+        }
+
+    def _wait_for_news(self, since: dict[str, int]) -> dict[str, int]:
+        """How many messages each queue has: as soon as there is one, or when idling has lasted long enough."""
         deadline = time.monotonic() + IDLE_SECONDS
         while True:
-            end = self._stream().bounds().next_offset
-            if end != since or time.monotonic() >= deadline:
-                return end
+            found = {queue: self._end(queue, feed) - since[queue] for queue, feed in self._feeds().items()}
+            if self._available_now is not None:
+                return {queue: max(count, 0) for queue, count in found.items()}
+            if any(found.values()) or time.monotonic() >= deadline:
+                return found
             time.sleep(IDLE_POLL_SECONDS)
 
-    def _made_anew(self, since: int, end: int) -> Place:
-        """The stream ends before the place that was read up to: it is another one of that name."""
-        queue = self._options.queue
-        if self._options.fail_on_data_loss:
-            raise DataLost(
-                f"the stream '{queue}' ends at offset {end} and was read up to {since} before: it was deleted and made "
-                "anew. Start with a new checkpoint location, or set the option failOnDataLoss to false to read the "
-                "new one from its start"
-            )
-        return batch_end(queue, self._stream().bounds().first_offset, end)
+    def _end(self, queue: str, feed: Feed) -> int:
+        return feed.end() if self._available_now is None else self._available_now.get(queue, 0)
 
     def reportLatestOffset(self) -> Place:
-        return place(self._options.queue, self._stream().bounds().next_offset)
+        with self._told():
+            return place({queue: feed.end() for queue, feed in self._feeds().items()}, self._leases())
 
     def partitions(self, start: Place, end: Place) -> list[InputPartition]:
         options = self._options
-        first, stop = batch_range(start, end, options.queue)
-        return [*split(first, stop, options.min_partitions, options.max_messages_per_partition)]
+        with self._told():
+            offsets_of(end, options.queues)
+            leases = leases_of(end)
+            ranges = [
+                OffsetRange(queue, options.queues.index(queue), first, stop, queue in leases)
+                for queue, (first, stop) in batch_ranges(start, end).items()
+            ]
+            for whole in ranges:
+                if whole.is_leased:
+                    # After a restart: the batch may be one that an earlier process planned.
+                    self._feeds()[whole.queue].check(leases[whole.queue], whole.start)
+            return [*split(ranges, options.min_partitions, options.max_messages_per_partition)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return read_range(self._options, self._schema, partition)
+        return read_partition(self._options, self._schema, partition)
 
     def stop(self) -> None:
         if self._connecting is not None:
             self._connecting.close()
 
-    def _stream(self) -> Stream:
+    def _leases(self) -> dict[str, int]:
+        return {queue: feed.lease for queue, feed in self._feeds().items() if feed.lease}
+
+    def _told(self) -> AbstractContextManager[None]:
+        return told(self._options.endpoint)
+
+    def _feeds(self) -> dict[str, Feed]:
+        """What each queue is, which is asked once."""
+        options = self._options
         if self._connecting is None:
-            self._connecting = Connecting(self._options.endpoint, confirms=False, patient=False)
-        return Stream(self._connecting, self._options)
+            self._connecting = Connecting(options.endpoint, confirms=False, patient=False)
+        if not self._known:
+            self._known = {queue: feed_of(self._connecting, options, queue) for queue in options.queues}
+        return self._known
+
+
+def feed_of(connecting: Connecting, options: ReadOptions, queue: str) -> Feed:
+    """Raises ConfigurationError for options that such a queue cannot follow."""
+    if is_stream(connecting, queue):
+        return Stream(connecting, options, queue)
+    return Lease(connecting, options, queue)

@@ -3,37 +3,39 @@
 from collections.abc import Iterator
 
 import flintmq.client as fc
-from flintmq.base.errors import ConfigurationError, FlintError, PreconditionFailed
+from flintmq.base.errors import ConfigurationError, PreconditionFailed
 from flintmq.spark.connecting import Connecting
-from flintmq.spark.options import EARLIEST, LATEST, ReadOptions
+from flintmq.spark.reading.feed import EVERYTHING, DataLost, Feed
+from flintmq.spark.reading.options import EARLIEST, LATEST, AtTime, Bound, ReadOptions
 
 
-class DataLost(FlintError):
-    """Messages that were to be read are not in the stream any more."""
-
-
-class Stream:
-    def __init__(self, connecting: Connecting, options: ReadOptions) -> None:
+class Stream(Feed):
+    def __init__(self, connecting: Connecting, options: ReadOptions, queue: str) -> None:
         self._connecting = connecting
-        self._queue = options.queue
+        self._queue = queue
         self._options = options
 
     def bounds(self, timestamp_ms: int = 0) -> fc.StreamInfo:
         """First and next offset, and the first at or after a time. Raises FlintError."""
         return self._connecting.call(lambda channel: channel.stream_query(self._queue, timestamp_ms))
 
+    # -- a range by the options -----------------------------------------------------------------------------------
+
     def start(self) -> int:
+        return self.starting(LATEST)
+
+    def starting(self, default: Bound) -> int:
         """Where the options say to start. Raises FlintError."""
-        return self._offset("starting", self._options.starting, self._options.starting_timestamp)
+        return self._offset("starting", self._options.starting.get(self._queue, default))
 
-    def end(self) -> int:
+    def ending(self) -> int:
         """Where the options say to end. Raises FlintError."""
-        return self._offset("ending", self._options.ending, self._options.ending_timestamp)
+        return self._offset("ending", self._options.ending.get(self._queue, LATEST))
 
-    def _offset(self, which: str, wanted: str | int, timestamp_ms: int | None) -> int:
-        bounds = self.bounds(timestamp_ms or 0)
-        if timestamp_ms is not None:
-            return bounds.offset_at
+    def _offset(self, which: str, wanted: Bound) -> int:
+        if isinstance(wanted, AtTime):
+            return self.bounds(wanted.timestamp_ms).offset_at
+        bounds = self.bounds()
         if wanted == EARLIEST:
             return bounds.first_offset
         if wanted == LATEST:
@@ -46,6 +48,33 @@ class Stream:
         if offset < bounds.first_offset:
             self._missing(offset, bounds.first_offset, bounds.first_offset - offset)
         return max(offset, bounds.first_offset)
+
+    # -- going on -------------------------------------------------------------------------------------------------
+
+    def resume(self, offset: int, lease: int) -> int:
+        bounds = self.bounds()
+        if offset > bounds.next_offset:
+            if self._options.fail_on_data_loss:
+                raise DataLost(
+                    f"the stream '{self._queue}' ends at offset {bounds.next_offset} and was read up to {offset} "
+                    "before: it was deleted and made anew. Start with a new checkpoint location, or set the option "
+                    "failOnDataLoss to false to read the new one from its start"
+                )
+            return bounds.first_offset
+        if offset < bounds.first_offset:
+            self._missing(offset, bounds.first_offset, bounds.first_offset - offset)
+        return max(offset, bounds.first_offset)
+
+    def end(self) -> int:
+        return self.bounds().next_offset
+
+    def extend(self, start: int, messages: int, size: int) -> int:
+        end = min(start + messages, self.end())
+        if size == EVERYTHING or start == end:
+            return end
+        return self._connecting.call(lambda channel: channel.stream_span(self._queue, start, end, size))
+
+    # -- messages -------------------------------------------------------------------------------------------------
 
     def chunks(self, start: int, end: int) -> Iterator[bytes]:
         """The messages of a range, as chunks (see wire/amqp091/chunk.py). Raises FlintError."""

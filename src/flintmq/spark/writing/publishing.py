@@ -10,7 +10,7 @@ from pyspark.sql.datasource import WriterCommitMessage
 
 import flintmq.client as fc
 from flintmq.spark.connecting import Connecting
-from flintmq.spark.options import WriteOptions
+from flintmq.spark.writing.options import WriteOptions
 from flintmq.spark.writing.rows import Row, RowEncoder
 
 # From the last write to its last confirm: a disk that takes longer has failed.

@@ -20,8 +20,9 @@ from pyspark.sql.types import (
 )
 
 from flintmq.base.errors import ConfigurationError, FlintError
-from flintmq.spark.columns import HEADERS, MESSAGE, PROPERTIES
-from flintmq.spark.options import DeliveryMode, WriteOptions
+from flintmq.spark.columns import HEADER_FORMS, HEADERS, HEADERS_TYPED, MESSAGE, PROPERTIES, is_same
+from flintmq.spark.headers import table_of
+from flintmq.spark.writing.options import DeliveryMode, WriteOptions
 from flintmq.wire.amqp091.properties import Properties, encode_properties
 
 # What the client's publish_batch takes: exchange, routing key, body, encoded properties, mandatory.
@@ -40,9 +41,9 @@ _NUMBER: Final = (IntegralType,)
 _TEXT_OR_NUMBER: Final = (StringType, IntegralType)
 _HEADER_VALUES: Final = (StringType, BinaryType, BooleanType, IntegralType, FractionalType)
 # Reading yields these too; a data frame that was read can be written as it is, and the broker sets them anew.
-_LEFT_OUT: Final = frozenset({"queue", "offset", "timestamp"})
+_LEFT_OUT: Final = frozenset({"queue", "partition", "offset", "timestamp", "redelivered"})
 # The property that a column of another name sets.
-_PROPERTY_OF: Final = {"message_timestamp": "timestamp"}
+_PROPERTY_OF: Final = {"message_timestamp": "timestamp", HEADERS_TYPED: HEADERS}
 _PROPERTY_ORDER: Final = tuple(field.name for field in fields(Properties))
 
 
@@ -75,11 +76,15 @@ class RowEncoder:
                 f"deliveryMode {DeliveryMode.DEDUP} needs a column {_MESSAGE_ID}, by which queues know a message that "
                 "they had before: one that is the same when a task runs again"
             )
+        # Both forms say the same of a message that was read, and this one does not lose types.
+        self._has_types = HEADERS_TYPED in columns
+        if self._has_types:
+            columns.pop(HEADERS, None)
         self._needs_ids = options.delivery_mode == DeliveryMode.DEDUP
         self._properties = {
             _PROPERTY_OF.get(name, name): column.name
             for name, column in columns.items()
-            if name in PROPERTIES or name == HEADERS
+            if name in PROPERTIES or name in HEADER_FORMS
         }
 
     def rows(self, batch: pa.RecordBatch) -> Iterator[Row]:
@@ -113,7 +118,8 @@ class RowEncoder:
         if name == _EXPIRATION and pa.types.is_integer(column.type):
             column = column.cast(pa.string())
         if name == HEADERS:
-            return (None if entries is None else dict(entries) for entries in column.to_pylist())
+            made = table_of if self._has_types else dict
+            return (None if entries is None else made(entries) for entries in column.to_pylist())
         if name == "timestamp":
             whole = column.cast(pa.timestamp("us", "UTC")).cast(pa.int64()).to_pylist()
             return (None if microseconds is None else microseconds // 1_000_000 for microseconds in whole)
@@ -130,8 +136,13 @@ def _check(name: str, column: StructField) -> None:
         is_map = isinstance(kind, MapType) and isinstance(kind.keyType, StringType)
         value = kind.valueType if isinstance(kind, MapType) and is_map else kind
         _check_type(column, value, _HEADER_VALUES if is_map else (), "a map from string to text, bytes or numbers")
+    elif name == HEADERS_TYPED:
+        if not is_same(kind, HEADER_FORMS[name]):
+            raise ConfigurationError(
+                f"the column {column.name} is {kind.simpleString()}: it must be {HEADER_FORMS[name].simpleString()}"
+            )
     elif name not in PROPERTIES and name not in MESSAGE:
-        known = [_BODY, "exchange", "routing_key", *PROPERTIES, HEADERS]
+        known = [_BODY, "exchange", "routing_key", *PROPERTIES, *HEADER_FORMS]
         raise ConfigurationError(
             f"the column {column.name} is nothing that a message has: drop it, or put it into the body. Known are "
             f"{', '.join(known)}"

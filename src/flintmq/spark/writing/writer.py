@@ -6,7 +6,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from flintmq.spark.options import WriteOptions
+from flintmq.spark.writing.options import WriteOptions
 from flintmq.spark.writing.publishing import publish
 from flintmq.spark.writing.rows import RowEncoder
 

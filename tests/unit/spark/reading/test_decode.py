@@ -11,27 +11,29 @@ from pyspark.sql.types import DataType, IntegerType, LongType, StructField, Stru
 
 from flintmq.base.errors import ConfigurationError
 from flintmq.base.values import Timestamp
-from flintmq.spark.columns import READABLE, check_read_schema, read_schema
+from flintmq.spark.columns import MESSAGE, PROPERTIES, READABLE, check_read_schema, read_schema
+from flintmq.spark.headers import untyped
 from flintmq.spark.reading.decode import ChunkDecoder
-from flintmq.wire.amqp091.chunk import push_record
+from flintmq.wire.amqp091.chunk import REDELIVERED, push_record
 from flintmq.wire.amqp091.properties import Properties, encode_properties
 from flintmq.wire.amqp091.tables import encode_address
 
-WHOLE = read_schema(include_properties=True, include_headers=True)
+PLAIN = read_schema(MESSAGE)
+WHOLE = read_schema(READABLE)
 
 
 def chunk(*messages: tuple[bytes, Properties | bytes], exchange: str = "x", routing_key: str = "k") -> bytes:
     w = BytesWriter()
     for offset, (body, properties) in enumerate(messages):
         encoded = properties if isinstance(properties, bytes) else encode_properties(properties)
-        push_record(
-            w, 100 + offset, 1_700_000_000_123 + offset, 0, encode_address(exchange, routing_key), encoded, body
-        )
+        address = encode_address(exchange, routing_key)
+        flags = offset % 2 * REDELIVERED
+        push_record(w, 100 + offset, 1_700_000_000_123 + offset, flags, address, encoded, body)
     return w.getvalue()
 
 
 def decode(schema: StructType, data: bytes) -> pa.RecordBatch:
-    batch = ChunkDecoder(schema, "q").decode(data)
+    batch = ChunkDecoder(schema, "q", 3).decode(data)
     batch.validate(full=True)
     assert batch.schema.equals(to_arrow_schema(schema, timezone="UTC"))
     return batch
@@ -39,17 +41,20 @@ def decode(schema: StructType, data: bytes) -> pa.RecordBatch:
 
 def test_message_columns() -> None:
     """Every message becomes a row: its body unchanged, its place, and when the broker received it."""
-    rows = decode(read_schema(False, False), chunk((b"", b"\0\0"), (b"\x00\xff\r\n", b"\0\0"))).to_pylist()
+    rows = decode(PLAIN, chunk((b"", b"\0\0"), (b"\x00\xff\r\n", b"\0\0"))).to_pylist()
     assert [row["body"] for row in rows] == [b"", b"\x00\xff\r\n"]
     assert [row["offset"] for row in rows] == [100, 101]
-    assert {(row["exchange"], row["routing_key"], row["queue"]) for row in rows} == {("x", "k", "q")}
+    assert {(row["exchange"], row["routing_key"], row["queue"], row["partition"]) for row in rows} == {
+        ("x", "k", "q", 3)
+    }
+    assert [row["redelivered"] for row in rows] == [False, True]
     assert rows[1]["timestamp"] == datetime(2023, 11, 14, 22, 13, 20, 124_000, UTC)
 
 
 def test_names_in_any_script() -> None:
     """Exchanges and routing keys are text, and may be empty or 255 bytes long."""
     for name in ("", "ключ.鍵", "é" * 127):
-        row = decode(read_schema(False, False), chunk((b"b", b"\0\0"), exchange=name, routing_key=name)).to_pylist()[0]
+        row = decode(PLAIN, chunk((b"b", b"\0\0"), exchange=name, routing_key=name)).to_pylist()[0]
         assert (row["exchange"], row["routing_key"]) == (name, name)
 
 
@@ -69,7 +74,9 @@ def test_properties() -> None:
         user_id="u",
         app_id="a",
     )
-    none, all_of_them = decode(WHOLE, chunk((b"", Properties()), (b"", given))).select(WHOLE.names[6:]).to_pylist()
+    none, all_of_them = (
+        decode(WHOLE, chunk((b"", Properties()), (b"", given))).select([*PROPERTIES, "headers"]).to_pylist()
+    )
     assert set(none.values()) == {None}
     assert all_of_them == {
         "content_type": "t",
@@ -89,7 +96,7 @@ def test_properties() -> None:
 
 
 def test_headers_are_text() -> None:
-    """Header values of any type become text: nested ones as JSON, nothing as null."""
+    """Header values become text, nested ones as JSON, nothing as null; or text and a type, and nothing is lost."""
     headers = {
         "text": "ü",
         "number": -5,
@@ -102,6 +109,7 @@ def test_headers_are_text() -> None:
         "nested": {"a": [1, b"x", Timestamp(2), Decimal("0.1")]},
     }
     row = decode(WHOLE, chunk((b"", Properties(headers=headers)))).to_pylist()[0]
+    assert {key: untyped(value["type"], value["value"]) for key, value in row["headers_typed"]} == headers
     assert dict(row["headers"]) == {
         "text": "ü",
         "number": "-5",
@@ -137,6 +145,12 @@ def test_malformed_properties() -> None:
     """A message whose properties are malformed is a message without properties, and its neighbours are whole."""
     rows = decode(WHOLE, chunk((b"a", b"\x80\x00\xff"), (b"b", Properties(content_type="t")))).to_pylist()
     assert [(row["body"], row["content_type"]) for row in rows] == [(b"a", None), (b"b", "t")]
+
+
+def test_unknown_times() -> None:
+    """Where nobody knows when a message was received, the time is null."""
+    rows = ChunkDecoder(PLAIN, "q", 0, knows_times=False).decode(chunk((b"a", b"\0\0"), (b"b", b"\0\0"))).to_pylist()
+    assert [row["timestamp"] for row in rows] == [None, None]
 
 
 def test_no_messages() -> None:

@@ -1,34 +1,60 @@
-"""Micro-batches: where each ends, by what the stream has and what Spark allows."""
+"""Micro-batches: where each ends, by what the queues have and what Spark allows."""
 
 import time
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
 
-import flintmq.client as fc
-from flintmq.spark.columns import read_schema
-from flintmq.spark.options import stream_read_options
-from flintmq.spark.reading.offsets import OffsetRange, batch_end, place
+from flintmq.spark.columns import MESSAGE, read_schema
+from flintmq.spark.reading.feed import EVERYTHING, Feed
+from flintmq.spark.reading.offsets import OffsetRange, Place, batch_end, place
+from flintmq.spark.reading.options import stream_read_options
 from flintmq.spark.reading.reader import IDLE_SECONDS, StreamReader
-from flintmq.spark.reading.stream import DataLost, Stream
 
 ALL = ReadAllAvailable()
 
 
-class Reader(StreamReader):
-    """Asks no broker: `ends` are what it finds, one after the other, the last for ever."""
+class Given(Feed):
+    """A queue whose end is each of `ends`, one after the other, the last for ever."""
 
-    def __init__(self, *ends: int, first: int = 0, **options: str) -> None:
-        super().__init__(stream_read_options({"url": "amqp://h/", "queue": "q", **options}), read_schema(False, False))
+    def __init__(self, *ends: int, first: int = 0) -> None:
         self.ends = [*ends]
         self.first = first
+        self.resumed: list[int] = []
+        self.sizes: list[int] = []
 
-    def _stream(self) -> Stream:
-        return self  # type: ignore[return-value]
+    def start(self) -> int:
+        return self.first
 
-    def bounds(self, timestamp_ms: int = 0) -> fc.StreamInfo:
-        end = self.ends.pop(0) if len(self.ends) > 1 else self.ends[0]
-        return fc.StreamInfo(self.first, end, self.first)
+    def resume(self, offset: int, lease: int) -> int:
+        self.resumed.append(offset)
+        return max(offset, self.first)
+
+    def end(self) -> int:
+        return self.ends.pop(0) if len(self.ends) > 1 else self.ends[0]
+
+    def extend(self, start: int, messages: int, size: int) -> int:
+        self.sizes.append(size)
+        return start + messages
+
+
+class Reader(StreamReader):
+    """Asks no broker."""
+
+    def __init__(self, *ends: int, first: int = 0, **options: str) -> None:
+        super().__init__(stream_read_options({"url": "amqp://h/", "queue": "q", **options}), read_schema(MESSAGE))
+        self.feeds: dict[str, Feed] = {"q": Given(*ends, first=first)} if ends else {}
+
+    def _feeds(self) -> dict[str, Feed]:
+        return self.feeds
+
+
+def at(offset: int) -> Place:
+    return place({"q": offset})
+
+
+def upto(since: int, offset: int) -> Place:
+    return batch_end({"q": since}, {"q": offset})
 
 
 @pytest.fixture(autouse=True)
@@ -41,33 +67,47 @@ def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 def test_all_there_is(slept: list[float]) -> None:
-    """Without a limit a micro-batch ends where the stream does, and nobody waits."""
-    assert Reader(30).latestOffset(place("q", 10), ALL) == batch_end("q", 10, 30)
+    """Without a limit a micro-batch ends where the queue does, and nobody waits."""
+    assert Reader(30).latestOffset(at(10), ALL) == upto(10, 30)
     assert slept == []
 
 
 @pytest.mark.parametrize(("limit", "end"), [(ReadMaxRows(5), 15), (ReadMaxRows(500), 30)])
 def test_limited(limit: ReadLimit, end: int) -> None:
     """A limit is kept."""
-    assert Reader(30).latestOffset(place("q", 10), limit) == batch_end("q", 10, end)
+    assert Reader(30).latestOffset(at(10), limit) == upto(10, end)
 
 
 def test_the_limit_of_the_options() -> None:
-    """maxMessagesPerTrigger is the limit that Spark is told."""
+    """maxMessagesPerTrigger is the limit that Spark is told; maxBytesPerTrigger is for the queue to keep."""
     assert Reader(0, maxMessagesPerTrigger="7").getDefaultReadLimit() == ReadMaxRows(7)
     assert Reader(0).getDefaultReadLimit() == ALL
+    for reader, size in ((Reader(30), EVERYTHING), (Reader(30, maxBytesPerTrigger="1000"), 1000)):
+        reader.latestOffset(at(10), ALL)
+        feed = reader.feeds["q"]
+        assert isinstance(feed, Given)
+        assert feed.sizes == [size]
 
 
-def test_idle(slept: list[float]) -> None:
-    """While nothing comes, an answer takes its time, and then is the place that was asked about, as it was."""
-    start = batch_end("q", 3, 10)
+def test_what_spark_has(slept: list[float]) -> None:
+    """A queue learns what Spark has by being asked for more, also when there is no more."""
+    feed = Given(10)
+    reader = Reader()
+    reader.feeds = {"q": feed}
+    reader.latestOffset(upto(3, 10), ALL)
+    assert feed.resumed == [10]
+
+
+def test_nothing_new(slept: list[float]) -> None:
+    """Where there is nothing new, the answer waits a while, and then is the place that was asked about, unchanged."""
+    start = upto(3, 10)
     assert Reader(10).latestOffset(start, ALL) == start
     assert sum(slept) == pytest.approx(IDLE_SECONDS, abs=0.03)
 
 
 def test_news_end_the_wait(slept: list[float]) -> None:
     """A message that comes while an answer waits is in that answer."""
-    assert Reader(10, 10, 11).latestOffset(place("q", 10), ALL) == batch_end("q", 10, 11)
+    assert Reader(10, 10, 11).latestOffset(at(10), ALL) == upto(10, 11)
     assert 0 < sum(slept) < IDLE_SECONDS
 
 
@@ -75,32 +115,53 @@ def test_available_now(slept: list[float]) -> None:
     """A query that is to end takes what was there when it began, in steps, and does not wait for more."""
     reader = Reader(30, 99)
     reader.prepareForTriggerAvailableNow()
-    start = place("q", 10)
+    start = at(10)
     seen = []
     while (end := reader.latestOffset(start, ReadMaxRows(15))) != start:
-        seen.append(end["offset"])
+        seen.append(end["offsets"]["q"])
         start = end
     assert seen == [25, 30]
     assert slept == []
 
 
-def test_a_stream_made_anew() -> None:
-    """A stream that ends before the checkpoint is another one: an error, or a new start where that was allowed."""
-    with pytest.raises(DataLost, match="made anew"):
-        Reader(4).latestOffset(place("q", 10), ALL)
-    reader = Reader(4, first=1, failOnDataLoss="false")
-    end = reader.latestOffset(place("q", 10), ALL)
-    assert reader.partitions(place("q", 10), end) == [OffsetRange(1, 4)]
+def test_going_on_elsewhere() -> None:
+    """Where a queue goes on behind what is gone, the batch begins there, and the place is kept if it is empty."""
+    reader = Reader(30, first=20)
+    end = reader.latestOffset(at(10), ALL)
+    assert reader.partitions(at(10), end) == [OffsetRange("q", 0, 20, 30)]
+    assert Reader(20, first=20).latestOffset(at(10), ALL) == upto(20, 20)
+
+
+def test_several_queues() -> None:
+    """A limit is shared out by what waits on each queue, and each has partitions of its own."""
+    reader = Reader(queue="a,b,c", maxMessagesPerPartition="10")
+    reader.feeds = {"a": Given(40), "b": Given(5), "c": Given(17, first=7)}
+    start = reader.initialOffset()
+    assert start == place({"a": 0, "b": 0, "c": 7})
+    end = reader.latestOffset(start, ReadMaxRows(11))
+    assert end == batch_end({"a": 0, "b": 0, "c": 7}, {"a": 8, "b": 1, "c": 9})
+    assert reader.partitions(start, end) == [
+        OffsetRange("a", 0, 0, 8),
+        OffsetRange("b", 1, 0, 1),
+        OffsetRange("c", 2, 7, 9),
+    ]
+
+
+def test_a_queue_that_was_added() -> None:
+    """A query that gets one more queue reads it from where the options say."""
+    reader = Reader(queue="a,b")
+    reader.feeds = {"a": Given(10), "b": Given(5, first=2)}
+    assert reader.latestOffset(place({"a": 3}), ALL) == batch_end({"a": 3, "b": 2}, {"a": 10, "b": 5})
 
 
 def test_partitions() -> None:
     """A micro-batch is cut as the options say; an empty one has no partition."""
     reader = Reader(0, minPartitions="2", maxMessagesPerPartition="4")
-    start, end = place("q", 0), batch_end("q", 0, 10)
-    assert reader.partitions(start, end) == [OffsetRange(0, 3), OffsetRange(3, 6), OffsetRange(6, 10)]
-    assert reader.partitions(end, end) == []
+    parts = [OffsetRange("q", 0, 0, 3), OffsetRange("q", 0, 3, 6), OffsetRange("q", 0, 6, 10)]
+    assert reader.partitions(at(0), upto(0, 10)) == parts
+    assert reader.partitions(upto(0, 10), upto(0, 10)) == []
 
 
 def test_reported_end() -> None:
-    """The place Spark's progress shows is the stream's end, whatever the limit."""
-    assert Reader(30).reportLatestOffset() == place("q", 30)
+    """The place Spark's progress shows is the queue's end, whatever the limit."""
+    assert Reader(30).reportLatestOffset() == at(30)

@@ -8,8 +8,9 @@ import pytest
 import flintmq.client as fc
 from flintmq.base.errors import ConfigurationError, FlintError
 from flintmq.spark.connecting import Connecting
-from flintmq.spark.options import batch_read_options
-from flintmq.spark.reading.stream import DataLost, Stream
+from flintmq.spark.reading.feed import EVERYTHING, DataLost
+from flintmq.spark.reading.options import EARLIEST, batch_read_options
+from flintmq.spark.reading.stream import Stream
 
 T = TypeVar("T")
 
@@ -25,6 +26,9 @@ class Log:
     def call(self, operation: Callable[[fc.Channel], T]) -> T:
         return operation(cast(fc.Channel, self))
 
+    def stream_span(self, queue: str, offset: int, end_offset: int, max_bytes: int) -> int:
+        return min(offset + max_bytes, end_offset)
+
     def stream_query(self, queue: str, timestamp_ms: int) -> fc.StreamInfo:
         return fc.StreamInfo(self._first, self._end, min(max(timestamp_ms // 1000, self._first), self._end))
 
@@ -39,7 +43,7 @@ class Log:
 
 def stream(log: Log, **options: str) -> Stream:
     given = {"url": "amqp://h/", "queue": "q", **options}
-    return Stream(cast(Connecting, log), batch_read_options(given))
+    return Stream(cast(Connecting, log), batch_read_options(given), "q")
 
 
 def read(log: Log, start: int, end: int, **options: str) -> list[int]:
@@ -88,15 +92,15 @@ def test_other_refusals() -> None:
         ({"startingOffsets": "latest"}, 20, 20),
         ({"startingOffsets": "7", "endingOffsets": "9"}, 7, 9),
         ({"startingOffsets": "20"}, 20, 20),
-        ({"startingTimestamp": "8500", "endingTimestamp": "11000"}, 8, 11),
-        ({"startingTimestamp": "0"}, 5, 20),
+        ({"startingOffsetsByTimestamp": "8500", "endingOffsetsByTimestamp": "11000"}, 8, 11),
+        ({"startingOffsetsByTimestamp": "0"}, 5, 20),
         ({"startingOffsets": "2", "failOnDataLoss": "false"}, 5, 20),
     ],
 )
 def test_bounds(options: dict[str, str], start: int, end: int) -> None:
     """Where a read starts and ends, by word, offset or time."""
     chosen = stream(Log(5, 20), **options)
-    assert (chosen.start(), chosen.end()) == (start, end)
+    assert (chosen.starting(EARLIEST), chosen.ending()) == (start, end)
 
 
 def test_bounds_that_are_not_there() -> None:
@@ -105,3 +109,23 @@ def test_bounds_that_are_not_there() -> None:
         stream(Log(5, 20), startingOffsets="21").start()
     with pytest.raises(DataLost, match="3 of the messages 2 to 4"):
         stream(Log(5, 20), startingOffsets="2").start()
+
+
+def test_going_on() -> None:
+    """A micro-batch goes on where the last one ended, by messages, bytes or what there is."""
+    log = stream(Log(5, 20))
+    assert (log.start(), log.resume(7, 0), log.end()) == (20, 7, 20)
+    assert log.extend(7, 4, EVERYTHING) == 11
+    assert log.extend(7, 99, EVERYTHING) == 20
+    assert log.extend(7, 99, 3) == 10
+    assert log.extend(20, 99, 3) == 20
+
+
+def test_going_on_without_what_is_gone() -> None:
+    """A place that retention passed, or that another stream of the name has not reached, is an error unless allowed."""
+    with pytest.raises(DataLost, match="3 of the messages 2 to 4 of stream 'q' are gone"):
+        stream(Log(5, 20)).resume(2, 0)
+    with pytest.raises(DataLost, match="ends at offset 20 and was read up to 21 before: it was deleted and made anew"):
+        stream(Log(5, 20)).resume(21, 0)
+    assert stream(Log(5, 20), failOnDataLoss="false").resume(2, 0) == 5
+    assert stream(Log(5, 20), failOnDataLoss="false").resume(21, 0) == 5

@@ -20,8 +20,8 @@ from pyspark.sql.types import (
 )
 
 from flintmq.base.errors import ConfigurationError, FlintError
-from flintmq.spark.columns import READABLE
-from flintmq.spark.options import write_options
+from flintmq.spark.columns import HEADER_FORMS, READABLE
+from flintmq.spark.writing.options import write_options
 from flintmq.spark.writing.rows import RowEncoder
 from flintmq.wire.amqp091.properties import Properties, decode_properties, encode_properties
 
@@ -149,6 +149,15 @@ def test_dedup_needs_message_ids() -> None:
     assert len(rows(columns, values, exchange="x")) == 2
 
 
+def test_headers_with_types() -> None:
+    """Headers in the form that keeps their types are published as they were, and the other form is left out."""
+    columns: Columns = {**BODY, **HEADER_FORMS}
+    values = {"headers": {"n": "7"}, "headers_typed": {"n": {"type": "long", "value": "7"}}}
+    full, none = rows(columns, [{"body": b"", **values}, {"body": b""}], exchange="x")
+    assert decode_properties(full[3]).headers == {"n": 7}
+    assert decode_properties(none[3]).headers is None
+
+
 def test_what_was_read_can_be_written() -> None:
     """All columns that reading yields are accepted, and those that only the broker sets are left out."""
     values = {"body": b"b", "exchange": "x", "routing_key": "k", "queue": "q", "offset": 5, "type": "t"}
@@ -168,6 +177,7 @@ def test_what_was_read_can_be_written() -> None:
         ({**BODY, "expiration": BINARY}, "it must be milliseconds, as a whole number or as a string"),
         ({**BODY, "message_timestamp": LONG}, "it must be timestamp"),
         ({**BODY, "headers": TEXT}, "it must be a map"),
+        ({**BODY, "headers_typed": MapType(TEXT, TEXT)}, "it must be map<string,struct<type:string,value:string>>"),
         ({**BODY, "headers": MapType(INT, TEXT)}, "it must be a map"),
         ({**BODY, "headers": MapType(TEXT, ArrayType(INT))}, "it must be a map"),
     ],

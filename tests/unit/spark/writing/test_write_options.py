@@ -3,7 +3,7 @@
 import pytest
 
 from flintmq.base.errors import ConfigurationError
-from flintmq.spark.options import BATCH_MESSAGES, DeliveryMode, write_options
+from flintmq.spark.writing.options import BATCH_MESSAGES, DeliveryMode, write_options
 
 WRITE = {"url": "amqp://guest:secret@h/", "exchange": "x"}
 

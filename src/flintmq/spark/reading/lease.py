@@ -1,0 +1,168 @@
+"""An ordinary queue read like a stream: the broker leases its messages under the name of the query's consumer.
+
+What is leased gets positions, which only grow: a micro-batch is a range of them, fetched as often as it takes, by
+any number of tasks. It is settled when Spark asks for the batch after it, and so has it for good. Spark's log may lack
+what was leased last: a driver that died between the two finds it again, as the next batch.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Final, TypeVar
+
+import flintmq.client as fc
+from flintmq.base.errors import ConfigurationError, NotFound, PreconditionFailed
+from flintmq.base.limits import LEASE_EXTEND_MAX_BYTES, LEASE_EXTEND_MAX_MESSAGES
+from flintmq.spark.connecting import Connecting
+from flintmq.spark.failures import QueryFailed
+from flintmq.spark.reading.feed import DataLost, Feed
+from flintmq.spark.reading.options import EARLIEST, ReadOptions
+
+# Of what is leased the broker keeps track message by message, and it is everybody's broker.
+BATCH_MAX_MESSAGES: Final = 1_000_000
+
+# What of an epoch tells it from others of the same lease.
+_EPOCHS_BITS: Final = 32
+
+T = TypeVar("T")
+
+
+class Lease(Feed):
+    def __init__(self, connecting: Connecting, options: ReadOptions, queue: str) -> None:
+        self._connecting = connecting
+        self._queue = queue
+        self._name = options.consumer_name
+        self._options = options
+        # Of the lease this query has; 0 before it was opened.
+        self._epoch = 0
+        self._check_options()
+
+    def _check_options(self) -> None:
+        if not self._name:
+            raise ConfigurationError(
+                f"the option consumerName is missing: '{self._queue}' is not a stream, and what the query has read of "
+                "it is kept under a name of your choice, the same after every restart and another for every query"
+            )
+        if self._options.starting.get(self._queue, EARLIEST) != EARLIEST:
+            raise ConfigurationError(
+                f"'{self._queue}' is not a stream: it is read from its oldest message on, so that the options "
+                "startingOffsets and startingOffsetsByTimestamp cannot choose another start"
+            )
+
+    # -- going on -------------------------------------------------------------------------------------------------
+
+    def start(self) -> int:
+        return self._look().first
+
+    @property
+    def lease(self) -> int:
+        if not self._epoch:
+            self._open()
+        return lease_of(self._epoch)
+
+    def check(self, lease: int, offset: int) -> None:
+        self._check_is(lease, offset, self._look())
+
+    def resume(self, offset: int, lease: int) -> int:
+        try:
+            now = self._look()
+            self._check_is(lease, offset, now)
+        except DataLost:
+            if self._options.fail_on_data_loss:
+                raise
+            return self._open().first
+        if now.first < offset:
+            self._call(lambda channel: channel.lease_settle(self._queue, self._name, self._epoch, offset))
+        return offset
+
+    def _check_is(self, lease: int, offset: int, now: fc.LeaseInfo) -> None:
+        if lease != self.lease or offset > now.next:
+            raise self._lost(offset, "was released, or the queue was deleted and made anew")
+        if offset < now.first:
+            raise self._lost(offset, f"is at position {now.first} already, since another query went on with it")
+
+    def _lost(self, offset: int, why: str) -> DataLost:
+        return DataLost(
+            f"position {offset} of queue '{self._queue}', where this query goes on, is not leased under the "
+            f"consumerName '{self._name}' any more: the lease {why}. Start with a new checkpoint location, or set the "
+            "option failOnDataLoss to false to go on with what is there"
+        )
+
+    def end(self) -> int:
+        lease = self._look()
+        return lease.next + lease.ready
+
+    def extend(self, start: int, messages: int, size: int) -> int:
+        wanted = start + min(messages, BATCH_MAX_MESSAGES)
+        lease = self._look()
+        left = size
+        while lease.next < wanted and lease.ready and left > 0:
+            before = lease.next
+            lease = self._extend(min(wanted - before, LEASE_EXTEND_MAX_MESSAGES), min(left, LEASE_EXTEND_MAX_BYTES))
+            if lease.next == before:
+                break
+            left -= LEASE_EXTEND_MAX_BYTES
+        return min(lease.next, wanted)
+
+    def _open(self) -> fc.LeaseInfo:
+        """From now on this query is the one that reads under its name."""
+        timeout_ms = self._options.lease_timeout_ms
+        lease = self._connecting.call(lambda channel: channel.lease_open(self._queue, self._name, 0, timeout_ms))
+        self._epoch = lease.epoch
+        return lease
+
+    def _look(self) -> fc.LeaseInfo:
+        if not self._epoch:
+            self._open()
+        return self._extend(0, 0)
+
+    def _extend(self, messages: int, size: int) -> fc.LeaseInfo:
+        return self._call(lambda channel: channel.lease_extend(self._queue, self._name, self._epoch, messages, size))
+
+    def _call(self, operation: Callable[[fc.Channel], T]) -> T:
+        try:
+            return self._connecting.call(operation)
+        except fc.ChannelClosed as error:
+            if error.code == NotFound.code and "lease" in error.text:
+                raise DataLost(
+                    f"the lease of queue '{self._queue}' under the consumerName '{self._name}' was released while this "
+                    "query was reading by it: start it again with a new checkpoint location, to go on with what is on "
+                    "the queue"
+                ) from None
+            if error.code != PreconditionFailed.code:
+                raise
+            if "taken over" in error.text:
+                raise QueryFailed(
+                    f"another query has begun to read queue '{self._queue}' with the consumerName '{self._name}', and "
+                    "this one ends: a consumerName is for one query, so give each its own"
+                ) from None
+            if "timed out" in error.text:
+                raise DataLost(
+                    f"what this query had leased of queue '{self._queue}' has gone back to it, because nobody called "
+                    "for as long as the option leaseTimeout says: choose a longer one, and start with a new checkpoint "
+                    "location, or set the option failOnDataLoss to false to go on with what is there"
+                ) from None
+            raise
+
+    # -- messages -------------------------------------------------------------------------------------------------
+
+    def chunks(self, start: int, end: int) -> Iterator[bytes]:
+        """The messages of a range of positions, as chunks (see wire/amqp091/chunk.py). Raises FlintError.
+
+        There may be fewer: transient messages end with the broker that has them.
+        """
+        offset = start
+        while offset < end:
+            chunk = self._fetch(offset, end)
+            if chunk.next_offset <= offset:
+                raise self._lost(offset, "has not come as far")
+            offset = chunk.next_offset
+            if chunk.record_count:
+                yield chunk.data
+
+    def _fetch(self, offset: int, end: int) -> fc.StreamChunk:
+        size = self._options.fetch_bytes
+        return self._connecting.call(lambda channel: channel.lease_fetch(self._queue, self._name, offset, end, size))
+
+
+def lease_of(epoch: int) -> int:
+    """Which lease an epoch belongs to: one that has the name of another has another number."""
+    return epoch >> _EPOCHS_BITS

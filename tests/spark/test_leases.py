@@ -1,0 +1,162 @@
+"""Ordinary queues in Spark: each message once, taken from the queue when Spark has it, and what users get wrong."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from tests.servers import BrokerProcess
+from tests.spark.conftest import Queues
+
+PATIENCE_SECONDS = 120
+CONSUMER = "capture"
+
+
+def numbers(start: int, end: int) -> list[bytes]:
+    return [b"%d" % number for number in range(start, end)]
+
+
+class Capture:
+    """A queue captured as Parquet files."""
+
+    def __init__(self, spark: SparkSession, url: str, directory: Path) -> None:
+        self._spark = spark
+        self._url = url
+        self._lake = str(directory / "lake")
+        self.checkpoint = str(directory / "checkpoint")
+
+    def read(self, queue: str, **options: str) -> DataFrame:
+        given = {"url": self._url, "queue": queue, "consumerName": CONSUMER, **options}
+        return self._spark.readStream.format("flintmq").options(**given).load()
+
+    def start(self, queue: str, now: bool = False, **options: str) -> StreamingQuery:
+        writer = self.read(queue, **options).writeStream.format("parquet").option("path", self._lake)
+        writer = writer.option("checkpointLocation", self.checkpoint)
+        return (writer.trigger(availableNow=True) if now else writer).start()
+
+    def now(self, queue: str, **options: str) -> StreamingQuery:
+        query = self.start(queue, now=True, **options)
+        assert query.awaitTermination(PATIENCE_SECONDS)
+        return query
+
+    def captured(self) -> list[bytes]:
+        rows = self._spark.read.schema("offset long, body binary").parquet(self._lake).orderBy("offset").collect()
+        return [bytes(row.body) for row in rows]
+
+
+@pytest.fixture
+def capture(spark: SparkSession, broker: BrokerProcess, tmp_path: Path) -> Capture:
+    return Capture(spark, broker.url, tmp_path)
+
+
+@pytest.fixture
+def queue(queues: Queues) -> Iterator[str]:
+    name = queues.channel.declare_queue(f"lease.{time.monotonic_ns()}").name
+    yield name
+    queues.channel.delete_queue(name)
+
+
+def ready(queues: Queues, queue: str) -> int:
+    return queues.channel.declare_queue(queue, passive=True).message_count
+
+
+def failure(query: StreamingQuery) -> str:
+    """What ended it, as its user is told, without the ids that Spark puts before it."""
+    with pytest.raises(StreamingQueryException) as raised:
+        query.awaitTermination(PATIENCE_SECONDS)
+    told = str(raised.value)
+    assert "Traceback" not in told
+    return told
+
+
+def test_all_that_is_there(capture: Capture, queues: Queues, queue: str) -> None:
+    """A query that is to end takes what is on the queue, in batches and parallel, and settles the last batch too."""
+    queues.add(queue, *numbers(0, 2500))
+    query = capture.now(queue, maxMessagesPerTrigger="1000", minPartitions="3")
+    assert [progress.numInputRows for progress in query.recentProgress if progress.numInputRows] == [1000, 1000, 500]
+    assert capture.captured() == numbers(0, 2500)
+    assert ready(queues, queue) == 0
+    lease = queues.channel.lease_open(queue, CONSUMER)
+    assert (lease.first, lease.next) == (2500, 2500)
+    queues.add(queue, *numbers(2500, 2600))
+    capture.now(queue)
+    assert capture.captured() == numbers(0, 2600)
+
+
+def test_a_failed_batch(capture: Capture, queues: Queues, queue: str) -> None:
+    """A batch that fails, the very first one too, comes again as it was, and nothing is settled before it is done."""
+    queues.add(queue, *numbers(0, 50))
+    attempts: list[tuple[int, list[bytes]]] = []
+
+    def sink(frame: DataFrame, batch: int) -> None:
+        attempts.append((batch, [bytes(row.body) for row in frame.orderBy("offset").collect()]))
+        if len(attempts) in (1, 3):
+            raise RuntimeError("the sink is away")
+
+    writer = capture.read(queue, maxMessagesPerTrigger="20").writeStream.foreachBatch(sink)
+    writer = writer.option("checkpointLocation", capture.checkpoint).trigger(availableNow=True)
+    for _ in range(2):
+        with pytest.raises(StreamingQueryException, match="the sink is away"):
+            writer.start().awaitTermination(PATIENCE_SECONDS)
+        queues.add(queue, b"later")
+    assert writer.start().awaitTermination(PATIENCE_SECONDS)
+    assert attempts[:4] == [
+        (0, numbers(0, 20)),
+        (0, numbers(0, 20)),
+        (1, numbers(20, 40)),
+        (1, numbers(20, 40)),
+    ]
+    assert attempts[4:] == [(2, [*numbers(40, 50), b"later", b"later"])]
+
+
+def test_two_queries_of_one_name(capture: Capture, queues: Queues, queue: str) -> None:
+    """The older query ends with one clear error; the newer one goes on with what the older one left."""
+    queues.add(queue, *numbers(0, 10))
+    older = capture.start(queue)
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while ready(queues, queue) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    queues.channel.lease_open(queue, CONSUMER)
+    assert failure(older).rstrip().endswith("a consumerName is for one query, so give each its own")
+    queues.add(queue, *numbers(10, 20))
+    capture.now(queue)
+    assert capture.captured() == numbers(0, 20)
+
+
+def test_a_lease_that_is_gone(capture: Capture, queues: Queues, queue: str) -> None:
+    """A lease that was released is no longer what the checkpoint speaks of, also when another one has its name."""
+    queues.add(queue, *numbers(0, 10))
+    capture.now(queue)
+    queues.channel.lease_release(queue, CONSUMER)
+    queues.add(queue, *numbers(10, 30))
+    lease = queues.channel.lease_open(queue, CONSUMER)
+    queues.channel.lease_extend(queue, CONSUMER, lease.epoch, 100)
+    assert "the lease was released, or the queue was deleted and made anew" in failure(capture.start(queue, now=True))
+    assert queues.channel.lease_open(queue, CONSUMER).first == 0
+    capture.now(queue, failOnDataLoss="false")
+    assert sorted(capture.captured(), key=int) == numbers(0, 30)
+
+
+def test_no_name(capture: Capture, queues: Queues, queue: str) -> None:
+    """A query on an ordinary queue has to say under which name it reads."""
+    assert "the option consumerName is missing" in failure(capture.start(queue, now=True, consumerName=""))
+
+
+def test_a_look(spark: SparkSession, broker: BrokerProcess, queues: Queues, queue: str) -> None:
+    """A batch shows what is on an ordinary queue, oldest first, and takes nothing."""
+    read = spark.read.format("flintmq").options(url=broker.url, queue=queue, fetchBytes="1000")
+    assert read.load().count() == 0
+    queues.add(queue, *numbers(0, 700))
+    rows = read.load().collect()
+    assert [bytes(row.body) for row in rows] == numbers(0, 700)
+    assert [row.offset for row in rows] == list(range(700))
+    assert {(row.queue, row.routing_key, row.timestamp, row.redelivered) for row in rows} == {
+        (queue, queue, None, False)
+    }
+    assert ready(queues, queue) == 700
+    with pytest.raises(Exception, match="is not a stream: a batch shows all that is on it"):
+        read.option("startingOffsets", "5").load().collect()

@@ -1,0 +1,177 @@
+"""An ordinary queue as a query that goes on sees it: what is leased, settled, and lost."""
+
+from collections.abc import Callable
+from typing import TypeVar, cast
+
+import pytest
+
+import flintmq.client as fc
+from flintmq.base.errors import ConfigurationError
+from flintmq.spark.connecting import Connecting
+from flintmq.spark.failures import QueryFailed
+from flintmq.spark.reading.feed import EVERYTHING, DataLost
+from flintmq.spark.reading.lease import BATCH_MAX_MESSAGES, Lease, lease_of
+from flintmq.spark.reading.options import stream_read_options
+
+T = TypeVar("T")
+FIRST_EPOCH = 7 << 32
+
+
+class Broker:
+    """A lease of one-byte messages, in place of a channel and its connection. It leases and gives five at once."""
+
+    def __init__(self, first: int = 0, next: int = 0, ready: int = 0, gone: frozenset[int] = frozenset()) -> None:
+        self.first = first
+        self.next = next
+        self.ready = ready
+        self.epoch = FIRST_EPOCH
+        self.gone = gone
+        self.fault: fc.ChannelClosed | None = None
+        self.asked: list[tuple[int, int]] = []
+
+    def call(self, operation: Callable[[fc.Channel], T]) -> T:
+        return operation(cast(fc.Channel, self))
+
+    def lease_open(self, queue: str, name: str, epoch: int, timeout_ms: int) -> fc.LeaseInfo:
+        self.fault = None
+        self.epoch += 1
+        return fc.LeaseInfo(self.epoch, self.first, self.next)
+
+    def _check(self, epoch: int) -> None:
+        if self.fault is not None:
+            raise self.fault
+        assert epoch == self.epoch
+
+    def lease_extend(self, queue: str, name: str, epoch: int, max_messages: int, max_bytes: int) -> fc.LeaseInfo:
+        self._check(epoch)
+        if max_messages:
+            self.asked.append((max_messages, max_bytes))
+        taken = min(max_messages, self.ready, 5)
+        self.ready -= taken
+        self.next += taken
+        return fc.LeaseInfo(epoch, self.first, self.next, self.ready)
+
+    def lease_settle(self, queue: str, name: str, epoch: int, up_to: int) -> None:
+        self._check(epoch)
+        self.first = up_to
+
+    def lease_fetch(self, queue: str, name: str, offset: int, end_offset: int, max_bytes: int) -> fc.StreamChunk:
+        stop = min(end_offset, self.next)
+        found = [at for at in range(offset, stop) if at not in self.gone][:5]
+        following = found[-1] + 1 if len(found) == 5 else stop
+        return fc.StreamChunk(offset, following, len(found), bytes(found))
+
+
+def lease(broker: Broker, **options: str) -> Lease:
+    given = {"url": "amqp://h/", "queue": "q", "consumerName": "c", **options}
+    return Lease(cast(Connecting, broker), stream_read_options(given), "q")
+
+
+def test_a_batch() -> None:
+    """Messages are leased call by call, up to the limit or as many as are ready; what Spark has is settled."""
+    broker = Broker(ready=12)
+    feed = lease(broker)
+    assert (feed.start(), feed.end()) == (0, 12)
+    assert feed.extend(0, 7, EVERYTHING) == 7
+    assert feed.resume(7, feed.lease) == 7
+    assert broker.first == 7
+    assert feed.extend(7, 100, EVERYTHING) == 12
+    assert feed.extend(12, 100, EVERYTHING) == 12
+    assert [count for count, _ in broker.asked] == [7, 2, 100]
+
+
+def test_a_batch_that_was_leased_before() -> None:
+    """What a driver leased before it died, and Spark does not know of, is the next batch: as far as the limit goes."""
+    broker = Broker(first=3, next=9, ready=4)
+    feed = lease(broker)
+    assert feed.start() == 3
+    assert feed.extend(3, 4, EVERYTHING) == 7
+    assert broker.asked == []
+    assert feed.extend(3, 8, EVERYTHING) == 11
+
+
+def test_limits() -> None:
+    """A batch has a million messages at most, and bytes are limited call by call."""
+    broker = Broker(ready=5)
+    feed = lease(broker)
+    feed.extend(0, EVERYTHING, 1000)
+    assert broker.asked == [(16_384, 1000)]
+    broker = Broker(next=BATCH_MAX_MESSAGES + 5)
+    assert lease(broker).extend(0, EVERYTHING, EVERYTHING) == BATCH_MAX_MESSAGES
+
+
+def test_messages() -> None:
+    """A range is fetched piece by piece; transient messages that ended with their broker are missed by nobody."""
+    assert b"".join(lease(Broker(next=20)).chunks(2, 13)) == bytes(range(2, 13))
+    assert b"".join(lease(Broker(next=9, gone=frozenset({3, 4, 8}))).chunks(2, 9)) == bytes([2, 5, 6, 7])
+    with pytest.raises(DataLost, match="position 4 .* has not come as far"):
+        list(lease(Broker(next=4)).chunks(2, 13))
+
+
+@pytest.mark.parametrize(
+    ("broker", "offset", "number", "expected"),
+    [
+        (Broker(first=5, next=9), 3, 7, "the lease is at position 5 already, since another query went on with it"),
+        (Broker(first=0, next=2), 3, 7, "the lease was released, or the queue was deleted and made anew"),
+        (Broker(first=0, next=9), 3, 6, "the lease was released, or the queue was deleted and made anew"),
+    ],
+    ids=["another query", "began anew", "another lease of this name"],
+)
+def test_a_lease_that_is_another(broker: Broker, offset: int, number: int, expected: str) -> None:
+    """A place that the lease does not have is an error before anything is settled; or it goes on with what is there."""
+    first = broker.first
+    for act in (lease(broker).resume, lambda offset, number: lease(broker).check(number, offset)):
+        with pytest.raises(DataLost, match=expected):
+            act(offset, number)
+    assert broker.first == first
+    assert lease(broker, failOnDataLoss="false").resume(offset, number) == first
+
+
+@pytest.mark.parametrize(
+    ("code", "text", "error", "expected"),
+    [
+        (406, "... has been taken over by another reader", QueryFailed, "another query has begun to read queue 'q'"),
+        (406, "... has timed out: nobody called", DataLost, "longer one, and start with a new checkpoint"),
+        (404, "no lease 'c' of queue 'q'", DataLost, "was released while this query was reading"),
+        (404, "no queue 'q'", fc.ChannelClosed, "404 no queue 'q'"),
+        (406, "extended too often", fc.ChannelClosed, "extended too often"),
+    ],
+)
+def test_what_ends_a_query(code: int, text: str, error: type[Exception], expected: str) -> None:
+    """Whatever takes the lease from a running query is one error, which says what became of it."""
+    broker = Broker(next=3)
+    feed = lease(broker)
+    feed.start()
+    broker.fault = fc.ChannelClosed(code, text)
+    with pytest.raises(error, match=expected):
+        feed.resume(0, feed.lease)
+
+
+def test_going_on_after_a_timeout() -> None:
+    """Where that was allowed, a query whose lease has timed out goes on with what is there."""
+    broker = Broker(next=3)
+    feed = lease(broker, failOnDataLoss="false")
+    feed.start()
+    broker.fault = fc.ChannelClosed(406, "has timed out")
+    broker.first = 3
+    assert feed.resume(1, feed.lease) == 3
+
+
+def test_epochs() -> None:
+    """An epoch tells the lease, so that one of the same name which was made later is not taken for it."""
+    assert lease_of(FIRST_EPOCH + 1) == lease_of(FIRST_EPOCH + 99) == 7
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"consumerName": ""}, "the option consumerName is missing: 'q' is not a stream"),
+        ({"startingOffsets": "latest"}, "'q' is not a stream: it is read from its oldest message on"),
+        ({"startingOffsetsByTimestamp": "5"}, "cannot choose another start"),
+    ],
+)
+def test_options(options: dict[str, str], expected: str) -> None:
+    """An ordinary queue is read by a name, and from its oldest message on."""
+    with pytest.raises(ConfigurationError, match=expected):
+        lease(Broker(), **options)
+    lease(Broker(), startingOffsets="earliest")
