@@ -1,0 +1,77 @@
+"""`python -m tests.spark.killing.driver JOB DIRECTORY OPTIONS`: a driver on a small cluster, that others kill.
+
+It runs a job until all that was on the queue when it began is done, and ends with 0. Started again, it goes on.
+"""
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+import flintmq
+from tests.spark.killing.points import GROUP, POINTS, DyingSource
+
+Options = dict[str, str]
+
+
+def to_parquet(spark: SparkSession, directory: Path, options: Options) -> StreamingQuery:
+    """A queue as files."""
+    rows = spark.readStream.format("dying").options(**options).load().select("offset", "body")
+    return (
+        rows.writeStream.format("parquet")
+        .option("path", str(directory / "lake"))
+        .option("checkpointLocation", str(directory / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+
+
+JOBS: dict[str, Callable[[SparkSession, Path, Options], StreamingQuery]] = {"parquet": to_parquet}
+
+
+def session(directory: Path) -> SparkSession:
+    """Two executors of one core each. What fails is tried again for as long as it takes."""
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    os.environ[GROUP] = str(os.getpgrp())
+    os.environ[POINTS] = str(directory / "points")
+    # The tests as well: executors unpickle what is defined in them.
+    packages = os.pathsep.join([str(Path(flintmq.__file__).parents[1]), str(Path(__file__).parents[3])])
+    os.environ["PYTHONPATH"] = packages
+    spark = (
+        SparkSession.builder.master("local-cluster[2,1,1024]")
+        .appName("killing")
+        .config("spark.ui.enabled", "false")
+        .config("spark.driver.memory", "1g")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.executor.memory", "512m")
+        .config("spark.executorEnv.PYTHONPATH", packages)
+        .config(f"spark.executorEnv.{GROUP}", os.environ[GROUP])
+        .config(f"spark.executorEnv.{POINTS}", os.environ[POINTS])
+        .config("spark.local.dir", str(directory / "local"))
+        .config("spark.sql.warehouse.dir", str(directory / "warehouse"))
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.task.maxFailures", "1000")
+        .config("spark.stage.maxConsecutiveAttempts", "1000")
+        .config("spark.deploy.maxExecutorRetries", "-1")
+        .config("spark.excludeOnFailure.enabled", "false")
+        .getOrCreate()
+    )
+    spark.sparkContext.setLogLevel("ERROR")
+    spark.dataSource.register(DyingSource)
+    return spark
+
+
+def main(job: str, directory: Path, options: Options) -> None:
+    query = JOBS[job](session(directory), directory, options)
+    # What tells the story that it can kill.
+    (directory / "running").touch()
+    query.awaitTermination()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], Path(sys.argv[2]), json.loads(sys.argv[3]))

@@ -1,0 +1,82 @@
+"""Places at which all of a driver's processes end, at once, however rarely a random kill would meet them.
+
+A point is armed by a file of its name, which says how often it is passed before. Whoever comes to it kills the process
+group that the driver started: the driver, its JVM and its executors.
+"""
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark.sql.datasource import InputPartition
+from pyspark.sql.streaming.datasource import ReadLimit
+from pyspark.sql.types import StructType
+
+from flintmq.spark.reading.offsets import Place
+from flintmq.spark.reading.options import stream_read_options
+from flintmq.spark.reading.reader import StreamReader
+from flintmq.spark.source import FlintMQDataSource
+
+GROUP = "KILLING_GROUP"
+POINTS = "KILLING_POINTS"
+
+# What Spark asked for is leased, and its write-ahead log does not know.
+LEASED = "leased"
+# The write-ahead log knows the batch, and no task has begun.
+PLANNED = "planned"
+# A task is in the middle of its range.
+READING = "reading"
+
+
+def arm(directory: Path, point: str, passes: int = 0) -> None:
+    directory.mkdir(exist_ok=True)
+    (directory / point).write_text(str(passes))
+
+
+def is_armed(directory: Path, point: str) -> bool:
+    return (directory / point).exists()
+
+
+def passing(point: str) -> None:
+    """Die here, if that is armed."""
+    file = Path(os.environ[POINTS]) / point
+    try:
+        passes = int(file.read_text() or "0")
+    except FileNotFoundError:
+        return
+    if passes:
+        file.write_text(str(passes - 1))
+        return
+    file.unlink(missing_ok=True)
+    os.killpg(int(os.environ[GROUP]), signal.SIGKILL)
+    # Its workers have groups of their own.
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+class DyingSource(FlintMQDataSource):
+    @classmethod
+    def name(cls) -> str:
+        return "dying"
+
+    def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802 - Spark's name
+        return DyingReader(stream_read_options(self.options), schema)
+
+
+class DyingReader(StreamReader):
+    def latestOffset(self, start: Place, limit: ReadLimit) -> Place:  # noqa: N802 - Spark's name
+        end = super().latestOffset(start, limit)
+        if end != start:
+            passing(LEASED)
+        return end
+
+    def partitions(self, start: Place, end: Place) -> list[InputPartition]:
+        found = super().partitions(start, end)
+        passing(PLANNED)
+        return found
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        for batch in super().read(partition):
+            yield batch
+            passing(READING)

@@ -1,0 +1,151 @@
+"""A queue read by a driver and two executors, while these and the broker are killed: each message arrives once."""
+
+import random
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import flintmq.client as fc
+from tests.servers import BrokerProcess
+from tests.spark.killing import lake
+from tests.spark.killing.points import LEASED, PLANNED, READING, arm, is_armed
+from tests.spark.killing.processes import Driver
+
+QUEUE: Final = "work"
+CONSUMER: Final = "killed"
+PERSISTENT: Final = fc.encode_properties(fc.Properties(delivery_mode=2))
+# A driver that has not got on by then hangs.
+PATIENCE_SECONDS: Final = 300.0
+# Between two kills at random: most come while a batch is under way.
+PAUSE_SECONDS: Final = (0.2, 2.0)
+# How often one driver, its executors and its broker are hurt before the driver is killed itself.
+KILLS_OF_A_LIFE: Final = 5
+# Where drivers die on purpose: in their first batch, and later.
+APPOINTED: Final = ((LEASED, 0), (PLANNED, 0), (READING, 1), (LEASED, 2), (PLANNED, 2))
+
+
+class Story:
+    """`batches` of `size` messages each; `kills` in all, of which each driver's death is one."""
+
+    def __init__(self, directory: Path, seed: str, kills: int, batches: int, size: int, job: str = "parquet") -> None:
+        self.directory = directory
+        self.broker = BrokerProcess(directory / "data")
+        self.kills: Counter[str] = Counter()
+        self.lives = 0
+        self._rng = random.Random(seed)
+        self._wanted = kills
+        self._size = size
+        self._messages = batches * size
+        self._job = job
+        self._appointed = list(APPOINTED)
+
+    # -- the whole ------------------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Raises AssertionError when a message is lost or came twice."""
+        self.broker.start()
+        self.publish(0, self._messages)
+        try:
+            while self._left:
+                self._life()
+            # What is left of the work, undisturbed.
+            driver = self._begin()
+            self._wait(lambda: not driver.is_running, "the last driver")
+            code = driver.code
+            driver.close()
+            assert code == 0, self._log()
+            self.check()
+        finally:
+            self.broker.close()
+
+    @property
+    def _left(self) -> int:
+        return self._wanted - self.kills.total()
+
+    def publish(self, start: int, end: int) -> None:
+        with fc.connect(self.broker.url) as connection, connection.channel(confirms=True) as channel:
+            channel.declare_queue(QUEUE)
+            channel.publish_batch(("", QUEUE, b"%d" % number, PERSISTENT) for number in range(start, end))
+
+    def check(self) -> None:
+        found = lake.bodies(self.directory / "lake")
+        twice = [body for body, count in found.items() if count > 1]
+        lost = [number for number in range(self._messages) if b"%d" % number not in found]
+        assert not twice, f"{len(twice)} messages came twice, as {twice[:5]}"
+        assert not lost, f"{len(lost)} messages were lost, as {lost[:5]}"
+        assert len(found) == self._messages
+        with fc.connect(self.broker.url) as connection, connection.channel() as channel:
+            assert channel.declare_queue(QUEUE, passive=True).message_count == 0
+            lease = channel.lease_open(QUEUE, CONSUMER)
+            assert (lease.first, lease.next) == (self._messages, self._messages)
+
+    # -- lives of drivers -----------------------------------------------------------------------------------------
+
+    def _begin(self) -> Driver:
+        self.lives += 1
+        options = {
+            "url": self.broker.url,
+            "queue": QUEUE,
+            "consumerName": CONSUMER,
+            "maxMessagesPerTrigger": str(self._size),
+            "minPartitions": "4",
+            "fetchBytes": "65536",
+        }
+        return Driver(self._job, self.directory, options)
+
+    def _life(self) -> None:
+        """One driver, from its start to its death."""
+        points = self.directory / "points"
+        point = ""
+        if self._appointed:
+            point, passes = self._appointed.pop(0)
+            arm(points, point, passes)
+        driver = self._begin()
+        try:
+            self._wait(lambda: driver.has_begun or not driver.is_running, "a driver's start")
+            if point:
+                self._wait(lambda: not driver.is_running, f"the death at the point {point}")
+                if not is_armed(points, point):
+                    self.kills[f"driver at {point}"] += 1
+                    return
+            for _ in range(min(KILLS_OF_A_LIFE, self._left - 1)):
+                if not self._pause(driver):
+                    break
+                self._hurt(driver)
+            if self._pause(driver):
+                driver.kill_jvm() if self._rng.random() < 0.5 else driver.kill()
+                self.kills["driver"] += 1
+            elif driver.code == 0:
+                # There was too little to do: more, for those who come behind.
+                self.publish(self._messages, self._messages + 4 * self._size)
+                self._messages += 4 * self._size
+        finally:
+            (points / point).unlink(missing_ok=True) if point else None
+            driver.close()
+
+    def _pause(self, driver: Driver) -> bool:
+        """Let it work for a moment; False when it has ended."""
+        time.sleep(self._rng.uniform(*PAUSE_SECONDS))
+        return driver.is_running
+
+    def _hurt(self, driver: Driver) -> None:
+        victim = self._rng.choice(("executor", "worker", "broker"))
+        number = self._rng.randrange(8)
+        if victim == "broker":
+            self.broker.kill()
+            # The same port: executors have no other way to find it again.
+            self.broker.start(self.broker.port)
+        elif not (driver.kill_executor(number) if victim == "executor" else driver.kill_worker(number)):
+            return
+        self.kills[victim] += 1
+
+    def _wait(self, holds: Callable[[], bool], what: str) -> None:
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while not holds():
+            assert time.monotonic() < deadline, f"{what} takes too long\n{self._log()}"
+            time.sleep(0.05)
+
+    def _log(self) -> str:
+        return "\n".join((self.directory / "driver.log").read_text(errors="replace").splitlines()[-60:])
