@@ -10,6 +10,7 @@ from flintmq.broker.ports import Pages
 from flintmq.broker.timers import Timers
 
 if TYPE_CHECKING:
+    from flintmq.broker.landing import Landing
     from flintmq.broker.queue.base import Queue
     from flintmq.broker.queue.lifetime import Lifetime
     from flintmq.broker.queue.stream import StreamQueue
@@ -58,6 +59,10 @@ class Agenda:
         self.ready: list[Queue] = []
         # Stages with messages that are on their way to their queues, or to be discarded.
         self.stages: list[Stage] = []
+        # Copies that are to be appended to streams right behind this tick's batch.
+        self.landings: list[Landing] = []
+        # At start-up: whether some of them may have been.
+        self.has_landed = False
         # Streams with consumers that wait for records to become durable.
         self.unsynced: list[StreamQueue] = []
         # Queues that nobody has used for as long as they were declared to wait: to be removed.

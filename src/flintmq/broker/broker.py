@@ -206,6 +206,9 @@ class Broker:
             lifetime = agenda.ended.pop()
             if lifetime.is_over:
                 self.vhosts[lifetime.queue.vhost].remove_queue(lifetime.queue)
+        if agenda.landings:
+            # Last: nothing else may come to those streams before the batch is handed over.
+            self._plan_landings()
         return more
 
     def _publish_staged(self) -> bool:
@@ -222,6 +225,26 @@ class Broker:
             # One that fails must not take along those behind it.
             self.agenda.stages += stages
         return more
+
+    def _plan_landings(self) -> None:
+        offsets: dict[StreamQueue, int] = {}
+        for landing in self.agenda.landings:
+            stream = landing.stream
+            if not stream.gone:
+                offset = offsets.get(stream, stream.log.next_offset)
+                landing.plan(offset)
+                offsets[stream] = offset + len(landing.entries)
+
+    def on_committed(self) -> bool:
+        """The batch of a tick was handed over, and nothing was taken in since. True when another tick has to follow."""
+        landings = self.agenda.landings
+        if not landings:
+            return False
+        self.agenda.landings = []
+        self.storage.begin_behind()
+        for landing in landings:
+            landing.land()
+        return True
 
     def _rearrange(self) -> None:
         rearranged = self.agenda.rearranged
@@ -295,6 +318,10 @@ class Broker:
             count += queue_id > 0 and queue_id not in noting
         for queue_id, queue in queues.items():
             queue.start_at(self.storage.recovered_next_seq(queue_id))
+        if self.agenda.has_landed:
+            # How far streams had got is to be on the disk before they go on.
+            self.storage.commit()
+            self.storage.begin_behind()
         return count
 
     def restore(self, definitions: Definitions) -> dict[int, Stored]:

@@ -518,6 +518,10 @@ class Storage(ABC):
         """
 
     @abstractmethod
+    def begin_behind(self) -> None:
+        """The next batch counts on those before it: it gets to the disk, streams included, once they are there."""
+
+    @abstractmethod
     def discard(self) -> None:
         """Forget what was staged since the last commit; for start-up, where nothing was built on it yet."""
 

@@ -7,11 +7,13 @@ last one. From then on they are published, whatever happens; bringing them to th
 takes. Their notes go when that is done.
 
 The notes of a stage, each a letter and numbers in decimal:
-    s <epoch> <next batch> <owner>            who writes, and which batch has not been committed
+    s <epoch> <next batch> <owners>           who writes, and did before, and which batch has not been committed
     b <epoch> <batch> <partition> <attempt>   an attempt has begun; the others know it by this note's number
     r <attempt> <queue> <first> <count>       numbers of a queue, or of the copies, are reserved for it
     c <attempt> <messages>                    it is complete
     w <attempt> <attempt>...                  these are committed
+    p <attempt> <queue> <first> <last> <offset>
+                                              copies of these numbers go to a stream, from this offset on
     d                                         all of it is to be forgotten
 """
 
@@ -22,11 +24,13 @@ from mypy_extensions import i64
 
 from flintmq.base.errors import InternalError, PreconditionFailed, StorageError
 from flintmq.base.limits import STAGE_ATTEMPTS_MAX, STAGE_OWNERS_MAX
+from flintmq.broker.landing import Landing
 from flintmq.broker.message import Entry
 from flintmq.broker.notes import Notes
 from flintmq.broker.ports import StageRecord
 from flintmq.broker.queue.base import Queue, Reserver, Stored
 from flintmq.broker.queue.runs import Runs
+from flintmq.broker.queue.stream import StreamQueue
 from flintmq.broker.staging import Attempt, Key, Part
 
 if TYPE_CHECKING:
@@ -37,6 +41,7 @@ _BEGIN: Final = b"b"
 _RUN: Final = b"r"
 _COMPLETE: Final = b"c"
 _COMMIT: Final = b"w"
+_LANDING: Final = b"p"
 _DOOM: Final = b"d"
 
 
@@ -87,6 +92,8 @@ class Release:
         # The one that is next, and those of its parts that are.
         self.place = 0
         self.parts: deque[Part] = deque()
+        # How many runs of copies are to be appended to streams before all is done.
+        self.landing = 0
 
 
 @final
@@ -115,6 +122,7 @@ class Stage(Stored):
         # Notes that were found by now.
         self._found: dict[int, Attempt] = {}
         self._commits: list[tuple[Entry, list[int]]] = []
+        self._landings: list[tuple[Entry, Part, int, int]] = []
 
     # -- the writer ---------------------------------------------------------------------------------------------
 
@@ -292,7 +300,10 @@ class Stage(Stored):
             return False
         try:
             while messages > 0 and self._releases:
-                messages -= self._release_some(self._releases[0])
+                count = self._release_some(self._releases[0])
+                if count == 0:
+                    break
+                messages -= count
             while messages > 0 and self._discards:
                 messages -= self._discard_some(self._discards[0])
         except StorageError as error:
@@ -308,8 +319,11 @@ class Stage(Stored):
         return self._is_busy
 
     def _release_some(self, release: Release) -> i64:
+        """Returns how many messages there were to do, 0 where streams have to get theirs first."""
         while not release.parts:
             if release.place == len(release.attempts):
+                if release.landing > 0:
+                    return 0
                 self._drop_notes(release)
                 self._releases.popleft()
                 return 1
@@ -320,8 +334,15 @@ class Stage(Stored):
         if part.queue.gone:
             return self._drop_some(part, release.parts)
         entries = part.take_some()
+        queue = part.queue
         if part.store is not None:
             part.store.put_reserved(entries)
+        elif not entries:
+            # A restart found that all were there.
+            pass
+        elif isinstance(queue, StreamQueue):
+            release.landing += 1
+            self._stages.agenda.landings.append(Landing(self, release, part, queue, entries))
         else:
             self._publish_copies(part, entries)
         if part.is_empty:
@@ -329,7 +350,7 @@ class Stage(Stored):
         return len(entries) + 1
 
     def _publish_copies(self, part: Part, entries: list[Entry]) -> None:
-        """To a queue with a storage of its own. In the journal, message and settlement are one."""
+        """To a queue that makes others of them. In the journal, those and the settlement are one."""
         self._notes.begin_group()
         try:
             queues = [part.queue]
@@ -339,6 +360,21 @@ class Stage(Stored):
                     self.journal.settle(part.id, entry)
         finally:
             self._notes.end_group()
+
+    def note_landing(self, landing: Landing, offset: i64) -> Entry:
+        part, entries = landing.part, landing.entries
+        numbers = (part.attempt.serial, part.queue.id, entries[0].seq, entries[-1].seq, offset)
+        return self._notes.write(b"%s %d %d %d %d %d" % (_LANDING, *numbers))
+
+    def landed(self, landing: Landing, note: Entry | None) -> None:
+        """The stream has them, and they are settled as one with the note."""
+        self._notes.begin_group()
+        for entry in landing.entries:
+            if entry.segment != 0:
+                self.journal.settle(landing.part.id, entry)
+        if note is not None:
+            self._notes.drop(note)
+        self._notes.end_group()
 
     def _drop_some(self, part: Part, parts: deque[Part]) -> i64:
         """Settle some of a part, in a group: before the notes that say what it is can be gone."""
@@ -428,6 +464,13 @@ class Stage(Stored):
             queue = self._stages.queue_by_id(queue_id)
             if queue is not None:
                 attempt.part_of(queue).reserve_again(first, count)
+        elif kind == _LANDING:
+            serial, queue_id, _, last, offset = numbers
+            stream = self._stages.queue_by_id(queue_id)
+            if stream is None:
+                self._notes.drop(entry)
+            else:
+                self._landings.append((entry, self._attempt_found(serial).part_of(stream), last, offset))
         else:
             serial, messages = numbers
             attempt = self._attempt_found(serial)
@@ -445,6 +488,9 @@ class Stage(Stored):
 
     def start_at(self, seq: i64) -> None:
         self._notes.start_at(seq)
+        for note, part, last, offset in self._landings:
+            self._settle_landed(note, part, last, offset)
+        self._landings = []
         for note, serials in self._commits:
             self._releases.append(Release([self._found.pop(serial) for serial in serials], note))
         for attempt in self._found.values():
@@ -461,6 +507,16 @@ class Stage(Stored):
         self._commits = []
         if self._releases or self._discards or self._doom is not None:
             self._work()
+
+    def _settle_landed(self, note: Entry, part: Part, last: i64, offset: i64) -> None:
+        """Of the copies up to a number, those that a stream has from an offset on are done with."""
+        self._stages.agenda.has_landed = True
+        stream = part.queue
+        assert isinstance(stream, StreamQueue)
+        self._notes.begin_group()
+        part.settle_first(stream.log.next_offset - offset, last)
+        self._notes.drop(note)
+        self._notes.end_group()
 
 
 def _check_room(attempts: list[Attempt]) -> None:

@@ -48,7 +48,7 @@ class Part(Reserver):
         self._keeps_all = queue.keeps_all
         self.count: i64 = 0
         self.size: i64 = 0
-        self._attempt = attempt
+        self.attempt = attempt
         self._next: i64 = 0
         self._end: i64 = 0
         self._run: i64 = STAGE_RUN_MIN
@@ -79,15 +79,15 @@ class Part(Reserver):
         run = self._run
         self._run = min(run * 2, STAGE_RUN_MAX)
         store = self.store
-        stage = self._attempt.stage
+        stage = self.attempt.stage
         self._next = stage.copies.reserve(run) if store is None else store.reserve(run)
         self._end = self._next + run
         if self._is_durable:
-            stage.note_run(self._attempt, self.queue, self._next, run)
+            stage.note_run(self.attempt, self.queue, self._next, run)
 
     def pack(self) -> None:
         """What is here takes little memory."""
-        pages = self._attempt.stage.pages
+        pages = self.attempt.stage.pages
         if pages is not None and self._loose:
             self._pages.append(pages.pack(self._loose))
             self._loose = []
@@ -106,7 +106,7 @@ class Part(Reserver):
     def take_some(self) -> list[Entry]:
         """The next of its entries, in order, which leave it. Raises StorageError where they cannot be read."""
         if self._pages:
-            pages = self._attempt.stage.pages
+            pages = self.attempt.stage.pages
             assert pages is not None
             entries = pages.unpack(self._pages[0])
             self._pages.popleft()
@@ -119,7 +119,7 @@ class Part(Reserver):
 
     def drop_some(self) -> i64:
         """Settle the next of its entries, in the group that is open; returns how many. Raises StorageError as above."""
-        stage = self._attempt.stage
+        stage = self.attempt.stage
         pages = stage.pages
         if self._pages:
             assert pages is not None
@@ -139,12 +139,31 @@ class Part(Reserver):
         self._loose = []
         return count
 
+    def settle_first(self, count: i64, last: i64) -> None:
+        """Settle so many of its first entries, if their numbers are not beyond `last`; at start-up."""
+        while count > 0 and not self.is_empty:
+            had_pages = len(self._pages) > 0
+            entries = self.take_some()
+            done: i64 = 0
+            while done < len(entries) and done < count and entries[done].seq <= last:
+                self.attempt.stage.journal.settle(self.id, entries[done])
+                done += 1
+            count -= done
+            rest = entries[done:]
+            if rest:
+                pages = self.attempt.stage.pages
+                if had_pages and pages is not None:
+                    self._pages.appendleft(pages.pack(rest))
+                else:
+                    self._loose = rest
+                return
+
     # -- start-up -----------------------------------------------------------------------------------------------
 
     def reserve_again(self, first: i64, count: i64) -> None:
         """A note says that it has these numbers."""
         if self.store is None:
-            self._attempt.stage.copies.reserved(first, count, self)
+            self.attempt.stage.copies.reserved(first, count, self)
         else:
             self.store.reserved(first, count, self)
 
@@ -152,7 +171,7 @@ class Part(Reserver):
         if len(self._loose) >= _PAGE_ENTRIES or self._loose_bytes >= _PAGE_BYTES:
             self.pack()
         # Unless it has been published, nobody can have had it.
-        entry.redelivered = self._attempt.is_committed
+        entry.redelivered = self.attempt.is_committed
         self._loose.append(entry)
         size: i64 = len(entry.message.body)
         self._loose_bytes += size

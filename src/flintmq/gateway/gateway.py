@@ -122,6 +122,7 @@ class Gateway:
         except StorageFenced:
             self._fail(storage.failure)
             return more
+        more |= self.broker.on_committed()
         if self._active:
             durable = storage.durable_batch
             active = self._active

@@ -44,6 +44,12 @@ class Batch:
     journal: JournalBatch | None
     streams: list[tuple[StreamFiles, list[StreamBlock]]]
     deleted_streams: list[StreamFiles]
+    # Whether it is to be written once all before it is synced.
+    is_behind: bool = False
+
+    @property
+    def begins_group(self) -> bool:
+        return self.is_behind or bool(self.definitions)
 
     @property
     def awaited(self) -> bool:
@@ -275,13 +281,13 @@ class Rounds:
             self._notify()
 
     def _next_group(self) -> list[Batch]:
-        """Those up to the next batch with definitions.
+        """Those up to the next batch with definitions, or one that says so itself.
 
         A queue must not be durably gone before the batches from its lifetime are durable: they may have moved its
         messages elsewhere.
         """
         batches = self._batches
-        end = next((place for place, batch in enumerate(batches) if place and batch.definitions), len(batches))
+        end = next((place for place, batch in enumerate(batches) if place and batch.begins_group), len(batches))
         self._batches = batches[end:]
         return batches[:end]
 

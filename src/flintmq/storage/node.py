@@ -83,6 +83,7 @@ class NodeStorage(Storage):
         self._next_seqs: dict[int, int] = {}
         self._batch = 0
         self._submitted_bytes = 0
+        self._is_behind = False
         # The newest batch that changed definitions.
         self._definitions_batch = 0
         self._closed = False
@@ -246,10 +247,15 @@ class NodeStorage(Storage):
         self._submitted_bytes += size
         if definitions:
             self._definitions_batch = self._batch
-        self._group.submit(Batch(self._batch, size, definitions, journal, streams, self._deleted_streams))
+        batch = Batch(self._batch, size, definitions, journal, streams, self._deleted_streams, self._is_behind)
+        self._group.submit(batch)
+        self._is_behind = False
         self._staged_streams.clear()
         self._deleted_streams = []
         return self._batch
+
+    def begin_behind(self) -> None:
+        self._is_behind = True
 
     def discard(self) -> None:
         self._journal.discard()

@@ -386,6 +386,8 @@ class MemoryStorage(Storage):
         self.memory_pages = MemoryPages()
         self.streams: dict[int, MemoryStream] = {}
         self.batch = 0
+        # Those that count on the ones before.
+        self.batches_behind: list[int] = []
         self.definitions_batch = 0
         self.synced = 0
         self.reason = ""
@@ -434,6 +436,9 @@ class MemoryStorage(Storage):
             self.definitions_batch = self.batch
         self.memory_definitions.has_staged = False
         return self.batch
+
+    def begin_behind(self) -> None:
+        self.batches_behind.append(self.batch + 1)
 
     def discard(self) -> None:
         raise NotImplementedError

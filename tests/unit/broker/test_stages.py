@@ -76,6 +76,7 @@ class World:
         for _ in range(count):
             more = self.broker.dispatch()
             self.storage.commit()
+            more |= self.broker.on_committed()
         return more
 
     def bodies(self, name: str = "q") -> list[str]:
@@ -619,6 +620,56 @@ def test_a_queue_that_is_gone_costs_nobody_else(world: World) -> None:
     again.commit(0, {0: 0})
     assert again.bodies() == ["a"]
     assert [key for key in again.storage.memory_journal.kept if key[0] not in (gone.id, again.stage.record.id)] == []
+
+
+@pytest.mark.parametrize("written", [0, 1, 1500, 2500, 3000])
+def test_a_stream_gets_each_message_once(world: World, written: int) -> None:
+    """However many of a batch's messages its files had at a crash, before the journal knew: the others follow."""
+    world.declare("s", STREAM)
+    queue = world.vhost.queues["s"]
+    world.vhost.deliver(message("before", True), [queue])
+    attempt = world.stage.begin(1, (0, 0, 0))
+    world.put(attempt, numbered(3000), "s")
+    attempt.complete()
+    world.commit(0, {0: 0}, ticks=0)
+    world.broker.dispatch()
+    journal = dict(world.storage.memory_journal.kept)
+    assert any(body.startswith(b"p ") for body in journal.values())
+    world.storage.commit()
+    assert world.broker.on_committed()
+    assert world.storage.batches_behind == [world.storage.batch + 1]
+    stream = world.storage.streams[queue.id]
+    assert len(stream.messages) == 3001
+    del stream.messages[1 + written :]
+    world.storage.memory_journal.kept = journal
+    again = world.restarted()
+    # What was found out is on its way to the disk before the stream can grow.
+    assert again.storage.batches_behind[-1] == again.storage.batch + 1
+    again.vhost.deliver(message("between", True), [again.vhost.queues["s"]])
+    again.tick(3)
+    bodies = [each.body.decode() for each in stream.messages]
+    assert bodies == ["before", *numbered(3000)[:written], "between", *numbered(3000)[written:]]
+    assert again.kept == []
+
+
+def test_landings_of_two_writers_follow_each_other(world: World) -> None:
+    """What several stages bring to a stream in one tick is told apart by its offsets."""
+    world.declare("s", STREAM)
+    stages = [world.open(name="tx"), world.open(name="ty")]
+    for stage in stages:
+        attempt = stage.begin(int(stage.epoch), (0, 0, 0))
+        world.put(attempt, numbered(10, stage.record.name), "s")
+        attempt.complete()
+        stage.commit(int(stage.epoch), 0, {0: 0})
+    world.broker.dispatch()
+    notes = [body.split() for body in world.kept if body.startswith(b"p ")]
+    assert [int(words[-1]) for words in notes] == [0, 10]
+    world.storage.commit()
+    world.broker.on_committed()
+    world.tick(2)
+    stream = world.storage.streams[world.vhost.queues["s"].id]
+    assert [each.body.decode() for each in stream.messages] == [*numbered(10, "tx"), *numbered(10, "ty")]
+    assert world.kept == []
 
 
 # -- pages that cannot be read ---------------------------------------------------------------------------------------

@@ -152,6 +152,29 @@ def test_a_queue_is_not_deleted_before_earlier_batches_are_durable(tmp_path: Pat
     node.close()
 
 
+def test_a_batch_that_counts_on_those_before_is_written_behind_them(tmp_path: Path) -> None:
+    """A stream grows by what such a batch has for it once the journal has the batches before."""
+    disk = _HeldDisk()
+    node = OpenNode(tmp_path, disk=disk)
+    stream = node.storage.open_stream(9)
+    disk.free.clear()
+    disk.calls.clear()
+    node.publish(b"first")
+    node.storage.commit()
+    _until(lambda: "write" in _journal_calls(disk))
+    node.publish(b"before")
+    node.storage.commit()
+    node.storage.begin_behind()
+    stream.append(message(b"behind"))
+    number = node.storage.commit()
+    disk.free.set()
+    node.wait_for(number)
+    calls = [call for call in disk.calls if call.endswith((".stream", ".journal"))]
+    before = calls[: calls.index("write 00000000000000000000.stream")]
+    assert [call.split()[0] for call in before if call.endswith(".journal")] == ["write", "sync", "write", "sync"]
+    node.close()
+
+
 def test_failure_fences(tmp_path: Path) -> None:
     """After a failed write the storage says what failed and what to do, takes nothing more, and can be closed."""
     sentence = r"disk failed: cannot write .*\.journal \(EIO: Input/output error\); check the disk"
