@@ -170,3 +170,15 @@ def test_url_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 def test_the_url_is_not_shown() -> None:
     """Nothing that prints the options shows the password."""
     assert "secret" not in repr(read_options(READ))
+
+
+def test_a_window() -> None:
+    """A micro-batch that waits for a size waits for a time at most, and is not larger than it may be."""
+    window = {**READ, "minMessagesPerTrigger": "10", "maxTriggerDelay": "30s"}
+    options = stream_read_options(window)
+    assert (options.min_messages_per_trigger, options.max_trigger_delay_ms) == (10, 30_000)
+    for name in ("minMessagesPerTrigger", "maxTriggerDelay"):
+        with pytest.raises(ConfigurationError, match="go together"):
+            stream_read_options({key: value for key, value in window.items() if key != name})
+    with pytest.raises(ConfigurationError, match="is 10, and maxMessagesPerTrigger 9, which is less"):
+        stream_read_options({**window, "maxMessagesPerTrigger": "9"})

@@ -37,6 +37,8 @@ class ReadOptions:
     queues: tuple[str, ...]
     starting: Mapping[str, Bound]
     ending: Mapping[str, Bound]
+    min_messages_per_trigger: int
+    max_trigger_delay_ms: int
     max_messages_per_trigger: int | None
     max_bytes_per_trigger: int | None
     min_partitions: int
@@ -59,6 +61,8 @@ def read_options(given: Mapping[str, str], uses: frozenset[Use] = READING) -> Re
         queues=queues,
         starting=_bounds(o, "startingOffsets", queues),
         ending=_bounds(o, "endingOffsets", queues),
+        min_messages_per_trigger=o.positive("minMessagesPerTrigger") or 0,
+        max_trigger_delay_ms=_delay_ms(o),
         max_messages_per_trigger=o.positive("maxMessagesPerTrigger"),
         max_bytes_per_trigger=o.positive("maxBytesPerTrigger"),
         min_partitions=o.positive("minPartitions") or 1,
@@ -77,6 +81,22 @@ def batch_read_options(given: Mapping[str, str]) -> ReadOptions:
 
 def stream_read_options(given: Mapping[str, str]) -> ReadOptions:
     return read_options(given, STREAM)
+
+
+def _delay_ms(o: Given) -> int:
+    delay_ms = o.duration_ms("maxTriggerDelay")
+    fewest = o.positive("minMessagesPerTrigger") or 0
+    if bool(delay_ms) != bool(fewest):
+        raise ConfigurationError(
+            "the options minMessagesPerTrigger and maxTriggerDelay go together: how many messages a micro-batch waits "
+            "for, and how long"
+        )
+    most = o.positive("maxMessagesPerTrigger") or fewest
+    if most < fewest:
+        raise ConfigurationError(
+            f"the option minMessagesPerTrigger is {fewest}, and maxMessagesPerTrigger {most}, which is less"
+        )
+    return delay_ms
 
 
 def _columns(o: Given) -> tuple[str, ...]:

@@ -31,6 +31,7 @@ from flintmq.spark.reading.offsets import (
 )
 from flintmq.spark.reading.options import EARLIEST, ReadOptions
 from flintmq.spark.reading.stream import Stream
+from flintmq.spark.reading.window import Window
 
 # While there is nothing new, Spark asks some ninety times a second; each answer waits for a message this long at most.
 IDLE_SECONDS: Final = 0.5
@@ -97,6 +98,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._schema = schema
         self._connecting: Connecting | None = None
         self._known: dict[str, Feed] = {}
+        self._window = Window(options.min_messages_per_trigger, options.max_trigger_delay_ms / 1000)
         # Where a query that is to read what is there, and then end, ends.
         self._available_now: dict[str, int] | None = None
 
@@ -142,8 +144,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             found = {queue: self._end(queue, feed) - since[queue] for queue, feed in self._feeds().items()}
             if self._available_now is not None:
                 return {queue: max(count, 0) for queue, count in found.items()}
-            if any(found.values()) or time.monotonic() >= deadline:
+            now = time.monotonic()
+            if any(found.values()) and not self._window.holds_back(sum(found.values()), now):
                 return found
+            if now >= deadline:
+                return dict.fromkeys(found, 0)
             time.sleep(IDLE_POLL_SECONDS)
 
     def _end(self, queue: str, feed: Feed) -> int:

@@ -111,6 +111,17 @@ def test_news_end_the_wait(slept: list[float]) -> None:
     assert 0 < sum(slept) < IDLE_SECONDS
 
 
+def test_a_window(slept: list[float]) -> None:
+    """Fewer messages than a micro-batch is to have are left there until its time has come; enough of them are taken."""
+    window = {"minMessagesPerTrigger": "10", "maxTriggerDelay": "2s"}
+    few = Reader(15, **window)
+    while few.latestOffset(at(10), ALL) == at(10):
+        assert sum(slept) < 3
+    assert sum(slept) == pytest.approx(2, abs=0.1)
+    assert Reader(15, 20, **window).latestOffset(at(10), ALL) == upto(10, 20)
+    assert sum(slept) < 2.2
+
+
 def test_available_now(slept: list[float]) -> None:
     """A query that is to end takes what was there when it began, in steps, and does not wait for more."""
     reader = Reader(30, 99)
