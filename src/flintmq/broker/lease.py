@@ -204,7 +204,6 @@ class Lease(Timed, Stored, Holder):
         That may be told once this batch is durable. Raises what `open` does.
         """
         self._check(epoch)
-        self.queue.check_leasable()
         self.used()
         if max_messages > 0 and len(self._extensions) >= LEASE_EXTENSIONS_MAX:
             raise PreconditionFailed(

@@ -16,6 +16,12 @@ from flintmq.wire.amqp091.methods import (
     ExchangeDeclare,
     ExchangeDelete,
     ExchangeUnbind,
+    LeaseExtend,
+    LeaseFetch,
+    LeaseOpen,
+    LeaseOpenOk,
+    LeaseRelease,
+    LeaseSettle,
     Method,
     QueueBind,
     QueueDeclare,
@@ -46,6 +52,8 @@ def row(method: Method, *needs: str) -> Row:
     return Row(method, tuple((action, kind, name) for action, kind, name in (need.split() for need in needs)))
 
 
+# The first one of a lease whose id is 4.
+EPOCH = (4 << 32) + 1
 ROWS = [
     row(ExchangeDeclare(exchange="new", type="direct"), "configure exchange new"),
     row(ExchangeDeclare(exchange="x1", type="direct"), "configure exchange x1"),
@@ -71,6 +79,12 @@ ROWS = [
     row(StreamQuery(queue="s"), "read queue s"),
     row(StreamSpan(queue="s"), "read queue s"),
     row(StreamFetch(queue="s"), "read queue s"),
+    row(LeaseOpen(queue="q", consumer="c"), "read queue q"),
+    row(LeaseExtend(queue="leased", consumer="c", epoch=EPOCH), "read queue leased"),
+    row(LeaseFetch(queue="leased", consumer="c"), "read queue leased"),
+    row(LeaseSettle(queue="leased", consumer="c", epoch=EPOCH), "read queue leased"),
+    row(LeaseRelease(queue="leased", consumer="c", epoch=EPOCH), "read queue leased"),
+    row(LeaseRelease(queue="leased", consumer="c"), "configure queue leased"),
 ]
 
 
@@ -79,12 +93,14 @@ def names(row: Row) -> str:
 
 
 def made() -> tuple[Server, Client]:
-    """A server with the exchanges x1 and x2, the queue q and the stream s."""
+    """A server with the exchanges x1 and x2, the queue q, the stream s, and a queue that is leased."""
     server = Server()
     client = Client(server)
     channel = client.channel()
     channel.call(ExchangeDeclare(exchange="x1", type="direct"), ExchangeDeclare(exchange="x2", type="direct"))
     channel.call(QueueDeclare(queue="q"), QueueDeclare(queue="s", durable=True, arguments=STREAM))
+    channel.call(QueueDeclare(queue="leased"))
+    assert channel.call(LeaseOpen(queue="leased", consumer="c")) == [LeaseOpenOk(epoch=EPOCH)]
     return server, client
 
 
