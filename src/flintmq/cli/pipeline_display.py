@@ -50,14 +50,12 @@ class Display:
             self._live.update(table_of(status))
 
     def summary(self, status: PipelineStatus) -> str:
-        """A line for each flow, and the error, if there was one."""
+        """A line for each flow."""
         lines = [
             f"{status.pipeline}.{flow.name}: {flow.state}, {flow.rows:,} rows in {flow.batches:,} batches"
             + (f", {flow.files:,} files" if flow.files is not None else "")
             for flow in status.flows
         ]
-        if status.error:
-            lines.append(f"flintmq: {status.error}")
         return "\n".join(lines)
 
 

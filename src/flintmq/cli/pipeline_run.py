@@ -9,14 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from flintmq.base.errors import ConfigurationError
+from flintmq.base.errors import ConfigurationError, FlintError
 from flintmq.cli.pipeline_validate import NO_LOG, File, Log, spark_packages
 
 if TYPE_CHECKING:
     from flintmq.spark.pipelines.running import Stop
     from flintmq.spark.pipelines.status import PipelineStatus
-
-EXIT_FAILED = 1
 
 
 def run(
@@ -93,7 +91,7 @@ def run(
     else:
         typer.echo(display.summary(status), err=True)
     if status.error:
-        raise typer.Exit(EXIT_FAILED)
+        raise FlintError(status.error)
 
 
 def _settings(given: list[str]) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""The options of format("flintmq") that flows come to: where the broker is, and names nobody need think of.
+"""The options that flows come to: where the broker is, and names nobody need think of.
 
 What makes a flow exactly once is a name under which the broker remembers it. In a pipeline each has one of its own.
 """
@@ -7,25 +7,44 @@ from collections.abc import Mapping
 from typing import Final
 
 from flintmq.base.errors import ConfigurationError
-from flintmq.spark.pipelines.definition import Flow, Options, Pipeline
+from flintmq.spark.lake.options import lake_read_options, lake_write_options
+from flintmq.spark.pipelines.definition import FLINTMQ, LAKE, PARQUET, Flow, Options, Pipeline
 from flintmq.spark.reading.options import stream_read_options
 from flintmq.spark.writing.options import write_options
 
+# What a lake tells of its files is published.
+_EVENTS: Final = "eventsExchange"
 _URLS: Final = ("url", "urlenv", "urlfile")
 
 
 def source_options(pipeline: Pipeline, flow: Flow) -> dict[str, str]:
-    """Raises ConfigurationError for what no stream can be read with."""
-    given = _with_broker(pipeline.broker, flow.source.options)
-    stream_read_options(given)
-    return given
+    """Raises ConfigurationError for what nothing can be read with."""
+    source = flow.source
+    if source.kind == FLINTMQ:
+        given = _with_broker(pipeline.broker, source.options)
+        if not _has(given, "consumerName"):
+            given["consumerName"] = f"{pipeline.name}.{flow.name}"
+        stream_read_options(given)
+        return given
+    if source.kind == LAKE:
+        lake_read_options(source.options)
+    return dict(source.options)
 
 
 def sink_options(pipeline: Pipeline, flow: Flow, number: int) -> dict[str, str]:
-    """Of the sink at this place of the flow. Raises ConfigurationError for what nothing can be published with."""
-    given = _with_broker(pipeline.broker, flow.sinks[number].options)
-    write_options(given)
-    return given
+    """Of the sink at this place of the flow. Raises ConfigurationError for what nothing can be written with."""
+    sink = flow.sinks[number]
+    if sink.kind == FLINTMQ:
+        given = _with_broker(pipeline.broker, sink.options)
+        write_options(given)
+        return given
+    if sink.kind == LAKE:
+        given = _with_broker(pipeline.broker, sink.options) if _has(sink.options, _EVENTS) else dict(sink.options)
+        lake_write_options(given)
+        return given
+    if sink.kind == PARQUET and not _has(sink.options, "path"):
+        raise ConfigurationError("the option path is missing: the directory for the files")
+    return dict(sink.options)
 
 
 def _with_broker(broker: Options, options: Options) -> dict[str, str]:

@@ -25,7 +25,7 @@ FILES: Final = "files"
 LAKE: Final = "lake"
 PARQUET: Final = "parquet"
 CONSOLE: Final = "console"
-SOURCE_KINDS: Final = (FLINTMQ, FILES)
+SOURCE_KINDS: Final = (FLINTMQ, LAKE, FILES)
 SINK_KINDS: Final = (FLINTMQ, LAKE, PARQUET, CONSOLE)
 OUTPUT_MODES: Final = ("append", "complete")
 
@@ -65,10 +65,14 @@ class Decode:
 
 @dataclass(frozen=True)
 class Watermark:
-    """How late a row may come, by a column of timestamps: what windows and joins in time need."""
+    """How late a row may come, by a column of timestamps: what windows and joins in time need.
+
+    With `expression`, in SQL, the column is made: from a decoded body, for example.
+    """
 
     column: str
     delay: str
+    expression: str = ""
 
     def __post_init__(self) -> None:
         check_interval(self.delay, "a watermark's delay")
@@ -76,7 +80,9 @@ class Watermark:
 
 @dataclass(frozen=True)
 class Source:
-    """`kind` is FLINTMQ or FILES; its options are those of format("flintmq"), or of Spark's reader of files."""
+    """`kind` is one of SOURCE_KINDS; its options are those of format("flintmq"), of format("flintmq_lake"), or format,
+    path, schema and what else Spark's reader of files takes.
+    """
 
     kind: str
     options: Options

@@ -1,47 +1,56 @@
 """A flow as Spark knows it: a data frame from its source, and a query that writes it to its sinks."""
 
 import inspect
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
-from pyspark.errors import AnalysisException, ParseException
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.functions import from_json
+from pyspark.sql.functions import expr, from_json
 from pyspark.sql.streaming.query import StreamingQuery
 
 from flintmq.base.errors import ConfigurationError
 from flintmq.spark.pipelines.broker_options import source_options
 from flintmq.spark.pipelines.definition import FLINTMQ, LAKE, SOURCE_VIEW, Decode, Flow, Pipeline
-from flintmq.spark.pipelines.failure import first_line, line_of_sql
-from flintmq.spark.pipelines.sinks import check_columns, write
+from flintmq.spark.pipelines.failure import cause, line_of_sql
+from flintmq.spark.pipelines.sinks import LAKE_FORMAT, check_columns, write
 
 # What a decoded body is called: a struct, so that no name in it hides one of a message's own.
 DECODED: Final = "value"
-_LAKE_FORMAT: Final = "flintmq_lake"
 
 
 def frame_of(pipeline: Pipeline, flow: Flow, spark: SparkSession) -> DataFrame:
     """What the flow's sinks get. Nothing runs yet. Raises ConfigurationError for what Spark does not understand."""
     # Views of one flow are nobody else's.
     session = spark.newSession()
-    try:
+    with _understood(pipeline, flow, is_sql=False):
         source = _source(pipeline, flow, session)
         tables = {name: _table(pipeline, name, session) for name in pipeline.tables}
+        # Spark Connect looks at something when it is asked about it.
+        for frame in (source, *tables.values()):
+            _ = frame.schema
         if flow.transform is not None:
             takes_tables = len(inspect.signature(flow.transform).parameters) > 1
             return flow.transform(source, tables) if takes_tables else flow.transform(source)
-        if not flow.sql:
-            return source
-        for name, table in tables.items():
-            table.createOrReplaceTempView(name)
-        source.createOrReplaceTempView(SOURCE_VIEW)
+    if not flow.sql:
+        return source
+    for name, table in tables.items():
+        table.createOrReplaceTempView(name)
+    source.createOrReplaceTempView(SOURCE_VIEW)
+    with _understood(pipeline, flow, is_sql=True):
         frame = session.sql(flow.sql)
-        # Spark Connect looks at the SQL when it is asked about it.
         _ = frame.schema
-    except (AnalysisException, ParseException) as error:
-        line = line_of_sql(error, flow) if flow.sql else flow.line
-        raise ConfigurationError(f"{pipeline.where(line)}the flow {flow.name}: {first_line(error)}") from error
-    else:
-        return frame
+    return frame
+
+
+@contextmanager
+def _understood(pipeline: Pipeline, flow: Flow, is_sql: bool) -> Iterator[None]:
+    try:
+        yield
+    except PySparkException as error:
+        line = line_of_sql(error, flow) if is_sql else flow.line
+        raise ConfigurationError(f"{pipeline.where(line)}the flow {flow.name}: {cause(error)}") from error
 
 
 def check(pipeline: Pipeline, flow: Flow, spark: SparkSession) -> None:
@@ -68,15 +77,18 @@ def _source(pipeline: Pipeline, flow: Flow, session: SparkSession) -> DataFrame:
     if source.kind == FLINTMQ:
         frame = reader.format(FLINTMQ).options(**source_options(pipeline, flow)).load()
     elif source.kind == LAKE:
-        frame = reader.format(_LAKE_FORMAT).options(**source.options).load()
+        frame = reader.format(LAKE_FORMAT).options(**source.options).load()
     else:
         options = {name: value for name, value in source.options.items() if name not in ("format", "path", "schema")}
         files = reader.format(source.options["format"]).schema(source.options["schema"]).options(**options)
         frame = files.load(source.options["path"])
     if source.decode is not None:
         frame = _decoded(frame, source.decode)
-    if source.watermark is not None:
-        frame = frame.withWatermark(source.watermark.column, source.watermark.delay)
+    watermark = source.watermark
+    if watermark is not None:
+        if watermark.expression:
+            frame = frame.withColumn(watermark.column, expr(watermark.expression))
+        frame = frame.withWatermark(watermark.column, watermark.delay)
     return frame
 
 
@@ -91,5 +103,5 @@ def _table(pipeline: Pipeline, name: str, session: SparkSession) -> DataFrame:
     if table.schema:
         reader = reader.schema(table.schema)
     if table.format == LAKE:
-        return reader.format(_LAKE_FORMAT).option("path", table.path).load()
+        return reader.format(LAKE_FORMAT).option("path", table.path).load()
     return reader.format(table.format).load(table.path)

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -13,7 +14,7 @@ from flintmq.spark.pipelines.definition import (
     CONSOLE,
     DEFAULT_TRIGGER,
     FILES,
-    FLINTMQ,
+    LAKE,
     OUTPUT_MODES,
     SINK_KINDS,
     SOURCE_KINDS,
@@ -37,7 +38,7 @@ AVAILABLE_NOW_TEXT: Final = "availableNow"
 T = TypeVar("T")
 
 FILE_FORMATS: Final = ("json", "parquet", "csv", "text", "orc")
-TABLE_FORMATS: Final = (*FILE_FORMATS, "delta", "iceberg")
+TABLE_FORMATS: Final = (*FILE_FORMATS, LAKE)
 
 
 def load(file: str) -> Pipeline:
@@ -59,11 +60,9 @@ def check(pipeline: Pipeline) -> Pipeline:
         check_broker(pipeline.broker)
     for flow in pipeline.flows:
         with _said_of(pipeline, flow.line):
-            if flow.source.kind == FLINTMQ:
-                source_options(pipeline, flow)
-            for number, sink in enumerate(flow.sinks):
-                if sink.kind == FLINTMQ:
-                    sink_options(pipeline, flow, number)
+            source_options(pipeline, flow)
+            for number in range(len(flow.sinks)):
+                sink_options(pipeline, flow, number)
     return pipeline
 
 
@@ -114,17 +113,11 @@ def _pipeline(root: Node, path: Path) -> Pipeline:
 
 def _check_options(pipeline: Pipeline, flow: Flow, node: Node) -> None:
     """The error names the line of the option, where it is one that stands in the file."""
-    if flow.source.kind == FLINTMQ:
-        source = node.required("source", "").required(FLINTMQ, "")
-        _checked(source, lambda: source_options(pipeline, flow))
+    source = node.required("source", "").child(flow.source.kind)
+    _checked(source or node, lambda: source_options(pipeline, flow))
     for number, sink in enumerate(node.required("sinks", "").elements("sink")):
-        if flow.sinks[number].kind == FLINTMQ:
-            options = sink.child(FLINTMQ) or sink
-
-            def accepted(number: int = number) -> object:
-                return sink_options(pipeline, flow, number)
-
-            _checked(options, accepted)
+        options = sink.child(flow.sinks[number].kind) if sink.is_mapping else None
+        _checked(options or sink, partial(sink_options, pipeline, flow, number))
 
 
 def _checked(node: Node, accept: Callable[[], object]) -> None:
@@ -202,8 +195,10 @@ def _watermark(node: Node) -> Watermark:
 
     column = node.required("column", "the column of timestamps")
     delay = node.required("delay", "how late a row may come, such as 10 minutes")
+    expression = node.child("expression")
     node.finish()
-    return _of(delay, lambda text: Watermark(column.text(), text))
+    made_of = expression.text() if expression else ""
+    return _of(delay, lambda text: Watermark(column.text(), text, made_of))
 
 
 def _sink(node: Node, base: Path) -> Sink:

@@ -1,12 +1,12 @@
 """What Spark tells of a query, added up: rows, rates, how far behind it is."""
 
 import json
-from collections.abc import Callable
 from typing import Final
 
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 from pyspark.sql.streaming.query import StreamingQuery
 
+from flintmq.spark.pipelines.sinks import FilesOf
 from flintmq.spark.pipelines.status import FlowStatus
 
 _NEVER: Final = -1
@@ -15,7 +15,7 @@ _NEVER: Final = -1
 class FlowProgress:
     """Follows one query; `status` is what is known of it."""
 
-    def __init__(self, name: str, query: StreamingQuery, files: Callable[[], int] | None) -> None:
+    def __init__(self, name: str, query: StreamingQuery, files: FilesOf | None) -> None:
         self.status = FlowStatus(name=name)
         self._query = query
         self._files = files
@@ -39,8 +39,8 @@ class FlowProgress:
         status.rate = _finite(report.processedRowsPerSecond)
         status.input_rate = _finite(report.inputRowsPerSecond)
         status.lag = lag(report)
-        if self._files is not None:
-            status.files = self._files()
+        if self._files is not None and report.numInputRows:
+            status.files = (status.files or 0) + self._files(str(report.id), report.batchId)
 
 
 def lag(report: StreamingQueryProgress) -> int | None:

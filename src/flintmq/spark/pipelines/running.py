@@ -16,6 +16,7 @@ from flintmq.spark.pipelines.definition import Pipeline
 from flintmq.spark.pipelines.failure import cause
 from flintmq.spark.pipelines.flow import frame_of, start
 from flintmq.spark.pipelines.progress import FlowProgress
+from flintmq.spark.pipelines.sinks import files_of
 from flintmq.spark.pipelines.status import PipelineStatus, State
 
 POLL_SECONDS: Final = 0.25
@@ -98,7 +99,7 @@ class _Running:
             except Exception as error:
                 where = pipeline.where(flow.line)
                 raise ConfigurationError(f"{where}the flow {flow.name} does not start: {cause(error)}") from error
-            self._queries.append((query, FlowProgress(flow.name, query, None)))
+            self._queries.append((query, FlowProgress(flow.name, query, files_of(pipeline, flow))))
         self._status.flows = [progress.status for _, progress in self._queries]
         self._status.state = State.RUNNING
 

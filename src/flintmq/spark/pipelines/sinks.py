@@ -1,6 +1,7 @@
 """Where a flow's rows go: by a streaming writer where there is one sink, batch by batch where there are several."""
 
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -10,12 +11,16 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from pyspark.sql.types import StructType
 
 from flintmq.base.errors import ConfigurationError
+from flintmq.spark.lake.manifest import Manifest
+from flintmq.spark.lake.options import lake_write_options
 from flintmq.spark.pipelines.broker_options import sink_options
 from flintmq.spark.pipelines.definition import CONSOLE, FLINTMQ, LAKE, Flow, Options, Pipeline
 from flintmq.spark.writing.options import write_options
 from flintmq.spark.writing.rows import RowEncoder
 
-_FORMATS: Final = {FLINTMQ: FLINTMQ, LAKE: "flintmq_lake"}
+LAKE_FORMAT: Final = "flintmq_lake"
+# Of a batch, by the query's id and its number.
+FilesOf = Callable[[str, int], int]
 # What a person reads of a batch, and of a value.
 CONSOLE_ROWS: Final = 20
 CONSOLE_WIDTH: Final = 40
@@ -28,6 +33,19 @@ def write(writer: DataStreamWriter, pipeline: Pipeline, flow: Flow) -> Streaming
         return writer.foreachBatch(EachBatch(outlets)).start()
     outlet = outlets[0]
     return writer.format(outlet.format).options(**outlet.options).start()
+
+
+def files_of(pipeline: Pipeline, flow: Flow) -> FilesOf | None:
+    """How many files a batch of the flow's query wrote, where its sink keeps count."""
+    if len(flow.sinks) != 1 or flow.sinks[0].kind != LAKE:
+        return None
+    manifest = Manifest(lake_write_options(sink_options(pipeline, flow, 0)).place.root)
+
+    def count(query: str, batch: int) -> int:
+        decided = manifest.batch(query, batch)
+        return 0 if decided is None else len(decided.files)
+
+    return count
 
 
 def check_columns(pipeline: Pipeline, flow: Flow, schema: StructType) -> None:
@@ -49,13 +67,11 @@ class Outlet:
 
     @property
     def format(self) -> str:
-        return _FORMATS.get(self.kind, self.kind)
+        return LAKE_FORMAT if self.kind == LAKE else self.kind
 
 
 def _outlet(pipeline: Pipeline, flow: Flow, number: int) -> Outlet:
-    sink = flow.sinks[number]
-    options = sink_options(pipeline, flow, number) if sink.kind == FLINTMQ else sink.options
-    return Outlet(sink.kind, options)
+    return Outlet(flow.sinks[number].kind, sink_options(pipeline, flow, number))
 
 
 class EachBatch:
