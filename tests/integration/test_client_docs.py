@@ -1,4 +1,4 @@
-"""What docs/client.md shows works."""
+"""What docs/client.md and docs/leases.md show works."""
 
 import re
 import subprocess
@@ -13,7 +13,8 @@ import flintmq.client.amqp10 as amqp
 from tests.servers import BrokerProcess
 
 DOCS = Path(__file__).parents[2] / "docs" / "client.md"
-EXAMPLES = re.findall(r"^```python\n(.*?)^```$", DOCS.read_text(), re.MULTILINE | re.DOTALL)
+SHOWN = DOCS.read_text() + DOCS.with_name("leases.md").read_text()
+EXAMPLES = re.findall(r"^```python\n(.*?)^```$", SHOWN, re.MULTILINE | re.DOTALL)
 
 
 @pytest.fixture(scope="module")
