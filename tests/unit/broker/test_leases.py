@@ -432,6 +432,21 @@ def test_transient_messages_leave_gaps() -> None:
     assert bodies(found) == [(2, "c"), (4, "e")]
 
 
+def test_lost_messages_lend_their_numbers_to_nobody() -> None:
+    """What is published after a restart is none of a lease that held messages which were not kept."""
+    world = World()
+    world.put("a")
+    world.put("b", "c", persistent=False)
+    world.lease(3)
+    again = world.restarted()
+    again.put("d", "e")
+    third = again.restarted()
+    (found,) = third.leases.of(third.queue)
+    assert bodies(found) == [(0, "a")]
+    found.settle(found.epoch, 3)
+    assert third.taken() == ["d", "e"]
+
+
 def test_priorities_have_their_order_again() -> None:
     """Positions are in the order in which messages were taken, not in that of their numbers."""
     world = World()

@@ -564,6 +564,23 @@ def test_a_commit_that_went_nowhere_yet_is_found(world: World) -> None:
     assert again.kept == []
 
 
+def test_what_a_commit_has_brought_may_be_leased(world: World) -> None:
+    """A restart in the middle of it leaves what was leased by then to the lease, in its place, and nowhere else."""
+    world.staged(numbered(STAGE_STEP_MESSAGES + 10))
+    world.commit(0, {0: 0})
+    lease = world.vhost.leases.open(world.queue, "reader", 0, 0)
+    lease.extend(lease.epoch, 20, 0)
+    again = world.restarted()
+    (found,) = again.vhost.leases.of(again.queue)
+    leased = found.read(0)
+    assert leased is not None
+    assert [entry.message.body.decode() for entry in leased.entries] == numbered(20)
+    found.settle(found.epoch, found.next)
+    again.tick(3)
+    assert again.bodies() == numbered(STAGE_STEP_MESSAGES + 10)[20:]
+    assert not [body for body in again.kept if not body.startswith(b"S")]
+
+
 def test_numbers_are_not_given_twice(world: World) -> None:
     """What is published after a restart is not taken for a part of an attempt that has reserved more than it used."""
     world.staged(["a"])

@@ -400,7 +400,9 @@ class EntryQueue(Queue, Stored):
         self._store.left_packed(part, count)
 
     def restore(self, entry: Entry) -> None:
-        if self._reserved:
+        # Who has it comes first: what a commit has brought here by now may be in somebody's hands.
+        claim = self._claims.find(entry.seq) if self._claims else None
+        if claim is None and self._reserved:
             run = self._reserved.find(entry.seq)
             if run is not None:
                 run.value.found(entry)
@@ -410,13 +412,11 @@ class EntryQueue(Queue, Stored):
             self.dedup.recall(entry.message, entry.message.timestamp_ms)
         if self.lifetime is not None:
             self.lifetime.came()
-        if self._claims:
-            claim = self._claims.find(entry.seq)
-            if claim is not None:
-                self._restore_outside(entry)
-                entry.state = ACQUIRED
-                claim.value.claimed(self, entry)
-                return
+        if claim is not None:
+            self._restore_outside(entry)
+            entry.state = ACQUIRED
+            claim.value.claimed(self, entry)
+            return
         if entry.returns > 0 and self._groups is None and (settings.pauses_failed or settings.pauses_returned):
             # When it came back nobody has written down: its pause begins anew.
             self._restore_outside(entry)
@@ -439,7 +439,8 @@ class EntryQueue(Queue, Stored):
         self._claims.add(first, count, holder)
 
     def start_at(self, seq: i64) -> None:
-        self._seq = max(seq, self._reserved.end)
+        # A number that somebody's notes speak of is given to nothing else, whether its message was kept or not.
+        self._seq = max(seq, self._reserved.end, self._claims.end)
         self._claims = Runs()
         self._reserved = Runs()
         self._settle_replaced()
