@@ -123,6 +123,13 @@ def test_failing_before_the_commit(lake: Lake, queues: Queues, format: str, obst
     assert {path.name for path in parquet_files(lake.path)} == decided
 
 
+def test_an_application_that_counts(lake: Lake) -> None:
+    """A batch query that says which batch of an application it is adds that once, as foreachBatch needs it."""
+    for version, number in (("3", 1), ("3", 1), ("4", 2), ("3", 1)):
+        lake.write(lake.spark.sql(f"SELECT {number} AS n"), "delta", transactionalId="app", batchId=version)
+    assert rows(lake.path, "delta", "n") == [(1,), (2,)]
+
+
 def test_values_of_partition_columns(lake: Lake) -> None:
     """Anything may stand in a partition column: slashes, nothing, null; and each reader of Hive's directories sees
     it.
@@ -199,6 +206,8 @@ def test_other_columns(lake: Lake) -> None:
         ({"partitionBy": "day"}, "day is made of the column timestamp, which the data does not have"),
         ({"partitionBy": "n"}, "needs a column that it is not partitioned by"),
         ({"eventsExchange": "x"}, "events need a broker"),
+        ({"transactionalId": "x"}, "the options transactionalId and batchId go together"),
+        ({"transactionalId": "../x", "batchId": "1"}, "it must be up to 128 letters"),
         ({"url": "amqp://h/"}, "the option eventsExchange is missing"),
     ],
 )

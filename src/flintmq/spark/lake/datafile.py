@@ -32,8 +32,12 @@ class DataFile:
 
 @dataclass(frozen=True)
 class Batch:
-    """What one micro-batch of a query (or one whole batch query) adds to a lake, all of it or nothing."""
+    """What one micro-batch of a query (or one whole batch query) adds to a lake, all of it or nothing.
+
+    With `goes_on`, there will be others of this query, with higher numbers.
+    """
 
     query: str
     number: int
     files: tuple[DataFile, ...]
+    goes_on: bool = False

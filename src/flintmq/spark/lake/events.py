@@ -12,13 +12,28 @@ FILE_CREATED: Final = "lake.file.created"
 
 
 def announce(events: Events, place: Place, batch: Batch) -> None:
-    """Publish them, confirmed; their message-ids are those of the files, so that a queue drops what comes again.
+    """Publish them, all or none, and once for a batch of a streaming query. Raises FlintError.
 
-    Raises FlintError.
+    Their message-ids are the names of the files: a batch that has no query to go on with is published with confirms,
+    and a queue that deduplicates drops what comes again.
     """
     messages = [_event(events, place, batch, file) for file in batch.files]
     with Connecting(events.endpoint, confirms=True, patient=True) as connecting:
-        connecting.call(lambda channel: channel.publish_batch(messages))
+        if batch.goes_on:
+            connecting.call(lambda channel: _publish_once(channel, batch, messages))
+        else:
+            connecting.call(lambda channel: channel.publish_batch(messages))
+
+
+def _publish_once(channel: fc.Channel, batch: Batch, messages: list[fc.Publish]) -> None:
+    """Staged, and committed as the batch that it is: the broker knows the last one of each query."""
+    name = f"lake.events.{batch.query}"
+    stage = channel.stage_open(name, batch.query)
+    if stage.last_batch >= batch.number or not channel.stage_select(name, stage.epoch, batch.number, 0, 0):
+        return
+    channel.publish_batch(messages)
+    channel.stage_ready()
+    channel.stage_commit(name, stage.epoch, batch.number, {0: 0})
 
 
 def _event(events: Events, place: Place, batch: Batch, file: DataFile) -> fc.Publish:

@@ -1,5 +1,6 @@
 """What a user may set on format("flintmq_lake"): names, values, and one clear error for everything else."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -23,6 +24,8 @@ WRITE_NAMES: Final = (
     "timeColumn",
     "maxFileBytes",
     "compression",
+    "transactionalId",
+    "batchId",
     "catalog",
     "table",
     "eventsExchange",
@@ -44,6 +47,10 @@ COMPRESSIONS: Final = ("zstd", "snappy", "gzip", "lz4", "none")
 # Spark hands these on from writeStream to the sink.
 _SPARKS_OWN: Final = frozenset({"checkpointlocation", "queryname"})
 _ELSEWHERE: Final = {"format": "lakeFormat", "location": "path", "maxrecordsperfile": "maxFileBytes"}
+
+
+# It becomes the name of a directory.
+_TRANSACTIONAL_ID: Final = re.compile(r"|[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}")
 
 
 class LakeFormat(StrEnum):
@@ -77,11 +84,17 @@ class Events:
 
 @dataclass(frozen=True)
 class LakeWriteOptions:
+    """A batch query of application `transactional_id` is its batch number `batch_id`, and not added twice; "" for
+    none.
+    """
+
     place: Place
     partition_by: tuple[str, ...]
     time_column: str
     max_file_bytes: int
     compression: str
+    transactional_id: str
+    batch_id: int
     events: Events | None
 
 
@@ -105,6 +118,8 @@ def lake_write_options(given: Mapping[str, str]) -> LakeWriteOptions:
         time_column=o.text("timeColumn") or "timestamp",
         max_file_bytes=o.positive("maxFileBytes", MAX_FILE_BYTES),
         compression=o.choice("compression", COMPRESSIONS, COMPRESSIONS[0]),
+        transactional_id=_transactional_id(o),
+        batch_id=o.natural("batchId"),
         events=_events(o),
     )
 
@@ -139,6 +154,20 @@ def _local(path: str) -> str:
     if not Path(path).is_absolute():
         raise ConfigurationError(f"the option path is {path!r}: it must be absolute, for executors run elsewhere")
     return path
+
+
+def _transactional_id(o: "_Given") -> str:
+    name = o.text("transactionalId")
+    if bool(name) != bool(o.text("batchId")):
+        raise ConfigurationError(
+            "the options transactionalId and batchId go together: whose batch this is, and which number it has"
+        )
+    if not _TRANSACTIONAL_ID.fullmatch(name):
+        raise ConfigurationError(
+            f"the option transactionalId is {name!r}: it must be up to 128 letters, digits, dots, dashes and "
+            "underscores"
+        )
+    return name
 
 
 def _events(o: "_Given") -> Events | None:
@@ -190,6 +219,12 @@ class _Given:
             choices = ", ".join(choice for choice in allowed if choice)
             raise ConfigurationError(f"the option {name} is {value!r}: it must be one of {choices}")
         return value
+
+    def natural(self, name: str) -> int:
+        value = self.text(name) or "0"
+        if not (value.isascii() and value.isdecimal()):
+            raise ConfigurationError(f"the option {name} is {value!r}: it must be a number")
+        return int(value)
 
     def positive(self, name: str, default: int) -> int:
         value = self.text(name)

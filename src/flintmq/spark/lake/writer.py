@@ -6,7 +6,7 @@ does the batch again: its manifest is found, and each step is made unless it was
 
 import uuid
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -66,7 +66,7 @@ class Lake:
         table.create(self._description)
         table.commit(decided)
         if self._options.events is not None:
-            announce(self._options.events, self._options.place, decided)
+            announce(self._options.events, self._options.place, replace(decided, goes_on=batch.goes_on))
 
     def discard(self, batch: Batch) -> None:
         """The attempt failed: its files are removed, unless they are the batch for good."""
@@ -89,30 +89,32 @@ class LakeStreamWriter(DataSourceStreamArrowWriter):
         return Written(query, self._lake.write(iterator))
 
     def commit(self, messages: Messages, batchId: int) -> None:
-        self._lake.commit(_batch(messages, batchId))
+        self._lake.commit(_batch(messages, batchId, True))
 
     def abort(self, messages: Messages, batchId: int) -> None:
-        self._lake.discard(_batch(messages, batchId))
+        self._lake.discard(_batch(messages, batchId, True))
 
 
 class LakeBatchWriter(DataSourceArrowWriter):
-    """A whole query is one batch, under a name of its own."""
+    """A whole query is one batch, under a name of its own; or a certain one of an application, which counts them."""
 
     def __init__(self, options: LakeWriteOptions, schema: StructType) -> None:
         self._lake = Lake(options, schema)
-        self._name = f"batch-{uuid.uuid4()}"
+        self._name = options.transactional_id or f"batch-{uuid.uuid4()}"
+        self._number = options.batch_id
+        self._goes_on = bool(options.transactional_id)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         return Written(self._name, self._lake.write(iterator))
 
     def commit(self, messages: Messages) -> None:
-        self._lake.commit(_batch(messages, 0))
+        self._lake.commit(_batch(messages, self._number, self._goes_on))
 
     def abort(self, messages: Messages) -> None:
-        self._lake.discard(_batch(messages, 0))
+        self._lake.discard(_batch(messages, self._number, self._goes_on))
 
 
-def _batch(messages: Messages, number: int) -> Batch:
+def _batch(messages: Messages, number: int, goes_on: bool) -> Batch:
     written = [message for message in messages if isinstance(message, Written)]
     query = written[0].query if written else ""
-    return Batch(query, number, tuple(file for message in written for file in message.files))
+    return Batch(query, number, tuple(file for message in written for file in message.files), goes_on)

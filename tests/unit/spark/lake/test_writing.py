@@ -23,6 +23,7 @@ from flintmq.spark.lake.datafile import Batch, DataFile
 from flintmq.spark.lake.manifest import LakeDamaged, Manifest
 from flintmq.spark.lake.options import LakeFormat, lake_read_options, lake_write_options
 from flintmq.spark.lake.reading import LakeBatchReader, lake_table
+from flintmq.spark.lake.vacuum import vacuum
 from flintmq.spark.lake.writer import Lake
 from tests.spark.lakes import FORMATS, parquet_files, rows
 
@@ -294,3 +295,17 @@ def test_formats_are_what_lakes_are_read_as(tmp_path: Path) -> None:
         description = Manifest(tmp_path / format).description()
         assert description is not None
         assert description.format is LakeFormat(format)
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_vacuum(tmp_path: Path, format: str) -> None:
+    """What belongs to no batch is removed once it is old, and nothing else is."""
+    path = tmp_path / "lake"
+    lake = a_lake(path, format)
+    lake.commit(batch(lake, 0, messages(0, 10)))
+    Manifest(path).decide(batch(lake, 1, messages(10, 20)))
+    lake.write(iter([messages(20, 30)]))
+    assert vacuum(str(path)) == 0
+    assert vacuum(str(path), older_than_hours=-1) == 1
+    lake.commit(batch(lake, 1, messages(10, 20)))
+    assert rows(path, format, "offset") == [(n,) for n in range(20)]
