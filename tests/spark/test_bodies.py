@@ -1,0 +1,112 @@
+"""Bodies as columns: what they say, and what becomes of one that says something else."""
+
+import json
+from io import BytesIO
+
+import pytest
+from fastavro import schemaless_writer
+from pyspark.sql import DataFrame, SparkSession
+
+from flintmq.spark.lake.bodies import Body, Framing, Kind, OnMismatch, decode_bodies
+
+AVRO = json.dumps(
+    {
+        "type": "record",
+        "name": "Order",
+        "fields": [{"name": "id", "type": "long"}, {"name": "tags", "type": {"type": "map", "values": "string"}}],
+    }
+)
+SCHEMA = "id BIGINT NOT NULL, name STRING, at STRUCT<x: DOUBLE>"
+
+
+def frame(spark: SparkSession, *bodies: bytes) -> DataFrame:
+    rows = [(bytearray(body), number, "orders") for number, body in enumerate(bodies)]
+    return spark.createDataFrame(rows, "body binary, offset bigint, queue string")
+
+
+def test_json(spark: SparkSession) -> None:
+    """JSON of the schema is a struct; with quarantine, anything else has a reason beside it, and its body."""
+    given = frame(
+        spark,
+        b'{"id": 1, "name": "a", "at": {"x": 0.5}, "more": true}',
+        b'{"id": 2}',
+        b'{"id": "no number"}',
+        b'{"name": "nobody"}',
+        b"[1]",
+        b"null",
+        b"",
+        b'{"id": 3',
+        b"\xff\xfe",
+    )
+    decoded = decode_bodies(given, Body(Kind.JSON, SCHEMA, OnMismatch.QUARANTINE, keep=False))
+    found = decoded.orderBy("offset").collect()
+    assert [row.value and row.value.asDict(recursive=True) for row in found] == [
+        {"id": 1, "name": "a", "at": {"x": 0.5}},
+        {"id": 2, "name": None, "at": None},
+        *[None] * 7,
+    ]
+    no_object = "it is no JSON object of id bigint, name string, at struct<x:double>"
+    assert [row.mismatch for row in found] == [
+        None,
+        None,
+        no_object,
+        "it has no id",
+        no_object,
+        no_object,
+        no_object,
+        no_object,
+        "it is not UTF-8",
+    ]
+    assert [row.body is None for row in found] == [True, True, *[False] * 7]
+
+
+def test_avro(spark: SparkSession) -> None:
+    """A body in Avro is what its schema says."""
+    out = BytesIO()
+    schemaless_writer(out, json.loads(AVRO), {"id": 5, "tags": {"a": "b"}})
+    given = frame(spark, b"\x00\x00\x00\x00\x01" + out.getvalue(), b"?")
+    body = Body(Kind.AVRO, AVRO, OnMismatch.QUARANTINE, framing=Framing.CONFLUENT)
+    good, bad = decode_bodies(given, body).orderBy("offset").collect()
+    assert (good.value.id, good.value.tags, good.mismatch) == (5, {"a": "b"}, None)
+    assert (bad.value, bad.mismatch) == (
+        None,
+        "it does not begin with the id of a schema, as a Confluent registry gives it",
+    )
+
+
+def test_text(spark: SparkSession) -> None:
+    """Text is UTF-8."""
+    decoded = decode_bodies(frame(spark, "ü".encode(), b""), Body(Kind.TEXT)).orderBy("offset")
+    assert [(row.value, bytes(row.body)) for row in decoded.collect()] == [("ü", "ü".encode()), ("", b"")]
+
+
+def test_binary(spark: SparkSession) -> None:
+    """Binary bodies are left as they are."""
+    given = frame(spark, b"\x00")
+    assert decode_bodies(given, Body()).columns == given.columns
+
+
+@pytest.mark.parametrize("body", [Body(Kind.JSON, SCHEMA), Body(Kind.AVRO, AVRO), Body(Kind.TEXT)])
+def test_a_body_that_does_not_fit(spark: SparkSession, body: Body) -> None:
+    """Without quarantine, a body that does not fit fails the query, which says where the message is and what to do."""
+    given = frame(spark, b"\xff")
+    expected = r"the message at offset 0 of queue 'orders' does not fit: it is.*quarantine"
+    with pytest.raises(Exception, match=expected):
+        decode_bodies(given, body).collect()
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        (Body(Kind.JSON), "need a schema, like"),
+        (Body(Kind.JSON, "id BIGNT"), "is not understood"),
+        (Body(Kind.JSON, "INT"), "has no fields"),
+        (Body(Kind.AVRO), "need a schema: its JSON text"),
+    ],
+)
+def test_wrong_schemas(spark: SparkSession, body: Body, expected: str) -> None:
+    """A schema that is none is one clear error, before anything is read."""
+    with pytest.raises(Exception, match=expected):
+        decode_bodies(frame(spark, b"1"), body)
+    with pytest.raises(Exception, match="has a column value already"):
+        decode_bodies(frame(spark, b"1").selectExpr("*", "1 AS value"), Body(Kind.TEXT))
