@@ -45,7 +45,7 @@ def _advice(error: FlintError, endpoint: Endpoint) -> str:
     if isinstance(error, fc.ConnectionClosed):
         return f"check {endpoint.described}"
     if isinstance(error, fc.ChannelClosed) and error.code == NotFound.code:
-        return "declare it, or correct the option queue"
+        return "declare it, or correct the name"
     if isinstance(error, fc.ChannelClosed) and error.code == AccessRefused.code:
         return f"give the user in {endpoint.described} the permission, or choose another one"
     return ""

@@ -59,6 +59,8 @@ NAMES: Final = {
     "contentType": WRITING,
     "batchSize": WRITING,
     "deliveryMode": WRITING,
+    "transactionalId": WRITING,
+    "batchId": WRITING,
 }
 _CANONICAL: Final = {name.lower(): name for name in NAMES}
 # What other connectors call these things.
@@ -85,6 +87,9 @@ _ELSEWHERE: Final = {
     "groupidprefix": "consumerName",
     "subscriptionname": "consumerName",
     "maxrecordsperpartition": "maxMessagesPerPartition",
+    "kafka.transactional.id": "transactionalId",
+    "txnappid": "transactionalId",
+    "txnversion": "batchId",
 }
 # Spark hands these on from writeStream to the sink.
 _SPARKS_OWN: Final = frozenset({"checkpointlocation", "queryname"})

@@ -10,6 +10,7 @@ from pyspark.sql.datasource import WriterCommitMessage
 
 import flintmq.client as fc
 from flintmq.spark.connecting import Connecting
+from flintmq.spark.failures import told
 from flintmq.spark.writing.options import WriteOptions
 from flintmq.spark.writing.rows import Row, RowEncoder
 
@@ -27,7 +28,8 @@ class Published(WriterCommitMessage):
 def publish(options: WriteOptions, encoder: RowEncoder, batches: Iterator[pa.RecordBatch]) -> Published:
     """What a task does, on an executor. Raises FlintError when the broker did not take or route a message."""
     messages = 0
-    with Connecting(options.endpoint, confirms=True, patient=True) as connecting:
+    endpoint = options.endpoint
+    with told(endpoint), Connecting(endpoint, confirms=True, patient=True) as connecting:
         for batch in batches:
             for start in range(0, batch.num_rows, options.batch_size):
                 rows = [*encoder.rows(batch.slice(start, options.batch_size))]

@@ -71,6 +71,9 @@ class RowEncoder:
         if options.content_type is not None:
             self._defaults["content_type"] = options.content_type
             columns.pop("content_type", None)
+        if options.is_staged:
+            # A transient message may be lost, whatever its row says.
+            columns.pop("delivery_mode", None)
         if options.delivery_mode == DeliveryMode.DEDUP and _MESSAGE_ID not in columns:
             raise ConfigurationError(
                 f"deliveryMode {DeliveryMode.DEDUP} needs a column {_MESSAGE_ID}, by which queues know a message that "

@@ -1,29 +1,84 @@
-"""The writers that Spark calls: one for a batch, one for micro-batches."""
+"""The writers that Spark calls: one for a batch, one for micro-batches.
 
+Spark makes a writer to plan a batch, and pickles it for the tasks. A batch's commit is called on that one, too; a
+micro-batch's on another, made for it, in a process that knows neither the query nor what was planned. So what a commit
+needs comes with the messages of the tasks, and only they know the query.
+"""
+
+import secrets
 from collections.abc import Iterator
+from typing import Final
 
 import pyarrow as pa
+from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
+from flintmq.spark.writing import staging
 from flintmq.spark.writing.options import WriteOptions
 from flintmq.spark.writing.publishing import publish
 from flintmq.spark.writing.rows import RowEncoder
+from flintmq.spark.writing.staging import Batch
+
+# What Spark tells the tasks of a micro-batch, also of one that foreachBatch writes.
+_QUERY_ID: Final = "sql.streaming.queryId"
+_BATCH_ID: Final = "streaming.sql.batchId"
+# Owns numbered batches that no query makes.
+_NO_QUERY: Final = "batches"
+
+Messages = list[WriterCommitMessage | None]
 
 
 class BatchWriter(DataSourceArrowWriter):
+    """One write. It is a batch of its own, which was never published before, unless it has a number."""
+
     def __init__(self, options: WriteOptions, schema: StructType) -> None:
         self._options = options
         self._encoder = RowEncoder(schema, options)
+        self._number = options.batch_id or 0
+        self._owner = secrets.token_hex(16) if options.batch_id is None else ""
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        return publish(self._options, self._encoder, iterator)
+        if not self._options.is_staged:
+            return publish(self._options, self._encoder, iterator)
+        context = _task()
+        owner = self._owner or context.getLocalProperty(_QUERY_ID) or _NO_QUERY
+        batch = Batch(owner, self._number)
+        return staging.stage(self._options, self._encoder, iterator, batch, context.partitionId())
+
+    def commit(self, messages: Messages) -> None:
+        if self._options.is_staged:
+            staging.commit(self._options, messages, self._number)
+
+    def abort(self, messages: Messages) -> None:
+        if self._options.is_staged:
+            staging.abort(self._options, messages, self._number)
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
+    """The micro-batches of a query, which have its id and their numbers from its checkpoint."""
+
     def __init__(self, options: WriteOptions, schema: StructType) -> None:
         self._options = options
         self._encoder = RowEncoder(schema, options)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        return publish(self._options, self._encoder, iterator)
+        if not self._options.is_staged:
+            return publish(self._options, self._encoder, iterator)
+        context = _task()
+        batch = Batch(context.getLocalProperty(_QUERY_ID) or "", int(context.getLocalProperty(_BATCH_ID) or 0))
+        return staging.stage(self._options, self._encoder, iterator, batch, context.partitionId())
+
+    def commit(self, messages: Messages, batchId: int) -> None:
+        if self._options.is_staged:
+            staging.commit(self._options, messages, batchId)
+
+    def abort(self, messages: Messages, batchId: int) -> None:
+        if self._options.is_staged:
+            staging.abort(self._options, messages, batchId)
+
+
+def _task() -> TaskContext:
+    context = TaskContext.get()
+    assert context is not None, "writers write in tasks"
+    return context

@@ -3,9 +3,10 @@
 import pytest
 
 from flintmq.base.errors import ConfigurationError
-from flintmq.spark.writing.options import BATCH_MESSAGES, DeliveryMode, write_options
+from flintmq.spark.writing.options import BATCH_MESSAGES, STAGED_MESSAGES, DeliveryMode, write_options
 
 WRITE = {"url": "amqp://guest:secret@h/", "exchange": "x"}
+EXACTLY_ONCE = {"deliveryMode": "exactly-once", "transactionalId": "t"}
 
 
 def test_defaults() -> None:
@@ -17,10 +18,22 @@ def test_defaults() -> None:
     assert options.batch_size == BATCH_MESSAGES
 
 
+def test_exactly_once() -> None:
+    """It has a name for what is published, larger pieces, and may have a number for a batch."""
+    options = write_options({**WRITE, "deliveryMode": "exactly-once", "transactionalId": "t", "batchId": "7"})
+    assert options.is_staged
+    assert (options.transactional_id, options.batch_id, options.batch_size) == ("t", 7, STAGED_MESSAGES)
+
+
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        ({"deliveryMode": "once"}, "deliveryMode is 'once': it must be one of at-least-once, dedup"),
+        ({"deliveryMode": "once"}, "deliveryMode is 'once': it must be one of at-least-once, dedup, exactly-once"),
+        ({"deliveryMode": "exactly-once"}, "transactionalId is missing: a name by which the broker knows"),
+        ({"transactionalId": "t"}, "transactionalId is for deliveryMode exactly-once only"),
+        ({"batchId": "1"}, "batchId is for deliveryMode exactly-once only"),
+        ({**EXACTLY_ONCE, "batchId": "x"}, "batchId is 'x': it must be the number of a micro-batch"),
+        ({**EXACTLY_ONCE, "persistent": "false"}, "leave the option persistent out"),
         ({"batchSize": "0"}, "batchSize is 0: it must be a number greater than 0"),
         ({"mandatory": "yes"}, "mandatory is 'yes': it must be true or false"),
         ({"queue": "q"}, "the option queue is for spark.read and spark.readStream only"),

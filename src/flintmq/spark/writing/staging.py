@@ -1,0 +1,173 @@
+"""Exactly once: tasks stage what they have, which nobody sees, and the driver's commit publishes it as a whole.
+
+A batch has a number. The broker remembers the last one that was committed under a transactional id: a batch that runs
+again, because nobody heard of its commit, publishes nothing. Who writes is told apart by the owner: a query that begins
+anew, with a new checkpoint, has another one, and begins at batch 0.
+
+A task stages pieces, one after another, each complete for itself: a broker that goes away costs the piece that was on
+its way and not the task, whose rows are gone once they were read. Each try of a piece has a random number. So what a
+task left behind that was taken for dead is never mistaken for what its successor staged.
+"""
+
+import secrets
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import chain
+from typing import Final
+
+import pyarrow as pa
+from pyspark.sql.datasource import WriterCommitMessage
+
+import flintmq.client as fc
+from flintmq.base.errors import FlintError, PreconditionFailed
+from flintmq.spark.connecting import Connecting
+from flintmq.spark.failures import told
+from flintmq.spark.writing.options import WriteOptions
+from flintmq.spark.writing.publishing import CONFIRM_SECONDS
+from flintmq.spark.writing.rows import RowEncoder
+
+# A piece ends here, too, or behind the first record batch that is larger. It is kept until the broker has it.
+PIECE_BYTES: Final = 32 * 1024 * 1024
+# A piece's place in the whole, by which the broker publishes: the partition of its rows, then its number there. The
+# broker takes places below 2**31.
+PARTITIONS_MAX: Final = 1 << 16
+PIECES_MAX: Final = 1 << 15
+_ATTEMPT_BITS: Final = 62
+
+
+class TakenOver(FlintError):
+    """Somebody else writes with this transactional id."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What is published as a whole: its number, and whose numbers these are."""
+
+    owner: str
+    number: int
+
+
+@dataclass
+class Staged(WriterCommitMessage):
+    """What one task staged: the attempt that counts, for the place of each piece."""
+
+    epoch: int
+    messages: int = 0
+    attempts: dict[int, int] = field(default_factory=dict)
+
+
+def stage(
+    options: WriteOptions, encoder: RowEncoder, batches: Iterator[pa.RecordBatch], batch: Batch, partition: int
+) -> Staged:
+    """What a task does, on an executor. Raises FlintError when the broker did not take or route a message."""
+    with _fenced(options), Connecting(options.endpoint, confirms=True, patient=True) as connecting:
+        # All tasks of a batch ask this, whoever is first: to the same owner, it is the same answer.
+        stage = connecting.call(lambda channel: channel.stage_open(options.transactional_id, batch.owner))
+        staged = Staged(stage.epoch)
+        if batch.number <= stage.last_batch:
+            # The rows have to be asked for all the same: queries that keep state write it behind their last row.
+            for _ in batches:
+                pass
+            return staged
+        for number, piece in enumerate(pieces(batches, options.batch_size)):
+            place = place_of(partition, number)
+            once = partial(_stage_piece, options, encoder, piece, batch, stage.epoch, place)
+            staged.attempts[place] = connecting.call(once)
+            staged.messages += sum(part.num_rows for part in piece)
+    return staged
+
+
+def _stage_piece(
+    options: WriteOptions,
+    encoder: RowEncoder,
+    piece: list[pa.RecordBatch],
+    batch: Batch,
+    epoch: int,
+    place: int,
+    channel: fc.Channel,
+) -> int:
+    attempt = secrets.randbits(_ATTEMPT_BITS)
+    channel.stage_select(options.transactional_id, epoch, batch.number, place, attempt)
+    channel.publish_batch(chain.from_iterable(map(encoder.rows, piece)), timeout=CONFIRM_SECONDS)
+    channel.stage_ready()
+    return attempt
+
+
+def place_of(partition: int, number: int) -> int:
+    """Raises FlintError for more than the broker can tell apart."""
+    if partition >= PARTITIONS_MAX:
+        raise FlintError(f"partition {partition} is more than {PARTITIONS_MAX} can be written: coalesce the data")
+    if number >= PIECES_MAX:
+        raise FlintError(
+            f"partition {partition} is larger than can be published at once ({PIECES_MAX} pieces): repartition the "
+            "data, or limit a micro-batch"
+        )
+    return partition * PIECES_MAX + number
+
+
+def pieces(batches: Iterator[pa.RecordBatch], most_messages: int) -> Iterator[list[pa.RecordBatch]]:
+    """The rows, in order, in pieces that are neither too many messages nor too many bytes."""
+    piece: list[pa.RecordBatch] = []
+    messages = size = 0
+    for batch in batches:
+        for start in range(0, batch.num_rows, most_messages):
+            part = batch.slice(start, most_messages)
+            if piece and (messages + part.num_rows > most_messages or size + part.nbytes > PIECE_BYTES):
+                yield piece
+                piece = []
+                messages = size = 0
+            piece.append(part)
+            messages += part.num_rows
+            size += part.nbytes
+    if piece:
+        yield piece
+
+
+def commit(options: WriteOptions, messages: Sequence[WriterCommitMessage | None], batch_number: int) -> None:
+    """Publish what the tasks staged, on the driver. What is published already stays as it is.
+
+    Raises TakenOver when another owner has taken the transactional id, which threw away what was staged.
+    """
+    staged = _staged(messages)
+    winners: dict[int, int] = {}
+    for one in staged:
+        winners |= one.attempts
+    if not winners:
+        return
+    # Who staged with an older epoch did so for nothing, and the broker says it.
+    epoch = max(one.epoch for one in staged)
+    ordered = dict(sorted(winners.items()))
+    with _fenced(options), Connecting(options.endpoint, confirms=False, patient=True) as connecting:
+        connecting.call(lambda channel: channel.stage_commit(options.transactional_id, epoch, batch_number, ordered))
+
+
+def abort(options: WriteOptions, messages: Sequence[WriterCommitMessage | None], batch_number: int) -> None:
+    """Throw away what tasks staged before others failed. What cannot be reached now goes with the next commit."""
+    staged = _staged(messages)
+    if not staged:
+        return
+    epoch = max(one.epoch for one in staged)
+    with suppress(FlintError), Connecting(options.endpoint, confirms=False, patient=False) as connecting:
+        connecting.call(lambda channel: channel.stage_abort(options.transactional_id, epoch, batch_number))
+
+
+def _staged(messages: Sequence[WriterCommitMessage | None]) -> list[Staged]:
+    """Tasks that failed have no message."""
+    return [message for message in messages if isinstance(message, Staged)]
+
+
+@contextmanager
+def _fenced(options: WriteOptions) -> Iterator[None]:
+    with told(options.endpoint):
+        try:
+            yield
+        except fc.ChannelClosed as error:
+            if error.code == PreconditionFailed.code and "taken over" in error.text:
+                raise TakenOver(
+                    f"another query or job has taken over the transactionalId '{options.transactional_id}', and "
+                    "whoever comes last goes on: give each its own. This one can go on with another transactionalId "
+                    "only, and may then publish its last micro-batch twice"
+                ) from None
+            raise

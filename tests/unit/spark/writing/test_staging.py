@@ -1,0 +1,199 @@
+"""Staging: rows in pieces, and what a lost connection, a repeated batch and a rival come to."""
+
+from collections.abc import Callable, Iterator
+from typing import Any, Self, TypeVar
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.types import BinaryType, StructField, StructType
+
+import flintmq.client as fc
+from flintmq.base.errors import ConnectionLost, FlintError
+from flintmq.spark.writing import staging
+from flintmq.spark.writing.options import WriteOptions, write_options
+from flintmq.spark.writing.rows import RowEncoder
+from flintmq.spark.writing.staging import Batch, Staged, TakenOver
+
+OPTIONS = {"url": "amqp://h/", "exchange": "x", "deliveryMode": "exactly-once", "transactionalId": "t"}
+T = TypeVar("T")
+SCHEMA = StructType([StructField("body", BinaryType())])
+
+
+def options(**more: str) -> WriteOptions:
+    return write_options({**OPTIONS, **more})
+
+
+def batch_of(*bodies: bytes) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pydict({"body": [*bodies]}, pa.schema([("body", pa.binary())]))
+
+
+class Broker:
+    """What is staged here: the bodies of each attempt that was complete. `failing` calls lose the connection."""
+
+    def __init__(self) -> None:
+        self.last_batch = -1
+        self.failing: list[str] = []
+        self.taken_over = False
+        self.attempts: dict[tuple[int, int, int], list[bytes]] = {}
+        self.committed: list[tuple[int, int, dict[int, int]]] = []
+        self.aborted: list[int] = []
+        self._selected = (0, 0, 0)
+        self._bodies: list[bytes] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def call(self, operation: Callable[[Any], T]) -> T:
+        while True:
+            try:
+                return operation(self)
+            except ConnectionLost:
+                continue
+
+    def _lost(self, what: str) -> None:
+        if what in self.failing:
+            self.failing.remove(what)
+            raise ConnectionLost("the peer closed the socket")
+        if self.taken_over:
+            raise fc.ChannelClosed(
+                406, "PRECONDITION_FAILED - transactional id 't' has been taken over by another writer"
+            )
+
+    def stage_open(self, transactional_id: str, owner: str) -> fc.StageInfo:
+        assert (transactional_id, owner) == ("t", "query")
+        self._lost("open")
+        return fc.StageInfo(7, self.last_batch)
+
+    def stage_select(self, transactional_id: str, epoch: int, batch: int, partition: int, attempt: int) -> bool:
+        assert (transactional_id, epoch) == ("t", 7)
+        self._selected = (batch, partition, attempt)
+        self._bodies = []
+        return True
+
+    def publish_batch(self, rows: Iterator[tuple[str, str, bytes, bytes, bool]], timeout: float) -> int:
+        for row in rows:
+            self._bodies.append(row[2])
+            self._lost("publish")
+        return len(self._bodies)
+
+    def stage_ready(self) -> int:
+        self._lost("ready")
+        self.attempts[self._selected] = self._bodies
+        return len(self._bodies)
+
+    def stage_commit(self, transactional_id: str, epoch: int, batch: int, winners: dict[int, int]) -> None:
+        self._lost("commit")
+        self.committed.append((epoch, batch, winners))
+
+    def stage_abort(self, transactional_id: str, epoch: int, batch: int) -> None:
+        self._lost("abort")
+        self.aborted.append(batch)
+
+
+@pytest.fixture
+def broker(monkeypatch: pytest.MonkeyPatch) -> Broker:
+    made = Broker()
+    monkeypatch.setattr(staging, "Connecting", lambda *_, **__: made)
+    return made
+
+
+def stage(*batches: pa.RecordBatch, number: int = 0, partition: int = 0, **more: str) -> Staged:
+    given = options(**more)
+    return staging.stage(given, RowEncoder(SCHEMA, given), iter(batches), Batch("query", number), partition)
+
+
+def sizes(pieces: Iterator[list[pa.RecordBatch]]) -> list[list[int]]:
+    return [[part.num_rows for part in piece] for piece in pieces]
+
+
+def test_pieces_by_messages() -> None:
+    """Small record batches go together, large ones are cut."""
+    batches = [batch_of(*[b"x"] * count) for count in (3, 2, 12, 1)]
+    assert sizes(staging.pieces(iter(batches), 5)) == [[3, 2], [5], [5], [2, 1]]
+
+
+def test_pieces_by_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is kept in memory has a bound, but for a record batch that is larger by itself."""
+    monkeypatch.setattr(staging, "PIECE_BYTES", 1000)
+    batches = [batch_of(b"x" * size) for size in (400, 400, 400, 5000, 10)]
+    assert sizes(staging.pieces(iter(batches), 100)) == [[1, 1], [1], [1], [1]]
+
+
+def test_places_are_in_order() -> None:
+    """A partition's pieces stand before those of the next; what has no place is refused with a way out."""
+    assert staging.place_of(0, 1) < staging.place_of(0, staging.PIECES_MAX - 1) < staging.place_of(1, 0)
+    assert staging.place_of(staging.PARTITIONS_MAX - 1, staging.PIECES_MAX - 1) < 2**31
+    with pytest.raises(FlintError, match="coalesce the data"):
+        staging.place_of(staging.PARTITIONS_MAX, 0)
+    with pytest.raises(FlintError, match="repartition the data"):
+        staging.place_of(0, staging.PIECES_MAX)
+
+
+@pytest.mark.parametrize("call", ["open", "publish", "ready"])
+def test_a_lost_connection_costs_a_piece(broker: Broker, call: str) -> None:
+    """It goes again whole, as another attempt; the pieces before it stay."""
+    broker.failing = [call]
+    staged = stage(batch_of(b"1", b"2", b"3"), partition=2, batchSize="2")
+    assert staged.messages == 3
+    first, second = sorted(staged.attempts)
+    assert (first, second) == (staging.place_of(2, 0), staging.place_of(2, 1))
+    assert broker.attempts[0, first, staged.attempts[first]] == [b"1", b"2"]
+    assert broker.attempts[0, second, staged.attempts[second]] == [b"3"]
+
+
+def test_attempts_are_never_the_same(broker: Broker) -> None:
+    """Two tasks of one partition do not get in each other's way, whichever of them counts."""
+    one, other = (stage(batch_of(b"1")) for _ in range(2))
+    assert one.attempts.keys() == other.attempts.keys()
+    assert one.attempts != other.attempts
+
+
+def test_a_batch_that_is_published(broker: Broker) -> None:
+    """Nothing of it is staged, and all its rows are asked for: queries that keep state write it behind the last one."""
+    broker.last_batch = 4
+    asked = []
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for number in range(3):
+            asked.append(number)
+            yield batch_of(b"1")
+
+    given = options()
+    staged = staging.stage(given, RowEncoder(SCHEMA, given), batches(), Batch("query", 4), 0)
+    assert (staged.messages, staged.attempts, asked) == (0, {}, [0, 1, 2])
+    assert stage(batch_of(b"1"), number=5).messages == 1
+    assert {key[0] for key in broker.attempts} == {5}
+
+
+def test_commit(broker: Broker) -> None:
+    """The attempts that count, by their places; asked again when nobody heard the answer."""
+    broker.failing = ["commit"]
+    staging.commit(options(), [Staged(7, 1, {9: 90}), Staged(7, 2, {1: 10, 2: 20}), Staged(7)], 3)
+    assert broker.committed == [(7, 3, {1: 10, 2: 20, 9: 90})]
+    assert list(broker.committed[0][2]) == [1, 2, 9]
+
+
+def test_nothing_to_commit(broker: Broker) -> None:
+    """Tasks that had no rows have staged nothing."""
+    staging.commit(options(), [Staged(7), None], 3)
+    assert broker.committed == []
+
+
+def test_abort(broker: Broker) -> None:
+    """What the others staged is thrown away; what cannot be reached is not worth another error."""
+    staging.abort(options(), [None, Staged(7, 1, {0: 1})], 3)
+    staging.abort(options(), [None, None], 4)
+    broker.taken_over = True
+    staging.abort(options(), [Staged(7, 1, {0: 1})], 5)
+    assert broker.aborted == [3]
+
+
+def test_taken_over(broker: Broker) -> None:
+    """Whoever lost the id hears by what, and what to do."""
+    broker.taken_over = True
+    for act in (lambda: stage(batch_of(b"1")), lambda: staging.commit(options(), [Staged(7, 1, {0: 1})], 0)):
+        with pytest.raises(TakenOver, match="taken over the transactionalId 't'.*give each its own"):
+            act()
