@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterator
 import pytest
 
 import flintmq.client as fc
+from flintmq.wire.amqp091.tables import Table
 from tests.servers import BrokerProcess
 
 Connect = Callable[..., fc.Connection]
 
-STREAM = {"x-queue-type": "stream"}
+STREAM: Table = {"x-queue-type": "stream"}
 PERSISTENT = fc.encode_properties(fc.Properties(delivery_mode=2))
 
 

@@ -218,7 +218,7 @@ def test_connection_update_secret(peer: Peer) -> None:
 
 @extension("connection.capabilities")
 def test_connection_capabilities(broker: BrokerProcess) -> None:
-    """All that RabbitMQ's clients look for, and streams."""
+    """All that RabbitMQ's clients look for, and what is only here."""
     with AmqpSocket(broker.port) as client:
         capabilities = client.begin().server_properties["capabilities"]
     assert isinstance(capabilities, dict)
@@ -234,4 +234,5 @@ def test_connection_capabilities(broker: BrokerProcess) -> None:
         "direct_reply_to",
         "flintmq.stream",
         "flintmq.lease",
+        "flintmq.stage",
     }

@@ -113,12 +113,12 @@ def test_news_end_the_wait(slept: list[float]) -> None:
 
 def test_a_window(slept: list[float]) -> None:
     """Fewer messages than a micro-batch is to have are left there until its time has come; enough of them are taken."""
-    window = {"minMessagesPerTrigger": "10", "maxTriggerDelay": "2s"}
-    few = Reader(15, **window)
+    few = Reader(15, minMessagesPerTrigger="10", maxTriggerDelay="2s")
     while few.latestOffset(at(10), ALL) == at(10):
         assert sum(slept) < 3
     assert sum(slept) == pytest.approx(2, abs=0.1)
-    assert Reader(15, 20, **window).latestOffset(at(10), ALL) == upto(10, 20)
+    enough = Reader(15, 20, minMessagesPerTrigger="10", maxTriggerDelay="2s")
+    assert enough.latestOffset(at(10), ALL) == upto(10, 20)
     assert sum(slept) < 2.2
 
 
