@@ -16,7 +16,7 @@ CONFORM := tests/conformance
 unexport PYTHONPATH
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help run test conformance fuzz crash crash-long faults bitflips audit sim sim-long demo interop bench
+.PHONY: help run test conformance fuzz crash crash-long spark-long faults bitflips audit sim sim-long demo interop bench
 .PHONY: bench-routing bench-depth bench-recovery lint format clean
 
 help:
@@ -31,6 +31,7 @@ help:
 	@echo 'make bench-recovery how long a killed broker takes to accept again, with a million messages in its journal'
 	@echo 'make fuzz         spoiled sessions against the engines and the broker, SEEDS of them (SEEDS=1000000 FIRST=0)'
 	@echo 'make crash        200 kills under load, and how long it takes to accept again; 1,000 by make crash-long'
+	@echo 'make spark-long   200 kills of drivers, executors and the broker, while Spark reads a million messages once'
 	@echo 'make faults       every fault at every call to the disk; make bitflips spoils 10,000 data directories'
 	@echo 'make audit        a broker under strace: every confirm is sent after the sync that covers it'
 	@echo 'make sim          a simulated node that loses its power, SEEDS times about 22 (SEEDS=10000 FIRST=0)'
@@ -58,6 +59,9 @@ crash: $(VENV)/.development
 
 crash-long: $(VENV)/.development
 	@$(BIN)/python -m tests.crash 1000
+
+spark-long: $(VENV)/.development
+	@$(BIN)/python -m tests.spark.killing 200
 
 faults: $(VENV)/.development
 	@$(BIN)/python -m tests.faults

@@ -13,6 +13,7 @@ from flintmq.base.errors import ConfigurationError, NotFound, PreconditionFailed
 from flintmq.base.limits import LEASE_EXTEND_MAX_BYTES, LEASE_EXTEND_MAX_MESSAGES
 from flintmq.spark.connecting import Connecting
 from flintmq.spark.failures import QueryFailed
+from flintmq.spark.reading.ahead import Ahead
 from flintmq.spark.reading.feed import DataLost, Feed
 from flintmq.spark.reading.options import EARLIEST, ReadOptions
 
@@ -149,18 +150,17 @@ class Lease(Feed):
 
         There may be fewer: transient messages end with the broker that has them.
         """
+        size = self._options.fetch_bytes
+        name = self._name
+        ahead = Ahead(self._connecting, lambda channel, at: channel.lease_chunks(self._queue, name, at, end, size))
         offset = start
         while offset < end:
-            chunk = self._fetch(offset, end)
-            if chunk.next_offset <= offset:
+            chunk = ahead.chunk(offset)
+            if chunk is None:
                 raise self._lost(offset, "has not come as far")
             offset = chunk.next_offset
             if chunk.record_count:
                 yield chunk.data
-
-    def _fetch(self, offset: int, end: int) -> fc.StreamChunk:
-        size = self._options.fetch_bytes
-        return self._connecting.call(lambda channel: channel.lease_fetch(self._queue, self._name, offset, end, size))
 
 
 def lease_of(epoch: int) -> int:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import flintmq.client as fc
 from flintmq.base.errors import ConfigurationError, PreconditionFailed
 from flintmq.spark.connecting import Connecting
+from flintmq.spark.reading.ahead import Ahead
 from flintmq.spark.reading.feed import EVERYTHING, DataLost, Feed
 from flintmq.spark.reading.options import EARLIEST, LATEST, AtTime, Bound, ReadOptions
 
@@ -78,10 +79,12 @@ class Stream(Feed):
 
     def chunks(self, start: int, end: int) -> Iterator[bytes]:
         """The messages of a range, as chunks (see wire/amqp091/chunk.py). Raises FlintError."""
+        size = self._options.fetch_bytes
+        ahead = Ahead(self._connecting, lambda channel, at: channel.stream_chunks(self._queue, at, end, size))
         offset = start
         while offset < end:
-            chunk = self._fetch(offset, end)
-            if chunk is None or chunk.next_offset == offset:
+            chunk = _if_there(ahead, offset)
+            if chunk is None:
                 following = self._behind_gap(offset, end)
                 self._missing(offset, following, following - offset)
                 offset = following
@@ -91,16 +94,6 @@ class Stream(Feed):
                 self._missing(offset, chunk.next_offset, gone)
             offset = chunk.next_offset
             yield chunk.data
-
-    def _fetch(self, offset: int, end: int) -> fc.StreamChunk | None:
-        """None when the broker does not have this offset any more."""
-        size = self._options.fetch_bytes
-        try:
-            return self._connecting.call(lambda channel: channel.stream_fetch(self._queue, offset, end, size))
-        except fc.ChannelClosed as error:
-            if error.code == PreconditionFailed.code:
-                return None
-            raise
 
     def _behind_gap(self, offset: int, end: int) -> int:
         """The next offset there is, or the end."""
@@ -115,3 +108,13 @@ class Stream(Feed):
                 "dropped them before they were read, the stream was deleted and made anew, or its files are damaged. "
                 "To go on without them, set the option failOnDataLoss to false"
             )
+
+
+def _if_there(ahead: Ahead, offset: int) -> fc.StreamChunk | None:
+    """None when the broker does not have this offset any more."""
+    try:
+        return ahead.chunk(offset)
+    except fc.ChannelClosed as error:
+        if error.code == PreconditionFailed.code:
+            return None
+        raise

@@ -1,6 +1,6 @@
 """An ordinary queue as a query that goes on sees it: what is leased, settled, and lost."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TypeVar, cast
 
 import pytest
@@ -55,11 +55,15 @@ class Broker:
         self._check(epoch)
         self.first = up_to
 
-    def lease_fetch(self, queue: str, name: str, offset: int, end_offset: int, max_bytes: int) -> fc.StreamChunk:
+    def lease_chunks(
+        self, queue: str, name: str, offset: int, end_offset: int, max_bytes: int
+    ) -> Iterator[fc.StreamChunk]:
         stop = min(end_offset, self.next)
-        found = [at for at in range(offset, stop) if at not in self.gone][:5]
-        following = found[-1] + 1 if len(found) == 5 else stop
-        return fc.StreamChunk(offset, following, len(found), bytes(found))
+        while offset < stop:
+            found = [at for at in range(offset, stop) if at not in self.gone][:5]
+            following = found[-1] + 1 if len(found) == 5 else stop
+            yield fc.StreamChunk(offset, following, len(found), bytes(found))
+            offset = following
 
 
 def lease(broker: Broker, **options: str) -> Lease:

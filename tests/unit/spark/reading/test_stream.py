@@ -1,6 +1,6 @@
 """A stream as a reader sees it: bounds, ranges, and what is done about messages that are gone."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TypeVar, cast
 
 import pytest
@@ -32,13 +32,14 @@ class Log:
     def stream_query(self, queue: str, timestamp_ms: int) -> fc.StreamInfo:
         return fc.StreamInfo(self._first, self._end, min(max(timestamp_ms // 1000, self._first), self._end))
 
-    def stream_fetch(self, queue: str, offset: int, end_offset: int, max_bytes: int) -> fc.StreamChunk:
+    def stream_chunks(self, queue: str, offset: int, end_offset: int, max_bytes: int) -> Iterator[fc.StreamChunk]:
         if offset < self._first:
             raise fc.ChannelClosed(406, "gone")
         stop = min(end_offset, self._end)
-        found = [at for at in range(offset, stop) if at not in self._damaged][:3]
-        following = found[-1] + 1 if found else offset
-        return fc.StreamChunk(offset, following, len(found), bytes(found))
+        while found := [at for at in range(offset, stop) if at not in self._damaged][:3]:
+            following = found[-1] + 1
+            yield fc.StreamChunk(offset, following, len(found), bytes(found))
+            offset = following
 
 
 def stream(log: Log, **options: str) -> Stream:
@@ -78,7 +79,7 @@ def test_other_refusals() -> None:
     """Whatever else the broker says is the reader's error."""
 
     class Gone(Log):
-        def stream_fetch(self, queue: str, offset: int, end_offset: int, max_bytes: int) -> fc.StreamChunk:
+        def stream_chunks(self, queue: str, offset: int, end_offset: int, max_bytes: int) -> Iterator[fc.StreamChunk]:
             raise fc.ChannelClosed(404, "no queue 'q'")
 
     with pytest.raises(FlintError, match="404 no queue 'q'"):
