@@ -17,7 +17,7 @@ unexport PYTHONPATH
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .PHONY: help run test conformance fuzz crash crash-long spark-long faults bitflips audit sim sim-long demo interop bench
-.PHONY: bench-routing bench-depth bench-recovery lint format clean
+.PHONY: bench-routing bench-depth bench-recovery bench-spark lint format clean
 
 help:
 	@echo 'make run          install FlintMQ into .venv, compiled, and serve from ./data (DATA=DIR for another place)'
@@ -29,9 +29,10 @@ help:
 	@echo 'make bench-routing what 10,000 queues and 110,000 bindings cost publishers; make bench does it, too'
 	@echo 'make bench-depth  what deep queues, many queues and many publishers cost; make bench does it, too'
 	@echo 'make bench-recovery how long a killed broker takes to accept again, with a million messages in its journal'
+	@echo 'make bench-spark  what Spark reads and writes, beside what it does with no broker, and with pika: 5 minutes'
 	@echo 'make fuzz         spoiled sessions against the engines and the broker, SEEDS of them (SEEDS=1000000 FIRST=0)'
 	@echo 'make crash        200 kills under load, and how long it takes to accept again; 1,000 by make crash-long'
-	@echo 'make spark-long   200 kills of drivers, executors and the broker, while Spark reads a million messages once'
+	@echo 'make spark-long   200 kills of drivers, executors and the broker, while Spark moves a million messages once'
 	@echo 'make faults       every fault at every call to the disk; make bitflips spoils 10,000 data directories'
 	@echo 'make audit        a broker under strace: every confirm is sent after the sync that covers it'
 	@echo 'make sim          a simulated node that loses its power, SEEDS times about 22 (SEEDS=10000 FIRST=0)'
@@ -105,6 +106,9 @@ bench-depth: $(VENV)/.broker
 
 bench-recovery: $(VENV)/.broker
 	@$(BIN)/python -m benchmarks.recovery $(ARGS)
+
+bench-spark: $(VENV)/.demo
+	@$(BIN)/python -m benchmarks.spark $(ARGS)
 
 lint: $(VENV)/.development
 	@echo '==> Lint'
