@@ -123,8 +123,6 @@ class Lease(Timed, Stored, Holder):
         self._leases = leases
         self._pages = leases.pages
         self._notes = Notes(record.id, leases.journal)
-        # A queue that is not there after a restart needs no notes.
-        self._is_durable = queue.survives
         self._parts: list[_Part] = []
         self._extensions: deque[_Extension] = deque()
         self._state: Entry | None = None
@@ -159,8 +157,7 @@ class Lease(Timed, Stored, Holder):
             self._end_group()
         if timeout_ms != self.record.timeout_ms:
             self.record = replace(self.record, timeout_ms=int(timeout_ms))
-            if self._is_durable:
-                self._leases.definitions.put_lease(self.record)
+            self._leases.definitions.put_lease(self.record)
             self._leases.timers.cancel(self)
         self.used()
 
@@ -220,8 +217,7 @@ class Lease(Timed, Stored, Holder):
             self._parts.append(_Part(self.next, page))
             self.next += page.count
             self._join_last()
-        if self._is_durable:
-            self._extensions.append(_Extension(self.next, self._notes.write(_extension(start, acquired.runs))))
+        self._extensions.append(_Extension(self.next, self._notes.write(_extension(start, acquired.runs))))
         return self.next - start
 
     def _join_last(self) -> None:
@@ -317,8 +313,7 @@ class Lease(Timed, Stored, Holder):
             self._check(epoch)
         count = self.count
         self._forget()
-        if self._is_durable:
-            self._leases.definitions.delete_lease(self.record)
+        self._leases.definitions.delete_lease(self.record)
         self._begin_group()
         self._give_up()
         self._drop_state()
@@ -363,13 +358,12 @@ class Lease(Timed, Stored, Holder):
 
     def _write_state(self) -> None:
         self._drop_state()
-        if self._is_durable:
-            note = BytesWriter()
-            note.append(u8(_STATE))
-            write_i64_be(note, self.epoch)
-            write_i64_be(note, self.first)
-            note.append(u8(self._has_lapsed))
-            self._state = self._notes.write(note.getvalue())
+        note = BytesWriter()
+        note.append(u8(_STATE))
+        write_i64_be(note, self.epoch)
+        write_i64_be(note, self.first)
+        note.append(u8(self._has_lapsed))
+        self._state = self._notes.write(note.getvalue())
 
     def _drop_state(self) -> None:
         state, self._state = self._state, None

@@ -77,8 +77,7 @@ class Leases:
             )
         record = LeaseRecord(self._ids.take(), self._vhost, queue.id, name)
         lease = self._keep(record, queue)
-        if queue.survives:
-            self.definitions.put_lease(record)
+        self.definitions.put_lease(record)
         return lease
 
     def _keep(self, record: LeaseRecord, queue: EntryQueue) -> Lease:

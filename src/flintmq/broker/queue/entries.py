@@ -517,6 +517,10 @@ class EntryQueue(Queue, Stored):
     def check_leasable(self) -> None:
         """Raises PreconditionFailed for a queue that gives no batches, AccessRefused where it is somebody else's."""
         where = f"queue '{self.name}' in vhost '{self.vhost}'"
+        if not self._survives:
+            raise PreconditionFailed(
+                f"{where} does not survive a restart, and a batch of it could not be read again: lease from a durable one"
+            )
         if self._groups is not None:
             raise PreconditionFailed(
                 f"{where} gives out one message of a group at a time (x-group-header): it cannot be leased"

@@ -28,13 +28,15 @@ from flintmq.wire.amqp091.methods import (
 
 # The wire's numbers have 64 bits and no sign.
 _HIGHEST: Final = 2**63 - 1
+# A timeout that no clock gets to.
+_LONGEST_MS: Final = 2**53
 
 
 def open_lease(channel: ServerChannel, method: Method) -> None:
     assert isinstance(method, LeaseOpen)
     channel.check_storage()
     queue = channel.queue(method.queue)
-    timeout_ms = min(method.timeout, _HIGHEST)
+    timeout_ms = min(method.timeout, _LONGEST_MS)
     lease = channel.vhost.leases.open(queue, method.consumer, min(method.epoch, _HIGHEST), timeout_ms)
     channel.reply_when_stored(LeaseOpenOk(epoch=lease.epoch, first=lease.first, next=lease.next))
 

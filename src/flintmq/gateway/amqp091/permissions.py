@@ -132,14 +132,9 @@ def _queue_read(channel: ServerChannel, method: Method) -> None:
 
 
 def _lease(channel: ServerChannel, method: Method) -> None:
-    assert isinstance(method, (LeaseOpen, LeaseExtend, LeaseFetch, LeaseSettle))
+    """Whoever may consume from a queue may as well take over what somebody else has of it."""
+    assert isinstance(method, (LeaseOpen, LeaseExtend, LeaseFetch, LeaseSettle, LeaseRelease))
     channel.rights.check(READ, "queue", channel.queue_name(method.queue))
-
-
-def _lease_release(channel: ServerChannel, method: Method) -> None:
-    """Who has no epoch takes away what somebody else is reading."""
-    assert isinstance(method, LeaseRelease)
-    channel.rights.check(READ if method.epoch else CONFIGURE, "queue", channel.queue_name(method.queue))
 
 
 CHECKS: Final[dict[int, Callable[[ServerChannel, Method], None]]] = {
@@ -161,5 +156,5 @@ CHECKS: Final[dict[int, Callable[[ServerChannel, Method], None]]] = {
     spec.LEASE_EXTEND: _lease,
     spec.LEASE_FETCH: _lease,
     spec.LEASE_SETTLE: _lease,
-    spec.LEASE_RELEASE: _lease_release,
+    spec.LEASE_RELEASE: _lease,
 }

@@ -79,12 +79,12 @@ ROWS = [
     row(StreamQuery(queue="s"), "read queue s"),
     row(StreamSpan(queue="s"), "read queue s"),
     row(StreamFetch(queue="s"), "read queue s"),
-    row(LeaseOpen(queue="q", consumer="c"), "read queue q"),
+    row(LeaseOpen(queue="leased", consumer="c"), "read queue leased"),
     row(LeaseExtend(queue="leased", consumer="c", epoch=EPOCH), "read queue leased"),
     row(LeaseFetch(queue="leased", consumer="c"), "read queue leased"),
     row(LeaseSettle(queue="leased", consumer="c", epoch=EPOCH), "read queue leased"),
     row(LeaseRelease(queue="leased", consumer="c", epoch=EPOCH), "read queue leased"),
-    row(LeaseRelease(queue="leased", consumer="c"), "configure queue leased"),
+    row(LeaseRelease(queue="leased", consumer="c"), "read queue leased"),
 ]
 
 
@@ -99,7 +99,7 @@ def made() -> tuple[Server, Client]:
     channel = client.channel()
     channel.call(ExchangeDeclare(exchange="x1", type="direct"), ExchangeDeclare(exchange="x2", type="direct"))
     channel.call(QueueDeclare(queue="q"), QueueDeclare(queue="s", durable=True, arguments=STREAM))
-    channel.call(QueueDeclare(queue="leased"))
+    channel.call(QueueDeclare(queue="leased", durable=True))
     assert channel.call(LeaseOpen(queue="leased", consumer="c")) == [LeaseOpenOk(epoch=EPOCH)]
     return server, client
 
