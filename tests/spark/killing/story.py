@@ -17,7 +17,7 @@ QUEUE: Final = "work"
 CONSUMER: Final = "killed"
 PERSISTENT: Final = fc.encode_properties(fc.Properties(delivery_mode=2))
 # A driver that has not got on by then hangs.
-PATIENCE_SECONDS: Final = 300.0
+PATIENCE_SECONDS: Final = 600.0
 # Between two kills at random: most come while a batch is under way.
 PAUSE_SECONDS: Final = (0.2, 2.0)
 # How often one driver, its executors and its broker are hurt before the driver is killed itself.
