@@ -1,4 +1,4 @@
-"""What docs/client.md and docs/leases.md show works."""
+"""What docs/client.md, docs/leases.md and docs/staged-publishes.md show works."""
 
 import re
 import subprocess
@@ -13,7 +13,7 @@ import flintmq.client.amqp10 as amqp
 from tests.servers import BrokerProcess
 
 DOCS = Path(__file__).parents[2] / "docs" / "client.md"
-SHOWN = DOCS.read_text() + DOCS.with_name("leases.md").read_text()
+SHOWN = "".join(DOCS.with_name(name).read_text() for name in ("client.md", "leases.md", "staged-publishes.md"))
 EXAMPLES = re.findall(r"^```python\n(.*?)^```$", SHOWN, re.MULTILINE | re.DOTALL)
 
 
