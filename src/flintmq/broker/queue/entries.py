@@ -519,7 +519,8 @@ class EntryQueue(Queue, Stored):
         where = f"queue '{self.name}' in vhost '{self.vhost}'"
         if not self._survives:
             raise PreconditionFailed(
-                f"{where} does not survive a restart, and a batch of it could not be read again: lease from a durable one"
+                f"{where} does not survive a restart, and a batch of it could not be read again: lease from a durable "
+                "queue"
             )
         if self._groups is not None:
             raise PreconditionFailed(

@@ -70,9 +70,17 @@ class Lease(Feed):
             if self._options.fail_on_data_loss:
                 raise
             return self._open().first
-        if now.first < offset:
-            self._call(lambda channel: channel.lease_settle(self._queue, self._name, self._epoch, offset))
+        self._settle(now.first, offset)
         return offset
+
+    def _settle(self, first: int, offset: int) -> None:
+        """In steps, each for good, so that the broker's other clients have their turn between them."""
+        while first < offset:
+            first = min(first + LEASE_EXTEND_MAX_MESSAGES, offset)
+            self._settle_before(first)
+
+    def _settle_before(self, position: int) -> None:
+        self._call(lambda channel: channel.lease_settle(self._queue, self._name, self._epoch, position))
 
     def _check_is(self, lease: int, offset: int, now: fc.LeaseInfo) -> None:
         if lease != self.lease or offset > now.next:
