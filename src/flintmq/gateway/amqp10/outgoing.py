@@ -226,8 +226,8 @@ class OutgoingLink(SenderOwner):
         state = None if acquires is None else TransactionalState(txn_id=acquires.id)
         if terminus is not None and self._keeps_notes:
             held = terminus.hold(tag, queue, entry)
-            if held.note is not None:
-                # Or a crash could take the note of what the client has.
+            if held.note is not None or self._noting > 0:
+                # Or a crash could take the note of what the client has. What needs none must not overtake.
                 self._noting += 1
                 self.session.connection.answer(_Noted(self, held, state, [head, body]))
                 return

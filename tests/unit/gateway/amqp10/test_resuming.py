@@ -183,6 +183,20 @@ def test_deliveries_wait_for_their_notes(client: Client, server: Server) -> None
     assert receiver.bodies() == ["one"]
 
 
+def test_what_needs_no_note_does_not_overtake(client: Client) -> None:
+    """A transient message waits for the note of a durable one before it."""
+    receiver = _receive(client, credit=0)
+    publisher = client.sender(attach=Attach(name="publisher"))
+    publisher.send("one")
+    publisher.send("two", durable=False)
+    client.durable()
+    receiver.link.grant(10)
+    client.tick()
+    assert receiver.take() == []
+    client.durable()
+    assert receiver.bodies() == ["one", "two"]
+
+
 def test_settling_forgets_the_note(client: Client, server: Server, queue: Queue) -> None:
     """Nothing is left of a delivery that was settled."""
     _publish(client, "one")
