@@ -90,6 +90,8 @@ class MemoryJournal(Journal):
         self.groups = 0
         self.group_count = 0
         self.appends: list[tuple[bytes, list[int]]] = []
+        # In which group each of them is, 0 for none.
+        self.append_groups: list[int] = []
 
     @property
     def in_group(self) -> bool:
@@ -97,6 +99,7 @@ class MemoryJournal(Journal):
 
     def append(self, message: Message, queue_ids: list[int], entries: list[Entry]) -> None:
         self.appends.append((message.body, list(queue_ids)))
+        self.append_groups.append(self.group_count if self.in_group else 0)
         for queue_id, entry in zip(queue_ids, entries, strict=True):
             entry.segment = 1
             self.kept[queue_id, entry.seq] = message.body

@@ -319,6 +319,10 @@ class IncomingLink(ReceiverOwner, Holder):
         terminus.begin()
         try:
             self._publish(delivery, payload, 0, len(payload))
+            if self._agenda.discarded:
+                # A full queue did not even begin to keep it: its dead letters are there together with its outcome.
+                broker = self.session.gateway.broker
+                broker.publish_given_up(broker.dead_letter_count)
             outcome = delivery.mark
             if not delivery.is_settled and isinstance(outcome, Outcome):
                 terminus.received(tag, encoded_state(outcome))

@@ -754,3 +754,20 @@ def test_what_is_kept_for_a_user_goes_with_it(server: Server, queue: Queue) -> N
     assert queue.message_count == 0
     server.broker.delete_user("other")
     assert (len(server.vhost.termini), queue.message_count) == (0, 1)
+
+
+def test_what_a_full_queue_does_not_keep_is_with_the_dead_letters_when_its_outcome_is_noted(server: Server) -> None:
+    """Or a crash could leave the outcome alone, and the message would not come again."""
+    server.queue("dead")
+    server.queue("full", max_length=0, dead_letter_exchange="", dead_letter_routing_key="dead")
+    client = Client(server)
+    target = Target(address="/queues/full", durable=DURABLE_UNSETTLED_STATE, expiry_policy=EXPIRE_NEVER)
+    attach = Attach(name="s", snd_settle_mode=SND_UNSETTLED, rcv_settle_mode=RCV_SECOND)
+    sender = client.sender(target=target, attach=attach)
+    client.durable()
+    _sent(sender, b"t", "one")
+    journal = server.storage.memory_journal
+    assert len(journal.append_groups) == 2
+    assert len(set(journal.append_groups)) == 1
+    assert journal.append_groups[0] > 0
+    assert server.vhost.queues["dead"].message_count == 1
