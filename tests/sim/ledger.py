@@ -112,6 +112,8 @@ class Ledger:
         # Numbers of messages that were on a queue for sure when it was deleted.
         self._buried: set[int] = set()
         self._groups: list[Group] = []
+        # Messages that are taken once only, which a start did not find: nobody took them, then.
+        self._missing: set[tuple[Line, int]] = set()
 
     def _note(self, number: int, what: str) -> None:
         if self.trace is not None:
@@ -130,9 +132,20 @@ class Ledger:
                 line.copies[sent.number] = Copy(sent)
             line.copies[sent.number].purged |= line.purges > 0
 
+    def published_again(self, sent: Sent) -> None:
+        """The node says that it has not got it, so it is sent once more."""
+        for line in sent.lines:
+            if sent.number in line.done:
+                raise Unexpected(f"{line} had {sent.number}, and the node has forgotten that")
+            self._missing.discard((line, sent.number))
+        self.published(sent)
+
     def confirmed(self, sent: Sent) -> None:
         self.figures.confirmed += 1
         self._note(sent.number, "is confirmed")
+        for line in sent.lines:
+            if (line, sent.number) in self._missing:
+                raise Lost(f"{sent.number} is confirmed, and not on {line}")
         if sent.mandatory and not sent.lines and not sent.returned:
             raise Unexpected(f"{sent.number} went nowhere, and was confirmed before it was returned")
         self._is_sure(sent)
@@ -408,7 +421,7 @@ class Ledger:
                 continue
             if copy is None and not self._may_have_come(line, sent):
                 raise Unexpected(f"{line} has {number}, which was never published there")
-            if self._is_over(line, number, durable):
+            if self._is_over(line, number, durable) or number in line.done:
                 raise Unexpected(f"{line} has {number}, which was settled durably")
             source = line.source
             while source is not None:
@@ -498,13 +511,18 @@ class Ledger:
         kept: dict[int, Sent] = {}
         for line, found in there.items():
             copies: dict[int, Copy] = {}
-            if line.deduplicates:
-                line.done |= {number for number in line.copies if self._is_over(line, number, durable)}
+            for number, known in line.copies.items():
+                if not (line.deduplicates or known.sent.is_once):
+                    continue
+                if self._is_over(line, number, durable):
+                    line.done.add(number)
+                elif number not in found and not self.is_damaged and not self._is_accounted_for(line, known, there):
+                    self._missing.add((line, number))
             for number in found:
-                known = line.copies.get(number)
+                before = line.copies.get(number)
                 copy = Copy(self.messages[number])
                 copy.is_sure = copy.is_seen = True
-                copy.returns = max(known.returns if known is not None else 0, int(found[number].returns))
+                copy.returns = max(before.returns if before is not None else 0, int(found[number].returns))
                 copies[number] = copy
                 kept[number] = copy.sent
             line.copies = copies

@@ -19,17 +19,18 @@ from flintmq.wire.amqp10.states import (
     Accepted,
     DeliveryState,
     Modified,
-    Outcome,
     Rejected,
     Released,
     TransactionalState,
 )
 from flintmq.wire.amqp10.termini import Source, Target
 from tests.sim.coordination import Work
-from tests.sim.ledger import ACK, REJECT, REQUEUE, Ledger, Unexpected
+from tests.sim.lasting import CONTAINER, Lasting
+from tests.sim.ledger import REQUEUE, Ledger, Unexpected
 from tests.sim.messages import NUMBER_BYTES, Copy, Sent
 from tests.sim.network import Link
 from tests.sim.node import USER, Node
+from tests.sim.outcomes import EXPECTED, outcome_of, target_of
 from tests.sim.topology import Address, Line
 
 if TYPE_CHECKING:
@@ -37,26 +38,17 @@ if TYPE_CHECKING:
 
 # Small, so that a body of some kilobytes comes in several frames.
 _TUNING: Final = Tuning(frame_max=1_024, idle_timeout_ms=0)
-# What a link may be ended with: a node that cannot store any more, or that is about to stop; a queue that is gone.
-_EXPECTED: Final = {
-    "amqp:internal-error",
-    "amqp:resource-limit-exceeded",
-    "amqp:resource-deleted",
-    "amqp:connection:forced",
-    "amqp:not-found",
-}
-_OUTCOMES: Final[dict[int, tuple[Outcome, ...]]] = {
-    ACK: (Accepted(),),
-    REJECT: (Rejected(),),
-    REQUEUE: (Released(), Modified(delivery_failed=True)),
-}
+# All that a link may have unsettled is to be told in one.
+_LASTING_TUNING: Final = Tuning(frame_max=16_384, idle_timeout_ms=0)
 
 
 @final
 class LinkClient(ConnectionOwner):
-    """A connection with one session."""
+    """A connection with one session. `lasting`: it is one of that client, and of nobody else."""
 
-    def __init__(self, workload: "Workload", ledger: Ledger, node: Node, latency: float) -> None:
+    def __init__(
+        self, workload: "Workload", ledger: Ledger, node: Node, latency: float, lasting: Lasting | None = None
+    ) -> None:
         self.workload = workload
         self.ledger = ledger
         self.node = node
@@ -64,11 +56,16 @@ class LinkClient(ConnectionOwner):
         self.senders: dict[tuple[str, bool], Sender] = {}
         self.receivers: list[Receiver] = []
         self.work: Work | None = None
+        self.lasting = lasting
+        # Whether its links are attached here.
+        self.has_lasting = False
         self.is_lost = False
         self.session: Session | None = None
         self._output = Output(Outbox())
-        opening = Open(container_id=f"c{workload.next_number()}", hostname="/")
-        self.engine = Connection(Role.CLIENT, self, self._output, _TUNING, opening, logs_in=True)
+        container = CONTAINER if lasting is not None else f"c{workload.next_number()}"
+        opening = Open(container_id=container, hostname="/")
+        tuning = _TUNING if lasting is None else _LASTING_TUNING
+        self.engine = Connection(Role.CLIENT, self, self._output, tuning, opening, logs_in=True)
         self.link: Link = node.connect(self._received, self._lost, latency)
         self.flush()
 
@@ -91,6 +88,8 @@ class LinkClient(ConnectionOwner):
         self.engine.receive(data, self.node.loop.time())
         if self.work is not None:
             self.work.look()
+        if self.lasting is not None:
+            self.lasting.look()
         self.flush()
         if self.engine.is_closed:
             self.link.hang_up()
@@ -117,6 +116,8 @@ class LinkClient(ConnectionOwner):
             receiver.let_go()
         if self.work is not None:
             self.work.let_go()
+        if self.lasting is not None:
+            self.lasting.is_attached = False
 
     def cut(self) -> None:
         """The connection breaks: the server may know it before us."""
@@ -132,7 +133,7 @@ class LinkClient(ConnectionOwner):
 
     def sender(self, address: Address, work: Work | None) -> "Sender":
         """The link to an address, or the one for transactions, which is attached if it was not."""
-        target = f"/exchanges/{address.exchange}/{address.key}" if address.exchange else f"/queues/{address.key}"
+        target = target_of(address)
         sender = self.senders.get((target, work is not None))
         if sender is None:
             sender = self.senders[target, work is not None] = Sender(self, target, work)
@@ -172,7 +173,7 @@ class _NoRequests(SessionOwner):
 
 
 def _expect(error: FlintError | None, what: str) -> None:
-    if isinstance(error, EndedByPeer) and error.condition not in _EXPECTED:
+    if isinstance(error, EndedByPeer) and error.condition not in EXPECTED:
         raise Unexpected(f"{what} was ended: {error}")
 
 
@@ -285,10 +286,9 @@ class Receiver(ReceiverOwner):
 
     def settle(self, deliveries: list[IncomingDelivery], how: int, chosen: int) -> None:
         """`chosen` says by which of the outcomes that come to the same."""
-        outcomes = _OUTCOMES[how]
         copies = [self.unsettled.pop(delivery) for delivery in deliveries]
         for delivery, copy in zip(deliveries, copies, strict=True):
-            self.link.settle(delivery, outcomes[chosen % len(outcomes)])
+            self.link.settle(delivery, outcome_of(how, chosen))
             self._ledger.settled(copy, how)
         self.link.grant(self._credit)
         if how != REQUEUE:
@@ -300,8 +300,7 @@ class Receiver(ReceiverOwner):
 
     def stage(self, deliveries: list[IncomingDelivery], how: int, chosen: int, work: Work, settled: bool) -> None:
         """The same in a transaction; `settled`: and have no say any more."""
-        outcomes = _OUTCOMES[how]
-        state = TransactionalState(work.txn_id, outcomes[chosen % len(outcomes)])
+        state = TransactionalState(work.txn_id, outcome_of(how, chosen))
         for delivery in deliveries:
             work.settle(self, delivery, self.unsettled.pop(delivery), how, settled)
             if settled:

@@ -32,6 +32,7 @@ class Sent:
         delay_ms: int = 0,
         header: str = "",
         mandatory: bool = False,
+        is_once: bool = False,
     ) -> None:
         self.number = number
         self.channel = channel
@@ -44,6 +45,8 @@ class Sent:
         self.delay_ms = delay_ms
         self.header = header
         self.mandatory = mandatory
+        # Its sender takes up what was under way, so that it is taken exactly once.
+        self.is_once = is_once
         self.returned = False
         self.is_in_transaction = False
 

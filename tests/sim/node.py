@@ -164,7 +164,10 @@ class Node:
     # -- what is on the queues ----------------------------------------------------------------------------------
 
     def contents(self) -> dict[str, list[Entry]]:
-        """All queues with their entries: ready ones in order, then those that are held back or about to leave."""
+        """All queues with their entries: ready ones in order, then those that are held back or about to leave.
+
+        Those that wait for a link to be taken up again are in their places.
+        """
         found = {}
         for name, queue in self.vhost.queues.items():
             if isinstance(queue, ClassicQueue):
@@ -174,6 +177,10 @@ class Node:
                 found[name] = entries
             elif isinstance(queue, StreamQueue):
                 found[name] = _records(queue.log)
+        for terminus in self.vhost.termini.sources.values():
+            for held in terminus.unsettled.values():
+                found[held.queue.name].append(held.entry)
+                found[held.queue.name].sort(key=lambda entry: entry.position)
         for letter in self.broker.agenda.dead_letters:
             entries = found[letter.queue.name]
             entries.append(letter.entry)

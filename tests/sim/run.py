@@ -13,6 +13,7 @@ from flintmq.base.errors import StorageError
 from tests.sim.baton import Baton
 from tests.sim.database import DatabaseFile
 from tests.sim.disk import PowerLoss, SimulatedDisk
+from tests.sim.lasting import Lasting
 from tests.sim.ledger import FailedRecovery, Figures, Ledger, Lost, Unexpected
 from tests.sim.loop import VirtualLoop
 from tests.sim.node import DATA, SEGMENT_BYTES, Node
@@ -56,6 +57,7 @@ class Run:
         if trace:
             self.ledger.trace = self._say
         self.numbers = Numbers()
+        self.lasting = Lasting(self.ledger)
         self.segment_bytes = chance.choice((2_000, SEGMENT_BYTES, SEGMENT_BYTES, 20_000))
         self._now = 0.0
         # Of the life before: the newest batch that was reported durable.
@@ -144,7 +146,7 @@ class Run:
         chance = self.chance
         node = self._boot()
         end = chance.choices((POWER, KILL, STOP, FAULT, FULL), (80, 5, 3, 9, 3))[0]
-        workload = Workload(node, self.ledger, self.topology, self.numbers, chance, self._aim)
+        workload = Workload(node, self.ledger, self.topology, self.numbers, self.lasting, chance, self._aim)
         # Behind the handshakes.
         duration = 6 * workload.latency + workload.gap * chance.choice((5, 20, 60))
         self._ends_in = end
@@ -253,15 +255,18 @@ class Run:
         # What nothing is said of has to be as it was; but behind the last mark of a node that was not stopped, what is
         # spoiled looks like what was torn.
         self.ledger.is_damaged &= bool(node.storage.damage) or not self._was_stopped
+        was_damaged = self.ledger.is_damaged
         self.ledger.found(contents, self._durable)
         self.ledger.forget_unfinished(set(contents))
+        if not was_damaged:
+            self.lasting.started()
         return node
 
     # -- the first and the last ---------------------------------------------------------------------------------
 
     def _set_up(self, node: Node) -> None:
         """Declare what there is to be, and see it declared."""
-        workload = Workload(node, self.ledger, self.topology, self.numbers, self.chance, self._aim)
+        workload = Workload(node, self.ledger, self.topology, self.numbers, self.lasting, self.chance, self._aim)
 
         def begin() -> None:
             node.serve()

@@ -12,9 +12,11 @@ import pytest
 
 from flintmq.broker.message import Entry
 from flintmq.broker.queue.entries import EntryQueue
+from flintmq.broker.terminus import Received, TargetTerminus
 from flintmq.broker.transaction import StagedSettlement, Transaction
 from flintmq.gateway.amqp091.answers import Answers
 from flintmq.gateway.amqp10.connection import ServerConnection
+from flintmq.gateway.amqp10.outgoing import OutgoingLink
 from flintmq.gateway.amqp10.promises import Answer
 from flintmq.gateway.amqp10.transactions import Discharged
 from flintmq.storage.block import Scan, scan_blocks
@@ -239,6 +241,28 @@ def refuse_in_doubt(patch: Patch) -> None:
     patch.setattr(Discharged, "fail", fail)
 
 
+def settle_before_the_sync(patch: Patch) -> None:
+    """AMQP 1.0: what a durable link settles is told at once, and the note of it may come back."""
+    patch.setattr(OutgoingLink, "settle", lambda self, delivery, state, _: self.link.settle(delivery, state))
+
+
+def forget_what_was_taken(patch: Patch) -> None:
+    """AMQP 1.0: a durable link keeps no note of a message that it has taken."""
+
+    def received(self: TargetTerminus, tag: bytes, outcome: bytes) -> Received:
+        found = self._find(tag)
+        self._drop(found)
+        found.outcome = outcome
+        return found
+
+    patch.setattr(TargetTerminus, "received", received)
+
+
+def give_out_what_is_held(patch: Patch) -> None:
+    """AMQP 1.0: what a durable link has in hand goes to others behind a start."""
+    patch.setattr(EntryQueue, "claim", lambda self, first, count, holder: None)
+
+
 WAYS: Final[Sequence[Callable[[Patch], None]]] = (
     drop_syncs,
     drop_directory_syncs,
@@ -262,6 +286,9 @@ WAYS: Final[Sequence[Callable[[Patch], None]]] = (
     discharge_before_the_sync,
     discharge_by_halves,
     refuse_in_doubt,
+    settle_before_the_sync,
+    forget_what_was_taken,
+    give_out_what_is_held,
 )
 SEEDS_MAX: Final = 200
 

@@ -19,7 +19,13 @@ _WAYS = (
 
 
 # What these replace is compiled, where the broker is.
-_INTERPRETED_WAYS = (sabotage.discharge_before_the_sync, sabotage.discharge_by_halves)
+_INTERPRETED_WAYS = (
+    sabotage.discharge_before_the_sync,
+    sabotage.discharge_by_halves,
+    sabotage.settle_before_the_sync,
+    sabotage.forget_what_was_taken,
+    sabotage.give_out_what_is_held,
+)
 
 
 @pytest.mark.skipif(flintmq.compiled, reason="compiled code calls its own")

@@ -9,6 +9,7 @@ from typing import Final, final
 from flintmq.wire.amqp091 import methods as m
 from tests.sim.clients import CONFIRM, PLAIN, TX, Client, SimChannel
 from tests.sim.coordination import Work
+from tests.sim.lasting import Lasting
 from tests.sim.ledger import ACK, REJECT, REQUEUE, Ledger, Unexpected
 from tests.sim.links import LinkClient
 from tests.sim.messages import Sent
@@ -50,6 +51,7 @@ class Workload:
         ledger: Ledger,
         topology: Topology,
         numbers: Numbers,
+        lasting: Lasting,
         chance: random.Random,
         aim: Callable[[], None],
     ) -> None:
@@ -63,6 +65,7 @@ class Workload:
         self._ledger = ledger
         self._topology = topology
         self._numbers = numbers
+        self._lasting = lasting
         self._chance = chance
         self._aim = aim
         # Seconds between two things that are done.
@@ -90,6 +93,8 @@ class Workload:
             (chance.choice((0, 2)), self._page_out),
         ]
         self._speaks_10 = chance.random() < 0.5
+        # Whether the client that outlives nodes is there.
+        self._lasts = chance.random() < 0.5
         # How often clients of AMQP 1.0 end transactions: 0 for not having any.
         self._transacts = chance.choice((0, 3, 10))
         self._acts = [act for _, act in acts]
@@ -109,7 +114,11 @@ class Workload:
         for _ in range(self._chance.choice((1, 2, 2, 3))):
             self._connect()
         if self._speaks_10:
-            self._connect_links()
+            self._connect_links(None)
+        if self._lasts:
+            if self._chance.random() < 0.3:
+                self._decide(self._lasting)
+            self._connect_links(self._lasting)
         self._node.loop.call_later(self.gap, self._step)
 
     def declare(self, methods: list[m.Method]) -> None:
@@ -137,15 +146,15 @@ class Workload:
         if self.is_going:
             self._node.loop.call_later(self._chance.random() * 0.01, self._reconnect)
 
-    def _connect_links(self) -> None:
+    def _connect_links(self, lasting: Lasting | None) -> None:
         if self.is_going:
-            self.link_clients.append(LinkClient(self, self._ledger, self._node, self.latency))
+            self.link_clients.append(LinkClient(self, self._ledger, self._node, self.latency, lasting))
 
     def lost_links(self, client: LinkClient) -> None:
         if client in self.link_clients:
             self.link_clients.remove(client)
         if self.is_going:
-            self._node.loop.call_later(self._chance.random() * 0.01, self._connect_links)
+            self._node.loop.call_later(self._chance.random() * 0.01, self._connect_links, client.lasting)
 
     def _reconnect(self) -> None:
         if self.is_going and len(self.clients) < 3:
@@ -173,7 +182,10 @@ class Workload:
             channel.client.flush()
         for link_client in self.link_clients:
             if link_client.is_usable and chance.random() < 0.5:
-                self._use_links(link_client)
+                if link_client.lasting is None:
+                    self._use_links(link_client)
+                else:
+                    self._use_lasting(link_client, link_client.lasting)
                 link_client.flush()
         self._node.loop.call_later(chance.random() * 2 * self.gap, self._step)
 
@@ -189,7 +201,7 @@ class Workload:
 
     def _send(self, client: LinkClient) -> None:
         chance = self._chance
-        if sum(len(line.copies) for line in self._ledger.lines.values() if not line.is_stream) > _ENOUGH:
+        if self._is_enough():
             return
         address = chance.choice(self._addresses())
         if address.header or any(line.deduplicates or line.is_temporary for line in address.lines):
@@ -263,11 +275,74 @@ class Workload:
         else:
             client.close()
 
+    # -- the client that outlives nodes -------------------------------------------------------------------------
+
+    def _use_lasting(self, client: LinkClient, lasting: Lasting) -> None:
+        chance = self._chance
+        if not client.has_lasting:
+            client.has_lasting = True
+            lasting.attach(client)
+        if not lasting.is_attached:
+            return
+        act = chance.choices(("send", "decide", "add", "suspend"), (10, 10, 3, 1))[0]
+        if self._ledger.trace is not None:
+            self._ledger.trace(f"the lasting client: {act}")
+        if act == "send":
+            self._send_lasting(lasting)
+        elif act == "decide":
+            self._decide(lasting)
+        elif act == "add":
+            self._add_lasting(client, lasting)
+        else:
+            self._break_links(client)
+
+    def _add_lasting(self, client: LinkClient, lasting: Lasting) -> None:
+        chance = self._chance
+        if chance.random() < 0.5 and len(lasting.senders) < 2:
+            addresses = [address for address in self._addresses() if address.lines and not address.header]
+            address = chance.choice(addresses)
+            if all(line.durable and not (line.is_stream or line.deduplicates) for line in address.lines):
+                lasting.add_sender(client, self._numbers.next(), address)
+        elif len(lasting.receivers) < 2:
+            line = self._some_line()
+            if line is not None and line.durable and not line.is_stream:
+                lasting.add_receiver(client, self._numbers.next(), line, chance.choice((1, 3, 10)))
+
+    def _send_lasting(self, lasting: Lasting) -> None:
+        chance = self._chance
+        senders = [sender for sender in lasting.senders if sender.core.error is None]
+        if not senders or self._is_enough():
+            return
+        sender = chance.choice(senders)
+        for _ in range(chance.choice((1, 1, 2, 5))):
+            sent = Sent(
+                self._numbers.next(),
+                sender.number,
+                sender.address.lines,
+                chance.choice(_SIZES),
+                self._node.clock_ms(),
+                persistent=True,
+                priority=4,
+                is_once=True,
+            )
+            sender.publish(sent)
+
+    def _decide(self, lasting: Lasting) -> None:
+        """What is in hand has its outcome; now and then the node hears of that only on the next connection."""
+        chance = self._chance
+        receivers = [receiver for receiver in lasting.receivers if receiver.undecided]
+        if receivers:
+            receiver = chance.choice(receivers)
+            deliveries = receiver.undecided
+            some = chance.sample(deliveries, min(len(deliveries), chance.choice((1, 3, 10))))
+            how = chance.choices((ACK, REJECT, REQUEUE), (8, 1, 1))[0]
+            receiver.decide(some, how, chance.randrange(2), receiver.core.error is None)
+
     # -- what a channel may do ----------------------------------------------------------------------------------
 
     def _publish(self, channel: SimChannel) -> None:
         chance = self._chance
-        if sum(len(line.copies) for line in self._ledger.lines.values() if not line.is_stream) > _ENOUGH:
+        if self._is_enough():
             self._relieve(channel)
             return
         address = chance.choice(self._addresses())
@@ -275,6 +350,9 @@ class Workload:
             if chance.random() < 0.1:
                 address = chance.choice(self._addresses())
             self._publish_to(channel, address)
+
+    def _is_enough(self) -> bool:
+        return sum(len(line.copies) for line in self._ledger.lines.values() if not line.is_stream) > _ENOUGH
 
     def _relieve(self, channel: SimChannel) -> None:
         """There is much on the queues: somebody is to take it."""
@@ -461,6 +539,7 @@ class Workload:
 
     def check_answered(self, failure: str) -> None:
         """Everybody has had time: nobody may still wait."""
+        self._lasting.check_answered(failure)
         for link_client in self.link_clients:
             if link_client.work is not None and link_client.work.is_waiting and not link_client.is_lost:
                 raise Unexpected(f"a coordinator does not answer; failure: {failure!r}")
