@@ -47,5 +47,7 @@ def _advice(error: FlintError, endpoint: Endpoint) -> str:
     if isinstance(error, fc.ChannelClosed) and error.code == NotFound.code:
         return "declare it, or correct the name"
     if isinstance(error, fc.ChannelClosed) and error.code == AccessRefused.code:
+        if "exclusive" in error.text:
+            return "another consumer has it to itself: end that one first"
         return f"give the user in {endpoint.described} the permission, or choose another one"
     return ""

@@ -126,6 +126,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             }
             found = self._wait_for_news(since)
             ends = self._extend(since, found, limit.max_rows if isinstance(limit, ReadMaxRows) else EVERYTHING)
+            if ends == since and any(found.values()) and self._available_now is None:
+                # A queue that is paused has messages, and gives none.
+                time.sleep(IDLE_SECONDS)
             return start if ends == saved else batch_end(since, ends, self._leases())
 
     def _extend(self, since: dict[str, int], found: dict[str, int], most: int) -> dict[str, int]:

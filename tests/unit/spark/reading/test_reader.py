@@ -105,6 +105,23 @@ def test_nothing_new(slept: list[float]) -> None:
     assert sum(slept) == pytest.approx(IDLE_SECONDS, abs=0.03)
 
 
+def test_a_queue_that_gives_nothing(slept: list[float]) -> None:
+    """Where there are messages that cannot be had, the answer waits too, or is the end of a query that is to end."""
+
+    class Paused(Given):
+        def extend(self, start: int, messages: int, size: int) -> int:
+            return start
+
+    for is_to_end, pause in ((False, IDLE_SECONDS), (True, 0)):
+        slept.clear()
+        reader = Reader()
+        reader.feeds = {"q": Paused(30)}
+        if is_to_end:
+            reader.prepareForTriggerAvailableNow()
+        assert reader.latestOffset(at(10), ALL) == at(10)
+        assert sum(slept) == pause
+
+
 def test_news_end_the_wait(slept: list[float]) -> None:
     """A message that comes while an answer waits is in that answer."""
     assert Reader(10, 10, 11).latestOffset(at(10), ALL) == upto(10, 11)
