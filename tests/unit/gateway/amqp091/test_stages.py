@@ -1,0 +1,179 @@
+"""stage.*: a channel that stages, and the answers that wait for the disk."""
+
+import pytest
+
+from flintmq.base.errors import ClosedByPeer
+from flintmq.wire.amqp091.methods import (
+    BasicPublish,
+    BasicReturn,
+    ConfirmSelect,
+    Method,
+    QueueDeclare,
+    StageAbort,
+    StageAbortOk,
+    StageCommit,
+    StageCommitOk,
+    StageForget,
+    StageForgetOk,
+    StageOpen,
+    StageOpenOk,
+    StageReady,
+    StageReadyOk,
+    StageSelect,
+    StageSelectOk,
+    TxSelect,
+    encode_method,
+)
+from flintmq.wire.amqp091.winners import encode_winners
+from tests.unit.gateway.amqp091.pair import PERSISTENT, Client, ClientChannel, Server
+
+OPEN = StageOpen(transactional_id="tx", owner="query")
+SELECT = StageSelect(transactional_id="tx", epoch=1, batch=0, partition=0, attempt=0)
+COMMIT = StageCommit(transactional_id="tx", epoch=1, batch=0, winners=encode_winners({0: 0}))
+
+
+@pytest.fixture
+def server() -> Server:
+    return Server()
+
+
+@pytest.fixture
+def client(server: Server) -> Client:
+    return Client(server)
+
+
+@pytest.fixture
+def channel(client: Client) -> ClientChannel:
+    made = client.channel()
+    made.call(QueueDeclare(queue="q", durable=True))
+    assert made.call(OPEN) == [StageOpenOk(epoch=1, next_batch=0)]
+    return made
+
+
+def refused(channel: ClientChannel, *methods: Method) -> ClosedByPeer:
+    channel.call(*methods)
+    error = channel.closed
+    assert isinstance(error, ClosedByPeer)
+    return error
+
+
+def count(server: Server) -> int:
+    return server.vhost.queues["q"].message_count
+
+
+def test_from_select_to_commit(server: Server, channel: ClientChannel) -> None:
+    """What is published belongs to the attempt until that is ready, and to the queue once it is committed."""
+    assert channel.call(SELECT) == [StageSelectOk(already=False)]
+    channel.publish("a")
+    assert channel.call(StageReady()) == [StageReadyOk(message_count=1)]
+    assert count(server) == 0
+    assert channel.call(COMMIT) == [StageCommitOk(message_count=1, already=False)]
+    assert count(server) == 1
+    assert channel.call(COMMIT) == [StageCommitOk(message_count=0, already=True)]
+    assert channel.call(SELECT) == [StageSelectOk(already=True)]
+    assert channel.call(StageForget(transactional_id="tx")) == [StageForgetOk()]
+
+
+@pytest.mark.parametrize("method", [StageOpen(transactional_id="ty"), StageReady(), COMMIT, StageForget("tx")])
+def test_answers_wait_for_the_disk(client: Client, channel: ClientChannel, method: Method) -> None:
+    """Whoever builds on them must not lose that in a crash."""
+    channel.call(SELECT)
+    if isinstance(method, StageCommit):
+        channel.call(StageReady())
+    channel.send(method)
+    client.tick()
+    assert channel.came() == []
+    client.durable()
+    assert len(channel.came()) == 1
+
+
+def test_confirms_and_returns_are_what_they_were(channel: ClientChannel) -> None:
+    """Each publish is confirmed once it is on the disk; what is mandatory and finds no queue comes back."""
+    channel.call(ConfirmSelect(), SELECT)
+    channel.publish("a")
+    channel.publish("nowhere", key="no such queue", mandatory=True)
+    assert channel.call(StageReady())[-1] == StageReadyOk(message_count=1)
+    assert [isinstance(method, BasicReturn) for method, _, _ in channel.contents] == [True]
+    assert channel.acks == [(2, True)]
+
+
+def test_a_channel_that_ends_discards_what_was_not_ready(client: Client, channel: ClientChannel) -> None:
+    """So does one that selects something else."""
+    task = client.channel()
+    task.call(SELECT)
+    task.publish("a")
+    task.channel.close()
+    client.tick()
+    other = client.channel()
+    other.call(SELECT)
+    other.call(StageSelect(transactional_id="tx", epoch=1, batch=0, partition=1, attempt=0))
+    other.call(StageReady())
+    error = refused(channel, COMMIT)
+    assert (error.code, "has not all of batch 0, partition 0, attempt 0" in str(error)) == (406, True)
+    assert client.server.broker.storage.journal is client.server.storage.memory_journal
+    assert b"a" not in client.server.storage.memory_journal.kept.values()
+
+
+def test_a_channel_that_only_aborts_needs_no_disk(client: Client, channel: ClientChannel) -> None:
+    """What is not discarded for good after a crash is discarded then."""
+    channel.send(StageAbort(transactional_id="tx", epoch=1, batch=0))
+    client.tick()
+    assert channel.came() == [StageAbortOk()]
+
+
+def test_a_channel_is_transactional_or_stages(client: Client, channel: ClientChannel) -> None:
+    """Not both: a commit of the one would say nothing of the other."""
+    error = refused(channel, SELECT, TxSelect())
+    assert (error.code, "cannot switch from stage to tx mode" in str(error)) == (406, True)
+    error = refused(client.channel(), TxSelect(), SELECT)
+    assert (error.code, "cannot switch from tx to stage mode" in str(error)) == (406, True)
+
+
+def test_nothing_is_published_between_attempts(client: Client, channel: ClientChannel) -> None:
+    """A channel that stages does not go back to publishing at once without being told."""
+    channel.call(SELECT, StageReady())
+    channel.publish("a")
+    client.tick()
+    assert "no stage is selected" in str(channel.closed)
+    assert "no stage is selected" in str(refused(client.channel(), StageReady()))
+
+
+def test_immediate_and_staged_exclude_each_other(client: Client, channel: ClientChannel) -> None:
+    """Nothing that is staged is delivered at once."""
+    channel.call(SELECT)
+    method = BasicPublish(exchange="", routing_key="q", immediate=True)
+    channel.channel.send_content(encode_method(method), PERSISTENT, b"a")
+    client.tick()
+    assert "cannot be delivered at once" in str(channel.closed)
+
+
+@pytest.mark.parametrize(
+    "winners", [b"\x00" * 11, encode_winners({1: 1}) * 2, b"\xff" * 12], ids=["half", "twice", "negative"]
+)
+def test_malformed_winners_end_the_connection(client: Client, channel: ClientChannel, winners: bytes) -> None:
+    """Pairs of partition and attempt, each partition once, none of them negative."""
+    channel.call(StageCommit(transactional_id="tx", epoch=1, batch=0, winners=winners))
+    error = client.closed
+    assert isinstance(error, ClosedByPeer)
+    assert error.code == 502
+
+
+@pytest.mark.parametrize("name", ["batch", "partition", "attempt"])
+def test_numbers_are_within_bounds(channel: ClientChannel, name: str) -> None:
+    """Those that the journal has no room for are refused."""
+    numbers = {"batch": 0, "partition": 0, "attempt": 0, name: 2**63}
+    error = refused(channel, StageSelect(transactional_id="tx", epoch=1, **numbers))
+    assert error.code == 406
+
+
+def test_nothing_is_committed_once_the_storage_has_failed(client: Client, channel: ClientChannel) -> None:
+    """Whoever asks hears why, and nothing gets to a queue."""
+    channel.call(SELECT)
+    channel.publish("a")
+    channel.call(StageReady())
+    client.server.storage.fence("broken")
+    client.server.gateway.on_durable()
+    channel.send(COMMIT)
+    client.tick()
+    assert "nothing durable can be stored: broken" in str(client.closed)
+    assert count(client.server) == 0
