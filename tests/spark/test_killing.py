@@ -1,4 +1,4 @@
-"""Twenty deaths of drivers, executors and brokers, and a queue that arrives in files: each message once."""
+"""Twenty deaths of drivers, executors and brokers, and a queue that arrives where it should: each message once."""
 
 from pathlib import Path
 
@@ -15,3 +15,11 @@ def test_a_queue_into_files(tmp_path: Path) -> None:
     story = Story(tmp_path, "1", kills=20, batches=20, size=10_000)
     story.run()
     assert story.kills.total() >= 20
+
+
+@pytest.mark.timeout(900)
+def test_a_queue_through_a_shuffle_to_an_exchange(tmp_path: Path) -> None:
+    """Rows that come in another order each time are published once each, whoever dies around the commit."""
+    story = Story(tmp_path, "2", kills=20, batches=20, size=10_000, job="exchange")
+    story.run()
+    assert story.kills.total() >= 21

@@ -1,4 +1,7 @@
-"""`python -m tests.spark.killing [kills [seed]]`: queues on their way into files, through deaths of all kinds."""
+"""`python -m tests.spark.killing [kills [seed]]`: queues on their way, through deaths of all kinds.
+
+Half of the kills come while they go into files, half while they go through a shuffle to an exchange.
+"""
 
 import sys
 import tempfile
@@ -14,12 +17,17 @@ SIZE = 20_000
 
 def main(kills: int, seed: str) -> None:
     print(f"seed {seed}", flush=True)
+    for job in ("parquet", "exchange"):
+        run(job, kills // 2, seed)
+
+
+def run(job: str, kills: int, seed: str) -> None:
     started = time.monotonic()
     with tempfile.TemporaryDirectory() as directory:
-        story = Story(Path(directory), seed, kills, BATCHES, SIZE)
+        story = Story(Path(directory), seed, kills, BATCHES, SIZE, job)
         story.run()
     told = ", ".join(f"{count} {victim}" for victim, count in sorted(story.kills.items()))
-    print(f"{story.kills.total()} kills ({told}) in {time.monotonic() - started:.0f} s: each message once")
+    print(f"{job}: {story.kills.total()} kills ({told}) in {time.monotonic() - started:.0f} s: each message once")
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 import flintmq
+from tests.spark.killing import exchange
 from tests.spark.killing.points import GROUP, POINTS, DyingSource
 
 Options = dict[str, str]
@@ -30,7 +31,29 @@ def to_parquet(spark: SparkSession, directory: Path, options: Options) -> Stream
     )
 
 
-JOBS: dict[str, Callable[[SparkSession, Path, Options], StreamingQuery]] = {"parquet": to_parquet}
+def to_exchange(spark: SparkSession, directory: Path, options: Options) -> StreamingQuery:
+    """A queue through a shuffle, whose rows come in another order each time, to several queues behind an exchange."""
+    rows = spark.readStream.format("dying").options(**options).load().select("body").repartition(3)
+    keyed = rows.selectExpr(
+        "body", f"cast(cast(cast(body AS string) AS long) % {exchange.QUEUES} AS string) AS routing_key"
+    )
+    return (
+        keyed.writeStream.format("dying")
+        .option("url", options["url"])
+        .option("exchange", exchange.EXCHANGE)
+        .option("deliveryMode", "exactly-once")
+        .option("transactionalId", "killed")
+        .option("batchSize", "1000")
+        .option("checkpointLocation", str(directory / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+
+
+JOBS: dict[str, Callable[[SparkSession, Path, Options], StreamingQuery]] = {
+    "parquet": to_parquet,
+    "exchange": to_exchange,
+}
 
 
 def session(directory: Path) -> SparkSession:

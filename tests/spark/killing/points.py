@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
-from pyspark.sql.datasource import InputPartition
+from pyspark.sql.datasource import InputPartition, WriterCommitMessage
 from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.types import StructType
 
@@ -18,6 +18,8 @@ from flintmq.spark.reading.offsets import Place
 from flintmq.spark.reading.options import stream_read_options
 from flintmq.spark.reading.reader import StreamReader
 from flintmq.spark.source import FlintMQDataSource
+from flintmq.spark.writing.options import write_options
+from flintmq.spark.writing.writer import StreamWriter
 
 GROUP = "KILLING_GROUP"
 POINTS = "KILLING_POINTS"
@@ -28,6 +30,12 @@ LEASED = "leased"
 PLANNED = "planned"
 # A task is in the middle of its range.
 READING = "reading"
+# A task has staged a part of its rows.
+STAGING = "staging"
+# All tasks have staged theirs, and the broker has not committed them.
+STAGED = "staged"
+# The broker has committed the batch, and Spark has not.
+COMMITTED = "committed"
 
 
 def arm(directory: Path, point: str, passes: int = 0) -> None:
@@ -63,6 +71,9 @@ class DyingSource(FlintMQDataSource):
     def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802 - Spark's name
         return DyingReader(stream_read_options(self.options), schema)
 
+    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: N802 - Spark's name
+        return DyingWriter(write_options(self.options), schema)
+
 
 class DyingReader(StreamReader):
     def latestOffset(self, start: Place, limit: ReadLimit) -> Place:  # noqa: N802 - Spark's name
@@ -80,3 +91,22 @@ class DyingReader(StreamReader):
         for batch in super().read(partition):
             yield batch
             passing(READING)
+
+
+class DyingWriter(StreamWriter):
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        return super().write(_dying(iterator))
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
+        passing(STAGED)
+        super().commit(messages, batchId)
+        passing(COMMITTED)
+
+
+def _dying(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Cut small, so that some of a task's rows are staged when it dies."""
+    for batch in batches:
+        half = batch.num_rows // 2
+        yield batch.slice(0, half)
+        yield batch.slice(half)
+        passing(STAGING)

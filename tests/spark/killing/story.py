@@ -9,8 +9,8 @@ from typing import Final
 
 import flintmq.client as fc
 from tests.servers import BrokerProcess
-from tests.spark.killing import lake
-from tests.spark.killing.points import LEASED, PLANNED, READING, arm, is_armed
+from tests.spark.killing import exchange, lake
+from tests.spark.killing.points import COMMITTED, LEASED, PLANNED, READING, STAGED, STAGING, arm, is_armed
 from tests.spark.killing.processes import Driver
 
 QUEUE: Final = "work"
@@ -23,7 +23,12 @@ PAUSE_SECONDS: Final = (0.2, 2.0)
 # How often one driver, its executors and its broker are hurt before the driver is killed itself.
 KILLS_OF_A_LIFE: Final = 5
 # Where drivers die on purpose: in their first batch, and later.
-APPOINTED: Final = ((LEASED, 0), (PLANNED, 0), (READING, 1), (LEASED, 2), (PLANNED, 2))
+APPOINTED: Final = {
+    "parquet": ((LEASED, 0), (PLANNED, 0), (READING, 1), (LEASED, 2), (PLANNED, 2)),
+    "exchange": ((STAGING, 0), (STAGED, 0), (COMMITTED, 0), (LEASED, 1), (STAGED, 2), (COMMITTED, 2)),
+}
+# And in a batch behind which nothing comes.
+LAST: Final = {"parquet": (), "exchange": (COMMITTED,)}
 
 
 class Story:
@@ -39,26 +44,52 @@ class Story:
         self._size = size
         self._messages = batches * size
         self._job = job
-        self._appointed = list(APPOINTED)
+        self._appointed = list(APPOINTED[job])
 
     # -- the whole ------------------------------------------------------------------------------------------------
 
     def run(self) -> None:
         """Raises AssertionError when a message is lost or came twice."""
         self.broker.start()
-        self.publish(0, self._messages)
         try:
+            self._prepare()
             while self._left:
                 self._life()
-            # What is left of the work, undisturbed.
-            driver = self._begin()
-            self._wait(lambda: not driver.is_running, "the last driver")
-            code = driver.code
-            driver.close()
-            assert code == 0, self._log()
+            self._finish()
+            for point in LAST[self._job]:
+                self._die_last(point)
+                self._finish()
             self.check()
         finally:
             self.broker.close()
+
+    def _prepare(self) -> None:
+        self.publish(0, self._messages)
+        with fc.connect(self.broker.url) as connection, connection.channel() as channel:
+            exchange.declare(channel)
+
+    def _finish(self) -> None:
+        """What is left of the work, undisturbed."""
+        driver = self._begin()
+        self._wait(lambda: not driver.is_running, "the last driver")
+        code = driver.code
+        driver.close()
+        assert code == 0, self._log()
+
+    def _die_last(self, point: str) -> None:
+        """In a batch that is all there is to do."""
+        points = self.directory / "points"
+        self._publish_more(self._size // 2)
+        arm(points, point)
+        driver = self._begin()
+        self._wait(lambda: not driver.is_running, f"the death at the point {point}")
+        driver.close()
+        assert not is_armed(points, point), self._log()
+        self.kills[f"driver at {point}, last batch"] += 1
+
+    def _publish_more(self, count: int) -> None:
+        self.publish(self._messages, self._messages + count)
+        self._messages += count
 
     @property
     def _left(self) -> int:
@@ -70,7 +101,7 @@ class Story:
             channel.publish_batch(("", QUEUE, b"%d" % number, PERSISTENT) for number in range(start, end))
 
     def check(self) -> None:
-        found = lake.bodies(self.directory / "lake")
+        found = self._found()
         twice = [body for body, count in found.items() if count > 1]
         lost = [number for number in range(self._messages) if b"%d" % number not in found]
         assert not twice, f"{len(twice)} messages came twice, as {twice[:5]}"
@@ -80,6 +111,12 @@ class Story:
             assert channel.declare_queue(QUEUE, passive=True).message_count == 0
             lease = channel.lease_open(QUEUE, CONSUMER)
             assert (lease.first, lease.next) == (self._messages, self._messages)
+
+    def _found(self) -> Counter[bytes]:
+        if self._job == "parquet":
+            return lake.bodies(self.directory / "lake")
+        with fc.connect(self.broker.url) as connection, connection.channel() as channel:
+            return exchange.bodies(channel, self._messages)
 
     # -- lives of drivers -----------------------------------------------------------------------------------------
 
@@ -119,8 +156,7 @@ class Story:
                 self.kills["driver"] += 1
             elif driver.code == 0:
                 # There was too little to do: more, for those who come behind.
-                self.publish(self._messages, self._messages + 4 * self._size)
-                self._messages += 4 * self._size
+                self._publish_more(4 * self._size)
         finally:
             (points / point).unlink(missing_ok=True) if point else None
             driver.close()
