@@ -1,12 +1,14 @@
 """Leases over the wire: what a reader takes from a queue is the same whenever it is read, until it is settled."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 import flintmq.client as fc
 from tests.servers import BrokerProcess
+
+Connect = Callable[..., fc.Connection]
 
 PERSISTENT = fc.encode_properties(fc.Properties(delivery_mode=2))
 
@@ -18,13 +20,9 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
 
 
 @pytest.fixture
-def channel(broker: BrokerProcess) -> Iterator[fc.Channel]:
-    with fc.connect(_url(broker)) as connection, connection.channel(confirms=True) as opened:
+def channel(connect: Connect, broker: BrokerProcess) -> Iterator[fc.Channel]:
+    with connect(broker.url) as connection, connection.channel(confirms=True) as opened:
         yield opened
-
-
-def _url(broker: BrokerProcess) -> str:
-    return f"amqp://127.0.0.1:{broker.port}"
 
 
 def _fill(channel: fc.Channel, queue: str, count: int, start: int = 0) -> None:
@@ -62,7 +60,7 @@ def test_a_batch_is_read_and_settled(channel: fc.Channel) -> None:
 def test_a_restart_changes_nothing(tmp_path: Path) -> None:
     """After the broker was killed, a range has the messages it had before, and nobody else gets them."""
     with BrokerProcess(tmp_path) as broker:
-        with fc.connect(_url(broker)) as connection, connection.channel(confirms=True) as channel:
+        with fc.connect(broker.url) as connection, connection.channel(confirms=True) as channel:
             _fill(channel, "orders", 3_000)
             epoch = channel.lease_open("orders", "reader").epoch
             channel.lease_extend("orders", "reader", epoch, 2_000)
@@ -70,7 +68,7 @@ def test_a_restart_changes_nothing(tmp_path: Path) -> None:
             before = _read(channel, "orders", 500, 2_000)
             broker.kill()
         broker.start()
-        with fc.connect(_url(broker)) as connection, connection.channel(confirms=True) as channel:
+        with fc.connect(broker.url) as connection, connection.channel(confirms=True) as channel:
             assert channel.lease_open("orders", "reader", epoch) == fc.LeaseInfo(epoch, 500, 2_000)
             assert _read(channel, "orders", 500, 2_000) == before
             assert channel.declare_queue("orders").message_count == 1_000

@@ -180,6 +180,8 @@ class SimChannel(ChannelOwner):
         self._gets: deque[tuple[Line, bool]] = deque()
         # Copies whose settlement is on its way.
         self._outs: dict[int, list[Copy]] = {}
+        # The chunk that came last.
+        self.fetched = b""
         self._out_count = 0
 
     def attach(self, channel: Channel) -> None:
@@ -386,6 +388,9 @@ class SimChannel(ChannelOwner):
             return
         elif isinstance(decoded, m.BasicDeliver):
             self._deliver(self.consumers[decoded.consumer_tag], decoded, properties, body)
+        elif isinstance(decoded, m.LeaseFetchOk):
+            self.fetched = body
+            self._answer(decoded)
         else:
             assert isinstance(decoded, m.BasicGetOk)
             line, no_ack = self._gets.popleft()

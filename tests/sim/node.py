@@ -174,7 +174,8 @@ class Node:
                 entries = queue._contents()
                 if queue._delays is not None:
                     entries = [*entries, *queue._delays.entries()]
-                found[name] = entries
+                leased = self._leased(queue)
+                found[name] = sorted([*leased, *entries], key=lambda entry: entry.position) if leased else entries
             elif isinstance(queue, StreamQueue):
                 found[name] = _records(queue.log)
         for terminus in self.vhost.termini.sources.values():
@@ -185,6 +186,18 @@ class Node:
             entries = found[letter.queue.name]
             entries.append(letter.entry)
             entries.sort(key=lambda entry: entry.position)
+        return found
+
+    def _leased(self, queue: ClassicQueue) -> list[Entry]:
+        found = []
+        for lease in self.vhost.leases.of(queue):
+            position = lease.first
+            while (leased := lease.read(position)) is not None:
+                for entry in leased.entries[leased.index(position) :]:
+                    # To those who read it by its position it is what it was.
+                    entry.redelivered = True
+                    found.append(entry)
+                position = leased.position(len(leased.entries) - 1) + 1
         return found
 
 

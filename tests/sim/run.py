@@ -14,6 +14,7 @@ from tests.sim.baton import Baton
 from tests.sim.database import DatabaseFile
 from tests.sim.disk import PowerLoss, SimulatedDisk
 from tests.sim.lasting import Lasting
+from tests.sim.leases import Tenure
 from tests.sim.ledger import FailedRecovery, Figures, Ledger, Lost, Unexpected
 from tests.sim.loop import VirtualLoop
 from tests.sim.node import DATA, SEGMENT_BYTES, Node
@@ -58,6 +59,8 @@ class Run:
             self.ledger.trace = self._say
         self.numbers = Numbers()
         self.lasting = Lasting(self.ledger)
+        leased = [line for line in self.topology.lines if line.is_leased]
+        self._tenure = Tenure(leased[0], self.ledger) if leased else None
         self.segment_bytes = chance.choice((2_000, SEGMENT_BYTES, SEGMENT_BYTES, 20_000))
         self._now = 0.0
         # Of the life before: the newest batch that was reported durable.
@@ -146,7 +149,9 @@ class Run:
         chance = self.chance
         node = self._boot()
         end = chance.choices((POWER, KILL, STOP, FAULT, FULL), (80, 5, 3, 9, 3))[0]
-        workload = Workload(node, self.ledger, self.topology, self.numbers, self.lasting, chance, self._aim)
+        workload = Workload(
+            node, self.ledger, self.topology, self.numbers, self.lasting, chance, self._aim, self._tenure
+        )
         # Behind the handshakes.
         duration = 6 * workload.latency + workload.gap * chance.choice((5, 20, 60))
         self._ends_in = end

@@ -15,6 +15,7 @@ from flintmq.broker.queue.entries import EntryQueue
 from flintmq.broker.terminus import Received, TargetTerminus
 from flintmq.broker.transaction import StagedSettlement, Transaction
 from flintmq.gateway.amqp091.answers import Answers
+from flintmq.gateway.amqp091.channel import ServerChannel
 from flintmq.gateway.amqp10.connection import ServerConnection
 from flintmq.gateway.amqp10.outgoing import OutgoingLink
 from flintmq.gateway.amqp10.promises import Answer
@@ -259,8 +260,13 @@ def forget_what_was_taken(patch: Patch) -> None:
 
 
 def give_out_what_is_held(patch: Patch) -> None:
-    """AMQP 1.0: what a durable link has in hand goes to others behind a start."""
+    """What a durable link has in hand, or a lease, goes to others behind a start."""
     patch.setattr(EntryQueue, "claim", lambda self, first, count, holder: None)
+
+
+def lease_before_the_sync(patch: Patch) -> None:
+    """Leases: what was leased, or settled, is told at once."""
+    patch.setattr(ServerChannel, "reply_when_stored", ServerChannel.reply)
 
 
 WAYS: Final[Sequence[Callable[[Patch], None]]] = (
@@ -289,6 +295,7 @@ WAYS: Final[Sequence[Callable[[Patch], None]]] = (
     settle_before_the_sync,
     forget_what_was_taken,
     give_out_what_is_held,
+    lease_before_the_sync,
 )
 SEEDS_MAX: Final = 200
 

@@ -25,6 +25,7 @@ _INTERPRETED_WAYS = (
     sabotage.settle_before_the_sync,
     sabotage.forget_what_was_taken,
     sabotage.give_out_what_is_held,
+    sabotage.lease_before_the_sync,
 )
 
 

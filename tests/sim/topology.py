@@ -20,11 +20,19 @@ class Line:
     """A queue, and what is known of it: `copies` by the number of their message."""
 
     def __init__(
-        self, name: str, arguments: Table | None = None, *, durable: bool = True, is_temporary: bool = False
+        self,
+        name: str,
+        arguments: Table | None = None,
+        *,
+        durable: bool = True,
+        is_temporary: bool = False,
+        is_leased: bool = False,
     ) -> None:
         arguments = arguments or {}
         # Made and deleted while the simulation runs.
         self.is_temporary = is_temporary
+        # Read by a lease, and by nobody else.
+        self.is_leased = is_leased
         self.name = name
         self.arguments = arguments
         self.durable = durable
@@ -120,6 +128,11 @@ def make_topology(chance: random.Random) -> Topology:
         made.lines.append(line)
         made.roots.append(line)
         made.fleeting.append(QueueDeclare(queue=line.name))
+    if chance.random() < 0.4:
+        line = Line("leased", is_leased=True)
+        made.lines.append(line)
+        made.roots.append(line)
+        made.methods.append(QueueDeclare(queue=line.name, durable=True))
     for line in made.roots:
         made.addresses.append(Address("", line.name, (line,)))
     _add_exchanges(made, chance)

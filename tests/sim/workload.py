@@ -10,6 +10,7 @@ from flintmq.wire.amqp091 import methods as m
 from tests.sim.clients import CONFIRM, PLAIN, TX, Client, SimChannel
 from tests.sim.coordination import Work
 from tests.sim.lasting import Lasting
+from tests.sim.leases import LeaseReader, Tenure
 from tests.sim.ledger import ACK, REJECT, REQUEUE, Ledger, Unexpected
 from tests.sim.links import LinkClient
 from tests.sim.messages import Sent
@@ -54,10 +55,12 @@ class Workload:
         lasting: Lasting,
         chance: random.Random,
         aim: Callable[[], None],
+        tenure: Tenure | None = None,
     ) -> None:
         self.clients: list[Client] = []
         # Those that speak AMQP 1.0.
         self.link_clients: list[LinkClient] = []
+        self.reader: LeaseReader | None = None
         # While it is not, clients only wait for what they asked for.
         self.is_going = True
         self.declared = 0
@@ -67,7 +70,8 @@ class Workload:
         self._numbers = numbers
         self._lasting = lasting
         self._chance = chance
-        self._aim = aim
+        self.aim = aim
+        self._tenure = tenure
         # Seconds between two things that are done.
         self.gap = chance.choice((0.0005, 0.002, 0.01))
         # And at most on the way of a message between the node and a client.
@@ -119,6 +123,8 @@ class Workload:
             if self._chance.random() < 0.3:
                 self._decide(self._lasting)
             self._connect_links(self._lasting)
+        if self._tenure is not None:
+            self.reader = LeaseReader(self, self._ledger, self._node, self._tenure, self._chance)
         self._node.loop.call_later(self.gap, self._step)
 
     def declare(self, methods: list[m.Method]) -> None:
@@ -143,7 +149,9 @@ class Workload:
     def lost(self, client: Client) -> None:
         if client in self.clients:
             self.clients.remove(client)
-        if self.is_going:
+        if self.reader is not None and client is self.reader.client:
+            self.reader.lost()
+        elif self.is_going:
             self._node.loop.call_later(self._chance.random() * 0.01, self._reconnect)
 
     def _connect_links(self, lasting: Lasting | None) -> None:
@@ -167,6 +175,8 @@ class Workload:
             client.drop()
         for link_client in self.link_clients:
             link_client.drop()
+        if self.reader is not None:
+            self.reader.client.drop()
 
     def _step(self) -> None:
         if not self.is_going:
@@ -261,7 +271,7 @@ class Workload:
             if self._chance.random() < 0.8:
                 work.commit()
                 client.flush()
-                client.link.when_arrived(self._aim)
+                client.link.when_arrived(self.aim)
             else:
                 work.roll_back()
 
@@ -421,7 +431,7 @@ class Workload:
             if self._chance.random() < 0.8:
                 channel.commit()
                 channel.client.flush()
-                channel.client.link.when_arrived(self._aim)
+                channel.client.link.when_arrived(self.aim)
             else:
                 channel.roll_back()
 
@@ -446,7 +456,7 @@ class Workload:
         lines = [
             line
             for line in self._ledger.lines.values()
-            if line.is_sure and not line.is_leaving and not line.is_temporary
+            if line.is_sure and not (line.is_leaving or line.is_temporary or line.is_leased)
         ]
         return self._chance.choice(lines) if lines else None
 
@@ -540,6 +550,8 @@ class Workload:
     def check_answered(self, failure: str) -> None:
         """Everybody has had time: nobody may still wait."""
         self._lasting.check_answered(failure)
+        if self.reader is not None and self.reader.is_waiting:
+            raise Unexpected(f"a reader of batches is not answered; failure: {failure!r}")
         for link_client in self.link_clients:
             if link_client.work is not None and link_client.work.is_waiting and not link_client.is_lost:
                 raise Unexpected(f"a coordinator does not answer; failure: {failure!r}")
