@@ -118,7 +118,7 @@ STAGE_OWNERS_MAX: Final = 16
 # so that a million messages take some twenty, and one message no more than one.
 STAGE_RUN_MIN: Final = 64
 STAGE_RUN_MAX: Final = 65_536
-# Messages that are put on their queues, or discarded, in one tick once a batch is decided: some ten milliseconds.
+# Messages that are put on their queues, or discarded, in one tick once a batch is decided: some two milliseconds.
 STAGE_STEP_MESSAGES: Final = 8_192
 # Addresses (exchange, routing key) remembered with their route; a publisher of random keys starts the table anew.
 ROUTE_CACHE_ENTRIES: Final = 16_384
