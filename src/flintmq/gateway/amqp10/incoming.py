@@ -31,6 +31,7 @@ from flintmq.gateway.amqp10.publication import Publication
 from flintmq.gateway.amqp10.retention import decoded_state, encoded_state, join, leave
 from flintmq.gateway.amqp10.terms import Intake, Terms
 from flintmq.protocol.amqp10.delivery import IncomingDelivery
+from flintmq.protocol.amqp10.faults import told
 from flintmq.protocol.amqp10.receiver import ReceiverLink, ReceiverOwner
 from flintmq.wire.amqp10.places import place_of
 from flintmq.wire.amqp10.spec import MESSAGE_FORMAT, RCV_SECOND, SND_SETTLED
@@ -253,7 +254,7 @@ class IncomingLink(ReceiverOwner, Holder):
             if delivery is not None and not delivery.is_settled and isinstance(error, NotFound):
                 self.link.settle(delivery, RELEASED)
             raise error
-        self._settle(delivery, Rejected(error=Error(condition=error.condition, description=error.text)))
+        self._settle(delivery, Rejected(error=told(error)))
 
     def _settle(self, delivery: IncomingDelivery, outcome: Outcome) -> None:
         delivery.mark = outcome

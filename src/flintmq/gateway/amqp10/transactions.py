@@ -28,6 +28,7 @@ from flintmq.gateway.amqp10.outgoing import OutgoingLink
 from flintmq.gateway.amqp10.promises import Answer
 from flintmq.gateway.amqp10.publication import Publication
 from flintmq.protocol.amqp10.delivery import IncomingDelivery, OutgoingDelivery
+from flintmq.protocol.amqp10.faults import told
 from flintmq.protocol.amqp10.receiver import ReceiverLink, ReceiverOwner
 from flintmq.protocol.amqp10.sender import SenderLink
 from flintmq.wire.amqp10.composite import Composite
@@ -40,7 +41,6 @@ from flintmq.wire.amqp10.states import (
     RELEASED,
     Declared,
     DeliveryState,
-    Error,
     Outcome,
     Rejected,
     TransactionalState,
@@ -209,7 +209,7 @@ class Transactions:
             found.work.publish(LinkPublish(link, publication, message, more_keys, outcome is RELEASED))
         except (AmqpError, Amqp10Error) as error:
             found.failure = error
-            outcome = Rejected(error=Error(condition=error.condition, description=error.text))
+            outcome = Rejected(error=told(error))
         if not delivery.is_settled:
             link.link.settle(delivery, TransactionalState(txn_id=state.txn_id, outcome=outcome))
 
@@ -346,7 +346,7 @@ class _Control(ReceiverOwner):
         except (AmqpError, Amqp10Error) as error:
             if not self._rejects:
                 raise
-            state = Rejected(error=Error(condition=error.condition, description=error.text))
+            state = Rejected(error=told(error))
         if state is not None:
             link.settle(delivery, state)
 

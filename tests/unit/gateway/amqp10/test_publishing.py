@@ -13,6 +13,7 @@ from flintmq.wire.amqp10.sections import encode_delivery_annotations, encode_mes
 from flintmq.wire.amqp10.spec import SND_SETTLED
 from flintmq.wire.amqp10.states import ACCEPTED, RELEASED, Rejected
 from flintmq.wire.amqp10.termini import Target
+from flintmq.wire.amqp10.writer import encode_value
 from tests.unit.gateway.amqp10.pair import Client, Sender, Server
 
 
@@ -190,6 +191,16 @@ def test_a_message_that_leads_nowhere_is_rejected(client: Client, to: str | None
     assert state.error is not None
     assert (state.error.condition, state.error.description) == (condition, text)
     assert sender.detached == []
+
+
+def test_what_is_said_of_a_long_address_is_short(client: Client) -> None:
+    """An outcome fits the smallest frame that a peer may ask for, whatever the message says."""
+    sender = _anonymous(client)
+    sender.send("one", properties=Properties(to="q" * 10_000))
+    client.tick()
+    ((_, state, _),) = sender.said
+    assert isinstance(state, Rejected)
+    assert len(encode_value(state)) < 450
 
 
 def test_a_message_that_is_none_ends_the_link(client: Client) -> None:
