@@ -130,20 +130,18 @@ def test_an_application_that_counts(lake: Lake) -> None:
     assert rows(lake.path, "delta", "n") == [(1,), (2,)]
 
 
-def test_values_of_partition_columns(lake: Lake) -> None:
-    """Anything may stand in a partition column: slashes, nothing, null; and each reader of Hive's directories sees
-    it.
-    """
+@pytest.mark.parametrize("format", FORMATS)
+def test_values_of_partition_columns(lake: Lake, format: str) -> None:
+    """Anything may stand in a partition column: slashes, spaces, null; but Delta's log knows no empty text."""
     keys = ["a/b=c%", "ü", " ", "", None]
     said = [(number, key, number % 2 == 0) for number, key in enumerate(keys)]
-    for format in ("parquet", "delta", "iceberg"):
-        one = Lake(lake.spark, lake.url, lake.path.parent / format)
-        one.write(lake.spark.createDataFrame(said, "n int, key string, even boolean"), format, partitionBy="key,even")
-        again = lake.spark.read.format("flintmq_lake").option("path", str(one.path)).load()
-        assert sorted((row.n, row.key, row.even) for row in again.collect()) == said, format
-        assert sorted(zip(*(read_lake(one.path, format)[name].to_pylist() for name in ("n", "key")), strict=True)) == [
-            (number, key) for number, key, _ in said
-        ], format
+    lake.write(lake.spark.createDataFrame(said, "n int, key string, even boolean"), format, partitionBy="key,even")
+    if format == "delta":
+        said[3] = (3, None, False)
+    again = lake.spark.read.format("flintmq_lake").option("path", str(lake.path)).load()
+    assert sorted(tuple(row) for row in again.select("n", "key", "even").collect()) == said
+    others = read_lake(lake.path, format).select(["n", "key"]).to_pylist()
+    assert sorted((row["n"], row["key"]) for row in others) == [(number, key) for number, key, _ in said]
 
 
 def test_parts_of_time(lake: Lake) -> None:
