@@ -210,8 +210,11 @@ class _Given:
         return value
 
     def names(self, name: str) -> tuple[str, ...]:
-        found = [part.strip() for part in self.text(name).split(",")]
-        return tuple(part for part in found if part)
+        found = tuple(part.strip() for part in self.text(name).split(",") if part.strip())
+        for part in found:
+            if found.count(part) > 1:
+                raise ConfigurationError(f"the option {name} has {part} twice")
+        return found
 
     def choice(self, name: str, allowed: tuple[str, ...], default: str) -> str:
         value = self.text(name).lower() or default
