@@ -27,6 +27,9 @@ PARQUET: Final = "parquet"
 CONSOLE: Final = "console"
 SOURCE_KINDS: Final = (FLINTMQ, LAKE, FILES)
 SINK_KINDS: Final = (FLINTMQ, LAKE, PARQUET, CONSOLE)
+DECODE_FORMATS: Final = ("json", "avro", "text")
+ON_MISMATCH: Final = ("fail", "quarantine")
+FRAMINGS: Final = ("none", "single-object", "confluent")
 OUTPUT_MODES: Final = ("append", "complete")
 
 Options = Mapping[str, str]
@@ -57,10 +60,21 @@ def check_interval(text: str, what: str) -> None:
 
 @dataclass(frozen=True)
 class Decode:
-    """How a body becomes columns: `json` with a schema in Spark's DDL, or `text`."""
+    """How a body becomes the column `value`: see flintmq.spark.lake.bodies.Body, whose words these are."""
 
     format: str
     schema: str = ""
+    on_mismatch: str = "fail"
+    framing: str = "none"
+
+    def __post_init__(self) -> None:
+        for word, allowed, what in (
+            (self.format, DECODE_FORMATS, "format of bodies"),
+            (self.on_mismatch, ON_MISMATCH, "thing to do with a body that does not fit"),
+            (self.framing, FRAMINGS, "framing of Avro"),
+        ):
+            if word not in allowed:
+                raise ConfigurationError(f"{word!r} is no {what}: it must be one of {', '.join(allowed)}")
 
 
 @dataclass(frozen=True)

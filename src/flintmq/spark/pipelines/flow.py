@@ -3,21 +3,18 @@
 import inspect
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.functions import expr, from_json
+from pyspark.sql.functions import expr
 from pyspark.sql.streaming.query import StreamingQuery
 
 from flintmq.base.errors import ConfigurationError
+from flintmq.spark.lake.bodies import Body, Framing, Kind, OnMismatch, decode_bodies
 from flintmq.spark.pipelines.broker_options import source_options
-from flintmq.spark.pipelines.definition import FLINTMQ, LAKE, SOURCE_VIEW, Decode, Flow, Pipeline
+from flintmq.spark.pipelines.definition import FLINTMQ, LAKE, SOURCE_VIEW, Flow, Pipeline
 from flintmq.spark.pipelines.failure import cause, line_of_sql
 from flintmq.spark.pipelines.sinks import LAKE_FORMAT, check_columns, write
-
-# What a decoded body is called: a struct, so that no name in it hides one of a message's own.
-DECODED: Final = "value"
 
 
 def frame_of(pipeline: Pipeline, flow: Flow, spark: SparkSession) -> DataFrame:
@@ -48,6 +45,8 @@ def frame_of(pipeline: Pipeline, flow: Flow, spark: SparkSession) -> DataFrame:
 def _understood(pipeline: Pipeline, flow: Flow, is_sql: bool) -> Iterator[None]:
     try:
         yield
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{pipeline.where(flow.line)}the flow {flow.name}: {error}") from error
     except PySparkException as error:
         line = line_of_sql(error, flow) if is_sql else flow.line
         raise ConfigurationError(f"{pipeline.where(line)}the flow {flow.name}: {cause(error)}") from error
@@ -83,18 +82,15 @@ def _source(pipeline: Pipeline, flow: Flow, session: SparkSession) -> DataFrame:
         files = reader.format(source.options["format"]).schema(source.options["schema"]).options(**options)
         frame = files.load(source.options["path"])
     if source.decode is not None:
-        frame = _decoded(frame, source.decode)
+        decode = source.decode
+        body = Body(Kind(decode.format), decode.schema, OnMismatch(decode.on_mismatch), framing=Framing(decode.framing))
+        frame = decode_bodies(frame, body)
     watermark = source.watermark
     if watermark is not None:
         if watermark.expression:
             frame = frame.withColumn(watermark.column, expr(watermark.expression))
         frame = frame.withWatermark(watermark.column, watermark.delay)
     return frame
-
-
-def _decoded(frame: DataFrame, decode: Decode) -> DataFrame:
-    text = frame["body"].cast("string")
-    return frame.withColumn(DECODED, from_json(text, decode.schema) if decode.format == "json" else text)
 
 
 def _table(pipeline: Pipeline, name: str, session: SparkSession) -> DataFrame:

@@ -14,7 +14,9 @@ from flintmq.spark.pipelines.definition import (
     CONSOLE,
     DEFAULT_TRIGGER,
     FILES,
+    FRAMINGS,
     LAKE,
+    ON_MISMATCH,
     OUTPUT_MODES,
     SINK_KINDS,
     SOURCE_KINDS,
@@ -186,9 +188,15 @@ def _source(node: Node, base: Path) -> Source:
 def _decode(node: Node) -> Decode:
     if node.is_text:
         return Decode(node.choice(("text",)))
-    kind, schema = node.one_of(("json",), "how bodies become columns, such as {json: 'id BIGINT'}")
+    mismatch, framing = node.child("onMismatch"), node.child("framing")
+    kind, schema = node.one_of(("json", "avro"), "how bodies become columns, such as {json: 'id BIGINT'}")
     node.finish()
-    return Decode(kind, schema.text())
+    return Decode(
+        kind,
+        schema.text(),
+        mismatch.choice(ON_MISMATCH) if mismatch else ON_MISMATCH[0],
+        framing.choice(FRAMINGS) if framing else FRAMINGS[0],
+    )
 
 
 def _watermark(node: Node) -> Watermark:
