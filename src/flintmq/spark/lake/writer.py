@@ -7,6 +7,7 @@ does the batch again: its manifest is found, and each step is made unless it was
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Final
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -20,6 +21,8 @@ from flintmq.spark.lake.formats import open_table
 from flintmq.spark.lake.layout import Layout
 from flintmq.spark.lake.manifest import Description, Manifest
 from flintmq.spark.lake.options import LakeFormat, LakeWriteOptions
+
+_QUERY_ID: Final = "sql.streaming.queryId"
 
 Messages = list[WriterCommitMessage | None]
 
@@ -84,7 +87,7 @@ class LakeStreamWriter(DataSourceStreamArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         context = TaskContext.get()
-        query = context.getLocalProperty("sql.streaming.queryId") if context else None
+        query = context.getLocalProperty(_QUERY_ID) if context else None
         assert query, "Spark tells tasks of a streaming query its id"
         return Written(query, self._lake.write(iterator))
 
@@ -105,7 +108,10 @@ class LakeBatchWriter(DataSourceArrowWriter):
         self._goes_on = bool(options.transactional_id)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        return Written(self._name, self._lake.write(iterator))
+        context = TaskContext.get()
+        # In foreachBatch, numbers are the query's: another one, with a new checkpoint, begins at 0 again.
+        query = context.getLocalProperty(_QUERY_ID) if context and self._goes_on else None
+        return Written(f"{self._name}.{query}" if query else self._name, self._lake.write(iterator))
 
     def commit(self, messages: Messages) -> None:
         self._lake.commit(_batch(messages, self._number, self._goes_on))

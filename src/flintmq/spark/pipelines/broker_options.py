@@ -10,8 +10,10 @@ from flintmq.base.errors import ConfigurationError
 from flintmq.spark.lake.options import lake_read_options, lake_write_options
 from flintmq.spark.pipelines.definition import FLINTMQ, LAKE, PARQUET, Flow, Options, Pipeline
 from flintmq.spark.reading.options import stream_read_options
-from flintmq.spark.writing.options import write_options
+from flintmq.spark.writing.options import DeliveryMode, write_options
 
+_MODE: Final = "deliveryMode"
+_ID: Final = "transactionalId"
 # What a lake tells of its files is published.
 _EVENTS: Final = "eventsExchange"
 _URLS: Final = ("url", "urlenv", "urlfile")
@@ -36,15 +38,43 @@ def sink_options(pipeline: Pipeline, flow: Flow, number: int) -> dict[str, str]:
     sink = flow.sinks[number]
     if sink.kind == FLINTMQ:
         given = _with_broker(pipeline.broker, sink.options)
+        mode = next((value for key, value in given.items() if key.lower() == _MODE.lower()), "")
+        if not mode:
+            mode = given[_MODE] = DeliveryMode.EXACTLY_ONCE
+        if mode == DeliveryMode.EXACTLY_ONCE and not _has(given, _ID):
+            given[_ID] = transactional_id(pipeline, flow, number)
         write_options(given)
         return given
     if sink.kind == LAKE:
         given = _with_broker(pipeline.broker, sink.options) if _has(sink.options, _EVENTS) else dict(sink.options)
         lake_write_options(given)
         return given
+    if sink.kind == PARQUET and len(flow.sinks) > 1:
+        raise ConfigurationError(
+            "the sink parquet is Spark's own, which does not know a batch again that it had written among those of "
+            "other sinks: use lake, which writes Parquet, too"
+        )
     if sink.kind == PARQUET and not _has(sink.options, "path"):
         raise ConfigurationError("the option path is missing: the directory for the files")
     return dict(sink.options)
+
+
+def batch_options(pipeline: Pipeline, flow: Flow, number: int) -> dict[str, str]:
+    """Of a sink beside others: what each of its batches is written with, and its number besides, to be known again."""
+    given = sink_options(pipeline, flow, number)
+    if flow.sinks[number].kind == LAKE and not _has(given, _ID):
+        given[_ID] = transactional_id(pipeline, flow, number)
+    return given
+
+
+def transactional_id(pipeline: Pipeline, flow: Flow, number: int) -> str:
+    name = f"{pipeline.name}.{flow.name}"
+    return f"{name}.{number}" if len(flow.sinks) > 1 else name
+
+
+def is_numbered(options: Options) -> bool:
+    """Whether batches written with these options are known again by their numbers."""
+    return _has(options, _ID)
 
 
 def _with_broker(broker: Options, options: Options) -> dict[str, str]:

@@ -13,7 +13,7 @@ from pyspark.sql.types import StructType
 from flintmq.base.errors import ConfigurationError
 from flintmq.spark.lake.manifest import Manifest
 from flintmq.spark.lake.options import lake_write_options
-from flintmq.spark.pipelines.broker_options import sink_options
+from flintmq.spark.pipelines.broker_options import batch_options, is_numbered, sink_options
 from flintmq.spark.pipelines.definition import CONSOLE, FLINTMQ, LAKE, Flow, Options, Pipeline
 from flintmq.spark.writing.options import write_options
 from flintmq.spark.writing.rows import RowEncoder
@@ -28,10 +28,11 @@ CONSOLE_WIDTH: Final = 40
 
 def write(writer: DataStreamWriter, pipeline: Pipeline, flow: Flow) -> StreamingQuery:
     """Starts the query."""
-    outlets = [_outlet(pipeline, flow, number) for number in range(len(flow.sinks))]
-    if len(outlets) > 1 or outlets[0].kind == CONSOLE:
+    kinds = [sink.kind for sink in flow.sinks]
+    if len(kinds) > 1 or kinds[0] == CONSOLE:
+        outlets = [Outlet(kind, batch_options(pipeline, flow, number)) for number, kind in enumerate(kinds)]
         return writer.foreachBatch(EachBatch(outlets)).start()
-    outlet = outlets[0]
+    outlet = Outlet(kinds[0], sink_options(pipeline, flow, 0))
     return writer.format(outlet.format).options(**outlet.options).start()
 
 
@@ -69,9 +70,10 @@ class Outlet:
     def format(self) -> str:
         return LAKE_FORMAT if self.kind == LAKE else self.kind
 
-
-def _outlet(pipeline: Pipeline, flow: Flow, number: int) -> Outlet:
-    return Outlet(flow.sinks[number].kind, sink_options(pipeline, flow, number))
+    @property
+    def is_numbered(self) -> bool:
+        """Whether a batch that comes again is known by its number."""
+        return is_numbered(self.options)
 
 
 class EachBatch:
@@ -91,7 +93,8 @@ class EachBatch:
                 if outlet.kind == CONSOLE:
                     _show(frame, batch, outlet.options)
                 else:
-                    frame.write.format(outlet.format).options(**outlet.options).mode("append").save()
+                    options = {**outlet.options, "batchId": str(batch)} if outlet.is_numbered else outlet.options
+                    frame.write.format(outlet.format).options(**options).mode("append").save()
         finally:
             if len(self._outlets) > 1:
                 frame.unpersist()
