@@ -4,7 +4,6 @@ import inspect
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import expr
 from pyspark.sql.streaming.query import StreamingQuery
@@ -47,7 +46,8 @@ def _understood(pipeline: Pipeline, flow: Flow, is_sql: bool) -> Iterator[None]:
         yield
     except ConfigurationError as error:
         raise ConfigurationError(f"{pipeline.where(flow.line)}the flow {flow.name}: {error}") from error
-    except PySparkException as error:
+    except Exception as error:
+        # A transform's own errors are among them, and what the data source said to Spark.
         line = line_of_sql(error, flow) if is_sql else flow.line
         raise ConfigurationError(f"{pipeline.where(line)}the flow {flow.name}: {cause(error)}") from error
 
