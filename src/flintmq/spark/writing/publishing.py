@@ -12,7 +12,7 @@ import flintmq.client as fc
 from flintmq.spark.connecting import Connecting
 from flintmq.spark.failures import told
 from flintmq.spark.writing.options import WriteOptions
-from flintmq.spark.writing.rows import Row, RowEncoder
+from flintmq.spark.writing.rows import RowEncoder
 
 # From the last write to its last confirm: a disk that takes longer has failed.
 CONFIRM_SECONDS: Final = 60.0
@@ -32,12 +32,11 @@ def publish(options: WriteOptions, encoder: RowEncoder, batches: Iterator[pa.Rec
     with told(endpoint), Connecting(endpoint, confirms=True, patient=True) as connecting:
         for batch in batches:
             for start in range(0, batch.num_rows, options.batch_size):
-                rows = [*encoder.rows(batch.slice(start, options.batch_size))]
+                part = batch.slice(start, options.batch_size)
                 # After a loss of connection all of it goes again: what had been confirmed arrives twice.
-                connecting.call(partial(_publish_all, rows))
-                messages += len(rows)
+                messages += connecting.call(partial(_publish_all, encoder, part))
     return Published(messages)
 
 
-def _publish_all(rows: list[Row], channel: fc.Channel) -> int:
-    return channel.publish_batch(rows, timeout=CONFIRM_SECONDS)
+def _publish_all(encoder: RowEncoder, rows: pa.RecordBatch, channel: fc.Channel) -> int:
+    return channel.publish_batch(encoder.rows(rows), timeout=CONFIRM_SECONDS)

