@@ -275,12 +275,31 @@ class OutgoingLink(SenderOwner):
 
     def apply(self, tag: bytes, entry: Entry, outcome: settlement.Outcome) -> bool:
         """Settle an entry; where the terminus has a note of it, together with that: True then."""
-        terminus = self.terminus
-        held = None if terminus is None else terminus.settle(tag, outcome)
+        held = self.settle_held(tag, outcome)
         if held is None:
             outcome.apply(self.queue, entry, self.context)
             return False
         return held.note is not None
+
+    def settle_held(self, tag: bytes, outcome: settlement.Outcome) -> Held | None:
+        """Settle what the terminus holds by this tag; None if it holds nothing.
+
+        Its note goes in one group with the dead letter that this may make: a crash could leave the message to others.
+        """
+        terminus = self.terminus
+        if terminus is None or not terminus.keeps_notes:
+            return None if terminus is None else terminus.settle(tag, outcome)
+        broker = self.session.gateway.broker
+        journal = broker.storage.journal
+        before = broker.dead_letter_count
+        journal.begin_group()
+        try:
+            held = terminus.settle(tag, outcome)
+            if broker.dead_letter_count > before:
+                broker.publish_given_up(before)
+        finally:
+            journal.end_group()
+        return held
 
     def settle(self, delivery: OutgoingDelivery, state: DeliveryState | None, was_noted: bool) -> None:
         """Tell the client that a delivery is settled; where there was a note of it, once that cannot come back.

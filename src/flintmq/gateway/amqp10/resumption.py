@@ -68,7 +68,7 @@ class Resumption:
                 outcome = settlement_of(planned.state)
                 assert outcome is not None
                 self._is_waiting |= held.note is not None
-                self._terminus.settle(held.tag, outcome)
+                self._owner.settle_held(held.tag, outcome)
         if self._is_waiting:
             self._owner.session.connection.answer(_Settled(self))
 

@@ -16,7 +16,7 @@ from flintmq.wire.amqp10.spec import (
     RCV_SECOND,
     SND_UNSETTLED,
 )
-from flintmq.wire.amqp10.states import ACCEPTED, RELEASED, DeliveryState, Received
+from flintmq.wire.amqp10.states import ACCEPTED, RELEASED, DeliveryState, Received, Rejected
 from flintmq.wire.amqp10.termini import Source, Target
 from tests.unit.gateway.amqp10.pair import Client, Receiver, Sender, Server, body_of
 
@@ -770,4 +770,22 @@ def test_what_a_full_queue_does_not_keep_is_with_the_dead_letters_when_its_outco
     assert len(journal.append_groups) == 2
     assert len(set(journal.append_groups)) == 1
     assert journal.append_groups[0] > 0
+    assert server.vhost.queues["dead"].message_count == 1
+
+
+def test_a_dead_letter_is_there_when_the_note_of_its_delivery_is_gone(server: Server) -> None:
+    """Or a crash between could leave the rejected message to others."""
+    server.queue("dead")
+    server.queue("dying", dead_letter_exchange="", dead_letter_routing_key="dead")
+    client = Client(server)
+    client.sender("/queues/dying", attach=Attach(name="publisher")).publish("one")
+    source = Source(address="/queues/dying", durable=DURABLE_UNSETTLED_STATE, expiry_policy=EXPIRE_NEVER)
+    receiver = _receive(client, source=source)
+    client.durable()
+    delivery, _ = _delivery(receiver)
+    journal = server.storage.memory_journal
+    groups = journal.group_count
+    receiver.settle(delivery, Rejected())
+    assert journal.group_count == groups + 1
+    assert journal.append_groups[-1] == groups + 1
     assert server.vhost.queues["dead"].message_count == 1
