@@ -43,6 +43,8 @@ _COMPLETE: Final = b"c"
 _COMMIT: Final = b"w"
 _LANDING: Final = b"p"
 _DOOM: Final = b"d"
+# More epochs than a stage can have, below the next one's.
+_EPOCHS_BITS: Final = 32
 
 
 @final
@@ -100,7 +102,8 @@ class Release:
 class Stage(Stored):
     def __init__(self, record: StageRecord, stages: "Stages") -> None:
         self.record = record
-        self.epoch: i64 = 0
+        # Above all of another stage that had the name before it was forgotten: an id is never used twice.
+        self.epoch: i64 = record.id << _EPOCHS_BITS
         self.owner = ""
         # Those before it, who have been taken over.
         self._former: list[str] = []
@@ -137,7 +140,7 @@ class Stage(Stored):
             self._former = []
         elif owner in self._former:
             raise PreconditionFailed(self._fenced)
-        elif self.epoch > 0:
+        elif self._state is not None:
             if owner == self.owner:
                 return
             self._former = [*self._former, self.owner][-STAGE_OWNERS_MAX:]

@@ -51,6 +51,10 @@ class World:
         return self.vhost.stages.find("tx", "u")
 
     @property
+    def epoch(self) -> int:
+        return int(self.stage.epoch)
+
+    @property
     def queue(self) -> Queue:
         return self.vhost.queues["q"]
 
@@ -110,7 +114,7 @@ def numbered(count: int, prefix: str = "") -> list[str]:
 
 def test_staged_messages_wait_for_their_commit(world: World) -> None:
     """They stand in the journal, and their queue knows nothing of them; after the commit they are behind the others."""
-    attempt = world.stage.begin(1, (0, 0, 0))
+    attempt = world.stage.begin(world.epoch, (0, 0, 0))
     assert world.put(attempt, ["a", "b"]) == [STORED, STORED]
     world.vhost.deliver(message("before", True), [world.queue])
     assert attempt.complete() == 2
@@ -150,7 +154,7 @@ def test_a_batch_is_committed_once(world: World) -> None:
     """A second commit publishes nothing, and discards what was staged for it since."""
     world.staged(["a"])
     assert world.commit(0, {0: 0}) == (1, False)
-    late = world.stage.begin(1, (0, 0, 1))
+    late = world.stage.begin(world.epoch, (0, 0, 1))
     assert late.is_late
     assert world.put(late, ["never"]) == [ROUTED]
     assert late.complete() == 1
@@ -162,7 +166,7 @@ def test_a_batch_is_committed_once(world: World) -> None:
 def test_a_winner_has_to_be_complete(world: World) -> None:
     """Otherwise nothing of the commit happens, and it can be made again when all is there."""
     world.staged(["a"], partition=0)
-    attempt = world.stage.begin(1, (0, 1, 0))
+    attempt = world.stage.begin(world.epoch, (0, 1, 0))
     world.put(attempt, ["b"])
     for winners in ({0: 0, 1: 0}, {0: 0, 1: 9}):
         with pytest.raises(PreconditionFailed, match="has not all of batch 0, partition 1, attempt"):
@@ -175,9 +179,9 @@ def test_a_winner_has_to_be_complete(world: World) -> None:
 def test_an_abort_discards_its_batch_alone(world: World) -> None:
     """What was staged for others stays."""
     world.staged(["a"], batch=0)
-    open_still = world.stage.begin(1, (0, 1, 0))
+    open_still = world.stage.begin(world.epoch, (0, 1, 0))
     world.staged(["b"], batch=1)
-    world.stage.abort(1, 0)
+    world.stage.abort(world.epoch, 0)
     with pytest.raises(PreconditionFailed, match="batch 0 was aborted"):
         world.put(open_still, ["c"])
     world.tick()
@@ -189,7 +193,7 @@ def test_an_abort_discards_its_batch_alone(world: World) -> None:
 def test_an_attempt_that_begins_again_replaces_the_first(world: World) -> None:
     """A task that comes back with the same numbers starts over, and the first one publishes no more."""
     first = world.staged(["old"])
-    again = world.stage.begin(1, (0, 0, 0))
+    again = world.stage.begin(world.epoch, (0, 0, 0))
     with pytest.raises(PreconditionFailed, match="has begun again elsewhere"):
         world.put(first, ["older"])
     with pytest.raises(PreconditionFailed, match="has not all"):
@@ -203,7 +207,7 @@ def test_an_attempt_that_begins_again_replaces_the_first(world: World) -> None:
 
 def test_what_is_given_up_is_discarded(world: World) -> None:
     """An attempt whose channel ends leaves nothing, unless it was complete by then."""
-    attempt = world.stage.begin(1, (0, 0, 0))
+    attempt = world.stage.begin(world.epoch, (0, 0, 0))
     world.put(attempt, numbered(10))
     attempt.abandon()
     complete = world.staged(["kept"], partition=1)
@@ -217,7 +221,7 @@ def test_what_is_given_up_is_discarded(world: World) -> None:
 def test_a_message_goes_to_all_of_its_queues(world: World) -> None:
     """It is written once, and is on each of them after the commit."""
     world.declare("p")
-    attempt = world.stage.begin(1, (0, 0, 0))
+    attempt = world.stage.begin(world.epoch, (0, 0, 0))
     written = len(world.storage.memory_journal.appends)
     assert world.put(attempt, ["a"], "q", "p") == [STORED]
     records = [ids for body, ids in world.storage.memory_journal.appends[written:] if body == b"a"]
@@ -244,7 +248,7 @@ def test_many_messages_are_packed_and_released_in_steps(world: World) -> None:
 def test_many_messages_are_discarded_in_steps(world: World) -> None:
     """Their pages go, and the journal is told of each."""
     world.staged(numbered(STAGE_STEP_MESSAGES + 3000))
-    world.stage.abort(1, 0)
+    world.stage.abort(world.epoch, 0)
     assert world.tick()
     assert any(body.startswith(b"r ") for body in world.kept)
     world.tick()
@@ -269,13 +273,14 @@ def test_a_new_writer_fences_the_one_before(world: World) -> None:
     world.staged(["a"], batch=3)
     world.commit(3, {0: 0})
     world.staged(["lost"], batch=4)
-    attempt = world.stage.begin(1, (4, 1, 0))
+    epoch = world.epoch
+    attempt = world.stage.begin(epoch, (4, 1, 0))
     stage = world.open("another")
-    assert (stage.epoch, stage.next_batch) == (2, 0)
+    assert (stage.epoch, stage.next_batch) == (epoch + 1, 0)
     for act in (
-        lambda: stage.begin(1, (4, 0, 1)),
-        lambda: stage.commit(1, 4, {}),
-        lambda: stage.abort(1, 4),
+        lambda: stage.begin(epoch, (4, 0, 1)),
+        lambda: stage.commit(epoch, 4, {}),
+        lambda: stage.abort(epoch, 4),
         lambda: world.put(attempt, ["b"]),
         attempt.complete,
         world.open,
@@ -294,8 +299,9 @@ def test_an_owner_opens_as_often_as_it_likes(world: World) -> None:
     world.commit(3, {})
     world.staged(["a"], batch=4)
     written = world.storage.memory_journal.kept.copy()
+    epoch = world.epoch
     stage = world.open()
-    assert (stage.epoch, stage.next_batch) == (1, 4)
+    assert (stage.epoch, stage.next_batch) == (epoch, 4)
     assert world.storage.memory_journal.kept == written
     assert world.commit(4, {0: 0}) == (1, False)
 
@@ -303,6 +309,7 @@ def test_an_owner_opens_as_often_as_it_likes(world: World) -> None:
 def test_who_was_taken_over_is_known_after_a_restart(world: World) -> None:
     """Owners are any text; the ones before stay fenced as long as there is room to remember them."""
     owners = ["query", "a 1:b", "", *numbered(STAGE_OWNERS_MAX - 1)]
+    before = world.epoch - 1
     for owner in owners[1:]:
         world.open(owner)
     again = world.restarted()
@@ -310,8 +317,8 @@ def test_who_was_taken_over_is_known_after_a_restart(world: World) -> None:
     for owner in owners[1:-1]:
         with pytest.raises(PreconditionFailed, match="taken over"):
             again.open(owner)
-    assert again.open(owners[-1]).epoch == len(owners)
-    assert again.open(owners[0]).epoch == len(owners) + 1
+    assert again.open(owners[-1]).epoch == before + len(owners)
+    assert again.open(owners[0]).epoch == before + len(owners) + 1
     again.vhost.stages.forget("tx", "u")
     assert again.open("a 1:b").next_batch == 0
 
@@ -345,9 +352,9 @@ def test_there_are_limits(world: World, monkeypatch: pytest.MonkeyPatch) -> None
     assert STAGE_ATTEMPTS_MAX > 2
     monkeypatch.setattr("flintmq.broker.stage.STAGE_ATTEMPTS_MAX", 2)
     for number in range(2):
-        world.stage.begin(1, (0, 0, number))
+        world.stage.begin(world.epoch, (0, 0, number))
     with pytest.raises(PreconditionFailed, match="has 2 attempts: commit or abort"):
-        world.stage.begin(1, (0, 0, 2))
+        world.stage.begin(world.epoch, (0, 0, 2))
 
 
 def test_an_id_is_forgotten_once_all_is_done(world: World) -> None:
@@ -363,19 +370,33 @@ def test_an_id_is_forgotten_once_all_is_done(world: World) -> None:
     assert world.storage.memory_definitions.stages == {}
     assert world.storage.memory_journal.kept == {}
     world.vhost.stages.forget("tx", "u")
-    assert (world.open().epoch, world.stage.next_batch) == (1, 0)
+    assert world.open().next_batch == 0
+
+
+def test_a_writer_of_a_forgotten_id_does_not_write_under_the_next(world: World) -> None:
+    """Epochs go on growing where the id is made anew, so that a task of before is fenced."""
+    old = world.epoch
+    world.vhost.stages.forget("tx", "u")
+    world.tick()
+    assert world.vhost.stages.by_name == {}
+    assert world.open("another").epoch > old
+    with pytest.raises(PreconditionFailed, match="has been taken over by another writer"):
+        world.stage.commit(old, 41, {})
+    world.staged(["a"])
+    assert world.commit(0, {0: 0}) == (1, False)
 
 
 def test_who_opens_it_meanwhile_begins_anew(world: World) -> None:
     """An id that is being forgotten can be used at once."""
     world.commit(5, {})
+    epoch = world.epoch
     world.vhost.stages.forget("tx", "u")
     assert world.open().next_batch == 0
     world.tick(3)
     world.staged(["a"])
     assert world.commit(0, {0: 0}) == (1, False)
     again = world.restarted()
-    assert (again.stage.epoch, again.stage.next_batch) == (2, 1)
+    assert (again.epoch, again.stage.next_batch) == (epoch + 1, 1)
 
 
 def test_a_deleted_user_leaves_nothing(world: World) -> None:
@@ -392,12 +413,12 @@ def test_a_deleted_user_leaves_nothing(world: World) -> None:
 def test_a_full_queue_refuses_when_it_is_staged_and_when_it_is_committed(world: World) -> None:
     """Each attempt may have what there is room for; of a batch that has more, nothing is committed."""
     world.declare("p", {"x-max-length": 3, "x-overflow": "reject-publish"})
-    attempt = world.stage.begin(1, (0, 0, 0))
+    attempt = world.stage.begin(world.epoch, (0, 0, 0))
     world.put(attempt, ["a", "b", "c"], "p")
     with pytest.raises(PreconditionFailed, match="queue 'p' in vhost '/' has no room for what is staged"):
         world.put(attempt, ["d"], "p")
     attempt.complete()
-    other = world.stage.begin(1, (0, 1, 0))
+    other = world.stage.begin(world.epoch, (0, 1, 0))
     world.put(other, ["e"], "p")
     other.complete()
     with pytest.raises(PreconditionFailed, match="queue 'p' in vhost '/' has no room for what is staged"):
@@ -410,7 +431,7 @@ def test_a_queue_that_drops_its_oldest_does_so_with_the_commit(world: World) -> 
     """Staging makes nothing go."""
     world.declare("p", {"x-max-length": 2})
     world.vhost.deliver(message("old", True), [world.vhost.queues["p"]])
-    attempt = world.stage.begin(1, (0, 0, 0))
+    attempt = world.stage.begin(world.epoch, (0, 0, 0))
     world.put(attempt, ["a", "b", "c"], "p")
     attempt.complete()
     assert world.vhost.queues["p"].message_count == 1
@@ -424,7 +445,7 @@ def test_a_queue_that_deduplicates_does_so_with_the_commit(world: World) -> None
     world.declare("p", {"x-dedup-window": 60_000})
     queue = world.vhost.queues["p"]
     for number in range(2):
-        attempt = world.stage.begin(1, (0, 0, number))
+        attempt = world.stage.begin(world.epoch, (0, 0, number))
         world.put(attempt, ["a"], "p", headers="message_id=1")
         world.put(attempt, ["b"], "p", headers="message_id=2")
         world.put(attempt, ["again"], "p", headers="message_id=2")
@@ -436,7 +457,7 @@ def test_a_queue_that_deduplicates_does_so_with_the_commit(world: World) -> None
 
 def test_times_count_from_the_commit(world: World) -> None:
     """A time to live, and a delay, begin when the message comes to its queue."""
-    attempt = world.stage.begin(1, (0, 0, 0))
+    attempt = world.stage.begin(world.epoch, (0, 0, 0))
     world.put(attempt, ["short"], headers="ttl=100")
     world.put(attempt, ["later"], headers="delay=500")
     attempt.complete()
@@ -454,7 +475,7 @@ def test_times_count_from_the_commit(world: World) -> None:
 def test_a_queue_that_is_deleted_takes_its_part_along(world: World) -> None:
     """What was staged for it is settled with the commit, or the discard; other queues get theirs."""
     world.declare("p")
-    attempt = world.stage.begin(1, (0, 0, 0))
+    attempt = world.stage.begin(world.epoch, (0, 0, 0))
     world.put(attempt, numbered(1500), "q", "p")
     attempt.complete()
     world.vhost.remove_queue(world.vhost.queues["p"])
@@ -475,14 +496,14 @@ def test_a_deleted_vhost_takes_all_along(world: World) -> None:
 
 def test_commands_are_not_staged(world: World) -> None:
     """They are no messages, and do something at once."""
-    attempt = world.stage.begin(1, (0, 0, 0))
+    attempt = world.stage.begin(world.epoch, (0, 0, 0))
     with pytest.raises(PreconditionFailed, match="a command to queues cannot be staged"):
         world.put(attempt, ["a"], headers="cancel=x")
 
 
 def test_transient_messages_are_staged_in_memory(world: World) -> None:
     """They need no journal, and get to their queue like others."""
-    attempt = world.stage.begin(1, (0, 0, 0))
+    attempt = world.stage.begin(world.epoch, (0, 0, 0))
     for number in range(1500):
         assert attempt.put(message(str(number)), [world.queue]) == ROUTED
     attempt.complete()
@@ -493,7 +514,7 @@ def test_transient_messages_are_staged_in_memory(world: World) -> None:
 def test_a_stream_gets_copies(world: World) -> None:
     """They are among the stage's own until the commit, and in the stream afterwards."""
     world.declare("s", STREAM)
-    attempt = world.stage.begin(1, (0, 0, 0))
+    attempt = world.stage.begin(world.epoch, (0, 0, 0))
     world.put(attempt, numbered(2000), "s", "q")
     attempt.complete()
     stream = world.storage.streams[world.vhost.queues["s"].id]
@@ -524,7 +545,7 @@ def test_a_complete_attempt_survives(world: World) -> None:
 
 def test_an_attempt_that_was_not_complete_is_discarded(world: World) -> None:
     """Its channel is gone with the broker."""
-    attempt = world.stage.begin(1, (0, 0, 0))
+    attempt = world.stage.begin(world.epoch, (0, 0, 0))
     world.put(attempt, numbered(100))
     again = world.restarted()
     again.tick()
@@ -553,7 +574,7 @@ def test_what_is_committed_gets_to_its_queue(world: World) -> None:
 def test_a_commit_that_went_nowhere_yet_is_found(world: World) -> None:
     """Killed right after it was durable, the batch is published by the next start."""
     world.declare("s", STREAM)
-    attempt = world.stage.begin(1, (0, 0, 0))
+    attempt = world.stage.begin(world.epoch, (0, 0, 0))
     world.put(attempt, ["a", "b"], "q", "s")
     attempt.complete()
     world.commit(0, {0: 0}, ticks=0)
@@ -596,9 +617,10 @@ def test_numbers_are_not_given_twice(world: World) -> None:
 def test_a_new_writer_has_fenced_what_a_restart_finds(world: World) -> None:
     """A crash before all of it was discarded changes nothing."""
     world.staged(["lost"], batch=4)
+    epoch = world.epoch
     world.open("another")
     again = world.restarted()
-    assert (again.stage.epoch, again.stage.owner) == (2, "another")
+    assert (again.epoch, again.stage.owner) == (epoch + 1, "another")
     with pytest.raises(PreconditionFailed, match="has not all"):
         again.commit(4, {0: 0})
     again.tick()
@@ -628,7 +650,7 @@ def test_a_restart_goes_on_forgetting(world: World) -> None:
 def test_a_queue_that_is_gone_costs_nobody_else(world: World) -> None:
     """After a restart, the notes for a queue that was deleted since say nothing."""
     world.declare("p")
-    attempt = world.stage.begin(1, (0, 0, 0))
+    attempt = world.stage.begin(world.epoch, (0, 0, 0))
     world.put(attempt, ["a"], "q", "p")
     attempt.complete()
     gone = world.vhost.queues["p"]
@@ -645,7 +667,7 @@ def test_a_stream_gets_each_message_once(world: World, written: int) -> None:
     world.declare("s", STREAM)
     queue = world.vhost.queues["s"]
     world.vhost.deliver(message("before", True), [queue])
-    attempt = world.stage.begin(1, (0, 0, 0))
+    attempt = world.stage.begin(world.epoch, (0, 0, 0))
     world.put(attempt, numbered(3000), "s")
     attempt.complete()
     world.commit(0, {0: 0}, ticks=0)

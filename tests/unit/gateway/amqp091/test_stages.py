@@ -27,9 +27,11 @@ from flintmq.wire.amqp091.methods import (
 from flintmq.wire.amqp091.winners import encode_winners
 from tests.unit.gateway.amqp091.pair import PERSISTENT, Client, ClientChannel, Server
 
+# The queue has the first id, the stage the second.
+EPOCH = (2 << 32) + 1
 OPEN = StageOpen(transactional_id="tx", owner="query")
-SELECT = StageSelect(transactional_id="tx", epoch=1, batch=0, partition=0, attempt=0)
-COMMIT = StageCommit(transactional_id="tx", epoch=1, batch=0, winners=encode_winners({0: 0}))
+SELECT = StageSelect(transactional_id="tx", epoch=EPOCH, batch=0, partition=0, attempt=0)
+COMMIT = StageCommit(transactional_id="tx", epoch=EPOCH, batch=0, winners=encode_winners({0: 0}))
 
 
 @pytest.fixture
@@ -46,7 +48,7 @@ def client(server: Server) -> Client:
 def channel(client: Client) -> ClientChannel:
     made = client.channel()
     made.call(QueueDeclare(queue="q", durable=True))
-    assert made.call(OPEN) == [StageOpenOk(epoch=1, next_batch=0)]
+    assert made.call(OPEN) == [StageOpenOk(epoch=EPOCH, next_batch=0)]
     return made
 
 
@@ -106,7 +108,7 @@ def test_a_channel_that_ends_discards_what_was_not_ready(client: Client, channel
     client.tick()
     other = client.channel()
     other.call(SELECT)
-    other.call(StageSelect(transactional_id="tx", epoch=1, batch=0, partition=1, attempt=0))
+    other.call(StageSelect(transactional_id="tx", epoch=EPOCH, batch=0, partition=1, attempt=0))
     other.call(StageReady())
     error = refused(channel, COMMIT)
     assert (error.code, "has not all of batch 0, partition 0, attempt 0" in str(error)) == (406, True)
@@ -116,7 +118,7 @@ def test_a_channel_that_ends_discards_what_was_not_ready(client: Client, channel
 
 def test_a_channel_that_only_aborts_needs_no_disk(client: Client, channel: ClientChannel) -> None:
     """What is not discarded for good after a crash is discarded then."""
-    channel.send(StageAbort(transactional_id="tx", epoch=1, batch=0))
+    channel.send(StageAbort(transactional_id="tx", epoch=EPOCH, batch=0))
     client.tick()
     assert channel.came() == [StageAbortOk()]
 
@@ -152,7 +154,7 @@ def test_immediate_and_staged_exclude_each_other(client: Client, channel: Client
 )
 def test_malformed_winners_end_the_connection(client: Client, channel: ClientChannel, winners: bytes) -> None:
     """Pairs of partition and attempt, each partition once, none of them negative."""
-    channel.call(StageCommit(transactional_id="tx", epoch=1, batch=0, winners=winners))
+    channel.call(StageCommit(transactional_id="tx", epoch=EPOCH, batch=0, winners=winners))
     error = client.closed
     assert isinstance(error, ClosedByPeer)
     assert error.code == 502
@@ -162,7 +164,7 @@ def test_malformed_winners_end_the_connection(client: Client, channel: ClientCha
 def test_numbers_are_within_bounds(channel: ClientChannel, name: str) -> None:
     """Those that the journal has no room for are refused."""
     numbers = {"batch": 0, "partition": 0, "attempt": 0, name: 2**63}
-    error = refused(channel, StageSelect(transactional_id="tx", epoch=1, **numbers))
+    error = refused(channel, StageSelect(transactional_id="tx", epoch=EPOCH, **numbers))
     assert error.code == 406
 
 
