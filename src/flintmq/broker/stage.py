@@ -265,7 +265,7 @@ class Stage(Stored):
 
     def note_complete(self, attempt: Attempt) -> None:
         if not attempt.is_late:
-            attempt.notes.append(self._notes.write(b"%s %d %d" % (_COMPLETE, attempt.serial, attempt.count)))
+            attempt.completion = self._notes.write(b"%s %d %d" % (_COMPLETE, attempt.serial, attempt.count))
 
     def discard(self, attempt: Attempt, why: str) -> None:
         """Nothing will be published of an attempt that is not committed."""
@@ -274,8 +274,18 @@ class Stage(Stored):
             return
         if self._attempts.get(attempt.key) is attempt:
             del self._attempts[attempt.key]
-        self._discards.append(attempt)
+        self._discard(attempt)
         self._work()
+
+    def _discard(self, attempt: Attempt) -> None:
+        """From now on a restart does not take it for complete, whatever is left of it by then."""
+        if attempt.completion is not None:
+            # In a group, so that it is in front of what is settled in the same batch.
+            self._notes.begin_group()
+            self._notes.drop(attempt.completion)
+            self._notes.end_group()
+            attempt.completion = None
+        self._discards.append(attempt)
 
     def _discard_through(self, batch: i64, why: str) -> None:
         for attempt in list(self._attempts.values()):
@@ -393,11 +403,17 @@ class Stage(Stored):
     def _drop_notes(self, release: Release) -> None:
         self._notes.begin_group()
         for attempt in release.attempts:
-            for note in attempt.notes:
-                self._notes.drop(note)
-            attempt.notes = []
+            self._drop_notes_of(attempt)
         self._notes.drop(release.note)
         self._notes.end_group()
+
+    def _drop_notes_of(self, attempt: Attempt) -> None:
+        for note in attempt.notes:
+            self._notes.drop(note)
+        attempt.notes = []
+        if attempt.completion is not None:
+            self._notes.drop(attempt.completion)
+            attempt.completion = None
 
     def _discard_some(self, attempt: Attempt) -> i64:
         parts = attempt.parts
@@ -411,10 +427,8 @@ class Stage(Stored):
                 del parts[queue]
         if not parts:
             self._notes.begin_group()
-            for note in attempt.notes:
-                self._notes.drop(note)
+            self._drop_notes_of(attempt)
             self._notes.end_group()
-            attempt.notes = []
             self._discards.popleft()
         return count
 
@@ -477,7 +491,7 @@ class Stage(Stored):
         else:
             serial, messages = numbers
             attempt = self._attempt_found(serial)
-            attempt.notes.append(entry)
+            attempt.completion = entry
             attempt.count = messages
             attempt.is_complete = True
 
@@ -505,7 +519,7 @@ class Stage(Stored):
             if is_wanted:
                 self._attempts[attempt.key] = attempt
             else:
-                self._discards.append(attempt)
+                self._discard(attempt)
         self._found = {}
         self._commits = []
         if self._releases or self._discards or self._doom is not None:

@@ -197,6 +197,8 @@ class Attempt:
         # Why nothing more can be put here; empty while it can.
         self.over = ""
         self.notes: list[Entry] = []
+        # The note that it is complete.
+        self.completion: Entry | None = None
         self.parts: dict[Queue, Part] = {}
         # The part used last.
         self._part: Part | None = None

@@ -614,6 +614,26 @@ def test_numbers_are_not_given_twice(world: World) -> None:
     assert third.bodies() == [*numbered(100), "a"]
 
 
+@pytest.mark.parametrize("how", ["abort", "begin", "commit"])
+def test_what_is_being_discarded_does_not_come_back(world: World, how: str) -> None:
+    """A restart before all of a complete attempt is settled goes on discarding it: it is not complete any more."""
+    world.staged(numbered(STAGE_STEP_MESSAGES + 3000), batch=1)
+    if how == "abort":
+        world.stage.abort(world.epoch, 1)
+    elif how == "begin":
+        world.stage.begin(world.epoch, (1, 0, 0))
+    else:
+        world.commit(1, {}, ticks=0)
+    world.tick()
+    assert any(body.isdigit() for body in world.kept)
+    again = world.restarted()
+    if how != "commit":
+        with pytest.raises(PreconditionFailed, match="has not all"):
+            again.commit(1, {0: 0})
+    again.tick(2)
+    assert (again.bodies(), again.kept) == ([], [])
+
+
 def test_a_new_writer_has_fenced_what_a_restart_finds(world: World) -> None:
     """A crash before all of it was discarded changes nothing."""
     world.staged(["lost"], batch=4)

@@ -63,8 +63,9 @@ def commit(channel: ServerChannel, method: Method) -> None:
 
 def abort(channel: ServerChannel, method: Method) -> None:
     assert isinstance(method, StageAbort)
+    channel.check_storage()
     _stage(channel, method.transactional_id).abort(method.epoch, method.batch)
-    channel.reply(StageAbortOk())
+    channel.reply_when_stored(StageAbortOk())
 
 
 def forget(channel: ServerChannel, method: Method) -> None:

@@ -10,7 +10,6 @@ from flintmq.wire.amqp091.methods import (
     Method,
     QueueDeclare,
     StageAbort,
-    StageAbortOk,
     StageCommit,
     StageCommitOk,
     StageForget,
@@ -76,7 +75,9 @@ def test_from_select_to_commit(server: Server, channel: ClientChannel) -> None:
     assert channel.call(StageForget(transactional_id="tx")) == [StageForgetOk()]
 
 
-@pytest.mark.parametrize("method", [StageOpen(transactional_id="ty"), StageReady(), COMMIT, StageForget("tx")])
+@pytest.mark.parametrize(
+    "method", [StageOpen(transactional_id="ty"), StageReady(), COMMIT, StageAbort("tx", EPOCH, 0), StageForget("tx")]
+)
 def test_answers_wait_for_the_disk(client: Client, channel: ClientChannel, method: Method) -> None:
     """Whoever builds on them must not lose that in a crash."""
     channel.call(SELECT)
@@ -114,13 +115,6 @@ def test_a_channel_that_ends_discards_what_was_not_ready(client: Client, channel
     assert (error.code, "has not all of batch 0, partition 0, attempt 0" in str(error)) == (406, True)
     assert client.server.broker.storage.journal is client.server.storage.memory_journal
     assert b"a" not in client.server.storage.memory_journal.kept.values()
-
-
-def test_a_channel_that_only_aborts_needs_no_disk(client: Client, channel: ClientChannel) -> None:
-    """What is not discarded for good after a crash is discarded then."""
-    channel.send(StageAbort(transactional_id="tx", epoch=EPOCH, batch=0))
-    client.tick()
-    assert channel.came() == [StageAbortOk()]
 
 
 def test_a_channel_is_transactional_or_stages(client: Client, channel: ClientChannel) -> None:
