@@ -10,7 +10,8 @@ The notes of a stage, each a letter and numbers in decimal:
     s <epoch> <next batch> <owners>           who writes, and did before, and which batch has not been committed
     b <epoch> <batch> <partition> <attempt>   an attempt has begun; the others know it by this note's number
     r <attempt> <queue> <first> <count>       numbers of a queue, or of the copies, are reserved for it
-    c <attempt> <messages>                    it is complete
+    c <attempt> <messages> [<queue> <count>]...
+                                              it is complete: so many messages, and so many entries of each queue
     w <attempt> <attempt>...                  these are committed
     p <attempt> <queue> <first> <last> <offset>
                                               copies of these numbers go to a stream, from this offset on
@@ -264,8 +265,13 @@ class Stage(Stored):
         attempt.notes.append(self._notes.write(b"%s %d %d %d %d" % (_RUN, attempt.serial, queue.id, first, count)))
 
     def note_complete(self, attempt: Attempt) -> None:
-        if not attempt.is_late:
-            attempt.completion = self._notes.write(b"%s %d %d" % (_COMPLETE, attempt.serial, attempt.count))
+        """Without the note, a restart discards it: so it does where it would not find all of its messages."""
+        if attempt.is_late or not attempt.is_kept:
+            return
+        numbers: list[int] = [int(attempt.serial), int(attempt.count)]
+        for queue, part in attempt.parts.items():
+            numbers += [queue.id, int(part.count)]
+        attempt.completion = self._notes.write(b" ".join([_COMPLETE, *[b"%d" % number for number in numbers]]))
 
     def discard(self, attempt: Attempt, why: str) -> None:
         """Nothing will be published of an attempt that is not committed."""
@@ -489,11 +495,10 @@ class Stage(Stored):
             else:
                 self._landings.append((entry, self._attempt_found(serial).part_of(stream), last, offset))
         else:
-            serial, messages = numbers
-            attempt = self._attempt_found(serial)
+            attempt = self._attempt_found(numbers[0])
             attempt.completion = entry
-            attempt.count = messages
-            attempt.is_complete = True
+            attempt.count = numbers[1]
+            attempt.expected = numbers[2:]
 
     def _attempt_found(self, serial: int) -> Attempt:
         """Where the note of its beginning was damaged, an attempt that nobody can name."""
@@ -511,6 +516,7 @@ class Stage(Stored):
         for note, serials in self._commits:
             self._releases.append(Release([self._found.pop(serial) for serial in serials], note))
         for attempt in self._found.values():
+            attempt.is_complete = attempt.completion is not None and self._is_whole(attempt)
             is_known = attempt.epoch == self.epoch and attempt.key[0] >= self.next_batch
             is_wanted = self._doom is None and attempt.is_complete and is_known
             earlier = self._attempts.get(attempt.key)
@@ -524,6 +530,16 @@ class Stage(Stored):
         self._commits = []
         if self._releases or self._discards or self._doom is not None:
             self._work()
+
+    def _is_whole(self, attempt: Attempt) -> bool:
+        """Whether what was counted has been found, but for queues that were deleted since."""
+        expected = attempt.expected
+        attempt.expected = []
+        for queue_id, count in zip(expected[::2], expected[1::2], strict=True):
+            queue = self._stages.queue_by_id(queue_id)
+            if queue is not None and attempt.part_of(queue).count != count:
+                return False
+        return True
 
     def _settle_landed(self, note: Entry, part: Part, last: i64, offset: i64) -> None:
         """Of the copies up to a number, those that a stream has from an offset on are done with."""

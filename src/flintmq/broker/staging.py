@@ -72,7 +72,10 @@ class Part(Reserver):
         self._loose_bytes += size
         self.size += size
         self.count += 1
-        return entry if self._is_durable and (self._keeps_all or message.handling.persistent) else None
+        if self._is_durable and (self._keeps_all or message.handling.persistent):
+            return entry
+        self.attempt.is_kept = False
+        return None
 
     def _reserve(self) -> None:
         """The more there are, the longer the runs: a note for each."""
@@ -191,6 +194,8 @@ class Attempt:
         # Messages that some queue has; nobody counts those that went nowhere.
         self.count: i64 = 0
         self.is_complete = False
+        # Whether a restart would find all of it.
+        self.is_kept = True
         self.is_committed = False
         # Its batch was committed before it began: there is nothing left to do for it.
         self.is_late = False
@@ -199,6 +204,8 @@ class Attempt:
         self.notes: list[Entry] = []
         # The note that it is complete.
         self.completion: Entry | None = None
+        # What it says there is, as queues' ids and numbers of messages in turns; at start-up.
+        self.expected: list[int] = []
         self.parts: dict[Queue, Part] = {}
         # The part used last.
         self._part: Part | None = None
@@ -269,7 +276,10 @@ class Attempt:
             raise PreconditionFailed(f"queue '{queue.name}' in vhost '{queue.vhost}' has no room for what is staged")
 
     def complete(self) -> i64:
-        """All of it has come; returns how many messages. It may be committed once this batch is durable."""
+        """All of it has come; returns how many messages. It may be committed once this batch is durable.
+
+        After a restart, too, unless there were messages among it that are not kept: then the batch is staged again.
+        """
         if self.over:
             raise PreconditionFailed(self.over)
         for part in self.parts.values():

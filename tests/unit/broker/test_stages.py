@@ -614,6 +614,34 @@ def test_numbers_are_not_given_twice(world: World) -> None:
     assert third.bodies() == [*numbered(100), "a"]
 
 
+@pytest.mark.parametrize("queue", ["q", "fleeting"])
+def test_what_is_not_kept_makes_no_part_of_a_batch_after_a_restart(world: World, queue: str) -> None:
+    """An attempt with transient messages, or for a queue that does not survive, is refused then, and staged again."""
+    world.vhost.declare_queue("fleeting", False, False, False, {}, None)
+    attempt = world.stage.begin(world.epoch, (0, 0, 0))
+    for number in range(10):
+        attempt.put(message(str(number), number % 2 == 0 or queue != "q"), [world.vhost.queues[queue]])
+    attempt.complete()
+    again = world.restarted()
+    with pytest.raises(PreconditionFailed, match="has not all of batch 0, .* stage the batch again"):
+        again.commit(0, {0: 0})
+    again.staged(["a"], number=1)
+    assert again.commit(0, {0: 1}) == (1, False)
+    assert (again.bodies(), again.kept) == (["a"], [])
+
+
+def test_a_damaged_journal_leaves_no_batch_half_published(world: World) -> None:
+    """Where a restart does not find a message of a complete attempt, nothing of it is committed."""
+    world.staged(numbered(10))
+    damaged = [key for key, body in world.storage.memory_journal.kept.items() if body == b"5"]
+    del world.storage.memory_journal.kept[damaged[0]]
+    again = world.restarted()
+    with pytest.raises(PreconditionFailed, match="has not all of batch 0"):
+        again.commit(0, {0: 0})
+    again.tick()
+    assert (again.bodies(), again.kept) == ([], [])
+
+
 @pytest.mark.parametrize("how", ["abort", "begin", "commit"])
 def test_what_is_being_discarded_does_not_come_back(world: World, how: str) -> None:
     """A restart before all of a complete attempt is settled goes on discarding it: it is not complete any more."""
