@@ -28,7 +28,7 @@ from flintmq.base.limits import STAGE_ATTEMPTS_MAX, STAGE_OWNERS_MAX
 from flintmq.broker.landing import Landing
 from flintmq.broker.message import Entry
 from flintmq.broker.notes import Notes
-from flintmq.broker.ports import StageRecord
+from flintmq.broker.ports import Journal, StageRecord
 from flintmq.broker.queue.base import Queue, Reserver, Stored
 from flintmq.broker.queue.runs import Runs
 from flintmq.broker.queue.stream import StreamQueue
@@ -61,9 +61,10 @@ class Committed:
 class Copies(Stored):
     """Messages for queues that do not keep them under numbers of their own, as entries of a queue that nobody sees."""
 
-    def __init__(self, stage_id: i64) -> None:
+    def __init__(self, stage_id: i64, journal: Journal) -> None:
         # Of stages and queues no two have the same id, and notes of queues that deduplicate have negative ones, too.
         self.id: i64 = -stage_id
+        self._journal = journal
         self._seq: i64 = 0
         self._reserved: Runs[Reserver] = Runs()
 
@@ -79,6 +80,9 @@ class Copies(Stored):
         run = self._reserved.find(entry.seq)
         if run is not None:
             run.value.found(entry)
+        else:
+            # Their queue is gone. Nothing else would ever settle them.
+            self._journal.settle(self.id, entry)
 
     def start_at(self, seq: i64) -> None:
         self._seq = max(seq, self._reserved.end)
@@ -112,7 +116,7 @@ class Stage(Stored):
         self.next_batch: i64 = 0
         self.journal = stages.journal
         self.pages = stages.agenda.pages
-        self.copies = Copies(record.id)
+        self.copies = Copies(record.id, stages.journal)
         self.gone = False
         self._stages = stages
         self._notes = Notes(record.id, stages.journal)

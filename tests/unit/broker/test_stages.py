@@ -709,6 +709,20 @@ def test_a_queue_that_is_gone_costs_nobody_else(world: World) -> None:
     assert [key for key in again.storage.memory_journal.kept if key[0] not in (gone.id, again.stage.record.id)] == []
 
 
+def test_copies_for_a_stream_that_is_gone_go_at_the_start(world: World) -> None:
+    """Nobody else would settle them, and they would keep the journal from getting shorter."""
+    world.declare("s", STREAM)
+    attempt = world.stage.begin(world.epoch, (0, 0, 0))
+    world.put(attempt, numbered(100), "s", "q")
+    attempt.complete()
+    world.vhost.remove_queue(world.vhost.queues["s"])
+    again = world.restarted()
+    assert {key[0] for key, body in again.storage.memory_journal.kept.items() if body.isdigit()} == {again.queue.id}
+    assert again.commit(0, {0: 0}) == (100, False)
+    again.tick()
+    assert (again.bodies(), again.kept) == (numbered(100), [])
+
+
 @pytest.mark.parametrize("written", [0, 1, 1500, 2500, 3000])
 def test_a_stream_gets_each_message_once(world: World, written: int) -> None:
     """However many of a batch's messages its files had at a crash, before the journal knew: the others follow."""
