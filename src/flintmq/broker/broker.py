@@ -318,6 +318,8 @@ class Broker:
             count += queue_id > 0 and queue_id not in noting
         for queue_id, queue in queues.items():
             queue.start_at(self.storage.recovered_next_seq(queue_id))
+        for vhost in self.vhosts.values():
+            vhost.stages.doom_strangers(self.users)
         if self.agenda.has_landed:
             # How far streams had got is to be on the disk before they go on.
             self.storage.commit()

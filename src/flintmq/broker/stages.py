@@ -1,6 +1,6 @@
 """The stages of a virtual host, by their transactional ids."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from typing import final
 
 from flintmq.base.errors import AccessRefused, NotFound, PreconditionFailed
@@ -103,6 +103,12 @@ class Stages:
         self._queues = queues
         restored = self.by_name[record.name] = Stage(record, self)
         return restored
+
+    def doom_strangers(self, users: Container[str]) -> None:
+        """A crash may have kept the deletion of a user, and not what `user_deleted` wrote with it."""
+        for stage in self.by_name.values():
+            if stage.record.user not in users:
+                stage.doom()
 
     def queue_by_id(self, queue_id: int) -> Queue | None:
         return self._queues.get(queue_id)

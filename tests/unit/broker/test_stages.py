@@ -407,6 +407,17 @@ def test_a_deleted_user_leaves_nothing(world: World) -> None:
     assert (world.vhost.stages.by_name, world.storage.memory_journal.kept) == ({}, {})
 
 
+def test_a_user_whose_deletion_alone_was_kept_leaves_nothing(world: World) -> None:
+    """Where a crash lost what the stages noted of it, the restart finds out."""
+    world.staged(["a"])
+    del world.storage.memory_definitions.users["u"]
+    again = world.restarted()
+    with pytest.raises(PreconditionFailed, match="taken over"):
+        again.commit(0, {0: 0})
+    again.tick(3)
+    assert (again.vhost.stages.by_name, again.storage.memory_journal.kept) == ({}, {})
+
+
 # -- queues ----------------------------------------------------------------------------------------------------------
 
 
@@ -796,6 +807,7 @@ def test_a_page_that_cannot_be_read_is_left_to_a_restart() -> None:
     world.storage = storage
     world.broker = Broker(storage)
     world.broker.put_vhost(VHostRecord("/"))
+    world.broker.put_user(UserRecord("u", ""))
     world.vhost = world.broker.vhosts["/"]
     world.declare("q")
     world.open()
