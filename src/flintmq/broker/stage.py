@@ -44,6 +44,8 @@ _COMPLETE: Final = b"c"
 _COMMIT: Final = b"w"
 _LANDING: Final = b"p"
 _DOOM: Final = b"d"
+# Messages that are as much work as dropping a note.
+_NOTE_WEIGHT: Final = 8
 # More epochs than a stage can have, below the next one's.
 _EPOCHS_BITS: Final = 32
 
@@ -101,6 +103,8 @@ class Release:
         self.parts: deque[Part] = deque()
         # How many runs of copies are to be appended to streams before all is done.
         self.landing = 0
+        # Of how many attempts the notes are gone, once all is done.
+        self.dropped = 0
 
 
 @final
@@ -347,15 +351,16 @@ class Stage(Stored):
             if release.place == len(release.attempts):
                 if release.landing > 0:
                     return 0
-                self._drop_notes(release)
-                self._releases.popleft()
-                return 1
+                return self._drop_notes(release)
             attempt = release.attempts[release.place]
             release.place += 1
             release.parts.extend(attempt.parts.values())
         part = release.parts[0]
         if part.queue.gone:
-            return self._drop_some(part, release.parts)
+            count = self._drop_some(part)
+            if part.is_empty:
+                release.parts.popleft()
+            return count
         entries = part.take_some()
         queue = part.queue
         if part.store is not None:
@@ -399,47 +404,46 @@ class Stage(Stored):
             self._notes.drop(note)
         self._notes.end_group()
 
-    def _drop_some(self, part: Part, parts: deque[Part]) -> i64:
+    def _drop_some(self, part: Part) -> i64:
         """Settle some of a part, in a group: before the notes that say what it is can be gone."""
         self._notes.begin_group()
         try:
-            count = part.drop_some()
+            return part.drop_some() + 1
         finally:
             self._notes.end_group()
-        if part.is_empty:
-            parts.popleft()
-        return count + 1
 
-    def _drop_notes(self, release: Release) -> None:
-        self._notes.begin_group()
-        for attempt in release.attempts:
-            self._drop_notes_of(attempt)
+    def _drop_notes(self, release: Release) -> i64:
+        """All is where it goes. The commit's own note goes last: it says nothing of attempts without notes."""
+        if release.dropped < len(release.attempts):
+            release.dropped += 1
+            return self._drop_notes_of(release.attempts[release.dropped - 1])
         self._notes.drop(release.note)
-        self._notes.end_group()
+        self._releases.popleft()
+        return 1
 
-    def _drop_notes_of(self, attempt: Attempt) -> None:
-        for note in attempt.notes:
-            self._notes.drop(note)
+    def _drop_notes_of(self, attempt: Attempt) -> i64:
+        """In a group of their own; returns how many messages that is worth."""
+        notes = attempt.notes
         attempt.notes = []
         if attempt.completion is not None:
-            self._notes.drop(attempt.completion)
+            notes.append(attempt.completion)
             attempt.completion = None
+        self._notes.begin_group()
+        for note in notes:
+            self._notes.drop(note)
+        self._notes.end_group()
+        return (len(notes) + 1) * _NOTE_WEIGHT
 
     def _discard_some(self, attempt: Attempt) -> i64:
         parts = attempt.parts
-        count: i64 = 1
-        for queue, part in list(parts.items()):
-            if count > 1:
-                return count
-            rest = deque([part])
-            count += self._drop_some(part, rest)
-            if not rest:
-                del parts[queue]
         if not parts:
-            self._notes.begin_group()
-            self._drop_notes_of(attempt)
-            self._notes.end_group()
             self._discards.popleft()
+            return self._drop_notes_of(attempt)
+        # In any order, and so that it costs the same however many there are.
+        queue, part = parts.popitem()
+        count = self._drop_some(part)
+        if not part.is_empty:
+            parts[queue] = part
         return count
 
     def discard_all(self) -> None:

@@ -255,6 +255,21 @@ def test_many_messages_are_discarded_in_steps(world: World) -> None:
     assert (world.kept, world.storage.memory_pages.kept) == ([], {})
 
 
+def test_notes_of_many_attempts_go_in_steps(world: World) -> None:
+    """As messages do; a restart in the middle of it publishes nothing again, and drops the others."""
+    for partition in range(1500):
+        world.staged([str(partition)], partition=partition)
+    world.commit(0, dict.fromkeys(range(1500), 0))
+    assert world.queue.message_count == 1500
+    notes = [body for body in world.kept if not body.isdigit()]
+    assert 0 < len([body for body in notes if body.startswith(b"c ")]) < 1500
+    again = world.restarted()
+    while again.tick():
+        pass
+    assert again.bodies() == numbered(1500)
+    assert again.kept == []
+
+
 def test_batches_keep_their_order(world: World) -> None:
     """The second one comes behind the first, however many ticks that takes."""
     first = numbered(STAGE_STEP_MESSAGES + 10, "a")
