@@ -184,7 +184,8 @@ class Stage(Stored):
         return f"transactional id '{self.record.name}' in vhost '{self.record.vhost}'"
 
     def _check(self, epoch: int) -> None:
-        if self._doom is not None or epoch != self.epoch:
+        # One from outside may be a number that there is no room for in an epoch.
+        if self._doom is not None or epoch != int(self.epoch):
             raise PreconditionFailed(self._fenced)
 
     def begin(self, epoch: int, key: Key) -> Attempt:

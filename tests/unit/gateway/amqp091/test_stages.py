@@ -162,6 +162,16 @@ def test_numbers_are_within_bounds(channel: ClientChannel, name: str) -> None:
     assert error.code == 406
 
 
+@pytest.mark.parametrize(
+    "method",
+    [StageSelect("tx", 1 << 63, 0, 0, 0), StageCommit("tx", (1 << 64) - 1, 0), StageAbort("tx", 1 << 63, 0)],
+)
+def test_an_epoch_that_none_has_is_another_writers(channel: ClientChannel, method: Method) -> None:
+    """However high: the channel ends, and its connection goes on."""
+    error = refused(channel, method)
+    assert (error.code, "has been taken over by another writer" in str(error)) == (406, True)
+
+
 def test_nothing_is_committed_once_the_storage_has_failed(client: Client, channel: ClientChannel) -> None:
     """Whoever asks hears why, and nothing gets to a queue."""
     channel.call(SELECT)
