@@ -31,7 +31,9 @@ class Landing:
         self._note: Entry | None = None
 
     def plan(self, offset: i64) -> None:
-        """The first of them will be at this offset."""
+        """The first of them will be at this offset. What was planned before went to no batch."""
+        if self._note is not None:
+            self._stage.drop_landing(self._note)
         self._note = self._stage.note_landing(self, offset)
 
     def land(self) -> None:

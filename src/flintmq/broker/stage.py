@@ -395,6 +395,9 @@ class Stage(Stored):
         numbers = (part.attempt.serial, part.queue.id, entries[0].seq, entries[-1].seq, offset)
         return self._notes.write(b"%s %d %d %d %d %d" % (_LANDING, *numbers))
 
+    def drop_landing(self, note: Entry) -> None:
+        self._notes.drop(note)
+
     def landed(self, landing: Landing, note: Entry | None) -> None:
         """The stream has them, and they are settled as one with the note."""
         self._notes.begin_group()

@@ -799,6 +799,24 @@ def test_landings_of_two_writers_follow_each_other(world: World) -> None:
     assert world.kept == []
 
 
+def test_a_landing_that_is_planned_again_has_one_note(world: World) -> None:
+    """Where a batch could not be handed over: a restart must not take messages of others for landed copies."""
+    world.declare("s", STREAM)
+    attempt = world.stage.begin(world.epoch, (0, 0, 0))
+    world.put(attempt, numbered(10), "s")
+    attempt.complete()
+    world.commit(0, {0: 0}, ticks=0)
+    world.broker.dispatch()
+    world.vhost.deliver(message("other", True), [world.vhost.queues["s"]])
+    world.broker.dispatch()
+    notes = [body.split() for body in world.kept if body.startswith(b"p ")]
+    assert [int(words[-1]) for words in notes] == [1]
+    world.storage.commit()
+    world.broker.on_committed()
+    world.tick(2)
+    assert world.kept == []
+
+
 # -- pages that cannot be read ---------------------------------------------------------------------------------------
 
 
