@@ -180,6 +180,7 @@ class Broker:
         for vhost in self.vhosts.values():
             for queue in vhost.queues.values():
                 queue.page_out()
+            vhost.stages.page_out()
 
     def dispatch(self) -> bool:
         """Let time pass, and deliver from every queue that may have something for its consumers.

@@ -307,6 +307,11 @@ class Stage(Stored):
             if attempt.key[0] <= batch:
                 self.discard(attempt, why)
 
+    def page_out(self) -> None:
+        for attempt in self._attempts.values():
+            for part in attempt.parts.values():
+                part.pack()
+
     # -- the tick -----------------------------------------------------------------------------------------------
 
     def _work(self) -> None:

@@ -90,6 +90,11 @@ class Stages:
         del self.by_name[stage.record.name]
         self._definitions.delete_stage(stage.record)
 
+    def page_out(self) -> None:
+        """Memory is low: keep as little of what is staged in it as can be."""
+        for stage in self.by_name.values():
+            stage.page_out()
+
     def discard(self) -> None:
         """The virtual host is deleted."""
         for stage in self.by_name.values():

@@ -26,8 +26,9 @@ if TYPE_CHECKING:
 # Entries that are packed together, and bytes of their bodies with which a page ends, however few they are.
 _PAGE_ENTRIES: Final = 1024
 _PAGE_BYTES: Final = 256 * 1024
-# Entries that are worth a page once no more come.
+# Entries, or bytes of their bodies, that are worth a page once no more come.
 _PAGE_MIN_ENTRIES: Final = 32
+_PAGE_MIN_BYTES: Final = 16 * 1024
 
 # Batch, partition and attempt.
 Key = tuple[int, int, int]
@@ -97,7 +98,7 @@ class Part(Reserver):
             self._loose_bytes = 0
 
     def no_more_come(self) -> None:
-        if len(self._loose) >= _PAGE_MIN_ENTRIES:
+        if len(self._loose) >= _PAGE_MIN_ENTRIES or self._loose_bytes >= _PAGE_MIN_BYTES:
             self.pack()
 
     # -- out ----------------------------------------------------------------------------------------------------

@@ -255,6 +255,22 @@ def test_many_messages_are_discarded_in_steps(world: World) -> None:
     assert (world.kept, world.storage.memory_pages.kept) == ([], {})
 
 
+def test_what_is_staged_is_packed_when_memory_is_low(world: World) -> None:
+    """However little each attempt has, also of one that goes on; large messages are as soon as no more come."""
+    kept = world.storage.memory_pages.kept
+    world.staged(["a", "b"], partition=0)
+    attempt = world.stage.begin(world.epoch, (0, 1, 0))
+    world.put(attempt, ["c"])
+    assert not kept
+    world.broker.page_out()
+    assert sum(page.count for page in kept) == 3
+    world.put(attempt, ["d", "e" * 100_000])
+    attempt.complete()
+    assert sum(page.count for page in kept) == 5
+    world.commit(0, {0: 0, 1: 0})
+    assert world.bodies() == ["a", "b", "c", "d", "e" * 100_000]
+
+
 def test_notes_of_many_attempts_go_in_steps(world: World) -> None:
     """As messages do; a restart in the middle of it publishes nothing again, and drops the others."""
     for partition in range(1500):
