@@ -108,6 +108,8 @@ LEASE_EXTEND_MAX_BYTES: Final = 16 * 1024 * 1024
 LEASE_EXTENSIONS_MAX: Final = 65_536
 # Transactional ids that a virtual host remembers the last batch of: some 10 MB with the longest.
 STAGES_MAX: Final = 10_000
+# How many of them are one user's: nobody keeps others from theirs.
+STAGES_USER_MAX: Final = 1_000
 # Attempts that a transactional id keeps until their batch is decided: more than the tasks of any batch, repeated ones
 # included. Each takes about 1 KiB, and 1 KiB for each queue it published to.
 STAGE_ATTEMPTS_MAX: Final = 65_536

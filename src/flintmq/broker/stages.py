@@ -4,7 +4,7 @@ from collections.abc import Callable, Container, Mapping
 from typing import final
 
 from flintmq.base.errors import AccessRefused, NotFound, PreconditionFailed
-from flintmq.base.limits import STAGES_MAX
+from flintmq.base.limits import STAGES_MAX, STAGES_USER_MAX
 from flintmq.broker.agenda import Agenda
 from flintmq.broker.message import Message
 from flintmq.broker.ports import StageRecord, Storage
@@ -48,6 +48,11 @@ class Stages:
                 raise PreconditionFailed(
                     f"vhost '{self._vhost}' remembers {STAGES_MAX} transactional ids: forget those that are not used"
                 )
+            if sum([stage.record.user == user for stage in self.by_name.values()]) >= STAGES_USER_MAX:
+                raise PreconditionFailed(
+                    f"user '{user}' has {STAGES_USER_MAX} transactional ids in vhost '{self._vhost}': "
+                    "forget those that are not used"
+                )
             stage = Stage(StageRecord(self._ids.take(), self._vhost, name, user), self)
             self.by_name[name] = stage
             self._definitions.put_stage(stage.record)
@@ -75,6 +80,12 @@ class Stages:
         stage = self.by_name.get(name)
         if stage is not None:
             self._check_user(stage, user)
+            stage.doom()
+
+    def forget_any(self, name: str) -> None:
+        """The same, whoever's it is."""
+        stage = self.by_name.get(name)
+        if stage is not None:
             stage.doom()
 
     def user_deleted(self, user: str) -> None:

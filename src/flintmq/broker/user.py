@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 # The tag that lets a user publish under another's name in the user-id property.
 _IMPERSONATOR: Final = "impersonator"
+# The tag of those that may clear up after others.
+_ADMINISTRATOR: Final = "administrator"
 
 
 @final
@@ -30,6 +32,10 @@ class User:
     @property
     def may_impersonate(self) -> bool:
         return _IMPERSONATOR in self.record.tags
+
+    @property
+    def is_administrator(self) -> bool:
+        return _ADMINISTRATOR in self.record.tags
 
     def rights(self, vhost: str) -> Rights:
         """The permissions in a virtual host; none, as long as there are none."""

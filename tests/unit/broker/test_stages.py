@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import pytest
 
 from flintmq.base.errors import AccessRefused, InternalError, NotFound, PreconditionFailed, StorageError
-from flintmq.base.limits import STAGE_ATTEMPTS_MAX, STAGE_OWNERS_MAX, STAGE_STEP_MESSAGES, STAGES_MAX
+from flintmq.base.limits import STAGE_ATTEMPTS_MAX, STAGE_OWNERS_MAX, STAGE_STEP_MESSAGES, STAGES_MAX, STAGES_USER_MAX
 from flintmq.broker.broker import Broker
 from flintmq.broker.message import Entry, Table
 from flintmq.broker.ports import Page, UserRecord, VHostRecord
@@ -380,6 +380,12 @@ def test_there_are_limits(world: World, monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr("flintmq.broker.stages.STAGES_MAX", 1)
     with pytest.raises(PreconditionFailed, match="remembers 1 transactional ids"):
         world.open(name="ty")
+    monkeypatch.setattr("flintmq.broker.stages.STAGES_MAX", 3)
+    assert STAGES_MAX > STAGES_USER_MAX > 1
+    monkeypatch.setattr("flintmq.broker.stages.STAGES_USER_MAX", 1)
+    with pytest.raises(PreconditionFailed, match="user 'u' has 1 transactional ids in vhost '/': forget"):
+        world.open(name="ty")
+    world.vhost.stages.open("ty", "v", "")
     assert STAGE_ATTEMPTS_MAX > 2
     monkeypatch.setattr("flintmq.broker.stage.STAGE_ATTEMPTS_MAX", 2)
     for number in range(2):

@@ -71,7 +71,11 @@ def abort(channel: ServerChannel, method: Method) -> None:
 def forget(channel: ServerChannel, method: Method) -> None:
     assert isinstance(method, StageForget)
     channel.check_storage()
-    channel.vhost.stages.forget(method.transactional_id, channel.user.name)
+    stages = channel.vhost.stages
+    if channel.user.is_administrator:
+        stages.forget_any(method.transactional_id)
+    else:
+        stages.forget(method.transactional_id, channel.user.name)
     channel.reply_when_stored(StageForgetOk())
 
 

@@ -3,6 +3,7 @@
 import pytest
 
 from flintmq.base.errors import ClosedByPeer
+from flintmq.broker.ports import UserRecord
 from flintmq.wire.amqp091.methods import (
     BasicPublish,
     BasicReturn,
@@ -170,6 +171,17 @@ def test_an_epoch_that_none_has_is_another_writers(channel: ClientChannel, metho
     """However high: the channel ends, and its connection goes on."""
     error = refused(channel, method)
     assert (error.code, "has been taken over by another writer" in str(error)) == (406, True)
+
+
+def test_an_administrator_forgets_what_is_anybodys(server: Server, client: Client) -> None:
+    """Others do not: an id is its user's."""
+    server.vhost.stages.open("another's", "v", "")
+    assert refused(client.channel(), StageForget("another's")).code == 403
+    assert "another's" in server.vhost.stages.by_name
+    server.broker.put_user(UserRecord("u", "", ("administrator",)))
+    assert client.channel().call(StageForget("another's")) == [StageForgetOk()]
+    client.tick()
+    assert "another's" not in server.vhost.stages.by_name
 
 
 def test_nothing_is_committed_once_the_storage_has_failed(client: Client, channel: ClientChannel) -> None:
