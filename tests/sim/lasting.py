@@ -6,6 +6,7 @@ receives stays in its hands until it has decided, and what it was told is settle
 
 from typing import TYPE_CHECKING, Final, final
 
+from flintmq.base.errors import FlintError
 from flintmq.client.amqp10.errors import LinkDetached
 from flintmq.client.amqp10.message import Data, Message
 from flintmq.client.amqp10.receiver import ClientReceiver, Delivery
@@ -144,9 +145,18 @@ class LastingReceiver:
                 # The node has told it, or knows nothing of it any more: that is durable then.
                 if held.copy is not None and held.how not in (None, REQUEUE):
                     self._ledger.settlement_arrived(held.copy, 0)
-        if self.core.inbox.is_ready and self.core.error is None:
-            for delivery in self.core.take(1_000):
+        if self.core.inbox.is_ready:
+            # Also what came together with the end of the link: taken only on the next one, it would not say that there
+            # was a start since.
+            for delivery in self._arrived():
                 self._take(delivery)
+
+    def _arrived(self) -> list[Delivery]:
+        try:
+            return self.core.take(1_000)
+        except FlintError:
+            # The link has ended, and all that came by it was taken.
+            return []
 
     def _check_known(self) -> None:
         peer = self.core.peer
