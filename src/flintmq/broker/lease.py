@@ -231,7 +231,13 @@ class Lease(Timed, Stored, Holder):
                 return
             if before.positions is not None or before.end != last.first:
                 return
-            self._pages.repack(before.page, self._pages.read(before.page) + self._pages.unpack(last.page))
+            try:
+                entries = self._pages.read(before.page) + self._pages.read(last.page)
+            except StorageError:
+                # Who fetches them is told.
+                return
+            self._pages.repack(before.page, entries)
+            self._pages.drop(last.page)
             parts.pop()
 
     def read(self, position: i64) -> Leased | None:

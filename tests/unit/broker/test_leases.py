@@ -4,14 +4,14 @@ from collections.abc import Callable
 
 import pytest
 
-from flintmq.base.errors import AccessRefused, NotFound, PreconditionFailed
+from flintmq.base.errors import AccessRefused, NotFound, PreconditionFailed, StorageError
 from flintmq.base.limits import LEASE_EXTEND_MAX_MESSAGES
 from flintmq.broker import lease as lease_module
 from flintmq.broker import leases as leases_module
 from flintmq.broker.broker import Broker
 from flintmq.broker.lease import Lease
-from flintmq.broker.message import Table
-from flintmq.broker.ports import VHostRecord
+from flintmq.broker.message import Entry, Table
+from flintmq.broker.ports import Page, VHostRecord
 from flintmq.broker.queue import giving_back
 from flintmq.broker.queue.base import Queue
 from flintmq.broker.queue.entries import EntryQueue
@@ -296,6 +296,23 @@ def test_small_extensions_are_kept_together() -> None:
         lease.extend(lease.epoch, 1, 0)
     assert len(world.storage.memory_pages.kept) < 10
     assert bodies(lease) == [(number, f"{number}") for number in range(100)]
+
+
+def test_an_extension_holds_where_a_page_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was leased before is of no use to its reader for now; what is leased next is all there after a restart."""
+    world = World()
+    world.put("a", "b", "c")
+    lease = world.lease(1)
+
+    def broken(_page: Page) -> list[Entry]:
+        raise StorageError("broken")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(world.storage.memory_pages, "read", broken)
+        assert lease.extend(lease.epoch, 2, 0) == 2
+    again = world.restarted()
+    (found,) = again.leases.of(again.queue)
+    assert (found.next, bodies(found)) == (3, [(0, "a"), (1, "b"), (2, "c")])
 
 
 # -- the end -----------------------------------------------------------------------------------------------------------
