@@ -43,8 +43,13 @@ def parse(url: str) -> Target:
         parts = urlsplit(url)
         port = parts.port
         host = parts.hostname
-    except ValueError as error:
-        raise InvalidUrl(f"AMQP URL: {error}") from None
+    except ValueError:
+        # What could not be read may be a part of the password.
+        raise InvalidUrl(
+            "AMQP URL: host and port cannot be read from it: they are as in amqp://user:password@host:5672/vhost, an "
+            "IPv6 address stands in brackets, and of user and password '/', '#', '?' and '@' are written %2F, %23, %3F "
+            "and %40"
+        ) from None
     if parts.scheme not in ("amqp", "amqps"):
         raise InvalidUrl(
             "AMQP URL: it has to begin with amqp://, or amqps:// for TLS, as in amqp://user:password@host:5672/vhost"
