@@ -25,7 +25,7 @@ def source_options(pipeline: Pipeline, flow: Flow) -> dict[str, str]:
     if source.kind == FLINTMQ:
         given = _with_broker(pipeline.broker, source.options)
         if not _has(given, "consumerName"):
-            given["consumerName"] = f"{pipeline.name}.{flow.name}"
+            given["consumerName"] = f"{pipeline.name}/{flow.name}"
         stream_read_options(given)
         return given
     if source.kind == LAKE:
@@ -68,8 +68,25 @@ def batch_options(pipeline: Pipeline, flow: Flow, number: int) -> dict[str, str]
 
 
 def transactional_id(pipeline: Pipeline, flow: Flow, number: int) -> str:
-    name = f"{pipeline.name}.{flow.name}"
-    return f"{name}.{number}" if len(flow.sinks) > 1 else name
+    # No name of a pipeline or a flow has a slash, and so no two of these are alike.
+    name = f"{pipeline.name}/{flow.name}"
+    return f"{name}/{number}" if len(flow.sinks) > 1 else name
+
+
+def check_names(pipeline: Pipeline) -> None:
+    """Raises ConfigurationError where two sinks have one name: the second's batches would be taken for the first's."""
+    taken: set[str] = set()
+    for flow in pipeline.flows:
+        options_of = batch_options if len(flow.sinks) > 1 else sink_options
+        for number, sink in enumerate(flow.sinks):
+            given = options_of(pipeline, flow, number)
+            name = next((value for key, value in given.items() if key.lower() == _ID.lower()), "")
+            if name and name in taken:
+                raise ConfigurationError(
+                    f"{pipeline.where(flow.line)}the sink {sink.kind} of the flow {flow.name} has the transactionalId "
+                    f"{name!r}, as another sink has: each needs its own"
+                )
+            taken.add(name)
 
 
 def is_numbered(options: Options) -> bool:

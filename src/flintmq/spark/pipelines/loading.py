@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from flintmq.base.errors import ConfigurationError
-from flintmq.spark.pipelines.broker_options import check_broker, sink_options, source_options
+from flintmq.spark.pipelines.broker_options import check_broker, check_names, sink_options, source_options
 from flintmq.spark.pipelines.definition import (
     AVAILABLE_NOW,
     CONSOLE,
@@ -65,6 +65,7 @@ def check(pipeline: Pipeline) -> Pipeline:
             source_options(pipeline, flow)
             for number in range(len(flow.sinks)):
                 sink_options(pipeline, flow, number)
+    check_names(pipeline)
     return pipeline
 
 
@@ -110,6 +111,7 @@ def _pipeline(root: Node, path: Path) -> Pipeline:
     )
     for flow, (_, node) in zip(found.flows, flows.items(), strict=True):
         _check_options(found, flow, node)
+    check_names(found)
     return found
 
 

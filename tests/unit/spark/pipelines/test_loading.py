@@ -103,6 +103,14 @@ def test_errors_name_the_line(tmp_path: Path, wrong: str, right: str, line: int,
     assert text in said
 
 
+def test_sinks_of_one_name(tmp_path: Path) -> None:
+    """Batches of the second would be taken for those of the first, and not be published."""
+    twice = "- flintmq: {exchange: again, transactionalId: carriers/statistics/0}"
+    file = written(tmp_path, GOOD.replace("      - console", f"      {twice}"))
+    with pytest.raises(ConfigurationError, match=r"yaml:9: .* 'carriers/statistics/0', as another sink has"):
+        load(file)
+
+
 def test_no_file(tmp_path: Path) -> None:
     """A file that is not there, or is no definition, is an error that says so."""
     with pytest.raises(ConfigurationError, match="cannot be read: No such file"):
