@@ -114,7 +114,8 @@ def _fields(schema: str) -> StructType:
     try:
         found: DataType = DataType.fromDDL(schema)
     except PySparkException as error:
-        raise ConfigurationError(f"the schema {schema!r} of bodies in JSON is not understood: {error}") from error
+        said = str(error).strip().partition("\n")[0]
+        raise ConfigurationError(f"the schema {schema!r} of bodies in JSON is not understood: {said}") from error
     if not isinstance(found, StructType):
         raise ConfigurationError(f"the schema {schema!r} of bodies in JSON has no fields: say 'name TYPE, ...'")
     return found

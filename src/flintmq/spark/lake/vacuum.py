@@ -2,6 +2,7 @@
 late.
 """
 
+import re
 import time
 from pathlib import Path
 from typing import Final
@@ -9,6 +10,8 @@ from typing import Final
 from flintmq.spark.lake.files import DATA, STAGED
 from flintmq.spark.lake.manifest import Manifest
 
+# As tasks name the files that they write. In a table's directory others may write, too, under names of their own.
+_OURS: Final = re.compile(r"[0-9a-f]{32}\.parquet\Z")
 # A batch that is on its way is younger than this, with much room.
 MIN_AGE_HOURS: Final = 24.0
 
@@ -22,7 +25,10 @@ def vacuum(path: str, older_than_hours: float = MIN_AGE_HOURS) -> int:
     root = Path(path)
     oldest = time.time() - older_than_hours * 3600
     found = [
-        file for directory in (STAGED, DATA) for file in (root / directory).glob("*.parquet") if _written(file) < oldest
+        file
+        for directory in (STAGED, DATA)
+        for file in (root / directory).glob("*.parquet")
+        if _OURS.match(file.name) and _written(file) < oldest
     ]
     # Whatever is old enough was decided by now, or never will be.
     manifest = Manifest(root)

@@ -305,7 +305,13 @@ def test_vacuum(tmp_path: Path, format: str) -> None:
     lake.commit(batch(lake, 0, messages(0, 10)))
     Manifest(path).decide(batch(lake, 1, messages(10, 20)))
     lake.write(iter([messages(20, 30)]))
+    # As others name theirs, who write to the table as well.
+    foreign = path / "data" / "00000-0-8a7b6c5d-1234-4abc-9def-0123456789ab.parquet"
+    foreign.parent.mkdir(exist_ok=True)
+    foreign.touch()
     assert vacuum(str(path)) == 0
     assert vacuum(str(path), older_than_hours=-1) == 1
+    assert foreign.exists()
+    foreign.unlink()
     lake.commit(batch(lake, 1, messages(10, 20)))
     assert rows(path, format, "offset") == [(n,) for n in range(20)]
