@@ -33,8 +33,9 @@ class Feed(ABC):
         `lease` is what that was when this offset was noted.
         """
 
-    def check(self, lease: int, offset: int) -> None:
-        """Raises DataLost where a batch of this lease, from an offset on, cannot be read any more."""
+    def there(self, lease: int, start: int, end: int) -> tuple[int, int]:
+        """What can be read of a batch of this lease. Raises DataLost where that is not all, unless that is allowed."""
+        return start, end
 
     @abstractmethod
     def end(self) -> int:

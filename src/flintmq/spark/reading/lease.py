@@ -59,8 +59,17 @@ class Lease(Feed):
             self._open()
         return lease_of(self._epoch)
 
-    def check(self, lease: int, offset: int) -> None:
-        self._check_is(lease, offset, self._look())
+    def there(self, lease: int, start: int, end: int) -> tuple[int, int]:
+        now = self._look()
+        try:
+            self._check_is(lease, start, now)
+        except DataLost:
+            if self._options.fail_on_data_loss:
+                raise
+            if lease != self.lease:
+                return end, end
+            start = min(max(start, now.first), end)
+        return start, min(end, max(start, now.next))
 
     def resume(self, offset: int, lease: int) -> int:
         try:
@@ -86,7 +95,9 @@ class Lease(Feed):
         if lease != self.lease or offset > now.next:
             raise self._lost(offset, "was released, or the queue was deleted and made anew")
         if offset < now.first:
-            raise self._lost(offset, f"is at position {now.first} already, since another query went on with it")
+            raise self._lost(
+                offset, f"is at position {now.first} already: another query went on with it, or leaseTimeout passed"
+            )
 
     def _lost(self, offset: int, why: str) -> DataLost:
         return DataLost(

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from typing import Final
 
 import pyarrow as pa
@@ -98,13 +99,17 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._schema = schema
         self._connecting: Connecting | None = None
         self._known: dict[str, Feed] = {}
+        self._initial: Place | None = None
         self._window = Window(options.min_messages_per_trigger, options.max_trigger_delay_ms / 1000)
         # Where a query that is to read what is there, and then end, ends.
         self._available_now: dict[str, int] | None = None
 
     def initialOffset(self) -> Place:
-        with self._told():
-            return place({queue: feed.start() for queue, feed in self._feeds().items()}, self._leases())
+        """Spark asks again and again until there is a first batch: where "latest" is must not change meanwhile."""
+        if self._initial is None:
+            with self._told():
+                self._initial = place({queue: feed.start() for queue, feed in self._feeds().items()}, self._leases())
+        return self._initial
 
     def getDefaultReadLimit(self) -> ReadLimit:
         most = self._options.max_messages_per_trigger
@@ -170,11 +175,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 OffsetRange(queue, options.queues.index(queue), first, stop, queue in leases)
                 for queue, (first, stop) in batch_ranges(start, end).items()
             ]
-            for whole in ranges:
-                if whole.is_leased:
-                    # After a restart: the batch may be one that an earlier process planned.
-                    self._feeds()[whole.queue].check(leases[whole.queue], whole.start)
-            return [*split(ranges, options.min_partitions, options.max_messages_per_partition)]
+            # After a restart: the batch may be one that an earlier process planned.
+            there = [self._there(each, leases[each.queue]) if each.is_leased else each for each in ranges]
+            return [*split(there, options.min_partitions, options.max_messages_per_partition)]
+
+    def _there(self, planned: OffsetRange, lease: int) -> OffsetRange:
+        start, end = self._feeds()[planned.queue].there(lease, planned.start, planned.end)
+        return replace(planned, start=start, end=end)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return read_partition(self._options, self._schema, partition)

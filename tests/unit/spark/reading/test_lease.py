@@ -115,7 +115,12 @@ def test_messages() -> None:
 @pytest.mark.parametrize(
     ("broker", "offset", "number", "expected"),
     [
-        (Broker(first=5, next=9), 3, 7, "the lease is at position 5 already, since another query went on with it"),
+        (
+            Broker(first=5, next=9),
+            3,
+            7,
+            "is at position 5 already: another query went on with it",
+        ),
         (Broker(first=0, next=2), 3, 7, "the lease was released, or the queue was deleted and made anew"),
         (Broker(first=0, next=9), 3, 6, "the lease was released, or the queue was deleted and made anew"),
     ],
@@ -124,11 +129,15 @@ def test_messages() -> None:
 def test_a_lease_that_is_another(broker: Broker, offset: int, number: int, expected: str) -> None:
     """A place that the lease does not have is an error before anything is settled; or it goes on with what is there."""
     first = broker.first
-    for act in (lease(broker).resume, lambda offset, number: lease(broker).check(number, offset)):
+    for act in (lease(broker).resume, lambda offset, number: lease(broker).there(number, offset, 9)):
         with pytest.raises(DataLost, match=expected):
             act(offset, number)
     assert broker.first == first
-    assert lease(broker, failOnDataLoss="false").resume(offset, number) == first
+    lenient = lease(broker, failOnDataLoss="false")
+    assert lenient.resume(offset, number) == first
+    # Of a batch that was planned, what is left; of another lease's, nothing.
+    start, end = lenient.there(number, offset, 8)
+    assert (start, end) == ((5, 8) if number == 7 and first else (8, 8) if number != 7 else (3, 3))
 
 
 @pytest.mark.parametrize(

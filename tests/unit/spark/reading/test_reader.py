@@ -160,6 +160,14 @@ def test_going_on_elsewhere() -> None:
     assert Reader(20, first=20).latestOffset(at(10), ALL) == upto(20, 20)
 
 
+def test_where_it_begins_stays() -> None:
+    """Spark asks before each trigger until there is a batch: what comes meanwhile is not skipped by "latest"."""
+    reader = Reader(20, first=20)
+    assert reader.initialOffset() == at(20)
+    reader.feeds["q"] = Given(25, first=25)
+    assert reader.initialOffset() == at(20)
+
+
 def test_several_queues() -> None:
     """A limit is shared out by what waits on each queue, and each has partitions of its own."""
     reader = Reader(queue="a,b,c", maxMessagesPerPartition="10")
