@@ -14,6 +14,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
+from flintmq.base.errors import FlintError
 from flintmq.spark.writing import staging
 from flintmq.spark.writing.options import WriteOptions
 from flintmq.spark.writing.publishing import publish
@@ -66,7 +67,13 @@ class StreamWriter(DataSourceStreamArrowWriter):
         if not self._options.is_staged:
             return publish(self._options, self._encoder, iterator)
         context = _task()
-        batch = Batch(context.getLocalProperty(_QUERY_ID) or "", int(context.getLocalProperty(_BATCH_ID) or 0))
+        query, number = context.getLocalProperty(_QUERY_ID), context.getLocalProperty(_BATCH_ID)
+        if not query or number is None:
+            raise FlintError(
+                "Spark does not tell its tasks which micro-batch of which query they write, and the deliveryMode "
+                "exactly-once needs to know: use at-least-once here"
+            )
+        batch = Batch(query, int(number))
         return staging.stage(self._options, self._encoder, iterator, batch, context.partitionId())
 
     def commit(self, messages: Messages, batchId: int) -> None:
