@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
+import flintmq
 from flintmq.base.errors import AccessRefused, NotFound, PreconditionFailed, StorageError
 from flintmq.base.limits import LEASE_EXTEND_MAX_MESSAGES
 from flintmq.broker import lease as lease_module
@@ -182,6 +183,7 @@ def test_a_lease_and_an_exclusive_consumer_exclude_each_other() -> None:
         world.lease()
 
 
+@pytest.mark.skipif(flintmq.compiled, reason="limits are part of compiled code")
 def test_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     """So many leases in a virtual host, so many extensions that were not settled; the error says what to do."""
     monkeypatch.setattr(leases_module, "LEASES_MAX", 1)
@@ -334,6 +336,7 @@ def test_what_is_released_is_back_in_its_place() -> None:
     assert world.lease().next == 0
 
 
+@pytest.mark.skipif(flintmq.compiled, reason="limits are part of compiled code")
 def test_much_goes_back_step_by_step(monkeypatch: pytest.MonkeyPatch) -> None:
     """The tick stays short; all of it is back soon, and after a restart at once."""
     monkeypatch.setattr(giving_back, "_STEP_MESSAGES", 1)

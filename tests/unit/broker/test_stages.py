@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 import pytest
 
+import flintmq
 from flintmq.base.errors import AccessRefused, InternalError, NotFound, PreconditionFailed, StorageError
 from flintmq.base.limits import STAGE_ATTEMPTS_MAX, STAGE_OWNERS_MAX, STAGE_STEP_MESSAGES, STAGES_MAX, STAGES_USER_MAX
 from flintmq.broker.broker import Broker
@@ -374,6 +375,7 @@ def test_an_id_is_its_users(world: World) -> None:
         stages.open("", "u", "")
 
 
+@pytest.mark.skipif(flintmq.compiled, reason="limits are part of compiled code")
 def test_there_are_limits(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of transactional ids, and of attempts that nobody decides about."""
     assert STAGES_MAX > 1
