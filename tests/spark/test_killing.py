@@ -1,4 +1,4 @@
-"""Twenty and more deaths of drivers, executors and brokers, and a queue that arrives where it should: each message once."""
+"""Deaths of drivers, executors and brokers, twenty and more, and a queue that arrives where it should: all of it once."""
 
 from pathlib import Path
 
