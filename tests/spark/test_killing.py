@@ -1,4 +1,4 @@
-"""Deaths of drivers, executors and brokers, twenty and more, and a queue that arrives where it should: all of it once."""
+"""Deaths of drivers, executors and brokers, twenty and more: a queue arrives where it should, all of it once."""
 
 from pathlib import Path
 

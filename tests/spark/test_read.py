@@ -153,7 +153,7 @@ def test_columns_of_choice(read: Read, queues: Queues) -> None:
 
 def test_a_queue_that_is_not_there(read: Read) -> None:
     """A queue that there is not is told by its name, and what to do."""
-    with pytest.raises(Exception, match="no queue 'missing' in vhost '/': declare it, or correct the option queue"):
+    with pytest.raises(Exception, match="no queue 'missing' in vhost '/': declare it, or correct the name"):
         read("missing").collect()
 
 

@@ -10,7 +10,7 @@ OURS = """\
 Traceback (most recent call last):
   File "worker.py", line 2052, in main
     process()
-flintmq.spark.failures.QueryFailed: no queue 'orders' in vhost '/': declare it, or correct the option queue
+flintmq.spark.failures.QueryFailed: no queue 'orders' in vhost '/': declare it, or correct the name
 
 	at org.apache.spark.api.python.BasePythonRunner.handlePythonException(PythonRunner.scala:581)
 """
@@ -29,7 +29,7 @@ AttributeError: 'bytes' object has no attribute 'dekode'
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (OURS, "no queue 'orders' in vhost '/': declare it, or correct the option queue"),
+        (OURS, "no queue 'orders' in vhost '/': declare it, or correct the name"),
         (THEIRS, "AttributeError: 'bytes' object has no attribute 'dekode'"),
         (
             "[TABLE_OR_VIEW_NOT_FOUND] no `x`. SQLSTATE: 42P01\nsecond line",
