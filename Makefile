@@ -12,8 +12,6 @@ SOURCES := $(shell find src -name '*.py') pyproject.toml setup.py README.md LICE
 TYPED   := src tests benchmarks setup.py $(wildcard examples)
 NODE    := tests/interop/node
 CONFORM := tests/conformance
-# A file's tests share a broker, and most of them wait for one.
-SIDE_BY_SIDE := -n 2 --dist loadfile
 # Only what was installed counts, whatever the caller has in the environment.
 unexport PYTHONPATH
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
@@ -48,11 +46,9 @@ run: $(VENV)/.broker
 
 test: lint $(VENV)/.development $(VENV)/.node
 	@echo '==> All tests, compiled'
-	@FLINTMQ_EXPECT=compiled $(BIN)/python -m pytest $(SIDE_BY_SIDE) --ignore tests/spark
-	@echo '==> Spark, one after the other'
-	@FLINTMQ_EXPECT=compiled $(BIN)/python -m pytest tests/spark
+	@FLINTMQ_EXPECT=compiled $(BIN)/python -m pytest
 	@echo '==> The hot path again, interpreted'
-	@FLINTMQ_EXPECT=interpreted PYTHONPATH=src $(BIN)/python -m pytest $(SIDE_BY_SIDE) $(wildcard tests/unit tests/property)
+	@FLINTMQ_EXPECT=interpreted PYTHONPATH=src $(BIN)/python -m pytest $(wildcard tests/unit tests/property)
 	@echo '==> 10,000 power losses, simulated'
 	@$(BIN)/python -m tests.sim --seeds $(SIMS)
 
