@@ -368,7 +368,7 @@ class QueueMachine(RuleBasedStateMachine):
         assert entry.message.body.decode() == item.body
         assert entry.redelivered == item.redelivered
         if no_ack:
-            queue.settle(entry)
+            queue.sent(entry)
             model.leave_hands([item])
         else:
             self.got[item.body] = (model, entry)
@@ -469,6 +469,10 @@ class QueueMachine(RuleBasedStateMachine):
                 expected.sort(key=lambda item: item.seq)
             assert [seen(entry) for entry in found] == [told(item) for item in expected]
             assert queue.message_count == len(model.ready)
+            assert queue.ready_bytes == sum(len(item.body) for item in model.ready)
+            if not queue.gone:
+                unacked = [item.body for _, item in model.hands]
+                assert (queue.unacked, queue.unacked_bytes) == (len(unacked), len("".join(unacked)))
             assert queue.held_count == len(model.held)
         for subscriber in self.subscribers:
             assert subscriber.credit == subscriber.client.credit

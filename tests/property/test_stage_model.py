@@ -330,7 +330,8 @@ class StageMachine(RuleBasedStateMachine):
 
     def _bodies(self, name: str) -> list[bytes]:
         queue = self.queue(name)
-        if isinstance(queue, StreamQueue):
+        if queue.keeps_all:
+            assert isinstance(queue, StreamQueue)
             cursor = queue.log.cursor(0, 1 << 20)
             bodies = []
             while (message := cursor.next(queue.log.next_offset)) is not None:

@@ -12,6 +12,8 @@ from flintmq.client.amqp10.message import Data, Message
 from flintmq.client.amqp10.receiver import ClientReceiver, Delivery
 from flintmq.client.amqp10.sender import ClientSender
 from flintmq.client.amqp10.sender import Sent as Command
+from flintmq.wire.amqp10.performatives import Attach
+from flintmq.wire.amqp10.places import place_of
 from flintmq.wire.amqp10.properties import Header, Properties
 from flintmq.wire.amqp10.spec import DURABLE_UNSETTLED_STATE, EXPIRE_NEVER, RCV_SECOND, SND_UNSETTLED
 from flintmq.wire.amqp10.states import Accepted, DeliveryState, Outcome
@@ -36,6 +38,8 @@ class LastingSender:
         target = Target(target_of(address), DURABLE_UNSETTLED_STATE, EXPIRE_NEVER)
         self.core = ClientSender(f"s{number}", Source(), target, SND_UNSETTLED, RCV_SECOND)
         self._unconfirmed: dict[Command, Sent] = {}
+        # The node's last answer, and whether it has said by now what it has of each message.
+        self._heard: Attach | None = None
         self._is_taken_up = False
 
     @property
@@ -54,18 +58,23 @@ class LastingSender:
         self._unconfirmed[self.core.send(Message(sent.body, properties, {}, header).encode())] = sent
 
     def look(self) -> None:
-        if self.core.error is None and self.core.opened.is_ready and not self._is_taken_up:
-            self._is_taken_up = True
-            peer = self.core.peer
-            assert peer is not None
-            theirs = peer.unsettled or {}
-            for command, sent in self._unconfirmed.items():
-                if not isinstance(theirs.get(command.tag), Outcome):
-                    self._ledger.published_again(sent)
+        peer = self.core.peer
+        if self.core.error is None and self.core.opened.is_ready and peer is not None and peer is not self._heard:
+            self._hear(peer)
         for command, sent in list(self._unconfirmed.items()):
             if command.is_ready and command.error is None:
                 del self._unconfirmed[command]
                 self._told(sent, command.outcome)
+
+    def _hear(self, peer: Attach) -> None:
+        self._heard = peer
+        self._is_taken_up = not peer.incomplete_unsettled
+        theirs = peer.unsettled or {}
+        for command, sent in self._unconfirmed.items():
+            # Of what a map that was cut does not speak of, a further one does: until then nothing is sent again.
+            is_told = command.tag in theirs or self._is_taken_up
+            if is_told and not isinstance(theirs.get(command.tag), Outcome):
+                self._ledger.published_again(sent)
 
     def _told(self, sent: Sent, outcome: DeliveryState | None) -> None:
         if isinstance(outcome, Accepted):
@@ -97,6 +106,8 @@ class LastingReceiver:
         source = Source(f"/queues/{line.name}", DURABLE_UNSETTLED_STATE, EXPIRE_NEVER)
         self.core = ClientReceiver(f"r{number}", source, Target(), (SND_UNSETTLED, RCV_SECOND), credit)
         self._held: dict[Delivery, _Held] = {}
+        # Of deliveries whose header came in a life before, and not all that follows: how many starts there were since.
+        self._cut_off: dict[Delivery, int] = {}
         self._latest: dict[object, int] = {}
         self._is_taken_up = False
 
@@ -142,8 +153,10 @@ class LastingReceiver:
         for delivery, held in list(self._held.items()):
             if delivery.is_settled:
                 del self._held[delivery]
+                if held.copy is not None and held.how is None:
+                    raise Lost(f"{self.line} has settled {held.sent.number}, which a link has in hand")
                 # The node has told it, or knows nothing of it any more: that is durable then.
-                if held.copy is not None and held.how not in (None, REQUEUE):
+                if held.copy is not None and held.how != REQUEUE:
                     self._ledger.settlement_arrived(held.copy, 0)
         if self.core.inbox.is_ready:
             # Also what came together with the end of the link: taken only on the next one, it would not say that there
@@ -161,6 +174,9 @@ class LastingReceiver:
     def _check_known(self) -> None:
         peer = self.core.peer
         assert peer is not None
+        if peer.incomplete_unsettled:
+            # It says the rest when the link is attached again.
+            return
         theirs = peer.unsettled or {}
         for delivery, held in self._held.items():
             if held.how is None and held.copy is not None and delivery.tag not in theirs:
@@ -177,13 +193,20 @@ class LastingReceiver:
             raise Unexpected(f"{self.line} delivered {body!r}, settled: {delivery.is_settled}")
         digits = body[:NUMBER_BYTES].decode() or str(message.properties.message_id)
         again = not message.header.first_acquirer
-        copy = self._ledger.delivered(self.line, int(digits), body, again, self, self._latest)
+        starts = self._cut_off.pop(delivery, 0)
+        copy = self._ledger.delivered(self.line, int(digits), body, again, self, self._latest, starts)
         # The note of it is on the disk, and so is the message.
         copy.is_sure |= copy.sent.persistent
         self._held[delivery] = _Held(copy)
 
     def started(self) -> None:
         """There is a node again, which has been looked at: what is in hand is nobody else's."""
+        begun = [delivery for delivery in self.core._unsettled.values() if not delivery.is_whole]
+        self._cut_off = {
+            delivery: self._cut_off.get(delivery, 0) + 1
+            for delivery in begun
+            if place_of(delivery.so_far()).section_number > 0
+        }
         for held in self._held.values():
             was_here = held.copy is not None
             held.copy = self.line.copies.get(held.sent.number)

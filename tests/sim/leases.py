@@ -132,7 +132,7 @@ class Tenure:
         self.read[position] = found
         # That it is leased was told when it was durable.
         copy.is_sure |= sent.persistent
-        copy.is_seen = True
+        copy.was_delivered = True
         self._ledger.figures.delivered += 1
 
 

@@ -5,8 +5,8 @@ Promised, and checked here:
   acknowledged, purged, expired, pushed out, rejected too often. Where such a reason makes a dead letter, that is there.
 - Nothing is there that was not published to that queue, that was settled by a batch which had become durable, or that
   is among the dead letters as well.
-- A delivery of what was delivered before, or was there at a start, is flagged as redelivered. No message is in two
-  hands at once.
+- A delivery of what was delivered before, or was there at a start, is flagged as redelivered, unless it is the same
+  delivery that goes on behind a start. No message is in two hands at once.
 - What one channel publishes to one queue is in order there, and is delivered in order the first time.
 - A transaction is there as a whole or not at all; as a whole once it was answered.
 - A record of a stream that a reader has seen keeps its offset for ever.
@@ -170,9 +170,21 @@ class Ledger:
     # -- delivering ---------------------------------------------------------------------------------------------
 
     def delivered(
-        self, line: Line, number: int, body: bytes, redelivered: bool, holder: Hands | None, latest: dict[object, int]
+        self,
+        line: Line,
+        number: int,
+        body: bytes,
+        redelivered: bool,
+        holder: Hands | None,
+        latest: dict[object, int],
+        starts: int = 0,
     ) -> Copy:
-        """`latest` is what its receiver got last of each channel, priority and queue."""
+        """`latest` is what its receiver got last of each channel, priority and queue.
+
+        `starts` is how many there were since its header came, in a delivery that was cut off by them and is resumed.
+        What that said holds: no other link has had the message (amqp-1.0 part 3 §3.2.1, first-acquirer), and these
+        starts make no second delivery of it.
+        """
         self._note(
             number,
             f"is delivered from {line}{', again' if redelivered else ''}{', needs no ack' if holder is None else ''}",
@@ -189,12 +201,15 @@ class Ledger:
             raise Unexpected(f"{line} delivered {number} while somebody has it")
         # It may have been on its way to a channel that has lost it by now to somebody whose link is faster.
         may_be_late = holder is not None and holder.may_be_over
-        if not self.is_closing() and copy.is_out and copy.out_arrived and not copy.doubtful:
+        if not self.is_closing() and copy.is_out and not copy.doubtful:
             if may_be_late:
+                # Whose settlement that is may be on its way, or in a transaction that will be committed.
                 return copy
-            raise Unexpected(f"{line} delivered {number}, which was settled before")
+            if copy.out_arrived:
+                raise Unexpected(f"{line} delivered {number}, which was settled before")
         # A client may read its delivery long after the server closed the connection, and gave it to somebody else.
-        if copy.is_seen and not redelivered and not may_be_late and not self.is_closing():
+        was_seen = copy.was_delivered or copy.starts > starts
+        if was_seen and not redelivered and not may_be_late and not self.is_closing():
             raise Unexpected(f"{line} delivered {number} again, and did not say so")
         if number in line.done:
             raise Unexpected(f"{line} delivered {number}, which it had before, and takes once only")
@@ -208,7 +223,7 @@ class Ledger:
             if latest.get(key, -1) >= number:
                 raise Unexpected(f"{line} delivered {number} behind {latest[key]}")
             latest[key] = number
-        copy.is_seen = True
+        copy.was_delivered = True
         copy.is_out = copy.out_arrived = copy.doubtful = copy.rejected = False
         copy.out_batch = None
         copy.settled_in = None
@@ -521,8 +536,12 @@ class Ledger:
             for number in found:
                 before = line.copies.get(number)
                 copy = Copy(self.messages[number])
-                copy.is_sure = copy.is_seen = True
-                copy.returns = max(before.returns if before is not None else 0, int(found[number].returns))
+                copy.is_sure = True
+                if before is None:
+                    before = Copy(copy.sent)
+                copy.was_delivered = before.was_delivered
+                copy.starts = before.starts + 1
+                copy.returns = max(before.returns, int(found[number].returns))
                 copies[number] = copy
                 kept[number] = copy.sent
             line.copies = copies

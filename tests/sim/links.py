@@ -37,9 +37,7 @@ if TYPE_CHECKING:
     from tests.sim.workload import Workload
 
 # Small, so that a body of some kilobytes comes in several frames.
-_TUNING: Final = Tuning(frame_max=1_024, idle_timeout_ms=0)
-# All that a link may have unsettled is to be told in one.
-_LASTING_TUNING: Final = Tuning(frame_max=16_384, idle_timeout_ms=0)
+_FRAME_BYTES: Final = 1_024
 
 
 @final
@@ -64,7 +62,7 @@ class LinkClient(ConnectionOwner):
         self._output = Output(Outbox())
         container = CONTAINER if lasting is not None else f"c{workload.next_number()}"
         opening = Open(container_id=container, hostname="/")
-        tuning = _TUNING if lasting is None else _LASTING_TUNING
+        tuning = Tuning(frame_max=min(_FRAME_BYTES, node.frame_bytes), idle_timeout_ms=0)
         self.engine = Connection(Role.CLIENT, self, self._output, tuning, opening, logs_in=True)
         self.link: Link = node.connect(self._received, self._lost, latency)
         self.flush()

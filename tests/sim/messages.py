@@ -118,7 +118,6 @@ class Copy:
         "doubtful",
         "holder",
         "is_out",
-        "is_seen",
         "is_sure",
         "out_arrived",
         "out_batch",
@@ -127,6 +126,8 @@ class Copy:
         "returns",
         "sent",
         "settled_in",
+        "starts",
+        "was_delivered",
         "was_sure",
     )
 
@@ -134,8 +135,10 @@ class Copy:
         self.sent = sent
         # It has to be there, unless there is a reason why not.
         self.is_sure = False
-        # The next delivery has to be flagged as redelivered.
-        self.is_seen = False
+        # Somebody has had it, in this life of the node or one before.
+        self.was_delivered = False
+        # At how many starts of the node it was there: somebody may have had it before any of them.
+        self.starts = 0
         # The channel in whose hands it is.
         self.holder: Hands | None = None
         # A client has acknowledged or rejected it; the server has heard of that; its batch; or may never hear of it.

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, final
 
+from flintmq.broker.bearer import Bearer
 from flintmq.broker.broker import Broker
 from flintmq.broker.message import Entry
 from flintmq.broker.ports import PermissionRecord, StreamLog, UserRecord
@@ -48,6 +49,17 @@ class _OpenDoor:
     ) -> None:
         self._loop.call_soon(answer, "")
 
+    def check_token(
+        self, token: str, address: str, is_wanted: Callable[[], bool], answer: Callable[[str, Bearer | None], None]
+    ) -> None:
+        raise AssertionError("nobody has a token here")
+
+    def obstacle(self, address: str) -> str:
+        return ""
+
+    def failed(self, address: str) -> None:
+        raise AssertionError("nobody is refused here")
+
     def refusal(self, user: str, address: str) -> str:
         return ""
 
@@ -70,8 +82,11 @@ class Node:
         chance: random.Random,
         baton: Baton,
         segment_bytes: int,
+        frame_bytes: int,
     ) -> None:
         self.loop = loop
+        # The largest of AMQP 1.0.
+        self.frame_bytes = frame_bytes
         self.links: list[Link] = []
         self.is_stopping = False
         self._chance = chance
@@ -132,7 +147,7 @@ class Node:
         """Take connections. To be called within the loop."""
         offer = Offer({"product": "FlintMQ", "capabilities": {"basic.nack": True}}, Tuning(heartbeat=0))
         logins = _OpenDoor(self.loop)
-        offer_10 = amqp10.Offer("flintmq", {}, Tuning10(idle_timeout_ms=0))
+        offer_10 = amqp10.Offer("flintmq", {}, Tuning10(idle_timeout_ms=0, frame_max=self.frame_bytes))
         self._server = AmqpServer(
             self.broker, offer, logins, self._chance.randbytes, 1_000, self.clock_ms, offer_10=offer_10
         )

@@ -7,9 +7,9 @@ import random
 from typing import Final, final
 from zlib import crc32
 
-import structlog
-
 from flintmq.base.errors import StorageError
+from flintmq.base.limits import FRAME_MAX_BYTES
+from flintmq.wire.amqp10.spec import MIN_MAX_FRAME_SIZE
 from tests.sim.baton import Baton
 from tests.sim.database import DatabaseFile
 from tests.sim.disk import PowerLoss, SimulatedDisk
@@ -22,9 +22,7 @@ from tests.sim.topology import make_topology
 from tests.sim.workload import Numbers, Workload
 
 # What a broker says of its own doings is not what a run is about.
-structlog.configure(
-    wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL), cache_logger_on_first_use=True
-)
+logging.getLogger("flintmq").setLevel(logging.CRITICAL)
 
 # How many lives a run has.
 LIVES: Final = 25
@@ -62,6 +60,8 @@ class Run:
         leased = [line for line in self.topology.lines if line.is_leased]
         self._tenure = Tenure(leased[0], self.ledger) if leased else None
         self.segment_bytes = chance.choice((2_000, SEGMENT_BYTES, SEGMENT_BYTES, 20_000))
+        # Where they are small, what a durable link holds does not fit into its attach.
+        self._frame_bytes = MIN_MAX_FRAME_SIZE if seed % 8 == 5 else FRAME_MAX_BYTES
         self._now = 0.0
         # Of the life before: the newest batch that was reported durable.
         self._durable = 0
@@ -243,7 +243,8 @@ class Run:
         node: Node | None = None
         while node is None:
             try:
-                node = Node(self.disk, self.database, VirtualLoop(self._now), chance, self._baton, self.segment_bytes)
+                loop = VirtualLoop(self._now)
+                node = Node(self.disk, self.database, loop, chance, self._baton, self.segment_bytes, self._frame_bytes)
             except PowerLoss:
                 self._lose_power()
                 self.figures.power_losses += 1

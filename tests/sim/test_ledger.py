@@ -48,3 +48,20 @@ def test_the_answer_to_a_commit_settles_nothing_of_whoever_came_behind_it() -> N
     ledger.settlement_arrived(copy, 4)
     ledger.committed(group)
     assert copy.out_batch == 4
+
+
+def test_a_late_delivery_does_not_undo_a_settlement_that_is_on_its_way() -> None:
+    """A channel that may be over reads what it had before; the commit that settles the message since then counts."""
+    line = Line("q")
+    ledger, sent = _ledger_with(line, 1)
+    group = Group()
+    copy = _deliver(ledger, line, sent, True)
+    group.settlements.append((line, copy, ACK))
+    ledger.committing(group)
+    late = _Hands()
+    late.may_be_over = True
+    assert ledger.delivered(line, sent.number, sent.body, True, late, {}) is copy
+    ledger.gave_back([copy], [])
+    ledger.committed(group)
+    assert (copy.is_out, copy.out_arrived) == (True, True)
+    ledger.found({"q": []}, 0)

@@ -5,6 +5,7 @@ wrapped the same way, so every value comes back as it was; and what other progra
 """
 
 from base64 import b64decode, b64encode
+from collections.abc import Iterable
 from decimal import Decimal
 
 from flintmq.base.values import Timestamp
@@ -26,6 +27,20 @@ def to_json(value: object) -> object:
         fields = {key: to_json(item) for key, item in value.items()}
         return {"$table": fields} if any(key.startswith("$") for key in fields) else fields
     raise TypeError(f"a table cannot hold {value!r} ({type(value).__name__})")
+
+
+def is_nested_deeper(value: object, most: int) -> bool:
+    """Whether there are objects and lists within each other, more than `most`: writing those down ends in the stack."""
+    level = _containers([value])
+    for _ in range(most):
+        if not level:
+            return False
+        level = [inner for each in level for inner in _containers(each.values() if isinstance(each, dict) else each)]
+    return bool(level)
+
+
+def _containers(values: Iterable[object]) -> list[dict[str, object] | list[object]]:
+    return [value for value in values if isinstance(value, (dict, list))]
 
 
 def from_json(value: object) -> object:

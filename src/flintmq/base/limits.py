@@ -96,6 +96,8 @@ DEDUP_MAX_ENTRIES: Final = 10_000_000
 STREAM_READERS_MAX: Final = 10_000
 # Ends of links that a virtual host keeps for who comes back: as many as that, each with what is unsettled.
 TERMINI_MAX: Final = 10_000
+# How many of them are one user's: nobody keeps others from theirs.
+TERMINI_USER_MAX: Final = 5_000
 # Deliveries that a suspended target may know of when it is attached again: twice the credit of a link, some 20 MB.
 TARGET_UNSETTLED_MAX: Final = 65_536
 # Names under which the queues of a virtual host are leased: as many as ends of links, and less each.
@@ -110,6 +112,9 @@ LEASE_EXTENSIONS_MAX: Final = 65_536
 STAGES_MAX: Final = 10_000
 # How many of them are one user's: nobody keeps others from theirs.
 STAGES_USER_MAX: Final = 1_000
+# Where a user has that many: one that nobody has used for so long while the broker ran is forgotten for a new one. Who
+# is away for longer than that has a checkpoint whose last batch may be published again.
+STAGE_IDLE_MS: Final = 30 * 24 * 3600 * 1000
 # Attempts that a transactional id keeps until their batch is decided: more than the tasks of any batch, repeated ones
 # included. Each takes about 1 KiB, and 1 KiB for each queue it published to.
 STAGE_ATTEMPTS_MAX: Final = 65_536
@@ -166,3 +171,39 @@ SELECTOR_CACHE_ENTRIES: Final = 256
 SEGMENT_BYTES: Final = 64 * 1024 * 1024
 SEGMENT_MIN_BYTES: Final = 64 * 1024
 SEGMENT_MAX_BYTES: Final = 4 * 1024 * 1024 * 1024
+# What the HTTP API takes of a stranger: first line and headers of a request are a few hundred bytes, of browsers with
+# many cookies a few thousand.
+HTTP_HEAD_MAX_BYTES: Final = 16 * 1024
+# For them, and for a TLS handshake, as long as AMQP has for its own.
+HTTP_HEAD_SECONDS: Final = 10.0
+# Between the requests of one connection. Dashboards ask every five seconds, Prometheus every fifteen.
+HTTP_IDLE_SECONDS: Final = 75
+# For who has not logged in: long enough for all that a page loads.
+HTTP_STRANGER_IDLE_SECONDS: Final = 10
+# A client takes some of its answer, which waits in memory, in this time; the slowest has two kilobytes per second.
+HTTP_UNREAD_SECONDS: Final = 30.0
+# Answers about all there is, of one kind, that are made and read at a time: some ten megabytes each, on a busy broker.
+HTTP_WHOLE_MAX: Final = 8
+# Of these, one user's, or, where no login is asked for, one address's: whoever reads slowly leaves some to others.
+HTTP_WHOLE_EACH_MAX: Final = 2
+# Others wait for as long as most clients do.
+HTTP_WHOLE_WAIT_SECONDS: Final = 30.0
+# A client has read any answer by then: ten megabytes take it less than a megabit per second.
+HTTP_ANSWER_SECONDS: Final = 120.0
+# Sockets of the API: people, dashboards and scripts. Each is a file descriptor that clients of AMQP do not get.
+HTTP_CONNECTIONS_MAX: Final = 256
+# Requests on one connection that were sent before the one in front was answered; browsers send none.
+HTTP_PIPELINED_MAX: Final = 16
+# A body is one piece of memory, and who sends it has logged in. Definitions of 50,000 queues are about 10 MiB.
+HTTP_BODY_MAX_BYTES: Final = 20 * 1024 * 1024
+# For all of it: the slowest that comes through has five megabits per second.
+HTTP_BODY_SECONDS: Final = 30.0
+# Of a stranger it is a user's name and password.
+HTTP_STRANGER_BODY_SECONDS: Final = 5.0
+# What the check of a password may take whose hash came from elsewhere: as much as any of the usual parameters ask for
+# (RFC 9106 §4 and OWASP's), some tenths of a second. There is one thread for all logins.
+PASSWORD_HASH_MEMORY_MAX_KIB: Final = 64 * 1024
+PASSWORD_HASH_PASSES_MAX: Final = 8
+PASSWORD_HASH_LANES_MAX: Final = 4
+# A digest by SHA-512 with its salt has 92, and one by argon2id a hundred.
+PASSWORD_HASH_MAX_CHARACTERS: Final = 512

@@ -24,12 +24,15 @@ class Access:
         """Raises NotAllowed when the user may have no more channels."""
         check_user_channels(self.user.limits, self.user.name, self.user.channels)
         self.user.channels += 1
+        self.vhost.churn.channels_opened += 1
 
     def close_channel(self) -> None:
         self.user.channels -= 1
+        self.vhost.churn.channels_closed += 1
 
     def leave(self) -> None:
         """The connection has ended."""
+        self.vhost.churn.connections_closed += 1
         self.user.connections.pop(self, None)
         self.vhost.connections.pop(self, None)
 
@@ -42,6 +45,7 @@ def enter(user: User, vhost: VHost, expel: Callable[[str], None]) -> Access:
     if rights.permission is None:
         raise NotAllowed(f"access to vhost '{vhost.name}' refused for user '{user.name}'")
     access = Access(user, vhost, rights, expel)
+    vhost.churn.connections_opened += 1
     user.connections[access] = None
     vhost.connections[access] = None
     return access

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Final, final
 
 from mypy_extensions import i64
 
+from flintmq.broker.churn import Churn
 from flintmq.broker.message import Entry
 from flintmq.broker.ports import Pages
 from flintmq.broker.timers import Timers
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from flintmq.broker.queue.lifetime import Lifetime
     from flintmq.broker.queue.stream import StreamQueue
     from flintmq.broker.stage import Stage
+    from flintmq.broker.tap import Tap
 
 # Why a message was dead-lettered, as x-death says it (RabbitMQ).
 REJECTED: Final = "rejected"
@@ -74,5 +76,8 @@ class Agenda:
         self.dead_letters: deque[DeadLetter] = deque()
         # Letters of messages that no queue took: their publishers are answered when this tick's batch is durable.
         self.discarded: deque[DeadLetter] = deque()
+        self.churn = Churn()
+        # Sees what is published and delivered, while somebody traces messages.
+        self.tap: Tap | None = None
         # Queues that refused dead letters, and that something has left since.
         self.roomy: deque[Queue] = deque()

@@ -40,11 +40,15 @@ class Broker:
 
     def __init__(self, storage: Storage, seed: int = 0) -> None:
         self.storage = storage
+        # What this broker is called where it speaks of itself; whoever knows the machine sets it.
+        self.node = "flintmq@localhost"
         self.agenda = Agenda()
         self.vhosts: dict[str, VHost] = {}
         self.users: dict[str, User] = {}
         # By virtual host, component and name.
         self.parameters: dict[tuple[str, str, str], ParameterRecord] = {}
+        # By name: what this broker makes up once, and keeps to itself.
+        self.secrets: dict[str, bytes] = {}
         self._ids = QueueIds(1)
         self._chance = Chance(seed)
         self._exchanges: dict[str, Exchanges] = {}
@@ -88,6 +92,8 @@ class Broker:
         """With all that is in it, its connections and the permissions for it. Raises ConfigurationError."""
         vhost = self.vhost(name)
         vhost.remove()
+        self.agenda.churn.published += vhost.router.published
+        self.agenda.churn.gone.add(vhost.traffic)
         del self.vhosts[name]
         del self._exchanges[name]
         for user in self.users.values():
@@ -130,6 +136,10 @@ class Broker:
         if found is None:
             raise ConfigurationError(f"there is no user '{name}'")
         return found
+
+    def put_secret(self, name: str, value: bytes) -> None:
+        self.secrets[name] = value
+        self.storage.definitions.put_secret(name, value)
 
     def put_rule(self, rule: Rule) -> None:
         """Lay down a permission, policy, limit or parameter. Raises ConfigurationError for one that makes no sense."""
@@ -195,6 +205,8 @@ class Broker:
         more = self._publish_staged() if agenda.stages else False
         more |= self._dispatch_ready()
         agenda.timers.run(agenda.now_ms)
+        if agenda.tap is not None:
+            agenda.tap.end_dispatch()
         if agenda.dead_letters or agenda.discarded or agenda.roomy:
             more |= self._dead_letters.publish()
         while agenda.unused:
@@ -330,6 +342,7 @@ class Broker:
     def restore(self, definitions: Definitions) -> dict[int, Stored]:
         """Build all but the messages; returns the queues that may have some in the journal, by id."""
         self._ids = QueueIds(definitions.next_queue_id)
+        self.secrets = dict(definitions.secrets)
         for vhost in definitions.vhosts:
             self._make_vhost(vhost)
         for user in definitions.users:

@@ -1,6 +1,6 @@
 """What a queue knows of a consumer: whether it can take more, and how to give it an entry."""
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from typing import TYPE_CHECKING
 
 from mypy_extensions import i64, mypyc_attr
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class Consumer(ABC):
+class Consumer:
     """A subscription to one queue, implemented by the gateway of the protocol it came by.
 
     Of consumers that can take an entry, one of the highest `priority` gets it. One that `is_choosy` is asked whether

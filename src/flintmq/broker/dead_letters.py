@@ -88,7 +88,9 @@ class DeadLetters:
         exchanges = self._exchanges.get(queue.vhost)
         message = letter.entry.message
         targets: list[Queue] = []
+        strategy = "disabled"
         if exchange is not None and exchanges is not None and exchange in exchanges.by_name:
+            strategy = "at_least_once" if queue.settings.dead_letters_at_least_once else "at_most_once"
             headers = message.codec.headers(message.properties)
             copies = _copies(headers)
             deaths = _buried(headers, letter, [message.address.routing_key, *copies], self._agenda.now_ms)
@@ -100,11 +102,12 @@ class DeadLetters:
                 exchanges.find(exchange), [message.address.routing_key, *copies], message
             )
             targets = [target for target in found if not _is_cycle(target, deaths)]
+        self._agenda.churn.dead_lettered(queue.kind, strategy, letter.reason)
         if exchange is not None and queue.settings.dead_letters_at_least_once:
             self._insist(letter, message, targets)
             return
         put(targets, message, self._journal)
-        queue.settle(letter.entry)
+        queue.drop(letter.entry)
 
     def _copy(self, letter: DeadLetter, exchange: str, headers: Table) -> Message:
         """What goes to the dead letter exchange, with these headers."""
@@ -139,7 +142,7 @@ class DeadLetters:
         if lacking or not letter.taken:
             held.hold(letter, message, lacking)
         else:
-            letter.queue.settle(letter.entry)
+            letter.queue.drop(letter.entry)
 
 
 def _wait_no_more(headers: Table) -> None:

@@ -20,7 +20,8 @@ from flintmq.broker.routing import Router
 from flintmq.broker.selector.selectors import NOTHING, selector_of
 
 # amqp-0-9-1 §3.1.3 and RabbitMQ's: there from the start in every virtual host.
-_PREDECLARED: Final = (
+TRACE_EXCHANGE: Final = "amq.rabbitmq.trace"
+PREDECLARED: Final = (
     ("amq.direct", "direct"),
     ("amq.fanout", "fanout"),
     ("amq.topic", "topic"),
@@ -62,8 +63,10 @@ class Exchanges:
         self._deliver = deliver
         # Holds what delayed exchanges get too early; set by the virtual host.
         self.waiting: Waiting
-        for name, kind in _PREDECLARED:
+        for name, kind in PREDECLARED:
             self._add(make_exchange(vhost, name, kind, True, False, False, {}, chance))
+        # Where the broker itself publishes what it traces.
+        self._add(make_exchange(vhost, TRACE_EXCHANGE, "topic", True, False, True, {}, chance))
 
     def find(self, name: str) -> Exchange:
         """Raises NotFound."""

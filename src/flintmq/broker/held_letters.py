@@ -137,7 +137,7 @@ class HeldLetters(Timed):
         if not source.letters:
             del self._sources[letter.queue]
         if letter.taken:
-            letter.queue.settle(letter.entry)
+            letter.queue.drop(letter.entry)
         else:
             # All its targets are gone.
             self._agenda.dead_letters.append(letter)
@@ -148,7 +148,7 @@ class HeldLetters(Timed):
         for queue, source in list(self._sources.items()):
             if queue.gone or queue.vhost not in self._exchanges:
                 for held in source.letters:
-                    queue.settle(held.letter.entry)
+                    queue.drop(held.letter.entry)
             elif source.version != self._version_of(queue) or source.settings is not queue.settings:
                 for held in source.letters:
                     self._agenda.dead_letters.append(held.letter)

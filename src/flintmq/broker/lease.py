@@ -118,6 +118,8 @@ class Lease(Timed, Stored, Holder):
         self.epoch: i64 = record.id << _EPOCHS_BITS
         self.first: i64 = 0
         self.next: i64 = 0
+        # Of the messages that were leased by the last call, the bodies.
+        self.extended_bytes: i64 = 0
         # Nobody has called for so long that what it held has gone back.
         self._has_lapsed = False
         self._leases = leases
@@ -210,10 +212,12 @@ class Lease(Timed, Stored, Holder):
         if 0 < max_bytes < most:
             most = max_bytes
         acquired = self.queue.acquire(self._pages, min(max_messages, LEASE_EXTEND_MAX_MESSAGES), most)
+        self.extended_bytes = 0
         if acquired.count == 0:
             return 0
         start = self.next
         for page in acquired.packed:
+            self.extended_bytes += page.body_bytes
             self._parts.append(_Part(self.next, page))
             self.next += page.count
             self._join_last()
@@ -257,7 +261,8 @@ class Lease(Timed, Stored, Holder):
     def settle(self, epoch: i64, up_to: i64) -> None:
         """All positions before this one are done with, as one; what was before is no matter.
 
-        Raises PreconditionFailed for a position that was not leased, and what `open` does; InternalError.
+        Raises PreconditionFailed for a position that was not leased, and what `open` does; InternalError where what is
+        leased cannot be read: nothing is settled then, but of a queue that has to look at each message the beginning.
         """
         self._check(epoch)
         self.used()
@@ -279,25 +284,30 @@ class Lease(Timed, Stored, Holder):
             self._end_group()
 
     def _settle_parts(self, up_to: i64) -> None:
+        """Everything that is to be read is read first: an error comes before the first of it is settled."""
         parts = self._parts
         done = 0
+        while done < len(parts) and parts[done].end <= up_to:
+            done += 1
+        split: _Part | None = None
+        entries: list[Entry] = []
+        if done < len(parts) and parts[done].first < up_to:
+            split = parts[done]
+            entries = self._pages.read(split.page)
+        places = [self.queue.places_of(self._pages, part.page) for part in parts[:done]]
+        settled = 0
         try:
-            for part in parts:
-                if part.first >= up_to:
-                    return
-                if part.end <= up_to:
-                    self.queue.settle_page(self._pages, part.page)
-                    self.first = part.end
-                    done += 1
-                else:
-                    self._settle_begin(part, up_to)
-                    return
+            for part, place in zip(parts[:done], places, strict=True):
+                self.queue.settle_page(self._pages, part.page, place)
+                self.first = part.end
+                settled += 1
         finally:
-            del parts[:done]
+            del parts[:settled]
+        if split is not None:
+            self._settle_begin(split, entries, up_to)
 
-    def _settle_begin(self, part: _Part, up_to: i64) -> None:
-        """Of a page, what is before a position within it."""
-        entries = self._pages.read(part.page)
+    def _settle_begin(self, part: _Part, entries: list[Entry], up_to: i64) -> None:
+        """Of a page with these entries, what is before a position within it."""
         positions = part.positions
         count: i64 = up_to - part.first
         if positions is not None:
@@ -344,7 +354,7 @@ class Lease(Timed, Stored, Holder):
         self._begin_group()
         for part in self._parts:
             try:
-                self.queue.settle_page(self._pages, part.page)
+                self.queue.settle_page(self._pages, part.page, self.queue.places_of(self._pages, part.page))
             except StorageError:
                 # Of a queue that is gone nothing comes back after a restart, whatever the journal has.
                 self._pages.drop(part.page)

@@ -88,6 +88,10 @@ class Leases:
         queue.hold_for(lease)
         return lease
 
+    @property
+    def all(self) -> list[Lease]:
+        return [lease for names in self._by_queue.values() for lease in names.values()]
+
     def forget(self, lease: Lease) -> None:
         """It was released, or has gone with its queue."""
         queue = lease.queue

@@ -1,6 +1,6 @@
 """A message as the broker sees it. The broker never looks into the bytes: it asks the codec that came with them."""
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from typing import TYPE_CHECKING, Final, final
 
 from mypy_extensions import i32, i64, mypyc_attr
@@ -78,7 +78,7 @@ PERSISTENT: Final = Handling(True)
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class ContentCodec(ABC):
+class ContentCodec:
     """Reads features out of encoded content, only when a feature needs them. One per wire format.
 
     `format` is the number the journal keeps beside the content, so that it is decoded the same way after a restart.

@@ -11,6 +11,7 @@ from mypy_extensions import i64
 from flintmq.base.errors import AccessRefused
 from flintmq.broker.pattern import Pattern, literal
 from flintmq.broker.ports import PermissionRecord, TopicPermissionRecord
+from flintmq.broker.scopes import Scopes
 
 CONFIGURE: Final = "configure"
 WRITE: Final = "write"
@@ -53,6 +54,8 @@ class Rights:
         self._patterns: dict[str, Pattern] = {}
         self._topic_patterns: dict[tuple[str, str], Pattern] = {}
         self._known: dict[tuple[str, str], bool] = {}
+        # What a token grants, to users who came with one: they have no patterns.
+        self._scopes: Scopes | None = None
 
     # -- what is granted ----------------------------------------------------------------------------------------
 
@@ -68,6 +71,12 @@ class Rights:
     def revoke(self) -> None:
         self.permission = None
         self._patterns = {}
+        self._changed()
+
+    def grant_scopes(self, scopes: Scopes) -> None:
+        """What a token says counts, and nothing else; a virtual host that it does not name is closed."""
+        self._scopes = scopes
+        self.permission = PermissionRecord(self.vhost, self.user, "", "", "") if scopes.enters(self.vhost) else None
         self._changed()
 
     def grant_topics(self, record: TopicPermissionRecord) -> None:
@@ -110,8 +119,13 @@ class Rights:
 
     def check_topic(self, action: str, exchange: str, routing_key: str) -> None:
         """Raises AccessRefused unless the user may use the routing key at this topic exchange."""
-        pattern = self._topic_patterns.get((action, exchange))
-        if pattern is not None and not pattern.matches(routing_key):
+        scopes = self._scopes
+        if scopes is not None:
+            is_allowed = scopes.allows_key(action, self.vhost, exchange, routing_key)
+        else:
+            pattern = self._topic_patterns.get((action, exchange))
+            is_allowed = pattern is None or pattern.matches(routing_key)
+        if not is_allowed:
             raise AccessRefused(
                 f"{action} access to topic '{routing_key}' in exchange topic '{exchange}' in vhost '{self.vhost}' "
                 f"refused for user '{self.user}'"
@@ -121,8 +135,13 @@ class Rights:
         key = (action, name)
         if key in self._known:
             return True
-        pattern = self._patterns.get(action)
-        if pattern is None or not pattern.matches(name):
+        scopes = self._scopes
+        if scopes is not None:
+            is_allowed = scopes.allows(action, self.vhost, name)
+        else:
+            pattern = self._patterns.get(action)
+            is_allowed = pattern is not None and pattern.matches(name)
+        if not is_allowed:
             return False
         if len(self._known) >= _KNOWN_MAX:
             self._known.clear()

@@ -4,7 +4,7 @@ All calls stage work in memory and return at once. `Storage.commit()` ends a bat
 `Storage.durable_batch` has reached its number. Nothing here blocks, except what is said to be for start-up.
 """
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -200,10 +200,12 @@ class Definitions:
     termini: list[TerminusRecord] = field(default_factory=list)
     leases: list[LeaseRecord] = field(default_factory=list)
     stages: list[StageRecord] = field(default_factory=list)
+    # By name: what only this broker knows, and no export has.
+    secrets: dict[str, bytes] = field(default_factory=dict, repr=False)
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class DefinitionStore(ABC):
+class DefinitionStore:
     """Durable declarations. Changes take effect in the order they were made, one transaction per batch."""
 
     @abstractmethod
@@ -262,6 +264,9 @@ class DefinitionStore(ABC):
     def delete_lease(self, lease: LeaseRecord) -> None: ...
 
     @abstractmethod
+    def put_secret(self, name: str, value: bytes) -> None: ...
+
+    @abstractmethod
     def put_stage(self, stage: StageRecord) -> None: ...
 
     @abstractmethod
@@ -275,7 +280,7 @@ class DefinitionStore(ABC):
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class Journal(ABC):
+class Journal:
     """Durable messages of all queues, and what happened to them."""
 
     @abstractmethod
@@ -346,7 +351,7 @@ class PlacesOfPage:
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class Pages(ABC):
+class Pages:
     """Keeps what is far from its turn, in a fraction of the memory, or in none.
 
     Raises StorageError where a page cannot be read back: what the journal has of it is there after a restart.
@@ -378,6 +383,11 @@ class Pages(ABC):
     def will_need(self, page: Page) -> None:
         """It will be unpacked soon."""
 
+    @property
+    def held_bytes(self) -> int:
+        """What packed pages take of the memory."""
+        return 0
+
 
 @dataclass(frozen=True)
 class StreamLimits:
@@ -389,7 +399,7 @@ class StreamLimits:
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class StreamCursor(ABC):
+class StreamCursor:
     """A reader's place in a stream: `offset` is what it comes to next.
 
     A reader that can only want messages in which some bytes occur says so by `wanted`: others may be left out then.
@@ -421,7 +431,7 @@ class StreamCursor(ABC):
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class StreamLog(ABC):
+class StreamLog:
     """One stream: an append-only log of messages by offset. Offsets start at 0 and grow by one."""
 
     @property
@@ -476,7 +486,7 @@ class StreamLog(ABC):
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class Storage(ABC):
+class Storage:
     """A node's storage: one journal, one definition store, any number of streams, and group commit over all."""
 
     @property

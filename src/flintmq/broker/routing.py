@@ -1,6 +1,6 @@
 """Where a message goes: from its address through the exchanges to queues, remembered as far as it can be."""
 
-from typing import final
+from typing import Final, final
 
 from mypy_extensions import i64
 
@@ -8,6 +8,10 @@ from flintmq.base.errors import AccessRefused, NotFound
 from flintmq.broker.exchange.base import Exchange
 from flintmq.broker.message import Address, Message
 from flintmq.broker.queue.base import Queue
+from flintmq.broker.traffic import Passing
+
+# Of a route that leads nowhere yet.
+NOWHERE: Final = Passing()
 
 
 @final
@@ -25,6 +29,8 @@ class Route:
         # What a message costs beyond one queue: further queues, or bindings that each message is compared with.
         self.cost: i64 = 0
         self.queues: list[Queue] = []
+        # What its exchange counts.
+        self.passing = NOWHERE
         self.way: list[Exchange] = []
 
 
@@ -38,6 +44,8 @@ class Router:
 
     def __init__(self, vhost: str, exchanges: dict[str, Exchange]) -> None:
         self.version: i64 = 0
+        # Messages that were published.
+        self.published: i64 = 0
         # Routes of versions before this one do not hold.
         self._oldest: i64 = 0
         self._vhost = vhost
@@ -67,16 +75,30 @@ class Router:
         """
         if route.version != self.version:
             self._renew(route)
+        queues = route.queues
         if route.per_message:
-            return self.queues_from(route.way[0], [route.address.routing_key], message)
-        return route.queues
+            queues = self.queues_from(route.way[0], [route.address.routing_key], message)
+        # Every message passes here: a call for it would cost more than the counting.
+        self.published += 1
+        passing = route.passing
+        passing.came += 1
+        passing.went += len(queues)
+        return queues
 
     def queues_of_keys(self, route: Route, message: Message, more_keys: list[str]) -> list[Queue]:
         """The same for a message that names further routing keys (CC, BCC)."""
         if route.version != self.version:
             self._renew(route)
         keys = list(dict.fromkeys([route.address.routing_key, *more_keys]))
-        return self.queues_from(route.way[0], keys, message)
+        queues = self.queues_from(route.way[0], keys, message)
+        self._count(route, queues)
+        return queues
+
+    def _count(self, route: Route, queues: list[Queue]) -> None:
+        self.published += 1
+        passing = route.passing
+        passing.came += 1
+        passing.went += len(queues)
 
     def queues_from(self, exchange: Exchange, keys: list[str], message: Message) -> list[Queue]:
         """Where an exchange sends a message, internal or not."""
@@ -95,6 +117,7 @@ class Router:
             if exchange.internal:
                 raise AccessRefused(f"cannot publish to internal exchange '{exchange.name}' in vhost '{self._vhost}'")
             route.way = [exchange]
+            route.passing = exchange.passing
             found = self._walk(route.way, [route.address.routing_key], None)
             route.per_message = found is None
             route.queues = [] if found is None else found

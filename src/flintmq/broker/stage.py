@@ -26,13 +26,14 @@ from mypy_extensions import i64
 from flintmq.base.errors import InternalError, PreconditionFailed, StorageError
 from flintmq.base.limits import STAGE_ATTEMPTS_MAX, STAGE_OWNERS_MAX
 from flintmq.broker.landing import Landing
-from flintmq.broker.message import Entry
+from flintmq.broker.message import Entry, Message
 from flintmq.broker.notes import Notes
 from flintmq.broker.ports import Journal, StageRecord
 from flintmq.broker.queue.base import Queue, Reserver, Stored
 from flintmq.broker.queue.runs import Runs
 from flintmq.broker.queue.stream import StreamQueue
 from flintmq.broker.staging import Attempt, Key, Part
+from flintmq.broker.tap import Client
 
 if TYPE_CHECKING:
     from flintmq.broker.stages import Stages
@@ -93,9 +94,10 @@ class Copies(Stored):
 
 @final
 class Release:
-    """Attempts that are committed, on their way to the queues; `note` says so in the journal."""
+    """Attempts that are committed, by `client`, on their way to the queues; `note` says so in the journal."""
 
-    def __init__(self, attempts: list[Attempt], note: Entry) -> None:
+    def __init__(self, attempts: list[Attempt], note: Entry, client: Client) -> None:
+        self.client = client
         self.attempts = attempts
         self.note = note
         # The one that is next, and those of its parts that are.
@@ -122,6 +124,8 @@ class Stage(Stored):
         self.pages = stages.agenda.pages
         self.copies = Copies(record.id, stages.journal)
         self.gone = False
+        # When somebody wrote with it; 0 before that happened in this run of the broker.
+        self.used_ms: i64 = 0
         self._stages = stages
         self._notes = Notes(record.id, stages.journal)
         self._state: Entry | None = None
@@ -145,6 +149,7 @@ class Stage(Stored):
         either, and so two that were given one transactional id by mistake do not take it from each other in turns:
         raises PreconditionFailed.
         """
+        self.used_ms = self._stages.agenda.now_ms
         if self._doom is not None:
             self._former = []
         elif owner in self._former:
@@ -183,10 +188,16 @@ class Stage(Stored):
     def _name(self) -> str:
         return f"transactional id '{self.record.name}' in vhost '{self.record.vhost}'"
 
+    @property
+    def _somebody(self) -> Client:
+        """Who committed what was found at a start: the user is known, and the connection is not there any more."""
+        return Client("", 0, self.record.user, self.record.vhost)
+
     def _check(self, epoch: int) -> None:
         # One from outside may be a number that there is no room for in an epoch.
         if self._doom is not None or epoch != int(self.epoch):
             raise PreconditionFailed(self._fenced)
+        self.used_ms = self._stages.agenda.now_ms
 
     def begin(self, epoch: int, key: Key) -> Attempt:
         """An attempt of a partition's task begins to publish; an earlier one under the same key is discarded.
@@ -210,8 +221,10 @@ class Stage(Stored):
         self._attempts[key] = attempt
         return attempt
 
-    def commit(self, epoch: int, batch: int, winners: dict[int, int]) -> Committed:
+    def commit(self, epoch: int, batch: int, winners: dict[int, int], client: Client | None = None) -> Committed:
         """Publish what these attempts have, by partition, if this batch is newer than the last one; discard all others.
+
+        `client` is who wants it, to whom traces messages.
 
         It is published for good once this batch of the journal is durable. Raises PreconditionFailed, with everything
         as before, where another writer has taken over, an attempt is not complete, or a queue has no room.
@@ -242,7 +255,7 @@ class Stage(Stored):
             del self._attempts[attempt.key]
             attempt.is_committed = True
             count += attempt.count
-        self._releases.append(Release(chosen, note))
+        self._releases.append(Release(chosen, note, client or self._somebody))
         self._work()
         self._discard_through(batch, f"batch {batch} was committed without this attempt")
         return Committed(count, False)
@@ -253,6 +266,15 @@ class Stage(Stored):
         for attempt in list(self._attempts.values()):
             if attempt.key[0] == batch:
                 self.discard(attempt, f"batch {batch} was aborted")
+
+    @property
+    def is_doomed(self) -> bool:
+        return self._doom is not None
+
+    @property
+    def is_idle(self) -> bool:
+        """Nothing is staged, and nothing is on its way to queues."""
+        return not (self.is_doomed or self._attempts or self._releases or self._discards)
 
     def doom(self) -> None:
         """It is not wanted any more: what is committed gets to its queues, and then nothing is known of it."""
@@ -369,6 +391,9 @@ class Stage(Stored):
             return count
         entries = part.take_some()
         queue = part.queue
+        tap = self._stages.agenda.tap
+        # Queues may let go of what is in an entry once they have it.
+        messages: list[Message] = [] if tap is None else [entry.message for entry in entries]
         if part.store is not None:
             part.store.put_reserved(entries)
         elif not entries:
@@ -381,6 +406,10 @@ class Stage(Stored):
             self._publish_copies(part, entries)
         if part.is_empty:
             release.parts.popleft()
+        if tap is not None:
+            # Last: they have left their part, and one that fails here must not take them along.
+            for message in messages:
+                tap.released(release.client, queue, message)
         return len(entries) + 1
 
     def _publish_copies(self, part: Part, entries: list[Entry]) -> None:
@@ -531,7 +560,7 @@ class Stage(Stored):
             self._settle_landed(note, part, last, offset)
         self._landings = []
         for note, serials in self._commits:
-            self._releases.append(Release([self._found.pop(serial) for serial in serials], note))
+            self._releases.append(Release([self._found.pop(serial) for serial in serials], note, self._somebody))
         for attempt in self._found.values():
             attempt.is_complete = attempt.completion is not None and self._is_whole(attempt)
             is_known = attempt.epoch == self.epoch and attempt.key[0] >= self.next_batch

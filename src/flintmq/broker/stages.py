@@ -3,14 +3,17 @@
 from collections.abc import Callable, Container, Mapping
 from typing import final
 
+from mypy_extensions import i64
+
 from flintmq.base.errors import AccessRefused, NotFound, PreconditionFailed
-from flintmq.base.limits import STAGES_MAX, STAGES_USER_MAX
+from flintmq.base.limits import STAGE_IDLE_MS, STAGES_MAX, STAGES_USER_MAX
 from flintmq.broker.agenda import Agenda
 from flintmq.broker.message import Message
 from flintmq.broker.ports import StageRecord, Storage
 from flintmq.broker.queue.base import Queue
 from flintmq.broker.queue.ids import QueueIds
 from flintmq.broker.stage import Stage
+from flintmq.broker.user import is_by_token
 
 
 @final
@@ -32,6 +35,8 @@ class Stages:
         self._vhost = vhost
         self._definitions = storage.definitions
         self._ids = ids
+        # When somebody first opened one in this run of the broker: what is older is not known.
+        self._since_ms: i64 = 0
         # While the broker starts.
         self._queues: Mapping[int, Queue] = {}
 
@@ -48,7 +53,7 @@ class Stages:
                 raise PreconditionFailed(
                     f"vhost '{self._vhost}' remembers {STAGES_MAX} transactional ids: forget those that are not used"
                 )
-            if sum([stage.record.user == user for stage in self.by_name.values()]) >= STAGES_USER_MAX:
+            if not self._has_room(user):
                 raise PreconditionFailed(
                     f"user '{user}' has {STAGES_USER_MAX} transactional ids in vhost '{self._vhost}': "
                     "forget those that are not used"
@@ -60,6 +65,22 @@ class Stages:
             self._check_user(stage, user)
         stage.open(owner)
         return stage
+
+    def _has_room(self, user: str) -> bool:
+        """For one more of this user, if need be in the place of the one that was not used for the longest time."""
+        now_ms = self.agenda.now_ms
+        if self._since_ms == 0:
+            self._since_ms = now_ms
+        its = [stage for stage in self.by_name.values() if stage.record.user == user and not stage.is_doomed]
+        if len(its) < STAGES_USER_MAX:
+            return True
+        for stage in sorted(its, key=lambda stage: int(stage.used_ms)):
+            if now_ms - max(stage.used_ms, self._since_ms) < STAGE_IDLE_MS:
+                return False
+            if stage.is_idle:
+                stage.doom()
+                return True
+        return False
 
     def find(self, name: str, user: str) -> Stage:
         """Raises NotFound, or AccessRefused where it is another user's."""
@@ -123,7 +144,7 @@ class Stages:
     def doom_strangers(self, users: Container[str]) -> None:
         """A crash may have kept the deletion of a user, and not what `user_deleted` wrote with it."""
         for stage in self.by_name.values():
-            if stage.record.user not in users:
+            if stage.record.user not in users and not is_by_token(stage.record.user):
                 stage.doom()
 
     def queue_by_id(self, queue_id: int) -> Queue | None:

@@ -6,7 +6,7 @@ from typing import final
 from mypy_extensions import i64
 
 from flintmq.base.errors import ResourceError
-from flintmq.base.limits import TERMINI_MAX
+from flintmq.base.limits import TERMINI_MAX, TERMINI_USER_MAX
 from flintmq.broker.agenda import Agenda
 from flintmq.broker.ports import Storage, TerminusRecord
 from flintmq.broker.queue.base import Queue
@@ -28,6 +28,8 @@ class Termini:
         self._vhost = vhost
         self._agenda = agenda
         self._ids = ids
+        # How many each user has.
+        self._of_users: dict[str, i64] = {}
         # By who used them last.
         self._of_sessions: dict[object, dict[Terminus, None]] = {}
         self._of_connections: dict[object, dict[Terminus, None]] = {}
@@ -77,11 +79,17 @@ class Termini:
                 f"vhost '{self._vhost}' keeps {TERMINI_MAX} ends of links already: close those that nobody resumes, or "
                 "let them expire"
             )
+        if self._of_users.get(user, 0) >= TERMINI_USER_MAX:
+            raise ResourceError(
+                f"user '{user}' keeps {TERMINI_USER_MAX} ends of links in vhost '{self._vhost}' already: close those "
+                "that nobody resumes, or let them expire"
+            )
         record = TerminusRecord(
             self._ids.take(), self._vhost, user, container, link, role, durability, expiry, timeout_ms, configuration
         )
         if durability > NONE:
             self.definitions.put_terminus(record)
+        self._count(user, 1)
         return record
 
     def join(self, terminus: Terminus) -> None:
@@ -121,8 +129,17 @@ class Termini:
         if terminus.record.role == SOURCE:
             if self.sources.get(key) is terminus:
                 del self.sources[key]
+                self._count(key[0], -1)
         elif self.targets.get(key) is terminus:
             del self.targets[key]
+            self._count(key[0], -1)
+
+    def _count(self, user: str, change: i64) -> None:
+        count = self._of_users.get(user, 0) + change
+        if count > 0:
+            self._of_users[user] = count
+        else:
+            self._of_users.pop(user, None)
 
     def discard(self) -> None:
         """The virtual host is deleted, and its queues have gone."""
@@ -137,6 +154,7 @@ class Termini:
         """One that was kept; `queues` are those there are, by id."""
         self._queues = queues
         key = _key(record)
+        self._count(key[0], 1)
         restored: Terminus
         if record.role == SOURCE:
             restored = self.sources[key] = SourceTerminus(record, self)

@@ -208,6 +208,7 @@ class SourceTerminus(Terminus, Holder):
         self._queues: dict[Queue, None] = {}
         # Notes that were found by now, and tell what is held: by queue, with tags by number.
         self._found: dict[Queue, dict[int, Held]] = {}
+        self._strays: list[Held] = []
 
     def hold(self, tag: bytes, queue: Queue, entry: Entry) -> Held:
         """An acquired entry is on its way by this tag. It may be sent once the note is durable."""
@@ -326,16 +327,27 @@ class SourceTerminus(Terminus, Holder):
         if queue is None:
             self._notes.drop(entry)
             return
+        number = int(seq)
+        found = self._found.setdefault(queue, {})
+        older = found.get(number)
+        if older is not None:
+            # Damage took the record that it was settled: since then the message was delivered again.
+            self._drop(older)
+            if self.unsettled.get(older.tag) is older:
+                del self.unsettled[older.tag]
         held = Held(tag, queue, entry)
         held.note = entry
-        self._found.setdefault(queue, {})[int(seq)] = held
+        found[number] = held
         self.unsettled[tag] = held
-        if isinstance(queue, EntryQueue):
-            queue.claim(int(seq), 1, self)
+        if older is None and isinstance(queue, EntryQueue):
+            queue.claim(number, 1, self)
 
     def claimed(self, queue: Queue, entry: Entry) -> None:
         held = self._found[queue].pop(int(entry.seq))
         held.entry = entry
+        if self.unsettled.get(held.tag) is not held:
+            # Damage again: the tag has been another delivery's since.
+            self._strays.append(held)
 
     def start_at(self, seq: i64) -> None:
         super().start_at(seq)
@@ -343,7 +355,8 @@ class SourceTerminus(Terminus, Holder):
             for number, held in missing.items():
                 entry = queue.recall(_stub(held.entry, number)) if queue.keeps_all else None
                 if entry is None:
-                    del self.unsettled[held.tag]
+                    if self.unsettled.get(held.tag) is held:
+                        del self.unsettled[held.tag]
                     self._drop(held)
                 else:
                     # No reader of now had it.
@@ -352,6 +365,10 @@ class SourceTerminus(Terminus, Holder):
             self._queues[queue] = None
             queue.hold_for(self)
         self._found = {}
+        for held in self._strays:
+            self._drop(held)
+            held.queue.put_back([held.entry])
+        self._strays = []
 
 
 def _stub(note: Entry, seq: int) -> Entry:

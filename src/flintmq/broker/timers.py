@@ -1,6 +1,6 @@
 """What has to happen at a time: expiry, delays, retries. The broker is told the time; it has no clock."""
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from heapq import heapify, heappop, heappush
 from typing import Final, final
 
@@ -12,7 +12,7 @@ _STALE_TIMES_MAX: Final = 64
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class Timed(ABC):
+class Timed:
     """Something that wants to be called at a time. It has one such time, the earliest it asked for."""
 
     def __init__(self) -> None:

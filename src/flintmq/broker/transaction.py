@@ -5,7 +5,7 @@ journal, so that a crash leaves the whole or nothing. A gateway says by its own 
 `StagedSettlement` what is its business beside that: who is answered, whose window has room again.
 """
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from typing import TYPE_CHECKING, final
 
 from mypy_extensions import i64, mypyc_attr
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class StagedPublish(ABC):
+class StagedPublish:
     """A message on its way; `more_keys` are routing keys beside the route's."""
 
     def __init__(self, route: Route, message: Message, more_keys: list[str] | None) -> None:
@@ -36,7 +36,7 @@ class StagedPublish(ABC):
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class StagedSettlement(ABC):
+class StagedSettlement:
     """Deliveries with one outcome; from `stage` on nobody else settles them."""
 
     @property
@@ -71,6 +71,14 @@ class Transaction:
         self._publishes: list[StagedPublish] = []
         self._settlements: list[StagedSettlement] = []
         self._bytes: i64 = 0
+
+    @property
+    def publish_count(self) -> int:
+        return len(self._publishes)
+
+    @property
+    def settlement_count(self) -> int:
+        return len(self._settlements)
 
     def publish(self, staged: StagedPublish) -> None:
         """Stage a message. Raises NotFound or AccessRefused as a publish does, PreconditionFailed beyond the limits."""

@@ -13,16 +13,27 @@ if TYPE_CHECKING:
 
 # The tag that lets a user publish under another's name in the user-id property.
 _IMPERSONATOR: Final = "impersonator"
+# What names of those end with whom only the issuer of tokens knows.
+_SUFFIX: Final = " (by token)"
 # The tag of those that may clear up after others.
 _ADMINISTRATOR: Final = "administrator"
 
 
+def is_by_token(owner: str) -> bool:
+    """Whether it is somebody whom only the issuer of tokens knows."""
+    return owner.endswith(_SUFFIX)
+
+
 @final
 class User:
-    """`channels` counts those of all connections."""
+    """`channels` counts those of all connections.
 
-    def __init__(self, record: UserRecord) -> None:
+    `owner` is whose that is what outlives a connection: a name that a token says is not that of one of our own users.
+    """
+
+    def __init__(self, record: UserRecord, by_token: bool = False) -> None:
         self.name = record.name
+        self.owner = f"{record.name}{_SUFFIX}" if by_token else record.name
         self.record = record
         self.limits = Limits()
         self.connections: dict[Access, None] = {}

@@ -25,6 +25,7 @@ from flintmq.broker.queue.stream import StreamQueue
 from flintmq.broker.routing import Route
 from flintmq.broker.stages import Stages
 from flintmq.broker.termini import Termini
+from flintmq.broker.traffic import Traffic
 
 if TYPE_CHECKING:
     from flintmq.broker.access import Access
@@ -54,6 +55,10 @@ class VHost:
         self.dialect = dialect
         self.record = VHostRecord(name, dialect.name)
         self.limits = Limits()
+        # Whether the firehose copies what is published and delivered here.
+        self.traced = False
+        self.churn = agenda.churn
+        self.traffic = Traffic()
         self.connections: dict[Access, None] = {}
         self.queues: dict[str, Queue] = {}
         # Those of each connection that has some.
@@ -172,6 +177,7 @@ class VHost:
         arguments = self._with_default_type(arguments, durable and not exclusive and not auto_delete)
         kind = args.queue_kind(arguments, name, self.name)
         args.check_queue_arguments(arguments, kind, name, self.name)
+        self.churn.queues_declared += 1
         found = self.queues.get(name)
         if found is not None:
             found.check_owner(connection if exclusive else None)
@@ -195,6 +201,7 @@ class VHost:
         check_vhost_queues(self.limits, self.name, name, len(self.queues))
         if kind != "classic":
             args.check_replicated(kind, name, self.name, durable, exclusive, auto_delete, generated)
+        self.churn.queues_created += 1
         queue = self._make_queue(
             self._ids.take(), name, durable, auto_delete, connection if exclusive else None, arguments
         )
@@ -269,9 +276,11 @@ class VHost:
         if self.queues.get(queue.name) is not queue:
             return 0
         del self.queues[queue.name]
+        self.churn.queues_deleted += 1
         self.exchanges.queue_removed(queue)
         count = queue.bury() if self.dialect.dead_letters_deleted else 0
         count += queue.delete()
+        self.traffic.gone.add(queue)
         if queue.durable and queue.owner is None:
             self._storage.definitions.delete_queue(self.name, queue.name)
         if queue.keeps_all:

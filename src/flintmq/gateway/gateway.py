@@ -1,6 +1,6 @@
 """What all connections of a server share, whatever they speak: the broker, the tick, and who waits for a sync."""
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import final
@@ -8,13 +8,16 @@ from typing import final
 from mypy_extensions import mypyc_attr, trait
 
 from flintmq.base.errors import AmqpError, StorageFenced
+from flintmq.broker.bearer import Bearer
 from flintmq.broker.broker import Broker
+from flintmq.gateway.acts import Act
+from flintmq.gateway.tracing import Tracing
 from flintmq.protocol.sasl import amqplain, plain
 from flintmq.protocol.sasl.scram import Keys
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class Host(ABC):
+class Host:
     """What a gateway needs and may not do itself. `peer` names the other side of a connection."""
 
     @abstractmethod
@@ -25,6 +28,16 @@ class Host(ABC):
 
         Nobody has to be told any more once it is not wanted.
         """
+
+    @abstractmethod
+    def check_token(
+        self, peer: str, token: str, is_wanted: Callable[[], bool], answer: Callable[[str, Bearer | None], None]
+    ) -> None:
+        """The same for a token: `answer` is called with why it is refused, or with who came with it."""
+
+    @abstractmethod
+    def obstacle(self, peer: str) -> str:
+        """Why nobody may try to log in from there just now; empty where somebody may."""
 
     @abstractmethod
     def refusal(self, peer: str, user: str) -> str:
@@ -40,23 +53,32 @@ class Host(ABC):
 
     @abstractmethod
     def internal_error(self, error: Exception) -> None:
-        """A fault of ours, which costs a connection: the log has to have it, with its trace."""
+        """A fault of ours, which may cost a connection: the log has to have it, with its trace."""
 
     @abstractmethod
     def channel_failed(self, peer: str, user: str, channel: int, error: AmqpError) -> None:
         """A fault of the client cost it this channel, and the connection goes on: somebody may want to know."""
 
+    def administered(self, act: Act) -> None:
+        """Somebody changed what is defined, or was refused it: the audit log wants to know."""
+
 
 @dataclass(frozen=True)
 class LoginPolicy:
-    """`mechanisms` in the order they are offered. Who logs in anonymously is `anonymous_user`; empty: nobody may."""
+    """`mechanisms` in the order they are offered. Who logs in anonymously is `anonymous_user`; empty: nobody may.
+
+    `takes_tokens`: there is somebody whose tokens count. `allows_clear_text`: secrets may come over the network as they
+    are.
+    """
 
     mechanisms: tuple[str, ...] = (plain.NAME, amqplain.NAME)
     anonymous_user: str = ""
+    takes_tokens: bool = False
+    allows_clear_text: bool = False
 
 
 @trait
-class Party(ABC):
+class Party:
     """Who is owed something by the storage: a channel, with its confirms and answers, or what another protocol has."""
 
     @abstractmethod
@@ -89,6 +111,7 @@ class Gateway:
     ) -> None:
         self.broker = broker
         self.agenda = broker.agenda
+        self.tracing = Tracing(broker, host.internal_error)
         self.host = host
         self.random_bytes = random_bytes
         self.policy = policy or LoginPolicy()
@@ -96,6 +119,8 @@ class Gateway:
         self.alarm = ""
         # Why the storage takes nothing any more; empty while it does.
         self.failure = ""
+        # The newest batch handed over: what came in before the end of the last tick is safe with it.
+        self.batch = 0
         self._connections = 0
         # Those that published, or changed definitions, in this tick.
         self._active: list[Party] = []
@@ -110,6 +135,11 @@ class Gateway:
     def activate(self, party: Party) -> None:
         self._active.append(party)
 
+    @property
+    def is_waiting(self) -> bool:
+        """Whether anybody has yet to be told what became of something durable."""
+        return len(self._waiting) > 0 or len(self._active) > 0
+
     def end_tick(self) -> bool:
         """Deliver, hand the tick's durable work to the storage, and confirm what needs no waiting.
 
@@ -122,6 +152,7 @@ class Gateway:
         except StorageFenced:
             self._fail(storage.failure)
             return more
+        self.batch = batch
         more |= self.broker.on_committed()
         if self._active:
             durable = storage.durable_batch

@@ -1,17 +1,28 @@
 """Logins, whatever protocol they come by: a SASL conversation that ends with a user's name, or with a refusal."""
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Final, final
 
 from mypy_extensions import trait
 
-from flintmq.base.errors import AuthenticationFailed
-from flintmq.gateway.gateway import Gateway
-from flintmq.protocol.sasl import amqplain, anonymous, external, plain, scram
+from flintmq.base.errors import AuthenticationFailed, CommandInvalid, NotAllowed
+from flintmq.broker.bearer import Bearer
+from flintmq.broker.user import User
+from flintmq.gateway.gateway import Gateway, LoginPolicy
+from flintmq.protocol.sasl import amqplain, anonymous, external, oauthbearer, plain, scram
 
-# All there are. Those that cannot be, for want of a certificate or a user, are not offered.
-MECHANISMS: Final = (plain.NAME, amqplain.NAME, external.NAME, anonymous.NAME, *scram.NAMES)
+# All there are. Those that cannot be, for want of a certificate, a user or an issuer of tokens, are not offered.
+MECHANISMS: Final = (
+    plain.NAME,
+    amqplain.NAME,
+    external.NAME,
+    anonymous.NAME,
+    *scram.NAMES,
+    oauthbearer.NAME,
+)
+# Those that show a secret to whoever reads along.
+_REVEALING: Final = (plain.NAME, amqplain.NAME, oauthbearer.NAME)
 # Responses that a stranger may need for a login; SCRAM takes two, and some clients begin with none.
 _RESPONSES_MAX: Final = 4
 _NONCE_BYTES: Final = 18
@@ -19,17 +30,22 @@ _NONCE_BYTES: Final = 18
 
 @dataclass(frozen=True)
 class Security:
-    """What is known of a client by what is below its protocol. `identity` is what its certificate says it is."""
+    """What is known of a client by what is below its protocol. `identity` is what its certificate says it is.
+
+    `is_local`: what it sends does not leave this machine.
+    """
 
     is_encrypted: bool = False
     identity: str = ""
+    is_local: bool = False
 
 
-OPEN: Final = Security()
+# A client beside us, without TLS.
+OPEN: Final = Security(is_local=True)
 
 
 @trait
-class Applicant(ABC):
+class Applicant:
     """A connection whose client wants to log in."""
 
     @abstractmethod
@@ -45,6 +61,10 @@ class Applicant(ABC):
         """The login is refused. The log has the reason; the client is told no more than that."""
 
     @abstractmethod
+    def renewed(self, why: str) -> None:
+        """The token that it gave after its login counts from now on, or does not, for this reason."""
+
+    @abstractmethod
     def is_wanted(self) -> bool:
         """Whether somebody still waits for the answer."""
 
@@ -54,7 +74,9 @@ class Login:
     """One connection's login, by one of the `mechanisms` that are offered to it."""
 
     def __init__(self, gateway: Gateway, applicant: Applicant, peer: str, security: Security) -> None:
-        self.mechanisms = [name for name in gateway.policy.mechanisms if _is_possible(name, gateway, security)]
+        # Who logged in by a token.
+        self.bearer: Bearer | None = None
+        self.mechanisms = [name for name in gateway.policy.mechanisms if not _obstacle(name, gateway.policy, security)]
         self._gateway = gateway
         self._applicant = applicant
         self._peer = peer
@@ -63,12 +85,17 @@ class Login:
         self._user = ""
         self._responses = 0
         self._scram: scram.ServerExchange | None = None
+        # Whether the client was told that its token is no good, and has yet to answer.
+        self._was_told = False
+        self._is_renewing = False
 
     def begin(self, mechanism: str, response: bytes | None) -> None:
         """The client chose a mechanism, and may have sent a first response with that."""
         self._mechanism = mechanism
         if mechanism not in self.mechanisms:
-            self._refuse(f"mechanism '{mechanism}' is not offered")
+            policy = self._gateway.policy
+            why = _obstacle(mechanism, policy, self._security) if mechanism in policy.mechanisms else ""
+            self._refuse(f"mechanism '{mechanism}' is not offered{why}")
         elif response is None and mechanism != anonymous.NAME:
             self._applicant.challenge(b"")
         else:
@@ -93,15 +120,64 @@ class Login:
                 self._enter(identity, b"")
             elif mechanism == anonymous.NAME:
                 self._enter(self._gateway.policy.anonymous_user, b"")
+            elif mechanism == oauthbearer.NAME:
+                if self._was_told:
+                    self._applicant.turn_away(mechanism)
+                else:
+                    self._check_token(oauthbearer.token(response))
             else:
                 self._go_on_with_scram(response)
         except AuthenticationFailed as error:
             self._refuse(error.text)
 
     def _check(self, user: str, password: str) -> None:
+        if self._gateway.policy.takes_tokens and is_token(password):
+            # Clients that know of no tokens send one for a password, with any name (RabbitMQ).
+            self._check_token(password)
+            return
         self._user = user
         applicant = self._applicant
         self._gateway.host.authenticate(self._peer, user, password, applicant.is_wanted, self._checked)
+
+    def _check_token(self, token: str) -> None:
+        self._gateway.host.check_token(self._peer, token, self._applicant.is_wanted, self._token_checked)
+
+    def _token_checked(self, why: str, bearer: Bearer | None) -> None:
+        if bearer is not None:
+            self.bearer = bearer
+            self._applicant.admit(bearer.user.name, b"")
+        elif self._mechanism == oauthbearer.NAME:
+            self._was_told = True
+            self._applicant.challenge(oauthbearer.REFUSAL)
+        else:
+            self._applicant.turn_away(self._mechanism)
+
+    def account(self, vhost: str) -> User | None:
+        """Who the client is, for a virtual host that it wants to enter; None for a user who is gone meanwhile."""
+        bearer = self.bearer
+        if bearer is None:
+            return self._gateway.broker.users.get(self._user)
+        bearer.rights(vhost)
+        return bearer.user
+
+    def renew(self, token: bytes) -> None:
+        """The client has a new token. Raises CommandInvalid while another one is looked at."""
+        if self._is_renewing:
+            raise CommandInvalid("a new secret came before the answer to the last one")
+        self._is_renewing = True
+        host = self._gateway.host
+        host.check_token(self._peer, token.decode("latin-1"), self._applicant.is_wanted, self._newer_checked)
+
+    def _newer_checked(self, why: str, newer: Bearer | None) -> None:
+        self._is_renewing = False
+        if newer is not None:
+            assert self.bearer is not None
+            try:
+                self.bearer.renew(newer)
+            except NotAllowed as error:
+                why = error.text
+                self._gateway.host.login_refused(self._peer, why)
+        self._applicant.renewed(why)
 
     def _checked(self, why: str) -> None:
         if why:
@@ -113,6 +189,9 @@ class Login:
         host = self._gateway.host
         exchange = self._scram
         if exchange is None:
+            why = host.obstacle(self._peer)
+            if why:
+                raise AuthenticationFailed(why)
             nonce = self._gateway.random_bytes(_NONCE_BYTES).hex()
             exchange = scram.ServerExchange(self._mechanism, host.scram_keys, nonce)
             challenge = exchange.challenge(response)
@@ -128,6 +207,7 @@ class Login:
         if why:
             self._refuse(why)
         else:
+            self._user = user
             self._applicant.admit(user, last)
 
     def _refuse(self, why: str) -> None:
@@ -135,9 +215,19 @@ class Login:
         self._applicant.turn_away(self._mechanism)
 
 
-def _is_possible(mechanism: str, gateway: Gateway, security: Security) -> bool:
-    if mechanism == external.NAME:
-        return security.identity != ""
-    if mechanism == anonymous.NAME:
-        return gateway.policy.anonymous_user != ""
-    return True
+def is_token(password: str) -> bool:
+    """Whether a password reads like a JSON web token: three parts, the first of them an object in base64."""
+    return password.startswith("eyJ") and password.count(".") == 2
+
+
+def _obstacle(mechanism: str, policy: LoginPolicy, security: Security) -> str:
+    """Why a client may not use a mechanism that the settings allow, as the end of a sentence; empty where it may."""
+    if mechanism in _REVEALING and not (security.is_encrypted or security.is_local or policy.allows_clear_text):
+        return " in clear text to clients on other machines: use TLS, or set auth.allow_clear_text"
+    if mechanism == external.NAME and security.identity == "":
+        return " to clients without a certificate that names them"
+    if mechanism == anonymous.NAME and policy.anonymous_user == "":
+        return " without auth.anonymous_user"
+    if mechanism == oauthbearer.NAME and not policy.takes_tokens:
+        return " without oauth.jwks"
+    return ""

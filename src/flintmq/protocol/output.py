@@ -29,7 +29,7 @@ class Output:
     """The out-going side of a connection. `outbox` is shared by all connections of a server."""
 
     def __init__(self, outbox: Outbox) -> None:
-        self.writer = BytesWriter()
+        self.writer: BytesWriter = BytesWriter()
         # Before tuning, both sides keep to a minimum that every peer accepts (amqp-0-9-1 §4.2.3).
         self.frame_max: i64 = FRAME_MIN_BYTES
         # Body bytes gathered and not taken by the kernel yet; while too many, no consumer of this connection can take.

@@ -16,7 +16,10 @@ import struct
 from collections import Counter
 from collections.abc import Sequence
 from typing import Final, final
-from zlib import crc32
+
+from isal.isal_zlib import crc32
+from librt.strings import read_i32_be
+from mypy_extensions import i64
 
 from flintmq.base.errors import StorageError
 
@@ -140,18 +143,21 @@ def mark_payload(synced: int, number: int) -> bytes:
     return _MARK.pack(synced, number)
 
 
-def block_end(data: bytes, position: int, magic: bytes) -> int:
+def block_end(data: bytes, position: i64, magic: bytes) -> i64:
     """Where the block at `position` ends; 0 when there is no intact block."""
-    head_end = position + BLOCK_HEAD_BYTES
-    if data[position : position + 4] != magic or head_end > len(data):
+    size: i64 = len(data)
+    head_end: i64 = position + BLOCK_HEAD_BYTES
+    if head_end > size or data[position : position + 4] != magic:
         return 0
-    length = int.from_bytes(data[position + 4 : position + 8], "big")
-    end = head_end + length
-    if end > len(data) or not 0 < data[position + 12] <= TYPE_LAST:
+    end: i64 = head_end + (i64(read_i32_be(data, position + 4)) & 0xFFFF_FFFF)
+    if end > size:
         return 0
-    checksum = crc32(data[position + 12 : head_end], crc32(data[position : position + 8]))
-    checksum = crc32(memoryview(data)[head_end:end], checksum)
-    return end if checksum == int.from_bytes(data[position + 8 : position + 12], "big") else 0
+    block_type: i64 = data[position + 12]
+    if block_type == 0 or block_type > TYPE_LAST:
+        return 0
+    # Of all but itself.
+    checksum: i64 = crc32(memoryview(data)[position + 12 : end], crc32(data[position : position + 8]))
+    return end if checksum == i64(read_i32_be(data, position + 8)) & 0xFFFF_FFFF else 0
 
 
 def next_block(data: bytes, position: int, magic: bytes) -> int:

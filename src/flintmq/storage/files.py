@@ -8,7 +8,7 @@ renamed, removed) is when `sync_directory` of its directory has.
 import errno
 import fcntl
 import os
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -21,7 +21,7 @@ from flintmq.storage.failure import SyncFailed, sync_failed
 WRITE_PARTS_MAX: Final = 1_024
 
 
-class DiskFile(ABC):
+class DiskFile:
     """An open file, read and written at positions: it has no cursor that two threads could fight over.
 
     `path` is for errors: whoever renames an open file sets it anew.
@@ -68,12 +68,12 @@ def sync_file(file: DiskFile) -> None:
         raise sync_failed(error) from error
 
 
-class DiskLock(ABC):
+class DiskLock:
     @abstractmethod
     def release(self) -> None: ...
 
 
-class Disk(ABC):
+class Disk:
     @abstractmethod
     def make_directory(self, path: Path) -> None:
         """Make it and its parents, durably; it may exist already."""
@@ -117,7 +117,6 @@ class Disk(ABC):
     def random_bytes(self, count: int) -> bytes: ...
 
 
-@final
 class RealFile(DiskFile):
     def __init__(self, path: Path, flags: int) -> None:
         self.path = path
@@ -212,7 +211,6 @@ class RealLock(DiskLock):
         os.close(self._descriptor)
 
 
-@final
 class RealDisk(Disk):
     """The methods that are not a `Disk`'s are for other processes than the broker."""
 

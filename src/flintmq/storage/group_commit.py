@@ -9,13 +9,14 @@ once there is room. Until then nothing is confirmed, and `full` says why.
 import sqlite3
 import threading
 import time
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Final, final
 
+from flintmq.base.histogram import Histogram
 from flintmq.storage.definitions.sqlite import DefinitionDatabase, Statement
 from flintmq.storage.failure import describe_failure, is_full
 from flintmq.storage.journal.compaction import Wanted
@@ -204,6 +205,8 @@ class Rounds:
         self.synced_bytes = 0
         self.full = ""
         self.failure = ""
+        # How long those took that ended with a sync; whoever runs them knows.
+        self.seconds = Histogram()
         self._writer = writer
         self._reserve = reserve
         self._notify = notify
@@ -303,7 +306,7 @@ class Rounds:
         self._notify()
 
 
-class GroupCommit(ABC):
+class GroupCommit:
     """Runs the rounds: those batches that come while one runs share the next."""
 
     def start(self) -> None:
@@ -338,7 +341,10 @@ class SyncThread(GroupCommit):
         goes_on = True
         while goes_on:
             batches, is_last = self._collect()
-            goes_on = self._rounds.round(batches, is_last, time.monotonic())
+            started, durable = time.monotonic(), self._rounds.durable
+            goes_on = self._rounds.round(batches, is_last, started)
+            if self._rounds.durable != durable:
+                self._rounds.seconds.observe(time.monotonic() - started)
 
     def _collect(self) -> tuple[list[Batch], bool]:
         """Wait for a batch, or for the delayed sync to be due; take all there are. True when none will follow."""

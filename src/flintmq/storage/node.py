@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final, final
 
 from flintmq.base.errors import StorageError, StorageFenced
+from flintmq.base.histogram import Histogram
 from flintmq.base.limits import SEGMENT_BYTES
 from flintmq.broker.message import ContentCodec, Entry
 from flintmq.broker.ports import DefinitionStore, Journal, Pages, Storage, StreamLog
@@ -119,6 +120,11 @@ class NodeStorage(Storage):
     @property
     def pages(self) -> Pages:
         return self._pages
+
+    @property
+    def sync_seconds(self) -> Histogram:
+        """How long rounds of writing and syncing took, at the end of which something was durable."""
+        return self._rounds.seconds
 
     @property
     def pages_trouble(self) -> str:

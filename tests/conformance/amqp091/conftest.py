@@ -71,7 +71,7 @@ def full_disk(settings: Path) -> Iterator[BrokerProcess]:
 @pytest.fixture
 def small_memory(settings: Path, tmp_path: Path) -> Iterator[BrokerProcess]:
     """A broker that has room for some tens of megabytes of messages: then publishers wait."""
-    limit = str(160_000_000)
+    limit = str(100_000_000)
     arguments = ("--config", str(settings))
     with BrokerProcess(tmp_path / "small", *arguments, FLINTMQ_ALARMS_MEMORY_HIGH_WATERMARK=limit) as running:
         yield running

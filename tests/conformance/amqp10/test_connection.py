@@ -387,7 +387,7 @@ def test_2_7_9_close_sent(mortal: BrokerProcess) -> None:
         peer.start().session().sync()
         mortal.process.terminate()
         peer.expect_close("amqp:connection:forced")
-        assert mortal.stop() == 0
+        assert mortal.ended() == 0
 
 
 @clause("2.8.14.error-fields")

@@ -143,6 +143,7 @@ class MemoryDefinitions(DefinitionStore):
         self.termini: dict[int, TerminusRecord] = {}
         self.leases: dict[int, LeaseRecord] = {}
         self.stages: dict[int, StageRecord] = {}
+        self.secrets: dict[str, bytes] = {}
         self.has_staged = False
 
     def load(self) -> Definitions:
@@ -158,7 +159,12 @@ class MemoryDefinitions(DefinitionStore):
             list(self.termini.values()),
             list(self.leases.values()),
             list(self.stages.values()),
+            dict(self.secrets),
         )
+
+    def put_secret(self, name: str, value: bytes) -> None:
+        self.secrets[name] = value
+        self.has_staged = True
 
     def put_stage(self, stage: StageRecord) -> None:
         self.stages[stage.id] = stage

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 import flintmq
-from flintmq.base.errors import AccessRefused, NotFound, PreconditionFailed, StorageError
+from flintmq.base.errors import AccessRefused, InternalError, NotFound, PreconditionFailed, StorageError
 from flintmq.base.limits import LEASE_EXTEND_MAX_MESSAGES
 from flintmq.broker import lease as lease_module
 from flintmq.broker import leases as leases_module
@@ -315,6 +315,25 @@ def test_an_extension_holds_where_a_page_cannot_be_read(monkeypatch: pytest.Monk
     again = world.restarted()
     (found,) = again.leases.of(again.queue)
     assert (found.next, bodies(found)) == (3, [(0, "a"), (1, "b"), (2, "c")])
+
+
+def test_what_cannot_be_read_is_settled_as_one_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch ends within a page that cannot be read: nothing of it is settled, and all of it when that is over."""
+    world = World()
+    world.put("a" * 300_000, "b" * 300_000, "c", "d")
+    lease = world.lease(2)
+    lease.extend(lease.epoch, 2, 0)
+
+    def broken(_page: Page) -> list[Entry]:
+        raise StorageError("broken")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(world.storage.memory_pages, "read", broken)
+        with pytest.raises(InternalError, match="broken"):
+            lease.settle(lease.epoch, 3)
+    assert (lease.first, len(bodies(lease)), len(world.kept)) == (0, 4, 4)
+    lease.settle(lease.epoch, 3)
+    assert (lease.first, len(bodies(lease)), len(world.kept)) == (3, 1, 1)
 
 
 # -- the end -----------------------------------------------------------------------------------------------------------

@@ -6,15 +6,51 @@ import pytest
 
 import flintmq
 from flintmq.base.errors import AccessRefused, InternalError, NotFound, PreconditionFailed, StorageError
-from flintmq.base.limits import STAGE_ATTEMPTS_MAX, STAGE_OWNERS_MAX, STAGE_STEP_MESSAGES, STAGES_MAX, STAGES_USER_MAX
+from flintmq.base.limits import (
+    STAGE_ATTEMPTS_MAX,
+    STAGE_IDLE_MS,
+    STAGE_OWNERS_MAX,
+    STAGE_STEP_MESSAGES,
+    STAGES_MAX,
+    STAGES_USER_MAX,
+)
 from flintmq.broker.broker import Broker
-from flintmq.broker.message import Entry, Table
+from flintmq.broker.message import Entry, Message, Table
 from flintmq.broker.ports import Page, UserRecord, VHostRecord
 from flintmq.broker.publishing import ROUTED, STORED, UNROUTED
 from flintmq.broker.queue.base import Queue
 from flintmq.broker.stage import Stage
 from flintmq.broker.staging import Attempt
+from flintmq.broker.tap import Client as TapClient
+from flintmq.broker.tap import Tap
 from tests.unit.broker.memory import MemoryPages, MemoryStorage, Taker, message
+
+
+class Watcher(Tap):
+    """Who released what to which queue."""
+
+    def __init__(self) -> None:
+        self.released_by: list[tuple[str, str, str, str]] = []
+
+    def published(self, client: TapClient, message: Message, queues: list[Queue]) -> Message:
+        return message
+
+    def released(self, client: TapClient, queue: Queue, message: Message) -> None:
+        self.released_by.append((client.user, client.connection, queue.name, message.body.decode()))
+
+    def delivered(self, client: TapClient, queue: Queue, entry: Entry) -> None:
+        raise AssertionError
+
+    def end_dispatch(self) -> None:
+        return None
+
+
+class Faulty(Watcher):
+    """Fails whenever something is released."""
+
+    def released(self, client: TapClient, queue: Queue, message: Message) -> None:
+        raise ValueError("no room for a copy")
+
 
 DURABLE: Table = {}
 STREAM: Table = {"x-queue-type": "stream"}
@@ -287,6 +323,50 @@ def test_notes_of_many_attempts_go_in_steps(world: World) -> None:
     assert again.kept == []
 
 
+@pytest.mark.parametrize("restarts", [False, True], ids=["goes on", "restarts"])
+def test_who_traces_messages_sees_what_is_committed(world: World, restarts: bool) -> None:
+    """As it goes to each queue, a stream among them; behind a start it is from the user whose stage it is."""
+    stream = world.declare("s", STREAM)
+    attempt = world.stage.begin(world.epoch, (0, 0, 0))
+    world.put(attempt, ["a"], "q", stream.name)
+    attempt.complete()
+    world.staged(["lost"], number=1)
+    world.broker.agenda.tap = seen = Watcher()
+    world.tick()
+    assert seen.released_by == []
+    world.stage.commit(world.epoch, 0, {0: 0}, TapClient("test:1", 1, "someone", "/"))
+    world.storage.commit()
+    if restarts:
+        world = world.restarted()
+        world.broker.agenda.tap = seen
+    world.tick(3)
+    user, connection = ("u", "") if restarts else ("someone", "test:1")
+    assert seen.released_by == [(user, connection, "q", "a"), (user, connection, "s", "a")]
+
+
+@pytest.mark.parametrize("arguments", [DURABLE, STREAM], ids=["entries", "stream"])
+@pytest.mark.parametrize("count", [3, 1500], ids=["one page", "pages"])
+def test_tracing_that_fails_takes_no_message_along(world: World, count: int, arguments: Table) -> None:
+    """What is committed comes to its queue all the same, once, and so it does behind a restart."""
+    queue = world.declare("t", arguments)
+    attempt = world.stage.begin(world.epoch, (0, 0, 0))
+    world.put(attempt, numbered(count), "t")
+    attempt.complete()
+    world.broker.agenda.tap = Faulty()
+    world.stage.commit(world.epoch, 0, {0: 0})
+    failures = 0
+    for _ in range(20):
+        try:
+            world.tick()
+        except ValueError:
+            failures += 1
+    assert failures > 0
+    assert queue.message_count == count
+    again = world.restarted()
+    again.tick(5)
+    assert again.vhost.queues["t"].message_count == count
+
+
 def test_batches_keep_their_order(world: World) -> None:
     """The second one comes behind the first, however many ticks that takes."""
     first = numbered(STAGE_STEP_MESSAGES + 10, "a")
@@ -394,6 +474,30 @@ def test_there_are_limits(world: World, monkeypatch: pytest.MonkeyPatch) -> None
         world.stage.begin(world.epoch, (0, 0, number))
     with pytest.raises(PreconditionFailed, match="has 2 attempts: commit or abort"):
         world.stage.begin(world.epoch, (0, 0, 2))
+
+
+@pytest.mark.skipif(flintmq.compiled, reason="limits are part of compiled code")
+def test_an_id_that_nobody_uses_makes_room(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The one that was not used for longest goes, not before its time, and not while something is staged under it."""
+    monkeypatch.setattr("flintmq.broker.stages.STAGES_USER_MAX", 2)
+    start = world.broker.now_ms
+    attempt = world.staged(["a"])
+    world.broker.now_ms = start + STAGE_IDLE_MS // 2
+    world.open(name="ty")
+    world.broker.now_ms = start + STAGE_IDLE_MS + STAGE_IDLE_MS // 2 - 1
+    with pytest.raises(PreconditionFailed, match="has 2 transactional ids"):
+        world.open(name="tz")
+    world.broker.now_ms += 1
+    world.open(name="tz")
+    world.tick()
+    assert [*world.vhost.stages.by_name] == ["tx", "tz"]
+    assert attempt.is_complete
+    world.broker.now_ms += STAGE_IDLE_MS
+    world.commit(0, {0: 0})
+    world.open(name="ty")
+    world.tick()
+    assert [*world.vhost.stages.by_name] == ["tx", "ty"]
+    assert world.restarted().vhost.stages.by_name.keys() == {"tx", "ty"}
 
 
 def test_an_id_is_forgotten_once_all_is_done(world: World) -> None:

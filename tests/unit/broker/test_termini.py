@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from flintmq.base.errors import ResourceError
-from flintmq.base.limits import TERMINI_MAX
+from flintmq.base.limits import TERMINI_MAX, TERMINI_USER_MAX
 from flintmq.broker.broker import Broker
 from flintmq.broker.message import Entry, Table
 from flintmq.broker.ports import VHostRecord
@@ -104,6 +104,25 @@ def test_what_a_source_holds_survives() -> None:
     assert found.settle(b"2", RELEASED)
     assert [again.take().message.body for _ in range(2)] == [b"b", b"c"]
     assert again.kept == [b"b", b"c"]
+
+
+def test_notes_whose_settlement_is_damaged() -> None:
+    """An old note of what was delivered again, or of a tag that is another's by now, holds nothing back."""
+    world = World()
+    world.put("a", "b", "c")
+    source = world.source()
+    again_a, stray_b, tagged_c = (world.take() for _ in range(3))
+    # What a damaged record leaves: a was under tag 1 before, and tag 3 was that of b.
+    for tag, entry in ((b"1", again_a), (b"2", again_a), (b"3", stray_b), (b"3", tagged_c)):
+        source.hold(tag, world.queue, entry)
+    again = world.restarted()
+    found = again.termini.sources["u", "c", "l"]
+    held = {tag: held.entry.message.body for tag, held in found.unsettled.items()}
+    assert held == {b"2": b"a", b"3": b"c"}
+    assert again.take().message.body == b"b"
+    for tag in held:
+        assert found.settle(tag, ACCEPTED)
+    assert again.kept == [b"b"]
 
 
 def test_settlement_and_note_are_one_group() -> None:
@@ -367,9 +386,22 @@ def test_there_is_a_limit() -> None:
     """Of termini in a virtual host, both roles together."""
     world = World()
     for number in range(TERMINI_MAX - 1):
-        world.termini.make_source("u", "c", str(number), NONE, NEVER, 0, b"")
+        world.termini.make_source(f"u{number % 3}", "c", str(number), NONE, NEVER, 0, b"")
     target = world.target()
     with pytest.raises(ResourceError, match=f"keeps {TERMINI_MAX} ends of links"):
         world.source()
     target.expire()
     world.source()
+
+
+def test_nobody_keeps_others_from_theirs() -> None:
+    """Of those, a part is one user's; what goes makes room, and what a restart finds counts."""
+    world = World()
+    made = [world.termini.make_source("u", "c", str(number), NONE, NEVER, 0, b"") for number in range(TERMINI_USER_MAX)]
+    with pytest.raises(ResourceError, match=f"user 'u' keeps {TERMINI_USER_MAX} ends of links"):
+        world.target()
+    world.termini.make_source("other", "c", "l", NONE, NEVER, 0, b"")
+    made[0].expire()
+    world.target()
+    with pytest.raises(ResourceError):
+        world.source()

@@ -1,19 +1,20 @@
 """What every exchange type has: bindings, and the question which of them a message matches."""
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from typing import final
 
 from mypy_extensions import i64, mypyc_attr
 
 from flintmq.broker.message import Message, Table
 from flintmq.broker.queue.base import Queue
+from flintmq.broker.traffic import Passing
 
 # Destination's kind and name, routing key, arguments: what tells a binding from others of the same exchange.
 BindingKey = tuple[str, str, str, str]
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class Filter(ABC):
+class Filter:
     """A condition that a binding sets on each message, beyond what its exchange's type compares.
 
     `cost` is how much work it is to ask, in the units of a route's cost.
@@ -68,7 +69,7 @@ def canonical(value: object) -> str:
     return repr(value)
 
 
-class Exchange(ABC):
+class Exchange:
     """An exchange of any type. A type fills `add`, `remove` and `match`; the rest is the same for all.
 
     `alternate` names the exchange that gets what matches nothing here, empty for none. `changed` is the router's: the
@@ -91,6 +92,7 @@ class Exchange(ABC):
         self.bindings: dict[BindingKey, Binding] = {}
         self.alternate = ""
         self.changed: i64 = 0
+        self.passing = Passing()
 
     def bind(self, binding: Binding) -> bool:
         """Add a binding; False when the same one is there already."""

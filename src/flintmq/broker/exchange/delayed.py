@@ -5,7 +5,7 @@ it is, it is routed by the bindings of that moment; all others are routed at onc
 that is held.
 """
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from typing import Final, final
 
 from mypy_extensions import mypyc_attr
@@ -18,7 +18,7 @@ DELAYED_TYPE: Final = "x-delayed-type"
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class Waiting(ABC):
+class Waiting:
     """Keeps messages for delayed exchanges until they are due, as safe as their persistence asks for."""
 
     @abstractmethod

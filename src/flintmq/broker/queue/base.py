@@ -1,6 +1,6 @@
 """What every kind of queue has: a name, an owner, consumers, and a place in the tick."""
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from typing import Final
 
 from mypy_extensions import i64, trait
@@ -13,6 +13,7 @@ from flintmq.broker.queue.lifetime import Lifetime
 from flintmq.broker.queue.settings import QueueSettings
 from flintmq.broker.queue.turns import Turns
 from flintmq.broker.queue.unused import Unused
+from flintmq.broker.traffic import Outflow
 
 # What a queue says to a message before it takes it.
 ADMITTED: Final = 0
@@ -59,8 +60,11 @@ class Reserver:
         """At start-up: an entry that the journal has under a number that was reserved."""
 
 
-class Queue(ABC):
-    """A queue of any kind. `owner` is the connection an exclusive queue belongs to."""
+class Queue(Outflow):
+    """A queue of any kind. `owner` is the connection an exclusive queue belongs to.
+
+    `unacked` are messages in clients' hands, with so many bytes in their bodies.
+    """
 
     # Whether every message it takes is stored, persistent or not.
     keeps_all: bool = False
@@ -77,6 +81,9 @@ class Queue(ABC):
         arguments: Table,
         agenda: Agenda,
     ) -> None:
+        super().__init__()
+        self.unacked: i64 = 0
+        self.unacked_bytes: i64 = 0
         self.id = queue_id
         self.vhost = vhost
         self.name = name
@@ -115,6 +122,11 @@ class Queue(ABC):
                 self._unused = Unused(self)
             self._unused.watch()
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is on it, and nobody has anything of it."""
+        return self.message_count == 0 and self.unacked == 0
+
     def live_by(self, policy: str) -> None:
         """It ends by itself, by one of the POLICIES. Said once, before there is any message."""
         self.lifetime = Lifetime(self, policy)
@@ -131,6 +143,10 @@ class Queue(ABC):
 
     def has_room(self, messages: list[Message]) -> bool:
         """Whether all of these would be admitted, whoever waits for them."""
+        return True
+
+    def has_free_room(self, message: Message) -> bool:
+        """Whether nothing has to go for this one's sake, whatever the queue does when it is full."""
         return True
 
     def has_room_for(self, count: i64, size: i64) -> bool:
@@ -154,13 +170,32 @@ class Queue(ABC):
         """Messages that are held back until a time."""
         return 0
 
+    @property
+    def published(self) -> int:
+        """Messages that came since the broker started."""
+        return 0
+
+    @property
+    def ready_bytes(self) -> int:
+        """What the bodies of messages have together that are ready."""
+        return 0
+
     @abstractmethod
     def get(self, context: object | None = None) -> Entry | None:
         """Acquire the next entry for basic.get, by a channel."""
 
+    def sent(self, entry: Entry) -> None:
+        """What `get` gave was sent to a client that has nothing to settle."""
+        self.got_no_ack += 1
+        self.drop(entry)
+
     @abstractmethod
     def settle(self, entry: Entry) -> None:
         """An acquired entry has left the queue for good."""
+
+    def drop(self, entry: Entry) -> None:
+        """The same for an entry that no client acknowledged: it was given up, or sent to who need not."""
+        self.settle(entry)
 
     @abstractmethod
     def reject(self, entry: Entry) -> None:

@@ -159,6 +159,7 @@ class ClassicQueue(EntryQueue):
                     break
                 entry = matching.take_chosen(consumer)
                 burst -= 1
+                self._bytes -= len(entry.message.body)
                 if not self._is_plain_out:
                     self._left(entry)
                 if entry.expires_ms != 0 and entry.expires_ms < self.agenda.now_ms:
@@ -186,6 +187,13 @@ class ClassicQueue(EntryQueue):
 
     def _hand_over(self, entry: Entry, consumer: Consumer) -> None:
         entry.avoid = None
+        if entry.redelivered:
+            self.redelivered += 1
         consumer.deliver(self, entry)
-        if consumer.no_ack and (entry.segment != 0 or self._is_keyed):
-            self.settle(entry)
+        if not consumer.no_ack:
+            self.delivered += 1
+            self._handed_out(entry)
+            return
+        self.delivered_no_ack += 1
+        if entry.segment != 0 or self._is_keyed:
+            self.drop(entry)

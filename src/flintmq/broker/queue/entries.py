@@ -6,6 +6,7 @@ it: a queue without costs a message one branch on the way in, and one on the way
 
 from abc import abstractmethod
 from collections.abc import Iterator
+from heapq import nsmallest
 from typing import Final
 
 from mypy_extensions import i32, i64
@@ -13,7 +14,7 @@ from mypy_extensions import i32, i64
 from flintmq.base.errors import AccessRefused, InternalError, PreconditionFailed
 from flintmq.broker.agenda import DELETED, DELIVERY_LIMIT, EXPIRED, MAXLEN, REJECTED, Agenda, DeadLetter
 from flintmq.broker.message import ACQUIRED, FOREVER, PAUSE, READY, Entry, Message, Table
-from flintmq.broker.ports import Journal, Page, Pages
+from flintmq.broker.ports import Journal, Page, Pages, PlacesOfPage
 from flintmq.broker.queue.acquired import Acquired
 from flintmq.broker.queue.barred import Barred
 from flintmq.broker.queue.base import ADMITTED, DISCARDED, DONE, REFUSED, Holder, Queue, Reserver, Stored
@@ -23,8 +24,9 @@ from flintmq.broker.queue.delays import Delays
 from flintmq.broker.queue.expiry import Expiry
 from flintmq.broker.queue.groups import Groups
 from flintmq.broker.queue.last_values import LastValues
+from flintmq.broker.queue.looking import Look
 from flintmq.broker.queue.paging import Paging
-from flintmq.broker.queue.ready import Fifo, Ready, ranked
+from flintmq.broker.queue.ready import BLOCK_ENTRIES, Fifo, Ready, ranked
 from flintmq.broker.queue.retry import pause_ms
 from flintmq.broker.queue.runs import Runs
 from flintmq.broker.queue.settings import DROP_HEAD, REJECT_PUBLISH_DLX
@@ -76,9 +78,10 @@ class EntryQueue(Queue, Stored):
         self._reserved: Runs[Reserver] = Runs()
         # Whether dead letters wait for room here.
         self._is_awaited = False
-        # Bytes of the bodies that are ready, counted while a limit speaks of them.
+        # Bytes of the bodies that are ready.
         self._bytes: i64 = 0
-        self._counts_bytes = False
+        # Numbers that were given to no message that came, or to one that came before the start.
+        self._unpublished: i64 = 0
         # Nothing is asked of a message that comes, if the message asks for nothing either; nothing of one that goes.
         self._is_plain_in = True
         self._is_plain_out = True
@@ -92,12 +95,6 @@ class EntryQueue(Queue, Stored):
         self.is_guarded = settings.max_length >= 0 or settings.max_bytes >= 0 or settings.deduplicates
         self._deduplicate()
         self.adds_headers = settings.delivery_limit >= 0 or settings.pauses_failed or settings.pauses_returned
-        counted = self._counts_bytes
-        self._counts_bytes = settings.max_bytes >= 0
-        if self._counts_bytes and not counted:
-            self._bytes = sum([part.body_bytes() for part in self._store.parts()])
-            for entry in self._store.loose():
-                self._bytes += len(entry.message.body)
         if settings.group_field is not None and self._groups is None:
             self._groups = Groups(settings.group_field)
         if settings.last_value_field is not None and self._values is None:
@@ -161,7 +158,7 @@ class EntryQueue(Queue, Stored):
     def _set_plain(self) -> None:
         has_values = self._values is not None
         counts = self.lifetime is not None and self.lifetime.counts
-        is_plain = not self._counts_bytes and not has_values and self._view is None
+        is_plain = not has_values and self._view is None
         self._is_plain_in = is_plain and self.settings.ttl_ms == FOREVER and self.dedup is None and not counts
         self._is_plain_out = is_plain and self._expiry is None and not self._is_awaited
         self._is_keyed = has_values or self._groups is not None or self._barred is not None or counts
@@ -209,6 +206,12 @@ class EntryQueue(Queue, Stored):
             return True
         self._catch_up()
         return self._have_room(messages)
+
+    def has_free_room(self, message: Message) -> bool:
+        if not self.is_guarded or self._have_room([message]):
+            return True
+        self._catch_up()
+        return self._have_room([message])
 
     def _have_room(self, messages: list[Message]) -> bool:
         """Whether there is room for all of these beside those that are ready."""
@@ -261,6 +264,7 @@ class EntryQueue(Queue, Stored):
         self._seq += 1
         if self._is_plain_in and message.handling.is_plain:
             self._store.append(entry)
+            self._bytes += len(message.body)
         else:
             if self.dedup is not None:
                 self.dedup.remember(message, self.agenda.now_ms)
@@ -295,20 +299,23 @@ class EntryQueue(Queue, Stored):
     def _obey(self, command: Message) -> int:
         if command.handling.cancels:
             return self._cancel(command)
-        paused = command.handling.command == PAUSE
+        self.pause(command.handling.command == PAUSE)
+        return DONE
+
+    def pause(self, paused: bool) -> None:
+        """Give out nothing, or go on."""
         self.arguments = {**self.arguments, "x-paused": paused}
         # At once, so that whoever asks next finds it so; policies may see it otherwise when the tick ends.
         self.settings.paused = paused
         self.touch()
         self.agenda.rearranged[self] = None
-        return DONE
 
     def _cancel(self, command: Message) -> int:
         found = [] if self._delays is None else self._delays.cancel(command)
         for entry in found:
             if self.dedup is not None:
                 self.dedup.forget(entry.message)
-            self.settle(entry)
+            self.drop(entry)
         return DONE if found else REFUSED
 
     def _delay_ended(self, entry: Entry) -> None:
@@ -329,6 +336,7 @@ class EntryQueue(Queue, Stored):
             # It stands behind all that came before its time, however much later than itself.
             entry.position = self._seq
             self._seq += 1
+            self._unpublished += 1
             self._make_ready(entry, self.agenda.now_ms)
             self._settle_replaced()
             self._trim()
@@ -343,8 +351,7 @@ class EntryQueue(Queue, Stored):
             entry.expires_ms = since_ms + ttl_ms
             self._expire_later(entry)
         self._store.append(entry)
-        if self._counts_bytes:
-            self._bytes += len(entry.message.body)
+        self._bytes += len(entry.message.body)
         if self._view is not None:
             self._view.came(entry)
 
@@ -393,6 +400,7 @@ class EntryQueue(Queue, Stored):
             self._remove(entry)
         else:
             # It was in a page, and is in the store no more.
+            self._bytes -= len(entry.message.body)
             self._left(entry)
         self._give_up(entry, EXPIRED)
 
@@ -415,6 +423,7 @@ class EntryQueue(Queue, Stored):
         if claim is not None:
             self._restore_outside(entry)
             entry.state = ACQUIRED
+            self._handed_out(entry)
             claim.value.claimed(self, entry)
             return
         if entry.returns > 0 and self._groups is None and (settings.pauses_failed or settings.pauses_returned):
@@ -443,6 +452,7 @@ class EntryQueue(Queue, Stored):
         self._seq = max(seq, self._reserved.end, self._claims.end)
         self._claims = Runs()
         self._reserved = Runs()
+        self._unpublished = self._seq
         self._settle_replaced()
         # What consumers had before the restart is ready again.
         self._trim()
@@ -455,6 +465,7 @@ class EntryQueue(Queue, Stored):
         """So many numbers in a row, for entries that come later, or never; returns the first."""
         first = self._seq
         self._seq += count
+        self._unpublished += count
         return first
 
     def reserved(self, first: i64, count: i64, reserver: Reserver) -> None:
@@ -470,6 +481,7 @@ class EntryQueue(Queue, Stored):
             self._seq += 1
             if self._is_plain_in and message.handling.is_plain:
                 self._store.append(entry)
+                self._bytes += len(message.body)
                 continue
             if self.dedup is not None:
                 if self.dedup.is_duplicate(message):
@@ -494,11 +506,29 @@ class EntryQueue(Queue, Stored):
         return self._store.count
 
     @property
+    def published(self) -> int:
+        return int(self._seq - self._unpublished)
+
+    @property
+    def ready_bytes(self) -> int:
+        return int(self._bytes)
+
+    @property
     def held_count(self) -> int:
         return 0 if self._delays is None else len(self._delays)
 
     def get(self, context: object | None = None) -> Entry | None:
         self.used()
+        entry = self._next_for_get(context)
+        if entry is None:
+            self.got_empty += 1
+        else:
+            self.got += 1
+            self.redelivered += entry.redelivered
+            self._handed_out(entry)
+        return entry
+
+    def _next_for_get(self, context: object | None) -> Entry | None:
         if self.settings.paused:
             return None
         if self._expiry is not None:
@@ -508,6 +538,20 @@ class EntryQueue(Queue, Stored):
             if withheld is not None:
                 return withheld
         return None if self._first() is None else self._take()
+
+    def sent(self, entry: Entry) -> None:
+        self.got -= 1
+        self._handed_back(entry)
+        super().sent(entry)
+
+    def _handed_out(self, entry: Entry) -> None:
+        """An entry is in a client's hands."""
+        self.unacked += 1
+        self.unacked_bytes += len(entry.message.body)
+
+    def _handed_back(self, entry: Entry) -> None:
+        self.unacked -= 1
+        self.unacked_bytes -= len(entry.message.body)
 
     @property
     def survives(self) -> bool:
@@ -562,6 +606,9 @@ class EntryQueue(Queue, Stored):
             if acquired.count == 0:
                 raise
         acquired.end()
+        self.delivered += acquired.count
+        self.unacked += acquired.count
+        self.unacked_bytes += acquired.body_bytes
         return acquired
 
     def _take_within(self, room: i64, is_first: bool) -> Entry | None:
@@ -577,21 +624,78 @@ class EntryQueue(Queue, Stored):
 
     def _left_packed(self, page: Page) -> None:
         """What `_left` does, for all of a page."""
-        if self._counts_bytes:
-            self._bytes -= page.body_bytes
+        self._bytes -= page.body_bytes
         if self._is_awaited:
             self._tell_room()
 
-    def settle_page(self, pages: Pages, page: Page) -> None:
-        """All of a page that was acquired has left the queue for good. Raises StorageError where that is unreadable."""
-        if self.dedup is None and not self._is_keyed:
-            if self._survives:
-                places = pages.places(page)
-                self._journal.settle_runs(self.id, places.seqs, places.slots)
-        else:
+    def places_of(self, pages: Pages, page: Page) -> PlacesOfPage | None:
+        """Where the journal has a page that is to be settled. Raises StorageError where that is unreadable.
+
+        None where the journal does not have it, or the queue has to look at each message.
+        """
+        is_plain = self.dedup is None and not self._is_keyed
+        return pages.places(page) if is_plain and self._survives else None
+
+    def settle_page(self, pages: Pages, page: Page, places: PlacesOfPage | None) -> None:
+        """All of a page that was acquired has left the queue for good; `places` by `places_of`. Raises StorageError."""
+        if places is not None:
+            self._journal.settle_runs(self.id, places.seqs, places.slots)
+        elif self.dedup is not None or self._is_keyed:
             for entry in pages.read(page):
-                self.settle(entry)
+                self.drop(entry)
+        self.acked += page.count
+        self.unacked -= page.count
+        self.unacked_bytes -= page.body_bytes
         pages.drop(page)
+
+    # -- looking ------------------------------------------------------------------------------------------------
+
+    @property
+    def next_position(self) -> i64:
+        """Behind all that is here."""
+        return self._seq
+
+    def look(self, part: i64, after: i64) -> Look | None:
+        """What is ready behind a position of a part, a block of it at most; from part 0, position -1 on.
+
+        None where that is all. Raises InternalError where what comes next cannot be read.
+        """
+        parts = self._store.parts()
+        if part == 0:
+            loose = [entry for entry in self._store.loose() if entry.position > after]
+            if loose:
+                return Look(0, nsmallest(BLOCK_ENTRIES, loose, key=_position), None, None, [])
+            part = 1
+            after = -1
+        while part <= len(parts):
+            # The highest priority first, as they are delivered.
+            fifo = parts[len(parts) - part]
+            entries, page, paged = fifo.look(after)
+            if entries:
+                return Look(part, entries, fifo, page, paged)
+            part += 1
+            after = -1
+        return None
+
+    def expel(self, look: Look, leaving: list[Entry]) -> None:
+        """These of what was just looked at leave the queue for good: they are somewhere else, or nobody's."""
+        page, fifo = look.page, look.fifo
+        if page is None or fifo is None:
+            for entry in leaving:
+                self._remove(entry)
+                self.drop(entry)
+            return
+        if not leaving:
+            return
+        gone = {int(entry.seq) for entry in leaving}
+        kept = [entry for entry in look.paged if int(entry.seq) not in gone]
+        fifo.left_of(page, kept)
+        self._left_page(fifo, len(leaving))
+        for entry in leaving:
+            self._bytes -= len(entry.message.body)
+            self.drop(entry)
+        if self._is_awaited:
+            self._tell_room()
 
     def _first(self) -> Entry | None:
         """What is to be delivered next. What comes out of a page may have expired in there."""
@@ -603,6 +707,7 @@ class EntryQueue(Queue, Stored):
 
     def _take(self) -> Entry:
         entry = self._store.take()
+        self._bytes -= len(entry.message.body)
         if not self._is_plain_out:
             self._left(entry)
         return entry
@@ -610,12 +715,11 @@ class EntryQueue(Queue, Stored):
     def _remove(self, entry: Entry) -> None:
         """Take an entry out from wherever it stands."""
         self._store.remove(entry)
+        self._bytes -= len(entry.message.body)
         if not self._is_plain_out:
             self._left(entry)
 
     def _left(self, entry: Entry) -> None:
-        if self._counts_bytes:
-            self._bytes -= len(entry.message.body)
         if entry.expires_ms != 0 and self._expiry is not None:
             self._expiry.left(entry)
         if self._values is not None:
@@ -626,6 +730,11 @@ class EntryQueue(Queue, Stored):
             self._tell_room()
 
     def settle(self, entry: Entry) -> None:
+        self.acked += 1
+        self._handed_back(entry)
+        self.drop(entry)
+
+    def drop(self, entry: Entry) -> None:
         if self._is_keyed:
             self._released(entry)
             if self.lifetime is not None:
@@ -653,12 +762,13 @@ class EntryQueue(Queue, Stored):
         """A consumer does not hold the group of this entry for its sake any more."""
 
     def reject(self, entry: Entry) -> None:
+        self._handed_back(entry)
         self._give_up(entry, REJECTED)
 
     def _give_up(self, entry: Entry, reason: str) -> None:
         """Dead-letter an entry that is out of the store, or drop it where there is nowhere to."""
         if self.settings.dead_letter_exchange is None or self.gone:
-            self.settle(entry)
+            self.drop(entry)
         else:
             if self._is_keyed:
                 self._released(entry)
@@ -676,7 +786,8 @@ class EntryQueue(Queue, Stored):
     def _take_back(self, entries: list[Entry], pauses: bool, failures: i32) -> None:
         if self.gone:
             for entry in entries:
-                self.settle(entry)
+                self._handed_back(entry)
+                self.drop(entry)
             return
         self._give_back(self._returned(entries, pauses, failures))
         self.touch()
@@ -688,6 +799,7 @@ class EntryQueue(Queue, Stored):
         pauses = pauses and self._groups is None
         back: list[Entry] = []
         for entry in entries:
+            self._handed_back(entry)
             if self._is_keyed:
                 self._let_go_of_group(entry)
                 if self._is_outdated(entry):
@@ -734,8 +846,7 @@ class EntryQueue(Queue, Stored):
                 self._values.returned(entry)
         for entry in entries:
             entry.state = READY
-            if self._counts_bytes:
-                self._bytes += len(entry.message.body)
+            self._bytes += len(entry.message.body)
             if entry.expires_ms != 0:
                 self._expire_later(entry)
         self._store.give_back(entries)
@@ -746,7 +857,7 @@ class EntryQueue(Queue, Stored):
         """Whether a newer entry has this one's key, so that it is settled instead of coming back."""
         if self._values is None or not self._values.is_outdated(entry):
             return False
-        self.settle(entry)
+        self.drop(entry)
         return True
 
     def withhold(self, entries: list[Entry], context: object) -> None:
@@ -821,7 +932,7 @@ class EntryQueue(Queue, Stored):
             self.dedup.clear()
         count = self.message_count + self.held_count
         for entry in self._take_withheld():
-            self.settle(entry)
+            self.drop(entry)
         if self.dedup is None and not self._is_keyed:
             # Nobody has to be told of each.
             self._store.drop_pages(self._drop_page)
@@ -830,10 +941,10 @@ class EntryQueue(Queue, Stored):
             if first is None:
                 break
             self._remove(first)
-            self.settle(first)
+            self.drop(first)
         if self._delays is not None:
             for entry in self._delays.take_all():
-                self.settle(entry)
+                self.drop(entry)
         return count
 
     def _drop_page(self, page: Page) -> None:
@@ -847,8 +958,7 @@ class EntryQueue(Queue, Stored):
                     if not self.gone:
                         raise
             self._paging.drop(page)
-        if self._counts_bytes:
-            self._bytes -= page.body_bytes
+        self._bytes -= page.body_bytes
 
     def discard(self) -> None:
         self.purge()
@@ -877,3 +987,7 @@ class EntryQueue(Queue, Stored):
         if self._paging is not None and self._values is None:
             self._paging.is_on = True
         self._set_plain()
+
+
+def _position(entry: Entry) -> int:
+    return int(entry.position)

@@ -1,6 +1,6 @@
 """Ready entries in several orders at once: an entry has one place, and stands with it in as many lanes as need be."""
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Final, final
 
@@ -34,7 +34,7 @@ class Place:
         self.is_here = True
 
 
-class Lane(ABC):
+class Lane:
     """Places, the first by rank and number in front. Those that have left are noticed when the lane comes to them."""
 
     def __init__(self) -> None:

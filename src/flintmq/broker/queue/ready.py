@@ -1,6 +1,6 @@
 """Where a queue keeps the entries that are ready to be delivered: in order, or in order within their priority."""
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from bisect import bisect_left, insort
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -27,7 +27,7 @@ _FEW_ENTRIES: Final = 16
 _REMOVED_ENTRIES_MAX: Final = 1024
 
 
-class Ready(ABC):
+class Ready:
     """Ready entries of a queue. `count` is how many can be taken."""
 
     def __init__(self) -> None:
@@ -303,6 +303,52 @@ class Fifo(Ready):
     def parts(self) -> "list[Fifo]":
         return [self]
 
+    # -- looking ------------------------------------------------------------------------------------------------
+
+    def look(self, after: i64) -> tuple[list[Entry], Page | None, list[Entry]]:
+        """The next entries behind a position, a block of them at most, the page that they are in, and all of that.
+
+        There are none where nothing is behind it. Raises InternalError where a page cannot be read.
+        """
+        if self._returned:
+            self._sort_in()
+        front = self._front
+        end: i64 = bisect_left(front, -after, key=_position_downwards)
+        while end > 0:
+            start: i64 = max(0, end - BLOCK_ENTRIES)
+            found = _ready(front[start:end])
+            if found:
+                found.reverse()
+                return found, None, []
+            end = start
+        for block in self._middle:
+            if block[-1].position > after:
+                found = _behind(block, after)
+                if found:
+                    return found, None, []
+        paging = self.paging
+        if paging is not None:
+            before: Page | None = None
+            for page in [*self.pages, None]:
+                # All of a page is before what the next one begins with.
+                if before is not None and (page is None or page.first > after + 1):
+                    paged = paging.read(before)
+                    found = _behind(paged, after)
+                    if found:
+                        return found, before, paged
+                before = page
+        return _behind(self._back, after), None, []
+
+    def left_of(self, page: Page, kept: list[Entry]) -> None:
+        """All but these have left a page; who asked for that counts them."""
+        paging = self.paging
+        assert paging is not None
+        if kept:
+            paging.pages.repack(page, kept)
+        else:
+            self.emptied(page)
+            paging.drop(page)
+
     # -- pages --------------------------------------------------------------------------------------------------
 
     def blocks(self) -> Iterator[list[Entry]]:
@@ -316,19 +362,6 @@ class Fifo(Ready):
             for page in self.pages:
                 yield paging.read(page)
         yield _ready(self._back)
-
-    def body_bytes(self) -> i64:
-        """What all bodies have together."""
-        size: i64 = 0
-        blocks = [self._front, self._returned, self._back]
-        blocks.extend(self._middle)
-        for block in blocks:
-            for entry in block:
-                if entry.state == READY:
-                    size += len(entry.message.body)
-        for page in self.pages:
-            size += page.body_bytes
-        return size
 
     def emptied(self, page: Page) -> None:
         """Nothing is left of a page."""
@@ -459,6 +492,10 @@ def ranked(store: Ready, entry: Entry, highest: i64) -> Ready:
 
 def _ready(block: list[Entry]) -> list[Entry]:
     return [entry for entry in block if entry.state == READY]
+
+
+def _behind(block: list[Entry], after: i64) -> list[Entry]:
+    return [entry for entry in block if entry.position > after and entry.state == READY]
 
 
 def _position_downwards(entry: Entry) -> int:

@@ -53,6 +53,7 @@ class StreamQueue(Queue):
     ) -> None:
         super().__init__(queue_id, vhost, name, "stream", True, False, None, arguments, agenda)
         self.log = log
+        self._started_at: i64 = log.next_offset
         self._readers: list[Reader] = []
         # Those whose acknowledgements are noted, by their numbers.
         self._tracked: dict[int, Reader] = {}
@@ -97,21 +98,29 @@ class StreamQueue(Queue):
     def message_count(self) -> int:
         return self.log.next_offset - self.log.first_offset
 
+    @property
+    def published(self) -> int:
+        return int(self.log.next_offset - self._started_at)
+
     def get(self, context: object | None = None) -> Entry | None:
         raise self._unsupported("basic.get not supported by stream queues")
 
     def settle(self, entry: Entry) -> None:
         """The log keeps it."""
+        self.acked += 1
+        self.unacked -= 1
         if self._tracked:
             self._note(entry)
 
     def reject(self, entry: Entry) -> None:
         """The log keeps it, and its reader is done with it."""
+        self.unacked -= 1
         if self._tracked:
             self._note(entry)
 
     def requeue(self, entries: list[Entry]) -> None:
         """The log still has them, and a consumer that wants them again subscribes at their offset."""
+        self.unacked -= len(entries)
         for entry in entries:
             reader = self._tracked.get(entry.position)
             if reader is not None:
@@ -244,6 +253,21 @@ class StreamQueue(Queue):
             since_ms = max(int(self.agenda.now_ms) - age_ms(wanted), 0)
         return log.offset_near(since_ms), since_ms
 
+    @property
+    def readers(self) -> list[Reader]:
+        return self._readers[:]
+
+    @property
+    def places(self) -> dict[str, int]:
+        """Where readers are that have a name, whether they read now or not, as far as it is kept."""
+        return dict(self._places)
+
+    @property
+    def lag(self) -> int:
+        """How far the last of its readers is behind the end; 0 without one."""
+        end = self.log.next_offset
+        return max([end - int(reader.cursor.offset) for reader in self._readers], default=0)
+
     # -- the tick -----------------------------------------------------------------------------------------------
 
     def dispatch(self) -> bool:
@@ -295,6 +319,8 @@ class StreamQueue(Queue):
             entry.position = reader.number
             if reader.tracks:
                 reader.delivered(entry.seq)
+            self.delivered += 1
+            self.unacked += 1
             consumer.deliver(self, entry)
         return burst <= 0
 

@@ -5,7 +5,7 @@ can hold more than that (bytes, lists, tables): such a value is there, and like 
 cannot be computed (too large, divided by zero, a sum of strings) is unknown.
 """
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from decimal import Decimal
 from math import isfinite
 from typing import Final, final
@@ -38,7 +38,7 @@ INTEGER_MIN: Final = -(2**63)
 INTEGER_MAX: Final = 2**63 - 1
 
 
-class Expression(ABC):
+class Expression:
     """`kind` is what its value is where that is known. `size` is the number of expressions it is made of."""
 
     def __init__(self, kind: int, size: i64) -> None:

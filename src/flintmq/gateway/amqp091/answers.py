@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, final
 
 from mypy_extensions import i64
 
+from flintmq.broker.traffic import Traffic
 from flintmq.gateway.amqp091.consumer import ChannelConsumer
 from flintmq.protocol.amqp091.channel import Channel
 from flintmq.wire.amqp091.methods import BasicNack, Method, encode_method
@@ -25,12 +26,12 @@ class Reply:
         payload: bytes,
         consumer: ChannelConsumer | None,
         properties: bytes | None = None,
-        body: bytes = b"",
+        pieces: list[bytes] | None = None,
     ) -> None:
         self.payload = payload
         self.consumer = consumer
         self.properties = properties
-        self.body = body
+        self.pieces = pieces if pieces is not None else []
         self.got_by: Deliveries | None = None
 
 
@@ -49,14 +50,17 @@ class _Promise:
 
 @final
 class Answers:
-    """`published` counts publishes since confirm.select; `stored` says that something of this tick must be durable."""
+    """`published` counts publishes since confirm.select, of which all up to `confirmed` are answered; `stored` says
+    that something of this tick must be durable.
+    """
 
-    def __init__(self, channel: Channel) -> None:
+    def __init__(self, channel: Channel, traffic: Traffic) -> None:
         self.is_confirming = False
         self.published: i64 = 0
         self.stored = False
+        self.confirmed: i64 = 0
         self._channel = channel
-        self._confirmed: i64 = 0
+        self._traffic = traffic
         self._turned_away: list[int] = []
         self._replies: list[Reply] = []
         self._promises: deque[_Promise] = deque()
@@ -122,19 +126,21 @@ class Answers:
             for tag in promise.turned_away:
                 self._confirm(tag - 1)
                 self._channel.send(BasicNack(delivery_tag=tag))
-                self._confirmed = tag
+                self.confirmed = tag
             self._confirm(promise.confirm)
 
     def _confirm(self, upto: i64) -> None:
-        if upto > self._confirmed:
-            self._channel.send_ack(upto, upto - self._confirmed > 1)
-            self._confirmed = upto
+        if upto > self.confirmed:
+            count = upto - self.confirmed
+            self._channel.send_ack(upto, count > 1)
+            self._traffic.confirmed += count
+            self.confirmed = upto
 
     def refuse(self) -> None:
         """Nothing that was published and not confirmed yet will become safe."""
-        if self.published > self._confirmed:
+        if self.published > self.confirmed:
             self._channel.send(BasicNack(delivery_tag=self.published, multiple=True, requeue=False))
-            self._confirmed = self.published
+            self.confirmed = self.published
 
     def keep_all(self) -> None:
         """Nothing of what was published has to become durable, and there is nothing else to say."""
@@ -154,7 +160,7 @@ class Answers:
     def _say(self, reply: Reply) -> None:
         properties = reply.properties
         if properties is not None:
-            self._channel.send_content(reply.payload, properties, reply.body)
+            self._channel.send_pieces(reply.payload, properties, reply.pieces)
             if reply.got_by is not None:
                 reply.got_by.go_on_behind_get()
             return

@@ -151,6 +151,7 @@ def get(channel: ServerChannel, method: Method) -> None:
         )
     entry = queue.get(deliveries)
     if entry is None:
+        deliveries.got_empty += 1
         if queue.message_count > 0 and not queue.settings.paused:
             # All that was looked at is others' to have.
             channel.spend(DISPATCH_BURST_MESSAGES)
@@ -166,11 +167,18 @@ def get(channel: ServerChannel, method: Method) -> None:
     if refusal is not None:
         queue.requeue([entry])
         raise refusal
+    deliveries.redelivered += entry.redelivered
     if method.no_ack:
+        deliveries.got_no_ack += 1
         tag = deliveries.unacked.add(None)
-        queue.settle(entry)
+        queue.sent(entry)
     else:
+        deliveries.got += 1
+        deliveries.held_gets += 1
         tag = deliveries.unacked.add(Delivery(entry, queue, None, len(message.body), channel.gateway.agenda.now_ms))
+    tap = channel.gateway.agenda.tap
+    if tap is not None:
+        tap.delivered(channel.client(), queue, entry)
     answer = BasicGetOk(
         delivery_tag=tag,
         redelivered=entry.redelivered,

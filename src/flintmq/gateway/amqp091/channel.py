@@ -26,6 +26,7 @@ from flintmq.base.limits import (
     ANSWER_BYTES_PER_UNIT,
     ASKED_CONSUMERS_PER_UNIT,
     SELECTOR_UNITS_PER_CHARACTER,
+    STAGE_ATTEMPTS_MAX,
     UNACKED_TAGS_PER_UNIT,
 )
 from flintmq.broker.access import Access
@@ -36,7 +37,10 @@ from flintmq.broker.queue.base import Queue
 from flintmq.broker.selector.selectors import ARGUMENT as SELECTOR
 from flintmq.broker.stage import Stage
 from flintmq.broker.staging import Attempt, Key
+from flintmq.broker.tap import Client
 from flintmq.broker.transaction import Transaction
+from flintmq.gateway.acts import Act
+from flintmq.gateway.amqp091.acts import ACTS, target_of
 from flintmq.gateway.amqp091.answers import Answers, Reply
 from flintmq.gateway.amqp091.codec import CODEC_091
 from flintmq.gateway.amqp091.consumer import ChannelConsumer
@@ -92,6 +96,9 @@ class ServerChannel(ChannelOwner, Party):
         # What is published in stages, once that is selected.
         self.attempt: Attempt | None = None
         self._is_staging = False
+        # What came of the winners of a commit that has more of them than one method holds, and of which commit.
+        self._winners: dict[int, int] = {}
+        self._winners_of = ("", 0, 0)
         # Whether messages go to their queues as they come: there is neither of the two.
         self._publishes_at_once = True
         # The queue that an empty name means (amqp-0-9-1 queue.bind.queue).
@@ -111,10 +118,22 @@ class ServerChannel(ChannelOwner, Party):
         self._method = b""
         self._properties = b""
         self._terms = NO_TERMS
-        self._answers = Answers(channel)
+        self.answers = Answers(channel, access.vhost.traffic)
         self._is_active = False
         # The engine's channel may have a new life under the same number by the time the disk answers for this one.
         self._is_closed = False
+        # What this channel published, and of it what no queue took.
+        self.published: i64 = 0
+        self.returned: i64 = 0
+        self.dropped: i64 = 0
+
+    @property
+    def number(self) -> int:
+        return int(self._channel.number)
+
+    @property
+    def is_open(self) -> bool:
+        return not self._is_closed
 
     # -- publishing ---------------------------------------------------------------------------------------------
 
@@ -133,6 +152,7 @@ class ServerChannel(ChannelOwner, Party):
         terms = self._terms
         if terms.need_rights:
             self._permit_terms(publication, terms)
+        self.published += 1
         gateway = self.gateway
         message = Message(
             publication.address,
@@ -156,6 +176,8 @@ class ServerChannel(ChannelOwner, Party):
         """A message goes to its queues, and its publisher hears of it as the publication asks for."""
         agenda = self.gateway.agenda
         asked: i64 = agenda.asked
+        if agenda.tap is not None:
+            message = agenda.tap.published(self.client(), message, queues)
         if publication.immediate:
             outcome = self.vhost.deliver_at_once(message, queues)
         else:
@@ -164,9 +186,14 @@ class ServerChannel(ChannelOwner, Party):
             self._engine.spend((agenda.asked - asked) // ASKED_CONSUMERS_PER_UNIT)
         self._account(publication, message, outcome)
 
+    def client(self) -> Client:
+        """Who this is, to whom traces messages."""
+        connection = self.connection
+        return Client(connection.peer, self._channel.number, connection.user, self.vhost.name)
+
     def _account(self, publication: Publication, message: Message, outcome: int) -> None:
         """What becomes of a message is known, and what its publisher is to hear of it."""
-        answers = self._answers
+        answers = self.answers
         cost = publication.route.cost
         if cost != 0:
             self._engine.spend(cost)
@@ -179,14 +206,24 @@ class ServerChannel(ChannelOwner, Party):
                 answers.stored = True
                 self._activate()
         elif outcome == UNROUTED:
-            if publication.mandatory:
-                self._return(message, NoRoute.code, NoRoute.name)
-            elif publication.immediate:
-                self._return(message, NoConsumers.code, NoConsumers.name)
+            self._no_route(publication, message)
         elif outcome == UNDELIVERED:
             self._return(message, NoConsumers.code, NoConsumers.name)
         elif outcome == TURNED_AWAY and answers.is_confirming:
             answers.turn_away()
+
+    def _no_route(self, publication: Publication, message: Message) -> None:
+        traffic = self.vhost.traffic
+        if publication.mandatory:
+            self._return(message, NoRoute.code, NoRoute.name)
+        elif publication.immediate:
+            self._return(message, NoConsumers.code, NoConsumers.name)
+        else:
+            self.dropped += 1
+            traffic.dropped += 1
+            return
+        self.returned += 1
+        traffic.returned += 1
 
     def _permit(self, publication: Publication) -> None:
         """Find out whether the user may publish like this; it holds until permissions or exchanges change.
@@ -214,7 +251,7 @@ class ServerChannel(ChannelOwner, Party):
 
     def _refuse_publish(self) -> None:
         """The storage has failed for good: nothing persistent is taken, and the publisher hears of it."""
-        answers = self._answers
+        answers = self.answers
         if not answers.is_confirming:
             raise ResourceError(f"nothing durable can be stored: {self.gateway.failure}")
         answers.published += 1
@@ -231,12 +268,12 @@ class ServerChannel(ChannelOwner, Party):
     def select_confirms(self) -> None:
         if self.transaction is not None:
             raise PreconditionFailed("cannot switch from tx to confirm mode")
-        self._answers.is_confirming = True
+        self.answers.is_confirming = True
 
     # -- transactions -------------------------------------------------------------------------------------------
 
     def select_transaction(self) -> None:
-        if self._answers.is_confirming:
+        if self.answers.is_confirming:
             raise PreconditionFailed("cannot switch from confirm to tx mode")
         if self._is_staging:
             raise PreconditionFailed("cannot switch from stage to tx mode")
@@ -290,6 +327,21 @@ class ServerChannel(ChannelOwner, Party):
         self.attempt = None
         return count
 
+    def add_winners(self, commit: tuple[str, int, int], winners: dict[int, int]) -> dict[int, int]:
+        """All that came for this commit (transactional id, epoch, batch). Raises PreconditionFailed for too many."""
+        if commit != self._winners_of:
+            self._winners_of = commit
+            self._winners = {}
+        self._winners.update(winners)
+        if len(self._winners) > STAGE_ATTEMPTS_MAX:
+            raise PreconditionFailed(f"a batch has {STAGE_ATTEMPTS_MAX} winners at most")
+        return self._winners
+
+    def take_winners(self) -> None:
+        """The commit is made: another one begins with none."""
+        self._winners_of = ("", 0, 0)
+        self._winners = {}
+
     @property
     def has_published(self) -> bool:
         return self._publication is not None
@@ -317,11 +369,11 @@ class ServerChannel(ChannelOwner, Party):
         self._is_active = False
         if self._fault is not None:
             self.close(self._fault)
-        return not self._is_closed and self._answers.end_tick(batch, durable)
+        return not self._is_closed and self.answers.end_tick(batch, durable)
 
     def on_durable(self, durable: int) -> bool:
         """Keep the promises of batches up to this one; True while there are more to wait for."""
-        return self._answers.on_durable(durable)
+        return self.answers.on_durable(durable)
 
     def on_fault(self, error: Exception) -> None:
         self._is_active = False
@@ -330,7 +382,7 @@ class ServerChannel(ChannelOwner, Party):
     def on_failure(self, reason: str) -> None:
         """The storage failed: nothing that waited for it will become safe."""
         self._is_active = False
-        answers = self._answers
+        answers = self.answers
         stored = answers.waits_for_disk
         owes_reply = answers.owes_reply
         if self._fault is not None:
@@ -353,30 +405,46 @@ class ServerChannel(ChannelOwner, Party):
         if handler is None:
             raise NotImplementedHere(f"{method.name} is not implemented yet")
         check = self._checks.get(method.id)
+        target = target_of(method, self.vhost, self.last_queue) if method.id in ACTS else ""
+        version: i64 = self.vhost.router.version
         try:
             if check is not None:
                 check(self, method)
             handler(self, method)
         except AmqpError as error:
+            if target:
+                self._administered(method, target, error.text)
             if method.id != spec.QUEUE_UNBIND or not self.vhost.dialect.failed_unbind_ends_connection:
                 raise
             # amqp-0-9-1 queue.unbind: whatever the fault, it costs the connection.
             self.connection.engine.close(error.code, error.reply_text, error, method.id)
+        else:
+            # What is there already, and is declared once more, is no act.
+            if target and (version != self.vhost.router.version or method.id == spec.QUEUE_PURGE):
+                self._administered(method, target, "")
+
+    def _administered(self, method: Method, target: str, refusal: str) -> None:
+        connection = self.connection
+        act = Act(connection.user, connection.peer, "amqp 0-9-1", self.vhost.name, method.name, target, refusal)
+        self.gateway.host.administered(act)
 
     def reply(self, method: Method, starts: ChannelConsumer | None = None) -> None:
         """Answer, behind any answer that still waits; `starts` is a consumer that may deliver from then on."""
         self._reply(Reply(encode_method(method), starts))
 
-    def reply_with(self, method: Method, properties: bytes, body: bytes) -> None:
-        """Answer with content, in its turn as `reply` does."""
-        self._engine.spend(len(body) // ANSWER_BYTES_PER_UNIT)
-        self._reply(Reply(encode_method(method), None, properties, body))
+    def reply_with(self, method: Method, properties: bytes, pieces: list[bytes]) -> None:
+        """Answer with content, a body in pieces; in its turn as `reply` does."""
+        size: i64 = 0
+        for piece in pieces:
+            size += len(piece)
+        self._engine.spend(size // ANSWER_BYTES_PER_UNIT)
+        self._reply(Reply(encode_method(method), None, properties, pieces))
 
     def reply_with_delivery(self, method: Method, properties: bytes, body: bytes) -> None:
         """The same for an answer that has a delivery tag: no higher one may go out before it."""
         self._engine.spend(len(body) // ANSWER_BYTES_PER_UNIT)
-        reply = Reply(encode_method(method), None, properties, body)
-        if not self._answers.give(reply):
+        reply = Reply(encode_method(method), None, properties, [body])
+        if not self.answers.give(reply):
             reply.got_by = self.deliveries
             self.deliveries.wait_for_get()
             self._activate()
@@ -386,13 +454,13 @@ class ServerChannel(ChannelOwner, Party):
         self._engine.spend(units)
 
     def _reply(self, reply: Reply) -> None:
-        if not self._answers.give(reply):
+        if not self.answers.give(reply):
             self._activate()
 
     def reply_when_durable(self, method: Method) -> None:
         """Answer a change of definitions once it is on the disk."""
         if not self.gateway.broker.storage.definitions_durable:
-            self._answers.add(method)
+            self.answers.add(method)
             self._activate()
         else:
             self.reply(method)
@@ -404,8 +472,8 @@ class ServerChannel(ChannelOwner, Party):
 
     def reply_when_stored(self, method: Method) -> None:
         """Answer once all that was staged by now is on the disk."""
-        self._answers.stored = True
-        self._answers.add(method)
+        self.answers.stored = True
+        self.answers.add(method)
         self._activate()
 
     # -- delivering ---------------------------------------------------------------------------------------------
@@ -493,7 +561,10 @@ class ServerChannel(ChannelOwner, Party):
         if isinstance(error, AmqpError) and not error.closes_connection:
             connection = self.connection
             self.gateway.host.channel_failed(connection.peer, connection.user, int(self._channel.number), error)
-        self._answers.forget()
+        answers = self.answers
+        if answers.is_confirming:
+            self.gateway.agenda.churn.unconfirmed += answers.published - answers.confirmed
+        answers.forget()
         if self.attempt is not None:
             self.attempt.abandon()
             self.attempt = None

@@ -16,6 +16,10 @@ _MAX_BYTES: Final = 4 * 1024 * 1024
 _MAX_RECORDS: Final = 16_384
 # The properties of the content that a chunk is.
 NO_PROPERTIES: Final = b"\x00\x00"
+# Messages are copied side by side up to about so many bytes, which a frame of usual size holds.
+_PIECE_BYTES: Final = 96 * 1024
+# No offset.
+_NO_RUN: Final = -1
 
 
 @final
@@ -26,6 +30,12 @@ class Chunk:
         self.room: i64 = min(max_bytes or _MAX_BYTES, _MAX_BYTES)
         self.count: i64 = 0
         self._writer = BytesWriter()
+        # What stands before what is in there.
+        self._pieces: list[bytes] = []
+        # The run at the end of the pieces, which may go on: where it begins, its offset and the one behind it.
+        self._run_at: i64 = 0
+        self._run_first: i64 = 0
+        self._run_next: i64 = _NO_RUN
 
     @property
     def is_full(self) -> bool:
@@ -39,20 +49,45 @@ class Chunk:
         self.room -= len(properties) + len(body)
         if self.room < 0 and self.count > 0:
             return False
+        if self._run_next != _NO_RUN:
+            self._lay_aside()
         address = message.address
         if not address.encoded:
             address.encoded = encode_address(address.exchange, address.routing_key)
         flags: i64 = REDELIVERED if redelivered else 0
         push_record(self._writer, offset, message.timestamp_ms, flags, address.encoded, properties, body)
+        if len(self._writer) >= _PIECE_BYTES:
+            self._lay_aside()
         self.count += 1
         return True
 
     def push_run(self, offset: i64, count: i64, contents: bytes) -> None:
         """Add as many as the storage holds side by side, as they are there."""
-        push_run(self._writer, offset, count, contents)
+        pieces = self._pieces
+        if offset != self._run_next:
+            self._lay_aside()
+            self._run_at = len(pieces)
+            self._run_first = offset
+            # In the place of what says how many they are.
+            pieces.append(b"")
+        pieces.append(contents)
+        self._run_next = offset + count
         self.room -= len(contents)
         self.count += count
 
-    @property
-    def data(self) -> bytes:
-        return self._writer.getvalue()
+    def take(self) -> list[bytes]:
+        """The body, in pieces: what the storage gave goes out from where it lies."""
+        self._lay_aside()
+        return self._pieces
+
+    def _lay_aside(self) -> None:
+        """End what goes on: a run, or what is in the writer."""
+        writer = self._writer
+        if len(writer) > 0:
+            self._pieces.append(writer.getvalue())
+            writer.truncate(0)
+        elif self._run_next != _NO_RUN:
+            push_run(writer, self._run_first, self._run_next - self._run_first)
+            self._pieces[self._run_at] = writer.getvalue()
+            writer.truncate(0)
+        self._run_next = _NO_RUN

@@ -27,6 +27,7 @@ from flintmq.gateway.amqp091.channel import Handler, ServerChannel
 from flintmq.gateway.amqp091.permissions import CHECKS
 from flintmq.gateway.amqp091.service import Service
 from flintmq.gateway.amqp091.window import Window
+from flintmq.gateway.expiry import Expiry
 from flintmq.gateway.login import OPEN, Applicant, Login, Security
 from flintmq.protocol.amqp091.channel import Channel, ChannelOwner
 from flintmq.protocol.amqp091.connection import Connection, ConnectionOwner
@@ -92,10 +93,12 @@ class ServerConnection(ConnectionOwner, Applicant):
         # What all channels together may hold unacknowledged.
         self.window = Window()
         self.user = ""
+        self.mechanism = ""
         self.access: Access | None = None
         self.is_closed = False
         self.closed: FlintError | None = None
         self._login = Login(gateway, self, peer, security)
+        self._expiry = Expiry(self._login, gateway.agenda.timers, self.fail)
         self.engine = Connection(
             Role.SERVER, self, output, service.offer.tuning, service.offer.properties, " ".join(self._login.mechanisms)
         )
@@ -105,7 +108,7 @@ class ServerConnection(ConnectionOwner, Applicant):
         self._service = service
         self._output = output
         # The last life of each channel number.
-        self._channels: dict[int, ServerChannel] = {}
+        self.channels: dict[int, ServerChannel] = {}
         self._notify_cancel = False
         # Whether basic.qos is the channel's with and without `global`.
         self.limits_channel = False
@@ -115,9 +118,15 @@ class ServerConnection(ConnectionOwner, Applicant):
         # Whether the client was sent what proves us to it, and has yet to agree.
         self._last_challenge_is_out = False
 
+    @property
+    def client_properties(self) -> Table:
+        """What the client said of itself; nothing before its login, for decoded it takes ten times its bytes."""
+        return self.engine.peer_properties
+
     # -- login --------------------------------------------------------------------------------------------------
 
     def on_login(self, mechanism: str, response: bytes, client_properties: Table) -> None:
+        self.mechanism = mechanism
         capabilities = client_properties.get("capabilities")
         if isinstance(capabilities, dict):
             self._notify_cancel = capabilities.get("consumer_cancel_notify") is True
@@ -155,18 +164,29 @@ class ServerConnection(ConnectionOwner, Applicant):
 
     def on_secret(self, secret: bytes) -> None:
         """Passwords do not expire, so there is nothing to renew: as in RabbitMQ, any new secret is fine with them."""
-        self.engine.accept_secret()
+        if self._login.bearer is None:
+            self.engine.accept_secret()
+        else:
+            self._login.renew(secret)
+
+    def renewed(self, why: str) -> None:
+        if why:
+            self.fail(NotAllowed("New secret was refused by one of the backends"))
+        else:
+            self._expiry.wait()
+            self.engine.accept_secret()
 
     def on_open(self, virtual_host: str) -> None:
         broker = self._gateway.broker
         vhost = broker.vhosts.get(virtual_host)
         if vhost is None:
             raise NotAllowed(f"vhost {virtual_host} not found")
-        user = broker.users.get(self.user)
+        user = self._login.account(virtual_host)
         if user is None:
             raise NotAllowed(f"access to vhost '{virtual_host}' refused for user '{self.user}'")
         self.access = enter(user, vhost, self.expel)
         self.engine.accept_open()
+        self._expiry.wait()
 
     def on_blocked(self, reason: str | None) -> None:
         raise LocalProtocolError("a server is not told to block")
@@ -178,18 +198,18 @@ class ServerConnection(ConnectionOwner, Applicant):
         assert access is not None
         access.open_channel()
         made = ServerChannel(channel, self._output, self._service, access, self, self._notify_cancel, _HANDLERS, CHECKS)
-        self._channels[int(channel.number)] = made
+        self.channels[int(channel.number)] = made
         return made
 
     def measure(self) -> None:
         """A limit of bytes came, or went: consumers look at sizes, or need not any more."""
-        for channel in self._channels.values():
+        for channel in self.channels.values():
             for consumer in channel.deliveries.consumers.values():
                 consumer.measure()
 
     def resume(self) -> None:
         """The socket has room again."""
-        for channel in self._channels.values():
+        for channel in self.channels.values():
             channel.deliveries.resume()
 
     # -- alarms -------------------------------------------------------------------------------------------------
@@ -200,13 +220,13 @@ class ServerConnection(ConnectionOwner, Applicant):
             return
         self.engine.holds_publishes = True
         if not self._notify_blocked:
-            for channel in self._channels.values():
+            for channel in self.channels.values():
                 if channel.has_published:
                     channel.stop_flow()
 
     def on_publish_held(self, channel: i64) -> None:
         if not self._notify_blocked:
-            self._channels[channel].stop_flow()
+            self.channels[channel].stop_flow()
         elif not self._is_blocked:
             self._is_blocked = True
             self.engine.blocked(self._gateway.alarm)
@@ -216,7 +236,7 @@ class ServerConnection(ConnectionOwner, Applicant):
         if self.is_closed:
             return
         self.engine.take_publishes()
-        for channel in self._channels.values():
+        for channel in self.channels.values():
             channel.resume_flow()
         if self._is_blocked:
             self._is_blocked = False
@@ -235,6 +255,7 @@ class ServerConnection(ConnectionOwner, Applicant):
     def on_closed(self, error: FlintError | None) -> None:
         self.is_closed = True
         self.closed = error
+        self._expiry.cancel()
         access = self.access
         if access is not None:
             access.vhost.remove_queues_of(self)

@@ -49,14 +49,14 @@ class ChannelConsumer(Consumer):
         self.suiting_cost = 0 if selector is None else selector.cost
         self._no_local = no_local
         self._selector = selector
-        self._channel = channel
+        self.channel = channel
         self._deliveries = channel.deliveries
         self.context = channel.deliveries
         self.measure()
 
     def measure(self) -> None:
         """A limit of bytes may have come, or gone."""
-        of_channel, of_connection = self._deliveries.window, self._channel.connection.window
+        of_channel, of_connection = self._deliveries.window, self.channel.connection.window
         self.is_measured = not self.no_ack and (
             self.window.bytes_max != 0 or of_channel.bytes_max != 0 or of_connection.bytes_max != 0
         )
@@ -72,18 +72,18 @@ class ChannelConsumer(Consumer):
             return False
         if self.no_ack:
             return True
-        return self.window.is_open() and deliveries.window.is_open() and self._channel.connection.window.is_open()
+        return self.window.is_open() and deliveries.window.is_open() and self.channel.connection.window.is_open()
 
     def fits(self, message: Message) -> bool:
         size = len(message.body)
-        of_channel, of_connection = self._deliveries.window, self._channel.connection.window
+        of_channel, of_connection = self._deliveries.window, self.channel.connection.window
         return self.window.fits(size) and of_channel.fits(size) and of_connection.fits(size)
 
     def is_active(self) -> bool:
         return self._deliveries.is_flowing
 
     def suits(self, message: Message) -> bool:
-        if self._no_local and message.origin == self._channel.connection.number:
+        if self._no_local and message.origin == self.channel.connection.number:
             return False
         return self._selector is None or self._selector.matches(message)
 
@@ -91,8 +91,8 @@ class ChannelConsumer(Consumer):
         self._deliveries.deliver(self, queue, entry)
 
     def cancelled(self) -> None:
-        self._channel.consumer_cancelled(self)
+        self.channel.consumer_cancelled(self)
 
     def failed(self, error: StorageError) -> None:
         # Not a cancel: that says the queue is gone, and clients would make a new one.
-        self._channel.connection.fail(InternalError(str(error)))
+        self.channel.connection.fail(InternalError(str(error)))

@@ -9,6 +9,7 @@ from flintmq.base.limits import ANSWER_BYTES_PER_UNIT, ASKED_CONSUMERS_PER_UNIT,
 from flintmq.broker.message import PERSISTENT, Address, Entry, Message
 from flintmq.broker.queue.base import Queue
 from flintmq.broker.timers import Timed
+from flintmq.broker.traffic import Outflow
 from flintmq.gateway.amqp091.codec import CODEC_091
 from flintmq.gateway.amqp091.consumer import ChannelConsumer
 from flintmq.gateway.amqp091.transaction import ACCEPT, REQUEUE
@@ -36,12 +37,15 @@ def annotated(queue: Queue, entry: Entry, properties: bytes) -> bytes:
 
 
 @final
-class Deliveries:
+class Deliveries(Outflow):
     """`window` is what all consumers of the channel together may hold; `consumer_window` what each one to come may."""
 
     def __init__(self, owner: "ServerChannel", channel: Channel, output: Output) -> None:
+        super().__init__()
         self.consumers: dict[str, ChannelConsumer] = {}
         self.unacked = Unacked()
+        # Of what is unacknowledged, what basic.get took: no window knows of that.
+        self.held_gets: i64 = 0
         self.window = Window()
         self.consumer_window = Window()
         # False while the client has asked for no deliveries (amqp-0-9-1 channel.flow).
@@ -67,9 +71,13 @@ class Deliveries:
         return self._output.has_room()
 
     def deliver(self, consumer: ChannelConsumer, queue: Queue, entry: Entry) -> None:
+        if entry.redelivered:
+            self.redelivered += 1
         if consumer.no_ack:
+            self.delivered_no_ack += 1
             tag = self.unacked.add(None)
         else:
+            self.delivered += 1
             size = len(entry.message.body)
             consumer.window.take(size)
             self.window.take(size)
@@ -84,6 +92,8 @@ class Deliveries:
             entry.message = NO_MESSAGE
 
     def _send(self, consumer: ChannelConsumer, queue: Queue, entry: Entry, tag: i64) -> None:
+        if self._agenda.tap is not None:
+            self._agenda.tap.delivered(self._owner.client(), queue, entry)
         message = entry.message
         properties = message.properties
         body = message.body
@@ -151,11 +161,16 @@ class Deliveries:
         for consumer in self.consumers.values():
             consumer.queue.touch()
 
+    @property
+    def unacked_count(self) -> int:
+        return int(self.window.messages + self.held_gets)
+
     # -- back ---------------------------------------------------------------------------------------------------
 
     def accept(self, delivery_tag: i64, multiple: bool) -> None:
         """basic.ack. Raises PreconditionFailed for a tag that is not outstanding."""
         taken = self.unacked.take(delivery_tag, multiple)
+        self.acked += len(taken)
         if multiple:
             self._engine.spend(len(taken))
         is_waited_for = self._is_waited_for()
@@ -173,6 +188,8 @@ class Deliveries:
                 delivery.entry.avoid = delivery.consumer
             self.requeue(deliveries, True)
             return
+        if outcome == ACCEPT:
+            self.acked += len(deliveries)
         is_waited_for = self._is_waited_for()
         for delivery in deliveries:
             if outcome == ACCEPT:
@@ -223,6 +240,7 @@ class Deliveries:
     def _release(self, delivery: Delivery) -> None:
         consumer = delivery.consumer
         if consumer is None:
+            self.held_gets -= 1
             return
         size = delivery.size
         consumer.window.give(size)

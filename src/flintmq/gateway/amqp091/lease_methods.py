@@ -49,7 +49,9 @@ def extend(channel: ServerChannel, method: Method) -> None:
         min(method.epoch, _HIGHEST), min(method.max_messages, _HIGHEST), min(method.max_bytes, _HIGHEST)
     )
     channel.spend(taken)
-    channel.reply_when_stored(LeaseExtendOk(first=lease.first, next=lease.next, ready=lease.queue.message_count))
+    channel.reply_when_stored(
+        LeaseExtendOk(first=lease.first, next=lease.next, ready=lease.queue.message_count, size=lease.extended_bytes)
+    )
 
 
 def fetch(channel: ServerChannel, method: Method) -> None:
@@ -68,7 +70,7 @@ def fetch(channel: ServerChannel, method: Method) -> None:
     following = _fill(chunk, lease, start, stop)
     channel.spend(chunk.count)
     channel.reply_with(
-        LeaseFetchOk(first_offset=start, next_offset=following, record_count=chunk.count), NO_PROPERTIES, chunk.data
+        LeaseFetchOk(first_offset=start, next_offset=following, record_count=chunk.count), NO_PROPERTIES, chunk.take()
     )
 
 

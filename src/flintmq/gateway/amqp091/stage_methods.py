@@ -29,7 +29,7 @@ def open_stage(channel: ServerChannel, method: Method) -> None:
     """The epoch is a promise: it goes out once it is on the disk."""
     assert isinstance(method, StageOpen)
     channel.check_storage()
-    stage = channel.vhost.stages.open(method.transactional_id, channel.user.name, method.owner)
+    stage = channel.vhost.stages.open(method.transactional_id, channel.user.owner, method.owner)
     channel.reply_when_stored(StageOpenOk(epoch=int(stage.epoch), next_batch=int(stage.next_batch)))
 
 
@@ -53,11 +53,18 @@ def ready(channel: ServerChannel, method: Method) -> None:
 def commit(channel: ServerChannel, method: Method) -> None:
     assert isinstance(method, StageCommit)
     channel.check_storage()
-    winners = decode_winners(method.winners)
+    found = decode_winners(method.winners)
     if method.batch >= INT64_MAX:
         raise PreconditionFailed(f"a batch is {INT64_MAX - 1} at most")
+    stage = _stage(channel, method.transactional_id)
+    winners = channel.add_winners((method.transactional_id, method.epoch, method.batch), found)
+    if method.more:
+        channel.spend(len(found))
+        channel.reply(StageCommitOk())
+        return
     channel.spend(len(winners))
-    committed = _stage(channel, method.transactional_id).commit(method.epoch, method.batch, winners)
+    channel.take_winners()
+    committed = stage.commit(method.epoch, method.batch, winners, channel.client())
     channel.reply_when_stored(StageCommitOk(message_count=int(committed.published), already=committed.already))
 
 
@@ -75,9 +82,9 @@ def forget(channel: ServerChannel, method: Method) -> None:
     if channel.user.is_administrator:
         stages.forget_any(method.transactional_id)
     else:
-        stages.forget(method.transactional_id, channel.user.name)
+        stages.forget(method.transactional_id, channel.user.owner)
     channel.reply_when_stored(StageForgetOk())
 
 
 def _stage(channel: ServerChannel, transactional_id: str) -> Stage:
-    return channel.vhost.stages.find(transactional_id, channel.user.name)
+    return channel.vhost.stages.find(transactional_id, channel.user.owner)

@@ -26,12 +26,15 @@ _FETCH_AHEAD_BYTES: Final = 256 * 1024
 
 
 def query(channel: ServerChannel, method: Method) -> None:
-    """Which offsets there are, and which is the first at or after a timestamp."""
+    """Which offsets there are, which is the first at or after a timestamp, and of which stream: another one that gets
+    the name later has another number.
+    """
     assert isinstance(method, StreamQuery)
-    log = _stream(channel, method.queue).log
+    stream = _stream(channel, method.queue)
+    log = stream.log
     first, end = log.first_offset, log.durable_offset
     at = log.offset_at(method.timestamp) if method.timestamp else first
-    channel.reply(StreamQueryOk(first_offset=first, next_offset=end, offset_at=min(at, end)))
+    channel.reply(StreamQueryOk(first_offset=first, next_offset=end, offset_at=min(at, end), stream=stream.id))
 
 
 def fetch(channel: ServerChannel, method: Method) -> None:
@@ -64,7 +67,7 @@ def fetch(channel: ServerChannel, method: Method) -> None:
                 break
             following = cursor.offset
     answer = StreamFetchOk(first_offset=start, next_offset=following, record_count=chunk.count)
-    channel.reply_with(answer, NO_PROPERTIES, chunk.data)
+    channel.reply_with(answer, NO_PROPERTIES, chunk.take())
 
 
 def span(channel: ServerChannel, method: Method) -> None:

@@ -79,7 +79,7 @@ def _receive_from(
         answer.unsettled = made.unsettled()
         link.wants_parts = True
     session.connection.receivers[link.name] = made
-    _answer(session, target, _Attached(made, None, link, answer), bool(answer.unsettled))
+    _answer(session, target, _Attached(made, None, link, answer, found is not None), bool(answer.unsettled))
     return made
 
 
@@ -228,7 +228,7 @@ def _send_from(
     join(queue, owner, terminus, source.dynamic)
     session.connection.senders[link.name] = owner
     tells = terminus is not None and terminus.keeps_notes
-    _answer(session, source, _Attached(None, owner, link, answer), tells)
+    _answer(session, source, _Attached(None, owner, link, answer, found is not None), tells)
     return owner
 
 
@@ -249,15 +249,16 @@ def _answer(session: "ServerSession", terminus: Source | Target, answer: "_Attac
 
 @final
 class _Attached(Answer):
-    """One of `incoming` and `outgoing` is the link's owner."""
+    """One of `incoming` and `outgoing` is the link's owner. `resumes`: its terminus is older than the link."""
 
     def __init__(
-        self, incoming: IncomingLink | None, outgoing: OutgoingLink | None, link: Link, answer: Attach
+        self, incoming: IncomingLink | None, outgoing: OutgoingLink | None, link: Link, answer: Attach, resumes: bool
     ) -> None:
         self._incoming = incoming
         self._outgoing = outgoing
         self._link = link
         self._answer = answer
+        self._resumes = resumes
 
     def give(self) -> None:
         try:
@@ -273,13 +274,16 @@ class _Attached(Answer):
             incoming.start()
         elif outgoing is not None and not outgoing.is_over:
             self._link.accept(self._answer)
+            if self._answer.incomplete_unsettled and outgoing.resumption is not None:
+                outgoing.resumption.told_in_part()
             outgoing.start()
 
     def fail(self, reason: str) -> None:
+        # What was there before is there still, for a better time: what the client has in hand by it is nobody else's.
         if self._incoming is not None:
-            self._incoming.on_detached(None, True)
+            self._incoming.on_detached(None, not self._resumes)
         if self._outgoing is not None:
-            self._outgoing.end()
+            self._outgoing.on_detached(None, not self._resumes)
         self._link.refuse(ResourceError(f"nothing durable can be stored: {reason}"))
 
 
@@ -292,6 +296,8 @@ def _source_queue(session: "ServerSession", address: str) -> Queue:
     if not place.is_source:
         raise refused(address)
     if place.kind == QUEUE:
+        # Whether it is there is nobody's business who may not read it.
+        session.rights.check(READ, "queue", place.name)
         return _queue(session, place)
     vhost = session.vhost
     if place.kind == PLAIN:

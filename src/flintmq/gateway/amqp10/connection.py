@@ -17,6 +17,7 @@ from flintmq.broker.access import Access, enter
 from flintmq.gateway.amqp10.promises import Answer, Promises, refuse_unsafe
 from flintmq.gateway.amqp10.service import Service
 from flintmq.gateway.amqp10.session import ServerSession
+from flintmq.gateway.expiry import Expiry
 from flintmq.gateway.gateway import Party
 from flintmq.gateway.login import OPEN, Applicant, Login, Security
 from flintmq.protocol.amqp10.connection import Connection, ConnectionOwner
@@ -45,6 +46,7 @@ class ServerConnection(ConnectionOwner, Party, Applicant):
         self.peer = peer
         self.number: i64 = service.gateway.next_number()
         self.user = ""
+        self.mechanism = ""
         self.container = ""
         self.access: Access | None = None
         self.is_closed = False
@@ -57,12 +59,13 @@ class ServerConnection(ConnectionOwner, Party, Applicant):
             properties=offer.properties,
         )
         self._login = Login(service.gateway, self, peer, security)
+        self._expiry = Expiry(self._login, service.gateway.agenda.timers, self.fail)
         mechanisms = [name for name in self._login.mechanisms if name != amqplain.NAME]
         self.engine = Connection(Role.SERVER, self, output, offer.tuning, opening, mechanisms)
         # Links by name: a second one of the same takes the first one's place.
         self.senders: dict[str, OutgoingLink] = {}
         self.receivers: dict[str, IncomingLink] = {}
-        self._sessions: dict[ServerSession, None] = {}
+        self.sessions: dict[ServerSession, None] = {}
         # Links whose peer wants to know when there is nothing more for it now.
         self._draining: dict[OutgoingLink, None] = {}
         self._later: list[Answer] = []
@@ -71,6 +74,7 @@ class ServerConnection(ConnectionOwner, Party, Applicant):
     # -- login --------------------------------------------------------------------------------------------------
 
     def on_sasl_init(self, mechanism: str, response: bytes | None, hostname: str | None) -> None:
+        self.mechanism = mechanism
         self._login.begin(mechanism, response)
 
     def on_sasl_response(self, response: bytes) -> None:
@@ -93,6 +97,21 @@ class ServerConnection(ConnectionOwner, Party, Applicant):
             )
         )
 
+    def renew(self, token: bytes) -> None:
+        """The client has a new token, and is answered at once: one that does not count ends the connection.
+
+        Raises CommandInvalid while another one is looked at.
+        """
+        # Passwords do not expire, so there is nothing to renew: as in RabbitMQ, any new secret is fine with them.
+        if self._login.bearer is not None:
+            self._login.renew(token)
+
+    def renewed(self, why: str) -> None:
+        if why:
+            self.fail(AuthenticationFailed("New secret was refused by one of the backends"))
+        else:
+            self._expiry.wait()
+
     def on_open(self, opening: Open) -> None:
         hostname = opening.hostname or ""
         name = self.service.offer.default_vhost
@@ -102,15 +121,17 @@ class ServerConnection(ConnectionOwner, Party, Applicant):
         vhost = broker.vhosts.get(name)
         if vhost is None:
             raise AuthenticationFailed(f"AMQP 1.0 connection failed: virtual host '{name}' does not exist")
-        user = broker.users.get(self.user)
+        user = self._login.account(name)
         if user is None or user.rights(name).permission is None:
             raise AuthenticationFailed(f"access to vhost '{name}' refused for user '{self.user}'")
         try:
             self.access = enter(user, vhost, self.expel)
         except NotAllowed as error:
             raise ResourceError(error.text) from None
+        self.promises.traffic = vhost.traffic
         self.container = opening.container_id
         self.engine.accept_open()
+        self._expiry.wait()
 
     # -- sessions -----------------------------------------------------------------------------------------------
 
@@ -119,12 +140,12 @@ class ServerConnection(ConnectionOwner, Party, Applicant):
         assert access is not None
         access.open_channel()
         made = ServerSession(self, session, access)
-        self._sessions[made] = None
+        self.sessions[made] = None
         return made
 
     def session_ended(self, session: ServerSession) -> None:
-        if self.access is not None and session in self._sessions:
-            del self._sessions[session]
+        if self.access is not None and session in self.sessions:
+            del self.sessions[session]
             self.access.close_channel()
 
     def resume(self) -> None:
@@ -214,7 +235,7 @@ class ServerConnection(ConnectionOwner, Party, Applicant):
         self._grant()
 
     def _grant(self) -> None:
-        for session in self._sessions:
+        for session in self.sessions:
             session.grant()
         self.engine.flush()
 
@@ -231,6 +252,7 @@ class ServerConnection(ConnectionOwner, Party, Applicant):
     def on_closed(self, error: FlintError | None) -> None:
         self.is_closed = True
         self.closed = error
+        self._expiry.cancel()
         self.promises.forget()
         self._draining = {}
         later = self._later

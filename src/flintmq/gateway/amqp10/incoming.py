@@ -179,6 +179,7 @@ class IncomingLink(ReceiverOwner, Holder):
         if publication.permitted != self._rights.version + self._vhost.router.version or terms.more_keys is not None:
             self._connection.engine.spend(ADDRESS_WORK_UNITS)
             publication.permit(self._rights, self._vhost, terms.more_keys)
+        self.session.published += 1
         intake = self._intake
         return Message(
             publication.address,
@@ -209,12 +210,16 @@ class IncomingLink(ReceiverOwner, Holder):
             if delivery is not None:
                 refuse_unsafe(delivery, self.session.gateway.failure)
             return
+        if agenda.tap is not None:
+            message = agenda.tap.published(self.session.client(), message, queues)
         outcome = self._vhost.deliver(message, queues)
         cost = publication.route.cost
         if cost != 0:
             self._connection.engine.spend(cost)
         if agenda.asked != asked:
             self._connection.engine.spend((agenda.asked - asked) // ASKED_CONSUMERS_PER_UNIT)
+        if outcome == UNROUTED:
+            self._no_route(delivery is None or delivery.is_settled)
         if delivery is None or delivery.is_settled:
             return
         if outcome == STORED:
@@ -229,7 +234,17 @@ class IncomingLink(ReceiverOwner, Holder):
         elif outcome == TURNED_AWAY:
             self._settle(delivery, _too_long(queues))
         else:
+            self._vhost.traffic.confirmed += 1
             self._settle(delivery, ACCEPTED)
+
+    def _no_route(self, is_settled: bool) -> None:
+        session, traffic = self.session, self._vhost.traffic
+        if is_settled:
+            session.dropped += 1
+            traffic.dropped += 1
+        else:
+            session.returned += 1
+            traffic.returned += 1
 
     def _publication(self) -> Publication:
         """Where the message that was read last says it goes. Raises PreconditionFailed."""

@@ -36,6 +36,7 @@ from flintmq.wire.amqp10.types import skip_value
 # RFC 3986: what a path and a query may hold.
 _TARGET: Final = re.compile(r"(?:[A-Za-z0-9\-._~!$&'()*+,;=:@/?]|%[0-9A-Fa-f]{2})*")
 _ME: Final = "$me"
+_PURGED: Final = "/messages"
 _VERSION: Final = {"http:response": "1.1"}
 
 
@@ -53,12 +54,20 @@ class Management:
     """What one connection may ask for. `owner` is whose its exclusive queues are.
 
     `renew` takes a token in place of the connection's present one; it raises AmqpError for one that is none.
+    `administered` is told the method and the target of what changed definitions, and why where it was refused.
     """
 
-    def __init__(self, access: Access, owner: object, renew: Callable[[bytes], None]) -> None:
+    def __init__(
+        self,
+        access: Access,
+        owner: object,
+        renew: Callable[[bytes], None],
+        administered: Callable[[str, str, str], None],
+    ) -> None:
         self.access = access
         self.owner = owner
         self._renew = renew
+        self._administered = administered
 
     def answer(self, request: bytes) -> Answer:
         """Answer one request, an encoded message. Raises DecodeError, InvalidField, AccessRefused."""
@@ -66,15 +75,28 @@ class Management:
         method, target = properties.subject, properties.to
         if method is None or target is None or properties.reply_to != _ME:
             raise InvalidField(f"a request has a method (subject), a path (to), and {_ME} for its reply-to", SCOPE_LINK)
+        version: i64 = self.access.vhost.router.version
         try:
             status, content = self._respond(method, target, body)
         except Refusal as refusal:
             status, content = refusal.status, refusal.why
+            self._tell(method, target, refusal.why)
+        except AccessRefused as error:
+            self._tell(method, target, error.text)
+            raise
+        else:
+            # What is there already, and is declared once more, is no act.
+            if version != self.access.vhost.router.version or target.endswith(_PURGED):
+                self._tell(method, target, "")
         answer = Properties()
         answer.subject = status
         answer.correlation_id = properties.message_id
         message = write_properties(answer) + write_application(dict(_VERSION)) + wire.encode_amqp_value(content)
         return Answer(message, method != "GET" and status.startswith("2"))
+
+    def _tell(self, method: str, target: str, refusal: str) -> None:
+        if method != "GET":
+            self._administered(method, target, refusal)
 
     def _respond(self, method: str, target: str, body: object) -> tuple[str, object]:
         if not target.startswith("/") or not _TARGET.fullmatch(target):

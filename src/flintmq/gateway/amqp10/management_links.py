@@ -11,6 +11,7 @@ from mypy_extensions import i64
 
 from flintmq.base.errors import SCOPE_LINK, AccessRefused, DecodeError, FlintError, InternalError, PreconditionFailed
 from flintmq.base.limits import METHOD_WORK_UNITS
+from flintmq.gateway.acts import Act
 from flintmq.gateway.amqp10.addresses import MANAGEMENT
 from flintmq.gateway.amqp10.management import Management
 from flintmq.gateway.amqp10.promises import Answer
@@ -34,18 +35,19 @@ def leads_there(terminus: Source | Target | Coordinator | None) -> bool:
     return isinstance(terminus, (Source, Target)) and terminus.address == MANAGEMENT
 
 
-def _accept_token(_token: bytes) -> None:
-    """Passwords do not expire, so there is nothing to renew: as in RabbitMQ, any new secret is fine with them."""
-
-
 @final
 class ManagementPairs:
     """Those of a session."""
 
     def __init__(self, session: "ServerSession") -> None:
         self.session = session
-        self.management = Management(session.access, session.connection, _accept_token)
+        self.management = Management(session.access, session.connection, session.connection.renew, self._administered)
         self._pairs: dict[str, _Pair] = {}
+
+    def _administered(self, act: str, name: str, refusal: str) -> None:
+        connection = self.session.connection
+        done = Act(connection.user, connection.peer, "amqp 1.0", self.session.vhost.name, act, name, refusal)
+        self.session.gateway.host.administered(done)
 
     def requests(self, link: ReceiverLink, attach: Attach) -> ReceiverOwner:
         """The client attaches the half that it asks on. Raises PreconditionFailed."""

@@ -54,13 +54,15 @@ class LinkConsumer(Consumer):
         self.settles = settles
         self.no_local = False
         self.condition: Filter | None = None
-        self._owner = owner
+        self.owner = owner
         self._link = link
         self._outlet = outlet
+        self._outflow = owner.session.outflow
         self.number: i64 = 0
         # Whether deliveries are more than sending: for a transaction, or a terminus that keeps notes.
         self.is_special = False
         self._origin: i64 = owner.session.connection.number
+        self._agenda = owner.session.gateway.agenda
 
     def choose(self, no_local: bool, condition: Filter | None) -> None:
         """Not every message is for this consumer: not what came by its own connection, nor what does not match."""
@@ -70,7 +72,7 @@ class LinkConsumer(Consumer):
         self.suiting_cost = 0 if condition is None else condition.cost
 
     def can_take(self) -> bool:
-        if self.is_special and self._owner.is_waiting:
+        if self.is_special and self.owner.is_waiting:
             return False
         return self.started and self._link.can_send
 
@@ -88,8 +90,17 @@ class LinkConsumer(Consumer):
             self._cannot_deliver(queue, entry, len(head) + len(body))
             return
         self.number += 1
+        if self._agenda.tap is not None:
+            self._agenda.tap.delivered(self.owner.session.client(), queue, entry)
+        outflow = self._outflow
+        if entry.redelivered:
+            outflow.redelivered += 1
+        if self.no_ack:
+            outflow.delivered_no_ack += 1
+        else:
+            outflow.delivered += 1
         if self.is_special:
-            self._owner.deliver(self.number, queue, entry, head, body)
+            self.owner.deliver(self.number, queue, entry, head, body)
         elif self.settles:
             link.send(self.number, head, body, True)
             if queue.keeps_all:
@@ -102,16 +113,16 @@ class LinkConsumer(Consumer):
         self.started = False
         # So that the queue does not take it for delivered.
         self.no_ack = False
-        self._owner.fail_later(
+        self.owner.fail_later(
             MessageSizeExceeded(f"message size ({size} bytes) > maximum message size ({self._link.message_max} bytes)"),
             entry,
         )
 
     def cancelled(self) -> None:
-        self._owner.queue_gone()
+        self.owner.queue_gone()
 
     def failed(self, error: StorageError) -> None:
-        self._owner.session.connection.fail(InternalError(str(error)))
+        self.owner.session.connection.fail(InternalError(str(error)))
 
 
 @final
@@ -183,7 +194,9 @@ class OutgoingLink(SenderOwner):
         if not link.drain or not link.is_attached:
             return True
         is_busy = self.resumption is not None or self._noting > 0
-        if link.credit > 0 and (self.queue.is_due or not link.can_send or is_busy):
+        if not link.only_resumes:
+            is_busy = is_busy or self.queue.is_due or not link.can_send
+        if link.credit > 0 and is_busy:
             return False
         link.available = self.queue.message_count
         link.drained()
@@ -286,6 +299,8 @@ class OutgoingLink(SenderOwner):
 
         Its note goes in one group with the dead letter that this may make: a crash could leave the message to others.
         """
+        if outcome is settlement.ACCEPTED:
+            self.session.outflow.acked += 1
         terminus = self.terminus
         if terminus is None or not terminus.keeps_notes:
             return None if terminus is None else terminus.settle(tag, outcome)

@@ -1,18 +1,19 @@
 """What a connection owes its peer once the storage has it: outcomes of what was published, and answers."""
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections import deque
 from typing import final
 
 from mypy_extensions import i64, mypyc_attr
 
 from flintmq.base.errors import ResourceLimitExceeded
+from flintmq.broker.traffic import Traffic
 from flintmq.protocol.amqp10.delivery import IncomingDelivery
 from flintmq.wire.amqp10.states import Error, Rejected
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class Answer(ABC):
+class Answer:
     """Something to say when what came before it is safe."""
 
     @abstractmethod
@@ -38,6 +39,8 @@ class Promises:
     def __init__(self) -> None:
         self.stored: list[IncomingDelivery] = []
         self.answers: list[Answer] = []
+        # Of the virtual host, once the connection is in one.
+        self.traffic = Traffic()
         self._waiting: deque[_Promise] = deque()
 
     def end_tick(self, batch: i64, durable: i64) -> bool:
@@ -49,15 +52,22 @@ class Promises:
             if batch > durable:
                 self._waiting.append(promise)
             else:
-                _keep(promise)
+                self._keep(promise)
         return bool(self._waiting)
 
     def on_durable(self, durable: i64) -> bool:
         """Keep the promises of batches up to this one; True while there are more to wait for."""
         waiting = self._waiting
         while waiting and waiting[0].batch <= durable:
-            _keep(waiting.popleft())
+            self._keep(waiting.popleft())
         return bool(waiting)
+
+    def _keep(self, promise: _Promise) -> None:
+        self.traffic.confirmed += len(promise.stored)
+        for delivery in promise.stored:
+            delivery.link.accept_delivery(delivery)
+        for answer in promise.answers:
+            answer.give()
 
     def take(self) -> tuple[list[IncomingDelivery], list[Answer]]:
         """All of them, none of which will be kept."""
@@ -73,13 +83,6 @@ class Promises:
         self.stored = []
         self.answers = []
         self._waiting.clear()
-
-
-def _keep(promise: _Promise) -> None:
-    for delivery in promise.stored:
-        delivery.link.accept_delivery(delivery)
-    for answer in promise.answers:
-        answer.give()
 
 
 def refuse_unsafe(delivery: IncomingDelivery, reason: str) -> None:

@@ -36,9 +36,21 @@ class Resumption:
         self._todo: deque[tuple[Held, Plan]] = deque(
             [(held, plan(tag, None, theirs, is_complete)) for tag, held in terminus.unsettled.items()]
         )
+        # What the client has, and is settled here.
+        self._settled_tags = [tag for tag in theirs if tag not in terminus.unsettled]
+        # Of those, what it has to be told of.
+        self._to_abort: deque[bytes] = deque()
         self._has_settled = False
         # For the outcomes that the client had to be on the disk: it is told then that they count.
         self._is_waiting = False
+
+    def told_in_part(self) -> None:
+        """Our map did not fit into a frame: that it does not speak of a delivery does not say that it is settled here.
+
+        While the client holds more than a frame has room for, no attach of ours would ever say it. So each is aborted,
+        as what cannot be resumed is.
+        """
+        self._to_abort.extend(self._settled_tags)
 
     def go_on(self) -> bool:
         """Do what there is credit for. True when nothing is left."""
@@ -48,6 +60,10 @@ class Resumption:
             return False
         todo = self._todo
         link = self._owner.link
+        while self._to_abort:
+            if not link.can_resume:
+                return False
+            link.abort_resumed(self._to_abort.popleft())
         while todo:
             held, planned = todo[0]
             is_over = held.tag not in self._terminus.unsettled and planned.action not in _OUTCOMES

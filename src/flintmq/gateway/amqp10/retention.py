@@ -9,6 +9,7 @@ from flintmq.base.errors import SCOPE_LINK, ResourceLimitExceeded
 from flintmq.base.limits import ASSEMBLY_MAX_BYTES, TARGET_UNSETTLED_MAX
 from flintmq.broker.queue.base import Queue
 from flintmq.broker.terminus import SourceTerminus, TargetTerminus, Terminus
+from flintmq.protocol.amqp10.resuming import settled_meanwhile
 from flintmq.wire.amqp10.composite_reader import decode_composite
 from flintmq.wire.amqp10.performatives import Attach
 from flintmq.wire.amqp10.spec import EXPIRE_CONNECTION_CLOSE, EXPIRE_NEVER
@@ -79,12 +80,16 @@ def known_target(found: TargetTerminus) -> Target:
 
 
 def remember(found: TargetTerminus, attach: Attach, message_max: int) -> None:
-    """Where too much is kept for who attaches again, forget the oldest of what it does not know any more itself.
+    """Forget what the sender that attaches again has settled: its map, if that is complete, does not speak of it.
 
+    Where too much is kept for one that says nothing, or not all, the oldest of what it does not speak of are forgotten.
     Raises ResourceLimitExceeded where it wants to resume them all.
     """
     known = found.unsettled
     theirs = attach.unsettled or {}
+    if attach.unsettled is not None:
+        for tag in settled_meanwhile(known, theirs, not attach.incomplete_unsettled):
+            found.forget(tag)
     # One message that came in the smallest frames can be resumed.
     kept_max = 2 * (message_max or ASSEMBLY_MAX_BYTES)
     kept = sum([int(received.held) for received in known.values()])

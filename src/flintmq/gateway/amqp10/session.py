@@ -2,9 +2,13 @@
 
 from typing import TYPE_CHECKING, final
 
+from mypy_extensions import i64
+
 from flintmq.base.errors import FlintError
 from flintmq.broker.access import Access
+from flintmq.broker.tap import Client
 from flintmq.broker.terminus import SourceTerminus, TargetTerminus
+from flintmq.broker.traffic import Outflow
 from flintmq.gateway.amqp10.attaching import receive_from, send_to
 from flintmq.gateway.amqp10.incoming import IncomingLink
 from flintmq.gateway.amqp10.management_links import ManagementPairs, leads_there
@@ -36,6 +40,16 @@ class ServerSession(SessionOwner):
         self.incoming: dict[IncomingLink, None] = {}
         self.transactions = Transactions(self)
         self.management = ManagementPairs(self)
+        # What was published in this session, and of it what no queue took; what was delivered in it.
+        self.published: i64 = 0
+        self.returned: i64 = 0
+        self.dropped: i64 = 0
+        self.outflow = Outflow()
+
+    def client(self) -> Client:
+        """Who this is, to whom traces messages."""
+        connection = self.connection
+        return Client(connection.peer, self.engine.number, connection.user, self.vhost.name)
 
     def on_receiver(self, link: ReceiverLink, attach: Attach) -> ReceiverOwner:
         if leads_there(attach.target):
@@ -51,7 +65,7 @@ class ServerSession(SessionOwner):
 
     def key(self, name: str) -> tuple[str, str, str]:
         """Under which the ends of a link are kept: a container is who it says it is, for its own user alone."""
-        return self.access.user.name, self.connection.container, name
+        return self.access.user.owner, self.connection.container, name
 
     def source_of(self, name: str) -> Source | None:
         """What was said last of a source by this name; the link that uses it is left alone."""

@@ -297,6 +297,8 @@ class LinkSettlement(StagedSettlement):
 
     def apply(self) -> None:
         held = self._held
+        if self._outcome is settlement.ACCEPTED:
+            self._link.session.outflow.acked += 1
         self._apply(self._outcome)
         if not self._settled and self._delivery is not None:
             self._link.settle(self._delivery, self._state, held is not None and held.note is not None)

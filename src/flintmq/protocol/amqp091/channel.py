@@ -4,10 +4,10 @@ This file does not know what a queue is. What arrives goes to the channel's owne
 connection's output.
 """
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from typing import Final, final
 
-from librt.strings import BytesWriter, read_i32_be, read_i64_be, write_i32_be, write_i64_be
+from librt.strings import read_i32_be, read_i64_be, write_i32_be, write_i64_be
 from mypy_extensions import i32, i64, mypyc_attr
 
 from flintmq.base.errors import (
@@ -22,7 +22,7 @@ from flintmq.base.errors import (
     SyntaxFault,
     UnexpectedFrame,
 )
-from flintmq.protocol.amqp091.content import write_content
+from flintmq.protocol.amqp091.content import Assembly, LastContent, write_content, write_pieces
 from flintmq.protocol.amqp091.deliveries import DELIVERY_OVERHEAD_BYTES, LastDelivery
 from flintmq.protocol.amqp091.intake import Intake
 from flintmq.protocol.amqp091.states import RECEIVED
@@ -59,7 +59,7 @@ _EMPTY: Final = b""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class ChannelOwner(ABC):
+class ChannelOwner:
     """Who is told what arrives on a channel. Raise an AmqpError to close the channel or the connection."""
 
     @abstractmethod
@@ -88,7 +88,7 @@ class Channel:
 
     def __init__(self, number: i64, role: Role, output: Output, intake: Intake) -> None:
         self.number: i64 = number
-        self.state = UNUSED
+        self.state: int = UNUSED
         self._received = RECEIVED[role]
         self._is_server = role is Role.SERVER
         self._output = output
@@ -100,8 +100,9 @@ class Channel:
         self._method: bytes = _EMPTY
         self._properties: bytes = _EMPTY
         self._body_left: i64 = 0
-        self._body_rest: BytesWriter | None = None
+        self._body_rest: Assembly | None = None
         self._last = LastDelivery()
+        self._last_content = LastContent()
 
     @property
     def is_open(self) -> bool:
@@ -201,23 +202,26 @@ class Channel:
         left = self._body_left - (stop - start)
         if left < 0:
             raise UnexpectedFrame(f"expected content body of {self._body_left} bytes more, got {stop - start}")
-        part = data[start:stop]
         self._body_left = left
         rest = self._body_rest
-        if left == 0:
-            if rest is None:
-                self._deliver_content(part)
-            else:
-                self._intake.held -= len(rest)
-                rest.write(part)
-                self._body_rest = None
-                self._deliver_content(rest.getvalue())
-            return
         if rest is None:
-            rest = BytesWriter()
+            if left == 0:
+                self._deliver_content(data[start:stop])
+                return
+            rest = Assembly()
             self._body_rest = rest
-        rest.write(part)
-        self._intake.hold(stop - start)
+        before = rest.size
+        if self._is_server:
+            # What is kept is counted, and it must not keep all that came with it.
+            rest.add(data[start:stop])
+        else:
+            rest.add_from(data, start, stop)
+        if left == 0:
+            self._intake.held -= before
+            self._body_rest = None
+            self._deliver_content(rest.whole())
+        else:
+            self._intake.hold(stop - start)
 
     def _deliver_content(self, body: bytes) -> None:
         self._expect = _METHOD
@@ -270,8 +274,30 @@ class Channel:
 
     def send_content(self, method: bytes, properties: bytes, body: bytes) -> None:
         """A method with content: its encoded payload, encoded properties, and a body of any size."""
+        output = self._output
+        last = self._last_content
+        size: i64 = len(body)
+        if (
+            last.size == size
+            and last.method is method
+            and last.properties is properties
+            and (last.before_body or last.compose(self.number, output))
+        ):
+            w = output.writer
+            w.write(last.before_body)
+            w.write(body)
+            w.append(FRAME_END)
+            output.charge(size)
+        else:
+            last.remember(method, properties, size)
+            write_method(output.writer, self.number, method)
+            write_content(output, self.number, properties, body)
+        output.touch()
+
+    def send_pieces(self, method: bytes, properties: bytes, pieces: list[bytes]) -> None:
+        """The same with a body in pieces."""
         write_method(self._output.writer, self.number, method)
-        write_content(self._output, self.number, properties, body)
+        write_pieces(self._output, self.number, properties, pieces)
         self._output.touch()
 
     def send_delivery(
@@ -357,7 +383,7 @@ class Channel:
         self._method = _EMPTY
         self._properties = _EMPTY
         if self._body_rest is not None:
-            self._intake.held -= len(self._body_rest)
+            self._intake.held -= self._body_rest.size
             self._body_rest = None
         if owner is not None:
             owner.on_closed(error)

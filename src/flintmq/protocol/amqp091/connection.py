@@ -4,7 +4,7 @@ This file reads frames and keeps the connection's own state; each channel keeps 
 in with the bytes, and `next_timer` says when it wants to be asked again.
 """
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from dataclasses import dataclass, field
 from typing import Final, final
 
@@ -79,6 +79,8 @@ from flintmq.wire.amqp091.tables import Table, decode_table
 # Pieces of one frame, above which they are put together: each costs 40 bytes more than it holds, and a peer decides how
 # small they are.
 _PIECES_MAX: Final = 32
+# So much of a body's frame is handed on before the rest has come: else all of it would be copied to be put together.
+_PART_MIN_BYTES: Final = 16 * 1024
 
 
 @dataclass(frozen=True)
@@ -103,7 +105,7 @@ class Login:
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class ConnectionOwner(ABC):
+class ConnectionOwner:
     """Who is told what happens on a connection as a whole. A server's owner answers logins and opens."""
 
     @abstractmethod
@@ -162,13 +164,13 @@ class Connection:
         self.role = role
         self.state = State.HEADER if role is Role.SERVER else State.START
         self.output = output
-        self.tuning = tuning
+        self.tuning: Tuning = tuning
         # A server has them once the login is accepted: a table takes ten times its encoding, and strangers send it.
         self.peer_properties: Table = {}
         self._peer_table = b""
         # Whether the next publish, and what is behind it, has to wait; and whether one waits.
-        self.holds_publishes = False
-        self.is_holding = False
+        self.holds_publishes: bool = False
+        self.is_holding: bool = False
         # What may still be done for the peer before `refresh`; a client does whatever its server says.
         self._work: i64 = TICK_WORK_UNITS
         self._method_work: i64 = METHOD_WORK_UNITS if role is Role.SERVER else 0
@@ -186,6 +188,9 @@ class Connection:
         self._held: list[bytes] = []
         self._held_bytes: i64 = 0
         self._needed: i64 = 1
+        # What is still to come of a body's frame whose beginning was handed on, and on which channel.
+        self._rest: i64 = 0
+        self._rest_channel: i64 = 0
         # The frame in hand: where the next one starts, and whose fault an error would be.
         self._next: i64 = 0
         self._frame_channel: i64 = 0
@@ -275,6 +280,10 @@ class Connection:
             self._start()
         elif self.state is State.START and data[pos : pos + 4] == b"AMQP":
             raise NotImplementedHere(f"the server answered with protocol header {data[pos : pos + 8].hex()}")
+        if self._rest > 0:
+            pos = self._read_rest(data, pos, end)
+            if self._rest > 0:
+                return pos
         while end - pos >= 7:
             kind: i64 = data[pos]
             number: i64 = i64(read_i16_be(data, pos + 1)) & 0xFFFF
@@ -290,6 +299,10 @@ class Connection:
             start: i64 = pos + 7
             stop: i64 = start + size
             if stop >= end:
+                if kind == FRAME_BODY and end - start >= _PART_MIN_BYTES and self._takes_parts(number):
+                    self._rest = size
+                    self._rest_channel = number
+                    return self._read_rest(data, start, end)
                 self._needed = size + FRAME_OVERHEAD_BYTES
                 return pos
             if data[stop] != FRAME_END:
@@ -343,6 +356,34 @@ class Connection:
                 raise FrameFault(f"frame type {kind} is unknown")
         self._needed = 7
         return pos
+
+    def _takes_parts(self, channel: i64) -> bool:
+        """A client trusts its server to end a frame that it has begun."""
+        return not self._is_server and self._is_open and channel > 0
+
+    def _read_rest(self, data: bytes, pos: i64, end: i64) -> i64:
+        """Hand on what came of a body's frame; its last octets only together with the one that ends it."""
+        stop: i64 = pos + self._rest
+        self._frame_channel = self._rest_channel
+        self._frame_method = 0
+        if stop >= end:
+            part: i64 = min(end, stop - 1)
+            if part - pos < _PART_MIN_BYTES:
+                self._needed = min(self._rest + 1, _PART_MIN_BYTES + 1)
+                return pos
+            self._needed = 1
+            self._rest -= part - pos
+            self._next = part
+        else:
+            self._rest = 0
+            if data[stop] != FRAME_END:
+                self._frame_channel = 0
+                raise FrameFault(f"type {FRAME_BODY}: end octet {data[stop]:#04x}, 0xce was due")
+            part = stop
+            self._next = stop + 1
+        if self._is_open:
+            self._channel(self._rest_channel).receive_body(data, pos, part)
+        return self._next
 
     def _channel(self, number: i64) -> Channel:
         channel = self._channels.get(number)

@@ -5,7 +5,7 @@ from typing import Final, final
 from librt.strings import BytesWriter, write_i32_be
 from mypy_extensions import i32, i64
 
-from flintmq.protocol.amqp091.content import fits_one_frame
+from flintmq.protocol.amqp091.content import KEPT_BYTES_MAX, NOT_KEPT, fits_one_frame
 from flintmq.protocol.output import Output
 from flintmq.wire.amqp091.frames import (
     FRAME_END,
@@ -17,9 +17,6 @@ from flintmq.wire.amqp091.frames import (
 
 # Delivery tag and redelivered: what basic.deliver says beside its consumer, exchange and routing key.
 DELIVERY_OVERHEAD_BYTES: Final = 9
-# What is kept of a delivery is no longer than this.
-_KEPT_BYTES_MAX: Final = 1024
-_NOT_KEPT: Final = -1
 
 
 @final
@@ -31,23 +28,23 @@ class LastDelivery:
     """
 
     def __init__(self) -> None:
-        self.prefix = b""
-        self.address = b""
-        self.properties = b""
-        self.size: i64 = _NOT_KEPT
-        self.before_tag = b""
-        self.before_body = b""
+        self.prefix: bytes = b""
+        self.address: bytes = b""
+        self.properties: bytes = b""
+        self.size: i64 = NOT_KEPT
+        self.before_tag: bytes = b""
+        self.before_body: bytes = b""
 
     def remember(self, prefix: bytes, address: bytes, properties: bytes, size: i64) -> None:
         if self.before_tag:
             self.before_tag = b""
         self.prefix = prefix
         self.address = address
-        if len(properties) <= _KEPT_BYTES_MAX:
+        if len(properties) <= KEPT_BYTES_MAX:
             self.properties = properties
             self.size = size
         else:
-            self.size = _NOT_KEPT
+            self.size = NOT_KEPT
 
     def compose(self, channel: i64, output: Output) -> bool:
         """Encode the parts; False where the body does not go out in one frame together with them."""

@@ -5,7 +5,7 @@ no clock: time comes in with the bytes, and `next_timer` says when it wants to b
 """
 
 import dataclasses
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Final, final
 
@@ -103,7 +103,7 @@ class Tuning:
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class ConnectionOwner(ABC):
+class ConnectionOwner:
     """Who is told what happens on a connection as a whole. A server's owner answers logins and opens."""
 
     def on_sasl_init(self, mechanism: str, response: bytes | None, hostname: str | None) -> None:
@@ -164,17 +164,17 @@ class Connection:
         self.role = role
         self.output = output
         self.tuning = tuning
-        self.intake = Intake(tuning.message_max)
-        self.layer = Layer.HEADER
-        self.local = Endpoint.UNSENT
-        self.remote = Endpoint.UNSENT
+        self.intake: Intake = Intake(tuning.message_max)
+        self.layer: Layer = Layer.HEADER
+        self.local: Endpoint = Endpoint.UNSENT
+        self.remote: Endpoint = Endpoint.UNSENT
         # What the peer said of itself.
         self.peer: Open | None = None
         # Bytes that a frame to the peer may have (part 2 §2.4.1: until open it is this).
         self.peer_frame_max: i64 = spec.MIN_MAX_FRAME_SIZE
         # Whether the next transfer, and what is behind it, has to wait; and whether one waits.
-        self.holds_publishes = False
-        self.is_holding = False
+        self.holds_publishes: bool = False
+        self.is_holding: bool = False
         self._owner = owner
         self._is_server = role is Role.SERVER
         self._opening = opening

@@ -4,7 +4,7 @@ A link may be attached again under the same name, on this session or another: th
 have in common (the terminus, unsettled deliveries) is their owners' affair.
 """
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from typing import TYPE_CHECKING
 
 from mypy_extensions import i64, mypyc_attr
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class LinkOwner(ABC):
+class LinkOwner:
     """Who is told what happens on a link. Raise an AmqpError or Amqp10Error to end the link, or what it says."""
 
     def on_attached(self, attach: Attach) -> None:
@@ -49,10 +49,10 @@ class Link:
         self.is_receiver = is_receiver
         self.handle: i64 = -1
         self.remote_handle: i64 = -1
-        self.local = Endpoint.UNSENT
-        self.remote = Endpoint.UNSENT
+        self.local: Endpoint = Endpoint.UNSENT
+        self.remote: Endpoint = Endpoint.UNSENT
         # Whether transfers and flows may go.
-        self.is_attached = False
+        self.is_attached: bool = False
         # What the peer says of the link, from when it has attached it.
         self.peer: Attach | None = None
         # Before `accept`: what the peer asks for, and free to be changed. Afterwards what both agreed on.
@@ -65,7 +65,7 @@ class Link:
         # How many deliveries on it are not settled.
         self.unsettled: i64 = 0
         # We detached it for a fault of the peer: whatever it still sends on it ends the session (part 2 §2.6.5).
-        self.is_errant = False
+        self.is_errant: bool = False
 
     # -- what the owner says ------------------------------------------------------------------------------------
 

@@ -74,13 +74,13 @@ class ReceiverLink(Link):
         self.delivery_count: i64 = 0
         self.available: i64 = 0
         # Whether the sender was asked to use up its credit.
-        self.drain = False
+        self.drain: bool = False
         # The largest message that is taken; 0 for any.
         self.message_max: i64 = session.tuning.message_max
         # Messages of several transfers are told as they come, and not gathered.
         self.wants_parts = False
         # Our map of unsettled deliveries was not complete (part 2 §2.7.3): new ones are an error until we attach again.
-        self.only_resumes = False
+        self.only_resumes: bool = False
         # Tags that we said were unsettled: the only ones that can be resumed.
         self.resumable: dict[bytes, DeliveryState | None] = {}
         # How far the delivery count may go by the most generous of our flows.

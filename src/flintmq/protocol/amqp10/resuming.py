@@ -4,6 +4,7 @@ Both sides have said in their attach what they hold for unsettled. The sender go
 `plan` about each; the receiver asks `settled_meanwhile` which of its own the sender has forgotten.
 """
 
+from collections.abc import Iterable
 from enum import Enum
 from typing import final
 
@@ -65,7 +66,7 @@ def plan(tag: bytes, ours: DeliveryState | None, theirs: Unsettled, is_complete:
     return Plan(Action.RESUME, there) if _reaches(here, there) else Plan(Action.ABORT)
 
 
-def settled_meanwhile(ours: Unsettled, theirs: Unsettled, is_complete: bool = True) -> list[bytes]:
+def settled_meanwhile(ours: Iterable[bytes], theirs: Unsettled, is_complete: bool = True) -> list[bytes]:
     """Deliveries of a receiver that the sender has settled, because it does not speak of them any more."""
     return [tag for tag in ours if tag not in theirs] if is_complete else []
 

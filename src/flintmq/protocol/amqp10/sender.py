@@ -66,11 +66,11 @@ class SenderLink(Link):
         self.initial_delivery_count: i64 = 0
         self.available: i64 = 0
         # The receiver wants its credit used up, or given back; and whether it waits to hear that it was.
-        self.drain = False
+        self.drain: bool = False
         self._owes_drain = False
         # The largest message the receiver takes; 0 for any.
         self.message_max: i64 = 0
-        # One of the unsettled maps was not complete: nothing but deliveries that are resumed may be sent.
+        # The peer told a part of its unsettled map: only deliveries that are resumed may be sent (part 2 §2.7.3).
         self.only_resumes = False
         # What stands before the delivery id in the transfers of `send`.
         self._prefix = b""
@@ -254,7 +254,6 @@ class SenderLink(Link):
 
     def announced(self, attach: Attach) -> None:
         self.initial_delivery_count = self.delivery_count
-        self.only_resumes = self.only_resumes or attach.incomplete_unsettled
 
     def link_owner(self) -> LinkOwner | None:
         return self.owner

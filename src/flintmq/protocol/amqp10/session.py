@@ -3,7 +3,7 @@
 This file counts transfers and finds the link a frame is for; the links know what a message is.
 """
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from typing import TYPE_CHECKING, final
 
 from mypy_extensions import i64, mypyc_attr
@@ -28,13 +28,14 @@ from flintmq.base.errors import (
 from flintmq.base.limits import SESSION_WINDOW_TRANSFERS, UNACKED_TAGS_PER_UNIT
 from flintmq.protocol.amqp10.delivery import Delivery, IncomingDelivery, OutgoingDelivery, Unsettled
 from flintmq.protocol.amqp10.faults import heard, told
+from flintmq.protocol.amqp10.intake import Intake
 from flintmq.protocol.amqp10.link import Link
 from flintmq.protocol.amqp10.receiver import ReceiverLink, ReceiverOwner
 from flintmq.protocol.amqp10.saying import Saying
 from flintmq.protocol.amqp10.sender import SenderLink, SenderOwner
 from flintmq.protocol.amqp10.serial import after, distance
 from flintmq.protocol.amqp10.states import Endpoint
-from flintmq.protocol.output import LARGE_BODY_BYTES
+from flintmq.protocol.output import LARGE_BODY_BYTES, Output
 from flintmq.wire.amqp10.performatives import (
     Attach,
     Begin,
@@ -49,11 +50,11 @@ from flintmq.wire.amqp10.spec import UINT_MAX
 from flintmq.wire.amqp10.states import DeliveryState
 
 if TYPE_CHECKING:
-    from flintmq.protocol.amqp10.connection import Connection
+    from flintmq.protocol.amqp10.connection import Connection, Tuning
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class SessionOwner(ABC):
+class SessionOwner:
     """Who is told what happens on a session. Raise an AmqpError or Amqp10Error to end it, or what that says."""
 
     def on_begun(self, begin: Begin) -> None:
@@ -79,24 +80,24 @@ class Session:
 
     def __init__(self, connection: "Connection", number: i64) -> None:
         self.connection = connection
-        self.tuning = connection.tuning
-        self.output = connection.output
-        self.intake = connection.intake
+        self.tuning: Tuning = connection.tuning
+        self.output: Output = connection.output
+        self.intake: Intake = connection.intake
         self.number: i64 = number
         self.remote_number: i64 = -1
         self.owner: SessionOwner | None = None
-        self.local = Endpoint.UNSENT
-        self.remote = Endpoint.UNSENT
+        self.local: Endpoint = Endpoint.UNSENT
+        self.remote: Endpoint = Endpoint.UNSENT
         self.peer: Begin | None = None
         # Bytes that a frame to the peer may have.
         self.frame_max: i64 = connection.peer_frame_max
         # Deliveries that are not settled, ours and the peer's.
-        self.outgoing = Unsettled()
-        self.incoming = Unsettled()
+        self.outgoing: Unsettled = Unsettled()
+        self.incoming: Unsettled = Unsettled()
         # Links whose message went out in part; a dict, because they go on in their order.
         self.stalled: dict[SenderLink, None] = {}
         # Both sides have begun it, and we have not ended it.
-        self.is_listening = False
+        self.is_listening: bool = False
         # The link that the frame in hand is for: whose fault an error would be.
         self.at: Link | None = None
         # The windows (part 2 §2.5.6): what we may still send, what the peer may still send, and what it said it could.
@@ -117,7 +118,7 @@ class Session:
         self._owes_window = False
         self._is_dirty = False
         # A disposition waits for others like it: nothing that was done after it may come before.
-        self.is_saying = False
+        self.is_saying: bool = False
 
     @property
     def is_open(self) -> bool:
@@ -339,7 +340,7 @@ class Session:
             if self._is_starved:
                 return
         for each in self.links:
-            if isinstance(each, SenderLink) and each.can_send:
+            if isinstance(each, SenderLink) and each.can_resume:
                 owner = each.owner
                 if owner is not None:
                     owner.on_room(each)

@@ -9,8 +9,8 @@ class Silence:
 
     def __init__(self, patience: float) -> None:
         # When something came, or went, last.
-        self.received_at = 0.0
-        self.sent_at = 0.0
+        self.received_at: float = 0.0
+        self.sent_at: float = 0.0
         self.patience = patience
         self._send_every = 0.0
 

@@ -29,7 +29,7 @@ class UsualTransfer:
         self.tag_start: i64 = 0
         self.tag_stop: i64 = 0
         self.message_format: i64 = 0
-        self.settled = False
+        self.settled: bool = False
         self._number: i64 = 0
 
     def scan(self, data: bytes, pos: i64, stop: i64) -> i64:

@@ -72,7 +72,7 @@ class ServerExchange:
         import scramp  # noqa: PLC0415
 
         self.mechanism = mechanism
-        self.user = ""
+        self.user: str = ""
         self._keys_of = keys_of
         self._server = scramp.ScramMechanism(mechanism).make_server(self._look_up, s_nonce=nonce)
         self._was_challenged = False

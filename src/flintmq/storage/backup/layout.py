@@ -15,7 +15,6 @@ from flintmq.storage.stream.files import SUFFIX as STREAM_SUFFIX
 
 DEFINITIONS: Final = "definitions.sqlite"
 JOURNAL: Final = "journal"
-STREAMS: Final = "streams"
 # What a backup works in: <data>/.backup-<process>.
 STAGING_PREFIX: Final = ".backup-"
 # Where a restore puts files until it has all of them.

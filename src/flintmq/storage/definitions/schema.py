@@ -2,7 +2,7 @@
 
 from typing import Final
 
-VERSION: Final = 6
+VERSION: Final = 7
 # "FLNT": tells our database from somebody else's of the same name.
 APPLICATION_ID: Final = 0x464C4E54
 
@@ -46,6 +46,9 @@ _STAGES: Final = """
 CREATE TABLE stages (
     id INTEGER PRIMARY KEY, vhost TEXT NOT NULL, name TEXT NOT NULL, user TEXT NOT NULL, UNIQUE (vhost, name));
 """
+_SECRETS: Final = """
+CREATE TABLE secrets (name TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
+"""
 
 _META: Final = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
@@ -63,7 +66,7 @@ CREATE TABLE queues (
     arguments TEXT NOT NULL, UNIQUE (vhost, name));
 INSERT INTO meta VALUES ('next_queue_id', 1);
 """
-CREATE: Final = (_META, _BINDINGS, _RULES, _READERS, _TERMINI, _LEASES, _STAGES)
+CREATE: Final = (_META, _BINDINGS, _RULES, _READERS, _TERMINI, _LEASES, _STAGES, _SECRETS)
 
 # From the format that is the key to the next one: scripts, to be run one after the other. Format 1 had no permissions:
 # every user could do everything.
@@ -92,4 +95,5 @@ INSERT INTO permissions SELECT vhosts.name, users.name, '.*', '.*', '.*' FROM vh
     3: ("ALTER TABLE users ADD COLUMN scram TEXT NOT NULL DEFAULT '[]';",),
     4: (_TERMINI,),
     5: (_LEASES, _STAGES),
+    6: (_SECRETS,),
 }

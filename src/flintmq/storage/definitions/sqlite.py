@@ -4,7 +4,7 @@ import json
 import sqlite3
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import final
+from typing import Literal, final
 
 from flintmq.base.errors import StorageError
 from flintmq.broker.ports import (
@@ -35,12 +35,21 @@ def connect(path: Path) -> sqlite3.Connection:
 
 @final
 class DefinitionDatabase:
-    """The file. Opened and read at start-up, then used by the sync thread alone."""
+    """The file. Opened and read at start-up, then used by the sync thread alone.
 
-    def __init__(self, path: Path, connect: Callable[[Path], sqlite3.Connection] = connect) -> None:
+    `synchronous` is SQLite's: what is not FULL is for data that may be lost.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        connect: Callable[[Path], sqlite3.Connection] = connect,
+        synchronous: Literal["FULL", "OFF"] = "FULL",
+    ) -> None:
         self.path = path
         try:
             self._connection = connect(path)
+            self._connection.execute(f"PRAGMA synchronous = {synchronous}")
             self._prepare()
         except (sqlite3.Error, UnicodeDecodeError) as error:
             # What SQLite says of a damaged file may quote bytes of it that are no text.
@@ -66,7 +75,6 @@ class DefinitionDatabase:
             )
         # One sync per transaction, and readers of the file do not stop us.
         run("PRAGMA journal_mode = WAL")
-        run("PRAGMA synchronous = FULL")
 
     def _change_format(self, scripts: Sequence[str], version: int) -> None:
         """The pragmas are part of the transaction: the file has all of a format or none."""
@@ -137,6 +145,7 @@ class DefinitionDatabase:
                 LeaseRecord(*row) for row in run("SELECT id, vhost, queue_id, name, timeout_ms FROM leases ORDER BY id")
             ],
             stages=[StageRecord(*row) for row in run("SELECT id, vhost, name, user FROM stages ORDER BY id")],
+            secrets=dict(run("SELECT name, value FROM secrets ORDER BY name")),
         )
 
     def apply(self, statements: Sequence[Statement]) -> None:
@@ -299,6 +308,9 @@ class SqliteDefinitions(DefinitionStore):
 
     def delete_stage(self, stage: StageRecord) -> None:
         self._stage("DELETE FROM stages WHERE id = ?", stage.id)
+
+    def put_secret(self, name: str, value: bytes) -> None:
+        self._stage("INSERT OR REPLACE INTO secrets VALUES (?, ?)", name, value)
 
     def put_reader_offset(self, offset: ReaderOffset) -> None:
         self._stage(

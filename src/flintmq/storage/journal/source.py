@@ -1,6 +1,6 @@
 """What compiled code is given to read, and asks for the rest: verified blocks of segments."""
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from typing import final
 
 from mypy_extensions import mypyc_attr
@@ -21,7 +21,7 @@ class Blocks:
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class BlockSource(ABC):
+class BlockSource:
     """Errors are OSError, and StorageError where a file is not any more what it was."""
 
     @abstractmethod

@@ -5,13 +5,14 @@ loop. A file goes when the last of its pages has gone, and what is left of an ea
 """
 
 import threading
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Final, final
-from zlib import crc32
+
+from isal.isal_zlib import crc32
 
 from flintmq.base.errors import StorageError
 from flintmq.storage.files import Disk, DiskFile
@@ -23,7 +24,7 @@ FILE_BYTES: Final = 64 * 1024 * 1024
 _RESPITE_PAGES: Final = 256
 
 
-class SpillRunner(ABC):
+class SpillRunner:
     """Does jobs in order, soon."""
 
     @abstractmethod

@@ -18,6 +18,10 @@ class PageStore(Pages):
         self._memory_max = memory_max
         self.memory_bytes = 0
 
+    @property
+    def held_bytes(self) -> int:
+        return self.memory_bytes
+
     def pack(self, entries: list[Entry]) -> Page:
         page = PackedPage()
         self._fill(page, entries)

@@ -97,6 +97,6 @@ class StreamEncoder:
         return blocks
 
 
-def block_fields(data: bytes, start: int) -> tuple[int, int, int]:
+def block_fields(data: bytes, start: i64) -> tuple[i64, i64, i64]:
     """First offset, highest receive time before, and count of the block whose payload starts here."""
-    return read_i64_be(data, start), read_i64_be(data, start + 8), read_i32_be(data, start + 16)
+    return read_i64_be(data, start), read_i64_be(data, start + 8), i64(read_i32_be(data, start + 16))

@@ -11,7 +11,8 @@ from array import array
 from bisect import bisect_left, bisect_right
 from struct import Struct
 from typing import Final, final
-from zlib import crc32
+
+from isal.isal_zlib import crc32
 
 from flintmq.storage.block import HEADER_BYTES, KIND_STREAM_INDEX, FileHeader, decode_header, encode_header
 

@@ -35,17 +35,17 @@ class ChunkRecord:
     redelivered: bool = False
 
 
-def push_run(w: BytesWriter, offset: i64, count: i64, contents: bytes) -> None:
+def push_run(w: BytesWriter, offset: i64, count: i64) -> None:
+    """What stands before the contents of so many records."""
     write_i64_be(w, offset)
     write_i32_be(w, i32(count))
-    w.write(contents)
 
 
 def push_record(
     w: BytesWriter, offset: i64, timestamp_ms: i64, flags: i64, address: bytes, properties: bytes, body: bytes
 ) -> None:
     """`address` is the exchange and the routing key, encoded as short strings."""
-    push_run(w, offset, 1, b"")
+    push_run(w, offset, 1)
     w.append(FORMAT)
     w.append(u8(flags))
     write_i64_be(w, timestamp_ms)

@@ -539,6 +539,7 @@ class StreamQueryOk(Method):
     first_offset: int = 0
     next_offset: int = 0
     offset_at: int = 0
+    stream: int = 0
 
 
 @final
@@ -603,9 +604,12 @@ class LeaseExtend(Method):
 @final
 @dataclass
 class LeaseExtendOk(Method):
+    """`size` is how many bytes the bodies have that were leased now."""
+
     first: int = 0
     next: int = 0
     ready: int = 0
+    size: int = 0
 
 
 @final
@@ -700,12 +704,13 @@ class StageReadyOk(Method):
 @final
 @dataclass
 class StageCommit(Method):
-    """`winners` as in winners.py."""
+    """`winners` as in winners.py; with `more`, others follow, and nothing is committed yet."""
 
     transactional_id: str = ""
     epoch: int = 0
     batch: int = 0
     winners: bytes = b""
+    more: bool = False
 
 
 @final
@@ -763,7 +768,7 @@ class Layout:
     """
 
     def __init__(self, method: type[Method], arguments: str) -> None:
-        self.method = method.name
+        self.method: str = method.name
         # The constructor takes the arguments that are not reserved, in the order of the wire.
         self.make: Callable[..., Method] = method
         self.names: list[str] = []

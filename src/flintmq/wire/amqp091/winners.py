@@ -8,6 +8,8 @@ from mypy_extensions import i32, i64
 from flintmq.base.errors import LocalProtocolError, SyntaxFault
 
 _PAIR_BYTES: Final = 12
+# So many fit the smallest frame there is, 4096 bytes, beside the longest transactional id. More take several methods.
+WINNERS_OF_FRAME: Final = 300
 # So that a partition is an i32 that is not negative.
 PARTITION_MAX: Final = 2**31 - 1
 ATTEMPT_MAX: Final = 2**63 - 1

@@ -3,10 +3,12 @@
 from collections.abc import Callable
 
 from flintmq.base.errors import AmqpError, FlintError
+from flintmq.broker.bearer import Bearer
 from flintmq.broker.broker import Broker
 from flintmq.broker.dialect import RABBITMQ, Dialect
 from flintmq.broker.message import Table
 from flintmq.broker.ports import PermissionRecord, UserRecord
+from flintmq.gateway.acts import Act
 from flintmq.gateway.amqp091.connection import ServerConnection
 from flintmq.gateway.amqp091.service import Offer, Service
 from flintmq.gateway.gateway import Gateway, Host
@@ -33,12 +35,25 @@ class OpenHost(Host):
         self.failed: list[tuple[int, AmqpError]] = []
         self.refused: list[str] = []
         self.errors: list[Exception] = []
+        self.acts: list[Act] = []
         self.users = {"u"}
+        # By their tokens.
+        self.bearers: dict[str, Bearer] = {}
+        self.barred = ""
 
     def authenticate(
         self, peer: str, user: str, password: str, is_wanted: Callable[[], bool], answer: Callable[[str], None]
     ) -> None:
         answer("" if password == "secret" else "wrong password")
+
+    def check_token(
+        self, peer: str, token: str, is_wanted: Callable[[], bool], answer: Callable[[str, Bearer | None], None]
+    ) -> None:
+        bearer = self.bearers.get(token)
+        answer("" if bearer else "the token is not valid", bearer)
+
+    def obstacle(self, peer: str) -> str:
+        return self.barred
 
     def refusal(self, peer: str, user: str) -> str:
         return "" if user in self.users else f"there is no user '{user}'"
@@ -54,6 +69,9 @@ class OpenHost(Host):
 
     def channel_failed(self, peer: str, user: str, channel: int, error: AmqpError) -> None:
         self.failed.append((channel, error))
+
+    def administered(self, act: Act) -> None:
+        self.acts.append(act)
 
 
 class Server:

@@ -741,7 +741,7 @@ def test_stream_deliveries_hold_no_messages() -> None:
         BasicConsume(queue="s", consumer_tag="c", arguments={"x-stream-offset": "first"}),
     )
     assert [body[0] for _, body, _ in channel.deliveries()] == ["0", "1"]
-    (server_channel,) = client.connection._channels.values()
+    (server_channel,) = client.connection.channels.values()
     held = server_channel.deliveries.unacked.outstanding()
     assert [(delivery.entry.seq, delivery.entry.message.body, delivery.size) for delivery in held] == [
         (0, b"", 100_000),
@@ -811,7 +811,7 @@ def test_stream_ranges() -> None:
     client, channel = with_stream(10)
     client.durable()
     assert channel.call(StreamQuery(queue="s", timestamp=4500)) == [
-        StreamQueryOk(first_offset=0, next_offset=10, offset_at=5)
+        StreamQueryOk(first_offset=0, next_offset=10, offset_at=5, stream=1)
     ]
     channel.send(StreamFetch(queue="s", offset=3, end_offset=6), StreamFetch(queue="s", offset=10, end_offset=99))
     client.tick()
@@ -988,7 +988,7 @@ def test_stream_ranges_end_with_what_is_durable() -> None:
     channel.publish("staged", key="s")
     channel.send(StreamQuery(queue="s", timestamp=999_999), StreamFetch(queue="s", offset=0, end_offset=99))
     client.tick()
-    assert channel.came() == [StreamQueryOk(first_offset=0, next_offset=3, offset_at=3)]
+    assert channel.came() == [StreamQueryOk(first_offset=0, next_offset=3, offset_at=3, stream=1)]
     ((answer, _, _),) = channel.contents
     assert answer == StreamFetchOk(first_offset=0, next_offset=3, record_count=3)
 

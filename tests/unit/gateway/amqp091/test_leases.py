@@ -44,7 +44,7 @@ def test_answers_wait_for_the_disk() -> None:
         (LeaseOpen(queue="q", consumer="c", epoch=epoch), LeaseOpenOk(epoch=epoch, first=0, next=1)),
         (
             LeaseExtend(queue="q", consumer="c", epoch=epoch, max_messages=HIGHEST, max_bytes=HIGHEST),
-            LeaseExtendOk(first=0, next=3, ready=0),
+            LeaseExtendOk(first=0, next=3, ready=0, size=2),
         ),
         (LeaseExtend(queue="q", consumer="c", epoch=epoch), LeaseExtendOk(first=0, next=3, ready=0)),
         (LeaseSettle(queue="q", consumer="c", epoch=epoch, up_to=2), LeaseSettleOk()),

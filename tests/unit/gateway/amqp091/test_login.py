@@ -5,7 +5,7 @@ import pytest
 from flintmq.base.errors import AuthenticationFailed
 from flintmq.gateway.amqp091.connection import ServerConnection
 from flintmq.gateway.gateway import LoginPolicy
-from flintmq.gateway.login import MECHANISMS, Security
+from flintmq.gateway.login import MECHANISMS, OPEN, Security
 from flintmq.protocol.amqp091.connection import Login, Tuning
 from flintmq.protocol.output import Outbox, Output
 from flintmq.protocol.role import Role
@@ -66,7 +66,7 @@ def _simple(mechanism: str, response: bytes = b"") -> Side:
 def test_scram_by_connection_secure(server: Server, mechanism: str) -> None:
     """A client that never shows its password is let in, once it has seen the server's proof."""
     client = Scram(mechanism, "u", "secret")
-    connection = _meet(server, client, Security())
+    connection = _meet(server, client, OPEN)
     assert connection.engine.is_open
     assert connection.user == "u"
     assert client.answers == 2
@@ -76,7 +76,7 @@ def test_scram_by_connection_secure(server: Server, mechanism: str) -> None:
 def test_scram_refuses(server: Server, user: str, password: str) -> None:
     """Who has no such password, or is no user, gets just as far, and hears the same."""
     client = Scram(NAMES[0], user, password)
-    connection = _meet(server, client, Security())
+    connection = _meet(server, client, OPEN)
     assert connection.engine.is_closed
     assert client.answers == 1
     assert server.host.refused
@@ -84,7 +84,7 @@ def test_scram_refuses(server: Server, user: str, password: str) -> None:
 
 def test_scram_does_not_go_on_for_ever(server: Server) -> None:
     """The second response has to be the proof."""
-    connection = _meet(server, Endless(NAMES[0], "u", "secret"), Security())
+    connection = _meet(server, Endless(NAMES[0], "u", "secret"), OPEN)
     assert isinstance(connection.closed, AuthenticationFailed)
 
 
@@ -114,10 +114,10 @@ def test_external_of_no_user(server: Server) -> None:
 
 def test_anonymous_where_it_is_somebody(server: Server) -> None:
     """Anonymous clients are the user that the settings name; where they name none, it is not offered."""
-    assert _meet(server, _simple("ANONYMOUS", b"trace"), Security()).user == "u"
+    assert _meet(server, _simple("ANONYMOUS", b"trace"), OPEN).user == "u"
     server.gateway.policy = LoginPolicy(MECHANISMS)
     refused = _simple("ANONYMOUS")
-    _meet(server, refused, Security())
+    _meet(server, refused, OPEN)
     assert "not ANONYMOUS" in str(refused.closed[0])
 
 
@@ -125,7 +125,7 @@ def test_a_mechanism_that_was_not_offered(server: Server) -> None:
     """A client cannot choose what the settings leave out, even if it does not look."""
     server.gateway.policy = LoginPolicy(("PLAIN",))
     client = _simple("PLAIN", b"\0u\0secret")
-    assert _meet(server, client, Security()).engine.is_open
+    assert _meet(server, client, OPEN).engine.is_open
     output = Output(Outbox())
     connection = ServerConnection(server.service, output, "test:1")
     connection._login.begin("ANONYMOUS", b"")

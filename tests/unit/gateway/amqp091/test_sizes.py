@@ -171,6 +171,6 @@ def test_what_is_ended_or_given_up_no_longer_counts(server: Server) -> None:
             engine.receive(frame(3, number, bytes(100_000)) * 17 + frame(3, number, bytes(77_216)), 0.0)
             channel.channel.close()
         else:
-            client.connection._channels[number]._channel.close(406)
+            client.connection.channels[number]._channel.close(406)
         client.tick()
     assert engine.state is State.OPEN

@@ -1,8 +1,11 @@
 """stage.*: a channel that stages, and the answers that wait for the disk."""
 
+from dataclasses import replace
+
 import pytest
 
 from flintmq.base.errors import ClosedByPeer
+from flintmq.base.limits import STAGE_ATTEMPTS_MAX
 from flintmq.broker.ports import UserRecord
 from flintmq.wire.amqp091.methods import (
     BasicPublish,
@@ -74,6 +77,31 @@ def test_from_select_to_commit(server: Server, channel: ClientChannel) -> None:
     assert channel.call(COMMIT) == [StageCommitOk(message_count=0, already=True)]
     assert channel.call(SELECT) == [StageSelectOk(already=True)]
     assert channel.call(StageForget(transactional_id="tx")) == [StageForgetOk()]
+
+
+def test_winners_in_several_methods(server: Server, channel: ClientChannel) -> None:
+    """With more to come, nothing is committed; what came for another commit is not among those of this one."""
+    for partition in range(3):
+        channel.call(replace(SELECT, partition=partition))
+        channel.publish("a")
+        channel.call(StageReady())
+    assert channel.call(replace(COMMIT, batch=1, more=True)) == [StageCommitOk()]
+    for partition in (0, 1):
+        assert channel.call(replace(COMMIT, winners=encode_winners({partition: 0}), more=True)) == [StageCommitOk()]
+    assert count(server) == 0
+    assert channel.call(replace(COMMIT, winners=encode_winners({2: 0}))) == [StageCommitOk(message_count=3)]
+    assert count(server) == 3
+    assert channel.call(replace(COMMIT, batch=1, winners=b"")) == [StageCommitOk()]
+
+
+def test_winners_have_a_limit(channel: ClientChannel) -> None:
+    """Nobody collects more of them than there can be attempts."""
+    count = STAGE_ATTEMPTS_MAX // 8
+    for part in range(8):
+        shifted = encode_winners(dict.fromkeys(range(part * count, (part + 1) * count), 0))
+        assert channel.call(replace(COMMIT, winners=shifted, more=True)) == [StageCommitOk()]
+    error = refused(channel, replace(COMMIT, winners=encode_winners({STAGE_ATTEMPTS_MAX: 0}), more=True))
+    assert (error.code, "65536 winners at most" in str(error)) == (406, True)
 
 
 @pytest.mark.parametrize(

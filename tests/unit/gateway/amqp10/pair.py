@@ -63,6 +63,7 @@ class Client(ConnectionOwner):
         hostname: str | None = None,
         container: str = "client",
         user: str = "u",
+        tuning: Tuning | None = None,
     ) -> None:
         self.server = server
         self._user = user
@@ -71,9 +72,8 @@ class Client(ConnectionOwner):
         self.ended: list[FlintError | None] = []
         self.opened: list[Open] = []
         self._up = Output(Outbox())
-        self.engine = Connection(
-            Role.CLIENT, self, self._up, Tuning(), Open(container_id=container, hostname=hostname), logs_in=True
-        )
+        opening = Open(container_id=container, hostname=hostname)
+        self.engine = Connection(Role.CLIENT, self, self._up, tuning or Tuning(), opening, logs_in=True)
         self.output = Output(Outbox())
         self.connection = ServerConnection(server.service, self.output, "test:1")
         self.tick()
@@ -248,6 +248,7 @@ class Receiver(ReceiverOwner):
         self.said: list[tuple[DeliveryState | None, bool]] = []
         self.flows: list[Fields | None] = []
         self.came: list[tuple[IncomingDelivery | None, bytes]] = []
+        self.aborted: list[bytes] = []
         self.link = session.attach_receiver(self, attach)
         if credit:
             self.link.grant(credit)
@@ -295,6 +296,9 @@ class Receiver(ReceiverOwner):
 
     def on_message(self, link: ReceiverLink, delivery: IncomingDelivery | None, payload: bytes) -> None:
         self.came.append((delivery, payload))
+
+    def on_aborted(self, link: ReceiverLink, delivery: IncomingDelivery) -> None:
+        self.aborted.append(delivery.tag)
 
     def on_disposition(self, delivery: IncomingDelivery, state: DeliveryState | None, settled: bool) -> None:
         self.said.append((state, settled))

@@ -24,13 +24,17 @@ class Client:
         self.vhost = server.vhost
         self.tokens: list[bytes] = []
         access = enter(server.user, server.vhost, lambda why: None)
-        self.management = Management(access, owner, self._renew)
+        self.management = Management(access, owner, self._renew, self._administered)
+        self.acts: list[tuple[str, str, str]] = []
         self.waits = False
 
     def _renew(self, token: bytes) -> None:
         if token == b"wrong":
             raise SyntaxFault("no token")
         self.tokens.append(token)
+
+    def _administered(self, act: str, name: str, refusal: str) -> None:
+        self.acts.append((act, name, refusal))
 
     def ask(self, method: str, target: str, body: object = None) -> tuple[str, object]:
         request = write_properties(Properties(message_id=ULong(7), subject=method, to=target, reply_to="$me"))
@@ -284,3 +288,20 @@ def test_arguments_that_no_table_holds_are_refused(client: Client) -> None:
     """As unsupported."""
     status, why = client.ask("PUT", "/queues/q", {"arguments": {"x": Described(ULong(1), 1)}})
     assert (status, str(why).startswith("unsupported argument")) == ("400", True)
+
+
+def test_changes_are_told(client: Client) -> None:
+    """What changes definitions, or is refused, is told for the audit log; what is there already or only read is not."""
+    client.ask("PUT", "/queues/a", {"durable": True})
+    client.ask("PUT", "/queues/a", {"durable": True})
+    client.ask("GET", "/queues/a")
+    client.ask("PUT", "/queues/a", {"durable": True, "auto_delete": True})
+    client.ask("DELETE", "/queues/a/messages")
+    client.ask("DELETE", "/queues/a")
+    told = [(act, name, bool(refusal)) for act, name, refusal in client.acts]
+    assert told == [
+        ("PUT", "/queues/a", False),
+        ("PUT", "/queues/a", True),
+        ("DELETE", "/queues/a/messages", False),
+        ("DELETE", "/queues/a", False),
+    ]

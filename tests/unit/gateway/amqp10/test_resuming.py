@@ -5,6 +5,7 @@ import pytest
 from flintmq.broker.ports import PermissionRecord, UserRecord
 from flintmq.broker.queue.base import Queue
 from flintmq.gateway.amqp10.incoming import LINK_CREDIT
+from flintmq.protocol.amqp10.connection import Tuning
 from flintmq.protocol.amqp10.delivery import IncomingDelivery, OutgoingDelivery
 from flintmq.wire.amqp10.performatives import Attach, Transfer
 from flintmq.wire.amqp10.sections import encode_data, encode_header, scan
@@ -145,6 +146,90 @@ def test_what_is_within_the_header_is_aborted_and_sent_anew(client: Client, serv
     again = _receive(Client(server), {first.tag: Received(section_number=0, section_offset=3)})
     second, payload = _delivery(again)
     assert (second.tag, second.is_resumed, body_of(payload)) == (first.tag, False, "one")
+
+
+@pytest.mark.parametrize("is_whole", [True, False], ids=["whole", "in-part"])
+def test_what_an_answer_in_part_cannot_say_is_settled(client: Client, server: Server, *, is_whole: bool) -> None:
+    """Where not all that is unsettled fits into a frame, a receiver is told what else is not: it waited for ever."""
+    _publish(client, *[str(number) for number in range(100)])
+    receiver = _receive(client, credit=100)
+    deliveries = [delivery for delivery, _ in receiver.take() if delivery is not None]
+    settled = deliveries[70]
+    receiver.settle(settled, ACCEPTED)
+    client.durable()
+    _lose(client)
+    other = Client(server, tuning=Tuning() if is_whole else Tuning(frame_max=1024))
+    theirs: dict[bytes, DeliveryState | None] = dict.fromkeys([each.tag for each in deliveries], Received(2, 0))
+    again = _receive(other, {**theirs, settled.tag: ACCEPTED}, credit=1)
+    assert again.answer.incomplete_unsettled is not is_whole
+    # That takes credit, as whatever is resumed does.
+    assert again.aborted == ([] if is_whole else [settled.tag])
+    again.link.grant(100)
+    other.tick()
+    del theirs[settled.tag]
+    assert [each.tag for each, _ in again.take() if each is not None] == list(theirs)
+
+
+@pytest.mark.parametrize("is_known", [True, False], ids=["known", "new"])
+def test_a_source_that_is_resumed_while_nothing_can_be_stored(
+    client: Client, queue: Queue, server: Server, *, is_known: bool
+) -> None:
+    """The attach is refused, and what the client has in hand is nobody else's all the same."""
+    tag = b""
+    if is_known:
+        _publish(client, "one")
+        tag = _delivery(_receive(client))[0].tag
+        _lose(client)
+    other = Client(server)
+    attach = Attach(name="r", snd_settle_mode=SND_UNSETTLED, unsettled={tag: ACCEPTED} if is_known else None)
+    refused = other.receiver(source=_source(), attach=attach, credit=0)
+    server.storage.fence("no room")
+    server.gateway.on_durable()
+    other.tick()
+    assert refused.refusal[1] == "nothing durable can be stored: no room"
+    assert queue.consumers == []
+    assert queue.message_count == 0
+    assert [list(each.unsettled) for each in server.vhost.termini.sources.values()] == ([[tag]] if is_known else [])
+
+
+def test_a_target_that_is_resumed_while_nothing_can_be_stored(client: Client, server: Server) -> None:
+    """The attach is refused, and what was taken from the client is not taken again."""
+    target = Target(address="/queues/q", durable=DURABLE_UNSETTLED_STATE, expiry_policy=EXPIRE_NEVER)
+    sender = client.sender(target=target, attach=Attach(name="s", rcv_settle_mode=RCV_SECOND))
+    client.durable()
+    sender.send("one")
+    client.durable()
+    (terminus,) = server.vhost.termini.targets.values()
+    taken = list(terminus.unsettled)
+    assert len(taken) == 1
+    _lose(client)
+    other = Client(server)
+    attach = Attach(name="s", rcv_settle_mode=RCV_SECOND, unsettled=dict.fromkeys(taken))
+    refused = other.sender(target=target, attach=attach)
+    server.storage.fence("no room")
+    server.gateway.on_durable()
+    other.tick()
+    assert refused.refusal[1] == "nothing durable can be stored: no room"
+    assert list(server.vhost.termini.targets.values()) == [terminus]
+    assert list(terminus.unsettled) == taken
+
+
+def test_draining_a_link_that_may_only_resume(client: Client, server: Server) -> None:
+    """A receiver that told a part of what it holds gets no new message, and its credit back when it asks for that."""
+    _publish(client, "one", "two")
+    delivery, _ = _delivery(_receive(client, credit=1))
+    _lose(client)
+    attach = Attach(
+        name="r", snd_settle_mode=SND_UNSETTLED, unsettled={delivery.tag: Received(2, 0)}, incomplete_unsettled=True
+    )
+    other = Client(server)
+    again = other.receiver(source=_source(), attach=attach, credit=0)
+    other.durable()
+    again.link.grant(5)
+    again.link.drain_credit()
+    other.tick()
+    assert [each.tag for each, _ in again.take() if each is not None] == [delivery.tag]
+    assert again.link.credit == 0
 
 
 def test_new_messages_come_behind_resumed_ones(client: Client, server: Server) -> None:
@@ -584,7 +669,7 @@ def _half(client: Client, tag: bytes, size: int, unsettled: dict[bytes, Delivery
 
 
 def test_messages_that_are_begun_and_never_ended_do_not_gather() -> None:
-    """The oldest are forgotten, of those that the client does not know any more."""
+    """The oldest are forgotten, where the client does not say which ones it knows; where it does, all others are."""
     server = Server(1_000_000)
     server.queue("q")
     for number in range(7):
@@ -596,8 +681,10 @@ def test_messages_that_are_begun_and_never_ended_do_not_gather() -> None:
     assert list(found.unsettled) == tags
     refused = _send(Client(server), dict.fromkeys(tags))
     assert refused.refusal[0] == "amqp:resource-limit-exceeded"
-    again = _send(Client(server), {b"1": None})
-    assert list(again.answer.unsettled or {}) == [b"1", b"3", b"4", b"5", b"6"]
+    again = _send(Client(server), None)
+    assert list(again.answer.unsettled or {}) == [b"2", b"3", b"4", b"5", b"6"]
+    again = _send(Client(server), {b"3": None})
+    assert list(again.answer.unsettled or {}) == [b"3"]
 
 
 def test_small_parts_that_gather_count_for_what_they_take() -> None:

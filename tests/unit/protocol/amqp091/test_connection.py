@@ -264,6 +264,43 @@ def test_bodies_of_any_size_arrive_whole(size: int, step: int) -> None:
     assert theirs.contents == [(PUBLISH, NO_PROPERTIES, body), (PUBLISH, b"\x10\x00\x02", b"next")]
 
 
+def test_pieces_of_a_body_fill_frames() -> None:
+    """Small ones share a frame, up to what it may have; a large one goes out from where it lies, in order."""
+    pair = ConnectionPair(Tuning(frame_max=100_000)).open()
+    mine, theirs = pair.channel()
+    assert mine.channel is not None
+    large = bytes(range(256)) * 300
+    pieces = [bytes([number]) * 4_000 for number in range(50)] + [large, b"end"]
+    mine.channel.send_pieces(PUBLISH, NO_PROPERTIES, pieces)
+    chunks = pair.client.output.take()
+    assert any(chunk is large for chunk in chunks)
+    sent = b"".join(chunks)
+    bodies = [len(payload) for kind, _, payload in frames(sent) if kind == 3]
+    assert bodies == [96_000, 96_000, 8_000, len(large), 3]
+    pair.server.engine.receive(sent, 0.0)
+    assert theirs.contents == [(PUBLISH, NO_PROPERTIES, b"".join(pieces))]
+
+
+def test_messages_like_the_one_before() -> None:
+    """What has its method, properties and size in common with the message before differs in its body only."""
+    pair = ConnectionPair().open()
+    mine, theirs = pair.channel()
+    assert mine.channel is not None
+    other = b"\x10\x00\x02"
+    sent = [
+        *((NO_PROPERTIES, b"%d" % number) for number in range(4)),
+        *((other, b"%d" % number) for number in range(3)),
+        *((other, b"longer %d" % number) for number in range(3)),
+        *((other, b"") for _ in range(3)),
+        *((NO_PROPERTIES, b"%d" % number * 100_000) for number in range(3)),
+        (NO_PROPERTIES, b"9"),
+    ]
+    for properties, body in sent:
+        mine.channel.send_content(PUBLISH, properties, body)
+    pair.pump()
+    assert theirs.contents == [(PUBLISH, *each) for each in sent]
+
+
 def test_acks_arrive_without_becoming_methods() -> None:
     """basic.ack goes to on_ack in both roles: settlements to the server, confirms to the client."""
     pair = ConnectionPair().open()

@@ -357,6 +357,26 @@ def test_window() -> None:
     assert flowing.sends.rooms == 1
 
 
+def test_window_and_an_incomplete_map() -> None:
+    """A sender that may only resume goes on behind the session's window, too."""
+    flowing = Flowing()
+    flowing.peer.answer = Attach(unsettled={b"1": None, b"2": None}, incomplete_unsettled=True)
+    sends = Sends()
+    asked = Attach(name="again", source=Source(), target=Target(), unsettled={b"1": None, b"2": None})
+    link = flowing.session.attach_sender(sends, asked)
+    flowing.run()
+    assert link.can_resume
+    flowing.session._remote_window = 1
+    link.resume(b"1", [b"x"])
+    assert not link.can_resume
+    peer = flowing.peer.session
+    assert peer is not None
+    peer.send_flow(Flow())
+    flowing.run()
+    assert link.can_resume
+    assert sends.rooms == 1
+
+
 def test_window_is_renewed() -> None:
     """However much is sent, a receiver that reads keeps the window open."""
     flowing = Flowing(credit=200_000)
@@ -586,7 +606,7 @@ def test_resumed_and_given_up() -> None:
 
 
 def test_incomplete_unsettled() -> None:
-    """An unsettled map that does not fit is cut, and until it does nothing new may be sent."""
+    """An unsettled map that does not fit is cut; who sent it may send, and who was sent it may only resume."""
     flowing = Flowing(server=Tuning(frame_max=512))
     states = {number.to_bytes(8, "big"): None for number in range(200)}
     sends = Sends()
@@ -596,8 +616,16 @@ def test_incomplete_unsettled() -> None:
     flowing.run()
     assert flowing.peer.attaches[-1].incomplete_unsettled
     assert 0 < len(flowing.peer.attaches[-1].unsettled or {}) < 200
-    assert link.credit > 0
-    assert not link.can_send
+    assert link.can_send
+    answer = Attach(name="from", source=Source(), target=Target(), unsettled=dict(states))
+    into = flowing.session.attach_receiver(Receives(), answer)
+    into.grant(1)
+    flowing.run()
+    sender = flowing.peer.senders[-1].link
+    assert sender is not None
+    assert sender.credit > 0
+    assert sender.can_resume
+    assert not sender.can_send
 
 
 def test_owner_fault_detaches() -> None:

@@ -293,7 +293,8 @@ PRAGMA user_version = 1;
 
 
 # What formats have beside what format 4 had.
-SINCE_5 = "DROP TABLE leases; DROP TABLE stages;"
+SINCE_6 = "DROP TABLE secrets;"
+SINCE_5 = f"DROP TABLE leases; DROP TABLE stages; {SINCE_6}"
 SINCE_4 = f"DROP TABLE termini; {SINCE_5}"
 
 
@@ -367,6 +368,22 @@ def test_format_5_is_brought_up_to_date(tmp_path: Path) -> None:
     connection.executescript(f"{SINCE_5} PRAGMA user_version = 5;")
     connection.close()
     assert (_reloaded(tmp_path).queues, _reloaded(tmp_path).leases) == ([QUEUE], [])
+
+
+def test_format_6_is_brought_up_to_date(tmp_path: Path) -> None:
+    """A broker that has no secret yet may keep one from then on, which is in no text about definitions."""
+    _store(tmp_path)[0].close()
+    connection = sqlite3.connect(tmp_path / "definitions.sqlite")
+    connection.executescript(f"{SINCE_6} PRAGMA user_version = 6;")
+    connection.close()
+    database, store = _store(tmp_path)
+    assert database.load().secrets == {}
+    store.put_secret("login", b"in no text")
+    database.apply(store.take())
+    database.close()
+    definitions = _reloaded(tmp_path)
+    assert definitions.secrets == {"login": b"in no text"}
+    assert "in no text" not in repr(definitions)
 
 
 def test_leases(tmp_path: Path) -> None:

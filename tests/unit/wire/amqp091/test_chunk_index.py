@@ -70,7 +70,8 @@ def test_finds_what_decoding_finds(records: list[ChunkRecord]) -> None:
 def test_runs(records: list[ChunkRecord], first: int) -> None:
     """Records in a run follow each other: its head says where they begin."""
     w = BytesWriter()
-    push_run(w, first, len(records), b"".join(chunk_of([record])[RUN_BYTES:] for record in records))
+    push_run(w, first, len(records))
+    w.write(b"".join(chunk_of([record])[RUN_BYTES:] for record in records))
     expected = [replace(record, offset=first + at) for at, record in enumerate(records)]
     assert decode_chunk(w.getvalue()) == records_at(w.getvalue()) == expected
 
@@ -110,7 +111,8 @@ def test_huge_lengths(position: int) -> None:
 def test_more_records_than_there_are() -> None:
     """What a run promises is looked for, and not allocated."""
     w = BytesWriter()
-    push_run(w, 0, -1, chunk_of([EMPTY])[RUN_BYTES:])
+    push_run(w, 0, -1)
+    w.write(chunk_of([EMPTY])[RUN_BYTES:])
     for read in (index_chunk, decode_chunk):
         with pytest.raises(SyntaxFault):
             read(w.getvalue())

@@ -1,0 +1,60 @@
+"""Which methods change definitions, and how the audit log tells of them.
+
+Queues of one connection alone, such as those for replies, come and go with it: nobody administers them.
+"""
+
+from typing import Final
+
+from flintmq.broker.vhost import VHost
+from flintmq.wire.amqp091 import spec
+from flintmq.wire.amqp091.methods import (
+    ExchangeBind,
+    ExchangeDeclare,
+    ExchangeDelete,
+    ExchangeUnbind,
+    Method,
+    QueueBind,
+    QueueDeclare,
+    QueueDelete,
+    QueuePurge,
+    QueueUnbind,
+)
+
+ACTS: Final = frozenset(
+    {
+        spec.EXCHANGE_DECLARE,
+        spec.EXCHANGE_DELETE,
+        spec.EXCHANGE_BIND,
+        spec.EXCHANGE_UNBIND,
+        spec.QUEUE_DECLARE,
+        spec.QUEUE_BIND,
+        spec.QUEUE_UNBIND,
+        spec.QUEUE_PURGE,
+        spec.QUEUE_DELETE,
+    }
+)
+
+
+def target_of(method: Method, vhost: VHost, last_queue: str) -> str:
+    """What one of ACTS is done to; empty where it changes nothing that others have a part in."""
+    if isinstance(method, ExchangeDeclare):
+        return "" if method.passive else f"exchange '{method.exchange}'"
+    if isinstance(method, ExchangeDelete):
+        return f"exchange '{method.exchange}'"
+    if isinstance(method, ExchangeBind | ExchangeUnbind):
+        return f"exchange '{method.destination}' from exchange '{method.source}' by key '{method.routing_key}'"
+    if isinstance(method, QueueDeclare):
+        # One that has no name yet is nobody else's either.
+        is_private = method.passive or method.exclusive or method.queue == ""
+        return "" if is_private else f"queue '{method.queue}'"
+    if isinstance(method, QueueBind | QueueUnbind):
+        name = _queue(method.queue, vhost, last_queue)
+        return name and f"{name} from exchange '{method.exchange}' by key '{method.routing_key}'"
+    if isinstance(method, QueuePurge | QueueDelete):
+        return _queue(method.queue, vhost, last_queue)
+    return ""
+
+
+def _queue(name: str, vhost: VHost, last_queue: str) -> str:
+    found = vhost.queues.get(name or last_queue)
+    return "" if found is not None and found.owner is not None else f"queue '{name or last_queue}'"

@@ -1,0 +1,111 @@
+"""Who sees messages go by: the firehose of the virtual hosts that are traced, and spans, where they are asked for."""
+
+from collections.abc import Callable
+from typing import Final, final
+
+from mypy_extensions import i64
+
+from flintmq.broker.broker import Broker
+from flintmq.broker.message import Entry, Message
+from flintmq.broker.queue.base import Queue
+from flintmq.broker.tap import Client, Tap
+from flintmq.broker.vhost import VHost
+from flintmq.gateway.firehose import Firehose
+
+# A fault that every message meets is told so often, and not for each.
+_TOLD_EVERY_MS: Final = 60_000
+
+
+@final
+class _Harmless(Tap):
+    """Where the other tap fails the message goes on without it. `told` hears why, now and then."""
+
+    def __init__(self, broker: Broker, tap: Tap, told: Callable[[Exception], None]) -> None:
+        self._broker = broker
+        self._tap = tap
+        self._told = told
+        self._told_ms: i64 = -_TOLD_EVERY_MS
+
+    def published(self, client: Client, message: Message, queues: list[Queue]) -> Message:
+        try:
+            return self._tap.published(client, message, queues)
+        except Exception as error:  # noqa: BLE001 - whatever it is
+            self._failed(error)
+            return message
+
+    def released(self, client: Client, queue: Queue, message: Message) -> None:
+        try:
+            self._tap.released(client, queue, message)
+        except Exception as error:  # noqa: BLE001 - whatever it is
+            self._failed(error)
+
+    def delivered(self, client: Client, queue: Queue, entry: Entry) -> None:
+        try:
+            self._tap.delivered(client, queue, entry)
+        except Exception as error:  # noqa: BLE001 - whatever it is
+            self._failed(error)
+
+    def end_dispatch(self) -> None:
+        try:
+            self._tap.end_dispatch()
+        except Exception as error:  # noqa: BLE001 - whatever it is
+            self._failed(error)
+
+    def _failed(self, error: Exception) -> None:
+        # The clock may have been set back.
+        since = self._broker.now_ms - self._told_ms
+        if since < 0 or since >= _TOLD_EVERY_MS:
+            self._told_ms = self._broker.now_ms
+            self._told(error)
+
+
+@final
+class Tracing(Tap):
+    """On the broker's agenda while there is anything to trace; a message is asked for nothing else.
+
+    `told` is called with what went wrong in tracing itself, which costs nobody a message.
+    """
+
+    def __init__(self, broker: Broker, told: Callable[[Exception], None]) -> None:
+        self._broker = broker
+        self._told = told
+        self._firehose: Tap = _Harmless(broker, Firehose(broker), told)
+        self._spans: Tap | None = None
+
+    def trace(self, vhost: VHost, on: bool) -> None:
+        """Turn the firehose of a virtual host on or off; it is off after a restart (RabbitMQ)."""
+        vhost.traced = on
+        self._join_or_leave()
+
+    def use(self, spans: Tap) -> None:
+        """From now on every message is shown to this one as well."""
+        self._spans = _Harmless(self._broker, spans, self._told)
+        self._join_or_leave()
+
+    def _join_or_leave(self) -> None:
+        is_wanted = self._spans is not None or any(vhost.traced for vhost in self._broker.vhosts.values())
+        self._broker.agenda.tap = self if is_wanted else None
+
+    def published(self, client: Client, message: Message, queues: list[Queue]) -> Message:
+        spans = self._spans
+        if spans is not None:
+            message = spans.published(client, message, queues)
+        return self._firehose.published(client, message, queues)
+
+    def released(self, client: Client, queue: Queue, message: Message) -> None:
+        spans = self._spans
+        if spans is not None:
+            spans.released(client, queue, message)
+        self._firehose.released(client, queue, message)
+
+    def delivered(self, client: Client, queue: Queue, entry: Entry) -> None:
+        spans = self._spans
+        if spans is not None:
+            spans.delivered(client, queue, entry)
+        self._firehose.delivered(client, queue, entry)
+
+    def end_dispatch(self) -> None:
+        spans = self._spans
+        if spans is not None:
+            spans.end_dispatch()
+        self._firehose.end_dispatch()

@@ -1,0 +1,36 @@
+"""A disk for what nobody keeps: files as on any other, but nobody waits until they are safe.
+
+What is written stays in the memory of the system, which puts it on the disk when it wants the memory. So a broker whose
+data ends with it answers as fast as memory does, and may hold more than that.
+"""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import final
+
+from flintmq.storage.files import DiskFile, RealDisk, RealFile
+
+
+@final
+class ThrowawayFile(RealFile):
+    def write_through(self, position: int, parts: Sequence[bytes]) -> None:
+        self.write_at(position, parts)
+
+    def truncate(self, size: int) -> None:
+        os.truncate(self._descriptor, size)
+
+    def sync(self) -> None:
+        return
+
+
+@final
+class ThrowawayDisk(RealDisk):
+    def sync_directory(self, path: Path) -> None:
+        return
+
+    def create(self, path: Path) -> DiskFile:
+        return ThrowawayFile(path, os.O_CREAT | os.O_RDWR)
+
+    def open(self, path: Path) -> DiskFile:
+        return ThrowawayFile(path, os.O_RDWR)
