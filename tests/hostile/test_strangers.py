@@ -77,7 +77,7 @@ def descriptors() -> Iterator[None]:
 @pytest.mark.parametrize("said", STRANGERS.values(), ids=STRANGERS.keys())
 def test_memory_of_an_unauthenticated_connection(tmp_path: Path, descriptors: None, said: bytes) -> None:
     """Any number of strangers, whatever they say before they are known, cost 16 KiB each at most."""
-    with BrokerProcess(tmp_path / "data") as broker, ExitStack() as strangers:
+    with BrokerProcess(tmp_path / "data", FLINTMQ_MANAGEMENT_ENABLED="false") as broker, ExitStack() as strangers:
 
         def come(count: int) -> int:
             """What the broker holds once so many more are there."""
@@ -103,7 +103,7 @@ def test_memory_of_an_unauthenticated_connection(tmp_path: Path, descriptors: No
 def test_memory_of_those_who_were_refused(tmp_path: Path) -> None:
     """What a stranger said of itself is forgotten with the refusal, not decoded and kept until somebody tidies up."""
     said = PROTOCOL_HEADER + start_ok(names(ROOM), b"\0nobody\0x")
-    with BrokerProcess(tmp_path / "data") as broker:
+    with BrokerProcess(tmp_path / "data", FLINTMQ_MANAGEMENT_ENABLED="false") as broker:
 
         def be_refused(count: int) -> int:
             for _ in range(count):
@@ -120,7 +120,7 @@ def test_memory_of_those_who_were_refused(tmp_path: Path) -> None:
 
 def test_a_frame_in_tiny_pieces(tmp_path: Path) -> None:
     """Pieces of a few bytes are put together as they come, or each would cost ten times what it holds."""
-    with BrokerProcess(tmp_path / "data") as broker, ExitStack() as strangers:
+    with BrokerProcess(tmp_path / "data", FLINTMQ_MANAGEMENT_ENABLED="false") as broker, ExitStack() as strangers:
         said = PROTOCOL_HEADER + start_ok(names(ROOM), b"\0nobody\0x")[:-1]
         many = [strangers.enter_context(socket.create_connection(("127.0.0.1", broker.port), 30)) for _ in range(50)]
         for stranger in many:

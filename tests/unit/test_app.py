@@ -1,13 +1,15 @@
 """What a broker has when it starts: by itself, by its settings, and by what was there before."""
 
+import asyncio
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from flintmq import app
 from flintmq.base.errors import ConfigurationError
+from flintmq.server.certificates import Tls
 from flintmq.server.config import DefinitionSettings, Settings, StorageSettings, UserSettings, VHostSettings
 
 USER = {"name": "u", "password": "p"}
@@ -107,3 +109,28 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     )
     with pytest.raises(ConfigurationError, match="cannot read the definitions in .*no.json: No such file"):
         app.import_definitions_into(settings)
+
+
+def test_a_look_at_certificates_that_fails_is_not_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever goes wrong with one, the next finds the files that were renewed."""
+    monkeypatch.setattr(app, "_CERTIFICATES_LOOK_SECONDS", 0.001)
+
+    async def watch() -> None:
+        loop = asyncio.get_running_loop()
+        again = asyncio.Event()
+
+        class Failing:
+            looks = 0
+
+            def reload_if_changed(self) -> None:
+                self.looks += 1
+                if self.looks == 3:
+                    loop.call_soon_threadsafe(again.set)
+                raise ValueError
+
+        watching = asyncio.create_task(app._watch_certificates(cast(Tls, Failing())))
+        await asyncio.wait_for(again.wait(), 5)
+        assert not watching.done()
+        watching.cancel()
+
+    asyncio.run(watch())

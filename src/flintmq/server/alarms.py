@@ -11,11 +11,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-import structlog
-
+from flintmq.server import logs
 from flintmq.server.config import AlarmSettings
 
-log = structlog.get_logger()
+log = logs.get_logger()
 
 # How often the alarms are looked at. At 200 MB/s, a tenth of the default disk reserve is written in that time.
 CHECK_SECONDS: Final = 0.1
@@ -85,8 +84,10 @@ class Alarms:
         trim: Callable[[], None] = trim,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.memory_max_bytes = memory_bytes(settings.memory_high_watermark)
-        self._disk_min_bytes = settings.disk_free_min_bytes
+        self.configure(settings)
+        # As they were when they were looked at last.
+        self.memory_bytes = 0
+        self.disk_free_bytes = 0
         self._directory = directory
         self._backlog_bytes = backlog_bytes
         self._full = full
@@ -99,6 +100,11 @@ class Alarms:
         self._reason = ""
         self._is_blind = False
 
+    def configure(self, settings: AlarmSettings) -> None:
+        """The next check is by these."""
+        self.memory_max_bytes = memory_bytes(settings.memory_high_watermark)
+        self.disk_min_bytes = settings.disk_free_min_bytes
+
     def check(self) -> str:
         """Why publishers have to wait, in RabbitMQ's words; empty when they need not."""
         memory = self._used_memory()
@@ -109,12 +115,14 @@ class Alarms:
             self._relieved_at = self._clock()
             memory = self._used_memory()
         disk = self._disk_left()
+        self.memory_bytes = memory
+        self.disk_free_bytes = disk
         low = []
         if memory > self.memory_max_bytes:
             low.append("memory")
         # What is free is not always ours to take: there are quotas.
         full = self._full()
-        if full or disk < self._disk_min_bytes:
+        if full or disk < self.disk_min_bytes:
             low.append("disk")
         reason = f"low on {' & '.join(low)}" if low else ""
         if reason != self._reason:
@@ -123,7 +131,7 @@ class Alarms:
                 "memory_bytes": memory,
                 "memory_max_bytes": self.memory_max_bytes,
                 "disk_free_bytes": disk,
-                "disk_free_min_bytes": self._disk_min_bytes,
+                "disk_free_min_bytes": self.disk_min_bytes,
             }
             if full:
                 log.error("publishers have to wait", reason=reason, cause=full, **facts)
@@ -141,6 +149,6 @@ class Alarms:
             if not self._is_blind:
                 self._is_blind = True
                 log.warning("cannot see how full the disk is", directory=str(self._directory), reason=str(error))
-            return self._disk_min_bytes
+            return self.disk_min_bytes
         self._is_blind = False
         return free - self._backlog_bytes()

@@ -4,17 +4,18 @@ import asyncio
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Protocol, final
+from typing import Final, Protocol, cast, final
 
-import structlog
-
-from flintmq.base.errors import AmqpError, ConnectionForced, InternalError
+from flintmq.base.errors import AmqpError, ConnectionForced, InternalError, StorageFenced
+from flintmq.base.histogram import Histogram
 from flintmq.base.limits import (
     JOURNAL_BACKLOG_HIGH_BYTES,
     JOURNAL_BACKLOG_LOW_BYTES,
     OUTPUT_CHOKE_BYTES,
 )
+from flintmq.broker.bearer import Bearer
 from flintmq.broker.broker import Broker
+from flintmq.gateway.acts import Act
 from flintmq.gateway.amqp091.connection import ServerConnection
 from flintmq.gateway.amqp091.service import Offer, Service
 from flintmq.gateway.amqp10 import service as amqp10
@@ -25,12 +26,21 @@ from flintmq.protocol.amqp10.connection import Tuning
 from flintmq.protocol.output import Outbox, Output
 from flintmq.protocol.sasl.scram import Keys
 from flintmq.protocol.sniff import Protocol as Spoken
+from flintmq.server import logs
 from flintmq.server.alarms import CHECK_SECONDS
+from flintmq.server.attempts import AMQP_091, AMQP_10, Attempts
+from flintmq.server.audit import AuditLog
+from flintmq.server.backoff import TOO_MANY
+from flintmq.server.certificates import Tls
 from flintmq.server.connection import Connection
 from flintmq.server.peer import Peer
-from flintmq.server.tls import Tls
+from flintmq.server.trickling import Tricklers
 
-log = structlog.get_logger()
+# What a crowd brings is looked through by the garbage collector a little at a time: left to itself, it waits until
+# there are 50,000 objects, and takes 20 ms for them.
+_STEPS_PER_COLLECTION: Final = 64
+
+log = logs.get_logger()
 
 
 class Logins(Protocol):
@@ -39,6 +49,14 @@ class Logins(Protocol):
     def check(
         self, user: str, password: str, address: str, is_wanted: Callable[[], bool], answer: Callable[[str], None]
     ) -> None: ...
+
+    def check_token(
+        self, token: str, address: str, is_wanted: Callable[[], bool], answer: Callable[[str, Bearer | None], None]
+    ) -> None: ...
+
+    def obstacle(self, address: str) -> str: ...
+
+    def failed(self, address: str) -> None: ...
 
     def refusal(self, user: str, address: str) -> str: ...
 
@@ -56,7 +74,8 @@ class AmqpServer(Host):
     """All AMQP connections of a node, and its tick.
 
     What the sockets brought in one turn of the event loop is taken in first; then, once, queues are dispatched, the
-    storage gets its batch, and every connection with output writes it. `clock_ms` tells Unix time.
+    storage gets its batch, and every connection with output writes it. `clock_ms` tells Unix time. `tidy` is
+    called now and then while many connect: it looks for what is garbage among new objects.
     """
 
     def __init__(
@@ -70,6 +89,8 @@ class AmqpServer(Host):
         policy: LoginPolicy | None = None,
         tls: Tls | None = None,
         offer_10: amqp10.Offer | None = None,
+        audit: AuditLog | None = None,
+        tidy: Callable[[], object] = lambda: None,
     ) -> None:
         self.outbox = Outbox()
         self.gateway = Gateway(broker, self, random_bytes, policy)
@@ -78,12 +99,26 @@ class AmqpServer(Host):
         self.amqp10 = amqp10.Service(self.gateway, offer_10 or amqp10.Offer("flintmq", {}, Tuning()))
         self._storage = broker.storage
         self._logins = logins
-        self._clock_ms = clock_ms
+        self._audit = audit or AuditLog()
+        self.clock_ms = clock_ms
         self._loop = asyncio.get_running_loop()
         self._peers: dict[Output, Peer] = {}
+        # Those of connections that are open, among any number of strangers.
+        self._open: dict[Connection, Peer] = {}
+        self.tick_seconds = Histogram()
+        self.tricklers = Tricklers(self._loop)
+        # How often somebody came, or said what it speaks.
+        self._steps = 0
+        self._tidy = tidy
         self._deserted = asyncio.Event()
+        self.attempts = Attempts()
+        # The names of peers that speak AMQP 1.0.
+        self._speakers_10: set[str] = set()
+        # Set once nobody waits for the storage any more; nothing more is read from then on.
+        self._drained: asyncio.Event | None = None
         self._connection_max = connection_max
         self._is_tick_due = False
+        self._is_closed = False
         # When the broker wants a tick, whatever comes.
         self._alarm: asyncio.TimerHandle | None = None
         self._alarm_ms = 0
@@ -93,6 +128,9 @@ class AmqpServer(Host):
         self._was_fenced = False
         self._check: Callable[[], str] | None = None
         self._looking: asyncio.TimerHandle | None = None
+        # Who wants to be told when the changes of this tick are durable, and who waits for which batch.
+        self._changed: list[asyncio.Future[None]] = []
+        self._promised: list[tuple[int, asyncio.Future[None]]] = []
 
     # -- connections --------------------------------------------------------------------------------------------
 
@@ -108,18 +146,49 @@ class AmqpServer(Host):
         """Whether one more socket would take from what the storage needs."""
         return len(self._peers) >= self._connection_max
 
+    @property
+    def connection_count(self) -> int:
+        return len(self._peers)
+
     def connection(self, spoken: Spoken, output: Output, name: str, security: Security) -> Connection:
         """The connection of a peer that has begun to speak."""
+        self._step()
         if spoken is Spoken.AMQP_10:
+            self._speakers_10.add(name)
             return ServerConnection10(self.amqp10, output, name, security)
         return ServerConnection(self.amqp091, output, name, security)
+
+    @property
+    def sockets(self) -> list[Peer]:
+        """Those of connections that are open."""
+        return list(self._open.values())
+
+    def socket_of(self, connection: object) -> Peer | None:
+        """That of one that is open."""
+        return self._open.get(cast(Connection, connection))
+
+    def opened(self, peer: Peer) -> None:
+        self._open[peer.connection] = peer
+
+    def closed(self, peer: Peer) -> None:
+        """Its connection is open no more, whatever its socket is still there for."""
+        self._open.pop(peer.connection, None)
 
     def add(self, peer: Peer) -> None:
         self._peers[peer.output] = peer
         self._deserted.clear()
+        self._step()
+
+    def _step(self) -> None:
+        self._steps += 1
+        if self._steps % _STEPS_PER_COLLECTION == 0:
+            self._tidy()
 
     def remove(self, peer: Peer) -> None:
         self._peers.pop(peer.output, None)
+        if peer.has_spoken:
+            self.closed(peer)
+        self._speakers_10.discard(peer.name)
         if not self._peers:
             self._deserted.set()
 
@@ -131,26 +200,60 @@ class AmqpServer(Host):
 
         self._logins.check(user, password, _address(peer), is_wanted, answer_here)
 
+    def _count(self, peer: str, succeeded: bool) -> None:
+        self.attempts.count(AMQP_10 if peer in self._speakers_10 else AMQP_091, _address(peer), succeeded)
+
     def _authenticated(self, peer: str, why: str, answer: Callable[[str], None]) -> None:
+        self._count(peer, not why)
         if why:
-            self.login_refused(peer, why)
+            _log_refusal(peer, why)
         answer(why)
         self.want_tick()
 
+    def check_token(
+        self, peer: str, token: str, is_wanted: Callable[[], bool], answer: Callable[[str, Bearer | None], None]
+    ) -> None:
+        def answer_here(why: str, bearer: Bearer | None) -> None:
+            self._loop.call_soon_threadsafe(self._token_checked, peer, why, bearer, answer)
+
+        self._logins.check_token(token, _address(peer), is_wanted, answer_here)
+
+    def _token_checked(
+        self, peer: str, why: str, bearer: Bearer | None, answer: Callable[[str, Bearer | None], None]
+    ) -> None:
+        self._count(peer, not why)
+        if why:
+            _log_refusal(peer, why)
+        self.now()
+        answer(why, bearer)
+        self.want_tick()
+
+    def obstacle(self, peer: str) -> str:
+        return self._logins.obstacle(_address(peer))
+
     def refusal(self, peer: str, user: str) -> str:
-        return self._logins.refusal(user, _address(peer))
+        why = self._logins.refusal(user, _address(peer))
+        if not why:
+            self._count(peer, True)
+        return why
 
     def scram_keys(self, user: str, mechanism: str) -> Keys:
         return self._logins.scram_keys(user, mechanism)
 
     def login_refused(self, peer: str, why: str) -> None:
-        log.warning("login refused", peer=peer, reason=why)
+        self._count(peer, False)
+        if why != TOO_MANY:
+            self._logins.failed(_address(peer))
+        _log_refusal(peer, why)
 
     def internal_error(self, error: Exception) -> None:
         log.error("internal error", exc_info=error)
 
     def channel_failed(self, peer: str, user: str, channel: int, error: AmqpError) -> None:
         log.warning("channel closed", peer=peer, user=user, channel=channel, reason=error.reply_text)
+
+    def administered(self, act: Act) -> None:
+        self._audit.record(act)
 
     # -- the tick -----------------------------------------------------------------------------------------------
 
@@ -165,7 +268,7 @@ class AmqpServer(Host):
 
     def now(self) -> float:
         """The loop's time, and the broker's set: whatever calls into an engine begins with this."""
-        self.gateway.broker.now_ms = self._clock_ms()
+        self.gateway.broker.now_ms = self.clock_ms()
         return self._loop.time()
 
     def heard(self, peer: Peer) -> None:
@@ -178,7 +281,14 @@ class AmqpServer(Host):
             self._loop.call_soon(self._tick)
 
     def _tick(self) -> None:
+        started = time.perf_counter()
+        self._end_tick()
+        self.tick_seconds.observe(time.perf_counter() - started)
+
+    def _end_tick(self) -> None:
         self._is_tick_due = False
+        if self._is_closed:
+            return
         self.now()
         self._feed_starved()
         try:
@@ -187,6 +297,9 @@ class AmqpServer(Host):
             # A fault of ours in one queue or channel: the others go on.
             log.exception("internal error in a tick")
             more = self.gateway.broker.has_ready
+        else:
+            if self._changed:
+                self._promise()
         self._flush()
         heard = self._heard
         self._heard = []
@@ -198,15 +311,46 @@ class AmqpServer(Host):
                 self._held_back.append(peer)
             elif peer.unsent_bytes() > OUTPUT_CHOKE_BYTES:
                 peer.choke()
-            elif peer.connection.engine.is_holding:
-                # A publisher, and an alarm is on.
+            elif peer.connection.engine.is_holding or (self._drained and not peer.connection.engine.is_paused):
+                # A publisher, and an alarm is on; or all of it was taken in that the end waits for.
                 peer.hold()
             else:
                 peer.go_on_soon()
         if more or any(not self._peers[output].is_full for output in self.outbox.starved if output in self._peers):
             self.want_tick()
-
+        elif self._drained and not self.gateway.is_waiting:
+            self._drained.set()
         self._wake_when_due()
+
+    def durable(self) -> "asyncio.Future[None]":
+        """Done when what was changed until now is on the disk; fails with StorageFenced when it does not get there."""
+        waiting: asyncio.Future[None] = self._loop.create_future()
+        self._changed.append(waiting)
+        self.want_tick()
+        return waiting
+
+    def _promise(self) -> None:
+        """What was changed is in the batch that was handed over just now."""
+        batch = self.gateway.batch
+        self._promised += [(batch, waiting) for waiting in self._changed]
+        self._changed = []
+        self._keep_promises()
+
+    def _keep_promises(self) -> None:
+        promised = self._promised
+        self._promised = []
+        failure = self._storage.failure
+        durable = self._storage.durable_batch
+        for batch, waiting in promised:
+            if waiting.done():
+                # Cancelled: nobody waits any more.
+                continue
+            if batch <= durable and self._storage.definitions_durable:
+                waiting.set_result(None)
+            elif failure:
+                waiting.set_exception(StorageFenced(failure))
+            else:
+                self._promised.append((batch, waiting))
 
     def _wake_when_due(self) -> None:
         """Queues have something to do at a time, even if nothing comes: messages expire, delays end."""
@@ -215,7 +359,7 @@ class AmqpServer(Host):
             if self._alarm is not None:
                 self._alarm.cancel()
             self._alarm_ms = due_ms
-            self._alarm = self._loop.call_later(max(due_ms - self._clock_ms(), 0) / 1000, self._is_due)
+            self._alarm = self._loop.call_later(max(due_ms - self.clock_ms(), 0) / 1000, self._is_due)
 
     def _is_due(self) -> None:
         self._alarm = None
@@ -258,6 +402,8 @@ class AmqpServer(Host):
             log.error("storage fenced", reason=self._storage.failure)
         self.now()
         self.gateway.on_durable()
+        if self._promised:
+            self._keep_promises()
         if self._held_back and (self._storage.backlog_bytes < JOURNAL_BACKLOG_LOW_BYTES or self._storage.failure):
             held = self._held_back
             self._held_back = []
@@ -304,8 +450,20 @@ class AmqpServer(Host):
 
     # -- the end ------------------------------------------------------------------------------------------------
 
+    async def drain(self, seconds: float) -> None:
+        """Read no more, and wait that long at most until all that was taken in is synced and confirmed."""
+        self._drained = asyncio.Event()
+        for peer in self._peers.values():
+            peer.hold()
+        self.want_tick()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._drained.wait(), seconds)
+
     async def close(self, seconds: float) -> None:
-        """Close every connection with 320, and wait that long at most for the peers to agree."""
+        """Close every connection with 320, and wait that long at most for the peers to agree.
+
+        Nothing is left in the event loop that would come back to us: it may go on without us.
+        """
         if self._looking is not None:
             self._looking.cancel()
         for peer in list(self._peers.values()):
@@ -320,6 +478,17 @@ class AmqpServer(Host):
         for peer in list(self._peers.values()):
             peer.abort()
         self._logins.close()
+        self.tricklers.close()
+        # The loop tells of lost connections in its next turn, and they take their queues with them.
+        if self._peers:
+            await self._deserted.wait()
+        if self._alarm is not None:
+            self._alarm.cancel()
+        self._is_closed = True
+
+
+def _log_refusal(peer: str, why: str) -> None:
+    log.warning("login refused", peer=peer, reason=why)
 
 
 def _address(peer: str) -> str:

@@ -1,27 +1,33 @@
-"""Users and their passwords: argon2id, off the event loop, in constant time whether the user exists or not."""
+"""Users, passwords and tokens: checked off the event loop, in constant time whether a user exists or not."""
 
+import time
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from hashlib import new as new_digest
+from heapq import heappop, heappush
 from hmac import compare_digest
-from ipaddress import ip_address
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from secrets import token_bytes
 from threading import Thread
 from typing import Final
 
-import structlog
 from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError
 
+from flintmq.base.addresses import is_loopback
 from flintmq.base.errors import AuthenticationFailed
+from flintmq.broker.bearer import Bearer
+from flintmq.broker.password_hash import ARGON2ID, is_bearable
 from flintmq.broker.ports import UserRecord
 from flintmq.broker.user import User
 from flintmq.protocol.sasl import scram
+from flintmq.server import logs
+from flintmq.server.backoff import TOO_MANY, Backoff
+from flintmq.server.oauth.tokens import Tokens, UnknownKey
 
-log = structlog.get_logger()
+log = logs.get_logger()
 
 # OWASP's parameters: 19 MiB, two passes, one lane. One thread, so that a storm of logins takes one core and 19 MiB.
 _HASHER: Final = PasswordHasher(time_cost=2, memory_cost=19_456, parallelism=1)
@@ -34,7 +40,8 @@ _DIGESTS: Final = {
 }
 _SALT_BYTES: Final = 4
 _SCRAM_SALT_BYTES: Final = 16
-ALGORITHM: Final = "argon2id"
+ALGORITHM: Final = ARGON2ID
+QUICK_ALGORITHM: Final = "rabbit_password_hashing_sha256"
 
 
 def hash_password(password: str) -> str:
@@ -54,6 +61,15 @@ def hash_unless_known(user: UserRecord | None, password: str) -> tuple[str, str]
     return hash_password(password), ALGORITHM
 
 
+def salted_hash_unless_known(user: UserRecord | None, password: str) -> tuple[str, str]:
+    """The same by a hash that is quick to check, and to guess: for users of brokers that do not last."""
+    if user is not None and matches(user, password):
+        return user.password_hash, user.hashing_algorithm
+    salt = token_bytes(_SALT_BYTES)
+    digest = new_digest(_DIGESTS[QUICK_ALGORITHM], salt + password.encode()).digest()
+    return b64encode(salt + digest).decode(), QUICK_ALGORITHM
+
+
 def scram_keys(password: str) -> tuple[str, ...]:
     """What a user needs to log in by SCRAM; nothing for a password that SCRAM cannot have."""
     try:
@@ -71,6 +87,8 @@ def matches(user: UserRecord, password: str) -> bool:
     digest = _DIGESTS.get(user.hashing_algorithm)
     if digest is not None:
         return _matches_salted(user.password_hash, password, digest)
+    if not is_bearable(user.password_hash):
+        return False
     try:
         return _HASHER.verify(user.password_hash, password)
     except (VerificationError, InvalidHashError):
@@ -88,12 +106,37 @@ def _matches_salted(password_hash: str, password: str, digest: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
+class Learned:
+    """What a user's password gave, once it was shown: a hash of ours in place of another one, and keys for SCRAM.
+
+    Empty where the user had them.
+    """
+
+    password_hash: str = ""
+    scram: tuple[str, ...] = ()
+
+
+Learn = Callable[[UserRecord, Learned], None]
+
+
+@dataclass(frozen=True, slots=True)
 class _Login:
+    """One that waits to be looked at: of a user with a password, or of a token."""
+
     user: str
-    password: str
+    secret: str = field(repr=False)
     address: str
     is_wanted: Callable[[], bool]
-    answer: Callable[[str], None]
+    answer: Callable[[str], None] | None
+    answer_bearer: Callable[[str, Bearer | None], None] | None = None
+    # Whether keys were looked for because of its token.
+    is_second_try: bool = False
+
+    def refuse(self, why: str) -> None:
+        if self.answer is not None:
+            self.answer(why)
+        elif self.answer_bearer is not None:
+            self.answer_bearer(why, None)
 
 
 class Authenticator:
@@ -102,24 +145,41 @@ class Authenticator:
     A password that was right is remembered as long as it is the user's, as a hash under a key that only this process
     knows: a thousand clients that come back after a restart cannot wait for a thousand times argon2.
 
-    `learn` is given the keys for SCRAM of a user who had none and showed the password, from another thread.
+    `learn` is given what a user's password gave, from another thread: keys for SCRAM where it `learns_scram`, a hash of
+    ours for one that is quicker to guess where it `rehashes`.
+    `secret` decides what strangers are told of users that do not exist: the same at every start, or they could tell.
     """
 
     def __init__(
         self,
         users: Mapping[str, User],
         loopback_only: frozenset[str],
-        learn: Callable[[UserRecord, tuple[str, ...]], None] | None = None,
+        learn: Learn | None = None,
+        *,
+        learns_scram: bool = True,
+        rehashes: bool = True,
+        secret: bytes = b"",
+        tokens: Tokens | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._users = users
         self._loopback_only = loopback_only
         # What an unknown user's password is compared with, so that the answer takes as long as for a known one.
         self._nobody = UserRecord("", _hash_of_nothing())
         self._key = token_bytes(32)
+        self._secret = secret or token_bytes(32)
         self._learn = learn
+        self._learns_scram = learns_scram
+        self._rehashes = rehashes
+        self._tokens = tokens
+        self._clock = clock
+        self._backoff = Backoff(clock)
         self._remembered: dict[str, bytes] = {}
         # Those who wait are strangers, and may be many: what an executor keeps for each would be a sixth of their cost.
         self._waiting: SimpleQueue[_Login | None] = SimpleQueue()
+        # Of these, those whose turn has a time, by the thread alone.
+        self._later: list[tuple[float, int, _Login]] = []
+        self._count = 0
         self._is_closed = False
         self._thread = Thread(target=self._run, name="flintmq-auth", daemon=True)
         self._thread.start()
@@ -138,21 +198,96 @@ class Authenticator:
         else:
             self._waiting.put(_Login(user, password, address, is_wanted, answer))
 
+    def check_token(
+        self, token: str, address: str, is_wanted: Callable[[], bool], answer: Callable[[str, Bearer | None], None]
+    ) -> None:
+        """The same for a token: `answer` gets why it is refused, or who came with it."""
+        self._waiting.put(_Login("", token, address, is_wanted, None, answer))
+
+    def obstacle(self, address: str) -> str:
+        """Why nobody may try to log in from there just now; empty where somebody may. It counts as a try."""
+        if self._backoff.is_barred(address) or self._backoff.reserve(address) != 0:
+            return TOO_MANY
+        return ""
+
+    def failed(self, address: str) -> None:
+        """Somebody there tried in a way that is not checked here, and was wrong."""
+        self._backoff.failed(address)
+
     def _run(self) -> None:
         while self._serve():
             pass
 
     def _serve(self) -> bool:
-        login = self._waiting.get()
+        login = self._next()
         if login is None or self._is_closed:
             return False
         # One that goes wrong must not end the thread that all others wait for.
         try:
             if login.is_wanted():
-                login.answer(self._verdict(login.user, self._is_right(login.user, login.password), login.address))
+                self._decide(login)
         except Exception:
             log.exception("internal error", user=login.user)
         return True
+
+    def _next(self) -> _Login | None:
+        """The next one to be looked at; None at the end."""
+        while True:
+            wait = None
+            if self._later:
+                wait = self._later[0][0] - self._clock()
+                if wait <= 0:
+                    return heappop(self._later)[2]
+            try:
+                login = self._waiting.get(timeout=wait)
+            except Empty:
+                continue
+            if login is None:
+                return None
+            at = 0.0 if login.is_second_try else self._backoff.reserve(login.address)
+            if at == 0:
+                return login
+            if at < 0:
+                self._refuse_unseen(login)
+            else:
+                self._count += 1
+                heappush(self._later, (at, self._count, login))
+
+    def _refuse_unseen(self, login: _Login) -> None:
+        try:
+            if login.is_wanted():
+                login.refuse(TOO_MANY)
+        except Exception:
+            log.exception("internal error", user=login.user)
+
+    def _decide(self, login: _Login) -> None:
+        if login.answer is not None:
+            right = self._is_right(login.user, login.secret)
+            if not right:
+                self._backoff.failed(login.address)
+            login.answer(self._verdict(login.user, right, login.address))
+            return
+        assert login.answer_bearer is not None
+        tokens = self._tokens
+        if tokens is None:
+            login.refuse("nobody's tokens count here: see oauth.jwks")
+            return
+        try:
+            bearer = tokens.bearer(login.secret)
+        except UnknownKey as error:
+            if login.is_second_try:
+                self._backoff.failed(login.address)
+                login.refuse(error.text)
+            else:
+                again = replace(login, is_second_try=True)
+                tokens.keys.refresh(lambda: self._waiting.put(again))
+            return
+        except AuthenticationFailed as error:
+            self._backoff.failed(login.address)
+            login.refuse(error.text)
+            return
+        why = self._place_refusal(bearer.user.name, login.address)
+        login.answer_bearer(why, None if why else bearer)
 
     def _is_right(self, user: str, password: str) -> bool:
         known = self._users.get(user)
@@ -163,9 +298,18 @@ class Authenticator:
             matches(self._nobody, password)
         if known is not None and right:
             self._remembered[user] = self._digest(record, password)
-            if self._learn is not None and not record.scram:
-                self._learn(record, scram_keys(password))
+            self._teach(record, password)
         return right
+
+    def _teach(self, record: UserRecord, password: str) -> None:
+        """Passwords are seen once in a while only: what is better kept than what there is, is made then."""
+        if self._learn is None:
+            return
+        is_foreign = self._rehashes and record.hashing_algorithm != ALGORITHM
+        wants_keys = self._learns_scram and not record.scram
+        if is_foreign or wants_keys:
+            learned = Learned(hash_password(password) if is_foreign else "", scram_keys(password) if wants_keys else ())
+            self._learn(record, learned)
 
     def _digest(self, user: UserRecord, password: str) -> bytes:
         """Of the hash, too: with another password, the one that was right before is not any more."""
@@ -179,7 +323,7 @@ class Authenticator:
             if keys.mechanism == mechanism:
                 return keys
         size = scram.key_bytes(mechanism)
-        made = blake2b(f"{mechanism} {user}".encode(), key=self._key).digest()
+        made = blake2b(f"{mechanism} {user}".encode(), key=self._secret).digest()
         return scram.Keys(mechanism, made[:_SCRAM_SALT_BYTES], token_bytes(size), token_bytes(size), scram.ITERATIONS)
 
     def refusal(self, user: str, address: str) -> str:
@@ -191,18 +335,15 @@ class Authenticator:
             return f"there is no user '{user}'"
         if not right:
             return f"wrong password for user '{user}'"
-        if user in self._loopback_only and not _is_loopback(address):
+        return self._place_refusal(user, address)
+
+    def _place_refusal(self, user: str, address: str) -> str:
+        if user in self._loopback_only and not is_loopback(address):
             return f"user '{user}' may only log in from this machine"
         return ""
 
     def close(self) -> None:
-        """Nobody is answered any more."""
+        """Nobody is answered any more: the event loop that answers go to may end."""
         self._is_closed = True
         self._waiting.put(None)
-
-
-def _is_loopback(address: str) -> bool:
-    try:
-        return ip_address(address).is_loopback
-    except ValueError:
-        return False
+        self._thread.join()

@@ -3,21 +3,22 @@
 import asyncio
 from typing import TYPE_CHECKING, cast, final
 
-import structlog
-
+from flintmq.base.addresses import is_loopback
 from flintmq.base.errors import ConnectionLost, FlintError, InternalError
 from flintmq.base.limits import CLOSE_WAIT_SECONDS, HANDSHAKE_SECONDS, OUTPUT_LOW_WATER_BYTES, TICK_READ_BYTES
 from flintmq.gateway.login import OPEN, Security
 from flintmq.protocol.output import Output
 from flintmq.protocol.sniff import TLS_HEADER, sniff
 from flintmq.protocol.sniff import Protocol as Spoken
+from flintmq.server import logs
 from flintmq.server.connection import Connection
-from flintmq.server.tls import TlsTransport, identity
+from flintmq.server.tls import TlsTransport
+from flintmq.server.trickling import Reads
 
 if TYPE_CHECKING:
     from flintmq.server.amqp import AmqpServer
 
-log = structlog.get_logger()
+log = logs.get_logger()
 
 
 @final
@@ -27,10 +28,16 @@ class Peer(asyncio.Protocol):
     def __init__(self, server: "AmqpServer", loop: asyncio.AbstractEventLoop, begins_with_tls: bool = False) -> None:
         self.output = Output(server.outbox)
         self.is_full = False
+        # The other end of `name`, once the connection is open: host:port, and [host]:port for IPv6.
+        self.local = ""
+        self.connected_ms = 0
+        self.received_bytes = 0
+        self.sent_bytes = 0
         self._server = server
         self._loop = loop
         self._transport: asyncio.Transport | None = None
         self._name = ""
+        self._address = ""
         # What came while it could be one protocol or another.
         self._first = b""
         self._connection: Connection | None = None
@@ -38,12 +45,16 @@ class Peer(asyncio.Protocol):
         self._tls: TlsTransport | None = None
         self._is_held = False
         self._is_choked = False
+        self._reads = Reads()
+        self._is_resting = False
         # What waited to be sent when the timer was asked last.
         self._unsent_bytes = 0
         self._tick_bytes = 0
         self._timer: asyncio.TimerHandle | None = None
         self._hangup: asyncio.TimerHandle | None = None
         self._was_open = False
+        # Whether the log says why it ends.
+        self._is_told = False
 
     @property
     def has_spoken(self) -> bool:
@@ -54,6 +65,14 @@ class Peer(asyncio.Protocol):
     def connection(self) -> Connection:
         assert self._connection is not None
         return self._connection
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def is_encrypted(self) -> bool:
+        return self._tls is not None
 
     # -- asyncio ------------------------------------------------------------------------------------------------
 
@@ -72,16 +91,22 @@ class Peer(asyncio.Protocol):
         stream.set_write_buffer_limits(high=OUTPUT_LOW_WATER_BYTES, low=OUTPUT_LOW_WATER_BYTES // 4)
         address = stream.get_extra_info("peername")
         self._name = _printable(address)
+        self.connected_ms = self._server.clock_ms()
+        self._address = str(address[0]) if isinstance(address, tuple) and address else ""
         self._server.add(self)
         self._hangup = self._loop.call_later(HANDSHAKE_SECONDS, self._handshake_timed_out)
         log.debug("connection accepted", peer=self._name)
 
     def data_received(self, data: bytes) -> None:
+        self.received_bytes += len(data)
+        if not self._was_open and self._reads.trickle(len(data)):
+            self._rest()
         if self._tls is not None:
             try:
                 data = self._tls.receive(data)
             except ConnectionLost as error:
                 log.warning("connection refused", peer=self._name, reason=str(error))
+                self._is_told = True
                 self.abort()
                 return
             if not data:
@@ -125,9 +150,10 @@ class Peer(asyncio.Protocol):
         self._transport = self._tls
 
     def _security(self) -> Security:
+        is_local = is_loopback(self._address)
         if self._tls is None or self._server.tls is None:
-            return OPEN
-        return Security(True, identity(self._tls.certificate, self._server.tls.login_from))
+            return OPEN if is_local else Security()
+        return Security(True, self._server.tls.identity(self._tls.certificate), is_local)
 
     def _take(self, data: bytes) -> None:
         try:
@@ -174,8 +200,9 @@ class Peer(asyncio.Protocol):
             except Exception as error:
                 log.exception("internal error", peer=self._name)
                 self._fail(error)
-            self._log_end(self._connection)
-        else:
+            if not self._is_told:
+                self._log_end(self._connection)
+        elif not self._is_told:
             reason = str(exc) if exc else "the peer closed the socket before it said what it speaks"
             log.warning("connection ended", peer=self._name, user="", reason=reason)
         self._server.remove(self)
@@ -207,16 +234,20 @@ class Peer(asyncio.Protocol):
         if transport is None or transport.is_closing():
             return
         if len(chunks) == 1:
+            self.sent_bytes += len(chunks[0])
             transport.write(chunks[0])
         elif chunks:
+            self.sent_bytes += sum(map(len, chunks))
             transport.writelines(chunks)
         self.output.backlog = transport.get_write_buffer_size()
         engine = self.connection.engine
         now = self._loop.time()
         engine.sent(now)
         if engine.is_closed:
+            self._server.closed(self)
             transport.close()
         elif engine.is_closing:
+            self._server.closed(self)
             if self._was_open or self._hangup is None:
                 self._hang_up_in(CLOSE_WAIT_SECONDS)
             if self._is_held:
@@ -227,13 +258,18 @@ class Peer(asyncio.Protocol):
 
     def _opened(self) -> None:
         self._was_open = True
+        if self._transport is not None:
+            self.local = _printable(self._transport.get_extra_info("sockname"))
+        self._server.opened(self)
         connection = self.connection
         if self._hangup is not None:
             self._hangup.cancel()
             self._hangup = None
         access = connection.access
         vhost = access.vhost.name if access else ""
-        log.info("connection opened", peer=connection.peer, user=connection.user, vhost=vhost)
+        log.info(
+            "connection opened", peer=connection.peer, user=connection.user, vhost=vhost, tls=self._tls is not None
+        )
         self._arm()
 
     # -- time ---------------------------------------------------------------------------------------------------
@@ -265,6 +301,7 @@ class Peer(asyncio.Protocol):
 
     def _handshake_timed_out(self) -> None:
         log.warning("handshake timed out", peer=self._name, seconds=HANDSHAKE_SECONDS)
+        self._is_told = True
         self.abort()
 
     def _hang_up_in(self, seconds: float) -> None:
@@ -296,6 +333,22 @@ class Peer(asyncio.Protocol):
             self._is_held = True
             self._transport.pause_reading()
 
+    def _rest(self) -> None:
+        if not self._is_resting and self._transport is not None and not self._transport.is_closing():
+            self._is_resting = True
+            self._transport.pause_reading()
+            self._server.tricklers.rest(self)
+
+    def read_again(self) -> None:
+        """It trickled, and has rested."""
+        self._is_resting = False
+        if not self._is_held:
+            self._resume()
+
+    def _resume(self) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()
+
     def choke(self) -> None:
         """Stop reading until the peer has read most of what waits for it."""
         self._is_choked = True
@@ -306,8 +359,8 @@ class Peer(asyncio.Protocol):
         self._tick_bytes = 0
         if self._is_held:
             self._is_held = False
-            if self._transport is not None and not self._transport.is_closing():
-                self._transport.resume_reading()
+            if not self._is_resting:
+                self._resume()
 
     def _log_end(self, connection: Connection) -> None:
         reason = connection.closed

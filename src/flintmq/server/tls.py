@@ -6,73 +6,15 @@ that TLS begins, and no event loop takes that back.
 
 import asyncio
 import ssl
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Any, Final, Literal, final
+from typing import Any, Final, final
 
-from flintmq.base.errors import ConfigurationError, ConnectionLost
-from flintmq.server.config import TlsSettings
+from flintmq.base.errors import ConnectionLost
+from flintmq.server.certificates import Certificate
 
 # What OpenSSL gives at once is a record, which has 16 KiB at most.
 _READ_BYTES: Final = 256 * 1024
-
-
-# What `getpeercert` gives: names of all kinds, deeply nested.
-Certificate = Mapping[str, Any] | None
-
-
-@dataclass(frozen=True)
-class Tls:
-    """What a server needs for TLS, and where it finds a client's name in its certificate."""
-
-    context: ssl.SSLContext
-    login_from: Literal["common_name", "subject_alternative_name"] = "common_name"
-
-
-def tls_of(settings: TlsSettings) -> Tls | None:
-    """None where there is no certificate. Raises ConfigurationError."""
-    if settings.certificate is None:
-        for name in ("key", "ca"):
-            if getattr(settings, name) is not None:
-                raise ConfigurationError(f"tls.{name} is of no use without tls.certificate")
-        return None
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_CIPHER_SERVER_PREFERENCE
-    try:
-        context.load_cert_chain(settings.certificate, settings.key)
-    except (OSError, ssl.SSLError) as error:
-        raise ConfigurationError(
-            f"tls.certificate {settings.certificate} and tls.key {settings.key or 'in it'} cannot be used: {error}"
-        ) from error
-    if settings.verify == "none":
-        return Tls(context)
-    if settings.ca is None:
-        raise ConfigurationError(
-            f'tls.verify is "{settings.verify}": tls.ca has to name who signs clients\' certificates'
-        )
-    try:
-        context.load_verify_locations(settings.ca)
-    except (OSError, ssl.SSLError) as error:
-        raise ConfigurationError(f"tls.ca {settings.ca} cannot be used: {error}") from error
-    context.verify_mode = ssl.CERT_REQUIRED if settings.verify == "required" else ssl.CERT_OPTIONAL
-    return Tls(context, settings.login_from)
-
-
-def identity(certificate: Certificate, login_from: Literal["common_name", "subject_alternative_name"]) -> str:
-    """Who a client's certificate says it is, as `getpeercert` gives it; empty where it says nothing."""
-    if not certificate:
-        return ""
-    if login_from == "common_name":
-        for part in certificate.get("subject", ()):
-            for name, value in part:
-                if name == "commonName":
-                    return str(value)
-        return ""
-    for _, value in certificate.get("subjectAltName", ()):
-        return str(value)
-    return ""
 
 
 @final

@@ -3,16 +3,19 @@
 import base64
 import hashlib
 import threading
+from dataclasses import dataclass, field
+from queue import SimpleQueue
 from types import SimpleNamespace
 
 import pytest
-from argon2 import extract_parameters
+from argon2 import PasswordHasher, extract_parameters
 
 from flintmq.broker.ports import UserRecord
 from flintmq.broker.user import User
 from flintmq.protocol.sasl.scram import NAMES, parse_keys
 from flintmq.server import auth
-from flintmq.server.auth import Authenticator, hash_password, hash_unless_known, matches, scram_keys
+from flintmq.server.auth import Authenticator, Learned, hash_password, hash_unless_known, matches, scram_keys
+from flintmq.server.backoff import TOO_MANY
 
 HASH = hash_password("right")
 
@@ -108,6 +111,13 @@ def test_rabbitmqs_hashes(algorithm: str, password_hash: str | None) -> None:
     assert not matches(UserRecord("u", password_hash), password)
 
 
+def test_a_hash_that_asks_for_too_much_is_not_checked() -> None:
+    """The right password of a hash by argon2id is wrong where the check would take more than a login may."""
+    costly = PasswordHasher(time_cost=9, memory_cost=64, parallelism=1).hash("x")
+    assert not matches(UserRecord("u", costly), "x")
+    assert matches(UserRecord("u", PasswordHasher(time_cost=8, memory_cost=64, parallelism=1).hash("x")), "x")
+
+
 @pytest.mark.parametrize("password_hash", ["", "AAAA", "not base64"])
 @pytest.mark.parametrize("algorithm", ["rabbit_password_hashing_sha256", "argon2id", "something else"])
 def test_hashes_that_are_none(password_hash: str, algorithm: str) -> None:
@@ -152,15 +162,71 @@ def test_who_has_an_imported_hash_is_nobodys_business(checker: Authenticator, mo
     assert computed == ["wrong", "wrong"]
 
 
+@dataclass
+class Learner:
+    """What logins taught, by user."""
+
+    learned: dict[str, Learned] = field(default_factory=dict)
+
+    def __call__(self, record: UserRecord, learned: Learned) -> None:
+        self.learned[record.name] = learned
+
+
 def test_a_password_that_is_shown_makes_keys_for_scram() -> None:
     """A user who had none learns them with the first right password, and not with a wrong one."""
-    learned: dict[str, tuple[str, ...]] = {}
-    users = {"anna": User(UserRecord("anna", HASH))}
-    checker = Authenticator(users, frozenset(), lambda record, keys: learned.update({record.name: keys}))
+    learner = Learner()
+    checker = Authenticator({"anna": User(UserRecord("anna", HASH))}, frozenset(), learner)
     verdict(checker, "anna", "wrong")
-    assert not learned
+    assert not learner.learned
     verdict(checker, "anna", "right")
-    assert [parse_keys(text).mechanism for text in learned["anna"]] == list(NAMES)
+    assert [parse_keys(text).mechanism for text in learner.learned["anna"].scram] == list(NAMES)
+    assert learner.learned["anna"].password_hash == ""
+
+
+def test_an_imported_hash_becomes_one_of_ours() -> None:
+    """With the first right password, and with no wrong one: nobody can guess as fast as the old hash allowed."""
+    learner = Learner()
+    user = UserRecord("u", "kI3GCqW5JLMJa4iX1lo7X4D6XbYqlLgxIs30+P6tENUV2POR", (), "rabbit_password_hashing_sha256")
+    checker = Authenticator({"u": User(user)}, frozenset(), learner, learns_scram=False)
+    verdict(checker, "u", "wrong")
+    assert not learner.learned
+    assert verdict(checker, "u", "test12") == ""
+    learned = learner.learned["u"]
+    assert matches(UserRecord("u", learned.password_hash), "test12")
+    assert learned.scram == ()
+
+
+def test_what_strangers_see_is_the_same_after_a_restart() -> None:
+    """A salt that changed with the process would tell who is a user, for a user's does not."""
+    salts = {
+        Authenticator({}, frozenset(), secret=secret).scram_keys("nobody", NAMES[0]).salt
+        for secret in (b"kept", b"kept", b"another broker's")
+    }
+    assert len(salts) == 2
+
+
+def test_who_guesses_has_to_wait() -> None:
+    """After some wrong passwords, those from the address wait, then are refused unseen; not those of a known password.
+
+    Nor those from elsewhere.
+    """
+    now = [1_000.0]
+    users = {name: User(UserRecord(name, HASH)) for name in ("anna", "otto")}
+    checker = Authenticator(users, frozenset(), clock=lambda: now[0])
+    assert verdict(checker, "anna", "right", "10.0.0.1") == ""
+    for _ in range(11):
+        assert "wrong" in verdict(checker, "otto", "wrong", "10.0.0.1")
+    answers: SimpleQueue[str] = SimpleQueue()
+    for _ in range(200):
+        checker.check("otto", "wrong", "10.0.0.1", lambda: True, answers.put)
+    assert answers.get(timeout=10) == TOO_MANY
+    assert verdict(checker, "anna", "right", "10.0.0.1") == ""
+    assert verdict(checker, "otto", "right", "10.0.0.2") == ""
+    assert checker.obstacle("10.0.0.1") == TOO_MANY
+    assert checker.obstacle("10.0.0.2") == ""
+    # Those that wait have their turn, and by and by the address is like any other.
+    now[0] += 600
+    assert verdict(checker, "otto", "right", "10.0.0.1") == ""
 
 
 def test_keys_for_scram_of_anybody(checker: Authenticator) -> None:

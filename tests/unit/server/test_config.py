@@ -52,7 +52,7 @@ def test_environment_wins_over_file_and_flags_over_both(tmp_path: Path) -> None:
     [
         ("[listen]\nprot = 1", ["flintmq.toml", "listen.prot", "did you mean listen.port?"]),
         ("[lissen]\nport = 1", ["flintmq.toml", "[lissen]", "did you mean listen?"]),
-        ("[zzz]", ["[zzz]", "there are listen, tls, storage"]),
+        ("[zzz]", ["[zzz]", "there are listen, tls, management, storage"]),
         ("listen = 5672", ["flintmq.toml", "listen is a section"]),
         ('[listen]\nport = "5672"', ["flintmq.toml", "listen.port", "expected `int`, got `str`"]),
         ("[listen]\nport = 65536", ["listen.port", "expected `int` <= 65535"]),

@@ -4,12 +4,13 @@ Keys that say nothing to us are skipped; a value of a wrong type is an error tha
 """
 
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
 from flintmq.base.errors import ConfigurationError
-from flintmq.base.json_values import from_json
+from flintmq.base.json_values import from_json, is_nested_deeper
+from flintmq.base.limits import TABLE_DEPTH_MAX
 from flintmq.broker.message import Table
 
 # Exports write an empty one of what is an object otherwise as a list.
@@ -146,21 +147,28 @@ class BindingEntry(Entry, frozen=True, kw_only=True):
         return f"{self.source} to {self.destination} in {self.vhost}"
 
 
+# The lists whose entries are in one virtual host, and may be brought into another.
+_OF_VHOST: Final = ("policies", "parameters", "queues", "exchanges", "bindings")
+
 E = TypeVar("E", bound=Entry)
 
 
 class Document:
-    """What a file says. Raises ConfigurationError for one that is not of the format; `place` names the file."""
+    """What a file says. Raises ConfigurationError for one that is not of the format; `place` names the file.
 
-    def __init__(self, data: bytes, place: str) -> None:
+    Where a `vhost` is given, all that is in a virtual host is for this one, whatever it says, and the rest is left out.
+    """
+
+    def __init__(self, data: bytes, place: str, vhost: str | None = None) -> None:
         self.place = place
+        self._vhost = vhost
         try:
             document = msgspec.json.decode(data.removeprefix(b"\xef\xbb\xbf"))
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, RecursionError) as error:
             raise ConfigurationError(f"{place} is not valid JSON: {error}") from error
         if not isinstance(document, dict):
             raise ConfigurationError(f"{place}: definitions are an object with lists such as users and vhosts")
-        self._document = document
+        self._document = document if vhost is None else {name: document.get(name, []) for name in _OF_VHOST}
         self.vhosts = self._entries("vhosts", VHostEntry)
         self.users = self._entries("users", UserEntry)
         self.permissions = self._entries("permissions", PermissionEntry)
@@ -181,6 +189,8 @@ class Document:
         return [self._entry(f"{section}[{at}]", entry, kind) for at, entry in enumerate(entries)]
 
     def _entry(self, place: str, entry: object, kind: type[E]) -> E:
+        if self._vhost is not None and isinstance(entry, dict):
+            entry = {**entry, "vhost": self._vhost}
         try:
             return msgspec.convert(entry, kind)
         except msgspec.ValidationError as error:
@@ -195,6 +205,8 @@ def table(fields: _Fields) -> Table:
         if fields:
             raise ConfigurationError("arguments are an object, not a list")
         return {}
+    if is_nested_deeper(fields, TABLE_DEPTH_MAX):
+        raise ConfigurationError(f"arguments have more than {TABLE_DEPTH_MAX} objects within each other")
     try:
         return {name: from_json(value) for name, value in fields.items()}
     except (ValueError, KeyError, TypeError) as error:

@@ -3,13 +3,15 @@
 What ends with the broker or with a connection is left out, and so is what every broker has by itself.
 """
 
+from collections.abc import Iterator
 from typing import Any
 
 from flintmq.base.json_values import to_json
 from flintmq.broker.broker import Broker
 from flintmq.broker.exchanges import is_durable
 from flintmq.broker.message import Table
-from flintmq.broker.ports import ParameterRecord, PolicyRecord
+from flintmq.broker.ports import ParameterRecord, PermissionRecord, PolicyRecord, TopicPermissionRecord
+from flintmq.broker.user import User
 from flintmq.broker.vhost import VHost
 from flintmq.management.definitions.importing import OPERATOR_POLICY, VHOST_LIMITS
 
@@ -18,63 +20,93 @@ Fields = dict[str, Any]
 
 def export_definitions(broker: Broker, version: str) -> Fields:
     """Everything durable that is not a message. `version` is FlintMQ's."""
+    sections = {name: list(entries) for name, entries in sections_of(broker).items()}
+    return {"product_name": "FlintMQ", "product_version": version, **sections}
+
+
+def sections_of(broker: Broker) -> dict[str, Iterator[Fields]]:
+    """The lists of an export, entry by entry: between two of them the broker may change."""
     vhosts = [broker.vhosts[name] for name in sorted(broker.vhosts)]
     users = [broker.users[name] for name in sorted(broker.users)]
     rights = [rights for user in users for rights in user.all_rights]
-    parameters = [broker.parameters[key] for key in sorted(broker.parameters)]
     return {
-        "product_name": "FlintMQ",
-        "product_version": version,
-        "users": [
-            {
-                "name": user.name,
-                "password_hash": user.record.password_hash,
-                "hashing_algorithm": user.record.hashing_algorithm,
-                "tags": list(user.record.tags),
-                "limits": user.limits.values,
-            }
-            for user in users
-        ],
-        "vhosts": [_vhost(vhost) for vhost in vhosts],
-        "permissions": [
-            {
-                "user": given.user,
-                "vhost": given.vhost,
-                "configure": given.configure,
-                "write": given.write,
-                "read": given.read,
-            }
-            for given in (each.permission for each in rights)
-            if given is not None
-        ],
-        "topic_permissions": [
-            {
-                "user": given.user,
-                "vhost": given.vhost,
-                "exchange": given.exchange,
-                "write": given.write,
-                "read": given.read,
-            }
-            for each in rights
-            for given in each.topics.values()
-        ],
-        "parameters": [
-            *(_parameter(record) for record in parameters if record.vhost),
-            *(_limits(vhost) for vhost in vhosts if vhost.limits.values),
-            *(_operator_policy(record) for vhost in vhosts for record in vhost.policies.records if record.operator),
-        ],
-        "global_parameters": [
-            {"name": record.name, "value": record.value} for record in parameters if not record.vhost
-        ],
-        "policies": [
+        "users": (_user(user) for user in users),
+        "vhosts": (_vhost(vhost) for vhost in vhosts),
+        "permissions": (_permission(given) for given in (each.permission for each in rights) if given is not None),
+        "topic_permissions": (_topic_permission(given) for each in rights for given in list(each.topics.values())),
+        "parameters": _parameters(broker, vhosts, with_limits=True),
+        "global_parameters": ({"name": record.name, "value": record.value} for record in _kept(broker, "")),
+        "policies": (
             {"vhost": record.vhost, "name": record.name, **_policy(record)}
             for vhost in vhosts
-            for record in vhost.policies.records
+            for record in list(vhost.policies.records)
             if not record.operator
-        ],
-        "queues": [queue for vhost in vhosts for queue in _queues(vhost)],
-        "exchanges": [exchange for vhost in vhosts for exchange in _exchanges(vhost)],
-        "bindings": [binding for vhost in vhosts for binding in _bindings(vhost)],
+        ),
+        "queues": (queue for vhost in vhosts for queue in _queues(vhost)),
+        "exchanges": (exchange for vhost in vhosts for exchange in _exchanges(vhost)),
+        "bindings": (binding for vhost in vhosts for binding in _bindings(vhost)),
+    }
+
+
+def sections_of_vhost(broker: Broker, vhost: VHost) -> dict[str, Iterator[Fields]]:
+    """Those of one virtual host, whose name its entries do not say."""
+    policies = (record for record in list(vhost.policies.records) if not record.operator)
+    sections: dict[str, Iterator[Fields]] = {
+        "parameters": _parameters(broker, [vhost], with_limits=False),
+        "policies": ({"name": record.name, **_policy(record)} for record in policies),
+        "exchanges": _exchanges(vhost),
+        "queues": _queues(vhost),
+        "bindings": _bindings(vhost),
+    }
+    return {name: map(_without_vhost, entries) for name, entries in sections.items()}
+
+
+def _without_vhost(entry: Fields) -> Fields:
+    entry.pop("vhost", None)
+    return entry
+
+
+def _kept(broker: Broker, vhost: str) -> list[ParameterRecord]:
+    return [broker.parameters[key] for key in sorted(broker.parameters) if key[0] == vhost]
+
+
+def _parameters(broker: Broker, vhosts: list[VHost], *, with_limits: bool) -> Iterator[Fields]:
+    for vhost in vhosts:
+        yield from map(_parameter, _kept(broker, vhost.name))
+    for vhost in vhosts:
+        if with_limits and vhost.limits.values:
+            yield _limits(vhost)
+    for vhost in vhosts:
+        yield from (_operator_policy(record) for record in list(vhost.policies.records) if record.operator)
+
+
+def _user(user: User) -> Fields:
+    return {
+        "name": user.name,
+        "password_hash": user.record.password_hash,
+        "hashing_algorithm": user.record.hashing_algorithm,
+        "tags": list(user.record.tags),
+        "limits": dict(user.limits.values),
+    }
+
+
+def _permission(given: PermissionRecord) -> Fields:
+    return {
+        "user": given.user,
+        "vhost": given.vhost,
+        "configure": given.configure,
+        "write": given.write,
+        "read": given.read,
+    }
+
+
+def _topic_permission(given: TopicPermissionRecord) -> Fields:
+    return {
+        "user": given.user,
+        "vhost": given.vhost,
+        "exchange": given.exchange,
+        "write": given.write,
+        "read": given.read,
     }
 
 
@@ -107,8 +139,8 @@ def _policy(record: PolicyRecord) -> Fields:
     }
 
 
-def _queues(vhost: VHost) -> list[Fields]:
-    return [
+def _queues(vhost: VHost) -> Iterator[Fields]:
+    return (
         {
             "name": queue.name,
             "vhost": vhost.name,
@@ -116,13 +148,13 @@ def _queues(vhost: VHost) -> list[Fields]:
             "auto_delete": queue.auto_delete,
             "arguments": _table(queue.arguments),
         }
-        for queue in vhost.queues.values()
+        for queue in list(vhost.queues.values())
         if queue.durable and queue.owner is None
-    ]
+    )
 
 
-def _exchanges(vhost: VHost) -> list[Fields]:
-    return [
+def _exchanges(vhost: VHost) -> Iterator[Fields]:
+    return (
         {
             "name": exchange.name,
             "vhost": vhost.name,
@@ -132,13 +164,13 @@ def _exchanges(vhost: VHost) -> list[Fields]:
             "internal": exchange.internal,
             "arguments": _table(exchange.arguments),
         }
-        for exchange in vhost.exchanges.by_name.values()
+        for exchange in list(vhost.exchanges.by_name.values())
         if exchange.durable and exchange.name and not exchange.name.startswith("amq.")
-    ]
+    )
 
 
-def _bindings(vhost: VHost) -> list[Fields]:
-    return [
+def _bindings(vhost: VHost) -> Iterator[Fields]:
+    return (
         {
             "source": exchange.name,
             "vhost": vhost.name,
@@ -147,10 +179,10 @@ def _bindings(vhost: VHost) -> list[Fields]:
             "routing_key": binding.routing_key,
             "arguments": _table(binding.arguments),
         }
-        for exchange in vhost.exchanges.by_name.values()
-        for binding in exchange.bindings.values()
+        for exchange in list(vhost.exchanges.by_name.values())
+        for binding in list(exchange.bindings.values())
         if is_durable(binding)
-    ]
+    )
 
 
 def _table(table: Table) -> Fields:

@@ -1,15 +1,18 @@
-"""Definitions from a file into a broker: all of them or none, and the same file again changes nothing.
+"""Definitions from a file into a broker, and the same file again changes nothing.
 
-Everything is read and checked first. Queues, exchanges and bindings that are there already stay as they are; virtual
-hosts, users and rules become what the file says (as in RabbitMQ).
+Everything is read and checked before the first change: what is wrong with a file keeps all of it out. In a broker that
+runs, clients may take away meanwhile what the rest counts on; what came before that stays. Queues, exchanges and
+bindings that are there already stay as they are; virtual hosts, users and rules become what the file says (as in
+RabbitMQ).
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
 from flintmq.base.errors import AmqpError, ConfigurationError
 from flintmq.broker.broker import Broker
+from flintmq.broker.password_hash import check_password_hash
 from flintmq.broker.ports import (
     LimitRecord,
     ParameterRecord,
@@ -40,18 +43,13 @@ from flintmq.management.definitions.document import (
     table,
     words,
 )
+from flintmq.management.definitions.topology import RESERVED, Topology, is_implied
 
 # What RabbitMQ calls the parameters that are rules of ours.
 VHOST_LIMITS: Final = "vhost-limits"
 OPERATOR_POLICY: Final = "operator_policy"
 # How passwords are hashed where an export does not say so: RabbitMQ's default since 3.6.
-_DEFAULT_ALGORITHM: Final = "rabbit_password_hashing_sha256"
-_ALGORITHMS: Final = (
-    "argon2id",
-    "rabbit_password_hashing_sha256",
-    "rabbit_password_hashing_sha512",
-    "rabbit_password_hashing_md5",
-)
+DEFAULT_ALGORITHM: Final = "rabbit_password_hashing_sha256"
 # How RabbitMQ may write queue types, and that a virtual host has none of its own.
 _QUEUE_TYPES: Final = {
     "undefined": "",
@@ -66,13 +64,30 @@ Hasher = Callable[[UserRecord | None, str], tuple[str, str]]
 _Record = VHostRecord | UserRecord | Rule
 
 
-def import_definitions(document: Document, broker: Broker, hasher: Hasher) -> list[str]:
-    """Bring all of a document into the broker; returns remarks about what has no effect.
+def import_in_steps(document: Document, broker: Broker, hasher: Hasher) -> Iterator[str | None]:
+    """Bring all of a document into the broker; some steps bring a remark about what has no effect.
 
-    The changes are staged: whoever calls commits them, or discards them on an error. Raises ConfigurationError, naming
-    the entry.
+    In a broker that runs, others have their turn between two steps. The changes are staged: whoever calls commits
+    them; at a start, where nothing was built on them yet, they are discarded on an error. Raises ConfigurationError,
+    naming the entry.
     """
-    records = _records(document, broker, hasher)
+    records: list[_Record] = []
+    for made in _records(document, broker, hasher):
+        records += made
+        yield None
+    topology = Topology(broker, records)
+    for at, exchange in enumerate(document.exchanges):
+        with _named(document, "exchanges", at, exchange):
+            topology.exchange(exchange)
+        yield None
+    for at, queue in enumerate(document.queues):
+        with _named(document, "queues", at, queue):
+            topology.queue(queue)
+        yield None
+    for at, binding in enumerate(document.bindings):
+        with _named(document, "bindings", at, binding):
+            topology.binding(binding)
+        yield None
     for record in records:
         if isinstance(record, VHostRecord):
             broker.put_vhost(record)
@@ -80,20 +95,22 @@ def import_definitions(document: Document, broker: Broker, hasher: Hasher) -> li
             broker.put_user(record)
         else:
             broker.put_rule(record)
+        if isinstance(record, ParameterRecord) and record.vhost:
+            yield f"the {record.component} '{record.name}' {_KEPT_ONLY}"
+        else:
+            yield None
     for at, exchange in enumerate(document.exchanges):
         with _named(document, "exchanges", at, exchange):
             _declare_exchange(broker, exchange)
+        yield None
     for at, queue in enumerate(document.queues):
         with _named(document, "queues", at, queue):
             _declare_queue(broker, queue)
+        yield None
     for at, binding in enumerate(document.bindings):
         with _named(document, "bindings", at, binding):
             _bind(broker, binding)
-    return [
-        f"the {record.component} '{record.name}' {_KEPT_ONLY}"
-        for record in records
-        if isinstance(record, ParameterRecord) and record.vhost
-    ]
+        yield None
 
 
 @contextmanager
@@ -105,7 +122,7 @@ def _named(document: Document, section: str, at: int, entry: Entry) -> Iterator[
         raise ConfigurationError(f"{document.place}: {section}[{at}] ('{entry.label}'): {error}") from error
 
 
-def _records(document: Document, broker: Broker, hasher: Hasher) -> list[_Record]:
+def _records(document: Document, broker: Broker, hasher: Hasher) -> Iterator[Sequence[_Record]]:
     """All but exchanges, queues and bindings, checked against each other and against what is there."""
 
     def user(entry: UserEntry) -> list[_Record]:
@@ -116,7 +133,7 @@ def _records(document: Document, broker: Broker, hasher: Hasher) -> list[_Record
         known = broker.vhosts.get(entry.name)
         return _vhost(entry, known.record if known else VHostRecord(entry.name))
 
-    sections: dict[str, Callable[..., list[_Record]]] = {
+    sections: dict[str, Callable[..., Sequence[_Record]]] = {
         "vhosts": vhost,
         "users": user,
         "permissions": _permission,
@@ -124,24 +141,24 @@ def _records(document: Document, broker: Broker, hasher: Hasher) -> list[_Record
         "vhost_limits": _vhost_limits,
         "user_limits": _user_limits,
         "policies": _policy,
-        "parameters": _parameter,
+        "parameters": rules_of_parameter,
         "global_parameters": _global_parameter,
     }
     vhosts = {*broker.vhosts, *(entry.name for entry in document.vhosts)}
     users = {*broker.users, *(entry.name for entry in document.users)}
-    records: list[_Record] = []
     for section, translate in sections.items():
         for at, entry in enumerate(getattr(document, section)):
             with _named(document, section, at, entry):
-                for record in translate(entry):
+                records = translate(entry)
+                for record in records:
                     _expect(record, vhosts, users)
-                    records.append(record)
+            yield records
     for section in ("exchanges", "queues", "bindings"):
         for at, entry in enumerate(getattr(document, section)):
             with _named(document, section, at, entry):
                 _expect(entry, vhosts, users)
                 table(entry.arguments)
-    return records
+            yield []
 
 
 def _expect(record: _Record | Entry, vhosts: set[str], users: set[str]) -> None:
@@ -176,10 +193,11 @@ def _vhost(entry: VHostEntry, known: VHostRecord) -> list[_Record]:
 
 def _user(entry: UserEntry, known: UserRecord | None, hasher: Hasher) -> list[_Record]:
     if entry.password_hash is not None:
-        algorithm = entry.hashing_algorithm or _DEFAULT_ALGORITHM
+        algorithm = entry.hashing_algorithm or DEFAULT_ALGORITHM
         password_hash = entry.password_hash
-        if algorithm not in _ALGORITHMS:
-            raise ConfigurationError(f"hashing_algorithm '{algorithm}' is unknown: there are {', '.join(_ALGORITHMS)}")
+        # What a user has already stays, however it came about.
+        if known is None or (known.hashing_algorithm, known.password_hash) != (algorithm, password_hash):
+            check_password_hash(algorithm, password_hash)
     elif entry.password is not None:
         password_hash, algorithm = hasher(known, entry.password)
     else:
@@ -188,8 +206,10 @@ def _user(entry: UserEntry, known: UserRecord | None, hasher: Hasher) -> list[_R
     return [user, *_limits("user", entry.name, entry.limits)]
 
 
-def _limits(scope: str, owner: str, values: dict[str, object] | list[object]) -> list[_Record]:
-    limits: list[_Record] = []
+def _limits(scope: str, owner: str, values: object) -> list[Rule]:
+    limits: list[Rule] = []
+    if not isinstance(values, (dict, list)):
+        raise ConfigurationError("limits are an object with their names and values")
     for name, value in table(values).items():
         if not isinstance(value, int) or isinstance(value, bool):
             raise ConfigurationError(f"the limit '{name}' is a number, not {value!r}")
@@ -197,11 +217,11 @@ def _limits(scope: str, owner: str, values: dict[str, object] | list[object]) ->
     return limits
 
 
-def _vhost_limits(entry: VHostLimitEntry) -> list[_Record]:
+def _vhost_limits(entry: VHostLimitEntry) -> list[Rule]:
     return _limits("vhost", entry.vhost, entry.value)
 
 
-def _user_limits(entry: UserLimitEntry) -> list[_Record]:
+def _user_limits(entry: UserLimitEntry) -> list[Rule]:
     return _limits("user", entry.user, entry.value)
 
 
@@ -218,22 +238,24 @@ def _policy(entry: PolicyEntry) -> list[_Record]:
     return [PolicyRecord(entry.vhost, entry.name, entry.pattern, definition, entry.apply_to, entry.priority)]
 
 
-def _parameter(entry: ParameterEntry) -> list[_Record]:
+def rules_of_parameter(entry: ParameterEntry) -> list[Rule]:
+    """What a parameter is to us. Raises ConfigurationError."""
     value = entry.value
     if entry.component == VHOST_LIMITS:
         return _limits("vhost", entry.vhost, value)
     if entry.component == OPERATOR_POLICY:
         if not isinstance(value, dict) or not isinstance(value.get("pattern"), str):
             raise ConfigurationError("an operator policy has a pattern and a definition")
+        definition, apply_to, priority = (
+            value.get("definition", {}),
+            value.get("apply-to", "all"),
+            value.get("priority", 0),
+        )
+        if not isinstance(definition, dict | list) or not isinstance(apply_to, str) or type(priority) is not int:
+            raise ConfigurationError("an operator policy has an object for its definition, and a number as priority")
         return [
             PolicyRecord(
-                entry.vhost,
-                entry.name,
-                value["pattern"],
-                table(value.get("definition", {})),
-                value.get("apply-to", "all"),
-                value.get("priority", 0),
-                operator=True,
+                entry.vhost, entry.name, value["pattern"], table(definition), apply_to, priority, operator=True
             )
         ]
     return [ParameterRecord(entry.vhost, entry.component, entry.name, value)]
@@ -245,8 +267,7 @@ def _global_parameter(entry: GlobalParameterEntry) -> list[_Record]:
 
 def _declare_exchange(broker: Broker, entry: ExchangeEntry) -> None:
     exchanges = broker.vhost(entry.vhost).exchanges
-    # Every broker has its own of the reserved names.
-    if entry.name not in exchanges.by_name and not entry.name.startswith("amq."):
+    if entry.name not in exchanges.by_name and not entry.name.startswith(RESERVED):
         exchanges.declare(
             entry.name, entry.type, entry.durable, entry.auto_delete, entry.internal, table(entry.arguments)
         )
@@ -254,14 +275,13 @@ def _declare_exchange(broker: Broker, entry: ExchangeEntry) -> None:
 
 def _declare_queue(broker: Broker, entry: QueueEntry) -> None:
     vhost = broker.vhost(entry.vhost)
-    if entry.name not in vhost.queues and not entry.name.startswith("amq."):
+    if entry.name not in vhost.queues and not entry.name.startswith(RESERVED):
         vhost.declare_queue(entry.name, entry.durable, False, entry.auto_delete, table(entry.arguments), None)
 
 
 def _bind(broker: Broker, entry: BindingEntry) -> None:
     vhost = broker.vhost(entry.vhost)
-    if entry.source == "" or entry.destination.startswith("amq.gen-"):
-        # The default exchange has its bindings by itself; and queues of generated names went with their connections.
+    if is_implied(entry):
         return
     arguments = table(entry.arguments)
     if entry.destination_type == "exchange":

@@ -12,7 +12,7 @@ from flintmq.broker.permission import CONFIGURE, READ, WRITE
 from flintmq.broker.ports import LimitRecord, PermissionRecord, PolicyRecord, UserRecord, VHostRecord
 from flintmq.management.definitions.document import Document
 from flintmq.management.definitions.exporting import export_definitions
-from flintmq.management.definitions.importing import import_definitions
+from flintmq.management.definitions.importing import import_in_steps
 from tests.unit.broker.memory import MemoryStorage
 
 EXPORT = Path(__file__).with_name("rabbitmq.json").read_bytes()
@@ -25,7 +25,8 @@ def hasher(user: UserRecord | None, password: str) -> tuple[str, str]:
 
 def bring(broker: Broker, document: dict[str, Any] | bytes) -> list[str]:
     data = document if isinstance(document, bytes) else json.dumps(document).encode()
-    return import_definitions(Document(data, "file.json"), broker, hasher)
+    steps = import_in_steps(Document(data, "file.json"), broker, hasher)
+    return [remark for remark in steps if remark is not None]
 
 
 def imported(document: dict[str, Any] | bytes = EXPORT) -> Broker:
@@ -204,6 +205,10 @@ POLICY = {"name": "p", "vhost": "v", "pattern": "", "definition": {"max-length":
         ([], "file.json: definitions are an object"),
         ({"users": {}}, "file.json: users is not a list"),
         ({"users": [{}]}, "users[0]: Object missing required field `name`"),
+        (
+            {"users": [{"name": "a", "password_hash": "x" * 97, "hashing_algorithm": "argon2id"}]},
+            "users[0] ('a'): the password_hash is none of argon2id",
+        ),
         ({"users": [{"name": "a"}]}, "users[0] ('a'): a user has a password_hash or a password"),
         (
             {"users": [{"name": "a", "password_hash": "", "hashing_algorithm": "sha1"}]},
@@ -243,7 +248,7 @@ def test_mistakes_name_their_entry(document: object, words: str) -> None:
     """Whoever wrote a file finds the place."""
     broker = Broker(MemoryStorage())
     with pytest.raises(ConfigurationError) as caught:
-        import_definitions(Document(json.dumps(document).encode(), "file.json"), broker, hasher)
+        bring(broker, json.dumps(document).encode())
     assert words in str(caught.value)
     assert str(caught.value).startswith("file.json: ")
 

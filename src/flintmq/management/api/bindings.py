@@ -1,0 +1,223 @@
+"""Bindings, by every path that RabbitMQ has for them: of all, from an exchange, to one, to a queue, between two."""
+
+from base64 import urlsafe_b64encode
+from collections.abc import Iterable, Iterator
+from hashlib import sha256
+from itertools import chain
+from typing import Any, Final, final
+from urllib.parse import quote
+
+from msgspec import Struct, field
+from starlette.responses import Response
+
+from flintmq.broker.exchange.base import Binding, Exchange, canonical
+from flintmq.broker.message import Table
+from flintmq.broker.permission import READ, WRITE
+from flintmq.broker.queue.base import Queue
+from flintmq.broker.vhost import VHost
+from flintmq.management.api.exchanges import DEFAULT, exchange_of
+from flintmq.management.api.queues import queue_of
+from flintmq.management.api.values import table
+from flintmq.management.http.access import Right
+from flintmq.management.http.call import Call, answer, created, no_content
+from flintmq.management.http.errors import Missing
+from flintmq.management.http.listing import listed
+from flintmq.management.http.routes import Route
+from flintmq.management.http.slices import gathered
+from flintmq.management.messages.form import check_table
+
+_HASH_CHARACTERS: Final = 22
+
+
+class BindingDeclaration(Struct):
+    routing_key: str = ""
+    arguments: dict[str, Any] = field(default_factory=dict)
+
+
+@final
+class _Edge:
+    """One of the bindings there are, or of those that the default exchange has with every queue."""
+
+    def __init__(self, vhost: str, source: str, destination: Queue | Exchange, key: str, arguments: Table) -> None:
+        self.vhost = vhost
+        self.source = source
+        self.destination = destination.name
+        self.destination_type = "queue" if isinstance(destination, Queue) else "exchange"
+        self.key = key
+        self.arguments = arguments
+
+    def facts(self) -> dict[str, object]:
+        return {
+            "source": self.source,
+            "vhost": self.vhost,
+            "destination": self.destination,
+            "destination_type": self.destination_type,
+            "routing_key": self.key,
+            "arguments": table(self.arguments),
+            "properties_key": properties_key(self.key, self.arguments),
+        }
+
+    def place(self) -> tuple[str, str, str, str, str]:
+        return self.vhost, self.source, self.destination_type, self.destination, self.key
+
+
+def properties_key(key: str, arguments: Table) -> str:
+    """What tells a binding from others between the same two, as one part of a path."""
+    if not key and not arguments:
+        return "~"
+    quoted = key.replace("~", "%7E")
+    if not arguments:
+        return quoted
+    digest = sha256(canonical(arguments).encode(errors="surrogatepass")).digest()
+    return f"{quoted}~{urlsafe_b64encode(digest).decode()[:_HASH_CHARACTERS]}"
+
+
+def _edge(binding: Binding) -> _Edge:
+    source = binding.source
+    return _Edge(source.vhost, source.name, binding.destination, binding.routing_key, binding.arguments)
+
+
+def _default(queue: Queue) -> _Edge:
+    """The default exchange leads to every queue by its name."""
+    return _Edge(queue.vhost, "", queue, queue.name, {})
+
+
+def _edges(vhosts: Iterable[VHost]) -> Iterator[_Edge]:
+    """There may be many: they are made one by one, and what there is of them may change meanwhile."""
+    for vhost in vhosts:
+        yield from map(_default, list(vhost.queues.values()))
+        for exchange in list(vhost.exchanges.by_name.values()):
+            yield from map(_edge, list(exchange.bindings.values()))
+
+
+async def _listed(call: Call, edges: Iterator[_Edge]) -> Response:
+    return await listed(call, await gathered(edges), _Edge.facts, lambda edge: edge.source, _Edge.place)
+
+
+async def _all(call: Call) -> Response:
+    return await _listed(call, _edges(call.visible_vhosts()))
+
+
+async def _of_vhost(call: Call) -> Response:
+    return await _listed(call, _edges([call.vhost()]))
+
+
+async def _from_exchange(call: Call) -> Response:
+    exchange = exchange_of(call)
+    if exchange.name == "":
+        return await _listed(call, map(_default, list(call.vhost().queues.values())))
+    return await _listed(call, map(_edge, list(exchange.bindings.values())))
+
+
+async def _to_exchange(call: Call) -> Response:
+    return await _listed(call, map(_edge, call.vhost().exchanges.bindings.to(exchange_of(call))))
+
+
+async def _to_queue(call: Call) -> Response:
+    queue = queue_of(call)
+    return await _listed(call, chain([_default(queue)], map(_edge, call.vhost().exchanges.bindings.to(queue))))
+
+
+def _destination(call: Call, kind: str) -> Queue | Exchange:
+    if kind == "e":
+        return exchange_of(call, "destination")
+    found = call.vhost().queues.get(call.path("destination"))
+    if found is None:
+        raise Missing
+    return found
+
+
+def _between(call: Call, kind: str) -> list[_Edge]:
+    source, destination = exchange_of(call, "source"), _destination(call, kind)
+    if source.name == "":
+        return [_default(destination)] if isinstance(destination, Queue) else []
+    found = call.vhost().exchanges.bindings.to(destination)
+    return [_edge(binding) for binding in found if binding.source is source]
+
+
+def _the_one(call: Call, kind: str) -> _Edge:
+    wanted = call.path("props")
+    for edge in _between(call, kind):
+        if properties_key(edge.key, edge.arguments) == wanted:
+            return edge
+    raise Missing
+
+
+def _check(call: Call, source: Exchange, destination: Queue | Exchange, key: str) -> None:
+    rights = call.caller.rights_in(source.vhost)
+    rights.check(WRITE, "queue" if isinstance(destination, Queue) else "exchange", destination.name)
+    rights.check(READ, "exchange", source.name)
+    if source.type == "topic":
+        rights.check_topic(READ, source.name, key)
+    if isinstance(destination, Queue):
+        destination.check_access(None)
+
+
+async def _bind(call: Call, kind: str) -> Response:
+    given = await call.body(BindingDeclaration)
+    source, destination = exchange_of(call, "source"), _destination(call, kind)
+    check_table(given.arguments, "arguments")
+    _check(call, source, destination, given.routing_key)
+    exchanges = call.vhost().exchanges
+    if isinstance(destination, Queue):
+        exchanges.bind_queue(destination, source.name, given.routing_key, given.arguments)
+    else:
+        exchanges.bind_exchange(destination.name, source.name, given.routing_key, given.arguments)
+    await call.node.durable()
+    names = (source.vhost, "e", source.name or DEFAULT, kind, destination.name)
+    path = "/".join(quote(name, safe="") for name in names)
+    return created(f"/api/bindings/{path}/{quote(properties_key(given.routing_key, given.arguments), safe='')}")
+
+
+async def _unbind(call: Call, kind: str) -> Response:
+    edge = _the_one(call, kind)
+    source, destination = exchange_of(call, "source"), _destination(call, kind)
+    _check(call, source, destination, edge.key)
+    exchanges = call.vhost().exchanges
+    if isinstance(destination, Queue):
+        exchanges.unbind_queue(destination, source.name, edge.key, edge.arguments)
+    else:
+        exchanges.unbind_exchange(destination.name, source.name, edge.key, edge.arguments)
+    await call.node.durable()
+    return no_content()
+
+
+def _routes_between(kind: str, to: str) -> list[Route]:
+    """`kind` is RabbitMQ's letter for what a binding leads to."""
+
+    async def those(call: Call) -> Response:
+        return await _listed(call, iter(_between(call, kind)))
+
+    async def bind(call: Call) -> Response:
+        return await _bind(call, kind)
+
+    async def one(call: Call) -> Response:
+        return answer(_the_one(call, kind).facts())
+
+    async def unbind(call: Call) -> Response:
+        return await _unbind(call, kind)
+
+    noun = "queue" if kind == "q" else "exchange"
+    where = f"/api/bindings/{{vhost}}/e/{{source}}/{kind}/{{destination}}"
+    return [
+        Route("GET", where, those, _READS, f"The bindings between an exchange and {to}.", list[dict[str, Any]]),
+        Route(
+            "POST", where, bind, Right.VHOST, f"Bind {to} to an exchange.", takes=BindingDeclaration, act=f"{noun}.bind"
+        ),
+        Route("GET", f"{where}/{{props}}", one, _READS, "One of them; props is its properties_key.", dict[str, Any]),
+        Route("DELETE", f"{where}/{{props}}", unbind, Right.VHOST, "Take it away.", act=f"{noun}.unbind"),
+    ]
+
+
+_READS: Final = Right.VHOST_VISIBLE
+_MANY: Final = list[dict[str, Any]]
+_EXCHANGE: Final = "/api/exchanges/{vhost}/{name}/bindings"
+ROUTES: Final = (
+    Route("GET", "/api/bindings", _all, Right.USER, "All bindings that the caller may see.", _MANY),
+    Route("GET", "/api/bindings/{vhost}", _of_vhost, _READS, "The bindings of a virtual host.", _MANY),
+    Route("GET", f"{_EXCHANGE}/source", _from_exchange, _READS, "What an exchange leads to.", _MANY),
+    Route("GET", f"{_EXCHANGE}/destination", _to_exchange, _READS, "What leads to an exchange.", _MANY),
+    Route("GET", "/api/queues/{vhost}/{name}/bindings", _to_queue, _READS, "What leads to a queue.", _MANY),
+    *_routes_between("q", "a queue"),
+    *_routes_between("e", "another exchange"),
+)

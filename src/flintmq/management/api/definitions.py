@@ -1,0 +1,144 @@
+"""Definitions: everything that is not a message, as RabbitMQ's files have it, out of a running broker and into one."""
+
+import asyncio
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from starlette.responses import Response
+
+from flintmq.broker.ports import UserRecord
+from flintmq.management.api.parameters import cluster_name
+from flintmq.management.definitions.document import Document, UserEntry
+from flintmq.management.definitions.exporting import Fields, sections_of, sections_of_vhost
+from flintmq.management.definitions.importing import import_in_steps
+from flintmq.management.http.access import Right
+from flintmq.management.http.call import Call, no_content
+from flintmq.management.http.errors import BadRequest
+from flintmq.management.http.listing import encoded_object
+from flintmq.management.http.routes import Route
+from flintmq.management.http.slices import gathered
+from flintmq.management.http.turns import LISTS
+from flintmq.management.ports import Secret
+
+# How errors name what was sent.
+_PLACE: Final = "definitions"
+# What may stand in a header as it is.
+_FILE_NAME: Final = re.compile(r"[A-Za-z0-9!#$%&'*+\-.^_`|~]{1,255}")
+
+
+async def _export(call: Call) -> Response:
+    name = cluster_name(call)
+    head: Fields = {
+        **_versions(call),
+        "rabbitmq_definition_format": "cluster",
+        "original_cluster_name": name,
+        "explanation": f"Definitions of cluster '{name}'",
+    }
+    return await _exported(call, head, sections_of(call.broker))
+
+
+async def _export_vhost(call: Call) -> Response:
+    vhost = call.vhost()
+    head: Fields = {
+        **_versions(call),
+        "rabbitmq_definition_format": "single_virtual_host",
+        "original_vhost_name": vhost.name,
+        "explanation": f"Definitions of virtual host '{vhost.name}'",
+        "description": vhost.record.description,
+        "limits": vhost.limits.values,
+    }
+    return await _exported(call, head, sections_of_vhost(call.broker, vhost))
+
+
+def _versions(call: Call) -> Fields:
+    version = call.node.rabbitmq_version
+    return {
+        "rabbit_version": version,
+        "rabbitmq_version": version,
+        "product_name": "FlintMQ",
+        "product_version": call.node.version,
+    }
+
+
+async def _exported(call: Call, head: Fields, sections: dict[str, Iterator[Fields]]) -> Response:
+    response = await encoded_object(head, sections)
+    if name := call.query("download"):
+        if not _FILE_NAME.fullmatch(name):
+            raise BadRequest("download is a file's name")
+        response.headers["content-disposition"] = f"attachment; filename={name}"
+    return response
+
+
+async def _import(call: Call) -> Response:
+    return await _imported(call, None)
+
+
+async def _import_vhost(call: Call) -> Response:
+    return await _imported(call, call.vhost().name)
+
+
+async def _imported(call: Call, vhost: str | None) -> Response:
+    """What is wrong with the file is found before anything is changed; what is there already may refuse the rest."""
+    # Reading a large file is tens of milliseconds, which the event loop goes on in.
+    document = await asyncio.to_thread(Document, await call.data(), _PLACE, vhost)
+    secrets = iter(await _secrets(call, document))
+
+    def hasher(_known: UserRecord | None, _password: str) -> tuple[str, str]:
+        secret = next(secrets)
+        return secret.hash, secret.algorithm
+
+    call.node.now_ms()
+    remarks = await gathered(import_in_steps(document, call.broker, hasher))
+    for remark in remarks:
+        if remark is not None:
+            call.node.log.warning("no effect", what=remark)
+    await call.node.durable()
+    return no_content()
+
+
+async def _secrets(call: Call, document: Document) -> Sequence[Secret]:
+    """Of users that come with a password in plain text, in the order they come in."""
+    wanted = [
+        (_known(call, entry), entry.password)
+        for entry in document.users
+        if entry.password is not None and entry.password_hash is None
+    ]
+    return await call.node.hash_passwords(wanted) if wanted else []
+
+
+def _known(call: Call, entry: UserEntry) -> UserRecord | None:
+    user = call.broker.users.get(entry.name)
+    return None if user is None else user.record
+
+
+_GIVES: Any = dict[str, Any]
+_OF_VHOST: Final = "/api/definitions/{vhost}"
+_ADMIN: Final = Right.ADMINISTRATOR
+
+ROUTES: Final = (
+    Route("GET", "/api/definitions", _export, _ADMIN, "Everything that is defined.", _GIVES, whole=LISTS),
+    Route("GET", "/api/all-configuration", _export, _ADMIN, "The same, by an old name.", _GIVES, whole=LISTS),
+    Route("POST", "/api/definitions", _import, _ADMIN, "Bring in definitions.", None, _GIVES, "definitions.import"),
+    Route(
+        "POST",
+        "/api/all-configuration",
+        _import,
+        _ADMIN,
+        "The same, by the name it had in the past.",
+        None,
+        _GIVES,
+        "definitions.import",
+    ),
+    Route("GET", _OF_VHOST, _export_vhost, _ADMIN, "What is defined in a virtual host.", _GIVES, whole=LISTS),
+    Route(
+        "POST",
+        _OF_VHOST,
+        _import_vhost,
+        _ADMIN,
+        "Bring definitions into a virtual host.",
+        None,
+        _GIVES,
+        "definitions.import",
+    ),
+)

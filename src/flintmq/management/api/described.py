@@ -1,0 +1,78 @@
+"""What several resources say in the same words: a channel, a connection, and a consumer."""
+
+from typing import final
+
+from flintmq.broker.consumer import Consumer
+from flintmq.broker.queue.base import Queue
+from flintmq.gateway.amqp091.consumer import ChannelConsumer
+from flintmq.gateway.amqp10.outgoing import LinkConsumer
+from flintmq.management.http.call import Call
+from flintmq.management.stats.connections import AnyChannel, ends_of, name_of, number_of
+
+# What RabbitMQ says of arguments of a consumer.
+_Facts = dict[str, object]
+
+
+@final
+class Describing:
+    """Knows the sockets that connections come by."""
+
+    def __init__(self, call: Call) -> None:
+        self.node = call.node.name
+        self.socket = call.node.socket_of
+
+    def connection_name(self, connection: object) -> str:
+        socket = self.socket(connection)
+        return "" if socket is None else name_of(socket)
+
+    def channel_details(self, channel: AnyChannel) -> _Facts:
+        connection = channel.connection
+        socket = self.socket(connection)
+        name = self.connection_name(connection)
+        number = number_of(channel)
+        ends = {} if socket is None else ends_of(socket)
+        return {
+            "connection_name": name,
+            "name": f"{name} ({number})",
+            "node": self.node,
+            "number": number,
+            "peer_host": ends.get("peer_host", ""),
+            "peer_port": ends.get("peer_port", 0),
+            "user": connection.user,
+        }
+
+    def connection_details(self, connection: object) -> _Facts:
+        socket = self.socket(connection)
+        if socket is None:
+            return {}
+        ends = ends_of(socket)
+        return {"name": name_of(socket), "peer_host": ends["peer_host"], "peer_port": ends["peer_port"]}
+
+    def consumer(self, queue: Queue, consumer: Consumer) -> _Facts:
+        prefetch = 0
+        details: _Facts = {}
+        if isinstance(consumer, ChannelConsumer):
+            prefetch = int(consumer.window.messages_max)
+            details = self.channel_details(consumer.channel)
+        elif isinstance(consumer, LinkConsumer):
+            prefetch = int(consumer.owner.link.credit)
+            details = self.channel_details(consumer.owner.session)
+        is_first = bool(queue.consumers) and queue.consumers[0] is consumer
+        is_standby = queue.settings.single_active and not is_first
+        return {
+            "ack_required": not consumer.no_ack,
+            "active": consumer.is_active() and not is_standby,
+            "activity_status": "waiting" if is_standby else "up",
+            "arguments": {"x-priority": int(consumer.priority)} if consumer.priority else {},
+            "channel_details": details,
+            "consumer_tag": consumer.tag,
+            "consumer_timeout": "undefined",
+            "exclusive": consumer.exclusive,
+            "prefetch_count": prefetch,
+            "queue": {"name": queue.name, "vhost": queue.vhost},
+        }
+
+
+def named(call: Call) -> str:
+    """`name` of the path."""
+    return call.path("name")

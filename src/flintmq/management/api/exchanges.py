@@ -1,0 +1,148 @@
+"""Exchanges: what there is, and what is published to them; also by the API itself."""
+
+from typing import Any, Final
+
+from msgspec import UNSET, Struct, UnsetType, field
+from starlette.responses import Response
+
+from flintmq.broker.exchange.base import Exchange
+from flintmq.broker.permission import CONFIGURE, READ, WRITE
+from flintmq.broker.vhost import VHost
+from flintmq.management.api.values import table
+from flintmq.management.http.access import Right
+from flintmq.management.http.call import Call, answer, no_content, put
+from flintmq.management.http.errors import BadRequest, Missing
+from flintmq.management.http.listing import listed, picked
+from flintmq.management.http.routes import NO_ACT, Route
+from flintmq.management.messages.alarms import check_alarms
+from flintmq.management.messages.form import check_table, payload_of, properties_of
+from flintmq.management.messages.publishing import publish
+from flintmq.management.stats import counts
+from flintmq.management.stats.counts import message_stats
+
+# RabbitMQ's word for the default exchange where a path has to name it.
+DEFAULT: Final = "amq.default"
+
+
+class ExchangeDeclaration(Struct):
+    type: str | UnsetType = UNSET
+    durable: bool = True
+    auto_delete: bool = False
+    internal: bool = False
+    arguments: dict[str, Any] = field(default_factory=dict)
+
+
+class Publish(Struct):
+    """`payload_encoding` is string or base64."""
+
+    routing_key: str
+    payload: str
+    payload_encoding: str
+    properties: dict[str, Any] = field(default_factory=dict)
+
+
+class Published(Struct):
+    routed: bool
+
+
+def exchange_of(call: Call, variable: str = "name") -> Exchange:
+    """The one of the path. Raises Missing."""
+    name = call.path(variable)
+    found = call.vhost().exchanges.by_name.get("" if name == DEFAULT else name)
+    if found is None:
+        raise Missing
+    return found
+
+
+def facts(call: Call, exchange: Exchange) -> dict[str, object]:
+    policies = call.broker.vhosts[exchange.vhost].policies
+    ours = policies.find("exchange", exchange.name, False)
+    shown: dict[str, object] = {
+        "name": exchange.name,
+        "vhost": exchange.vhost,
+        "type": exchange.type,
+        "durable": exchange.durable,
+        "auto_delete": exchange.auto_delete,
+        "internal": exchange.internal,
+        "arguments": table(exchange.arguments),
+        "policy": ours.name if ours else None,
+        "user_who_performed_action": "rmq-internal",
+    }
+    passed = counts.of_exchange(exchange)
+    if any(passed):
+        shown["message_stats"] = message_stats(counts.EXCHANGE, passed, call.stats.exchanges.rates(exchange))
+    return shown
+
+
+async def _list(call: Call, vhosts: list[VHost]) -> Response:
+    exchanges = [exchange for vhost in vhosts for exchange in vhost.exchanges.by_name.values()]
+    return await listed(call, exchanges, lambda each: facts(call, each), _name, _place)
+
+
+def _name(exchange: Exchange) -> str:
+    return exchange.name
+
+
+def _place(exchange: Exchange) -> tuple[str, str]:
+    return exchange.vhost, exchange.name
+
+
+async def _all(call: Call) -> Response:
+    return await _list(call, call.visible_vhosts())
+
+
+async def _of_vhost(call: Call) -> Response:
+    return await _list(call, [call.vhost()])
+
+
+async def _one(call: Call) -> Response:
+    return answer(picked(call, {**facts(call, exchange_of(call)), "incoming": [], "outgoing": []}))
+
+
+async def _put(call: Call) -> Response:
+    given = await call.body(ExchangeDeclaration)
+    if isinstance(given.type, UnsetType):
+        raise BadRequest("key_missing: type")
+    vhost, name = call.vhost(), call.path("name")
+    check_table(given.arguments, "arguments")
+    rights = call.caller.rights_in(vhost.name)
+    rights.check(CONFIGURE, "exchange", name)
+    was_there = name in vhost.exchanges.by_name
+    alternate = given.arguments.get("alternate-exchange")
+    if isinstance(alternate, str) and not was_there:
+        rights.check(READ, "exchange", name)
+        rights.check(WRITE, "exchange", alternate)
+    vhost.exchanges.declare(name, given.type, given.durable, given.auto_delete, given.internal, given.arguments)
+    await call.node.durable()
+    return put(was_there)
+
+
+async def _delete(call: Call) -> Response:
+    exchange = exchange_of(call)
+    call.caller.rights_in(exchange.vhost).check(CONFIGURE, "exchange", exchange.name)
+    call.vhost().exchanges.delete(exchange.name, call.query("if-unused") == "true")
+    await call.node.durable()
+    return no_content()
+
+
+async def _publish(call: Call) -> Response:
+    given = await call.body(Publish)
+    exchange = exchange_of(call)
+    encoded = properties_of(given.properties)
+    body = payload_of(given.payload, given.payload_encoding)
+    check_alarms(call.node)
+    routed = publish(call.node, call.vhost(), call.caller, exchange.name, given.routing_key, encoded, body)
+    await call.node.durable()
+    return answer(Published(routed))
+
+
+_WHERE: Final = "/api/exchanges/{vhost}/{name}"
+_READS: Final = Right.VHOST_VISIBLE
+ROUTES: Final = (
+    Route("GET", "/api/exchanges", _all, Right.USER, "All exchanges that the caller may see.", list[dict[str, Any]]),
+    Route("GET", "/api/exchanges/{vhost}", _of_vhost, _READS, "Those of a virtual host.", list[dict[str, Any]]),
+    Route("GET", _WHERE, _one, _READS, "An exchange.", dict[str, Any]),
+    Route("PUT", _WHERE, _put, Right.VHOST, "Declare an exchange.", takes=ExchangeDeclaration, act="exchange.declare"),
+    Route("DELETE", _WHERE, _delete, Right.VHOST, "Delete an exchange (if-unused).", act="exchange.delete"),
+    Route("POST", f"{_WHERE}/publish", _publish, Right.VHOST, "Publish a message.", Published, Publish, NO_ACT),
+)

@@ -1,0 +1,205 @@
+"""Messages looked at where they lie, found by what is in them, moved to another queue, and driven back."""
+
+from collections import Counter
+from typing import Annotated, Any, Final
+
+from msgspec import Meta, Struct
+from starlette.responses import Response
+
+from flintmq.broker.moving import Plan
+from flintmq.broker.permission import READ, WRITE
+from flintmq.broker.queue.base import Queue
+from flintmq.broker.queue.entries import EntryQueue
+from flintmq.broker.vhost import VHost
+from flintmq.management.api.queues import queue_of
+from flintmq.management.http.access import Right
+from flintmq.management.http.call import Call, answer
+from flintmq.management.http.errors import BadRequest, Missing
+from flintmq.management.http.listing import encoded_object
+from flintmq.management.http.routes import Route
+from flintmq.management.http.slices import each
+from flintmq.management.messages import moving
+from flintmq.management.messages.alarms import check_alarms
+from flintmq.management.messages.browsing import SHOWN_MAX_MESSAGES, browse
+from flintmq.management.messages.moving import move_chosen, to_queue
+from flintmq.management.messages.redriving import Redrive, last_death
+from flintmq.management.messages.selection import POSITIONS_MAX, Selection
+
+_COUNT: Final = 50
+_TRUNCATE_BYTES: Final = 64 * 1024
+# Of one message: `get` shows all of a large one.
+_TRUNCATE_MAX_BYTES: Final = 1024 * 1024
+_MOVED_MAX_MESSAGES: Final = 1_000_000
+# Dead letters of a queue whose causes are counted, the oldest.
+_CAUSES_OF_MESSAGES: Final = 200
+
+Positions = Annotated[list[int], Meta(max_length=POSITIONS_MAX)]
+
+
+class Page(Struct):
+    """`next` is what to give as `after` for what follows; None at the end. `looked` tells how far a search came."""
+
+    messages: list[dict[str, Any]]
+    next: str | None
+    looked: int
+
+
+class Selected(Struct):
+    """Positions as a look at the queue tells them, or what occurs in the messages; neither: all."""
+
+    positions: Positions | None = None
+    search: str = ""
+    count: Annotated[int, Meta(ge=1)] = _MOVED_MAX_MESSAGES
+    after: str = ""
+
+
+class Move(Struct):
+    destination: str
+    positions: Positions | None = None
+    search: str = ""
+    count: Annotated[int, Meta(ge=1)] = _MOVED_MAX_MESSAGES
+    after: str = ""
+
+
+class Moved(Struct):
+    """`skipped` stayed although chosen: the other queue had no room for them, also where it drops its oldest.
+    `next` is what to give as `after` to go on; None at the end.
+    """
+
+    moved: int
+    skipped: int
+    next: str | None
+
+
+class Redriven(Struct):
+    """`skipped` stayed: the queue they say they died on is not there, does not send its dead letters here, may not be
+    written to by the caller, or has no room. `next` is as for Moved.
+    """
+
+    redriven: int
+    skipped: int
+    next: str | None
+
+
+def _number(call: Call, name: str, default: int, most: int) -> int:
+    """Raises BadRequest."""
+    text = call.query(name, str(default))
+    if not (text.isascii() and text.isdigit() and len(text) < 10 and 0 < int(text) <= most):
+        raise BadRequest(f"{name} is a number from 1 to {most}, not '{text}'")
+    return int(text)
+
+
+def _readable(call: Call) -> Queue:
+    """The queue of the path, which the caller may read. Raises Missing, AccessRefused or ResourceLocked."""
+    queue = queue_of(call)
+    call.caller.rights_in(queue.vhost).check(READ, "queue", queue.name)
+    queue.check_access(None)
+    return queue
+
+
+def _entries(queue: Queue) -> EntryQueue:
+    if not isinstance(queue, EntryQueue):
+        raise BadRequest("a stream keeps its messages: they can be looked at, and not be moved")
+    return queue
+
+
+async def _browse(call: Call) -> Response:
+    queue = _readable(call)
+    count = _number(call, "count", _COUNT, SHOWN_MAX_MESSAGES)
+    truncate = _number(call, "truncate", _TRUNCATE_BYTES, _TRUNCATE_MAX_BYTES)
+    page = await browse(queue, call.query("after"), Selection(call.query("search")), count, truncate)
+    messages = page.pop("messages")
+    return await encoded_object(page, {"messages": iter(messages)})
+
+
+async def _move(call: Call) -> Response:
+    given = await call.body(Move)
+    queue = _entries(_readable(call))
+    target = call.vhost().queues.get(given.destination)
+    if target is None:
+        raise Missing("not_found", f"no queue '{given.destination}' in vhost '{queue.vhost}'")
+    if target is queue:
+        raise BadRequest("the messages are on that queue already")
+    call.caller.rights_in(queue.vhost).check(WRITE, "queue", target.name)
+    target.check_access(None)
+    done = await _moved(call, queue, given, to_queue(target))
+    return answer(Moved(done.moved, done.stayed, done.next))
+
+
+async def _redrive(call: Call) -> Response:
+    given = await call.body(Selected)
+    queue = _entries(_readable(call))
+    vhost = call.vhost()
+    plan = Redrive(vhost, queue, call.caller.rights_in(vhost.name), call.node.now_ms).plan
+    done = await _moved(call, queue, given, plan)
+    return answer(Redriven(done.moved, done.stayed, done.next))
+
+
+async def _moved(call: Call, queue: EntryQueue, given: Move | Selected, plan: Plan) -> moving.Moved:
+    selection = Selection(given.search, given.positions)
+    node = call.node
+    most = min(given.count, _MOVED_MAX_MESSAGES)
+    check_alarms(node)
+    moved = await move_chosen(queue, selection, most, plan, node, given.after)
+    # Told once it is on the disk.
+    await node.durable()
+    return moved
+
+
+# -- dead letters -------------------------------------------------------------------------------------------------
+
+
+def _is_graveyard(vhost: VHost) -> set[Queue]:
+    """Queues that dead letters may go to: what is bound to an exchange that some queue names for them."""
+    found: set[Queue] = set()
+    exchanges = {queue.settings.dead_letter_exchange for queue in vhost.queues.values()}
+    for queue in vhost.queues.values():
+        if queue.settings.dead_letter_exchange == "" and queue.settings.dead_letter_key is not None:
+            target = vhost.queues.get(queue.settings.dead_letter_key)
+            if target is not None:
+                found.add(target)
+    for name in exchanges - {None, ""}:
+        exchange = vhost.exchanges.by_name.get(name or "")
+        if exchange is not None:
+            found |= {binding.queue for binding in exchange.bindings.values() if binding.queue is not None}
+    return found
+
+
+def _graveyard(queue: Queue) -> dict[str, object]:
+    causes: Counter[tuple[str, str]] = Counter()
+    look = queue.look(0, -1) if isinstance(queue, EntryQueue) else None
+    for entry in look.entries[:_CAUSES_OF_MESSAGES] if look is not None else []:
+        death = last_death(entry.message)
+        if death is not None:
+            causes[str(death.get("reason", "")), str(death.get("queue", ""))] += 1
+    told = [{"reason": reason, "queue": died_on, "count": count} for (reason, died_on), count in causes.most_common(8)]
+    return {"vhost": queue.vhost, "queue": queue.name, "messages": queue.message_count, "causes": told}
+
+
+async def _graveyards(vhosts: list[VHost]) -> Response:
+    queues = [queue for vhost in vhosts for queue in _is_graveyard(vhost) if queue.message_count > 0]
+    queues.sort(key=lambda queue: (queue.vhost, queue.name))
+    return answer(await each(queues, _graveyard))
+
+
+async def _all_dead_letters(call: Call) -> Response:
+    return await _graveyards(call.visible_vhosts())
+
+
+async def _dead_letters(call: Call) -> Response:
+    return await _graveyards([call.vhost()])
+
+
+_WHERE: Final = "/api/queues/{vhost}/{name}"
+ROUTES: Final = (
+    Route("GET", f"{_WHERE}/messages", _browse, Right.VHOST,
+          "Look at what is ready, and search it (count, search, after, truncate): nothing is taken.", Page),
+    Route("POST", f"{_WHERE}/move", _move, Right.VHOST,
+          "Move messages to another queue of the virtual host.", Moved, Move, "queue.move"),
+    Route("POST", f"{_WHERE}/redrive", _redrive, Right.VHOST,
+          "Put dead letters back on the queues they died on.", Redriven, Selected, "queue.redrive"),
+    Route("GET", "/api/dead-letters", _all_dead_letters, Right.USER,
+          "Queues that dead letters lie on, and what they died of.", list[dict[str, Any]]),
+    Route("GET", "/api/dead-letters/{vhost}", _dead_letters, Right.VHOST_VISIBLE,
+          "Those of a virtual host.", list[dict[str, Any]]),
+)  # fmt: skip

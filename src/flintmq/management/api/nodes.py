@@ -1,0 +1,117 @@
+"""The nodes, which are one: what it uses of its machine, and how much it may."""
+
+import os
+from typing import Any, Final
+
+from msgspec import Struct
+from starlette.responses import Response
+
+from flintmq.broker.exchange.types import EXCHANGE_TYPES
+from flintmq.management.http.access import Right
+from flintmq.management.http.call import Call, answer
+from flintmq.management.http.errors import Missing
+from flintmq.management.http.listing import listed, picked
+from flintmq.management.http.routes import Route
+
+
+class NodeShown(Struct):
+    """RabbitMQ's fields, where we have them; memory and disk in bytes, `uptime` in milliseconds."""
+
+    name: str
+    type: str
+    running: bool
+    being_drained: bool
+    os_pid: str
+    uptime: int
+    processors: int
+    run_queue: int
+    rates_mode: str
+    mem_used: int
+    mem_limit: int
+    mem_alarm: bool
+    disk_free: int
+    disk_free_limit: int
+    disk_free_alarm: bool
+    fd_used: int
+    fd_total: int
+    sockets_used: int
+    sockets_total: int
+    proc_used: int
+    proc_total: int
+    storage_failure: str
+    partitions: tuple[str, ...]
+    exchange_types: list[dict[str, Any]]
+    enabled_plugins: tuple[str, ...]
+    contexts: list[dict[str, Any]]
+
+
+class NodeMemory(Struct):
+    memory: dict[str, Any]
+
+
+def describe_node(call: Call) -> NodeShown:
+    node = call.node
+    measures = node.measures()
+    alarms = {each.resource for each in node.alarms}
+    return NodeShown(
+        name=node.name,
+        type="disc",
+        running=True,
+        being_drained=False,
+        os_pid=str(os.getpid()),
+        uptime=node.now_ms() - node.started_ms,
+        processors=os.cpu_count() or 1,
+        run_queue=0,
+        rates_mode="basic",
+        mem_used=measures["mem_used"],
+        mem_limit=measures["mem_limit"],
+        mem_alarm="memory" in alarms,
+        disk_free=measures["disk_free"],
+        disk_free_limit=measures["disk_free_limit"],
+        disk_free_alarm="disk" in alarms,
+        fd_used=measures["fd_used"],
+        fd_total=measures["fd_total"],
+        sockets_used=measures["sockets_used"],
+        sockets_total=measures["sockets_total"],
+        proc_used=measures["proc_used"],
+        # Threads: there are as many as it takes, and no limit is near.
+        proc_total=1_048_576,
+        storage_failure=node.failure,
+        partitions=(),
+        exchange_types=[{"name": name, "description": "", "enabled": True} for name in sorted(EXCHANGE_TYPES)],
+        enabled_plugins=(),
+        contexts=[
+            {"description": "FlintMQ Management", "path": "/", "ip": each.host, "port": each.port, "node": node.name}
+            for each in node.listeners
+            if each.protocol in ("http", "https")
+        ],
+    )
+
+
+def _check_name(call: Call) -> None:
+    if call.path("node") != call.node.name:
+        raise Missing
+
+
+async def _list(call: Call) -> Response:
+    return await listed(call, [describe_node(call)], lambda node: node, lambda node: node.name)
+
+
+async def _get(call: Call) -> Response:
+    _check_name(call)
+    return answer(picked(call, describe_node(call)))
+
+
+async def _memory(call: Call) -> Response:
+    _check_name(call)
+    used = call.node.measures()["mem_used"]
+    return answer(NodeMemory({"strategy": "rss", "total": {"rss": used, "allocated": used, "erlang": used}}))
+
+
+_LIST: Any = list[NodeShown]
+
+ROUTES: Final = (
+    Route("GET", "/api/nodes", _list, Right.MONITORING, "The nodes, which are one.", _LIST),
+    Route("GET", "/api/nodes/{node}", _get, Right.MONITORING, "The node of this name.", NodeShown),
+    Route("GET", "/api/nodes/{node}/memory", _memory, Right.MONITORING, "What memory the node uses.", NodeMemory),
+)

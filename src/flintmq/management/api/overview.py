@@ -1,0 +1,90 @@
+"""The node as a whole: what it is, how much is in it, and what it listens on."""
+
+import platform
+from typing import Any, Final
+
+from msgspec import Struct
+from starlette.responses import Response
+
+from flintmq.broker.exchange.types import EXCHANGE_TYPES
+from flintmq.management.api.parameters import cluster_name
+from flintmq.management.http.access import Right
+from flintmq.management.http.call import Call, answer
+from flintmq.management.http.routes import Route
+from flintmq.management.http.slices import each
+from flintmq.management.stats.totals import message_stats, queue_totals
+
+
+class ExchangeType(Struct):
+    name: str
+    description: str = ""
+    enabled: bool = True
+
+
+class ObjectTotals(Struct):
+    channels: int
+    connections: int
+    consumers: int
+    exchanges: int
+    queues: int
+
+
+class ListenerShown(Struct):
+    node: str
+    protocol: str
+    ip_address: str
+    port: int
+    socket_opts: list[str] = []
+
+
+class Overview(Struct, omit_defaults=True):
+    """The fields are RabbitMQ's; those who do not monitor see less of the node."""
+
+    management_version: str
+    product_name: str
+    product_version: str
+    rabbitmq_version: str
+    exchange_types: list[ExchangeType]
+    object_totals: ObjectTotals
+    node: str
+    cluster_name: str
+    erlang_version: str = ""
+    python_version: str = ""
+    listeners: list[ListenerShown] = []
+    message_stats: dict[str, Any] = {}
+    queue_totals: dict[str, Any] = {}
+
+
+async def _overview(call: Call) -> Response:
+    node = call.node
+    vhosts = call.visible_vhosts()
+    queues = [queue for vhost in vhosts for queue in vhost.queues.values()]
+    # Those who see all of it see it as one.
+    sees_all = len(vhosts) == len(call.broker.vhosts)
+    sampled = call.stats.vhosts
+    series = [call.stats.total] if sees_all else [sampled[vhost.name] for vhost in vhosts if vhost.name in sampled]
+    shown = Overview(
+        management_version=node.rabbitmq_version,
+        product_name="FlintMQ",
+        product_version=node.version,
+        rabbitmq_version=node.rabbitmq_version,
+        exchange_types=[ExchangeType(name) for name in sorted(EXCHANGE_TYPES)],
+        object_totals=ObjectTotals(
+            channels=sum(user.channels for user in call.broker.users.values()),
+            connections=sum(len(vhost.connections) for vhost in vhosts),
+            consumers=sum(await each(queues, lambda queue: len(queue.consumers))),
+            exchanges=sum(len(vhost.exchanges.by_name) for vhost in vhosts),
+            queues=len(queues),
+        ),
+        node=node.name,
+        cluster_name=cluster_name(call),
+        message_stats=message_stats(series, call.request.query_params),
+        queue_totals=queue_totals(series, call.request.query_params),
+    )
+    if call.caller.is_monitoring:
+        shown.python_version = platform.python_version()
+        shown.listeners = [ListenerShown(node.name, one.protocol, one.host, one.port) for one in node.listeners]
+    return answer(shown)
+
+
+ROUTES: Final = (Route("GET", "/api/overview", _overview, Right.USER, "The node as a whole.", Overview),)

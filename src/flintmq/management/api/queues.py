@@ -1,0 +1,285 @@
+"""Queues of all types: what there is, what is on them, and how fast it comes and goes."""
+
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from typing import Annotated, Any, Final
+
+from msgspec import Meta, Struct, field
+from starlette.responses import Response
+
+from flintmq.base.errors import AmqpError
+from flintmq.broker.message import Entry
+from flintmq.broker.permission import CONFIGURE, READ, WRITE
+from flintmq.broker.queue.base import Queue
+from flintmq.broker.queue.entries import EntryQueue
+from flintmq.broker.queue.stream import StreamQueue
+from flintmq.broker.vhost import VHost
+from flintmq.management.api.described import Describing
+from flintmq.management.api.values import table
+from flintmq.management.http.access import Right
+from flintmq.management.http.call import Call, answer, no_content, put
+from flintmq.management.http.errors import BadRequest, HttpError, Missing
+from flintmq.management.http.listing import encoded_list, listed, picked
+from flintmq.management.http.routes import NO_ACT, Route
+from flintmq.management.messages.form import ENCODINGS, check_table, in_091, payload_in_slices, properties_shown
+from flintmq.management.stats import counts
+from flintmq.management.stats.counts import message_stats
+
+# What one answer of `get` holds at most.
+GET_MAX_MESSAGES: Final = 1_000
+GET_MAX_BYTES: Final = 16 * 1024 * 1024
+_ACK_MODES: Final = ("ack_requeue_true", "ack_requeue_false", "reject_requeue_true", "reject_requeue_false")
+
+
+class QueueDeclaration(Struct):
+    durable: bool = True
+    auto_delete: bool = False
+    arguments: dict[str, Any] = field(default_factory=dict)
+
+
+class GetRequest(Struct):
+    """`ackmode` says whether what is shown stays on the queue."""
+
+    count: Annotated[int, Meta(ge=1, le=GET_MAX_MESSAGES)]
+    ackmode: str = "ack_requeue_true"
+    encoding: str = "auto"
+    truncate: int | None = None
+
+
+class Action(Struct):
+    """`pause` and `resume`; `sync` and `cancel_sync` have nothing to do on a single node."""
+
+    action: str
+
+
+def queue_of(call: Call) -> Queue:
+    """The one of the path. Raises Missing."""
+    found = call.vhost().queues.get(call.path("name"))
+    if found is None:
+        raise Missing
+    return found
+
+
+def facts(call: Call, queue: Queue, describing: Describing) -> dict[str, object]:
+    """As `rabbitmqctl` and RabbitMQ's API name them."""
+    messages, ready, unacked = counts.held_by(queue)
+    lengths = call.stats.lengths.rates(queue)
+    policies = call.broker.vhosts[queue.vhost].policies
+    ours, operators = policies.find(queue.kind, queue.name, False), policies.find(queue.kind, queue.name, True)
+    together = {**(ours.definition if ours else {}), **(operators.definition if operators else {})}
+    shown: dict[str, object] = {
+        "name": queue.name,
+        "vhost": queue.vhost,
+        "type": queue.kind,
+        "durable": queue.durable,
+        "auto_delete": queue.auto_delete,
+        "exclusive": queue.owner is not None,
+        "arguments": table(queue.arguments),
+        "node": call.node.name,
+        "state": "running",
+        "consumers": len(queue.consumers),
+        "messages": messages,
+        "messages_ready": ready,
+        "messages_unacknowledged": unacked,
+        "messages_delayed": queue.held_count,
+        "message_bytes": queue.ready_bytes + int(queue.unacked_bytes),
+        "message_bytes_ready": queue.ready_bytes,
+        "message_bytes_unacknowledged": int(queue.unacked_bytes),
+        "messages_details": {"rate": lengths[0]},
+        "messages_ready_details": {"rate": lengths[1]},
+        "messages_unacknowledged_details": {"rate": lengths[2]},
+        "message_stats": message_stats(counts.QUEUE, counts.of_queue(queue), call.stats.queues.rates(queue)),
+        "policy": ours.name if ours else None,
+        "operator_policy": operators.name if operators else None,
+        "effective_policy_definition": table(together),
+        "exclusive_consumer_tag": _tag(queue, exclusive=True),
+        "single_active_consumer_tag": _tag(queue, exclusive=False),
+        "consumer_capacity": float(bool(queue.consumers)),
+        "consumer_utilisation": float(bool(queue.consumers)),
+        "paused": queue.settings.paused,
+        "leases": int(queue.lease_count),
+        "reductions": 0,
+        "memory": 0,
+    }
+    if not queue.consumers and queue.is_idle:
+        shown["idle_since"] = datetime.fromtimestamp(int(queue.used_ms) / 1000, UTC).isoformat(timespec="milliseconds")
+    if queue.owner is not None:
+        shown["owner_pid_details"] = describing.connection_details(queue.owner)
+    if queue.kind != "classic":
+        shown |= {"leader": call.node.name, "members": [call.node.name], "online": [call.node.name]}
+    if isinstance(queue, StreamQueue):
+        shown |= {"first_offset": int(queue.log.first_offset), "next_offset": int(queue.log.next_offset)}
+    return shown
+
+
+def _tag(queue: Queue, *, exclusive: bool) -> str | None:
+    first = queue.consumers[0] if queue.consumers else None
+    if first is None or not (first.exclusive if exclusive else queue.settings.single_active):
+        return None
+    return first.tag
+
+
+def _name(queue: Queue) -> str:
+    return queue.name
+
+
+def _place(queue: Queue) -> tuple[str, str]:
+    return queue.vhost, queue.name
+
+
+async def _list(call: Call, vhosts: list[VHost]) -> Response:
+    describing = Describing(call)
+    queues: list[Queue] = []
+    for vhost in vhosts:
+        # A copy in one go; whatever looks at each of them has to be done in slices.
+        queues += vhost.queues.values()
+    return await listed(call, queues, lambda queue: facts(call, queue, describing), _name, _place)
+
+
+async def _all(call: Call) -> Response:
+    return await _list(call, call.visible_vhosts())
+
+
+async def _of_vhost(call: Call) -> Response:
+    return await _list(call, [call.vhost()])
+
+
+async def _of_first_vhost(call: Call) -> Response:
+    """Flower does not encode the virtual host / where it is part of a path."""
+    return await _list(call, [vhost for vhost in call.visible_vhosts() if vhost.name == "/"])
+
+
+async def _one(call: Call) -> Response:
+    queue = queue_of(call)
+    describing = Describing(call)
+    shown = facts(call, queue, describing)
+    shown["consumer_details"] = [describing.consumer(queue, consumer) for consumer in queue.consumers]
+    shown["incoming"] = []
+    shown["deliveries"] = []
+    shown["garbage_collection"] = {}
+    return answer(picked(call, shown))
+
+
+async def _put(call: Call) -> Response:
+    given = await call.body(QueueDeclaration)
+    vhost, name = call.vhost(), call.path("name")
+    rights = call.caller.rights_in(vhost.name)
+    rights.check(CONFIGURE, "queue", name)
+    check_table(given.arguments, "arguments")
+    letters = given.arguments.get("x-dead-letter-exchange")
+    was_there = name in vhost.queues
+    if isinstance(letters, str) and not was_there:
+        rights.check(READ, "queue", name)
+        rights.check(WRITE, "exchange", letters)
+    vhost.declare_queue(name, given.durable, False, given.auto_delete, given.arguments, None)
+    await call.node.durable()
+    return put(was_there)
+
+
+async def _delete(call: Call) -> Response:
+    queue = queue_of(call)
+    vhost = call.vhost()
+    call.caller.rights_in(vhost.name).check(CONFIGURE, "queue", queue.name)
+    if_unused, if_empty = call.query("if-unused") == "true", call.query("if-empty") == "true"
+    vhost.delete_queue(queue.name, if_unused, if_empty, queue.owner)
+    await call.node.durable()
+    return no_content()
+
+
+async def _purge(call: Call) -> Response:
+    queue = queue_of(call)
+    call.caller.rights_in(queue.vhost).check(READ, "queue", queue.name)
+    queue.check_access(None)
+    queue.purge()
+    await call.node.durable()
+    return no_content()
+
+
+async def _act(call: Call) -> Response:
+    given = await call.body(Action)
+    queue = queue_of(call)
+    if given.action in ("pause", "resume"):
+        call.caller.rights_in(queue.vhost).check(CONFIGURE, "queue", queue.name)
+        if not isinstance(queue, EntryQueue):
+            raise BadRequest("a stream cannot be paused: its readers read on their own")
+        queue.pause(given.action == "pause")
+        call.did(queue.name, f"queue.{given.action}")
+        await call.node.durable()
+    elif given.action not in ("sync", "cancel_sync"):
+        raise BadRequest(f"Unknown action {given.action}")
+    return no_content()
+
+
+async def _get(call: Call) -> Response:
+    given = await call.body(GetRequest)
+    queue = queue_of(call)
+    if given.ackmode not in _ACK_MODES:
+        raise BadRequest(f"ackmode '{given.ackmode}' is unknown: there are {', '.join(_ACK_MODES)}")
+    if given.encoding not in ENCODINGS:
+        raise BadRequest(f"encoding '{given.encoding}' is unknown: there are {', '.join(ENCODINGS)}")
+    call.caller.rights_in(queue.vhost).check(READ, "queue", queue.name)
+    queue.check_access(None)
+    taken: list[Entry] = []
+    try:
+        response = await encoded_list(_taken(call, queue, given, taken))
+    except BaseException:
+        # Nobody has seen them: they stay, whatever was to become of them.
+        call.node.now_ms()
+        queue.put_back(taken)
+        raise
+    call.node.now_ms()
+    if given.ackmode == "ack_requeue_true":
+        # Looking is no failure: a queue with a delivery limit would give up what is looked at too often.
+        queue.put_back(taken)
+    elif given.ackmode == "reject_requeue_true":
+        queue.requeue(taken)
+    else:
+        for entry in taken:
+            (queue.settle if given.ackmode == "ack_requeue_false" else queue.reject)(entry)
+    await call.node.durable()
+    return response
+
+
+async def _taken(call: Call, queue: Queue, given: GetRequest, taken: list[Entry]) -> AsyncIterator[dict[str, object]]:
+    """Messages that are taken from the queue, as they are shown. Raises HttpError where not even one can be."""
+    size = 0
+    while len(taken) < given.count and size < GET_MAX_BYTES and not queue.gone:
+        # Others had their turn since the last one.
+        call.node.now_ms()
+        try:
+            entry = queue.get()
+        except AmqpError as error:
+            if taken:
+                return
+            raise HttpError(error.code if error.code < 600 else 400, "bad_request", error.text) from error
+        if entry is None:
+            return
+        taken.append(entry)
+        left = queue.message_count
+        properties, body = in_091(entry.message)
+        size += len(body)
+        yield {
+            **await payload_in_slices(body, given.encoding, given.truncate),
+            "redelivered": entry.redelivered,
+            "exchange": entry.message.address.exchange,
+            "routing_key": entry.message.address.routing_key,
+            "message_count": left,
+            "properties": properties_shown(properties),
+        }
+
+
+_WHERE: Final = "/api/queues/{vhost}/{name}"
+_READS: Final = Right.VHOST_VISIBLE
+ROUTES: Final = (
+    Route("GET", "/api/queues", _all, Right.USER, "All queues that the caller may see.", list[dict[str, Any]]),
+    Route("GET", "/api/queues/detailed", _all, Right.USER, "The same with all there is to say.", list[dict[str, Any]]),
+    Route("GET", "/api/queues//", _of_first_vhost, Right.USER, "The queues of /.", list[dict[str, Any]]),
+    Route("GET", "/api/queues/{vhost}", _of_vhost, _READS, "The queues of a virtual host.", list[dict[str, Any]]),
+    Route("GET", _WHERE, _one, _READS, "A queue, with its consumers.", dict[str, Any]),
+    Route("PUT", _WHERE, _put, Right.VHOST, "Declare a queue.", takes=QueueDeclaration, act="queue.declare"),
+    Route("DELETE", _WHERE, _delete, Right.VHOST, "Delete a queue (if-empty, if-unused).", act="queue.delete"),
+    Route("DELETE", f"{_WHERE}/contents", _purge, Right.VHOST, "Drop all messages that are ready.", act="queue.purge"),
+    Route("POST", f"{_WHERE}/actions", _act, Right.VHOST, "Pause or resume a queue.", None, Action, "queue.action"),
+    Route("POST", f"{_WHERE}/get", _get, Right.VHOST, "Take messages, and perhaps put them back.",
+          list[dict[str, Any]], GetRequest, NO_ACT),
+)  # fmt: skip

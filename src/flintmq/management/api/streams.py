@@ -1,0 +1,78 @@
+"""Streams by their offsets, and their readers: how far each is, and how far behind the end."""
+
+from typing import Any, Final
+
+from starlette.responses import Response
+
+from flintmq.broker.queue.stream import StreamQueue
+from flintmq.broker.vhost import VHost
+from flintmq.management.api.described import Describing
+from flintmq.management.api.queues import facts, queue_of
+from flintmq.management.http.access import Right
+from flintmq.management.http.call import Call, answer
+from flintmq.management.http.errors import Missing
+from flintmq.management.http.listing import listed, picked
+from flintmq.management.http.routes import Route
+
+
+def stream_facts(call: Call, stream: StreamQueue, describing: Describing) -> dict[str, object]:
+    """What is said of any queue, and where the stream begins and ends; `last_offset` is None while it is empty."""
+    log = stream.log
+    first, following = int(log.first_offset), int(log.next_offset)
+    return {
+        **facts(call, stream, describing),
+        "first_offset": first,
+        "last_offset": following - 1 if following > first else None,
+        "next_offset": following,
+        "durable_offset": int(log.durable_offset),
+        "lag": int(stream.lag),
+        "readers": [
+            {
+                "name": reader.name,
+                "consumer_tag": reader.consumer.tag,
+                "active": reader.is_active,
+                "offset": int(reader.place),
+                "lag": following - int(reader.place),
+            }
+            for reader in stream.readers
+        ],
+        "places": [
+            {"name": name, "offset": offset, "lag": following - offset}
+            for name, offset in sorted(stream.places.items())
+        ],
+    }
+
+
+async def _list(call: Call, vhosts: list[VHost]) -> Response:
+    describing = Describing(call)
+    streams = [queue for vhost in vhosts for queue in vhost.queues.values() if isinstance(queue, StreamQueue)]
+    return await listed(
+        call,
+        streams,
+        lambda stream: stream_facts(call, stream, describing),
+        lambda stream: stream.name,
+        lambda stream: (stream.vhost, stream.name),
+    )
+
+
+async def _all(call: Call) -> Response:
+    return await _list(call, call.visible_vhosts())
+
+
+async def _of_vhost(call: Call) -> Response:
+    return await _list(call, [call.vhost()])
+
+
+async def _one(call: Call) -> Response:
+    stream = queue_of(call)
+    if not isinstance(stream, StreamQueue):
+        raise Missing
+    return answer(picked(call, stream_facts(call, stream, Describing(call))))
+
+
+_MANY: Final = list[dict[str, Any]]
+ROUTES: Final = (
+    Route("GET", "/api/streams", _all, Right.USER, "Streams, with their offsets and readers.", _MANY),
+    Route("GET", "/api/streams/{vhost}", _of_vhost, Right.VHOST_VISIBLE, "Those of a virtual host.", _MANY),
+    Route("GET", "/api/streams/{vhost}/{name}", _one, Right.VHOST_VISIBLE, "A stream.", dict[str, Any]),
+)

@@ -1,0 +1,138 @@
+"""Users: tags and passwords. Of a password its hash is shown, to administrators, as definitions have it."""
+
+from typing import Any, Final
+
+from msgspec import UNSET, Struct, UnsetType
+from starlette.responses import Response
+
+from flintmq.broker.password_hash import check_password_hash
+from flintmq.broker.ports import UserRecord
+from flintmq.broker.user import User
+from flintmq.management.definitions.document import words
+from flintmq.management.definitions.importing import DEFAULT_ALGORITHM
+from flintmq.management.http.access import Right
+from flintmq.management.http.call import Call, answer, no_content, put
+from flintmq.management.http.errors import BadRequest, Missing
+from flintmq.management.http.listing import listed, picked
+from flintmq.management.http.routes import Route
+
+
+class UserShown(Struct):
+    name: str
+    password_hash: str
+    hashing_algorithm: str
+    tags: tuple[str, ...]
+    limits: dict[str, int]
+
+
+class UserWanted(Struct):
+    """With a password, or the hash of one; with neither, or an empty one, nobody logs in by password."""
+
+    password: str | None = None
+    password_hash: str | None = None
+    hashing_algorithm: str | None = None
+    tags: str | list[str] | UnsetType = UNSET
+
+
+class UsersToDelete(Struct):
+    users: list[str]
+
+
+def user_of(call: Call) -> User:
+    """The one of the path. Raises Missing."""
+    found = call.broker.users.get(call.path("user"))
+    if found is None:
+        raise Missing
+    return found
+
+
+def _describe(user: User) -> UserShown:
+    record = user.record
+    return UserShown(user.name, record.password_hash, record.hashing_algorithm, record.tags, user.limits.values)
+
+
+async def _list(call: Call) -> Response:
+    return await listed(call, list(call.broker.users.values()), _describe, lambda user: user.name)
+
+
+async def _without_permissions(call: Call) -> Response:
+    users = [
+        user for user in call.broker.users.values() if all(rights.permission is None for rights in user.all_rights)
+    ]
+    return await listed(call, users, _describe, lambda user: user.name)
+
+
+async def _get(call: Call) -> Response:
+    return answer(picked(call, _describe(user_of(call))))
+
+
+async def _put(call: Call) -> Response:
+    name = call.path("user")
+    wanted = await call.body(UserWanted)
+    if wanted.tags is UNSET:
+        raise BadRequest("Object missing required field `tags`")
+    tags = words(wanted.tags)
+    call.given = f"tags: {' '.join(tags)}"
+    record = await _record(call, name, wanted, tags)
+    # Others had their turn while the password was hashed.
+    call.node.now_ms()
+    known = name in call.broker.users
+    call.broker.put_user(record)
+    await call.node.durable()
+    return put(known)
+
+
+async def _record(call: Call, name: str, wanted: UserWanted, tags: tuple[str, ...]) -> UserRecord:
+    if wanted.password is not None and wanted.password_hash is not None:
+        raise BadRequest("Cannot set both a password and a password_hash")
+    user = call.broker.users.get(name)
+    known = user.record if user else None
+    if wanted.password:
+        (secret,) = await call.node.hash_passwords([(known, wanted.password)])
+        return UserRecord(name, secret.hash, tags, secret.algorithm, secret.scram)
+    algorithm, password_hash = wanted.hashing_algorithm or DEFAULT_ALGORITHM, wanted.password_hash or ""
+    # What a user has already stays, however it came about.
+    if known is None or (known.hashing_algorithm, known.password_hash) != (algorithm, password_hash):
+        check_password_hash(algorithm, password_hash)
+    return UserRecord(name, password_hash, tags, algorithm)
+
+
+async def _delete(call: Call) -> Response:
+    call.broker.delete_user(user_of(call).name)
+    await call.node.durable()
+    return no_content()
+
+
+async def _bulk_delete(call: Call) -> Response:
+    wanted = await call.body(UsersToDelete)
+    for name in wanted.users:
+        if name in call.broker.users:
+            call.broker.delete_user(name)
+            call.did(name)
+    await call.node.durable()
+    return no_content()
+
+
+_ONE: Final = "/api/users/{user}"
+_LIST: Any = list[UserShown]
+_ADMIN: Final = Right.ADMINISTRATOR
+
+ROUTES: Final = (
+    Route("GET", "/api/users", _list, _ADMIN, "All users.", _LIST),
+    Route(
+        "GET", "/api/users/without-permissions", _without_permissions, _ADMIN, "Users that may enter nothing.", _LIST
+    ),
+    Route(
+        "POST",
+        "/api/users/bulk-delete",
+        _bulk_delete,
+        _ADMIN,
+        "Delete several users.",
+        None,
+        UsersToDelete,
+        "user.delete",
+    ),
+    Route("GET", _ONE, _get, _ADMIN, "One user.", UserShown),
+    Route("PUT", _ONE, _put, _ADMIN, "Make a user, or change tags and password.", None, UserWanted, "user.put"),
+    Route("DELETE", _ONE, _delete, _ADMIN, "Delete a user, whose connections end.", act="user.delete"),
+)

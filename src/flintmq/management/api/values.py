@@ -1,0 +1,35 @@
+"""Values of tables in the JSON of RabbitMQ's API: what JSON has no type for loses some of its own."""
+
+from base64 import b64encode
+from decimal import Decimal
+
+from flintmq.base.values import Timestamp
+from flintmq.broker.message import Table
+
+
+def shown(value: object) -> object:
+    if isinstance(value, dict):
+        return {str(key): shown(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [shown(item) for item in value]
+    if isinstance(value, (bytes, bytearray)):
+        return text_of(bytes(value))
+    if isinstance(value, Decimal):
+        return float(value)
+    if isinstance(value, Timestamp):
+        return value.seconds
+    if isinstance(value, float) and value != value:  # noqa: PLR0124 - not a number, which JSON has no word for
+        return None
+    return value if value is None or isinstance(value, (str, bool, int, float)) else str(value)
+
+
+def text_of(value: bytes) -> str:
+    """As text where it is text, and in base64 otherwise."""
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return b64encode(value).decode()
+
+
+def table(value: Table) -> dict[str, object]:
+    return {name: shown(item) for name, item in value.items()}

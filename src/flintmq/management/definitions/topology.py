@@ -1,0 +1,132 @@
+"""Exchanges, queues and bindings of a file, looked at before the first of them is made: what the broker would refuse
+then is refused while nothing has changed.
+"""
+
+from collections.abc import Iterable
+from typing import Final, final
+
+from flintmq.base.errors import ConfigurationError, NotFound
+from flintmq.broker import arguments as args
+from flintmq.broker.broker import Broker
+from flintmq.broker.chance import Chance
+from flintmq.broker.dialect import dialect_named
+from flintmq.broker.exchange.base import Binding, Exchange
+from flintmq.broker.exchange.types import check_type, make_exchange
+from flintmq.broker.exchanges import PREDECLARED, TRACE_EXCHANGE
+from flintmq.broker.limits import Limits, check_vhost_queues
+from flintmq.broker.ports import LimitRecord, VHostRecord
+from flintmq.broker.selector.selectors import selector_of
+from flintmq.broker.vhost import VHost
+from flintmq.management.definitions.document import BindingEntry, ExchangeEntry, QueueEntry, table
+
+# Every broker has its own of these, whatever a file says of them.
+RESERVED: Final = "amq."
+# Queues of names that the server made went with their connections, and so did what was bound to them.
+_GENERATED: Final = "amq.gen-"
+
+
+@final
+class _Place:
+    """A virtual host as it will be: what is there, `known`, and what the file adds."""
+
+    def __init__(self, known: VHost | None, record: VHostRecord) -> None:
+        self.record = record
+        self.dialect = dialect_named(record.dialect)
+        self.limits = Limits()
+        self._known = known
+        self._exchanges: dict[str, Exchange] = {}
+        self._queues: set[str] = set()
+        if known is not None:
+            self.limits.values = dict(known.limits.values)
+        else:
+            for name, kind in (*PREDECLARED, (TRACE_EXCHANGE, "topic")):
+                self.add_exchange(make_exchange(record.name, name, kind, True, False, False, {}, Chance(0)))
+
+    def find_exchange(self, name: str) -> Exchange | None:
+        """None for the default one, which nobody makes or binds."""
+        found = self._exchanges.get(name)
+        if found is None and name and self._known is not None:
+            found = self._known.exchanges.by_name.get(name)
+        return found
+
+    def has_queue(self, name: str) -> bool:
+        return name in self._queues or (self._known is not None and name in self._known.queues)
+
+    @property
+    def queue_count(self) -> int:
+        return len(self._queues) + (0 if self._known is None else len(self._known.queues))
+
+    def add_exchange(self, exchange: Exchange) -> None:
+        self._exchanges[exchange.name] = exchange
+
+    def add_queue(self, name: str) -> None:
+        self._queues.add(name)
+
+
+@final
+class Topology:
+    """`records` are what else the file brings. Every method raises what the broker would."""
+
+    def __init__(self, broker: Broker, records: Iterable[object]) -> None:
+        vhosts = {vhost.name: vhost.record for vhost in broker.vhosts.values()}
+        vhosts |= {record.name: record for record in records if isinstance(record, VHostRecord)}
+        self._places = {name: _Place(broker.vhosts.get(name), record) for name, record in vhosts.items()}
+        for record in records:
+            if isinstance(record, LimitRecord) and record.scope == "vhost":
+                self._places[record.owner].limits.values[record.name] = record.value
+
+    def exchange(self, entry: ExchangeEntry) -> None:
+        place = self._places[entry.vhost]
+        name, arguments = entry.name, table(entry.arguments)
+        if name == "" or place.find_exchange(name) or name.startswith(RESERVED):
+            return
+        place.dialect.check_name("exchange", name)
+        place.dialect.check_field_names(arguments)
+        check_type(entry.type)
+        made = make_exchange(
+            entry.vhost, name, entry.type, entry.durable, entry.auto_delete, entry.internal, arguments, Chance(0)
+        )
+        args.alternate_exchange(name, entry.vhost, arguments)
+        made.check()
+        place.add_exchange(made)
+
+    def queue(self, entry: QueueEntry) -> None:
+        place = self._places[entry.vhost]
+        name, arguments = entry.name, table(entry.arguments)
+        if place.has_queue(name) or name.startswith(RESERVED):
+            return
+        place.dialect.check_name("queue", name)
+        default = place.record.default_queue_type
+        if default and entry.durable and not entry.auto_delete:
+            arguments = {"x-queue-type": default, **arguments}
+        kind = args.queue_kind(arguments, name, entry.vhost)
+        args.check_queue_arguments(arguments, kind, name, entry.vhost)
+        check_vhost_queues(place.limits, entry.vhost, name, place.queue_count)
+        if kind != "classic":
+            args.check_replicated(kind, name, entry.vhost, entry.durable, False, entry.auto_delete, False)
+        place.add_queue(name)
+
+    def binding(self, entry: BindingEntry) -> None:
+        if is_implied(entry):
+            return
+        place = self._places[entry.vhost]
+        arguments = table(entry.arguments)
+        if entry.destination_type not in ("queue", "exchange"):
+            raise ConfigurationError(f"a destination_type is queue or exchange, not {entry.destination_type}")
+        is_queue = entry.destination_type == "queue"
+        is_there = place.has_queue if is_queue else place.find_exchange
+        if not is_there(entry.destination):
+            raise NotFound(f"no {entry.destination_type} '{entry.destination}' in vhost '{entry.vhost}'")
+        source = place.find_exchange(entry.source)
+        if source is None:
+            raise NotFound(f"no exchange '{entry.source}' in vhost '{entry.vhost}'")
+        place.dialect.check_field_names(arguments)
+        selector_of(arguments, f"binding of exchange '{entry.source}' in vhost '{entry.vhost}'")
+        if source.type != "x-local-random":
+            # The other types do not ask where a binding leads to, which may not be there yet.
+            source.check_binding(Binding(source, source, entry.routing_key, arguments))
+
+
+def is_implied(entry: BindingEntry) -> bool:
+    """Whether there is nothing to bind: the default exchange has its bindings by itself."""
+    return entry.source == "" or entry.destination.startswith(_GENERATED)

@@ -1,0 +1,140 @@
+"""One request, as a handler sees it, and the answers it may give."""
+
+import asyncio
+from typing import Any, TypeVar, final
+from urllib.parse import unquote
+
+import msgspec
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+
+from flintmq.base.limits import HTTP_BODY_SECONDS, HTTP_STRANGER_BODY_SECONDS
+from flintmq.broker.broker import Broker
+from flintmq.broker.ports import UserRecord
+from flintmq.broker.user import User
+from flintmq.broker.vhost import VHost
+from flintmq.management.http.access import Caller
+from flintmq.management.http.errors import JSON_TYPE, BadRequest, BodyTooLarge, HttpError, Missing
+from flintmq.management.http.guard import KNOWN
+from flintmq.management.ports import Node
+from flintmq.management.stats.sampling import Stats
+
+T = TypeVar("T")
+
+
+@final
+class Call:
+    """`caller` is who sent it; on routes that are for anybody, nobody was asked."""
+
+    def __init__(self, request: Request, node: Node, stats: Stats, body_max_bytes: int) -> None:
+        self.request = request
+        self.node = node
+        self.stats = stats
+        self.caller = Caller("", (), User(UserRecord("", "")).rights)
+        # What was done besides what the path names: each an act, where it is another one than the route's, and a name.
+        self.done: list[tuple[str, str]] = []
+        # Rights that somebody gets by it, for the same log.
+        self.given = ""
+        self._body_max_bytes = body_max_bytes
+
+    @property
+    def broker(self) -> Broker:
+        return self.node.broker
+
+    def did(self, name: str, act: str = "") -> None:
+        """For the audit log, which gets each of several things done at once, and an act that the body names."""
+        self.done.append((act, name))
+
+    # -- what was asked -----------------------------------------------------------------------------------------
+
+    def path(self, name: str) -> str:
+        """A variable of the path. Raises BadRequest for bytes that are no text."""
+        try:
+            return unquote(self.request.path_params[name], errors="strict")
+        except UnicodeDecodeError as error:
+            raise BadRequest(f"{name} in the path is not UTF-8") from error
+
+    def query(self, name: str, default: str = "") -> str:
+        return self.request.query_params.get(name, default)
+
+    def vhost(self) -> VHost:
+        """The one of the path. Raises Missing."""
+        found = self.broker.vhosts.get(self.path("vhost"))
+        if found is None:
+            raise Missing
+        return found
+
+    def exchange(self) -> str:
+        """The name in the path; the default exchange, which has none, is amq.default there."""
+        name = self.path("exchange")
+        return "" if name == "amq.default" else name
+
+    def enterable_vhosts(self) -> list[VHost]:
+        """Those that the caller has permissions in; administrators need none."""
+        vhosts = self.broker.vhosts.values()
+        return [vhost for vhost in vhosts if self.caller.is_administrator or self.caller.may_enter(vhost.name)]
+
+    def visible_vhosts(self) -> list[VHost]:
+        """Those whose objects the caller may see."""
+        return [vhost for vhost in self.broker.vhosts.values() if self.caller.may_see(vhost.name)]
+
+    async def data(self, most: int = 0) -> bytes:
+        """The body, of `most` bytes if that is said. Raises BodyTooLarge, before more is read, and a 408 for one that
+        is too slow.
+        """
+        most = most or self._body_max_bytes
+        scope = self.request.scope
+        announced = self.request.headers.get("content-length", "0")
+        if announced.isdigit() and int(announced) > most:
+            raise BodyTooLarge(most)
+        parts: list[bytes] = []
+        size = 0
+        try:
+            async with asyncio.timeout(HTTP_BODY_SECONDS if KNOWN in scope else HTTP_STRANGER_BODY_SECONDS):
+                async for part in self.request.stream():
+                    size += len(part)
+                    if size > most:
+                        raise BodyTooLarge(most)
+                    parts.append(part)
+        except TimeoutError as error:
+            raise HttpError(408, "request_timeout", "the body of the request did not come in time") from error
+        except ClientDisconnect as error:
+            raise BadRequest("the request was not sent to its end") from error
+        # Others had their turn meanwhile.
+        self.node.now_ms()
+        return b"".join(parts)
+
+    async def body(self, kind: type[T]) -> T:
+        """The body, which is an object in JSON; none is an empty object (as in RabbitMQ). Raises BadRequest."""
+        data = await self.data()
+        if data.strip() in (b"", b"null", b"undefined"):
+            data = b"{}"
+        try:
+            # Numbers and truths may be written as text: many scripts do.
+            return msgspec.json.decode(data, type=kind, strict=False)
+        except msgspec.ValidationError as error:
+            raise BadRequest(str(error)) from error
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise BadRequest("not_json") from error
+
+
+# -- answers ------------------------------------------------------------------------------------------------------
+
+
+def answer(value: Any, status: int = 200) -> Response:  # noqa: ANN401 - whatever JSON can say
+    """A value in JSON: of builtins and structs. A long list is `listing`'s, which takes its time."""
+    return Response(msgspec.json.encode(value), status, media_type=JSON_TYPE)
+
+
+def created(location: str | None = None) -> Response:
+    return Response(status_code=201, headers={"location": location} if location else None)
+
+
+def no_content() -> Response:
+    """Done, and nothing to say; also of what was there before and is changed now."""
+    return Response(status_code=204)
+
+
+def put(was_there: bool) -> Response:
+    """What was asked for is there now."""
+    return no_content() if was_there else created()

@@ -1,0 +1,212 @@
+"""HTTP over sockets: uvicorn's protocol on the loop there is, with limits that hold before anybody has logged in."""
+
+import asyncio
+import logging
+import ssl
+from collections import Counter
+from typing import Any, Final
+
+from starlette.types import ASGIApp
+from uvicorn.config import Config
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.server import ServerState
+
+from flintmq.base.limits import (
+    HTTP_CONNECTIONS_MAX,
+    HTTP_HEAD_MAX_BYTES,
+    HTTP_HEAD_SECONDS,
+    HTTP_IDLE_SECONDS,
+    HTTP_PIPELINED_MAX,
+    HTTP_STRANGER_IDLE_SECONDS,
+    HTTP_UNREAD_SECONDS,
+)
+from flintmq.management.http.auth import LOGINS, SENDER, Sender
+
+_CLOSED_SECONDS: Final = 1.0
+# What uvicorn says of its connections: strangers could fill a log with it.
+_QUIET: Final = logging.getLogger("flintmq.http")
+_QUIET.addHandler(logging.NullHandler())
+
+
+class _Connection(HttpToolsProtocol):
+    """One socket. What a stranger may send, and how long it may take, ends with the head of the request."""
+
+    def __init__(self, config: Config, state: ServerState, loop: asyncio.AbstractEventLoop) -> None:
+        # The tasks of requests whose sender is not known yet.
+        self._logins: set[asyncio.Task[Any]] = set()
+        self.sender = Sender()
+        super().__init__(config, state, {LOGINS: self._logins, SENDER: self.sender}, loop)
+        self.logger = _QUIET
+        # What the parser was given since a head ended, or a piece of a body came: it may keep all of that.
+        self._kept_bytes = 0
+        self._hangup: asyncio.TimerHandle | None = None
+        self._unread: asyncio.TimerHandle | None = None
+        self._is_refused = False
+        # Whether the head of a request has come at all.
+        self._has_begun = False
+        self.since = loop.time()
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        if not self._has_room():
+            self._is_refused = True
+            transport.abort()
+            return
+        super().connection_made(transport)
+        self._await_head()
+
+    def _has_room(self) -> bool:
+        """Strangers make room, so that no number of them keeps out who can log in."""
+        connections: set[Any] = self.connections
+        others: list[_Connection] = [each for each in connections if not each.transport.is_closing()]
+        if len(others) < HTTP_CONNECTIONS_MAX:
+            return True
+        strangers = [each for each in others if not each.sender.is_known]
+        if not strangers:
+            return False
+        per_address = Counter(each.address for each in strangers)
+        # Whoever has most of them has to give up one: those of other addresses do not suffer from it.
+        goes = max(strangers, key=lambda each: (per_address[each.address], -each.since))
+        goes.transport.abort()
+        return True
+
+    @property
+    def address(self) -> str:
+        return self.client[0] if self.client else ""
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._head_came()
+        self._was_read()
+        if not self._is_refused:
+            super().connection_lost(exc)
+        for task in list(self._logins):
+            task.cancel()
+
+    # -- what comes ---------------------------------------------------------------------------------------------
+
+    def data_received(self, data: bytes) -> None:
+        if self._is_refused or self.transport.is_closing():
+            return
+        if self._hangup is None and self._has_begun and self.cycle.response_complete:
+            # The next request on a connection that is kept.
+            self._await_head()
+        self._kept_bytes += len(data)
+        super().data_received(data)
+        if self._kept_bytes > HTTP_HEAD_MAX_BYTES:
+            self.transport.abort()
+
+    def on_message_begin(self) -> None:
+        # Also behind a request that is not answered yet.
+        if self._hangup is None:
+            self._await_head()
+        super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        self._head_came()
+        self._kept_bytes = 0
+        if len(self.pipeline) >= HTTP_PIPELINED_MAX or self._head_bytes() > HTTP_HEAD_MAX_BYTES:
+            self.transport.abort()
+            return
+        super().on_headers_complete()
+        self._has_begun = True
+
+    def _head_bytes(self) -> int:
+        """A read of the socket may bring many times as much as may be kept of it."""
+        return len(self.url) + sum(len(name) + len(value) for name, value in self.headers)
+
+    def on_body(self, body: bytes) -> None:
+        self._kept_bytes = 0
+        if not self.transport.is_closing():
+            super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        self._kept_bytes = 0
+        if not self.transport.is_closing():
+            super().on_message_complete()
+
+    def _await_head(self) -> None:
+        self._kept_bytes = 0
+        self._hangup = self.loop.call_later(HTTP_HEAD_SECONDS, self.transport.abort)
+
+    def _head_came(self) -> None:
+        if self._hangup is not None:
+            self._hangup.cancel()
+            self._hangup = None
+
+    # -- what goes ----------------------------------------------------------------------------------------------
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._await_reader()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._was_read()
+        if self.transport.is_closing():
+            self._await_reader()
+
+    def on_response_complete(self) -> None:
+        self.timeout_keep_alive = HTTP_IDLE_SECONDS if self.sender.is_known else HTTP_STRANGER_IDLE_SECONDS
+        super().on_response_complete()
+        if self.transport.is_closing():
+            # It goes once all is written, which is up to the client.
+            self._await_reader()
+
+    def timeout_keep_alive_handler(self) -> None:
+        super().timeout_keep_alive_handler()
+        self._await_reader()
+
+    def _await_reader(self) -> None:
+        if self._unread is None:
+            self._unread = self.loop.call_later(HTTP_UNREAD_SECONDS, self.transport.abort)
+
+    def _was_read(self) -> None:
+        if self._unread is not None:
+            self._unread.cancel()
+            self._unread = None
+
+
+class HttpServer:
+    """The application on any number of sockets."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._config = Config(
+            app,
+            http="httptools",
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            # Who a client is, its socket says; a header could be anybody's word.
+            proxy_headers=False,
+        )
+        self._config.load()
+        self._state = ServerState()
+        self._listeners: list[asyncio.Server] = []
+
+    async def listen(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> int:
+        """Returns the port, which matters where it was 0. Raises OSError."""
+        loop = asyncio.get_running_loop()
+
+        def connection() -> asyncio.Protocol:
+            return _Connection(self._config, self._state, loop)
+
+        # uvloop takes no time limit of a handshake without a context.
+        timeouts: dict[str, Any] = {} if tls is None else {"ssl_handshake_timeout": HTTP_HEAD_SECONDS}
+        listener = await loop.create_server(connection, host, port, ssl=tls, backlog=128, **timeouts)
+        self._listeners.append(listener)
+        number: int = listener.sockets[0].getsockname()[1]
+        return number
+
+    async def close(self) -> None:
+        """Answer what was asked, if that takes no longer than a second, and close all sockets."""
+        for listener in self._listeners:
+            listener.close()
+        connections: set[Any] = self._state.connections
+        for connection in list(connections):
+            connection.shutdown()
+        if self._state.tasks:
+            await asyncio.wait(self._state.tasks, timeout=_CLOSED_SECONDS)
+        for task in list(self._state.tasks):
+            task.cancel()
+        for connection in list(connections):
+            connection.transport.abort()

@@ -1,0 +1,55 @@
+"""The web interface's files: those of the package, by their exact names, kept in memory once they were asked for.
+
+A path is looked up and never made into the name of a file, so no path leads elsewhere. Browsers keep what they have,
+and ask each time whether it is still the same: after an upgrade, no page is made of parts of two versions.
+"""
+
+import hashlib
+from pathlib import Path
+from typing import Final, final
+
+from starlette.datastructures import Headers
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Match
+from starlette.types import Receive, Scope, Send
+
+_FOLDER: Final = Path(__file__).parents[1] / "ui"
+_FIRST: Final = "index.html"
+_TYPES: Final = {
+    ".css": "text/css; charset=utf-8",
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+    ".LICENSE": "text/plain; charset=utf-8",
+    ".txt": "text/plain; charset=utf-8",
+}
+
+
+@final
+class Pages(BaseRoute):
+    """Goes beside the API's routes, and matches nothing but files that are there."""
+
+    def __init__(self, folder: Path = _FOLDER) -> None:
+        self._files = {
+            f"/{path.relative_to(folder).as_posix()}": path for path in folder.rglob("*") if path.suffix in _TYPES
+        }
+        if (folder / _FIRST).is_file():
+            self._files["/"] = folder / _FIRST
+        self._kept: dict[str, tuple[bytes, str]] = {}
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        is_ours = scope["type"] == "http" and scope["method"] in ("GET", "HEAD") and scope["path"] in self._files
+        return (Match.FULL if is_ours else Match.NONE), {}
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        path = scope["path"]
+        if path not in self._kept:
+            content = self._files[path].read_bytes()
+            self._kept[path] = (content, f'"{hashlib.sha256(content).hexdigest()[:24]}"')
+        content, tag = self._kept[path]
+        headers = {"etag": tag, "cache-control": "no-cache"}
+        if Headers(scope=scope).get("if-none-match") == tag:
+            response = Response(status_code=304, headers=headers)
+        else:
+            response = Response(content, headers=headers, media_type=_TYPES[self._files[path].suffix])
+        await response(scope, receive, send)

@@ -1,0 +1,108 @@
+"""Messages as they lie on a queue or in a stream, looked at without being taken, a slice of time after the other."""
+
+import re
+from collections.abc import Iterator
+from typing import Any, Final, final
+
+from flintmq.broker.message import Message
+from flintmq.broker.queue.base import Queue
+from flintmq.broker.queue.entries import EntryQueue
+from flintmq.broker.queue.stream import StreamQueue
+from flintmq.management.http.errors import BadRequest
+from flintmq.management.http.slices import Slice
+from flintmq.management.messages.form import in_091, payload_in_slices, properties_shown
+from flintmq.management.messages.selection import Selection
+
+# One request looks no further; it says where the next one goes on.
+LOOKED_MAX_MESSAGES: Final = 200_000
+LOOKED_MAX_BYTES: Final = 256 * 1024 * 1024
+SHOWN_MAX_MESSAGES: Final = 500
+SHOWN_MAX_BYTES: Final = 4 * 1024 * 1024
+_AHEAD_BYTES: Final = 64 * 1024
+_BEGIN: Final = (0, -1)
+# Numbers that 64 bits hold.
+_PLACE: Final = re.compile(r"(\d{1,18})\.(\d{1,18})", re.ASCII)
+
+Place = tuple[int, int]
+
+
+@final
+class Seen:
+    """A message and its position; `place` is where a look goes on behind it."""
+
+    def __init__(self, place: Place, position: int, message: Message, redelivered: bool, returns: int) -> None:
+        self.place = place
+        self.position = position
+        self.message = message
+        self.redelivered = redelivered
+        self.returns = returns
+
+    async def facts(self, truncate: int) -> dict[str, object]:
+        properties, body = in_091(self.message)
+        return {
+            "position": self.position,
+            "exchange": self.message.address.exchange,
+            "routing_key": self.message.address.routing_key,
+            "redelivered": self.redelivered,
+            "delivery_count": self.returns,
+            "received_ms": int(self.message.timestamp_ms),
+            "properties": properties_shown(properties),
+            **await payload_in_slices(body, "auto", truncate),
+        }
+
+
+def place_of(token: str) -> Place:
+    """Where an answer said it goes on. Raises BadRequest."""
+    if not token:
+        return _BEGIN
+    found = _PLACE.fullmatch(token)
+    if found is None:
+        raise BadRequest(f"after '{token}' there is nothing: give what an answer said is next")
+    return int(found[1]), int(found[2])
+
+
+def _walk(queue: Queue, place: Place) -> Iterator[Seen]:
+    if isinstance(queue, StreamQueue):
+        yield from _walk_stream(queue, place)
+    elif isinstance(queue, EntryQueue):
+        part, after = place
+        while (look := queue.look(part, after)) is not None:
+            part = int(look.part)
+            for entry in look.entries:
+                # Between two slices much may happen: what was looked at is shown as it was.
+                after = int(entry.position)
+                yield Seen((part, after), after, entry.message, entry.redelivered, int(entry.returns))
+
+
+def _walk_stream(stream: StreamQueue, place: Place) -> Iterator[Seen]:
+    cursor = stream.log.cursor(max(place[1] + 1, stream.log.first_offset), _AHEAD_BYTES)
+    end = stream.log.durable_offset
+    while (message := cursor.next(end)) is not None:
+        offset = int(cursor.offset) - 1
+        yield Seen((0, offset), offset, message, False, 0)
+
+
+async def browse(queue: Queue, token: str, selection: Selection, count: int, truncate: int) -> dict[str, Any]:
+    """A page of messages; `next` is where to go on, None at the end. `looked` is how many were looked at."""
+    shown: list[dict[str, object]] = []
+    looked = looked_bytes = shown_bytes = 0
+    now = Slice()
+    following: str | None = None
+    for seen in _walk(queue, place_of(token)):
+        looked += 1
+        looked_bytes += len(seen.message.body)
+        if selection.has(seen.position, seen.message):
+            facts = await seen.facts(truncate)
+            # That takes slices of its own.
+            now.waited()
+            shown_bytes += min(len(seen.message.body), truncate)
+            shown.append(facts)
+        is_enough = len(shown) >= count or shown_bytes >= SHOWN_MAX_BYTES
+        if is_enough or looked >= LOOKED_MAX_MESSAGES or looked_bytes >= LOOKED_MAX_BYTES:
+            following = f"{seen.place[0]}.{seen.place[1]}"
+            break
+        if now.is_over:
+            await now.rest()
+            if queue.gone:
+                break
+    return {"messages": shown, "next": following, "looked": looked}

@@ -1,0 +1,174 @@
+"""Messages as the API shows and takes them: RabbitMQ's names of properties, and payloads as text or in base64."""
+
+import re
+from base64 import b64decode, b64encode
+from binascii import Error as BadBase64
+from codecs import getincrementaldecoder
+from collections.abc import Iterator
+from typing import Any, Final
+
+from msgspec import Raw, json
+
+from flintmq.base.errors import AmqpError, DecodeError, LocalProtocolError
+from flintmq.base.json_values import is_nested_deeper
+from flintmq.base.limits import TABLE_DEPTH_MAX
+from flintmq.broker.message import Message, Table
+from flintmq.gateway.amqp091.codec import CODEC_091
+from flintmq.gateway.conversion.converted import TO_091
+from flintmq.management.api.values import shown, table
+from flintmq.management.http.errors import BadRequest
+from flintmq.management.http.slices import Slice
+from flintmq.wire.amqp091.properties import Properties, decode_properties, encode_properties
+
+_TEXTS: Final = (
+    *("content_type", "content_encoding", "correlation_id", "reply_to", "expiration", "message_id", "type"),
+    *("user_id", "app_id", "cluster_id"),
+)
+_NUMBERS: Final = ("delivery_mode", "priority", "timestamp")
+_INT64: Final = range(-(2**63), 2**63)
+ENCODINGS: Final = ("auto", "base64")
+# Of a payload that is written at once; a multiple of three, so that parts of base64 join.
+_PART_BYTES: Final = 48 * 1024
+_BASE64: Final = re.compile(r"\s+")
+
+
+def in_091(message: Message) -> tuple[Properties, bytes]:
+    """Properties and body, as AMQP 0-9-1 has them, whatever the message came by."""
+    encoded, body = message.properties, message.body
+    if message.codec is not CODEC_091:
+        encoded, body = TO_091.in_091(message)
+    try:
+        return decode_properties(encoded), body
+    except (AmqpError, DecodeError):
+        return Properties(), body
+
+
+def properties_shown(properties: Properties) -> dict[str, object]:
+    """Those that are there."""
+    shown_ = {name: getattr(properties, name) for name in (*_TEXTS, *_NUMBERS)}
+    found: dict[str, object] = {name: shown(value) for name, value in shown_.items() if value is not None}
+    if properties.headers is not None:
+        found["headers"] = table(properties.headers)
+    return found
+
+
+def payload_shown(body: bytes, encoding: str, truncate: int | None) -> dict[str, object]:
+    """`encoding` is one of ENCODINGS; of a longer body no more than `truncate` bytes are shown."""
+    part = body if truncate is None else body[: max(truncate, 0)]
+    facts: dict[str, object] = {"payload_bytes": len(body), "payload_encoding": "string"}
+    if encoding == "auto":
+        try:
+            # What is cut off within a character is text all the same.
+            facts["payload"] = part.decode() if len(part) == len(body) else _text_before(part)
+        except UnicodeDecodeError:
+            encoding = "base64"
+    if encoding == "base64":
+        facts["payload"] = b64encode(part).decode()
+        facts["payload_encoding"] = "base64"
+    return facts
+
+
+async def payload_in_slices(body: bytes, encoding: str, truncate: int | None) -> dict[str, object]:
+    """The same, with the payload in JSON already: a large one would take longer than others can wait."""
+    part = body if truncate is None else body[: max(truncate, 0)]
+    if len(part) <= _PART_BYTES:
+        return payload_shown(body, encoding, truncate)
+    facts: dict[str, object] = {"payload_bytes": len(body), "payload_encoding": "string"}
+    if encoding == "auto":
+        try:
+            facts["payload"] = await _written(_texts(part, is_whole=len(part) == len(body)))
+        except UnicodeDecodeError:
+            encoding = "base64"
+    if encoding == "base64":
+        starts = range(0, len(part), _PART_BYTES)
+        facts["payload"] = await _written(b64encode(part[start : start + _PART_BYTES]).decode() for start in starts)
+        facts["payload_encoding"] = "base64"
+    return facts
+
+
+def _texts(part: bytes, *, is_whole: bool) -> Iterator[str]:
+    """What is cut off within a character is left out where the end is missing. Raises UnicodeDecodeError."""
+    decoder = getincrementaldecoder("utf-8")()
+    for start in range(0, len(part), _PART_BYTES):
+        is_last = is_whole and start + _PART_BYTES >= len(part)
+        yield decoder.decode(part[start : start + _PART_BYTES], is_last)
+
+
+async def _written(texts: Iterator[str]) -> Raw:
+    """One string of JSON."""
+    written = bytearray(b'"')
+    now = Slice()
+    for text in texts:
+        written += json.encode(text)[1:-1]
+        if now.is_over:
+            await now.rest()
+    written += b'"'
+    return Raw(written)
+
+
+def _text_before(part: bytes) -> str:
+    for missing in range(4):
+        try:
+            return part[: len(part) - missing].decode()
+        except UnicodeDecodeError:
+            if missing == 3 or len(part) <= missing:
+                raise
+    return ""
+
+
+def payload_of(payload: str, encoding: str) -> bytes:
+    """Raises BadRequest."""
+    if encoding == "string":
+        return payload.encode()
+    if encoding != "base64":
+        raise BadRequest(f"payload_encoding '{encoding}' is unknown: there are string and base64")
+    try:
+        return b64decode(_BASE64.sub("", payload), validate=True)
+    except (BadBase64, ValueError) as error:
+        raise BadRequest("the payload is not in base64, as payload_encoding says") from error
+
+
+def properties_of(given: dict[str, Any]) -> bytes:
+    """Encoded. Raises BadRequest."""
+    properties = Properties()
+    for name, value in given.items():
+        if value is None:
+            continue
+        if name == "headers":
+            if not isinstance(value, dict):
+                raise BadRequest("the property headers is an object")
+            properties.headers = value
+            check_table(value, "headers")
+        elif name in _TEXTS:
+            setattr(properties, name, value if isinstance(value, str) else str(value))
+        elif name in _NUMBERS:
+            setattr(properties, name, _number(name, value))
+        else:
+            raise BadRequest(f"there is no property '{name}': there are {', '.join((*_TEXTS, *_NUMBERS, 'headers'))}")
+    try:
+        return encode_properties(properties)
+    except (LocalProtocolError, AmqpError, OverflowError) as error:
+        raise BadRequest(f"the properties cannot be sent: {error}") from error
+
+
+def _number(name: str, value: object) -> int:
+    if isinstance(value, str) and value.isascii() and value.isdigit():
+        return int(value)
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise BadRequest(f"the property {name} is a number, not {value!r}")
+    return value
+
+
+def check_table(value: Table, what: str) -> None:
+    """Raises BadRequest for numbers that no table of AMQP can hold, and for too many objects within each other."""
+    if is_nested_deeper(value, TABLE_DEPTH_MAX):
+        raise BadRequest(f"{what}: more than {TABLE_DEPTH_MAX} objects within each other")
+    todo: list[object] = [value]
+    while todo:
+        each = todo.pop()
+        if isinstance(each, dict):
+            todo += each.values()
+        elif isinstance(each, list):
+            todo += each
+        elif isinstance(each, int) and not isinstance(each, bool) and each not in _INT64:
+            raise BadRequest(f"{what}: {each} has more than 64 bits")

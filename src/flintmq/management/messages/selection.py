@@ -1,0 +1,48 @@
+"""Which messages are meant: by their positions, by what occurs in them, or all."""
+
+from collections.abc import Iterable
+from typing import Final, final
+
+from flintmq.broker.message import Message
+from flintmq.management.http.errors import BadRequest
+
+# As far as bodies are searched: what is behind that is nothing that people write.
+SEARCHED_MAX_BYTES: Final = 256 * 1024
+POSITIONS_MAX: Final = 10_000
+_SEARCH_MAX_CHARACTERS: Final = 1_024
+
+
+@final
+class Selection:
+    """`search` is looked for in routing key, exchange, properties and body, whatever the case. Raises BadRequest."""
+
+    def __init__(self, search: str = "", positions: Iterable[int] | None = None) -> None:
+        if len(search) > _SEARCH_MAX_CHARACTERS:
+            raise BadRequest(f"a search has {_SEARCH_MAX_CHARACTERS} characters at most")
+        self.positions = None if positions is None else frozenset(positions)
+        if self.positions is not None and len(self.positions) > POSITIONS_MAX:
+            raise BadRequest(f"{POSITIONS_MAX} positions are chosen at once at most")
+        self._text = search.lower()
+        self._bytes = self._text.encode(errors="surrogatepass")
+        # What has only ASCII in it is found without decoding what it is looked for in.
+        self._is_plain = self._text.isascii()
+
+    @property
+    def searches(self) -> bool:
+        return bool(self._text)
+
+    def has(self, position: int, message: Message) -> bool:
+        if self.positions is not None and position not in self.positions:
+            return False
+        return not self._text or self._occurs(message)
+
+    def _occurs(self, message: Message) -> bool:
+        address = message.address
+        if self._text in address.routing_key.lower() or self._text in address.exchange.lower():
+            return True
+        return any(self._is_in(part) for part in (message.properties, message.body[:SEARCHED_MAX_BYTES]))
+
+    def _is_in(self, part: bytes) -> bool:
+        if self._is_plain:
+            return self._bytes in part.lower()
+        return self._text in part.decode(errors="replace").lower()

@@ -1,0 +1,186 @@
+"""What there is to know of connections and channels; a session of AMQP 1.0 is a channel, as it is in RabbitMQ."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, final
+
+from flintmq.gateway.amqp091.channel import ServerChannel
+from flintmq.management.http.slices import each
+from flintmq.management.metrics.exposition import COUNTER, GAUGE, Family, single
+from flintmq.management.ports import Node, Socket
+from flintmq.management.stats import counts
+from flintmq.management.stats.connections import (
+    AnyChannel,
+    channels_of,
+    connection_of,
+    name_of,
+    number_of,
+    sessions_of,
+)
+
+
+@final
+class Open:
+    """A channel of a connection that is open. Its counts are read once, so that they belong together."""
+
+    def __init__(self, socket: Socket, channel: AnyChannel) -> None:
+        self.socket = socket
+        self.channel = channel
+        if isinstance(channel, ServerChannel):
+            self._counts = counts.of_channel(channel)
+        else:
+            self._counts = counts.of_session(channel)
+
+    def count(self, name: str) -> int:
+        return int(self._counts[counts.CHANNEL.index(name)])
+
+    @property
+    def consumers(self) -> int:
+        channel = self.channel
+        if isinstance(channel, ServerChannel):
+            return len(channel.deliveries.consumers)
+        return sum([link.session is channel for link in channel.connection.senders.values()])
+
+    @property
+    def unacked(self) -> int:
+        channel = self.channel
+        if isinstance(channel, ServerChannel):
+            return channel.deliveries.unacked_count
+        links = channel.connection.senders.values()
+        return sum([int(link.link.unsettled) for link in links if link.session is channel])
+
+    @property
+    def unconfirmed(self) -> int:
+        channel = self.channel
+        if not isinstance(channel, ServerChannel) or not channel.answers.is_confirming:
+            return 0
+        return int(channel.answers.published - channel.answers.confirmed)
+
+    @property
+    def prefetch(self) -> int:
+        channel = self.channel
+        return int(channel.deliveries.window.messages_max) if isinstance(channel, ServerChannel) else 0
+
+
+async def open_channels(sockets: Sequence[Socket]) -> list[Open]:
+    found: list[Open] = []
+
+    def look(socket: Socket) -> None:
+        found.extend([Open(socket, channel) for channel in channels_of(socket)])
+        found.extend([Open(socket, session) for session in sessions_of(socket)])
+
+    await each(sockets, look)
+    return found
+
+
+def _counted(name: str) -> Callable[[Open], int]:
+    return lambda channel: channel.count(name)
+
+
+CONNECTIONS: Final[tuple[Family[Socket], ...]] = (
+    Family(
+        "connection_coarse_metrics",
+        "connection_incoming_bytes_total",
+        COUNTER,
+        "Bytes received on a connection",
+        lambda socket: socket.received_bytes,
+    ),
+    Family(
+        "connection_coarse_metrics",
+        "connection_outgoing_bytes_total",
+        COUNTER,
+        "Bytes sent on a connection",
+        lambda socket: socket.sent_bytes,
+    ),
+    Family(
+        "connection_metrics",
+        "connection_channels",
+        GAUGE,
+        "Channels on a connection",
+        lambda socket: len(channels_of(socket)) + len(sessions_of(socket)),
+    ),
+)
+
+_PUBLISHED: Final = "channel_exchange_metrics"
+_DELIVERED: Final = "channel_queue_metrics"
+
+CHANNELS: Final[tuple[Family[Open], ...]] = (
+    Family("channel_metrics", "channel_consumers", GAUGE, "Consumers on a channel", lambda channel: channel.consumers),
+    Family(
+        "channel_metrics",
+        "channel_messages_unacked",
+        GAUGE,
+        "Messages delivered but not yet acknowledged",
+        lambda channel: channel.unacked,
+    ),
+    Family(
+        "channel_metrics",
+        "channel_messages_unconfirmed",
+        GAUGE,
+        "Messages published but not yet confirmed",
+        lambda channel: channel.unconfirmed,
+    ),
+    Family(
+        "channel_metrics",
+        "channel_prefetch",
+        GAUGE,
+        "Messages that all consumers of a channel may have unacknowledged; 0 for any number",
+        lambda channel: channel.prefetch,
+    ),
+    *[
+        Family(group, f"channel_{name}_total", COUNTER, text, _counted(counted))
+        for group, name, text, counted in (
+            (_PUBLISHED, "messages_published", "Messages published on a channel", "publish"),
+            (_PUBLISHED, "messages_confirmed", "Messages confirmed to their publisher", "confirm"),
+            (
+                _PUBLISHED,
+                "messages_unroutable_returned",
+                "Messages that no queue took, given back to their publisher",
+                "return_unroutable",
+            ),
+            (
+                _PUBLISHED,
+                "messages_unroutable_dropped",
+                "Messages that no queue took, and nobody wanted back",
+                "drop_unroutable",
+            ),
+            (_DELIVERED, "get_ack", "Messages fetched with basic.get, to acknowledge", "get"),
+            (_DELIVERED, "get", "Messages fetched with basic.get, for good", "get_no_ack"),
+            (_DELIVERED, "get_empty", "How often basic.get found no message", "get_empty"),
+            (_DELIVERED, "messages_delivered_ack", "Messages delivered, to acknowledge", "deliver"),
+            (_DELIVERED, "messages_delivered", "Messages delivered, for good", "deliver_no_ack"),
+            (_DELIVERED, "messages_redelivered", "Messages delivered that somebody may have had before", "redeliver"),
+            (_DELIVERED, "messages_acked", "Messages acknowledged", "ack"),
+        )
+    ],
+)
+
+
+def connection_labels(socket: Socket) -> Mapping[str, str]:
+    connection = connection_of(socket)
+    access = connection.access
+    vhost = "" if access is None else access.vhost.name
+    return {"connection": name_of(socket), "vhost": vhost, "user": connection.user}
+
+
+def channel_labels(channel: Open) -> Mapping[str, str]:
+    return {**connection_labels(channel.socket), "channel": str(number_of(channel.channel))}
+
+
+def _publishing(channel: Open) -> tuple[int, bool]:
+    return channel.unconfirmed, channel.count("publish") > 0
+
+
+async def publishers(node: Node, channels: Sequence[Open]) -> str:
+    """Who publishes, and how much of what they want confirmed has come."""
+    churn, vhosts = node.broker.agenda.churn, node.broker.vhosts.values()
+    confirmed = int(churn.gone.confirmed) + sum([int(vhost.traffic.confirmed) for vhost in vhosts])
+    waiting = publishing = 0
+    for unconfirmed, has_published in await each(channels, _publishing):
+        waiting += unconfirmed
+        publishing += has_published
+    return single(
+        "rabbitmq_global_messages_received_confirm_total",
+        COUNTER,
+        "Messages received from publishers that want them confirmed",
+        confirmed + waiting + int(churn.unconfirmed),
+    ) + single("rabbitmq_global_publishers", GAUGE, "Channels on which something was published", publishing)

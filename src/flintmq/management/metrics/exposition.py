@@ -1,0 +1,118 @@
+"""The text format of Prometheus, written a slice at a time: a library's writer would have all samples at once."""
+
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Generic, TypeVar
+
+from flintmq.base.histogram import BOUNDS_SECONDS, Histogram
+from flintmq.management.http.slices import Slice
+
+CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+GAUGE: Final = "gauge"
+COUNTER: Final = "counter"
+# What of one family is handed over at once.
+_SAMPLES_PER_PIECE: Final = 512
+_OBJECTS_PER_LOOK: Final = 8
+_ESCAPES: Final = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
+_HELP_ESCAPES: Final = str.maketrans({"\\": "\\\\", "\n": "\\n"})
+
+T = TypeVar("T")
+Number = int | float
+
+
+@dataclass(frozen=True)
+class Family(Generic[T]):
+    """A metric of many objects: `value` reads it off one of them. `group` is the family that /metrics/detailed knows.
+
+    `has` says of which objects there is such a thing.
+    """
+
+    group: str
+    name: str
+    kind: str
+    help: str
+    value: Callable[[T], Number]
+    has: Callable[[T], bool] | None = None
+
+
+def labels(pairs: Mapping[str, str]) -> str:
+    """With the braces; nothing for no labels."""
+    if not pairs:
+        return ""
+    return "{" + ",".join([f'{name}="{value.translate(_ESCAPES)}"' for name, value in pairs.items()]) + "}"
+
+
+def header(name: str, kind: str, text: str) -> str:
+    return f"# TYPE {name} {kind}\n# HELP {name} {text.translate(_HELP_ESCAPES)}\n"
+
+
+def single(name: str, kind: str, text: str, value: Number, said: Mapping[str, str] | None = None) -> str:
+    """A family with one sample."""
+    return f"{header(name, kind, text)}{name}{labels(said or {})} {value}\n"
+
+
+def several(name: str, kind: str, text: str, samples: Iterable[tuple[Mapping[str, str], Number]]) -> str:
+    """A family with few samples."""
+    return header(name, kind, text) + "".join([f"{name}{labels(said)} {value}\n" for said, value in samples])
+
+
+def histogram(name: str, text: str, measured: Histogram) -> str:
+    # Another thread may write it meanwhile; buckets must still add up.
+    counts = list(measured.counts)
+    lines = [header(name, "histogram", text)]
+    below = 0
+    for bound, count in zip(BOUNDS_SECONDS, counts, strict=False):
+        below += count
+        lines.append(f'{name}_bucket{{le="{bound}"}} {below}\n')
+    below += counts[-1]
+    lines.append(f'{name}_bucket{{le="+Inf"}} {below}\n{name}_count {below}\n{name}_sum {measured.total_seconds}\n')
+    return "".join(lines)
+
+
+async def each_of(
+    prefix: str, families: Sequence[Family[T]], objects: Sequence[T], describe: Callable[[T], Mapping[str, str]]
+) -> AsyncIterator[str]:
+    """A sample of each object in each family; between slices others have their turn."""
+    if not objects or not families:
+        return
+    said: list[str] = []
+    now = Slice()
+    for at, each in enumerate(objects):
+        said.append(labels(describe(each)))
+        if at % _OBJECTS_PER_LOOK == 0 and now.is_over:
+            await now.rest()
+    for family in families:
+        name = prefix + family.name
+        piece = [header(name, family.kind, family.help)]
+        value, has = family.value, family.has
+        for at, each in enumerate(objects):
+            if has is None or has(each):
+                piece.append(f"{name}{said[at]} {value(each)}\n")
+            if at % _OBJECTS_PER_LOOK == 0 and now.is_over:
+                await now.rest()
+            if len(piece) >= _SAMPLES_PER_PIECE:
+                yield "".join(piece)
+                piece.clear()
+                # The client took its time.
+                now.waited()
+        yield "".join(piece)
+        now.waited()
+
+
+async def sums_of(prefix: str, families: Sequence[Family[T]], objects: Sequence[T]) -> str:
+    """One sample in each family, for all objects together."""
+    sums: list[Number] = [0] * len(families)
+    readers = list(enumerate(families))
+    now = Slice()
+    for at, each in enumerate(objects):
+        for place, family in readers:
+            if family.has is None or family.has(each):
+                sums[place] += family.value(each)
+        if at % _OBJECTS_PER_LOOK == 0 and now.is_over:
+            await now.rest()
+    return "".join(
+        [
+            single(prefix + family.name, family.kind, family.help, total)
+            for family, total in zip(families, sums, strict=True)
+        ]
+    )

@@ -1,0 +1,205 @@
+"""What there is to know of the node as a whole, by RabbitMQ's names, and by our own where it has none."""
+
+import platform
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from flintmq.broker.agenda import DELIVERY_LIMIT, EXPIRED, MAXLEN, REJECTED
+from flintmq.broker.broker import Broker
+from flintmq.broker.queue.base import Queue
+from flintmq.broker.traffic import Outflow
+from flintmq.management.http.slices import each
+from flintmq.management.metrics.exposition import COUNTER, GAUGE, histogram, several, single
+from flintmq.management.ports import Node
+
+_DEAD_LETTER_REASONS: Final = (REJECTED, EXPIRED, MAXLEN, DELIVERY_LIMIT)
+_ALARMS: Final = (
+    ("memory_used_watermark", "memory", "Publishers wait because memory is low"),
+    ("free_disk_space_watermark", "disk", "Publishers wait because the disk is nearly full"),
+    ("file_descriptor_limit", "file_descriptor", "Never: a socket too many is refused instead"),
+)
+# Counted name, suffix and help.
+_CHURN: Final = (
+    ("connections_opened", "connections_opened_total", "Connections opened"),
+    ("connections_closed", "connections_closed_total", "Connections closed or lost"),
+    ("channels_opened", "channels_opened_total", "Channels opened, and sessions of AMQP 1.0 begun"),
+    ("channels_closed", "channels_closed_total", "Channels closed, and sessions ended"),
+    ("queues_declared", "queues_declared_total", "Declarations of queues, also of those that were there"),
+    ("queues_created", "queues_created_total", "Queues made"),
+    ("queues_deleted", "queues_deleted_total", "Queues deleted"),
+)
+_MEASURES: Final = (
+    ("mem_used", "process_resident_memory_bytes", "Memory used in bytes"),
+    ("mem_limit", "resident_memory_limit_bytes", "Memory in bytes above which publishers wait"),
+    ("disk_free", "disk_space_available_bytes", "Bytes free on the disk of the data directory"),
+    ("disk_free_limit", "disk_space_available_limit_bytes", "Free bytes of the disk below which publishers wait"),
+    ("fd_used", "process_open_fds", "Open file descriptors"),
+    ("fd_total", "process_max_fds", "File descriptors that may be open"),
+    ("sockets_used", "process_open_tcp_sockets", "Connections of AMQP, open or about to be"),
+    ("sockets_total", "process_max_tcp_sockets", "Connections of AMQP that there may be"),
+)
+_DELIVERED: Final[tuple[tuple[str, str, Callable[[Outflow], int]], ...]] = (
+    (
+        "delivered_consume_manual_ack",
+        "Messages delivered to consumers that acknowledge them",
+        lambda outflow: outflow.delivered,
+    ),
+    (
+        "delivered_consume_auto_ack",
+        "Messages delivered to consumers that need not acknowledge them",
+        lambda outflow: outflow.delivered_no_ack,
+    ),
+    ("delivered_get_manual_ack", "Messages fetched with basic.get, to acknowledge", lambda outflow: outflow.got),
+    ("delivered_get_auto_ack", "Messages fetched with basic.get, for good", lambda outflow: outflow.got_no_ack),
+    ("redelivered", "Messages delivered that somebody may have had before", lambda outflow: outflow.redelivered),
+    ("acknowledged", "Messages acknowledged by consumers", lambda outflow: outflow.acked),
+)
+
+
+def identity(node: Node, endpoint: str) -> str:
+    """What dashboards tell nodes apart by, and which releases they are of."""
+    said = {
+        "rabbitmq_node": node.name,
+        "rabbitmq_cluster": node.name,
+        "rabbitmq_cluster_permanent_id": node.name,
+        "rabbitmq_endpoint": endpoint,
+    }
+    build = {
+        "rabbitmq_version": node.rabbitmq_version,
+        "product_name": "FlintMQ",
+        "product_version": node.version,
+        "python_version": platform.python_version(),
+    }
+    return single("rabbitmq_identity_info", "untyped", "The node and its cluster, which is itself", 1, said) + single(
+        "rabbitmq_build_info", "untyped", "FlintMQ's version, and RabbitMQ's that it stands in for", 1, build
+    )
+
+
+def coarse(prefix: str, node: Node) -> str:
+    """What the process uses, and what it may use."""
+    measured = node.measures()
+    return "".join(
+        [single(prefix + name, GAUGE, text, measured[key]) for key, name, text in _MEASURES if key in measured]
+    )
+
+
+def uptime(prefix: str, node: Node) -> str:
+    seconds = (node.now_ms() - node.started_ms) / 1000
+    return single(f"{prefix}erlang_uptime_seconds", GAUGE, "Since the node began to accept connections", seconds)
+
+
+def churn(prefix: str, broker: Broker) -> str:
+    counted = broker.agenda.churn
+    return "".join([single(prefix + name, COUNTER, text, getattr(counted, key)) for key, name, text in _CHURN])
+
+
+def persister(prefix: str, node: Node) -> str:
+    """RabbitMQ's names for syncs; the histogram says more."""
+    measured = node.timings["sync"]
+    return single(
+        f"{prefix}io_sync_ops_total", COUNTER, "Rounds of writing and syncing", sum(measured.counts)
+    ) + single(f"{prefix}io_sync_time_seconds_total", COUNTER, "Time they took", measured.total_seconds)
+
+
+def alarms(node: Node) -> str:
+    on = {alarm.resource for alarm in node.alarms}
+    shown = [
+        single(f"rabbitmq_alarms_{name}", GAUGE, f"{text}: 1 where it is so", int(resource in on))
+        for name, resource, text in _ALARMS
+    ]
+    return "".join(shown) + single(
+        "rabbitmq_unreachable_cluster_peers_count", GAUGE, "Peers that cannot be reached; there are no peers", 0
+    )
+
+
+def objects(prefix: str, broker: Broker, queues: Sequence[Queue]) -> str:
+    """How many there are."""
+    vhosts = broker.vhosts.values()
+    counts = (
+        ("connections", "Connections open", sum(len(vhost.connections) for vhost in vhosts)),
+        ("channels", "Channels open, and sessions", sum(int(user.channels) for user in broker.users.values())),
+        ("queues", "Queues there are", len(queues)),
+    )
+    return "".join([single(prefix + name, GAUGE, text, count) for name, text, count in counts])
+
+
+async def passed(broker: Broker, queues: Sequence[Queue]) -> str:
+    """Totals that only grow, whatever is closed or deleted."""
+    total = Outflow()
+    consumers = 0
+
+    def look(queue: Queue) -> None:
+        nonlocal consumers
+        total.add(queue)
+        consumers += len(queue.consumers)
+
+    await each(queues, look)
+    churn = broker.agenda.churn
+    total.add(churn.gone.gone)
+    published = int(churn.published)
+    confirmed, returned, dropped = churn.gone.confirmed, churn.gone.returned, churn.gone.dropped
+    for vhost in broker.vhosts.values():
+        traffic = vhost.traffic
+        published += vhost.router.published
+        confirmed += traffic.confirmed
+        returned += traffic.returned
+        dropped += traffic.dropped
+        total.add(traffic.gone)
+    given = total.delivered + total.delivered_no_ack + total.got + total.got_no_ack
+    shown = (
+        ("received", "Messages received from publishers", published),
+        ("confirmed", "Messages confirmed to publishers", confirmed),
+        ("routed", "Messages that went to a queue or stream at least", published - returned - dropped),
+        ("unroutable_returned", "Messages that no queue took, given back to their publishers", returned),
+        ("unroutable_dropped", "Messages that no queue took, and nobody wanted back", dropped),
+        ("delivered", "Messages delivered, or fetched", given),
+        *[(name, text, read(total)) for name, text, read in _DELIVERED],
+    )
+    texts = [single(f"rabbitmq_global_messages_{name}_total", COUNTER, text, int(count)) for name, text, count in shown]
+    texts.append(single("rabbitmq_global_consumers", GAUGE, "Consumers there are", consumers))
+    texts.append(single("rabbitmq_consumers", GAUGE, "Consumers there are", consumers))
+    return "".join(texts)
+
+
+def dead_letters(broker: Broker) -> str:
+    counted = broker.agenda.churn.dead_letters
+    texts = []
+    for reason in _DEAD_LETTER_REASONS:
+        samples = [
+            ({"queue_type": f"rabbit_{kind}_queue", "dead_letter_strategy": strategy}, count)
+            for (kind, strategy, why), count in counted.items()
+            if why == reason
+        ]
+        name = f"rabbitmq_global_messages_dead_lettered_{reason}_total"
+        texts.append(several(name, COUNTER, f"Messages dead-lettered: {reason}", samples))
+    return "".join(texts)
+
+
+async def ours(node: Node, queues: Sequence[Queue]) -> str:
+    """What RabbitMQ has no name for."""
+    broker = node.broker
+    leased = streams = 0
+    vhosts = list(broker.vhosts.values())
+    leases = [lease for vhost in vhosts for lease in vhost.leases.all]
+    for count in await each(leases, lambda lease: int(lease.count)):
+        leased += count
+    for keeps_all in await each(queues, lambda queue: queue.keeps_all):
+        streams += keeps_all
+    pages = broker.agenda.pages
+    backlog = broker.storage.backlog_bytes
+    shown = (
+        ("storage_backlog_bytes", "Bytes handed to the disk and not synced yet", backlog),
+        ("storage_fenced", "1 once the storage has failed, and takes nothing any more", int(node.failure != "")),
+        ("pages_memory_bytes", "Memory that packed messages of deep queues take", pages.held_bytes if pages else 0),
+        ("dead_letters_waiting", "Dead letters that wait to be published", broker.dead_letter_count),
+        ("streams", "Streams among the queues", streams),
+        ("leases", "Names under which messages are leased", len(leases)),
+        ("leased_messages", "Messages that are leased", leased),
+        ("stages", "Transactional ids under which messages are staged", sum(len(v.stages.by_name) for v in vhosts)),
+        ("vhosts_traced", "Virtual hosts of which the firehose copies all messages", sum(v.traced for v in vhosts)),
+    )
+    return (
+        histogram("flintmq_tick_seconds", "How long the broker takes for a tick", node.timings["tick"])
+        + histogram("flintmq_sync_seconds", "How long it takes to write and sync a batch", node.timings["sync"])
+        + "".join([single(f"flintmq_{name}", GAUGE, text, value) for name, text, value in shown])
+    )

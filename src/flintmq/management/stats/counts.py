@@ -1,0 +1,88 @@
+"""What the broker counts, under the names that RabbitMQ's statistics have for it."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from flintmq.broker.exchange.base import Exchange
+from flintmq.broker.queue.base import Queue
+from flintmq.broker.traffic import Outflow
+from flintmq.broker.vhost import VHost
+from flintmq.gateway.amqp091.channel import ServerChannel
+from flintmq.gateway.amqp10.session import ServerSession
+
+# Counts by place; `Names` say what is where.
+Counts = tuple[int, ...]
+Names = tuple[str, ...]
+
+_OUT: Final[Names] = ("deliver", "deliver_no_ack", "get", "get_no_ack", "get_empty", "ack", "redeliver")
+QUEUE: Final[Names] = ("publish", *_OUT)
+CHANNEL: Final[Names] = ("publish", "confirm", "return_unroutable", "drop_unroutable", *_OUT)
+EXCHANGE: Final[Names] = ("publish_in", "publish_out")
+VHOST: Final[Names] = CHANNEL
+# How much there is, beside how much has passed.
+HELD: Final[Names] = ("messages", "messages_ready", "messages_unacknowledged")
+SOCKET: Final[Names] = ("recv_oct", "send_oct")
+# What RabbitMQ sums up as one.
+_GIVEN: Final = ("deliver", "deliver_no_ack", "get", "get_no_ack")
+
+
+def _out(outflow: Outflow) -> Counts:
+    return (
+        outflow.delivered,
+        outflow.delivered_no_ack,
+        outflow.got,
+        outflow.got_no_ack,
+        outflow.got_empty,
+        outflow.acked,
+        outflow.redelivered,
+    )
+
+
+def of_queue(queue: Queue) -> Counts:
+    return queue.published, *_out(queue)
+
+
+def held_by(queue: Queue) -> Counts:
+    ready, unacked = queue.message_count, queue.unacked
+    # What readers have of a stream is on it still.
+    return ready if queue.keeps_all else ready + unacked, ready, unacked
+
+
+def of_channel(channel: ServerChannel) -> Counts:
+    published = (channel.published, channel.answers.confirmed, channel.returned, channel.dropped)
+    return *published, *_out(channel.deliveries)
+
+
+def of_session(session: ServerSession) -> Counts:
+    """What is accepted of it, a connection of AMQP 1.0 counts for all of its virtual host only."""
+    return session.published, 0, session.returned, session.dropped, *_out(session.outflow)
+
+
+def of_exchange(exchange: Exchange) -> Counts:
+    return exchange.passing.came, exchange.passing.went
+
+
+def published_in(vhost: VHost) -> Counts:
+    """All of a virtual host but what went out of the queues there are."""
+    traffic = vhost.traffic
+    return vhost.router.published, traffic.confirmed, traffic.returned, traffic.dropped, *_out(traffic.gone)
+
+
+def plus(one: Sequence[int], other: Sequence[int]) -> Counts:
+    return tuple([a + b for a, b in zip(one, other, strict=True)])
+
+
+def message_stats(names: Names, counts: Sequence[int], rates: Sequence[float]) -> dict[str, object]:
+    """Counts and rates in the shape of RabbitMQ's message_stats."""
+    shown: dict[str, object] = {}
+    given, given_rate = 0, 0.0
+    for name, count, rate in zip(names, counts, rates, strict=True):
+        shown[name] = count
+        shown[f"{name}_details"] = {"rate": rate}
+        if name in _GIVEN:
+            given += count
+            given_rate += rate
+    if _GIVEN[0] in names:
+        shown["deliver_get"] = given
+        shown["deliver_get_details"] = {"rate": round(given_rate, 3)}
+    return shown

@@ -1,0 +1,67 @@
+import { path, remove } from "../core/api.js";
+import { bytes, count, moment, plain } from "../core/format.js";
+import { note, seen } from "../core/history.js";
+import { html, useState } from "../core/html.js";
+import { usePoll } from "../core/poll.js";
+import { go } from "../core/router.js";
+import { CHANNEL_COLUMNS, noteChannels } from "../parts/channels.js";
+import { Chart } from "../parts/chart.js";
+import { FormDialog } from "../parts/dialog.js";
+import { Field } from "../parts/field.js";
+import { say } from "../parts/notices.js";
+import { Facts, Head, Panel, Tags, Trouble, Waiting } from "../parts/states.js";
+import { Table } from "../parts/table.js";
+import { connectionTags, traffic } from "./connections.js";
+
+export function ConnectionPage({ names: [name] }) {
+  const [closing, setClosing] = useState(false);
+  const [reason, setReason] = useState("");
+  const address = path`connections/${name}`;
+  const key = (what) => `connection page ${what} ${name}`;
+  const { data: connection, error } = usePoll(address, 2, (one) => {
+    note(key("time"), Date.now() / 1000);
+    note(key("in"), traffic(one, "recv"));
+    note(key("out"), traffic(one, "send"));
+  });
+  const channels = usePoll(`${address}/channels`, 4, noteChannels);
+  const crumbs = html`<a href="#/connections">Connections</a>`;
+  if (!connection || error) return html`<${Head} title=${name} crumbs=${crumbs} />${error ? html`<${Trouble} error=${error} />` : html`<${Waiting} />`}`;
+  const act = async () => {
+    // A header has room for Latin-1 only.
+    const told = (reason || "Closed from the web interface").replace(/[^\x20-\xff]/g, "?");
+    await remove(address, { extra: { "X-Reason": told } });
+    say("Connection closed.");
+    go("#/connections");
+  };
+  const line = (text, what) => ({ name: text, values: [...seen(key(what))] });
+  const { capabilities, ...properties } = connection.client_properties ?? {};
+  return html`
+    <${Head} title=${connection.user_provided_name || connection.client_properties?.connection_name || name} crumbs=${crumbs} badge=${html`<${Tags} tags=${connectionTags(connection)} />`}>
+      <button type="button" class="button danger" onClick=${() => setClosing(true)}>Close connection</button>
+    <//>
+    <div class="stack">
+      <div class="columns">
+        <${Panel} title="Bytes per second"><${Chart} label="Bytes per second over the last minutes" times=${[...seen(key("time"))]} show=${bytes} lines=${[line("From the client", "in"), line("To the client", "out")]} /><//>
+        <${Panel} title="About this connection"><${Facts} facts=${[
+          ["User", connection.user], ["Virtual host", connection.vhost], ["Protocol", connection.protocol],
+          ["From", connection.peer_host ? `${connection.peer_host}:${connection.peer_port}` : undefined],
+          ["Login", connection.auth_mechanism],
+          ["TLS", connection.ssl ? `${connection.ssl_protocol ?? ""} ${connection.ssl_cipher ?? ""}` : "no"],
+          ["Since", moment(connection.connected_at)],
+          ["Heartbeat", connection.timeout ? `${connection.timeout} s` : "off"],
+          ["Largest frame", bytes(connection.frame_max)], ["Channels", `${count(connection.channels)} of ${count(connection.channel_max)}`],
+        ]} /><//>
+      </div>
+      <${Panel} title="Channels" flush=${true}>
+        ${channels.data?.length ? html`<${Table} label="Channels" columns=${CHANNEL_COLUMNS} rows=${channels.data} keyOf=${(channel) => channel.name} />` : html`<div class="empty"><p>No channel is open on it.</p></div>`}
+      <//>
+      <${Panel} title="What the client says of itself"><${Facts} facts=${[
+        ...Object.entries(properties).map(([property, value]) => [property, plain(value)]),
+        ["capabilities", Object.entries(capabilities ?? {}).filter(([, on]) => on).map(([capability]) => capability).join(", ")],
+      ]} /><//>
+    </div>
+    ${closing && html`<${FormDialog} title="Close this connection" verb="Close it" danger=${true} act=${act} onClose=${() => setClosing(false)}>
+      <p>What its consumers have not acknowledged goes back to the queues. Most clients connect again by themselves.</p>
+      <${Field} label="Reason, told to the client" value=${reason} onValue=${setReason} autofocus=${true} />
+    <//>`}`;
+}

@@ -1,0 +1,67 @@
+import { path, remove } from "../core/api.js";
+import { plain, rate } from "../core/format.js";
+import { note, seen } from "../core/history.js";
+import { html, useState } from "../core/html.js";
+import { usePoll } from "../core/poll.js";
+import { go } from "../core/router.js";
+import { BindingsOf, BindingTable, NewBinding } from "../parts/bindings.js";
+import { Chart } from "../parts/chart.js";
+import { Confirm } from "../parts/dialog.js";
+import { say } from "../parts/notices.js";
+import { PublishDialog } from "../parts/publish.js";
+import { rateOf } from "../parts/queues.js";
+import { Facts, Head, Panel, Tags, Trouble, Waiting } from "../parts/states.js";
+import { exchangeTags } from "./exchanges.js";
+
+export function ExchangePage({ names: [vhost, name] }) {
+  const [dialog, setDialog] = useState("");
+  const address = path`exchanges/${vhost}/${name}`;
+  const key = (what) => `exchange page ${what} ${vhost} ${name}`;
+  const { data: exchange, error } = usePoll(address, 2, (one) => {
+    note(key("time"), Date.now() / 1000);
+    note(key("in"), rateOf(one, "publish_in"));
+    note(key("out"), rateOf(one, "publish_out"));
+  });
+  const out = usePoll(`${address}/bindings/source`, 8);
+  const into = usePoll(`${address}/bindings/destination`, 8);
+  const known = usePoll(`${path`exchanges/${vhost}`}?columns=name,type`, 30);
+  const standard = name === "amq.default";
+  const title = standard ? "(default)" : name;
+  const crumbs = html`<a href="#/exchanges">Exchanges</a> · ${vhost}`;
+  if (!exchange) return html`<${Head} title=${title} crumbs=${crumbs} />${error ? html`<${Trouble} error=${error} />` : html`<${Waiting} />`}`;
+  const close = () => setDialog("");
+  const changed = () => {
+    out.refresh();
+    into.refresh();
+  };
+  const deleted = async () => {
+    await remove(address);
+    say(`${name} is deleted.`);
+    go("#/exchanges");
+  };
+  const types = new Map((known.data ?? []).map((one) => [`exchange ${one.name}`, one.type]));
+  const line = (text, what) => ({ name: text, values: [...seen(key(what))] });
+  return html`
+    <${Head} title=${title} crumbs=${crumbs} badge=${html`<${Tags} tags=${exchangeTags(exchange)} />`}>
+      ${!exchange.internal && html`<button type="button" class="button primary" onClick=${() => setDialog("publish")}>Publish</button>`}
+      ${!standard && !name.startsWith("amq.") && html`<button type="button" class="button danger" onClick=${() => setDialog("delete")}>Delete</button>`}
+    <//>
+    <div class="stack">
+      ${standard
+        ? html`<p class="lede">Every queue is reached through it by its own name as the routing key. It cannot be bound or deleted.</p>`
+        : html`<${BindingsOf} title="Where messages go from here" vhost=${vhost} bindings=${out.data ?? []} into=${into.data ?? []}
+            end="destination" here=${{ kind: "exchange", name }} types=${types} onChange=${changed} onNew=${() => setDialog("bind")} />`}
+      ${!standard && into.data?.length > 0 && html`<${Panel} title="Where messages come from" flush=${true}><${BindingTable} vhost=${vhost} bindings=${into.data} end="source" onChange=${changed} /><//>`}
+      <div class="columns">
+        <${Panel} title="Messages per second"><${Chart} label="Messages per second over the last minutes" times=${[...seen(key("time"))]} show=${rate} lines=${[line("In", "in"), line("Out, to queues", "out")]} /><//>
+        <${Panel} title="About this exchange"><${Facts} facts=${[
+          ["Type", exchange.type], ["Durable", exchange.durable ? "yes" : "no"], ["Policy", exchange.policy],
+          ...Object.entries(exchange.arguments ?? {}).map(([argument, value]) => [html`<code>${argument}</code>`, html`<code>${plain(value)}</code>`]),
+        ]} /><//>
+      </div>
+    </div>
+    ${dialog === "publish" && html`<${PublishDialog} vhost=${vhost} exchange=${standard ? "" : name} target=${title} onClose=${close} />`}
+    ${dialog === "bind" && html`<${NewBinding} vhost=${vhost} source=${name} onClose=${close} onDone=${changed} />`}
+    ${dialog === "delete" && html`<${Confirm} title=${`Delete ${name}`} verb="Delete" name=${name} onClose=${close} act=${deleted}>
+      <p>Its bindings go with it. What publishers send to it afterwards closes their channels. This cannot be undone.</p><//>`}`;
+}

@@ -1,0 +1,130 @@
+import { withQuery } from "../core/api.js";
+import { amounts, COURSE_QUERY, speeds } from "../core/course.js";
+import { brief, count, rate } from "../core/format.js";
+import { note, seen } from "../core/history.js";
+import { html } from "../core/html.js";
+import { useVhostNames } from "../core/known.js";
+import { usePoll } from "../core/poll.js";
+import { link } from "../core/router.js";
+import { mayMonitor } from "../core/session.js";
+import { useVhost } from "../core/vhosts.js";
+import { Chart } from "../parts/chart.js";
+import { Banner, Empty, Head, Panel, Tags, Trouble, Waiting } from "../parts/states.js";
+import { Sparkline } from "../parts/sparkline.js";
+import { Table } from "../parts/table.js";
+import { noteQueues, Numbered, QueueName, rateOf, RateOut, VHOST_COLUMN } from "../parts/queues.js";
+
+const SECONDS = 5;
+const RATES = [
+  ["Published", "publish"], ["Delivered", "deliver_get"], ["Acknowledged", "ack"], ["Redelivered", "redeliver"], ["Unroutable", "drop_unroutable"],
+];
+const DEPTHS = [["Ready", "messages_ready"], ["Unacknowledged", "messages_unacknowledged"]];
+
+export function OverviewPage() {
+  const { data, error } = usePoll(withQuery("/api/overview", COURSE_QUERY), SECONDS, remember);
+  const nodes = usePoll(mayMonitor() ? "/api/nodes" : null, 10);
+  if (error && !data) return html`<${Head} title="Overview" /><${Trouble} error=${error} />`;
+  if (!data) return html`<${Head} title="Overview" /><${Waiting} />`;
+  const version = data.product_version ?? data.rabbitmq_version;
+  return html`
+    <${Head} title="Overview"><span class="quiet small">${data.product_name ?? "FlintMQ"} ${version} · ${data.node}</span><//>
+    <div class="stack">
+      <${Alarms} nodes=${nodes.data ?? []} />
+      <${Stats} overview=${data} />
+      <div class="columns">
+        <${Panel} title="Messages per second"><${Course} course=${coursesOf(RATES, data.message_stats, speeds)} show=${rate} label="Messages per second over the last minutes" /><//>
+        <${Panel} title="Messages in queues"><${Course} course=${coursesOf(DEPTHS, data.queue_totals, amounts)} show=${brief} label="Messages in queues over the last minutes" /><//>
+      </div>
+      <${Deepest} />
+    </div>`;
+}
+
+function Alarms({ nodes }) {
+  return nodes.map((node) => html`
+    ${node.mem_alarm && html`<${Banner} tone="bad" title="Memory is low">Publishers wait until consumers have taken messages away. Start consumers, or give the broker more memory.<//>`}
+    ${node.disk_free_alarm && html`<${Banner} tone="bad" title="The disk is nearly full">Publishers wait until there is room. Free some, or let consumers take messages away.<//>`}`);
+}
+
+function Stats({ overview }) {
+  const ready = amounts(overview.queue_totals?.messages_ready_details).values;
+  const unacked = amounts(overview.queue_totals?.messages_unacknowledged_details).values;
+  const published = speeds(overview.message_stats?.publish_details).values;
+  const delivered = speeds(overview.message_stats?.deliver_get_details).values;
+  const totals = overview.queue_totals ?? {};
+  const objects = overview.object_totals ?? {};
+  return html`<dl class="stats">
+    <${Stat} name="Ready" value=${brief(totals.messages_ready ?? 0)} shape=${ready} tone="2" />
+    <${Stat} name="Unacknowledged" value=${brief(totals.messages_unacknowledged ?? 0)} shape=${unacked} tone="2" />
+    <${Stat} name="Published" value=${rate(rateOf(overview, "publish"))} unit="/s" shape=${published} tone="1" />
+    <${Stat} name="Delivered" value=${rate(rateOf(overview, "deliver_get"))} unit="/s" shape=${delivered} tone="3" />
+    <${Stat} name="Connections" value=${count(objects.connections)} href="#/connections" />
+    <${Stat} name="Channels" value=${count(objects.channels)} href="#/channels" />
+    <${Stat} name="Queues" value=${count(objects.queues)} href="#/queues" />
+    <${Stat} name="Consumers" value=${count(objects.consumers)} />
+  </dl>`;
+}
+
+function Stat({ name, value, unit, shape, tone, href }) {
+  return html`<div class="stat">
+    <dt>${href ? html`<a href=${href}>${name}</a>` : name}</dt>
+    <dd>${value}${unit && html`<small> ${unit}</small>`}${shape && html`<${Sparkline} values=${shape} tone=${tone} />`}</dd>
+  </div>`;
+}
+
+/** Pairs of a name and a key become lines of a chart. */
+function coursesOf(series, facts, read) {
+  return series.map(([name, key]) => {
+    const told = read(facts?.[`${key}_details`]);
+    return { name, ...(told.times.length > 1 ? told : { times: [...seen("overview time")], values: [...seen(`overview ${key}`)] }) };
+  });
+}
+
+// Who sees some of several virtual hosts is told no course of them together: then it is what this page has seen.
+function remember(overview) {
+  note("overview time", Date.now() / 1000);
+  RATES.forEach(([, key]) => note(`overview ${key}`, rateOf(overview, key)));
+  DEPTHS.forEach(([, key]) => note(`overview ${key}`, overview.queue_totals?.[key]));
+}
+
+function Course({ course, show, label }) {
+  const longest = course.reduce((best, line) => (line.times.length > best.length ? line.times : best), []);
+  const lines = course.map(({ name, values }) => ({ name, values: [...Array(longest.length - values.length).fill(0), ...values] }));
+  return html`<${Chart} label=${label} times=${longest} lines=${lines} show=${show} />`;
+}
+
+const columnsOf = (showVhost) => [
+  { key: "name", label: "Queue", render: (queue) => html`<${QueueName} queue=${queue} />` },
+  ...(showVhost ? [VHOST_COLUMN] : []),
+  { key: "ready", label: "Ready", number: true, render: (queue) => html`<${Numbered} value=${queue.messages_ready} />` },
+  { key: "unacked", label: "Unacked", number: true, render: (queue) => html`<${Numbered} value=${queue.messages_unacknowledged} />` },
+  {
+    key: "consumers", label: "Consumers", number: true,
+    render: (queue) => (queue.messages_ready && !queue.consumers ? html`<${Tags} tags=${[["none", "warn", "Messages wait, and nobody takes them"]]} />` : count(queue.consumers ?? 0)),
+  },
+  { key: "out", label: "Delivered /s", number: true, render: (queue) => html`<${RateOut} queue=${queue} />` },
+];
+
+function Deepest() {
+  const vhost = useVhost();
+  const vhosts = useVhostNames();
+  const address = withQuery(vhost ? `/api/queues/${encodeURIComponent(vhost)}` : "/api/queues", { page: 1, page_size: 6, sort: "messages", sort_reverse: true });
+  const { data } = usePoll(address, 5, (page) => noteQueues(page.items));
+  if (!data) return null;
+  const queues = data.items;
+  return html`<${Panel} title="Deepest queues" flush=${true} tools=${html`<a href="#/queues">All queues</a>`}>
+    ${queues.length
+      ? html`<${Table} label="Deepest queues" columns=${columnsOf(!vhost && vhosts.length > 1)} rows=${queues} keyOf=${(queue) => link(queue.vhost, queue.name)} />`
+      : html`<${Empty} icon="queues" title="No queue yet">
+          <p>Any client of RabbitMQ works unchanged. With pika, this declares a queue and sends a first message:</p>
+          <pre tabindex="0">${FIRST_MESSAGE}</pre>
+          <div class="row"><a class="button primary" href="#/queues">Make a queue here</a></div>
+        <//>`}
+  <//>`;
+}
+
+const FIRST_MESSAGE = `import pika
+
+connection = pika.BlockingConnection(pika.URLParameters("amqp://guest:guest@localhost/"))
+channel = connection.channel()
+channel.queue_declare("hello", durable=True)
+channel.basic_publish("", "hello", b"Hello, FlintMQ")`;

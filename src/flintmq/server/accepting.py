@@ -1,0 +1,111 @@
+"""Sockets that are listened on: so many connections are accepted in a turn of the event loop, and no more.
+
+Event loops of their own accord accept all that wait, up to a thousand: a crowd that comes at once would hold up
+everybody who is in already, for a tenth of a second and more.
+"""
+
+import asyncio
+import socket
+from collections.abc import Callable
+from typing import Any, Final, final
+
+from flintmq.server import logs
+
+# A quarter of a millisecond of work, with what is made for each.
+ACCEPTED_PER_TURN: Final = 4
+# Connections that come wait in the kernel meanwhile, so many of them.
+_BACKLOG: Final = 1024
+# How long to wait for what a connection takes, and this process or this machine has no more of.
+_RETRY_SECONDS: Final = 1.0
+
+log = logs.get_logger()
+
+
+@final
+class Accepting:
+    """All sockets of one name and port."""
+
+    def __init__(self, protocol: Callable[[], asyncio.Protocol]) -> None:
+        self._protocol = protocol
+        self._loop = asyncio.get_running_loop()
+        self._sockets: list[socket.socket] = []
+        self._welcomed: set[asyncio.Task[Any]] = set()
+
+    async def listen(self, host: str, port: int) -> int:
+        """Returns the port, which matters where it was 0. Raises OSError."""
+        found = await self._loop.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        missing: OSError | None = None
+        try:
+            for family, kind, protocol, _, address in dict.fromkeys(found):
+                try:
+                    made = socket.socket(family, kind, protocol)
+                except OSError as error:
+                    # A name may have an IPv6 address where the system has no IPv6.
+                    log.info("address left out", address=address[0], reason=error.strerror or str(error))
+                    missing = error
+                    continue
+                _listen(made, address)
+                self._sockets.append(made)
+            if missing is not None and not self._sockets:
+                raise missing
+        except OSError:
+            self.close()
+            raise
+        for each in self._sockets:
+            self._await(each)
+        number: int = self._sockets[0].getsockname()[1]
+        return number
+
+    def close(self) -> None:
+        """Nobody else comes in."""
+        for each in self._sockets:
+            self._loop.remove_reader(each.fileno())
+            each.close()
+        self._sockets = []
+        for task in self._welcomed:
+            task.cancel()
+
+    def _await(self, listening: socket.socket) -> None:
+        # It may be closed by now.
+        if listening in self._sockets:
+            self._loop.add_reader(listening.fileno(), self._accept, listening)
+
+    def _accept(self, listening: socket.socket) -> None:
+        """Take in those who wait; the loop calls again in its next turn as long as there are any."""
+        for _ in range(ACCEPTED_PER_TURN):
+            try:
+                connection, _ = listening.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                log.warning("no connection can be accepted", reason=error.strerror or str(error))
+                self._loop.remove_reader(listening.fileno())
+                self._loop.call_later(_RETRY_SECONDS, self._await, listening)
+                return
+            connection.setblocking(False)
+            welcome = self._loop.create_task(self._welcome(connection))
+            self._welcomed.add(welcome)
+            welcome.add_done_callback(self._welcomed.discard)
+
+    async def _welcome(self, connection: socket.socket) -> None:
+        try:
+            await self._loop.connect_accepted_socket(self._protocol, connection)
+        except OSError as error:
+            # It is gone already.
+            log.debug("connection lost", reason=str(error))
+            connection.close()
+
+
+def _listen(made: socket.socket, address: Any) -> None:  # noqa: ANN401 - as the system's
+    """Raises OSError, and has closed the socket then."""
+    try:
+        made.setblocking(False)
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if made.family == socket.AF_INET6:
+            # What comes by IPv4 has a socket of its own.
+            made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        made.bind(address)
+        made.listen(_BACKLOG)
+    except OSError:
+        made.close()
+        raise

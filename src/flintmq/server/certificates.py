@@ -1,0 +1,185 @@
+"""Certificates: ours, by the names that clients ask for, taken anew when their files change; and theirs, with a name.
+
+Whoever connects is met by a context that only says which versions and ciphers there are, and whose certificates a
+client may have. What it shows is chosen when the client has said which name it wants (SNI): so a certificate that was
+renewed counts for the next client, whoever made the listener.
+"""
+
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, final
+
+from flintmq.base.errors import ConfigurationError
+from flintmq.server.config import CertificateSettings, TlsSettings
+from flintmq.server.logs import get_logger
+
+log = get_logger()
+
+# What `getpeercert` gives: names of all kinds, deeply nested.
+Certificate = Mapping[str, Any] | None
+
+# TLS 1.2 with keys of the connection's own, and ciphers that authenticate; TLS 1.3 has no others.
+_CIPHERS: Final = "ECDHE+AESGCM:ECDHE+CHACHA20"
+_VERSIONS: Final = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
+# What `getpeercert` calls the kinds of names that a certificate may have beside its subject.
+_KINDS: Final = {"dns": "DNS", "uri": "URI", "email": "email", "ip": "IP Address"}
+
+# Changes of a file show in any of these.
+_Stamp = tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class _Loaded:
+    """What was made of settings and files: contexts by the names that clients ask for, and for all others."""
+
+    settings: TlsSettings
+    others: tuple[CertificateSettings, ...]
+    # Of the files, as they were before they were read.
+    stamps: Mapping[Path, _Stamp | None]
+    usual: ssl.SSLContext
+    by_name: Mapping[str, ssl.SSLContext]
+
+
+@final
+class Tls:
+    """What a server needs for TLS, and where it finds a client's name in its certificate.
+
+    `context` is for all who connect, by whatever listener: it stays the same object. Raises ConfigurationError.
+    """
+
+    def __init__(self, settings: TlsSettings, others: tuple[CertificateSettings, ...] = ()) -> None:
+        self.loaded = _load(settings, others)
+        self._refused: Mapping[Path, _Stamp | None] = {}
+        self.context: ssl.SSLContext = _bare(settings)
+        self.context.sni_callback = self._choose
+        self._take_up()
+
+    @property
+    def files(self) -> list[Path]:
+        """Those with the certificates that are shown."""
+        settings = self.loaded.settings
+        return [file for file in (settings.certificate, *(each.certificate for each in self.loaded.others)) if file]
+
+    def become(self, other: "Tls") -> None:
+        """Have the settings and the files of another one."""
+        self.loaded = other.loaded
+        self._take_up()
+
+    def reload_if_changed(self) -> None:
+        """Take all files anew where one is not what it was; what is wrong with it is in the log, and told once."""
+        before = self.loaded
+        stamps = {file: _stamp(file) for file in before.stamps}
+        if stamps in (before.stamps, self._refused):
+            return
+        try:
+            self.loaded = _load(before.settings, before.others)
+        except ConfigurationError as error:
+            self._refused = stamps
+            log.warning("certificates stay as they were", reason=str(error))
+            return
+        self._take_up()
+        log.info("certificates loaded", certificate=str(before.settings.certificate), others=len(before.others))
+
+    def _take_up(self) -> None:
+        """What OpenSSL asks the first context for, before the client's name has chosen another."""
+        settings = self.loaded.settings
+        assert settings.certificate is not None
+        context = self.context
+        context.minimum_version = _VERSIONS[settings.minimum_version]
+        context.verify_mode = self.loaded.usual.verify_mode
+        # Nobody sees it, but OpenSSL wants to know which ciphers can be used.
+        _load_pair(context, settings.certificate, settings.key, "tls.")
+
+    def _choose(self, tls: ssl.SSLObject, name: str | None, _: ssl.SSLContext) -> None:
+        """Whoever asks for a name that is none of ours sees the usual certificate, and decides for itself."""
+        wanted = (name or "").lower().rstrip(".")
+        loaded = self.loaded
+        by_name = loaded.by_name
+        tls.context = by_name.get(wanted) or by_name.get(f"*.{wanted.partition('.')[2]}") or loaded.usual
+
+    def identity(self, certificate: Certificate) -> str:
+        """Who a client's certificate says it is, as `getpeercert` gives it; empty where it says nothing."""
+        settings = self.loaded.settings
+        if not certificate or settings.verify == "none":
+            return ""
+        if settings.login_from == "common_name":
+            return _common_name(certificate)
+        kind = _KINDS[settings.login_san_type]
+        names = [str(value) for name, value in certificate.get("subjectAltName", ()) if name == kind]
+        return names[settings.login_san_index] if settings.login_san_index < len(names) else ""
+
+
+def tls_of(settings: TlsSettings, others: tuple[CertificateSettings, ...] = ()) -> Tls | None:
+    """None where there is no certificate. Raises ConfigurationError."""
+    if settings.certificate is not None:
+        return Tls(settings, others)
+    for name in ("key", "ca"):
+        if getattr(settings, name) is not None:
+            raise ConfigurationError(f"tls.{name} is of no use without tls.certificate")
+    if others:
+        raise ConfigurationError("[[certificates]] need a tls.certificate, for those who ask for no name")
+    return None
+
+
+def _load(settings: TlsSettings, others: tuple[CertificateSettings, ...]) -> _Loaded:
+    """Raises ConfigurationError."""
+    assert settings.certificate is not None
+    files = [settings.certificate, settings.key, settings.ca]
+    for other in others:
+        files += [other.certificate, other.key]
+    stamps = {file: _stamp(file) for file in files if file is not None}
+    usual = _bare(settings)
+    _load_pair(usual, settings.certificate, settings.key, "tls.")
+    by_name: dict[str, ssl.SSLContext] = {}
+    for at, other in enumerate(others):
+        context = _bare(settings)
+        _load_pair(context, other.certificate, other.key, f"certificates[{at}].")
+        for name in other.names:
+            by_name[name.lower().rstrip(".")] = context
+    return _Loaded(settings, others, stamps, usual, by_name)
+
+
+def _bare(settings: TlsSettings) -> ssl.SSLContext:
+    """A context without a certificate."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = _VERSIONS[settings.minimum_version]
+    context.set_ciphers(_CIPHERS)
+    context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_CIPHER_SERVER_PREFERENCE | ssl.OP_NO_COMPRESSION
+    if settings.verify == "none":
+        return context
+    if settings.ca is None:
+        raise ConfigurationError(
+            f'tls.verify is "{settings.verify}": tls.ca has to name who signs clients\' certificates'
+        )
+    try:
+        context.load_verify_locations(settings.ca)
+    except (OSError, ssl.SSLError) as error:
+        raise ConfigurationError(f"tls.ca {settings.ca} cannot be used: {error}") from error
+    context.verify_mode = ssl.CERT_REQUIRED if settings.verify == "required" else ssl.CERT_OPTIONAL
+    return context
+
+
+def _common_name(certificate: Mapping[str, Any]) -> str:
+    """Two of them say two things, of which the wrong one may be looked at: they are none."""
+    names = [str(value) for part in certificate.get("subject", ()) for name, value in part if name == "commonName"]
+    return names[0] if len(names) == 1 else ""
+
+
+def _load_pair(context: ssl.SSLContext, certificate: Path, key: Path | None, section: str) -> None:
+    try:
+        # OpenSSL would ask on the terminal for the password of a key that has one.
+        context.load_cert_chain(certificate, key, password="")
+    except (OSError, ssl.SSLError) as error:
+        raise ConfigurationError(
+            f"{section}certificate {certificate} and {section}key {key or 'in it'} cannot be used: {error}"
+        ) from error
+
+
+def _stamp(file: Path) -> _Stamp | None:
+    try:
+        status = file.stat()
+    except OSError:
+        return None
+    return status.st_mtime_ns, status.st_size, status.st_ino

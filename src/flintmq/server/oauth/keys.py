@@ -1,0 +1,149 @@
+"""The keys that tokens are signed with, as their issuer publishes them: a JWK set (RFC 7517) in a file, or at an URL.
+
+They are looked at again when they are old, and when a token names one that is not among them: issuers change keys at
+any time. That happens in a thread of its own, so that nobody's login waits for somebody else's web server.
+"""
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from http.client import HTTPException
+from pathlib import Path
+from threading import Lock, Thread
+from typing import TYPE_CHECKING, Any, Final, final
+
+from flintmq.base.errors import ConfigurationError
+from flintmq.server.logs import get_logger
+from flintmq.server.oauth.fetching import opener
+
+if TYPE_CHECKING:
+    from jwt import PyJWK
+
+log = get_logger()
+
+# Issuers withdraw keys rarely, and announce new ones by tokens that name them.
+_URL_SECONDS: Final = 3_600.0
+_FILE_SECONDS: Final = 10.0
+# Anybody may make tokens that name keys that are nowhere: their looking up must not become somebody else's trouble.
+_AGAIN_SECONDS: Final = 30.0
+_FETCH_SECONDS: Final = 5.0
+# Logins that wait for keys, each with its token; whoever comes while there are as many has to do with those there are.
+_WAITING_MAX: Final = 1_024
+# Larger sets are none: a key has a KiB or two, and an issuer a handful of them.
+_SET_MAX_BYTES: Final = 1024 * 1024
+_KEYS_MAX: Final = 256
+
+# By the key's type (RFC 7518 §6.1), the algorithms that it may be used with where it does not name its own.
+_ALGORITHMS: Final = {
+    "RSA": ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"),
+    "EC": ("ES256", "ES384", "ES512"),
+    "OKP": ("EdDSA",),
+    "oct": ("HS256", "HS384", "HS512"),
+}
+
+
+@final
+class Keys:
+    """`source` is a path or an URL; `ca` is a file that says whose certificates its server may have.
+
+    Raises ConfigurationError for a source that cannot be trusted, or read.
+    """
+
+    def __init__(self, source: str, ca: Path | None = None, clock: Callable[[], float] = time.monotonic) -> None:
+        self._source = source
+        self._clock = clock
+        self._lock = Lock()
+        self._is_url = "://" in source
+        self._keys: dict[str, Mapping[str, Any]] = {}
+        self._made: dict[tuple[str, str], PyJWK] = {}
+        self._looked_at = -_URL_SECONDS
+        self._waiting: list[Callable[[], None]] | None = None
+        if self._is_url:
+            self._opener = opener(source, ca)
+        else:
+            # What is wrong with a file is better known before somebody wants to log in.
+            self._take(self._read())
+
+    def find(self, key_id: str, algorithm: str) -> "PyJWK | None":
+        """The key of that name, for that algorithm; None where there is none. A token need not name the only key."""
+        if self._clock() - self._looked_at > (_URL_SECONDS if self._is_url else _FILE_SECONDS):
+            self.refresh(lambda: None)
+        keys = self._keys
+        if not key_id and len(keys) == 1:
+            (key_id,) = keys
+        key = keys.get(key_id)
+        if key is None or algorithm not in _algorithms(key):
+            return None
+        made = self._made.get((key_id, algorithm))
+        if made is None:
+            from jwt import PyJWK  # noqa: PLC0415 - takes a tenth of a second, which is nobody's who has no tokens
+
+            made = PyJWK(dict(key), algorithm)
+            self._made[key_id, algorithm] = made
+        return made
+
+    def refresh(self, then: Callable[[], None]) -> None:
+        """Look at the source again, unless that was done just now, and call `then`, from this or another thread."""
+        with self._lock:
+            is_due = self._clock() - self._looked_at > min(_AGAIN_SECONDS, self._interval)
+            is_looking = self._waiting is not None
+            if self._waiting is not None and len(self._waiting) < _WAITING_MAX:
+                self._waiting.append(then)
+                return
+            if is_due and not is_looking:
+                self._waiting = [then]
+        if is_due and not is_looking:
+            Thread(target=self._look, name="flintmq-keys", daemon=True).start()
+        else:
+            then()
+
+    @property
+    def _interval(self) -> float:
+        return _AGAIN_SECONDS if self._is_url else 1.0
+
+    def _look(self) -> None:
+        try:
+            self._take(self._read())
+        except (ConfigurationError, OSError, HTTPException) as error:
+            # Those there are stay good: an issuer that is away for a while is no reason to turn everybody away.
+            log.warning("keys of tokens not refreshed", source=self._source, reason=str(error))
+        except Exception:
+            # Whatever a web server says, those who wait are told, and the next time is a new one.
+            log.exception("internal error", source=self._source)
+        finally:
+            with self._lock:
+                self._looked_at = self._clock()
+                waiting, self._waiting = self._waiting or [], None
+            for then in waiting:
+                then()
+
+    def _read(self) -> bytes:
+        if not self._is_url:
+            try:
+                return Path(self._source).read_bytes()
+            except OSError as error:
+                raise ConfigurationError(f"oauth.jwks {self._source} cannot be read: {error.strerror}") from error
+        with self._opener.open(self._source, timeout=_FETCH_SECONDS) as answer:
+            text: bytes = answer.read(_SET_MAX_BYTES + 1)
+        return text
+
+    def _take(self, text: bytes) -> None:
+        if len(text) > _SET_MAX_BYTES:
+            raise ConfigurationError(f"oauth.jwks {self._source} is longer than {_SET_MAX_BYTES} bytes")
+        try:
+            entries = json.loads(text)["keys"]
+            keys = {str(entry.get("kid", "")): entry for entry in entries if entry.get("use", "sig") == "sig"}
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            raise ConfigurationError(f'oauth.jwks {self._source} is no JWK set, such as {{"keys": [...]}}') from error
+        if len(keys) > _KEYS_MAX:
+            raise ConfigurationError(f"oauth.jwks {self._source} has more than {_KEYS_MAX} keys")
+        if keys != self._keys:
+            log.info("keys of tokens", source=self._source, keys=sorted(keys))
+        self._keys, self._made = keys, {}
+        self._looked_at = self._clock()
+
+
+def _algorithms(key: Mapping[str, Any]) -> tuple[str, ...]:
+    own = key.get("alg")
+    fitting = _ALGORITHMS.get(key.get("kty", ""), ())
+    return fitting if own is None else tuple(name for name in fitting if name == own)

@@ -1,0 +1,208 @@
+"""The node as management sees it: what the server knows beside the broker. Management's ports say what is meant."""
+
+import asyncio
+import resource
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, final
+
+from structlog.typing import FilteringBoundLogger
+
+from flintmq.base.histogram import Histogram
+from flintmq.broker.bearer import Bearer
+from flintmq.broker.broker import Broker
+from flintmq.broker.ports import UserRecord
+from flintmq.broker.vhost import VHost
+from flintmq.gateway.acts import Act
+from flintmq.server import logs
+from flintmq.server.alarms import Alarms
+from flintmq.server.amqp import AmqpServer
+from flintmq.server.attempts import HTTP, Attempts
+from flintmq.server.auth import Authenticator, salted_hash_unless_known
+from flintmq.server.certificates import Tls
+from flintmq.server.expiry import Expiry, expiries
+from flintmq.server.peer import Peer
+
+_DESCRIPTORS: Final = Path("/proc/self/fd")
+_THREADS: Final = Path("/proc/self/task")
+
+
+@dataclass(frozen=True)
+class Listener:
+    """`protocol` is what RabbitMQ calls it."""
+
+    protocol: str
+    host: str
+    port: int
+
+
+@dataclass(frozen=True)
+class Secret:
+    """What is kept of a password."""
+
+    hash: str
+    algorithm: str
+    scram: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Alarm:
+    """`resource` is what publishers wait for: "memory" or "disk"."""
+
+    resource: str
+
+
+@final
+class Operation:
+    """`listeners` grows as sockets are opened. `hash_password` gives a hash and its algorithm, `scram_keys` the
+    keys that are kept beside them.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        version: str,
+        rabbitmq_version: str,
+        server: AmqpServer,
+        logins: Authenticator,
+        alarms: Alarms,
+        hash_password: Callable[[UserRecord | None, str], tuple[str, str]],
+        scram_keys: Callable[[str], tuple[str, ...]],
+        tls: Tls | None,
+        socket_max: int,
+        sync_seconds: Histogram,
+    ) -> None:
+        self.name = name
+        self.version = version
+        self.rabbitmq_version = rabbitmq_version
+        self.log: FilteringBoundLogger = logs.get_logger()
+        self.started_ms = time.time_ns() // 1_000_000
+        self.listeners: list[Listener] = []
+        self.timings = {"tick": server.tick_seconds, "sync": sync_seconds}
+        self._server = server
+        self._logins = logins
+        self._alarms = alarms
+        self._hash_password = hash_password
+        self._scram_keys = scram_keys
+        self._tls = tls
+        self._socket_max = socket_max
+        self._loop = asyncio.get_running_loop()
+        # One thread: hashes are as much work as whoever is let to ask for them wants, and there are two cores.
+        self._hashing = ThreadPoolExecutor(1, "flintmq-hash")
+
+    @property
+    def broker(self) -> Broker:
+        return self._server.gateway.broker
+
+    @property
+    def attempts(self) -> Attempts:
+        return self._server.attempts
+
+    @property
+    def sockets(self) -> list[Peer]:
+        return self._server.sockets
+
+    def socket_of(self, connection: object) -> Peer | None:
+        return self._server.socket_of(connection)
+
+    @property
+    def alarms(self) -> list[Alarm]:
+        return [Alarm(each) for each in ("memory", "disk") if each in self._server.gateway.alarm]
+
+    @property
+    def failure(self) -> str:
+        return self._server.gateway.failure
+
+    def now_ms(self) -> int:
+        self._server.now()
+        return self.broker.now_ms
+
+    def administered(self, act: Act) -> None:
+        self._server.administered(act)
+
+    def durable(self) -> "asyncio.Future[None]":
+        return self._server.durable()
+
+    async def authenticate(self, user: str, password: str, address: str) -> str:
+        verdict: asyncio.Future[str] = self._loop.create_future()
+
+        def decide(why: str) -> None:
+            if not verdict.done():
+                verdict.set_result(why)
+
+        def answer(why: str) -> None:
+            self._loop.call_soon_threadsafe(decide, why)
+
+        self._logins.check(user, password, address, lambda: not verdict.done(), answer)
+        why = await verdict
+        self.attempts.count(HTTP, address, not why)
+        return why
+
+    async def authenticate_token(self, token: str, address: str) -> tuple[str, Bearer | None]:
+        verdict: asyncio.Future[tuple[str, Bearer | None]] = self._loop.create_future()
+
+        def decide(why: str, bearer: Bearer | None) -> None:
+            if not verdict.done():
+                verdict.set_result((why, bearer))
+
+        def answer(why: str, bearer: Bearer | None) -> None:
+            self._loop.call_soon_threadsafe(decide, why, bearer)
+
+        self._logins.check_token(token, address, lambda: not verdict.done(), answer)
+        why, bearer = await verdict
+        self.attempts.count(HTTP, address, not why)
+        return why, bearer
+
+    @property
+    def message_max_bytes(self) -> int:
+        return int(self._server.amqp091.offer.tuning.message_max)
+
+    @property
+    def takes_tokens(self) -> bool:
+        return self._server.gateway.policy.takes_tokens
+
+    @property
+    def allows_clear_text(self) -> bool:
+        return self._server.gateway.policy.allows_clear_text
+
+    async def hash_passwords(self, passwords: Sequence[tuple[UserRecord | None, str]]) -> list[Secret]:
+        return await self._loop.run_in_executor(
+            self._hashing, lambda: [self._secret(user, password) for user, password in passwords]
+        )
+
+    def _secret(self, user: UserRecord | None, password: str) -> Secret:
+        password_hash, algorithm = self._hash_password(user, password)
+        if user is not None and user.password_hash == password_hash and user.scram:
+            return Secret(password_hash, algorithm, user.scram)
+        return Secret(password_hash, algorithm, self._scram_keys(password))
+
+    async def certificates(self) -> list[Expiry]:
+        files = [] if self._tls is None else self._tls.files
+        found = [await self._loop.run_in_executor(self._hashing, expiries, file) for file in files]
+        return [expiry for each in found for expiry in each]
+
+    def salted_hash(self, password: str) -> str:
+        return salted_hash_unless_known(None, password)[0]
+
+    def trace(self, vhost: VHost, on: bool) -> None:
+        self._server.gateway.tracing.trace(vhost, on)
+
+    def measures(self) -> dict[str, int]:
+        descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        return {
+            "mem_used": self._alarms.memory_bytes,
+            "mem_limit": self._alarms.memory_max_bytes,
+            "disk_free": self._alarms.disk_free_bytes,
+            "disk_free_limit": self._alarms.disk_min_bytes,
+            "fd_used": len(list(_DESCRIPTORS.iterdir())),
+            "fd_total": descriptors,
+            "sockets_used": self._server.connection_count,
+            "sockets_total": self._socket_max,
+            "proc_used": len(list(_THREADS.iterdir())),
+        }
+
+    def close(self) -> None:
+        self._hashing.shutdown(wait=False, cancel_futures=True)

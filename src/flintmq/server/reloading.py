@@ -1,0 +1,77 @@
+"""Settings that are read again while the broker runs: what of them is taken up, and what waits for the next start."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Final
+
+from flintmq.base.errors import FlintError
+from flintmq.server import config, logs
+from flintmq.server.config import Settings
+
+log = logs.get_logger()
+
+# What makes a change come true, at once or in its time; it cannot fail any more.
+Apply = Callable[[], Awaitable[None] | None]
+# Looks whether these settings can be had. Raises FlintError; nothing has changed by then.
+Prepare = Callable[[Settings], Awaitable[Apply]]
+
+
+@dataclass(frozen=True)
+class Part:
+    """Some of the settings, by what their keys begin with.
+
+    With `is_always`, they are looked at although they are what they were: they name files, which may have changed.
+    """
+
+    begins: tuple[str, ...]
+    prepare: Prepare
+    is_always: bool = False
+
+    def is_about(self, key: str) -> bool:
+        return key.startswith(self.begins)
+
+
+class Reloading:
+    """`load` reads the settings from where they came from."""
+
+    def __init__(self, settings: Settings, load: Callable[[], Settings]) -> None:
+        self.settings: Settings = settings
+        self._load: Final = load
+        self._parts: Final[list[Part]] = []
+
+    def add(self, part: Part) -> None:
+        self._parts.append(part)
+
+    async def watch(self, wanted: asyncio.Event) -> None:
+        """Read them again whenever that is wanted."""
+        while True:
+            await wanted.wait()
+            wanted.clear()
+            try:
+                await self.reload()
+            except FlintError as error:
+                log.warning("settings stay as they were", reason=str(error))
+            except Exception:
+                log.exception("internal error while settings were read again")
+
+    async def reload(self) -> None:
+        """Take up all that can be, or nothing if any of it is wrong. Raises FlintError."""
+        wanted = self._load()
+        found = config.changes(self.settings, wanted)
+        later = {key: change for key, change in found.items() if key not in config.RELOADED}
+        now = {key: change for key, change in found.items() if key not in later}
+        settings = config.take_up(self.settings, wanted, now.keys())
+        concerned = [part for part in self._parts if part.is_always or any(map(part.is_about, now))]
+        for apply in [await part.prepare(settings) for part in concerned]:
+            lasting = apply()
+            if lasting is not None:
+                await lasting
+        self.settings = settings
+        log.info("settings read again", changed=_words(now))
+        if later:
+            log.warning("settings that need a restart", changed=_words(later))
+
+
+def _words(changes: dict[str, str]) -> str:
+    return ", ".join(f"{key}: {change}" if change else key for key, change in changes.items()) or "nothing"

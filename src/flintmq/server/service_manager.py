@@ -1,0 +1,23 @@
+"""What systemd is told of a service that speaks to it: that it accepts, reads its settings again, or stops."""
+
+import os
+import socket
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Final
+
+_VARIABLE: Final = "NOTIFY_SOCKET"
+READY: Final = "READY=1"
+STOPPING: Final = "STOPPING=1"
+
+
+def tell(state: str, environment: Mapping[str, str] = os.environ) -> None:
+    """Nobody is told where nobody asked to be; who does not listen any more is no trouble of ours (sd_notify(3))."""
+    address = environment.get(_VARIABLE, "")
+    if not address:
+        return
+    # A name of the abstract kind begins with a zero byte, for which the variable has an "@".
+    place = f"\0{address[1:]}" if address.startswith("@") else address
+    with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as speaker:
+        speaker.connect(place)
+        speaker.send(state.encode())

@@ -1,0 +1,31 @@
+"""Numbers that change while somebody looks."""
+
+import re
+
+from playwright.sync_api import expect
+
+from tests.servers import BrokerProcess
+from tests.ui.chromium import Window
+from tests.ui.samples import BODIES, publish, taken
+
+
+def test_the_overview_follows_the_broker(window: Window, broker: BrokerProcess) -> None:
+    """How many messages wait is on the first page, drawn as it goes, without anybody asking for it again."""
+    ready = window.page.locator(".stat").filter(has_text="Ready").locator("dd")
+    expect(ready).to_have_text("0")
+    publish(broker, "counted", *BODIES)
+    expect(ready).to_have_text(str(len(BODIES)), timeout=20_000)
+    expect(window.page.locator(".chart canvas").first).to_be_visible()
+    assert taken(broker, "counted") == list(BODIES)
+    expect(ready).to_have_text("0", timeout=20_000)
+
+
+def test_a_broker_that_is_gone_is_told(window: Window, broker: BrokerProcess) -> None:
+    """While the broker does not answer, the bar says so; when it is back on its port, so are the numbers."""
+    window.expected.append(re.compile("ERR_CONNECTION"))
+    sign = window.page.locator(".beat")
+    expect(sign).to_contain_text("Live")
+    window.page.route("**/api/**", lambda route: route.abort("connectionrefused"))
+    expect(sign).to_have_text("No answer", timeout=20_000)
+    window.page.unroute("**/api/**")
+    expect(sign).to_contain_text("Live", timeout=20_000)

@@ -1,0 +1,283 @@
+"""Queues, exchanges and bindings over HTTP: declared, listed, published to, taken from, deleted, as RabbitMQ does."""
+
+import asyncio
+from base64 import b64decode
+from urllib.parse import quote
+
+import pytest
+
+from flintmq.broker.message import Address, Message
+from flintmq.broker.ports import PermissionRecord
+from flintmq.gateway.amqp091.codec import CODEC_091
+from tests.unit.management.standing_in import Api, refused
+
+Q = "/api/queues/%2F/q"
+
+
+@pytest.fixture
+def api() -> Api:
+    made = Api()
+    assert made.put(Q, {"durable": True}).status_code == 201
+    return made
+
+
+def publish(api: Api, payload: str, key: str = "q", exchange: str = "amq.default", **properties: object) -> bool:
+    body = {"routing_key": key, "payload": payload, "payload_encoding": "string", "properties": properties}
+    response = api.post(f"/api/exchanges/%2F/{exchange}/publish", body)
+    assert response.status_code == 200, response.text
+    routed: bool = response.json()["routed"]
+    return routed
+
+
+def test_declaring_twice(api: Api) -> None:
+    """The same declaration again changes nothing; another one is refused in RabbitMQ's words."""
+    assert api.put(Q, {"durable": True}).status_code == 204
+    status, error, reason = refused(api.put(Q, {"durable": False}))
+    assert (status, error) == (400, "bad_request")
+    assert "inequivalent arg 'durable' for queue 'q' in vhost '/'" in reason
+
+
+def test_what_is_said_of_a_queue(api: Api) -> None:
+    """What is ready and its bytes, what came, and the policy that counts."""
+    publish(api, "one")
+    publish(api, "three")
+    api.broker.vhosts["/"].queues["q"].get()
+    shown = api.found(Q)
+    assert (shown["messages"], shown["messages_ready"], shown["messages_unacknowledged"]) == (2, 1, 1)
+    assert (shown["message_bytes_ready"], shown["message_bytes_unacknowledged"]) == (5, 3)
+    assert (shown["message_stats"]["publish"], shown["message_stats"]["deliver_get"]) == (2, 1)
+    assert (shown["type"], shown["state"], shown["node"], shown["policy"]) == (
+        "classic",
+        "running",
+        "flintmq@test",
+        None,
+    )
+
+
+def test_rates_are_made_of_two_looks(api: Api) -> None:
+    """What grew between two rounds of sampling, by the seconds between them; still things have a rate of nothing."""
+
+    def sample() -> None:
+        asyncio.run(api.stats.sample())
+
+    sample()
+    for _ in range(10):
+        publish(api, "m")
+    api.node.now += 5_000
+    sample()
+    stats = api.found(Q)["message_stats"]
+    assert (stats["publish"], stats["publish_details"]["rate"]) == (10, 2.0)
+    assert api.found(Q)["messages_details"]["rate"] == 2.0
+    assert api.found("/api/exchanges/%2F/amq.default")["message_stats"]["publish_in_details"]["rate"] == 2.0
+    assert api.stats.total.rates[0] == 2.0
+    api.node.now += 5_000
+    sample()
+    assert api.found(Q)["message_stats"]["publish_details"]["rate"] == 0.0
+
+
+def test_getting_messages(api: Api) -> None:
+    """Shown as RabbitMQ shows them; whether they stay is said by the ackmode."""
+    publish(api, "text", content_type="text/plain", headers={"a": 1})
+    request = {"count": 5, "ackmode": "ack_requeue_true", "encoding": "auto"}
+    ((got,),) = [api.post(f"{Q}/get", request).json()]
+    assert (got["payload"], got["payload_encoding"], got["payload_bytes"], got["redelivered"]) == (
+        *("text", "string", 4),
+        False,
+    )
+    assert got["properties"] == {"content_type": "text/plain", "headers": {"a": 1}}
+    (again,) = api.post(f"{Q}/get", {**request, "ackmode": "ack_requeue_false", "encoding": "base64"}).json()
+    assert (again["payload"], again["payload_encoding"], again["redelivered"]) == ("dGV4dA==", "base64", True)
+    assert api.found(Q)["messages"] == 0
+    assert refused(api.post(f"{Q}/get", {**request, "ackmode": "perhaps"}))[0] == 400
+    assert refused(api.post(f"{Q}/get", {**request, "count": 100_000}))[0] == 400
+
+
+def test_what_is_no_text_is_shown_in_base64(api: Api) -> None:
+    """Also where the part that is shown would be text but for its end."""
+    body = {"routing_key": "q", "payload": "/w==", "payload_encoding": "base64", "properties": {}}
+    assert api.post("/api/exchanges/%2F/amq.default/publish", body).json() == {"routed": True}
+    publish(api, "äöü")
+    request = {"count": 2, "ackmode": "ack_requeue_true", "encoding": "auto", "truncate": 3}
+    first, second = api.post(f"{Q}/get", request).json()
+    assert (first["payload"], first["payload_encoding"]) == ("/w==", "base64")
+    assert (second["payload"], second["payload_encoding"], second["payload_bytes"]) == ("ä", "string", 6)
+
+
+@pytest.mark.parametrize("truncate", [None, 100_001, 150_000])
+@pytest.mark.parametrize(
+    ("body", "encoding"),
+    [('äöü\n"' * 30_000, "string"), (b"\x00\xff" * 70_001, "base64"), ("a" * 199_999 + "ä", "string")],
+)
+def test_large_payloads(api: Api, body: str | bytes, encoding: str, truncate: int | None) -> None:
+    """Written piece by piece they are the same as in one piece."""
+    data = body.encode() if isinstance(body, str) else body
+    put_message(api, data)
+    request = {"count": 2, "ackmode": "ack_requeue_true", "encoding": "auto", "truncate": truncate}
+    (got,) = api.post(f"{Q}/get", request).json()
+    assert (got["payload_bytes"], got["payload_encoding"]) == (len(data), encoding)
+    part = data[:truncate]
+    if encoding == "string":
+        assert got["payload"] == part.decode(errors="ignore")
+    else:
+        assert b64decode(got["payload"]) == part
+    (got,) = api.post(f"{Q}/get", {**request, "encoding": "base64"}).json()
+    assert b64decode(got["payload"]) == part
+
+
+def put_message(api: Api, body: bytes) -> None:
+    vhost = api.broker.vhosts["/"]
+    message = Message(Address("", "q"), CODEC_091, b"\0\0", body, CODEC_091.handling(b"\0\0"), 0)
+    vhost.deliver(message, [vhost.queues["q"]])
+
+
+@pytest.mark.parametrize("mode", ["ack_requeue_false", "reject_requeue_false", "ack_requeue_true"])
+def test_what_could_not_be_shown_stays(api: Api, mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is settled before the answer is made: where that fails, all that was taken is back."""
+    for number in range(3):
+        publish(api, str(number))
+
+    def fail(properties: object) -> None:
+        if api.broker.vhosts["/"].queues["q"].message_count == 0:
+            raise ValueError("cannot be shown")
+
+    monkeypatch.setattr("flintmq.management.api.queues.properties_shown", fail)
+    request = {"count": 3, "ackmode": mode, "encoding": "auto"}
+    assert api.post(f"{Q}/get", request).status_code == 500
+    found = api.found(Q)
+    assert (found["messages_ready"], found["messages_unacknowledged"]) == (3, 0)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"payload_encoding": "rot13"}, {"properties": {"nonsense": 1}}, {"properties": {"expiration": "soon"}},
+     {"properties": {"headers": {"n": 2**70}}}, {"payload": "?", "payload_encoding": "base64"}],
+)  # fmt: skip
+def test_messages_that_cannot_be(api: Api, change: dict[str, object]) -> None:
+    """A message that says nonsense is refused with the reason, and nothing is published."""
+    body = {"routing_key": "q", "payload": "", "payload_encoding": "string", "properties": {}, **change}
+    assert refused(api.post("/api/exchanges/%2F/amq.default/publish", body))[0] == 400
+    assert api.found(Q)["messages"] == 0
+
+
+def test_an_unroutable_message(api: Api) -> None:
+    """Nobody gets it, which is no error; an exchange that is not there is one."""
+    assert not publish(api, "m", "nowhere")
+    body = {"routing_key": "q", "payload": "", "payload_encoding": "string", "properties": {}}
+    assert refused(api.post("/api/exchanges/%2F/none/publish", body))[0] == 404
+
+
+def test_copies_by_headers(api: Api) -> None:
+    """CC and BCC name further routing keys; nobody sees BCC."""
+    api.put("/api/queues/%2F/other", {})
+    publish(api, "m", "nowhere", headers={"CC": ["q"], "BCC": ["other"]})
+    request = {"count": 1, "ackmode": "ack_requeue_false", "encoding": "auto"}
+    (got,) = api.post("/api/queues/%2F/other/get", request).json()
+    assert got["properties"]["headers"] == {"CC": ["q"]}
+    assert api.found(Q)["messages"] == 1
+
+
+def test_deleting(api: Api) -> None:
+    """Only if it is empty, where that is asked for; purging makes it so."""
+    publish(api, "m")
+    assert refused(api.delete(f"{Q}?if-empty=true"))[0] == 400
+    assert api.delete(f"{Q}/contents").status_code == 204
+    assert api.delete(f"{Q}?if-empty=true&if-unused=true").status_code == 204
+    assert refused(api.get(Q))[0] == 404
+
+
+def test_pausing(api: Api) -> None:
+    """A paused queue says so, and gives nothing out."""
+    publish(api, "m")
+    assert api.post(f"{Q}/actions", {"action": "pause"}).status_code == 204
+    assert api.found(Q)["paused"] is True
+    assert api.post(f"{Q}/get", {"count": 1, "ackmode": "ack_requeue_true", "encoding": "auto"}).json() == []
+    assert api.post(f"{Q}/actions", {"action": "resume"}).status_code == 204
+    assert api.found(Q)["paused"] is False
+    assert refused(api.post(f"{Q}/actions", {"action": "dance"}))[0] == 400
+    acts = [(act.act, act.name, bool(act.refusal)) for act in api.node.acts if act.name == "q"]
+    assert acts[-3:] == [("queue.pause", "q", False), ("queue.resume", "q", False), ("queue.action", "q", True)]
+
+
+def test_exchanges(api: Api) -> None:
+    """Declared, listed, deleted; its type has to be given, and stays."""
+    assert api.put("/api/exchanges/%2F/e", {"type": "fanout", "auto_delete": False}).status_code == 201
+    assert refused(api.put("/api/exchanges/%2F/e", {"type": "direct"}))[0] == 400
+    assert refused(api.put("/api/exchanges/%2F/e2", {}))[2] == "key_missing: type"
+    names = [each["name"] for each in api.found("/api/exchanges/%2F?columns=name")]
+    assert names == ["", "amq.direct", "amq.fanout", "amq.headers", "amq.match", "amq.rabbitmq.trace", "amq.topic", "e"]
+    assert api.delete("/api/exchanges/%2F/e").status_code == 204
+    assert refused(api.delete("/api/exchanges/%2F/amq.direct"))[0] == 401
+
+
+def test_bindings(api: Api) -> None:
+    """Found from either end and by its properties_key, which has to stand in a path; taken away by it."""
+    between = "/api/bindings/%2F/e/amq.topic/q/q"
+    response = api.post(between, {"routing_key": "a.~/b", "arguments": {"x": 1}})
+    assert response.status_code == 201
+    (binding,) = api.found(between)
+    key = binding["properties_key"]
+    assert key.startswith("a.%7E/b~")
+    assert response.headers["location"] == f"{between}/{quote(key, safe='')}"
+    assert (binding["source"], binding["destination"], binding["destination_type"]) == ("amq.topic", "q", "queue")
+    assert api.found(f"{between}/{quote(key, safe='')}") == binding
+    default = {"source": "", "vhost": "/", "destination": "q", "destination_type": "queue", "routing_key": "q",
+               "arguments": {}, "properties_key": "q"}  # fmt: skip
+    assert (
+        api.found(f"{Q}/bindings") == api.found("/api/bindings") == api.found("/api/bindings/%2F") == [default, binding]
+    )
+    assert api.found("/api/exchanges/%2F/amq.topic/bindings/source") == [binding]
+    assert api.found("/api/exchanges/%2F/amq.default/bindings/source") == [default]
+    assert api.delete(f"{between}/{quote(key, safe='')}").status_code == 204
+    assert api.found(between) == []
+    assert refused(api.delete(f"{between}/{quote(key, safe='')}"))[0] == 404
+
+
+def test_bindings_between_exchanges(api: Api) -> None:
+    """They have paths of their own."""
+    assert api.post("/api/bindings/%2F/e/amq.topic/e/amq.fanout", {}).status_code == 201
+    (binding,) = api.found("/api/exchanges/%2F/amq.fanout/bindings/destination")
+    assert (binding["destination_type"], binding["properties_key"]) == ("exchange", "~")
+    assert api.delete("/api/bindings/%2F/e/amq.topic/e/amq.fanout/~").status_code == 204
+
+
+def test_permissions_hold(api: Api) -> None:
+    """What a user may not do by AMQP, the API does not do either."""
+    api.user("looker", "management")
+    api.broker.put_rule(PermissionRecord("/", "looker", "^$", "^$", "^$"))
+    body = {"routing_key": "q", "payload": "", "payload_encoding": "string", "properties": {}}
+    get = {"count": 1, "ackmode": "ack_requeue_true", "encoding": "auto"}
+    for response in (
+        api.put("/api/queues/%2F/mine", {}, by="looker"),
+        api.delete(Q, by="looker"),
+        api.delete(f"{Q}/contents", by="looker"),
+        api.post(f"{Q}/get", get, by="looker"),
+        api.post(f"{Q}/actions", {"action": "pause"}, by="looker"),
+        api.post("/api/exchanges/%2F/amq.default/publish", body, by="looker"),
+        api.put("/api/exchanges/%2F/mine", {"type": "direct"}, by="looker"),
+        api.post("/api/bindings/%2F/e/amq.topic/q/q", {}, by="looker"),
+    ):
+        assert refused(response)[:2] == (401, "not_authorised"), response.text
+    assert api.found(Q, by="looker")["name"] == "q"
+    assert refused(api.get(Q, by="management"))[0] == 404
+    assert api.found("/api/queues", by="management") == []
+
+
+def test_pages_of_queues(api: Api) -> None:
+    """A page says which part of the whole it is; a name may be looked for."""
+    for number in range(7):
+        api.put(f"/api/queues/%2F/n{number}", {})
+    page = api.found("/api/queues/%2F?page=2&page_size=3&name=n&columns=name")
+    assert (page["total_count"], page["filtered_count"], page["page_count"], page["item_count"]) == (8, 7, 3, 3)
+    assert page["items"] == [{"name": "n3"}, {"name": "n4"}, {"name": "n5"}]
+
+
+def test_a_message_larger_than_any_may_be() -> None:
+    """What AMQP refuses for its size, by the settings of this node, is refused here."""
+    body = {"properties": {}, "routing_key": "q", "payload": "x" * 1_000, "payload_encoding": "string"}
+    assert Api().post("/api/exchanges/%2F/amq.default/publish", body).status_code == 200
+    body["payload"] = "x" * 1_001
+    assert refused(Api().post("/api/exchanges/%2F/amq.default/publish", body)) == (
+        400,
+        "bad_request",
+        "message size 1001 is larger than max size 1000",
+    )

@@ -1,0 +1,329 @@
+"""Work in slices: others have their turn between them, and nothing is lost or out of order."""
+
+import asyncio
+import gc
+import random
+import weakref
+from collections.abc import AsyncIterator, Awaitable, Callable
+from itertools import pairwise, repeat
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+from flintmq.management.http import slices
+from flintmq.management.http.listing import Pieces, encoded_list
+from flintmq.management.http.slices import SLICE_SECONDS, Slice, by_key, chosen, each, gathered
+from flintmq.management.messages.browsing import Seen, browse
+from flintmq.management.messages.selection import Selection
+from flintmq.management.metrics.exposition import GAUGE, Family, each_of
+from tests.unit.broker.memory import message
+from tests.unit.management.standing_in import Api
+
+T = TypeVar("T")
+ITEMS = list(range(3_000))
+DOCUMENT = Path(__file__).parents[4] / "docs/http-api.md"
+
+
+@pytest.fixture(autouse=True)
+def no_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A slice is over as soon as it is looked at."""
+    monkeypatch.setattr(slices, "SLICE_SECONDS", 0.0)
+    monkeypatch.setattr(slices, "OTHERS_SHARE", 0.0)
+
+
+def turns_of(work: Awaitable[T]) -> tuple[T, int]:
+    """What comes of it, and how often somebody else had a turn meanwhile."""
+
+    async def watched() -> tuple[T, int]:
+        turns = 0
+
+        async def count() -> None:
+            nonlocal turns
+            while True:
+                await asyncio.sleep(0)
+                turns += 1
+
+        other = asyncio.create_task(count())
+        made = await work
+        other.cancel()
+        return made, turns
+
+    return asyncio.run(watched())
+
+
+def test_results_in_their_order() -> None:
+    """What is made of many objects is made in many slices."""
+    made, turns = turns_of(each(ITEMS, lambda number: number * 2))
+    assert made == [number * 2 for number in ITEMS]
+    assert turns >= 300
+    assert turns_of(gathered(iter(ITEMS)))[0] == ITEMS
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_sorting(reverse: bool) -> None:
+    """A long list is sorted in runs that are merged, and keys need no order beyond their own."""
+    shuffled = [{"number": number // 2} for number in ITEMS]
+    random.Random(7).shuffle(shuffled)  # noqa: S311 - any order will do
+    made, turns = turns_of(by_key(shuffled, lambda item: item["number"], reverse=reverse))
+    assert [item["number"] for item in made] == sorted((item["number"] for item in shuffled), reverse=reverse)
+    assert turns >= 300
+
+
+def test_what_is_wanted() -> None:
+    """Also where it is next to nothing, looking for it takes turns."""
+    made, turns = turns_of(chosen(ITEMS, lambda number: number == 2_999))
+    assert made == [2_999]
+    assert turns >= 300
+
+
+def test_a_tick_has_its_turn_before_the_next_slice() -> None:
+    """What a socket brings during a slice leads to a callback in the turn after it; that is not behind more of it."""
+    seen: list[str] = []
+
+    async def work() -> None:
+        now = Slice()
+        loop = asyncio.get_running_loop()
+        for _ in range(50):
+            seen.append("slice")
+            # As a transport does: it reads in one turn, and the broker asks for its tick.
+            loop.call_soon(loop.call_soon, seen.append, "tick")
+            await now.rest()
+
+    asyncio.run(work())
+    assert seen == ["slice", "tick"] * 50
+
+
+def test_one_slice_at_a_time() -> None:
+    """However many requests there are, two of their slices have a turn of the loop between them; all get on."""
+    turn = 0
+    at: list[tuple[int, int]] = []
+
+    async def count() -> None:
+        nonlocal turn
+        while True:
+            await asyncio.sleep(0)
+            turn += 1
+
+    async def work(number: int) -> None:
+        now = Slice()
+        await now.rest()
+        for _ in range(20):
+            at.append((turn, number))
+            await now.rest()
+
+    async def together() -> None:
+        other = asyncio.create_task(count())
+        await asyncio.gather(*map(work, range(5)))
+        other.cancel()
+
+    asyncio.run(together())
+    turns = [turn for turn, _ in at]
+    assert all(after - before >= 2 for before, after in pairwise(turns))
+    # One after the other, in the order in which they came.
+    assert [number for _, number in at] == [0, 1, 2, 3, 4] * 20
+
+
+def test_who_gives_up_while_it_waits() -> None:
+    """A request whose client has gone takes nobody's turn."""
+
+    async def work() -> list[int]:
+        waiting = asyncio.create_task(gathered(iter(repeat(0))))
+        other = asyncio.create_task(each(ITEMS, int))
+        await asyncio.sleep(0.01)
+        waiting.cancel()
+        return await other
+
+    assert asyncio.run(work()) == ITEMS
+
+
+def clock(monkeypatch: pytest.MonkeyPatch, step_seconds: float) -> list[float]:
+    """One that goes on by so much with every look at it; its entry is the time, and may be changed."""
+    at = [0.0]
+
+    def look() -> float:
+        at[0] += step_seconds
+        return at[0]
+
+    monkeypatch.setattr(slices, "perf_counter", look)
+    return at
+
+
+def test_work_is_followed_by_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a millisecond of work the loop has nothing to do for one, so that the process sleeps."""
+    monkeypatch.setattr(slices, "SLICE_SECONDS", 0.000_1)
+    at = clock(monkeypatch, 0.0)
+    pauses: list[float] = []
+
+    async def work() -> None:
+        loop = asyncio.get_running_loop()
+        wait = loop.call_later
+
+        def call_later(seconds: float, *rest: Any) -> asyncio.TimerHandle:  # noqa: ANN401 - as the loop's
+            pauses.append(seconds)
+            # And it comes when that is over.
+            at[0] += seconds
+            return wait(0, *rest)
+
+        monkeypatch.setattr(loop, "call_later", call_later)
+        now = Slice()
+        for _ in range(95):
+            at[0] += 0.000_1
+            assert now.is_over
+            await now.rest()
+
+    asyncio.run(work())
+    assert pauses == [slices.PAUSE_SECONDS] * 9
+
+
+def test_slices_among_long_ticks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy broker a slice may take a quarter of what the others took, so that work ends; a millisecond at most."""
+    monkeypatch.setattr(slices, "SLICE_SECONDS", 0.000_1)
+    monkeypatch.setattr(slices, "OTHERS_SHARE", 0.25)
+    at = clock(monkeypatch, 0.0)
+
+    async def work(others_seconds: float) -> float:
+        now = Slice()
+
+        def tick() -> None:
+            at[0] += others_seconds
+
+        asyncio.get_running_loop().call_soon(tick)
+        await now.rest()
+        began = at[0]
+        while not now.is_over:
+            at[0] += 0.000_01
+        # In steps of ten microseconds.
+        return round(at[0] - began, 4)
+
+    assert asyncio.run(work(0.000_01)) == 0.000_1
+    assert asyncio.run(work(0.002)) == 0.000_5
+    assert asyncio.run(work(0.1)) == 0.001
+
+
+def pauses_of(monkeypatch: pytest.MonkeyPatch, work: Callable[[list[float]], Awaitable[object]]) -> int:
+    """How often all others wait while it gets on; it is given the time, which nobody else moves but in pauses."""
+    monkeypatch.setattr(slices, "SLICE_SECONDS", 0.000_1)
+    at = clock(monkeypatch, 0.0)
+    pauses = 0
+
+    async def watched() -> None:
+        loop = asyncio.get_running_loop()
+        wait = loop.call_later
+
+        def call_later(seconds: float, *rest: Any) -> asyncio.TimerHandle:  # noqa: ANN401 - as the loop's
+            nonlocal pauses
+            pauses += 1
+            at[0] += seconds
+            return wait(0, *rest)
+
+        monkeypatch.setattr(loop, "call_later", call_later)
+        await work(at)
+        # What it owes now, somebody else has to wait for.
+        await Slice().rest()
+
+    asyncio.run(watched())
+    return pauses
+
+
+def test_a_client_that_takes_its_time_is_no_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While nine seconds pass until it takes a piece of its list, or of metrics, nobody owes a rest."""
+    families = [Family[str]("", name, GAUGE, "", len) for name in ("one", "other")]
+
+    async def read(at: list[float]) -> None:
+        async def send(_message: object) -> None:
+            at[0] += 9
+
+        async def receive() -> dict[str, object]:
+            return {}
+
+        await Pieces([b"1", b"2", b"3"])({"type": "http"}, receive, send)
+        async for _ in each_of("", families, ["a", "b"], lambda name: {"name": name}):
+            at[0] += 9
+
+    assert pauses_of(monkeypatch, read) == 0
+
+
+def test_what_takes_slices_of_its_own_is_no_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Messages that are large are shown in slices, which are not counted again as one."""
+    api = Api()
+    api.put("/api/queues/%2F/q", {})
+    vhost = api.broker.vhosts["/"]
+    queue = vhost.queues["q"]
+    for _ in range(4):
+        vhost.deliver(message(), [queue])
+
+    async def look(at: list[float]) -> None:
+        async def facts(_seen: Seen, _truncate: int) -> dict[str, object]:
+            at[0] += 9
+            return {}
+
+        async def rows() -> AsyncIterator[object]:
+            for number in range(4):
+                at[0] += 9
+                yield number
+
+        monkeypatch.setattr(Seen, "facts", facts)
+        assert len((await browse(queue, "", Selection(), 10, 100))["messages"]) == 4
+        await encoded_list(rows())
+
+    assert pauses_of(monkeypatch, look) == 0
+
+
+def test_one_slice_owes_no_more_than_so_much(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever it did in nine seconds, others go on after ten milliseconds."""
+
+    async def work(at: list[float]) -> None:
+        now = Slice()
+        at[0] += 9
+        await now.rest()
+
+    assert pauses_of(monkeypatch, work) == 10
+
+
+def test_waiting_makes_no_slice_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody may have waited at all: it ends when it would have ended."""
+    monkeypatch.setattr(slices, "SLICE_SECONDS", 0.000_1)
+    at = clock(monkeypatch, 0.0)
+
+    async def work() -> int:
+        now = Slice()
+        steps = 0
+        while not now.is_over:
+            at[0] += 0.000_03
+            now.waited()
+            steps += 1
+        return steps
+
+    assert asyncio.run(work()) == 4
+
+
+def test_a_loop_that_has_ended_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where work was given up while it waited: programs with a broker in them may have many loops."""
+    at = clock(monkeypatch, 0.0)
+
+    def used() -> "weakref.ref[asyncio.AbstractEventLoop]":
+        loop = asyncio.new_event_loop()
+
+        async def work() -> None:
+            await each(range(10), int)
+            # It owes a rest that does not end, for time stands still.
+            now = Slice()
+            at[0] += 9
+            given_up = asyncio.create_task(now.rest())
+            await asyncio.sleep(0)
+            given_up.cancel()
+            await asyncio.gather(given_up, return_exceptions=True)
+
+        loop.run_until_complete(work())
+        loop.close()
+        return weakref.ref(loop)
+
+    ended = [used() for _ in range(3)]
+    gc.collect()
+    assert [loop() for loop in ended] == [None] * 3
+
+
+def test_the_document_says_how_long_a_slice_is() -> None:
+    """It is what others wait for at most, on a broker with nothing else to do."""
+    assert f"slices of {SLICE_SECONDS * 1_000:g} ms" in DOCUMENT.read_text()
