@@ -73,6 +73,7 @@ def run(
         display = stack.enter_context(Display(not quiet and sys.stderr.isatty()))
         watchers: list[Callable[[PipelineStatus], None]] = [display.show]
         endpoint = broker_of(pipeline)
+        board: Board | None = None
         if endpoint is not None:
             board = stack.enter_context(Board(endpoint))
             watchers.append(board.tell)
@@ -86,6 +87,8 @@ def run(
                 tell(status)
 
         status = run_pipeline(pipeline, spark, stop, watch, master)
+        if board is not None and board.failure:
+            typer.echo(f"the broker does not know how the pipeline did: {board.failure}", err=True)
     if as_json:
         typer.echo(status.as_json())
     else:

@@ -29,8 +29,12 @@ def serve(
         "log.format": log_format,
     }
     given = {key: str(value) for key, value in flags.items() if value is not None}
-    settings = config.load(config_file, os.environ, given)
+
+    def load() -> config.Settings:
+        return config.load(config_file, os.environ, given)
+
+    settings = load()
 
     from flintmq import app
 
-    raise typer.Exit(app.run(settings))
+    raise typer.Exit(app.run(settings, load))

@@ -1,3 +1,4 @@
+import json
 import os
 import re
 import socket
@@ -54,3 +55,16 @@ def test_a_broker_that_cannot_start_says_why_and_fails(tmp_path: Path) -> None:
     assert ran.returncode == 1
     assert ran.stderr.splitlines()[-1].startswith("flintmq: cannot listen on 127.0.0.1:")
     assert "Traceback" not in ran.stderr
+
+
+def test_settings_are_shown_without_passwords(tmp_path: Path) -> None:
+    """What file and environment come to is printed, for people and as JSON; no password is."""
+    file = tmp_path / "flintmq.toml"
+    file.write_text('[listen]\nport = 1\n[[users]]\nname = "u"\npassword = "s3cret"\n')
+    ran = _run("config", "show", "--config", str(file))
+    assert ran.returncode == 0
+    assert "listen.port = 1\n" in ran.stdout
+    assert 'users[0].password = "(hidden)"\n' in ran.stdout
+    as_json = _run("config", "show", "--config", str(file), "--json")
+    assert json.loads(as_json.stdout)["users"][0]["name"] == "u"
+    assert "s3cret" not in ran.stdout + as_json.stdout

@@ -1,0 +1,43 @@
+"""`flintmq config show`: what a broker would run with, passwords hidden."""
+
+import json
+import os
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from flintmq.cli.storage_backup import Json
+from flintmq.server import config
+
+ConfigFile = Annotated[
+    Path | None,
+    typer.Option("--config", metavar="FILE", envvar=config.FILE_VARIABLE, help="Settings, in TOML."),
+]
+_HIDDEN = "(hidden)"
+
+
+def show(config_file: ConfigFile = None, as_json: Json = False) -> None:
+    """Check the settings in file and environment, and print what they come to. Status 2 if anything is wrong."""
+    shown = _shown(config.load(config_file, os.environ, {}))
+    if as_json:
+        typer.echo(json.dumps(shown))
+        return
+    assert isinstance(shown, dict)
+    for name, section in shown.items():
+        for at, entry in enumerate(section if isinstance(section, list) else [section]):
+            place = f"{name}[{at}]" if isinstance(section, list) else name
+            for setting, value in entry.items():
+                typer.echo(f"{place}.{setting} = {json.dumps(value)}")
+
+
+def _shown(value: object) -> object:
+    """What JSON can say of it, without what may not be shown."""
+    if is_dataclass(value):
+        return {
+            setting.name: _shown(getattr(value, setting.name)) if setting.repr else _HIDDEN for setting in fields(value)
+        }
+    if isinstance(value, tuple):
+        return [_shown(part) for part in value]
+    return str(value) if isinstance(value, Path) else value

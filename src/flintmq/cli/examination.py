@@ -1,0 +1,231 @@
+"""What `flintmq doctor` looks at, one thing per function: each says what it found and, if that is bad, what to do."""
+
+import os
+import resource
+import socket
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final, Literal
+
+import flintmq
+from flintmq.base.errors import ConfigurationError
+from flintmq.base.limits import RESERVED_DESCRIPTORS
+from flintmq.server.alarms import free_disk, memory_bytes, whole_memory
+from flintmq.server.certificates import tls_of
+from flintmq.server.config import Settings, TlsSettings
+
+Verdict = Literal["fine", "doubtful", "wrong"]
+
+# Fewer connections than one busy application may open.
+_FEW_FILES: Final = 1_024 + RESERVED_DESCRIPTORS
+# A broker with its queues takes this before it holds a message.
+_LITTLE_MEMORY_BYTES: Final = 256_000_000
+# Certificates are renewed weeks before, where somebody looks after them.
+_EXPIRES_SOON_DAYS: Final = 14
+# How far a clock may be behind a file that was written by it.
+_CLOCK_SLACK_SECONDS: Final = 60
+_LOCK: Final = "lock"
+_LOCKS: Final = Path("/proc/locks")
+
+
+@dataclass(frozen=True)
+class Finding:
+    about: str
+    verdict: Verdict
+    text: str
+
+
+def examine(settings: Settings) -> list[Finding]:
+    """Settings that could not be read are an error before this."""
+    return [Finding("settings", "fine", "no key or value is wrong"), *_look(settings)]
+
+
+def _look(settings: Settings) -> Iterator[Finding]:
+    for look in (_build, _data, _disk, _open_files, _memory, _ports, _tls, _clock, _passwords):
+        yield from look(settings)
+
+
+def _build(_settings: Settings) -> Iterator[Finding]:
+    version = f"FlintMQ {flintmq.__version__}, Python {sys.version.split()[0]}"
+    if flintmq.compiled:
+        yield Finding("build", "fine", f"{version}, compiled")
+    else:
+        yield Finding(
+            "build", "doubtful", f"{version}, interpreted: several times slower; install with a C compiler at hand"
+        )
+
+
+def _data(settings: Settings) -> Iterator[Finding]:
+    directory = settings.storage.directory
+    there = _nearest(directory)
+    if directory.exists() and not directory.is_dir():
+        yield Finding("data", "wrong", f"{directory} is no directory: choose another with storage.directory")
+    elif not os.access(there, os.R_OK | os.W_OK | os.X_OK):
+        yield Finding("data", "wrong", f"{there} cannot be written to by this user: chown it, or run as its owner")
+    elif not directory.exists():
+        yield Finding("data", "fine", f"{directory} will be made")
+    elif holder := _holder(directory):
+        yield Finding("data", "fine", f"{directory} is in use by a broker that runs (process {holder})")
+    else:
+        yield Finding("data", "fine", f"{directory} is there, and no broker runs on it")
+
+
+def _nearest(path: Path) -> Path:
+    """The path, or the directory that it would be made in."""
+    found = path.absolute()
+    while not found.exists():
+        found = found.parent
+    return found
+
+
+def _holder(directory: Path) -> str:
+    """The process of the broker that runs there; empty if none does, or the system does not say.
+
+    The lock itself is not tried: a broker that starts at that moment would take us for another one.
+    """
+    try:
+        lock = (directory / _LOCK).stat()
+        held = [line.split() for line in _LOCKS.read_text().splitlines()]
+        if not any(line[1] == "FLOCK" and line[5].rpartition(":")[2] == str(lock.st_ino) for line in held):
+            return ""
+        return (directory / _LOCK).read_text().strip() or "unknown"
+    except OSError:
+        return ""
+
+
+def _disk(settings: Settings) -> Iterator[Finding]:
+    place = _nearest(settings.storage.directory)
+    free = free_disk(place)
+    least = settings.alarms.disk_free_min_bytes
+    text = f"{free / 1e9:.1f} GB are free at {place}; publishers wait below {least / 1e9:.2f} GB"
+    if free < least:
+        yield Finding("disk", "wrong", f"{text}: make room, or lower alarms.disk_free_min_bytes")
+    elif free < least + 2 * settings.storage.segment_bytes:
+        yield Finding("disk", "doubtful", f"{text}: that is soon")
+    else:
+        yield Finding("disk", "fine", text)
+
+
+def _open_files(_settings: Settings) -> Iterator[Finding]:
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    left = most - RESERVED_DESCRIPTORS
+    if most == resource.RLIM_INFINITY:
+        yield Finding("open files", "fine", "no limit")
+    elif left <= 0:
+        yield Finding("open files", "wrong", f"{most}, and {RESERVED_DESCRIPTORS} are the storage's: raise ulimit -n")
+    elif most < _FEW_FILES:
+        yield Finding("open files", "doubtful", f"{most:,}, so {left:,} connections: raise ulimit -n")
+    else:
+        yield Finding("open files", "fine", f"{most:,}, so {left:,} connections")
+
+
+def _memory(settings: Settings) -> Iterator[Finding]:
+    whole = whole_memory()
+    high = memory_bytes(settings.alarms.memory_high_watermark)
+    text = f"{whole / 1e9:.1f} GB; publishers wait above {high / 1e9:.1f} GB"
+    if high > whole:
+        yield Finding("memory", "wrong", f"{text}, which there is not: lower alarms.memory_high_watermark")
+    elif high < _LITTLE_MEMORY_BYTES:
+        yield Finding("memory", "doubtful", f"{text}: that is little")
+    else:
+        yield Finding("memory", "fine", text)
+
+
+def _ports(settings: Settings) -> Iterator[Finding]:
+    wanted = [("AMQP", settings.listen.host, settings.listen.port, "listen.port")]
+    if settings.tls.certificate is not None:
+        wanted.append(("AMQP by TLS", settings.listen.host, settings.tls.port, "tls.port"))
+    if settings.management.enabled:
+        wanted.append(("HTTP", settings.management.host, settings.management.port, "management.port"))
+        if settings.tls.certificate is not None:
+            wanted.append(("HTTPS", settings.management.host, settings.management.tls_port, "management.tls_port"))
+    holder = _holder(settings.storage.directory)
+    for what, host, port, key in wanted:
+        where = f"{what} on {host}:{port}"
+        trouble = _cannot_listen(host, port)
+        if not trouble:
+            yield Finding("port", "fine", f"{where} is free")
+        elif holder:
+            yield Finding("port", "fine", f"{where} is in use, most likely by the broker that runs")
+        else:
+            yield Finding("port", "wrong", f"{where}: {trouble}; choose another with {key}")
+
+
+def _cannot_listen(host: str, port: int) -> str:
+    """Why; empty if one can."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family, kind, protocol) as probe:
+            # As the broker does: a port whose last connections linger is no port in use.
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(address)
+            probe.listen()
+    except OSError as error:
+        return str(error.strerror or error)
+    return ""
+
+
+def _tls(settings: Settings) -> Iterator[Finding]:
+    try:
+        tls = tls_of(settings.tls, settings.certificates)
+    except ConfigurationError as error:
+        yield Finding("TLS", "wrong", str(error))
+        return
+    if tls is None:
+        verdict: Verdict = "fine" if _is_local(settings.listen.host) else "doubtful"
+        yield Finding("TLS", verdict, f"none; {settings.listen.host} is listened on in the clear")
+    else:
+        yield _expiry(settings.tls)
+
+
+def _is_local(host: str) -> bool:
+    return host == "localhost" or host == "::1" or host.startswith("127.")
+
+
+def _expiry(settings: TlsSettings) -> Finding:
+    assert settings.certificate is not None
+    left = _days_left(settings.certificate)
+    text = f"{settings.certificate} is valid for {left:.0f} days"
+    if left < 0:
+        return Finding("TLS", "wrong", f"{settings.certificate} expired {-left:.0f} days ago: renew it")
+    return Finding("TLS", "doubtful" if left < _EXPIRES_SOON_DAYS else "fine", text)
+
+
+def _days_left(certificate: Path) -> float:
+    from cryptography import x509
+
+    found = x509.load_pem_x509_certificates(certificate.read_bytes())[0]
+    return (found.not_valid_after_utc - datetime.now(UTC)).total_seconds() / 86_400
+
+
+def _clock(settings: Settings) -> Iterator[Finding]:
+    """Expiry, retention and offsets by time go by it."""
+    newest = _newest(settings.storage.directory)
+    behind = newest - time.time()
+    if behind > _CLOCK_SLACK_SECONDS:
+        text = f"{behind:.0f} s behind the newest file of the data: set it, or messages expire late"
+        yield Finding("clock", "wrong", text)
+    else:
+        yield Finding("clock", "fine", datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S UTC"))
+
+
+def _newest(directory: Path) -> float:
+    found = 0.0
+    try:
+        for path in directory.rglob("*"):
+            found = max(found, path.lstat().st_mtime)
+    except OSError:
+        # Files come and go while a broker runs; some may not be ours to see.
+        return found
+    return found
+
+
+def _passwords(settings: Settings) -> Iterator[Finding]:
+    default = settings.default_user
+    if default.name == default.password == "guest" and not settings.users and not _is_local(settings.listen.host):
+        text = "a new broker has only guest, who may log in from this machine: set [[users]] or [default_user]"
+        yield Finding("users", "doubtful", text)

@@ -1,0 +1,15 @@
+"""`flintmq list-bindings`."""
+
+from flintmq.cli.listing import list_command
+from flintmq.cli.tables import Column
+
+list_bindings = list_command(
+    "bindings",
+    "Bindings of queues and exchanges.",
+    Column("vhost", "vhost"),
+    Column("source", "source"),
+    Column("destination", "destination"),
+    Column("kind", "destination_type"),
+    Column("routing key", "routing_key"),
+    Column("arguments", "arguments"),
+)

@@ -1,0 +1,12 @@
+"""`flintmq purge`."""
+
+import typer
+
+from flintmq.cli.amqp import DEFAULT_URL, PasswordFile, Queue, Url, channel
+
+
+def purge(queue: Queue, url: Url = DEFAULT_URL, password_file: PasswordFile = None) -> None:
+    """Delete all messages that are ready on a queue."""
+    with channel(url, password_file) as opened:
+        count = opened.purge_queue(queue)
+    typer.echo(f"{count} messages deleted", err=True)

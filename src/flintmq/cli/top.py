@@ -1,0 +1,102 @@
+"""`flintmq top`: the busiest queues and the broker's rates, renewed in place."""
+
+import json
+import time
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from flintmq.cli.administration import Json, administrative
+from flintmq.cli.api import Api
+from flintmq.cli.tables import Column, in_words, printable, table_of
+
+if TYPE_CHECKING:
+    from rich.console import Group
+
+
+class Order(StrEnum):
+    IN = "in"
+    OUT = "out"
+    READY = "ready"
+    UNACKED = "unacked"
+    BYTES = "bytes"
+
+
+_PATHS: Final = {
+    Order.IN: "message_stats.publish_details.rate",
+    Order.OUT: "message_stats.deliver_get_details.rate",
+    Order.READY: "messages_ready",
+    Order.UNACKED: "messages_unacknowledged",
+    Order.BYTES: "message_bytes",
+}
+_TOTALS: Final = ("connections", "channels", "queues", "consumers")
+_COLUMNS: Final = (
+    Column("vhost", "vhost"),
+    Column("queue", "name"),
+    Column("in", _PATHS[Order.IN], "rate"),
+    Column("out", _PATHS[Order.OUT], "rate"),
+    Column("acked", "message_stats.ack_details.rate", "rate"),
+    Column("ready", _PATHS[Order.READY], "count"),
+    Column("unacked", _PATHS[Order.UNACKED], "count"),
+    Column("bytes", _PATHS[Order.BYTES], "bytes"),
+    Column("consumers", "consumers", "count"),
+)
+
+
+@administrative
+def top(
+    api: Api,
+    every: Annotated[float, typer.Option(min=0.5, metavar="SECONDS", help="How often to look.")] = 2.0,
+    order: Annotated[Order, typer.Option("--sort", help="What the first queue has most of.")] = Order.IN,
+    rows: Annotated[int, typer.Option(min=1, max=500, metavar="N", help="How many queues to show.")] = 20,
+    times: Annotated[int | None, typer.Option(min=1, metavar="N", help="End after so many looks.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Show the busiest queues and the broker's rates, again and again, until Ctrl-C."""
+    from rich.console import Console
+    from rich.live import Live
+
+    console = Console()
+    looks = 0
+    with Live(console=console, screen=console.is_terminal and not as_json, auto_refresh=False) as live:
+        try:
+            while True:
+                overview, queues = _look(api, order, rows)
+                if as_json:
+                    typer.echo(json.dumps({"overview": overview, "queues": queues}))
+                else:
+                    live.update(_page(overview, queues, api.endpoint.address), refresh=True)
+                looks += 1
+                if looks == times:
+                    return
+                time.sleep(every)
+        except KeyboardInterrupt:
+            return
+
+
+def _look(api: Api, order: Order, rows: int) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    # The broker sorts, so that one page is all that is sent.
+    queues = api.get("queues", page=1, page_size=rows, sort=_PATHS[order], sort_reverse="true")
+    return api.get("overview"), queues["items"]
+
+
+def _page(overview: dict[str, Any], queues: list[dict[str, Any]], address: str) -> "Group":
+    from rich.console import Group
+    from rich.text import Text
+
+    stats = overview.get("message_stats") or {}
+    rates = [
+        f"{word} {in_words((stats.get(name) or {}).get('rate', 0.0), 'rate')}"
+        for word, name in (("in", "publish_details"), ("out", "deliver_get_details"), ("acked", "ack_details"))
+    ]
+    totals = overview.get("object_totals") or {}
+    counts = [f"{totals[name]:,} {name}" for name in _TOTALS if name in totals]
+    messages = overview.get("queue_totals") or {}
+    held = [
+        f"{messages[name]:,} {word}"
+        for word, name in (("ready", "messages_ready"), ("unacked", "messages_unacknowledged"))
+        if name in messages
+    ]
+    head = f"{overview.get('node', '')} at {address}   {', '.join(rates)}   {', '.join(held)}\n{', '.join(counts)}"
+    return Group(Text("\n".join(map(printable, head.split("\n")))), table_of(queues, _COLUMNS))

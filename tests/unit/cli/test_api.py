@@ -1,0 +1,131 @@
+import socket
+import threading
+from base64 import b64encode
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flintmq.base.errors import ConfigurationError, FlintError
+from flintmq.cli.api import PAGE_SIZE, Api, Endpoint, Missing, Refused, Unreachable, endpoint, path_of
+from tests.unit.cli.stub import StubApi
+
+
+@pytest.mark.parametrize(
+    ("api", "amqp", "expected"),
+    [
+        ("", "", Endpoint()),
+        ("http://h", "", Endpoint("h", 15672)),
+        ("https://u:p@h:1", "amqp://other", Endpoint("h", 1, "u", "p", is_tls=True)),
+        ("http://a%40b:%2F@[::1]:2/", "", Endpoint("::1", 2, "a@b", "/")),
+        ("", "amqp://u:p@h:5673/v?heartbeat=1", Endpoint("h", 15672, "u", "p")),
+        ("", "amqps://h", Endpoint("h", 15671, is_tls=True)),
+        ("", "amqps://h?cacertfile=/ca.pem&verify=verify_peer", Endpoint("h", 15671, is_tls=True, ca=Path("/ca.pem"))),
+    ],
+)
+def test_where_the_api_is(api: str, amqp: str, expected: Endpoint) -> None:
+    """The API's URL says it or else AMQP's, whose host and user it has, on its own port."""
+    assert endpoint(api, amqp, None, None) == expected
+
+
+@pytest.mark.parametrize("url", ["h:15672", "ftp://h", "http://", "http://u:pa/ss@h", "http://[::1"])
+def test_a_wrong_url_is_refused_without_its_password(url: str) -> None:
+    """What cannot be read may be a password: it is not repeated."""
+    with pytest.raises(ConfigurationError) as caught:
+        endpoint(url, "", None, None)
+    assert "http://user:password@host:15672" in str(caught.value)
+    assert "pa/ss" not in str(caught.value)
+
+
+def test_a_password_from_a_file(tmp_path: Path) -> None:
+    """It wins over the URL's; the line's end is no part of it; a file that is not there is named."""
+    file = tmp_path / "password"
+    file.write_text("se cret\n")
+    found = endpoint("http://u:other@h", "", file, None)
+    assert (found.user, found.password) == ("u", "se cret")
+    assert "se cret" not in repr(found)
+    with pytest.raises(ConfigurationError, match="gone"):
+        endpoint("", "", tmp_path / "gone", None)
+
+
+def test_names_are_one_part_of_a_path() -> None:
+    """The virtual host "/" is %2F, and no name leads elsewhere."""
+    assert path_of("queues", "/", "../a b?") == "queues/%2F/..%2Fa%20b%3F"
+
+
+def asked(answers: dict[str, tuple[int, Any]]) -> StubApi:
+    return StubApi(answers)
+
+
+def test_answers_and_logins() -> None:
+    """Bodies go out and come back as JSON, on one connection, with the login of the URL."""
+    with asked({"GET overview": (200, {"node": "n"})}) as stub, Api(endpoint(stub.url, "", None, None)) as api:
+        assert api.get("overview") == {"node": "n"}
+        api.put("users/u", {"tags": ""})
+        api.delete("users/u", reason="x")
+        assert stub.asked[1:] == [("PUT users/u", {"tags": ""}), ("DELETE users/u?reason=x", None)]
+        assert stub.logins == {f"Basic {b64encode(b'admin:s3cret').decode()}"}
+
+
+def test_pages_are_put_together() -> None:
+    """A long list is asked for in pages; one that knows none is taken as it is."""
+    query = f"page_size={PAGE_SIZE}"
+    page = {"filtered_count": 3, "page_count": 2}
+    answers = {
+        f"GET queues?page=1&{query}": (200, page | {"items": [{"name": "a"}, {"name": "b"}]}),
+        f"GET queues?page=2&{query}": (200, page | {"items": [{"name": "c"}]}),
+        f"GET vhosts?page=1&{query}": (200, [{"name": "/"}]),
+    }
+    with asked(answers) as stub, Api(endpoint(stub.url, "", None, None)) as api:
+        assert list(api.pages("queues")) == [([{"name": "a"}, {"name": "b"}], 3), ([{"name": "c"}], 3)]
+        assert list(api.pages("vhosts")) == [([{"name": "/"}], 1)]
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "error", "words"),
+    [
+        (401, {"error": "not_authorized", "reason": "Not_Authorized"}, Refused, "login of 'admin'"),
+        (401, {"error": "not_authorised", "reason": "Not administrator user"}, Refused, "'admin' may not GET /api/x"),
+        (404, {"error": "Object Not Found", "reason": "Not Found"}, Missing, "there is no such thing"),
+        (400, {"error": "bad_request", "reason": "no pattern"}, FlintError, "refused with 400: no pattern"),
+        (500, b"<html>", FlintError, "500: no reason"),
+        (200, b"<html>", Unreachable, "not as a broker's API does"),
+    ],
+)
+def test_refusals_in_words(status: int, body: object, error: type[FlintError], words: str) -> None:
+    """Each kind has its type, which becomes the exit code, and a text that says what to do; never the password."""
+    with asked({"GET x": (status, body)}) as stub, Api(endpoint(stub.url, "", None, None)) as api:
+        with pytest.raises(error, match=words) as caught:
+            api.get("x")
+        assert type(caught.value) is error
+        assert "s3cret" not in str(caught.value)
+
+
+def test_nobody_there() -> None:
+    """A port that nobody listens on says what may be wrong."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    with (
+        Api(endpoint(f"http://127.0.0.1:{port}", "", None, None)) as api,
+        pytest.raises(Unreachable, match="nobody listens at .*is the broker running"),
+    ):
+        api.get("overview")
+
+
+def test_somebody_else_there() -> None:
+    """A server that speaks another protocol is no traceback."""
+    with socket.create_server(("127.0.0.1", 0)) as other:
+
+        def answer() -> None:
+            connection, _ = other.accept()
+            connection.sendall(b"AMQP\x00\x00\x09\x01")
+            connection.close()
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        with (
+            Api(endpoint(f"http://127.0.0.1:{other.getsockname()[1]}", "", None, None)) as api,
+            pytest.raises(Unreachable, match="does not answer as"),
+        ):
+            api.get("overview")
+        thread.join()

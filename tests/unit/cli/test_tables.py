@@ -1,0 +1,56 @@
+import pytest
+from rich.console import Console
+
+from flintmq.cli.tables import Column, in_words, table_of, time_in_words
+
+COLUMNS = (Column("name", "name"), Column("in", "stats.rate", "rate"), Column("policy", "policy"))
+
+
+def shown(items: list[dict[str, object]], width: int = 40) -> str:
+    console = Console(width=width, no_color=True)
+    with console.capture() as captured:
+        console.print(table_of(items, COLUMNS))
+    return captured.get()
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(0, "0 s"), (59, "59 s"), (60, "1 min 0 s"), (3_661, "1 h 1 min"), (90_000, "1 d 1 h"), (864_000, "10 d 0 h")],
+)
+def test_times(seconds: int, words: str) -> None:
+    """Two parts, the largest ones."""
+    assert time_in_words(seconds) == words
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "words"),
+    [
+        (None, "count", ""),
+        (True, "text", "yes"),
+        (0, "count", "0"),
+        (1234567, "count", "1,234,567"),
+        (2.34, "rate", "2.3/s"),
+        (1234.5, "rate", "1,234/s"),
+        (1500, "bytes", "1.5 KB"),
+        (61_000, "milliseconds", "1 min 1 s"),
+        (["a", "b"], "text", "a, b"),
+        ({"x": {"y": 1}}, "text", "x=y=1"),
+    ],
+)
+def test_values(value: object, kind: str, words: str) -> None:
+    """Each kind has its unit; what is not there is empty, and nothing is 0."""
+    assert in_words(value, kind) == words
+
+
+def test_columns_that_nothing_has_are_left_out() -> None:
+    """They would take room from names; a list without entries has all headings."""
+    assert "policy" not in shown([{"name": "q", "stats": {"rate": 0}}])
+    assert "policy" in shown([{"name": "q"}, {"name": "r", "policy": "p"}])
+    assert "policy" in shown([])
+
+
+def test_names_are_never_cut_off() -> None:
+    """On a narrow terminal they go on in the next line."""
+    text = shown([{"name": "x" * 50, "stats": {"rate": 1.0}}], width=30)
+    assert text.count("x") == 50
+    assert "\u2026" not in text
