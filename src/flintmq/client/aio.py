@@ -168,6 +168,17 @@ class Channel:
     async def unbind(self, queue: str, exchange: str, routing_key: str = "", arguments: Table | None = None) -> None:
         await self._ask(requests.unbind(queue, exchange, routing_key, arguments))
 
+    async def bind_exchange(
+        self, destination: str, source: str, routing_key: str = "", arguments: Table | None = None
+    ) -> None:
+        """What `source` routes by this key goes to the exchange `destination` as well: RabbitMQ's extension."""
+        await self._ask(requests.bind_exchange(destination, source, routing_key, arguments))
+
+    async def unbind_exchange(
+        self, destination: str, source: str, routing_key: str = "", arguments: Table | None = None
+    ) -> None:
+        await self._ask(requests.unbind_exchange(destination, source, routing_key, arguments))
+
     # -- publishing ---------------------------------------------------------------------------------------------
 
     async def publish(
@@ -387,7 +398,10 @@ class Channel:
         Whatever else there is of this batch and of earlier ones is discarded. Raises ChannelClosed, with nothing done,
         where an attempt is not there complete, a queue has no room, or another writer has taken over.
         """
-        return await self._ask(requests.stage_commit(transactional_id, epoch, batch, winners))
+        parts = requests.stage_commits(transactional_id, epoch, batch, winners)
+        for part in parts[:-1]:
+            await self._ask(part)
+        return await self._ask(parts[-1])
 
     async def stage_abort(self, transactional_id: str, epoch: int, batch: int) -> None:
         """Discard what was staged for a batch."""

@@ -179,6 +179,17 @@ class Channel:
     def unbind(self, queue: str, exchange: str, routing_key: str = "", arguments: Table | None = None) -> None:
         self._ask(requests.unbind(queue, exchange, routing_key, arguments))
 
+    def bind_exchange(
+        self, destination: str, source: str, routing_key: str = "", arguments: Table | None = None
+    ) -> None:
+        """What `source` routes by this key goes to the exchange `destination` as well: RabbitMQ's extension."""
+        self._ask(requests.bind_exchange(destination, source, routing_key, arguments))
+
+    def unbind_exchange(
+        self, destination: str, source: str, routing_key: str = "", arguments: Table | None = None
+    ) -> None:
+        self._ask(requests.unbind_exchange(destination, source, routing_key, arguments))
+
     # -- publishing ---------------------------------------------------------------------------------------------
 
     def publish(
@@ -209,14 +220,51 @@ class Channel:
         if not confirms.is_reported:
             self.wait_for_confirms(stop - time.monotonic())
         before = confirms.published
+        self._send_all(publishes, stop)
+        self.wait_for_confirms(stop - time.monotonic())
+        return confirms.published - before
+
+    def publish_ahead(self, publishes: Iterable[Publishable], timeout: float = 60.0) -> None:
+        """Publish all, and return once the server has confirmed all that was published before: while it writes that
+        down, this is on its way. `wait_for_confirms` waits for the last of them. Raises what `publish_batch` does.
+        """
+        stop = time.monotonic() + timeout
+        earlier = self._core.confirms.mark()
+        try:
+            self._send_all(iter(publishes), stop)
+            if not self._link.wait(earlier, stop - time.monotonic()):
+                raise _not_confirmed(timeout)
+            earlier.check()
+            if self._core.has_failures:
+                self.wait_for_confirms(stop - time.monotonic())
+        except TimedOut:
+            raise _not_confirmed(timeout) from None
+
+    @property
+    def published(self) -> int:
+        """How many messages were published on this channel, while it has confirms."""
+        return self._core.confirms.published
+
+    @property
+    def confirmed(self) -> int:
+        """How many of them the server has confirmed, as far as calls have noticed: from the first on, without a gap."""
+        return self._core.confirms.confirmed
+
+    @property
+    def has_failures(self) -> bool:
+        """Whether the server refused or returned some of them, as far as calls have noticed, and no call has told yet.
+
+        It counts these as confirmed.
+        """
+        return self._core.has_failures
+
+    def _send_all(self, publishes: Iterator[Publishable], stop: float) -> None:
         more = True
         while more:
             self._wait_for_flow(stop - time.monotonic())
             more = self._core.publish_some(publishes, _PIECE_BYTES)
             self._link.flush(stop - time.monotonic())
             self._link.look()
-        self.wait_for_confirms(stop - time.monotonic())
-        return confirms.published - before
 
     def wait_for_confirms(self, timeout: float = 60.0) -> None:
         """Wait until all that was published is confirmed. Raises PublishFailed, TimedOut."""
@@ -386,7 +434,10 @@ class Channel:
         Whatever else there is of this batch and of earlier ones is discarded. Raises ChannelClosed, with nothing done,
         where an attempt is not there complete, a queue has no room, or another writer has taken over.
         """
-        return self._ask(requests.stage_commit(transactional_id, epoch, batch, winners))
+        parts = requests.stage_commits(transactional_id, epoch, batch, winners)
+        for part in parts[:-1]:
+            self._ask(part)
+        return self._ask(parts[-1])
 
     def stage_abort(self, transactional_id: str, epoch: int, batch: int) -> None:
         """Discard what was staged for a batch."""

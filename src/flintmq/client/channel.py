@@ -49,9 +49,9 @@ class ClientChannel(ChannelOwner):
 
     def __init__(self, output: Output) -> None:
         self.closed: FlintError | None = None
-        self.ended = Waitable()
+        self.ended: Waitable = Waitable()
         # Not ready while the server asked us to stop publishing (channel.flow).
-        self.flow = Waitable()
+        self.flow: Waitable = Waitable()
         self.flow.ready()
         self._confirms: Confirms | None = None
         self._returned: list[Returned] = []
@@ -155,8 +155,8 @@ class ClientChannel(ChannelOwner):
         """Publish until the output holds about that much; False when there are no more."""
         output = self._output
         for given in publishes:
-            item = given if isinstance(given, Publish) else Publish(*given)
-            self.publish(item.exchange, item.routing_key, item.body, item.properties, item.mandatory)
+            exchange, routing_key, body, properties, mandatory = given if len(given) == 5 else Publish(*given)
+            self.publish(exchange, routing_key, body, properties, mandatory)
             if output.backlog >= max_bytes:
                 return True
         return False
@@ -186,6 +186,11 @@ class ClientChannel(ChannelOwner):
         returned = self.take_returned()
         if nacked or returned:
             raise PublishFailed(nacked, returned)
+
+    @property
+    def has_failures(self) -> bool:
+        """Whether the server refused or returned something that was not reported yet."""
+        return self.confirms.has_refusals or bool(self._returned)
 
     def take_returned(self) -> list[Returned]:
         returned = self._returned

@@ -88,7 +88,7 @@ class Inbox(Waitable):
         self.no_ack = no_ack
         self.deliveries: list[Delivery] = []
         # About what these take, while they are here.
-        self.held_bytes = 0
+        self.held_bytes: int = 0
 
     def put(self, delivery: Delivery) -> None:
         self.deliveries.append(delivery)
@@ -106,7 +106,8 @@ class Inbox(Waitable):
             taken = taken[:count]
         else:
             self.deliveries = []
-            self.is_ready = self.error is not None
+            if self.error is None:
+                self.unready()
         for delivery in taken:
             self.held_bytes -= len(delivery.body) + _DELIVERY_BYTES
         return taken

@@ -6,7 +6,7 @@ from flintmq.client.waiting import Answer, Request
 from flintmq.wire.amqp091 import methods
 from flintmq.wire.amqp091.methods import Method
 from flintmq.wire.amqp091.tables import Table
-from flintmq.wire.amqp091.winners import encode_winners
+from flintmq.wire.amqp091.winners import WINNERS_OF_FRAME, encode_winners
 
 
 def declare_exchange(
@@ -75,6 +75,24 @@ def unbind(queue: str, exchange: str, routing_key: str, arguments: Table | None)
     return _acknowledged(
         methods.QueueUnbind(queue=queue, exchange=exchange, routing_key=routing_key, arguments=arguments or {}),
         methods.QueueUnbindOk,
+    )
+
+
+def bind_exchange(destination: str, source: str, routing_key: str, arguments: Table | None) -> Request[None]:
+    return _acknowledged(
+        methods.ExchangeBind(
+            destination=destination, source=source, routing_key=routing_key, arguments=arguments or {}
+        ),
+        methods.ExchangeBindOk,
+    )
+
+
+def unbind_exchange(destination: str, source: str, routing_key: str, arguments: Table | None) -> Request[None]:
+    return _acknowledged(
+        methods.ExchangeUnbind(
+            destination=destination, source=source, routing_key=routing_key, arguments=arguments or {}
+        ),
+        methods.ExchangeUnbindOk,
     )
 
 
@@ -160,11 +178,23 @@ def stage_ready() -> Request[int]:
     return Request(methods.StageReady(), (methods.StageReadyOk,), _staged)
 
 
-def stage_commit(transactional_id: str, epoch: int, batch: int, winners: dict[int, int]) -> Request[StageCommitted]:
-    method = methods.StageCommit(
-        transactional_id=transactional_id, epoch=epoch, batch=batch, winners=encode_winners(winners)
-    )
-    return Request(method, (methods.StageCommitOk,), _committed)
+def stage_commits(
+    transactional_id: str, epoch: int, batch: int, winners: dict[int, int]
+) -> list[Request[StageCommitted]]:
+    """To be asked one after the other; the last one commits, and has the answer."""
+    pairs = list(winners.items())
+    parts = [dict(pairs[at : at + WINNERS_OF_FRAME]) for at in range(0, len(pairs), WINNERS_OF_FRAME)] or [{}]
+    found = []
+    for number, part in enumerate(parts, 1):
+        method = methods.StageCommit(
+            transactional_id=transactional_id,
+            epoch=epoch,
+            batch=batch,
+            winners=encode_winners(part),
+            more=number < len(parts),
+        )
+        found.append(Request(method, (methods.StageCommitOk,), _committed))
+    return found
 
 
 def stage_abort(transactional_id: str, epoch: int, batch: int) -> Request[None]:
@@ -223,7 +253,7 @@ def _delivery(answer: Answer) -> Delivery | None:
 def _stream_info(answer: Answer) -> StreamInfo:
     method = answer.method
     assert isinstance(method, methods.StreamQueryOk)
-    return StreamInfo(method.first_offset, method.next_offset, method.offset_at)
+    return StreamInfo(method.first_offset, method.next_offset, method.offset_at, method.stream)
 
 
 def _chunk(answer: Answer) -> StreamChunk:
@@ -247,7 +277,7 @@ def _lease_opened(answer: Answer) -> LeaseInfo:
 def _lease_extended(epoch: int, answer: Answer) -> LeaseInfo:
     method = answer.method
     assert isinstance(method, methods.LeaseExtendOk)
-    return LeaseInfo(epoch, method.first, method.next, method.ready)
+    return LeaseInfo(epoch, method.first, method.next, method.ready, method.size)
 
 
 def _lease_released(answer: Answer) -> int:

@@ -26,14 +26,14 @@ class Session(ConnectionOwner):
     """
 
     def __init__(self, login: Login, tuning: Tuning) -> None:
-        self.opened = Waitable()
-        self.ended = Waitable()
+        self.opened: Waitable = Waitable()
+        self.ended: Waitable = Waitable()
         self.closed: FlintError | None = None
         self.blocked: str | None = None
         self._renewals: deque[Request[None]] = deque()
         self._outbox = Outbox()
-        self.output = Output(self._outbox)
-        self.engine = Connection(Role.CLIENT, self, self.output, tuning, login=login)
+        self.output: Output = Output(self._outbox)
+        self.engine: Connection = Connection(Role.CLIENT, self, self.output, tuning, login=login)
 
     @property
     def server_properties(self) -> Table:

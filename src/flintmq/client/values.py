@@ -17,24 +17,30 @@ class QueueInfo:
 
 @dataclass(frozen=True)
 class StreamInfo:
-    """Offsets of a stream: the first one kept, the one the next message will get, and the one that was asked for."""
+    """Offsets of a stream: the first one kept, the one the next message will get, and the one that was asked for.
+
+    `number` tells it from a stream that had its name before, or gets it later.
+    """
 
     first_offset: int
     next_offset: int
     offset_at: int
+    number: int = 0
 
 
 @dataclass(frozen=True)
 class LeaseInfo:
     """A lease: who has it now (`epoch`), the first position that is not settled, and the one the next message gets.
 
-    `ready` is how many messages wait on the queue, as far as that was asked for.
+    `ready` is how many messages wait on the queue, and `size` how many bytes the bodies of those have that were leased
+    by this call, as far as that was asked for.
     """
 
     epoch: int
     first: int
     next: int
     ready: int = 0
+    size: int = 0
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ class Waitable:
     """Not ready until something arrives, or until it never will: then `error` says why."""
 
     def __init__(self) -> None:
-        self.is_ready = False
+        self.is_ready: bool = False
         self.error: FlintError | None = None
         self._wakers: list[Callable[[], None]] = []
 
@@ -35,6 +35,15 @@ class Waitable:
             self._wakers = []
             for wake in wakers:
                 wake()
+
+    def unready(self) -> None:
+        """To be waited for again."""
+        self.is_ready = False
+
+    def renew(self) -> None:
+        """The same, and what kept it from happening is over."""
+        self.error = None
+        self.is_ready = False
 
     def fail(self, error: FlintError) -> None:
         self.error = error

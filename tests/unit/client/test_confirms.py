@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flintmq.base.errors import PreconditionFailed
+from flintmq.base.errors import ConnectionLost, PreconditionFailed
 from flintmq.client.confirms import Confirms
 
 
@@ -65,3 +65,28 @@ def test_a_tag_that_was_never_used_is_a_fault(tag: int) -> None:
     """A server that confirms what was not published has lost count, and with it our trust."""
     with pytest.raises(PreconditionFailed):
         published(2).settle(tag, multiple=False, taken=True)
+
+
+def test_a_mark_waits_for_what_was_published_before_it() -> None:
+    """It gets ready with the last publish before it, whatever came behind, and at once where all is confirmed."""
+    confirms = published(3)
+    marked = confirms.mark()
+    confirms.count()
+    confirms.settle(2, multiple=True, taken=True)
+    assert not marked.is_ready
+    confirms.settle(3, multiple=False, taken=False)
+    assert marked.is_ready
+    assert not confirms.is_ready
+    assert (confirms.confirmed, confirms.has_refusals) == (3, True)
+    confirms.settle(4, multiple=False, taken=True)
+    assert confirms.mark().is_ready
+
+
+def test_a_mark_fails_with_its_channel() -> None:
+    """Nobody waits for confirms that cannot come any more."""
+    confirms = published(1)
+    marked = confirms.mark()
+    confirms.fail(ConnectionLost("gone"))
+    assert marked.is_ready
+    with pytest.raises(ConnectionLost):
+        marked.check()

@@ -32,8 +32,8 @@ class ClientConnection(ConnectionOwner):
     """
 
     def __init__(self, target: Target, opening: Open, mechanism: str, nonce: str) -> None:
-        self.opened = Waitable()
-        self.ended = Waitable()
+        self.opened: Waitable = Waitable()
+        self.ended: Waitable = Waitable()
         self.closed: FlintError | None = None
         self._target = target
         self._mechanism = mechanism
@@ -43,7 +43,7 @@ class ClientConnection(ConnectionOwner):
         self._links: list[ClientSender | ClientReceiver] = []
         self._session: Session | None = None
         self._outbox = Outbox()
-        self.output = Output(self._outbox)
+        self.output: Output = Output(self._outbox)
         tuning = Tuning(
             frame_max=FRAME_MAX_BYTES,
             channel_max=0,
@@ -51,7 +51,7 @@ class ClientConnection(ConnectionOwner):
             idle_timeout_ms=target.heartbeat * 1000,
             message_max=_MESSAGE_MAX_BYTES,
         )
-        self.engine = Connection(Role.CLIENT, self, self.output, tuning, opening, logs_in=True)
+        self.engine: Connection = Connection(Role.CLIENT, self, self.output, tuning, opening, logs_in=True)
 
     @property
     def server(self) -> Open:

@@ -79,12 +79,12 @@ class Message:
         footer: Annotations | None = None,
     ) -> None:
         self.body = body
-        self.properties = properties or Properties()
-        self.application_properties = application_properties or {}
-        self.header = header or Header(durable=True)
-        self.annotations = annotations or {}
-        self.delivery_annotations = delivery_annotations or {}
-        self.footer = footer or {}
+        self.properties: Properties = properties or Properties()
+        self.application_properties: dict[str, object] = application_properties or {}
+        self.header: Header = header or Header(durable=True)
+        self.annotations: Annotations = annotations or {}
+        self.delivery_annotations: Annotations = delivery_annotations or {}
+        self.footer: Annotations = footer or {}
 
     def __repr__(self) -> str:
         return f"Message({self.body!r}, {self.properties!r}, {self.application_properties!r})"

@@ -13,6 +13,7 @@ from flintmq.client.waiting import Waitable
 from flintmq.protocol.amqp10.delivery import IncomingDelivery
 from flintmq.protocol.amqp10.receiver import ReceiverLink, ReceiverOwner
 from flintmq.protocol.amqp10.session import Session
+from flintmq.protocol.amqp10.states import Endpoint
 from flintmq.wire.amqp10.performatives import Attach
 from flintmq.wire.amqp10.places import place_of, position_of
 from flintmq.wire.amqp10.states import DeliveryState, Outcome, Received, TransactionalState
@@ -28,7 +29,7 @@ class Delivery:
 
     def __init__(self, tag: bytes) -> None:
         self.tag = tag
-        self.payload = b""
+        self.payload: bytes = b""
         self.outcome: DeliveryState | None = None
         self.is_settled = False
         self.incoming: IncomingDelivery | None = None
@@ -91,12 +92,13 @@ class ClientReceiver(ReceiverOwner):
         self.name = name
         self.source = source
         self.target = target
-        self.snd_settle_mode, self.rcv_settle_mode = modes
-        self.opened = Waitable()
-        self.ended = Waitable()
-        self.inbox = Waitable()
+        self.snd_settle_mode: int = modes[0]
+        self.rcv_settle_mode: int = modes[1]
+        self.opened: Waitable = Waitable()
+        self.ended: Waitable = Waitable()
+        self.inbox: Waitable = Waitable()
         # The credit has been used up or given back, after `drain`.
-        self.drained = Waitable()
+        self.drained: Waitable = Waitable()
         self.error: FlintError | None = None
         self.peer: Attach | None = None
         # Bytes of messages that came, none of them counted twice.
@@ -105,6 +107,15 @@ class ClientReceiver(ReceiverOwner):
         self._link: ReceiverLink | None = None
         self._messages: deque[Delivery] = deque()
         self._unsettled: dict[bytes, Delivery] = {}
+        # What we could tell of it when attaching, where not all of it fitted; what the program has decided of that; and
+        # how much of the rest.
+        self._told: set[bytes] = set()
+        self._owed: set[bytes] = set()
+        self._decided_untold: i64 = 0
+        self._is_partial = False
+        # Detached to tell more; and whether it was closed meanwhile.
+        self._comes_again = False
+        self._close_wanted: bool | None = None
 
     @property
     def unsettled(self) -> int:
@@ -126,14 +137,18 @@ class ClientReceiver(ReceiverOwner):
             if isinstance(delivery.outcome, TransactionalState):
                 # The transaction ended with its connection: nothing was settled in it.
                 delivery.outcome = None
-        unsettled = {tag: delivery.state() for tag, delivery in self._unsettled.items()}
+        # Where not all of it fits, what was decided is told first: that can be settled, the rest waits for the program.
+        decided = [delivery for delivery in self._unsettled.values() if delivery.outcome is not None]
+        undecided = [delivery for delivery in self._unsettled.values() if delivery.outcome is None]
+        unsettled: dict[bytes, DeliveryState | None] = {each.tag: each.state() for each in (*decided, *undecided)}
         attach = Attach(
             name=self.name,
             source=self.source,
             target=self.target,
             snd_settle_mode=self.snd_settle_mode,
             rcv_settle_mode=self.rcv_settle_mode,
-            unsettled=dict(unsettled) or None,
+            # Without a map it would be another link; an empty one says that nothing is left of this one.
+            unsettled=None if self.peer is None else dict(unsettled),
         )
         if self._link is not None:
             # Where it is attached still, nothing that is said there concerns us any more.
@@ -142,13 +157,19 @@ class ClientReceiver(ReceiverOwner):
         link = session.attach_receiver(self, attach)
         link.wants_parts = True
         self._link = link
+        self._told = set(attach.unsettled or ()) if attach.incomplete_unsettled else set()
+        self._is_partial = bool(self._told)
+        self._owed = {each.tag for each in decided if each.tag in self._told}
+        self._decided_untold = len(decided) - len(self._owed)
         # A resumed delivery takes credit, too.
         if self._window or unsettled:
             link.grant(max(self._window - len(self._messages), 0) + len(unsettled))
 
     def close(self, closed: bool) -> None:
         """Detach; `ended` gets ready when the server has agreed."""
-        if self._link is not None and self.error is None:
+        if self._comes_again:
+            self._close_wanted = closed
+        elif self._link is not None and self.error is None:
             self._link.detach(None, closed)
 
     def check(self) -> None:
@@ -200,6 +221,8 @@ class ClientReceiver(ReceiverOwner):
         if isinstance(delivery.outcome, Outcome):
             raise LocalProtocolError(f"the message was {delivery.outcome.type_name} before")
         state: DeliveryState = TransactionalState(txn_id, outcome) if txn_id else outcome
+        if self._is_partial:
+            self._decide(delivery, txn_id)
         delivery.outcome = state
         incoming = delivery.incoming
         link = self._link
@@ -213,6 +236,31 @@ class ClientReceiver(ReceiverOwner):
         delivery.is_settled = True
         delivery.incoming = None
         self._unsettled.pop(delivery.tag, None)
+        if self._is_partial:
+            self._told.discard(delivery.tag)
+            self._owed.discard(delivery.tag)
+            self._come_again()
+
+    def _decide(self, delivery: Delivery, txn_id: bytes) -> None:
+        """On a link that could not tell of all it holds."""
+        if delivery.tag in self._told:
+            self._owed.add(delivery.tag)
+            return
+        if txn_id:
+            raise LocalProtocolError(
+                "the link holds more messages than it could tell the server of, and this is one of the others: settle "
+                "it in no transaction"
+            )
+        self._decided_untold += 1
+        self._come_again()
+
+    def _come_again(self) -> None:
+        """Once all that was told of and decided is settled, attach again if there is more to say, or to be sent."""
+        link = self._link
+        if self._owed or (self._told and self._decided_untold == 0) or link is None or not link.is_attached:
+            return
+        self._comes_again = True
+        link.detach(None, closed=False)
 
     # -- what the engine says -----------------------------------------------------------------------------------
 
@@ -225,11 +273,22 @@ class ClientReceiver(ReceiverOwner):
             remote = attach.unsettled or {}
             for delivery in list(self._unsettled.values()):
                 if delivery.tag not in remote:
-                    # The sender has settled it, or forgotten the link: then it will come again.
-                    self._done(delivery)
-                    if delivery.outcome is None and delivery in self._messages:
-                        self._messages.remove(delivery)
+                    # The sender has settled it, or forgotten the link.
+                    self._give_up(delivery)
         self.opened.ready()
+        if self._close_wanted is not None:
+            self.close(self._close_wanted)
+        elif self._is_partial:
+            self._come_again()
+
+    def _give_up(self, delivery: Delivery) -> None:
+        """Nothing that is said of it counts any more. Who has not taken it could get it twice, if it comes again."""
+        self._done(delivery)
+        if delivery.outcome is None and delivery in self._messages:
+            self._messages.remove(delivery)
+            if not self._messages:
+                self.inbox.is_ready = False
+            self._refill()
 
     def on_message(self, link: ReceiverLink, delivery: IncomingDelivery | None, payload: bytes) -> None:
         if delivery is None:
@@ -290,7 +349,7 @@ class ClientReceiver(ReceiverOwner):
     def on_aborted(self, link: ReceiverLink, delivery: IncomingDelivery) -> None:
         held = self._unsettled.get(delivery.tag)
         if held is not None:
-            self._done(held)
+            self._give_up(held)
 
     def on_disposition(self, delivery: IncomingDelivery, state: DeliveryState | None, settled: bool) -> None:
         held = delivery.mark
@@ -307,7 +366,12 @@ class ClientReceiver(ReceiverOwner):
         self._end(link_error(error))
 
     def on_released(self) -> None:
-        self._end(LinkDetached("detached", "by this client"))
+        link = self._link
+        if self._comes_again and link is not None and link.session.local is Endpoint.ACTIVE:
+            self._comes_again = False
+            self.attach(link.session)
+        else:
+            self._end(LinkDetached("detached", "by this client"))
 
     def lost(self, error: FlintError) -> None:
         """The connection is over."""
@@ -326,6 +390,9 @@ class ClientReceiver(ReceiverOwner):
             link.take_unsettled()
             self._link = None
         self.error = error
+        self._is_partial = False
+        self._comes_again = False
+        self._close_wanted = None
         for delivery in self._unsettled.values():
             delivery.incoming = None
         if not self.opened.is_ready:

@@ -11,6 +11,7 @@ from flintmq.protocol.amqp10.resuming import Action, Plan
 from flintmq.protocol.amqp10.resuming import plan as plan_for
 from flintmq.protocol.amqp10.sender import SenderLink, SenderOwner
 from flintmq.protocol.amqp10.session import Session
+from flintmq.protocol.amqp10.states import Endpoint
 from flintmq.wire.amqp10.performatives import Attach
 from flintmq.wire.amqp10.places import position_of
 from flintmq.wire.amqp10.spec import SND_SETTLED
@@ -36,11 +37,6 @@ class Sent(Waitable):
         # How it goes on, where the link was lost meanwhile.
         self.plan: Plan | None = None
 
-    def renew(self) -> None:
-        """The link was lost, and is there again."""
-        self.error = None
-        self.is_ready = False
-
     @property
     def tag(self) -> bytes:
         return tag_of(self.number)
@@ -61,11 +57,11 @@ class ClientSender(SenderOwner):
         self.target = target
         self.snd_settle_mode = snd_settle_mode
         self.rcv_settle_mode = rcv_settle_mode
-        self.opened = Waitable()
-        self.ended = Waitable()
-        self.idle = Waitable()
+        self.opened: Waitable = Waitable()
+        self.ended: Waitable = Waitable()
+        self.idle: Waitable = Waitable()
         # Not ready while so many messages wait for credit that no more should be added.
-        self.room = Waitable()
+        self.room: Waitable = Waitable()
         self.room.ready()
         self.idle.ready()
         # Why it takes no more.
@@ -76,6 +72,13 @@ class ClientSender(SenderOwner):
         self._count = 0
         # Without an outcome: to be resumed, waiting for credit, and by number, in their order, those that were sent.
         self._resuming: deque[Sent] = deque()
+        # The server said a part only of what it holds: what it told of and we do not know, to be given up. When all it
+        # told of is done, attaching again tells the rest.
+        self._strange: deque[bytes] = deque()
+        self._is_partial = False
+        # Detached for that; and whether it was closed meanwhile.
+        self._comes_again = False
+        self._close_wanted: bool | None = None
         self._waiting: deque[Sent] = deque()
         self._unsettled: dict[int, Sent] = {}
         # For `report`: the number of the first message since the last one, and what was not accepted of them.
@@ -103,13 +106,15 @@ class ClientSender(SenderOwner):
         self.room.error = None
         self.room.is_ready = len(self._waiting) < _WAITING_MAX
         unsettled: dict[bytes, DeliveryState | None] = {sent.tag: None for sent in self._unsettled.values()}
+        # Without a map it would be another link; an empty one says that nothing is left of this one.
+        is_another = self.peer is None
         attach = Attach(
             name=self.name,
             source=self.source,
             target=self.target,
             snd_settle_mode=self.snd_settle_mode,
             rcv_settle_mode=self.rcv_settle_mode,
-            unsettled=unsettled or None,
+            unsettled=None if is_another else unsettled,
         )
         if self._link is not None:
             # Where it is attached still, nothing that is said there concerns us any more.
@@ -119,7 +124,9 @@ class ClientSender(SenderOwner):
 
     def close(self, closed: bool) -> None:
         """Detach; `ended` gets ready when the server has agreed."""
-        if self._link is not None and self.error is None:
+        if self._comes_again:
+            self._close_wanted = closed
+        elif self._link is not None and self.error is None:
             self._link.detach(None, closed)
 
     def check(self) -> None:
@@ -161,9 +168,14 @@ class ClientSender(SenderOwner):
         waiting = self._waiting
         if link is None:
             return
+        while self._strange and link.can_resume:
+            link.abort_resumed(self._strange.popleft())
         while self._resuming and link.can_resume:
             self._resume(link, self._resuming.popleft())
-        if self._resuming:
+        if self._resuming or self._strange:
+            return
+        if self._is_partial:
+            self._come_again(link)
             return
         settled = link.snd_settle_mode == SND_SETTLED
         while waiting and link.can_send:
@@ -183,6 +195,12 @@ class ClientSender(SenderOwner):
             link.drained()
         if settled:
             self._see_to_idle()
+
+    def _come_again(self, link: SenderLink) -> None:
+        """Once all that the server told of is settled, detach: the next attach tells more."""
+        if link.unsettled == 0 and not self._comes_again:
+            self._comes_again = True
+            link.detach(None, closed=False)
 
     def _resume(self, link: SenderLink, sent: Sent) -> None:
         """The receiver knows of it: go on where it stopped, or agree to what it decided (§3.4.6, cases 2 to 4)."""
@@ -222,13 +240,21 @@ class ClientSender(SenderOwner):
         self.peer = attach
         self._take_up(attach)
         self.opened.ready()
-        self._pump()
+        if self._close_wanted is None:
+            self._pump()
+        else:
+            self.close(self._close_wanted)
 
     def _take_up(self, attach: Attach) -> None:
         """What was unsettled when the link was lost: the receiver knows of it, or it is sent anew."""
         lost: list[Sent] = []
+        theirs = attach.unsettled or {}
+        self._is_partial = attach.incomplete_unsettled
+        if self._is_partial:
+            ours = {sent.tag for sent in self._unsettled.values()}
+            self._strange.extend(tag for tag in theirs if tag not in ours)
         for sent in self._unsettled.values():
-            plan = plan_for(sent.tag, None, attach.unsettled or {}, not attach.incomplete_unsettled)
+            plan = plan_for(sent.tag, None, theirs, not self._is_partial)
             if plan.action is Action.SEND:
                 lost.append(sent)
             elif plan.action is not Action.WAIT:
@@ -253,12 +279,19 @@ class ClientSender(SenderOwner):
         if not settled and self._link is not None:
             self._link.settle(delivery)
         self._settle(sent, state)
+        if self._is_partial:
+            self._pump()
 
     def on_detached(self, error: FlintError | None, closed: bool) -> None:
         self._end(link_error(error))
 
     def on_released(self) -> None:
-        self._end(LinkDetached("detached", "by this client"))
+        link = self._link
+        if self._comes_again and link is not None and link.session.local is Endpoint.ACTIVE:
+            self._comes_again = False
+            self.attach(link.session)
+        else:
+            self._end(LinkDetached("detached", "by this client"))
 
     def lost(self, error: FlintError) -> None:
         """The connection is over."""
@@ -272,6 +305,10 @@ class ClientSender(SenderOwner):
             link.take_unsettled()
             self._link = None
         self._resuming.clear()
+        self._strange.clear()
+        self._is_partial = False
+        self._comes_again = False
+        self._close_wanted = None
         self.error = error
         for sent in (*self._unsettled.values(), *self._waiting):
             sent.fail(error)

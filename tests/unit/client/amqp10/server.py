@@ -119,6 +119,10 @@ class _Links(SessionOwner):
         owner = Incoming(link)
         if self._server.refuses_links is not None:
             raise self._server.refuses_links
+        if self._server.unsettled is not None:
+            for earlier in self._server.incoming:
+                for tag in (*earlier.aborted, *(delivery.tag for delivery, _ in earlier.messages if delivery)):
+                    self._server.unsettled.pop(tag, None)
         self._server.incoming.append(owner)
         link.wants_parts = True
         link.accept(Attach(source=attach.source, target=attach.target, unsettled=self._server.unsettled))
@@ -141,20 +145,23 @@ class Pair:
 
     def run(self) -> None:
         """Everything that one says is heard by the other, until both have nothing more to say."""
-        while True:
-            from_client = b"".join(self.client.take_output()) if self.client.has_output() else b""
-            if self.client_may_send is not None:
-                from_client = from_client[: self.client_may_send]
-                self.client_may_send -= len(from_client)
-            self.server.engine.flush()
-            from_server = b"".join(self.server.output.take())
-            if not from_client and not from_server:
-                return
-            if from_client:
-                self.server.engine.refresh()
-                self.server.engine.receive(from_client, 0.0)
-            if from_server:
-                self.client.receive(from_server, 0.0)
+        while self.step():
+            pass
+
+    def step(self) -> bool:
+        """What both have to say is heard by the other; False if it was nothing."""
+        from_client = b"".join(self.client.take_output()) if self.client.has_output() else b""
+        if self.client_may_send is not None:
+            from_client = from_client[: self.client_may_send]
+            self.client_may_send -= len(from_client)
+        self.server.engine.flush()
+        from_server = b"".join(self.server.output.take())
+        if from_client:
+            self.server.engine.refresh()
+            self.server.engine.receive(from_client, 0.0)
+        if from_server:
+            self.client.receive(from_server, 0.0)
+        return bool(from_client or from_server)
 
     def opened(self) -> "Pair":
         self.run()

@@ -7,6 +7,7 @@ from flintmq.base.limits import FRAME_MAX_BYTES
 from flintmq.client.amqp10.errors import LinkDetached, SendFailed
 from flintmq.client.amqp10.message import Message
 from flintmq.client.errors import LoginRefused
+from flintmq.protocol.amqp10.delivery import OutgoingDelivery
 from flintmq.wire.amqp10.states import (
     ACCEPTED,
     RELEASED,
@@ -240,6 +241,57 @@ def test_a_sender_sends_all_again_if_nothing_is_left_of_it(pair: Pair) -> None:
     assert (payload, delivery.is_resumed) == (MESSAGE, True)
 
 
+def test_a_server_that_tells_a_part_of_what_it_holds(pair: Pair) -> None:
+    """What it told of is resumed or given up, and the link attached again for the rest; then new messages go."""
+    link = sender()
+    pair.attach(link)
+    sent = [link.send(MESSAGE) for _ in range(3)]
+    pair.run()
+    pair.lose()
+    again = Pair().opened()
+    again.server.credit = 100_000
+    strange = {b"strange %d" % number: ACCEPTED for number in range(30_000)}
+    again.server.unsettled = {sent[0].tag: None, **strange, sent[1].tag: ACCEPTED}
+    again.attach(link)
+    last = link.send(LONG)
+    settled: set[bytes] = set()
+    for _ in range(10):
+        incoming = again.server.incoming[-1]
+        for delivery, _payload in incoming.messages:
+            if delivery is not None and delivery.tag not in settled:
+                settled.add(delivery.tag)
+                incoming.link.settle(delivery, ACCEPTED)
+        again.run()
+    assert len(again.server.incoming) > 2
+    assert link.peer is not None
+    assert not link.peer.incomplete_unsettled
+    assert [each.outcome for each in (*sent, last)] == [ACCEPTED] * 4
+    # What was sent as new came once: the server's last answer, which was whole, did not know of it.
+    assert [payload for _, payload in again.server.incoming[-1].messages if payload] == [MESSAGE, LONG]
+    assert link.unsettled == 0
+
+
+def test_a_link_that_is_closed_while_it_comes_again(pair: Pair) -> None:
+    """A link that detached to hear the rest of what the server holds, and is closed meanwhile, ends closed."""
+    link = sender()
+    pair.attach(link)
+    sent = link.send(MESSAGE)
+    pair.run()
+    pair.lose()
+    again = Pair().opened()
+    again.server.credit = 100_000
+    again.server.unsettled = {b"strange %d" % number: ACCEPTED for number in range(30_000)} | {sent.tag: None}
+    again.client.attach(link)
+    while len(again.server.incoming) < 2:
+        again.step()
+        if again.server.incoming and again.server.incoming[0].aborted:
+            # Once the link has detached, this is for the next.
+            link.close(closed=True)
+    again.run()
+    assert link.ended.is_ready
+    assert again.server.incoming[-1].is_detached
+
+
 def test_what_is_resumed_waits_for_credit(pair: Pair) -> None:
     """Resumed and new messages keep their order, however little credit there is."""
     link = sender()
@@ -393,6 +445,27 @@ def test_a_delivery_that_cannot_be_resumed(pair: Pair) -> None:
     assert (delivery.tag, delivery.payload) == (b"new", MESSAGE)
 
 
+def test_a_message_that_waited_and_is_given_up(pair: Pair) -> None:
+    """It comes as a new one if at all: nobody takes the old one, and its place is free for another."""
+    link = receiver(credit=1)
+    pair.attach(link)
+    pair.server.outgoing[0].link.send_tagged(b"tag", [MESSAGE])
+    pair.run()
+    pair.lose()
+    again = Pair().opened()
+    again.server.unsettled = {b"tag": None}
+    again.attach(link)
+    assert link.inbox.is_ready
+    outgoing = again.server.outgoing[0]
+    outgoing.link.abort_resumed(b"tag")
+    again.run()
+    assert not link.inbox.is_ready
+    assert outgoing.link.credit == 1
+    outgoing.link.send_tagged(b"new", [MESSAGE])
+    again.run()
+    assert [delivery.tag for delivery in link.take(10)] == [b"new"]
+
+
 def test_what_the_server_does_not_know_is_forgotten(pair: Pair) -> None:
     """A server that lost the link sends its messages anew: what waited here of the old ones is not taken, too."""
     link = receiver()
@@ -404,6 +477,92 @@ def test_what_the_server_does_not_know_is_forgotten(pair: Pair) -> None:
     again.attach(link)
     assert link.unsettled == 0
     assert link.take(10) == []
+
+
+def test_a_receiver_that_cannot_tell_all_it_holds_at_once(pair: Pair) -> None:
+    """What fitted into its attach is settled first; then it attaches again, with the rest. Each is settled once."""
+    link = receiver(credit=600)
+    pair.attach(link)
+    tags = [b"%d" % number for number in range(600)]
+    for tag in tags:
+        pair.server.outgoing[0].link.send_tagged(tag, [Message(tag).encode()])
+        pair.run()
+    held = link.take(600)
+    assert len(held) == 600
+    pair.lose()
+    for delivery in held:
+        link.settle(delivery, ACCEPTED)
+    again = Pair().opened()
+    again.server.unsettled = dict.fromkeys(tags)
+    again.attach(link)
+    for _ in range(10):
+        outgoing = again.server.outgoing[-1]
+        peer = outgoing.link.peer
+        assert peer is not None
+        for tag in peer.unsettled or {}:
+            if again.server.unsettled.pop(tag, 1) is None:
+                outgoing.link.resume(tag, [], ACCEPTED, settled=True)
+        again.run()
+    assert len(again.server.outgoing) > 1
+    assert again.server.unsettled == {}
+    assert link.unsettled == 0
+    again.server.outgoing[-1].link.send_tagged(b"new", [MESSAGE])
+    again.run()
+    assert [delivery.tag for delivery in link.take(10)] == [b"new"]
+
+
+def test_what_a_receiver_could_not_tell_of_is_settled_before_the_rest(pair: Pair) -> None:
+    """An outcome that did not fit into its attach waits for no message that the program has not decided."""
+    link = receiver(credit=600, second=True)
+    pair.attach(link)
+    tags = [b"%d" % number for number in range(600)]
+    for tag in tags:
+        pair.server.outgoing[0].link.send_tagged(tag, [Message(tag).encode()])
+        pair.run()
+    held = link.take(600)
+    pair.lose()
+    again = Pair().opened()
+    again.server.unsettled = dict.fromkeys(tags)
+    again.attach(link)
+    resumed: dict[tuple[int, bytes], OutgoingDelivery | None] = {}
+
+    def answer() -> dict[bytes, DeliveryState | None]:
+        """The server takes up what the last attach has; returns that."""
+        outgoing = again.server.outgoing[-1]
+        peer = outgoing.link.peer
+        assert peer is not None
+        assert peer.unsettled is not None
+        for tag, state in peer.unsettled.items():
+            key = (len(again.server.outgoing), tag)
+            if key not in resumed:
+                resumed[key] = outgoing.link.resume(tag, [], state, settled=state == ACCEPTED)
+        again.run()
+        return peer.unsettled
+
+    assert 0 < len(answer()) < 300
+    # None of what was told is decided: there is nothing that it would have to wait for.
+    for delivery in (held[599], held[598]):
+        assert delivery.tag not in answer()
+        link.settle(delivery, ACCEPTED)
+        again.run()
+        assert next(iter(answer().items())) == (delivery.tag, ACCEPTED)
+        assert delivery.is_settled
+    assert len(again.server.outgoing) == 3
+    with pytest.raises(LocalProtocolError, match="it in no transaction"):
+        link.settle(held[597], ACCEPTED, b"txn")
+    # What was told and decided is settled first.
+    link.settle(held[0], ACCEPTED)
+    link.settle(held[597], ACCEPTED)
+    again.run()
+    outgoing = again.server.outgoing[-1]
+    assert outgoing.dispositions == [(held[0].tag, ACCEPTED, False)]
+    asked = resumed[len(again.server.outgoing), held[0].tag]
+    assert asked is not None
+    outgoing.link.settle(asked, ACCEPTED)
+    again.run()
+    assert next(iter(answer())) == held[597].tag
+    assert (held[0].is_settled, held[597].is_settled) == (True, True)
+    assert link.unsettled == 596
 
 
 def test_a_link_that_is_taken_along(pair: Pair) -> None:
