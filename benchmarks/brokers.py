@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 import time
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,7 +47,7 @@ class Running:
             os.killpg(self.pid, signal.SIGCONT)
 
 
-class Broker(ABC):
+class Broker:
     """How to start one. `confirm` and `quorum_confirm` say what its confirms promise.
 
     `address` is what stands before a queue's name in AMQP 1.0, None where a broker does not speak it.
@@ -109,7 +109,11 @@ class FlintMQ(Broker):
         return [sys.executable, "-m", "flintmq.cli", "serve"]
 
     def environment(self, directory: Path, port: int) -> dict[str, str]:
-        return {"FLINTMQ_STORAGE_DIRECTORY": str(directory / "data"), "FLINTMQ_LISTEN_PORT": str(port)}
+        return {
+            "FLINTMQ_STORAGE_DIRECTORY": str(directory / "data"),
+            "FLINTMQ_LISTEN_PORT": str(port),
+            "FLINTMQ_MANAGEMENT_PORT": "0",
+        }
 
 
 class RabbitMQ(Broker):

@@ -1,24 +1,18 @@
 """The Spark side: one stream read by two queries, one into Parquet files, one into statistics that go back."""
 
 import json
-import os
-import signal
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from dataset import LATE_MINUTES
-from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import expr
 from pyspark.sql.streaming.query import StreamingQuery
 
+from flintmq.spark.pipelines.session import session
+
 # Small enough that a run takes several micro-batches, and that a stop comes in the middle.
 MESSAGES_PER_TRIGGER = 50_000
-
-# The JVM ends within a second or two.
-STOP_SECONDS = 30
 
 STATISTICS = [
     "count(*) AS flights",
@@ -30,68 +24,18 @@ STATISTICS = [
 ]
 
 
-def start_spark(directory: Path) -> SparkSession:
+def spark_in(directory: Path) -> AbstractContextManager[SparkSession]:
     """Spark within this process and its children; what it writes, its log too, goes below `directory`."""
-    # Its Python workers run whatever this says; without it, the first python3 of the PATH.
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     scratch = directory / "scratch"
     scratch.mkdir()
-    with _errors_to(directory / "spark.log"), _interrupts_later():
-        spark = (
-            SparkSession.builder.master("local[2]")
-            .appName("flights")
-            .config("spark.driver.memory", "1g")
-            .config("spark.driver.extraJavaOptions", f"-Djava.io.tmpdir={scratch}")
-            .config("spark.local.dir", str(scratch))
-            .config("spark.sql.warehouse.dir", str(directory / "warehouse"))
-            .config("spark.sql.shuffle.partitions", "2")
-            .config("spark.ui.enabled", "false")
-            .config("spark.ui.showConsoleProgress", "false")
-            .getOrCreate()
-        )
-    spark.sparkContext.setLogLevel("ERROR")
-    return spark
-
-
-def stop_spark() -> None:
-    """End Spark in whatever state an interrupt left it, and its JVM, which else would find out in its own time."""
-    # PySpark knows no other way to what it started.
-    context, gateway = SparkContext._active_spark_context, SparkContext._gateway  # noqa: SLF001
-    with suppress(Exception):
-        if context is not None:
-            context.stop()
-    if gateway is not None:
-        gateway.proc.terminate()
-        gateway.proc.wait(STOP_SECONDS)
-
-
-@contextmanager
-def _errors_to(file: Path) -> Iterator[None]:
-    """What starts meanwhile, which is Spark's JVM, has this file as its standard error; we keep ours."""
-    ours = os.dup(2)
-    with file.open("ab") as log:
-        os.dup2(log.fileno(), 2)
-        try:
-            yield
-        finally:
-            os.dup2(ours, 2)
-            os.close(ours)
-
-
-@contextmanager
-def _interrupts_later() -> Iterator[None]:
-    """A JVM whose start was interrupted is known to nobody, and would stay."""
-    came: list[int] = []
-    numbers = (signal.SIGINT, signal.SIGTERM)
-    before = [signal.signal(number, lambda number, _frame: came.append(number)) for number in numbers]
-    try:
-        yield
-    finally:
-        for number, handler in zip(numbers, before, strict=True):
-            signal.signal(number, handler)
-        if came:
-            signal.raise_signal(came[0])
+    settings = {
+        "spark.driver.memory": "1g",
+        "spark.driver.extraJavaOptions": f"-Djava.io.tmpdir={scratch}",
+        "spark.local.dir": str(scratch),
+        "spark.sql.warehouse.dir": str(directory / "warehouse"),
+        "spark.sql.shuffle.partitions": "2",
+    }
+    return session("flights", "local[2]", settings, directory / "spark.log")
 
 
 class Pipeline:
@@ -155,7 +99,8 @@ def messages_read(query: StreamingQuery) -> int:
     """How far a query has come. Raises what ended it, if something did."""
     failure = query.exception()
     if failure is not None:
-        raise failure
+        # Its text is the JVM's, which ends before anybody reads it.
+        raise RuntimeError(str(failure))
     progress = query.lastProgress
     end = json.loads(progress.sources[0].endOffset) if progress is not None else None
     return sum(end["offsets"].values()) if end else 0

@@ -13,7 +13,7 @@ import checks
 import dataset
 import pandas as pd
 from listener import Listener
-from pipeline import Pipeline, messages_read, start_spark, stop_spark
+from pipeline import Pipeline, messages_read, spark_in
 from publisher import Publisher
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
@@ -74,8 +74,7 @@ class Demo:
             channel.bind(STATISTICS_QUEUE, STATISTICS_EXCHANGE, "#")
 
     def _start_pipeline(self, url: str) -> Pipeline:
-        self._stack.callback(stop_spark)
-        spark = start_spark(self.directory)
+        spark = self._stack.enter_context(spark_in(self.directory))
         url_file = self.directory / "url"
         url_file.touch(mode=0o600)
         url_file.write_text(url)

@@ -26,6 +26,8 @@ class Server:
         command = [sys.executable, "-m", "flintmq.cli", "serve", "--port", "0", "--log-format", "json"]
         # Settings of another broker, if there are some, are not for this one.
         environment = {name: value for name, value in os.environ.items() if not name.startswith("FLINTMQ_")}
+        # Its pages would be on a port that another broker may have.
+        environment["FLINTMQ_MANAGEMENT_ENABLED"] = "false"
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
                 [*command, "--data", str(self._directory / "broker")],

@@ -109,6 +109,8 @@ def _broker(directory: Path) -> Iterator[str]:
     command = [sys.executable, "-m", "flintmq.cli", "serve", "--port", "0", "--log-format", "json"]
     # Settings of another broker, if there are some, are not for this one.
     environment = {name: value for name, value in os.environ.items() if not name.startswith("FLINTMQ_")}
+    # Its pages would be on a port that another broker may have.
+    environment["FLINTMQ_MANAGEMENT_ENABLED"] = "false"
     log = directory / "broker.log"
     with log.open("wb") as out:
         process = subprocess.Popen(

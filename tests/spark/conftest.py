@@ -15,6 +15,10 @@ from tests.servers import BrokerProcess
 # What the packages under test are imported from: executors have no other way to learn it.
 PACKAGES = str(Path(flintmq.__file__).parents[1])
 
+# Of every Spark that tests start, also by the command.
+os.environ["SPARK_CONF_DIR"] = str(Path(__file__).parent / "conf")
+os.environ["SPARK_DAEMON_JAVA_OPTS"] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+
 Settings = dict[str, bool | float | int | str | None]
 
 
@@ -75,20 +79,53 @@ def queues(broker: BrokerProcess, request: pytest.FixtureRequest) -> Iterator[Qu
         yield Queues(channel, f"{request.path.stem}.{request.node.name}")
 
 
+class Sessions:
+    """One at a time: the one that is there, if it has the master that is asked for. Its workers are warm by then."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._master = ""
+        self._session: SparkSession | None = None
+
+    def get(self, master: str, settings: Settings) -> SparkSession:
+        if self._session is None or self._master != master:
+            self.stop()
+            self._session = _session(master, self._directory / master.partition("[")[0], settings)
+            self._master = master
+        return self._session
+
+    def stop(self) -> None:
+        if self._session is not None:
+            self._session.stop()
+            self._session = None
+
+
+@pytest.fixture(scope="session")
+def sessions(broker: BrokerProcess, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sessions]:
+    made = Sessions(tmp_path_factory.mktemp("spark"))
+    yield made
+    made.stop()
+
+
 @pytest.fixture(scope="module")
-def spark(broker: BrokerProcess, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+def spark(sessions: Sessions) -> SparkSession:
     """Two tasks at a time, in the driver's process."""
-    yield from _session("local[2]", tmp_path_factory.mktemp("spark"), {})
+    return sessions.get("local[2]", {})
 
 
 @pytest.fixture(scope="module")
-def cluster(broker: BrokerProcess, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+def cluster(broker: BrokerProcess, sessions: Sessions) -> SparkSession:
     """Two executors in processes of their own, to which readers and writers travel. They know BROKER_URL too."""
     environment: Settings = {"spark.executorEnv.PYTHONPATH": PACKAGES, "spark.executorEnv.BROKER_URL": broker.url}
-    yield from _session("local-cluster[2,1,1024]", tmp_path_factory.mktemp("cluster"), environment)
+    return sessions.get("local-cluster[2,1,1024]", environment)
 
 
-def _session(master: str, directory: Path, settings: Settings) -> Iterator[SparkSession]:
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Whoever needs the cluster comes behind the others, so that it is started once."""
+    items.sort(key=lambda item: "cluster" in getattr(item, "fixturenames", ()))
+
+
+def _session(master: str, directory: Path, settings: Settings) -> SparkSession:
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     session = (
@@ -106,7 +143,4 @@ def _session(master: str, directory: Path, settings: Settings) -> Iterator[Spark
         .getOrCreate()
     )
     session.sparkContext.setLogLevel("OFF")
-    try:
-        yield session
-    finally:
-        session.stop()
+    return session

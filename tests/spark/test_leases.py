@@ -33,10 +33,10 @@ class Capture:
         given = {"url": self._url, "queue": queue, "consumerName": CONSUMER, **options}
         return self._spark.readStream.format("flintmq").options(**given).load()
 
-    def start(self, queue: str, now: bool = False, **options: str) -> StreamingQuery:
+    def start(self, queue: str, now: bool = False, every: str = "0 seconds", **options: str) -> StreamingQuery:
         writer = self.read(queue, **options).writeStream.format("parquet").option("path", self._lake)
         writer = writer.option("checkpointLocation", self.checkpoint)
-        return (writer.trigger(availableNow=True) if now else writer).start()
+        return (writer.trigger(availableNow=True) if now else writer.trigger(processingTime=every)).start()
 
     def now(self, queue: str, **options: str) -> StreamingQuery:
         query = self.start(queue, now=True, **options)
@@ -127,6 +127,36 @@ def test_two_queries_of_one_name(capture: Capture, queues: Queues, queue: str) -
     assert capture.captured() == numbers(0, 20)
 
 
+def test_two_queries_that_are_started_again(
+    capture: Capture, spark: SparkSession, broker: BrokerProcess, queues: Queues, queue: str, tmp_path: Path
+) -> None:
+    """With one consumerName they do not take it from each other by turns: it is the one's that began last."""
+    queues.add(queue, *numbers(0, 10))
+    capture.now(queue)
+    other = Capture(spark, broker.url, tmp_path / "other")
+    queues.add(queue, *numbers(10, 20))
+    other.now(queue)
+    assert "a query with a new checkpoint has begun with this name" in failure(capture.start(queue, now=True))
+    queues.add(queue, *numbers(20, 30))
+    other.now(queue)
+    assert (capture.captured(), other.captured()) == (numbers(0, 10), numbers(10, 30))
+
+
+def test_a_lease_that_is_kept(capture: Capture, queues: Queues, queue: str) -> None:
+    """A query that has nothing to do for longer than its leaseTimeout goes on with what it has."""
+    queues.add(queue, *numbers(0, 10))
+    query = capture.start(queue, leaseTimeout="1s", maxMessagesPerTrigger="10", every="4 seconds")
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while len(query.recentProgress) < 1 and time.monotonic() < deadline:
+        time.sleep(0.1)
+    time.sleep(2)
+    assert ready(queues, queue) == 0
+    queues.add(queue, *numbers(10, 20))
+    query.processAllAvailable()
+    query.stop()
+    assert capture.captured() == numbers(0, 20)
+
+
 def test_a_lease_that_is_gone(capture: Capture, queues: Queues, queue: str) -> None:
     """A lease that was released is no longer what the checkpoint speaks of, also when another one has its name."""
     queues.add(queue, *numbers(0, 10))
@@ -135,7 +165,9 @@ def test_a_lease_that_is_gone(capture: Capture, queues: Queues, queue: str) -> N
     queues.add(queue, *numbers(10, 30))
     lease = queues.channel.lease_open(queue, CONSUMER)
     queues.channel.lease_extend(queue, CONSUMER, lease.epoch, 100)
-    assert "the lease was released, or the queue was deleted and made anew" in failure(capture.start(queue, now=True))
+    assert "the lease was released, a query with a new checkpoint has begun with this name, or" in failure(
+        capture.start(queue, now=True)
+    )
     assert queues.channel.lease_open(queue, CONSUMER).first == 0
     capture.now(queue, failOnDataLoss="false")
     assert sorted(capture.captured(), key=int) == numbers(0, 30)

@@ -23,6 +23,7 @@ from flintmq.spark.pipelines.running import Stop, run
 from flintmq.spark.pipelines.status import PipelineStatus, State
 from tests.servers import BrokerProcess, command, environment
 from tests.spark.conftest import PACKAGES, Queues
+from tests.spark.lakes import rows
 
 # A JVM starts, and Spark's workers after it, on a machine that may be busy with other tests.
 START_SECONDS = 150
@@ -261,12 +262,37 @@ def connect(broker: BrokerProcess, tmp_path: Path) -> Iterator[str]:
         yield f"sc://127.0.0.1:{port}"
 
 
-def test_spark_connect(carriers: Carriers, connect: str) -> None:
-    """With Spark Connect, only the definition is here, and all of Spark is elsewhere."""
+BOTH = """\
+pipeline: {name}
+checkpoints: state
+broker: {{urlEnv: BROKER_URL}}
+trigger: availableNow
+flows:
+  copy:
+    source: {{flintmq: {{queue: "{queue}", startingOffsets: earliest}}}}
+    sinks:
+      - lake: {{path: lake}}
+      - flintmq: {{exchange: "{exchange}"}}
+"""
+
+
+def test_spark_connect(carriers: Carriers, connect: str, queues: Queues, tmp_path: Path) -> None:
+    """With Spark Connect, only the definition is here, and all of Spark is elsewhere. Several sinks know whose a batch
+    is there, too: with a new checkpoint, the first one of all is no repetition.
+    """
     carriers.add(0, 100)
     done = pipeline("run", str(carriers.file), "--available-now", "--master", connect)
     assert (done.returncode, done.stderr) == (0, f"{carriers.name}.names: finished, 100 rows in 1 batches\n")
     assert carriers.came() == expected(0, 100)
+    exchange = queues.exchange()
+    out = queues.bound(exchange, name="both")
+    file = tmp_path / "both.yaml"
+    file.write_text(BOTH.format(name="both", queue=queues.stream(b"one", b"two", name="two"), exchange=exchange))
+    for count in (1, 2):
+        done = pipeline("run", str(file), "--master", connect, "--checkpoints", str(tmp_path / f"state-{count}"))
+        assert (done.returncode, done.stderr) == (0, "both.copy: finished, 2 rows in 1 batches, 1 files\n")
+        assert sorted(message.body for message in queues.taken(out)) == [b"one", b"two"]
+        assert rows(tmp_path / "lake", "parquet", "body") == sorted([(b"one",), (b"two",)] * count)
 
 
 # -- within one Spark -------------------------------------------------------------------------------------------
@@ -281,6 +307,7 @@ flows:
     source: {{flintmq: {{queue: "{queue}", startingOffsets: earliest}}}}
     transform: transforms.py:shouted
     sinks:
+      - lake: {{path: lake}}
       - flintmq: {{exchange: "{exchange}"}}
       - console
 """
@@ -309,6 +336,8 @@ def test_several_sinks(spark: SparkSession, queues: Queues, tmp_path: Path, caps
     status = run(load(str(file)), spark, Stop(), lambda status: seen.append(status.state))
     assert (status.state, status.error) == (State.FINISHED, "")
     assert sorted(message.body for message in queues.taken(out)) == [b"ONE", b"TWO"]
+    assert rows(tmp_path / "lake", "parquet", "body") == [("ONE",), ("TWO",)]
+    assert status.flows[0].files == 1
     assert "| ONE|" in capsys.readouterr().out
     assert seen[0] is State.STARTING
     assert seen[-1] is State.FINISHED

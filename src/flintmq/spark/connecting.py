@@ -47,7 +47,8 @@ class Connecting:
 
     def call(self, operation: Callable[[fc.Channel], T]) -> T:
         """The operation's result; it is repeated when the broker went away. Raises FlintError, what it raises too."""
-        deadline = time.monotonic() + PATIENCE_SECONDS
+        # A minute from when the broker went away, however long the operation took until then.
+        deadline = 0.0
         pause = _RETRY_FIRST_SECONDS
         while True:
             try:
@@ -57,9 +58,11 @@ class Connecting:
                 raise
             except (ConnectionLost, fc.ConnectFailed, fc.ConnectionClosed, fc.TimedOut) as error:
                 self.close()
+                now = time.monotonic()
+                deadline = deadline or now + PATIENCE_SECONDS
                 # Any other close of a connection has a reason that stays: a wrong password, an unknown vhost.
                 for_good = isinstance(error, fc.ConnectionClosed) and error.code != ConnectionForced.code
-                if for_good or not self._patient or time.monotonic() + pause > deadline:
+                if for_good or not self._patient or now + pause > deadline:
                     raise
             else:
                 self._patient = True

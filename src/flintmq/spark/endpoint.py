@@ -48,4 +48,6 @@ class Endpoint:
                     f"the file {self.file}, named by the option urlFile, cannot be read here ({error.strerror}): the "
                     "driver and every executor need it"
                 ) from error
+            except UnicodeDecodeError as error:
+                raise ConfigurationError(f"the file {self.file}, named by the option urlFile, is no text") from error
         return self.url

@@ -61,9 +61,17 @@ def typed(value: object) -> Typed:
     return "decimal", str(value)
 
 
-def table_of(entries: Iterable[tuple[str, Mapping[str, str | None]]]) -> Table:
+def table_of(entries: Iterable[tuple[str, Mapping[str, str | None] | None]]) -> Table:
     """Headers from a column `headers_typed`, as Arrow gives it. Raises FlintError for what is no such value."""
-    return {key: untyped(value["type"], value["value"]) for key, value in entries}
+    return {key: _untyped(key, value) for key, value in entries}
+
+
+def _untyped(key: str, value: Mapping[str, str | None] | None) -> object:
+    if value is None:
+        raise FlintError(
+            f"the header {key} in the column headers_typed is null: leave it out, or give it the type 'null'"
+        )
+    return untyped(value["type"], value["value"])
 
 
 def untyped(kind: object, value: object) -> object:

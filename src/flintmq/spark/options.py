@@ -61,6 +61,7 @@ NAMES: Final = {
     "deliveryMode": WRITING,
     "transactionalId": WRITING,
     "batchId": WRITING,
+    "batchOwner": WRITING,
 }
 _CANONICAL: Final = {name.lower(): name for name in NAMES}
 # What other connectors call these things.

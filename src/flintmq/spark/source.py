@@ -42,4 +42,7 @@ class FlintMQDataSource(DataSource):
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:
         """With the output mode complete, every micro-batch publishes the whole result again."""
         with told():
-            return StreamWriter(write_options(self.options), schema)
+            options = write_options(self.options)
+            if options.batch_id is not None:
+                raise ConfigurationError("the option batchId is for batches: a query that goes on numbers its own")
+            return StreamWriter(options, schema)

@@ -1,6 +1,7 @@
 """`python -m tests.spark.killing [kills [seed]]`: queues on their way, through deaths of all kinds.
 
-Half of the kills come while they go into files, half while they go through a shuffle to an exchange.
+A third of the kills come while they go into plain files, as many while they go into a Delta table, and the others while
+they go through a shuffle to an exchange.
 """
 
 import sys
@@ -17,8 +18,9 @@ SIZE = 20_000
 
 def main(kills: int, seed: str) -> None:
     print(f"seed {seed}", flush=True)
-    for job in ("parquet", "exchange"):
-        run(job, kills // 2, seed)
+    for job in ("parquet", "delta"):
+        run(job, kills // 3, seed)
+    run("exchange", kills - 2 * (kills // 3), seed)
 
 
 def run(job: str, kills: int, seed: str) -> None:

@@ -7,6 +7,7 @@ import json
 import os
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -14,17 +15,18 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 import flintmq
 from tests.spark.killing import exchange
-from tests.spark.killing.points import GROUP, POINTS, DyingSource
+from tests.spark.killing.points import GROUP, POINTS, DyingLakeSource, DyingSource
 
 Options = dict[str, str]
 
 
-def to_parquet(spark: SparkSession, directory: Path, options: Options) -> StreamingQuery:
+def to_lake(format: str, spark: SparkSession, directory: Path, options: Options) -> StreamingQuery:
     """A queue as files."""
     rows = spark.readStream.format("dying").options(**options).load().select("offset", "body")
     return (
-        rows.writeStream.format("parquet")
+        rows.writeStream.format("dying_lake")
         .option("path", str(directory / "lake"))
+        .option("lakeFormat", format)
         .option("checkpointLocation", str(directory / "checkpoint"))
         .trigger(availableNow=True)
         .start()
@@ -51,7 +53,8 @@ def to_exchange(spark: SparkSession, directory: Path, options: Options) -> Strea
 
 
 JOBS: dict[str, Callable[[SparkSession, Path, Options], StreamingQuery]] = {
-    "parquet": to_parquet,
+    "parquet": partial(to_lake, "parquet"),
+    "delta": partial(to_lake, "delta"),
     "exchange": to_exchange,
 }
 
@@ -60,6 +63,7 @@ def session(directory: Path) -> SparkSession:
     """Two executors of one core each. What fails is tried again for as long as it takes."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    os.environ["SPARK_CONF_DIR"] = str(Path(__file__).parents[1] / "conf")
     os.environ[GROUP] = str(os.getpgrp())
     os.environ[POINTS] = str(directory / "points")
     # The tests as well: executors unpickle what is defined in them.
@@ -86,6 +90,7 @@ def session(directory: Path) -> SparkSession:
     )
     spark.sparkContext.setLogLevel("ERROR")
     spark.dataSource.register(DyingSource)
+    spark.dataSource.register(DyingLakeSource)
     return spark
 
 

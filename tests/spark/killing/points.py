@@ -14,6 +14,11 @@ from pyspark.sql.datasource import InputPartition, WriterCommitMessage
 from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.types import StructType
 
+from flintmq.spark.lake.datafile import Batch
+from flintmq.spark.lake.manifest import Manifest
+from flintmq.spark.lake.options import LakeWriteOptions, lake_write_options
+from flintmq.spark.lake.source import LakeDataSource
+from flintmq.spark.lake.writer import LakeStreamWriter
 from flintmq.spark.reading.offsets import Place
 from flintmq.spark.reading.options import stream_read_options
 from flintmq.spark.reading.reader import StreamReader
@@ -32,9 +37,11 @@ PLANNED = "planned"
 READING = "reading"
 # A task has staged a part of its rows.
 STAGING = "staging"
-# All tasks have staged theirs, and the broker has not committed them.
+# All tasks have staged theirs, or written their files, and nothing has been committed.
 STAGED = "staged"
-# The broker has committed the batch, and Spark has not.
+# A lake's manifest has the batch, and its table has not.
+DECIDED = "decided"
+# The broker, or the lake, has committed the batch, and Spark has not.
 COMMITTED = "committed"
 
 
@@ -101,6 +108,36 @@ class DyingWriter(StreamWriter):
         passing(STAGED)
         super().commit(messages, batchId)
         passing(COMMITTED)
+
+
+class DyingLakeSource(LakeDataSource):
+    @classmethod
+    def name(cls) -> str:
+        return "dying_lake"
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> LakeStreamWriter:  # noqa: N802 - Spark's name
+        return DyingLakeWriter(lake_write_options(self.options), schema)
+
+
+class DyingLakeWriter(LakeStreamWriter):
+    def __init__(self, options: LakeWriteOptions, schema: StructType) -> None:
+        super().__init__(options, schema)
+        self._lake._manifest = DyingManifest(options.place.root)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        return super().write(_dying(iterator))
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
+        passing(STAGED)
+        super().commit(messages, batchId)
+        passing(COMMITTED)
+
+
+class DyingManifest(Manifest):
+    def decide(self, batch: Batch) -> Batch:
+        decided = super().decide(batch)
+        passing(DECIDED)
+        return decided
 
 
 def _dying(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -9,9 +9,10 @@ from typing import Final
 
 import flintmq.client as fc
 from tests.servers import BrokerProcess
-from tests.spark.killing import exchange, lake
-from tests.spark.killing.points import COMMITTED, LEASED, PLANNED, READING, STAGED, STAGING, arm, is_armed
+from tests.spark.killing import exchange
+from tests.spark.killing.points import COMMITTED, DECIDED, LEASED, PLANNED, READING, STAGED, STAGING, arm, is_armed
 from tests.spark.killing.processes import Driver
+from tests.spark.lakes import FORMATS, rows
 
 QUEUE: Final = "work"
 CONSUMER: Final = "killed"
@@ -26,11 +27,12 @@ KILLS_OF_A_LIFE: Final = 5
 ATTEMPTS: Final = 3
 # Where drivers die on purpose: in their first batch, and later.
 APPOINTED: Final = {
-    "parquet": ((LEASED, 0), (PLANNED, 0), (READING, 1), (LEASED, 2), (PLANNED, 2)),
+    "parquet": ((LEASED, 0), (DECIDED, 0), (READING, 1), (COMMITTED, 2), (PLANNED, 2)),
+    "delta": ((PLANNED, 0), (STAGED, 0), (STAGING, 1), (DECIDED, 2), (COMMITTED, 2)),
     "exchange": ((STAGING, 0), (STAGED, 0), (COMMITTED, 0), (LEASED, 1), (STAGED, 2), (COMMITTED, 2)),
 }
 # And in a batch behind which nothing comes.
-LAST: Final = {"parquet": (PLANNED,), "exchange": (COMMITTED,)}
+LAST: Final = {"parquet": (DECIDED,), "delta": (COMMITTED,), "exchange": (COMMITTED,)}
 
 
 class Story:
@@ -119,8 +121,9 @@ class Story:
             assert (lease.first, lease.next) == (self._messages, self._messages)
 
     def _found(self) -> Counter[bytes]:
-        if self._job == "parquet":
-            return lake.bodies(self.directory / "lake")
+        if self._job in FORMATS:
+            # As others read it.
+            return Counter(body for (body,) in rows(self.directory / "lake", self._job, "body"))
         with fc.connect(self.broker.url) as connection, connection.channel() as channel:
             return exchange.bodies(channel, self._messages)
 

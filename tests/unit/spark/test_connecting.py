@@ -88,6 +88,19 @@ def test_patience_ends(slept: list[float]) -> None:
     assert 0.9 * PATIENCE_SECONDS < sum(slept) <= PATIENCE_SECONDS
 
 
+def test_patience_begins_with_the_loss(slept: list[float]) -> None:
+    """An operation that went on for long before it lost its connection is tried again as any other."""
+    broker = Broker()
+
+    def long(channel: fc.Channel) -> int:
+        if broker.closed == 0:
+            time.sleep(2 * PATIENCE_SECONDS)
+            raise fc.TimedOut("no answer")
+        return cast(int, channel)
+
+    assert connecting(broker).call(long) == 2
+
+
 def test_planning_does_not_wait(slept: list[float]) -> None:
     """Whoever has not reached the broker once, and is not patient, learns that at once."""
     with pytest.raises(fc.ConnectFailed):

@@ -58,3 +58,9 @@ def test_what_is_no_value(kind: object, value: object, expected: str) -> None:
     """A type that there is not, and a text that is none of its values, are refused."""
     with pytest.raises(FlintError, match=expected):
         untyped(kind, value)
+
+
+def test_a_header_that_is_null() -> None:
+    """Its name is said, and what to write."""
+    with pytest.raises(FlintError, match="the header h in the column headers_typed is null: leave it out"):
+        table_of([("h", None)])

@@ -3,6 +3,7 @@
 import os
 import uuid
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote
@@ -63,7 +64,9 @@ class TaskFiles:
 
     def discard(self) -> None:
         for growing in self._open.values():
-            growing.discard()
+            # What ended the task is told, and not what that makes of its files.
+            with suppress(OSError, pa.ArrowException):
+                growing.discard()
         remove_files(self._options, self._done)
 
     def _make_room(self) -> None:
@@ -154,8 +157,10 @@ class _Growing:
         )
 
     def discard(self) -> None:
-        self._writer.close()
-        self._file.unlink(missing_ok=True)
+        try:
+            self._writer.close()
+        finally:
+            self._file.unlink(missing_ok=True)
 
 
 class _Bounds:

@@ -4,6 +4,9 @@ A batch of a query is one file below _flintmq/manifest, which only one can creat
 of it. Whoever does the batch again, after a crash in between or beside another driver, finds the decision and
 completes that one, and its own files are removed. Names of files are the batch's for good, so completing twice is
 completing once.
+
+Old batches of a query are put together, a thousand in a file. That one counts before a file of one of its batches, as
+somebody who was very late may have created it anew.
 """
 
 import json
@@ -25,6 +28,9 @@ _BATCHES: Final = f"{INTERNAL}/manifest"
 _DESCRIPTION: Final = f"{INTERNAL}/lake.json"
 # Of the files that say what is in a lake; a reader of another one does not guess.
 VERSION: Final = 1
+# Of a query that writes many batches, so many are put together; so many of the newest stay alone.
+TOGETHER: Final = 1000
+ALONE: Final = 100
 
 
 class LakeDamaged(FlintError):
@@ -86,41 +92,130 @@ class Manifest:
 
     def decide(self, batch: Batch) -> Batch:
         """The batch as it is for good: this one, or what was decided before. Raises FlintError."""
-        said = {
-            "version": VERSION,
-            "query": batch.query,
-            "batch": batch.number,
-            "files": [asdict(file) for file in sorted(batch.files, key=DataFile.order)],
-        }
-        path = self._path(batch.query, batch.number)
-        _create(path, said)
+        if _find(self._together(batch.query, batch.number), batch.number) is None:
+            _create(self._path(batch.query, batch.number), {"version": VERSION, **_said(batch)})
         decided = self.batch(batch.query, batch.number)
         if decided is None:
+            path = self._path(batch.query, batch.number)
             raise LakeDamaged(f"the manifest {path} was written and is not there: somebody removed it meanwhile")
+        if batch.number % ALONE == 0:
+            self._put_together(batch.query)
         return decided
 
     def batch(self, query: str, number: int) -> Batch | None:
-        found = _read(self._path(query, number))
-        return None if found is None else _batch(found)
+        found = _find(self._together(query, number), number)
+        if found is None:
+            alone = _batches(self._path(query, number))
+            # Where it is gone now, it has been put together with others meanwhile.
+            found = _find(self._together(query, number) if alone is None else alone, number)
+        return found
+
+    def _together(self, query: str, number: int) -> list[Batch]:
+        """This batch and those it was put together with."""
+        for path in self._files(query, together=True):
+            first, last = _numbers(path)
+            found = _batches(path) if first <= number <= last else None
+            if found is not None and _find(found, number) is not None:
+                return found
+        return []
+
+    def head(self, query: str) -> int | None:
+        """The last batch of this one."""
+        return max((_numbers(path)[1] for path in self._files(query)), default=None)
 
     def heads(self) -> dict[str, int]:
         """The last batch of each query."""
-        found: dict[str, int] = {}
-        for path in (self._root / _BATCHES).glob("*/*.json"):
-            query = path.parent.name
-            found[query] = max(found.get(query, 0), int(path.stem))
-        return found
+        found = {query: self.head(query) for query in _listed_in(self._root / _BATCHES)}
+        return {query: head for query, head in found.items() if head is not None}
 
     def batches(self, up_to: dict[str, int]) -> Iterator[Batch]:
         """All that were decided up to these, query by query. Raises FlintError."""
         for query, last in sorted(up_to.items()):
-            for path in sorted((self._root / _BATCHES / query).glob("*.json")):
-                found = _read(path) if int(path.stem) <= last else None
-                if found is not None:
-                    yield _batch(found)
+            done: set[int] = set()
+            files = self._files(query)
+            # A listing may leave out what comes while it is made. But not what was there before: where it has no parts
+            # because they went, the whole has come, and the next listing has that.
+            files = sorted({*files, *self._files(query, together=True)}, key=_order)
+            for path in files:
+                first = _numbers(path)[0]
+                if first > last or (_is_alone(path) and first in done):
+                    continue
+                found = _batches(path)
+                if found is None:
+                    found = self._together(query, first)
+                if not found:
+                    raise LakeDamaged(f"the manifest {path} was there and is gone: somebody removed it")
+                # Where a driver died while it put some together, they may be in the next such file as well.
+                new = [batch for batch in found if batch.number <= last and batch.number not in done]
+                done.update(batch.number for batch in new)
+                yield from new
+
+    def _files(self, query: str, together: bool = False) -> list[Path]:
+        """Of a query, or those of many batches only: by their first batches, those of many before those of one."""
+        folder = self._root / _BATCHES / query
+        paths = [folder / name for name in _listed_in(folder) if name.endswith(".json")]
+        return sorted((path for path in paths if not (together and _is_alone(path))), key=_order)
+
+    def _put_together(self, query: str) -> None:
+        """Whoever reads meanwhile finds each batch: the whole is there before a part of it goes."""
+        alone = [path for path in self._files(query) if _is_alone(path)][:-ALONE]
+        if len(alone) < TOGETHER:
+            return
+        chosen = alone[:TOGETHER]
+        first, last = _numbers(chosen[0])[0], _numbers(chosen[-1])[0]
+        # What was put together before counts, and what is here of it is left from a death.
+        known = {batch.number: batch for path in chosen for batch in _batches(path) or ()}
+        for path in self._files(query, together=True):
+            start, end = _numbers(path)
+            if start <= last and first <= end:
+                known.update({batch.number: batch for batch in _batches(path) or () if batch.number in known})
+        if len(known) == len(chosen):
+            said = [_said(batch) for _, batch in sorted(known.items())]
+            _create(chosen[0].with_name(f"{chosen[0].stem}-{chosen[-1].name}"), {"version": VERSION, "batches": said})
+            for path in chosen:
+                path.unlink(missing_ok=True)
 
     def _path(self, query: str, number: int) -> Path:
         return self._root / _BATCHES / query / f"{number:020d}.json"
+
+
+def _numbers(path: Path) -> tuple[int, int]:
+    """Of the first and the last batch that a file has."""
+    first, _, last = path.stem.partition("-")
+    return int(first), int(last or first)
+
+
+def _is_alone(path: Path) -> bool:
+    return "-" not in path.stem
+
+
+def _order(path: Path) -> tuple[int, bool, int]:
+    first, last = _numbers(path)
+    return first, _is_alone(path), last
+
+
+def _said(batch: Batch) -> dict[str, Any]:
+    files = [asdict(file) for file in sorted(batch.files, key=DataFile.order)]
+    return {"query": batch.query, "batch": batch.number, "files": files}
+
+
+def _batches(path: Path) -> list[Batch] | None:
+    """Those of a file; None where it is gone."""
+    found = _read(path)
+    if found is None:
+        return None
+    return [_batch(each) for each in found["batches"]] if "batches" in found else [_batch(found)]
+
+
+def _find(batches: list[Batch], number: int) -> Batch | None:
+    return next((batch for batch in batches if batch.number == number), None)
+
+
+def _listed_in(folder: Path) -> list[str]:
+    try:
+        return [path.name for path in folder.iterdir()]
+    except FileNotFoundError:
+        return []
 
 
 def _batch(found: dict[str, Any]) -> Batch:

@@ -149,7 +149,8 @@ def _local(path: str) -> str:
     elif "://" in path:
         raise ConfigurationError(
             f"the option path is {path!r}: a lake stands in a file system that the driver and all executors share (a "
-            "local disk, NFS, or an object store that is mounted), because a commit is a file that only one can create"
+            "local disk, or NFS), because a commit is a file that only one can create, which an object store has not, "
+            "mounted or not"
         )
     if not Path(path).is_absolute():
         raise ConfigurationError(f"the option path is {path!r}: it must be absolute, for executors run elsewhere")

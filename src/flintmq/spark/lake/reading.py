@@ -8,6 +8,7 @@ keep the start of the first one and asks again after a failure, when there may b
 
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Final
 
 import pyarrow as pa
@@ -18,6 +19,7 @@ from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTri
 from pyspark.sql.types import StructType
 
 from flintmq.base.errors import ConfigurationError, FlintError
+from flintmq.spark.failures import told
 from flintmq.spark.lake.formats import Snapshot, StoredFile, Table, open_table
 from flintmq.spark.lake.manifest import LakeDamaged, Manifest
 from flintmq.spark.lake.options import LakeFormat, LakeReadOptions, Place
@@ -53,7 +55,8 @@ class LakeBatchReader(DataSourceReader):
         self._schema = schema
 
     def partitions(self) -> list[InputPartition]:
-        files = lake_table(self._options.place).snapshot(None).files
+        with told():
+            files = lake_table(self._options.place).snapshot(None).files
         rows = sum(file.rows for file in files)
         parts = max(self._options.min_partitions, -(-rows // ROWS_PER_PARTITION))
         # Spark puts a partition of its own in the place of none.
@@ -120,7 +123,8 @@ class LakeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _at(self, version: str | None) -> Snapshot:
         if self._snapshot is None or self._snapshot.version != version:
-            self._snapshot = lake_table(self._options.place).snapshot(version)
+            with told():
+                self._snapshot = lake_table(self._options.place).snapshot(version)
             self._total = sum(file.rows for file in self._snapshot.files)
         return self._snapshot
 
@@ -129,13 +133,14 @@ def _read(partition: InputPartition, schema: StructType) -> Iterator[pa.RecordBa
     """What a task does, on an executor."""
     assert isinstance(partition, RowRange)
     arrow = to_arrow_schema(schema, timezone="UTC")
-    for piece in partition.pieces:
-        yield from _read_piece(piece, arrow)
+    with told():
+        for piece in partition.pieces:
+            yield from _read_piece(piece, arrow)
 
 
 def _read_piece(piece: Piece, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     try:
-        file = pq.ParquetFile(piece.file.path, pre_buffer=True)
+        file = _opened(piece.file)
     except FileNotFoundError as error:
         raise LakeDamaged(
             f"the file {piece.file.path} is in the lake's list and not in its place: it was removed (by a vacuum, for "
@@ -153,6 +158,15 @@ def _read_piece(piece: Piece, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
             left -= wanted.num_rows
             if wanted.num_rows:
                 yield _shaped(wanted, piece.file, schema)
+
+
+def _opened(stored: StoredFile) -> pq.ParquetFile:
+    """Wherever it is: it may be moved at any moment, once and from one place to the other."""
+    for path in (stored.path, stored.staged):
+        if path:
+            with suppress(FileNotFoundError):
+                return pq.ParquetFile(path, pre_buffer=True)
+    return pq.ParquetFile(stored.path, pre_buffer=True)
 
 
 def _row_groups(metadata: pq.FileMetaData, first: int, end: int) -> tuple[list[int], int]:
@@ -187,7 +201,7 @@ def _column(batch: pa.RecordBatch, file: StoredFile, field: pa.Field) -> pa.Arra
 
 def check_columns(wanted: StructType, place: Place) -> None:
     """Raises ConfigurationError unless a user's own .schema(...) chooses among the columns that there are."""
-    there = lake_table(place).snapshot(None).schema
+    there = lake_table(place).schema()
     for field in wanted.fields:
         if field.name not in there.names:
             raise ConfigurationError(

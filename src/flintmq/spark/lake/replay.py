@@ -70,9 +70,9 @@ def _once(target: Mapping[str, str], checkpoint: str) -> dict[str, str]:
     messages.
     """
     options = dict(target)
-    said = {option.lower() for option in target}
+    said = {option.lower(): value for option, value in target.items()}
     if "deliverymode" not in said:
         options["deliveryMode"] = EXACTLY_ONCE
-    if options.get("deliveryMode") == EXACTLY_ONCE and "transactionalid" not in said:
+    if said.get("deliverymode", EXACTLY_ONCE).lower() == EXACTLY_ONCE and "transactionalid" not in said:
         options["transactionalId"] = f"replay.{sha256(checkpoint.encode()).hexdigest()[:32]}"
     return options

@@ -3,17 +3,21 @@
 What makes a flow exactly once is a name under which the broker remembers it. In a pipeline each has one of its own.
 """
 
+import json
 from collections.abc import Mapping
+from hashlib import sha256
 from typing import Final
 
 from flintmq.base.errors import ConfigurationError
 from flintmq.spark.lake.options import lake_read_options, lake_write_options
-from flintmq.spark.pipelines.definition import FLINTMQ, LAKE, PARQUET, Flow, Options, Pipeline
+from flintmq.spark.pipelines.definition import FLINTMQ, LAKE, PARQUET, Flow, Options, Pipeline, Sink
 from flintmq.spark.reading.options import stream_read_options
 from flintmq.spark.writing.options import DeliveryMode, write_options
 
 _MODE: Final = "deliveryMode"
 _ID: Final = "transactionalId"
+_BATCH: Final = "batchId"
+_OWNER: Final = "batchOwner"
 # What a lake tells of its files is published.
 _EVENTS: Final = "eventsExchange"
 _URLS: Final = ("url", "urlenv", "urlfile")
@@ -38,14 +42,22 @@ def sink_options(pipeline: Pipeline, flow: Flow, number: int) -> dict[str, str]:
     sink = flow.sinks[number]
     if sink.kind == FLINTMQ:
         given = _with_broker(pipeline.broker, sink.options)
-        mode = next((value for key, value in given.items() if key.lower() == _MODE.lower()), "")
-        if not mode:
-            mode = given[_MODE] = DeliveryMode.EXACTLY_ONCE
-        if mode == DeliveryMode.EXACTLY_ONCE and not _has(given, _ID):
-            given[_ID] = transactional_id(pipeline, flow, number)
+        if not _has(given, _MODE):
+            given[_MODE] = DeliveryMode.EXACTLY_ONCE
+        if is_exactly_once(given) and not _has(given, _ID):
+            given[_ID] = transactional_id(pipeline, flow, sink)
+        for name in (_BATCH, _OWNER):
+            if _has(given, name):
+                raise ConfigurationError(f"the option {name} is not for pipelines, which number batches themselves")
         write_options(given)
         return given
     if sink.kind == LAKE:
+        for name in (_ID, _BATCH):
+            if _has(sink.options, name):
+                raise ConfigurationError(
+                    f"the option {name} is not for pipelines: a lake knows their batches by the query that has the "
+                    "checkpoint"
+                )
         given = _with_broker(pipeline.broker, sink.options) if _has(sink.options, _EVENTS) else dict(sink.options)
         lake_write_options(given)
         return given
@@ -59,39 +71,47 @@ def sink_options(pipeline: Pipeline, flow: Flow, number: int) -> dict[str, str]:
     return dict(sink.options)
 
 
-def batch_options(pipeline: Pipeline, flow: Flow, number: int) -> dict[str, str]:
-    """Of a sink beside others: what each of its batches is written with, and its number besides, to be known again."""
-    given = sink_options(pipeline, flow, number)
-    if flow.sinks[number].kind == LAKE and not _has(given, _ID):
-        given[_ID] = transactional_id(pipeline, flow, number)
-    return given
+def batch_options(kind: str, options: Options, query: str, batch: int) -> dict[str, str]:
+    """What a batch is written with, so that it is known again: by a lake as that of the query, of which it is one."""
+    if kind == LAKE:
+        return {**options, _ID: query, _BATCH: str(batch)}
+    if kind == FLINTMQ and is_exactly_once(options):
+        return {**options, _OWNER: query, _BATCH: str(batch)}
+    return {**options}
 
 
-def transactional_id(pipeline: Pipeline, flow: Flow, number: int) -> str:
+def is_exactly_once(options: Options) -> bool:
+    mode = next((value for key, value in options.items() if key.lower() == _MODE.lower()), "")
+    return mode.lower() == DeliveryMode.EXACTLY_ONCE
+
+
+def transactional_id(pipeline: Pipeline, flow: Flow, sink: Sink) -> str:
+    """By what the sink is, and not by its place: sinks may come, go and be moved between two runs."""
+    given = {name.lower(): value for name, value in sink.options.items()}
+    address = json.dumps([given.get("exchange"), given.get("routingkey")])
     # No name of a pipeline or a flow has a slash, and so no two of these are alike.
-    name = f"{pipeline.name}/{flow.name}"
-    return f"{name}/{number}" if len(flow.sinks) > 1 else name
+    return f"{pipeline.name}/{flow.name}/{sha256(address.encode()).hexdigest()[:16]}"
 
 
 def check_names(pipeline: Pipeline) -> None:
     """Raises ConfigurationError where two sinks have one name: the second's batches would be taken for the first's."""
     taken: set[str] = set()
     for flow in pipeline.flows:
-        options_of = batch_options if len(flow.sinks) > 1 else sink_options
+        lakes: set[str] = set()
         for number, sink in enumerate(flow.sinks):
-            given = options_of(pipeline, flow, number)
+            given = sink_options(pipeline, flow, number)
+            where = f"{pipeline.where(flow.line)}the sink {sink.kind} of the flow {flow.name}"
+            if sink.kind == LAKE:
+                path = lake_write_options(given).place.path
+                if path in lakes:
+                    raise ConfigurationError(f"{where} writes to {path}, as another sink of this flow does")
+                lakes.add(path)
             name = next((value for key, value in given.items() if key.lower() == _ID.lower()), "")
             if name and name in taken:
                 raise ConfigurationError(
-                    f"{pipeline.where(flow.line)}the sink {sink.kind} of the flow {flow.name} has the transactionalId "
-                    f"{name!r}, as another sink has: each needs its own"
+                    f"{where} has the transactionalId {name!r}, as another sink has: each needs its own"
                 )
             taken.add(name)
-
-
-def is_numbered(options: Options) -> bool:
-    """Whether batches written with these options are known again by their numbers."""
-    return _has(options, _ID)
 
 
 def _with_broker(broker: Options, options: Options) -> dict[str, str]:

@@ -11,6 +11,12 @@ _OURS: Final = re.compile(r"\bflintmq\.[\w.]+: (\S.*)")
 _PLACE_IN_SQL: Final = re.compile(r"\bline (\d+),? pos(?:ition)? \d+")
 # Spark's own reports go on with the plan, and with the frames of the JVM.
 _MOST: Final = 1000
+# Spark's wait cannot be set.
+_TOO_SLOW: Final = "Python worker failed to connect back"
+_TOO_SLOW_SAID: Final = (
+    "a Python process of Spark did not start within 10 s: the machine is busy. Run it again: nothing is lost, and "
+    "nothing comes twice"
+)
 
 
 def first_line(error: BaseException) -> str:
@@ -25,6 +31,8 @@ def cause(error: BaseException) -> str:
     ours = _OURS.findall(text)
     if ours:
         return str(ours[-1]).strip()[:_MOST]
+    if _TOO_SLOW in text:
+        return _TOO_SLOW_SAID
     raised = _RAISED.findall(text)
     if raised:
         kind, said = raised[-1]

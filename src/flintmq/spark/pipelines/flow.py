@@ -60,14 +60,15 @@ def check(pipeline: Pipeline, flow: Flow, spark: SparkSession) -> None:
 
 def start(pipeline: Pipeline, flow: Flow, frame: DataFrame) -> StreamingQuery:
     """The flow runs. Raises what Spark raises."""
+    checkpoint = f"{pipeline.checkpoints}/{flow.name}"
     writer = (
         frame.writeStream.queryName(f"{pipeline.name}.{flow.name}")
         .outputMode(flow.output_mode)
-        .option("checkpointLocation", f"{pipeline.checkpoints}/{flow.name}")
+        .option("checkpointLocation", checkpoint)
     )
     every = flow.trigger.every
     writer = writer.trigger(availableNow=True) if every is None else writer.trigger(processingTime=every)
-    return write(writer, pipeline, flow)
+    return write(writer, pipeline, flow, checkpoint)
 
 
 def _source(pipeline: Pipeline, flow: Flow, session: SparkSession) -> DataFrame:

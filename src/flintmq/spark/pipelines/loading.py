@@ -83,7 +83,6 @@ def parse_trigger(text: str) -> Trigger:
 
 
 def _pipeline(root: Node, path: Path) -> Pipeline:
-
     name = root.required("pipeline", "its name, under which the broker knows how far it is")
     description = root.child("description")
     broker = root.child("broker")
@@ -171,7 +170,6 @@ def _flow(name: str, node: Node, base: Path, every: Trigger) -> Flow:
 
 
 def _source(node: Node, base: Path) -> Source:
-
     decode, watermark = node.child("decode"), node.child("watermark")
     kind, options = node.one_of(SOURCE_KINDS, "what is read")
     node.finish()
@@ -202,7 +200,6 @@ def _decode(node: Node) -> Decode:
 
 
 def _watermark(node: Node) -> Watermark:
-
     column = node.required("column", "the column of timestamps")
     delay = node.required("delay", "how late a row may come, such as 10 minutes")
     expression = node.child("expression")
@@ -222,7 +219,7 @@ def _sink(node: Node, base: Path) -> Sink:
 def _options(node: Node, base: Path) -> Options:
     """Scalars; what names a place on this machine is meant from the file's own directory."""
     given = node.texts()
-    return {key: _place(text, base) if key in ("path", "urlFile") else text for key, text in given.items()}
+    return {key: _place(text, base) if key.lower() in ("path", "urlfile") else text for key, text in given.items()}
 
 
 def _place(text: str, base: Path) -> str:

@@ -111,18 +111,23 @@ class _Running:
             if query.isActive:
                 if flow.batches or "Initializing" not in query.status["message"]:
                     flow.state = State.RUNNING
-                continue
-            error = query.exception()
-            progress.update()
-            flow.lag = 0 if error is None and flow.lag is not None else flow.lag
-            flow.state = State.FINISHED if error is None else State.FAILED
-            if error is not None:
-                flow.error = cause(error)
-                self._status.state = State.FAILED
-                self._status.error = f"the flow {flow.name} failed: {flow.error}"
+            else:
+                self._ended(query, progress)
         if self._queries and all(progress.status.state is State.FINISHED for _, progress in self._queries):
             self._status.state = State.FINISHED
         return self._status.state is State.RUNNING
+
+    def _ended(self, query: StreamingQuery, progress: FlowProgress) -> None:
+        """By itself: it is done, or it failed."""
+        flow = progress.status
+        error = query.exception()
+        progress.update()
+        flow.lag = 0 if error is None and flow.lag is not None else flow.lag
+        flow.state = State.FINISHED if error is None else State.FAILED
+        if error is not None:
+            flow.error = cause(error)
+            self._status.state = State.FAILED
+            self._status.error = f"the flow {flow.name} failed: {flow.error}"
 
     def wait_for_batches(self, hurry: threading.Event) -> None:
         """Until no flow is in the middle of a batch, or patience is at its end."""
@@ -133,7 +138,10 @@ class _Running:
                 progress.update()
                 if not query.status["isTriggerActive"] or progress.status.batches != before:
                     break
-            query.stop()
+            if query.isActive:
+                query.stop()
+            else:
+                self._ended(query, progress)
 
     def end(self) -> None:
         """Whatever still runs stops here. Spark may be gone by now."""

@@ -18,7 +18,6 @@ from pyspark.sql import SparkSession
 from flintmq.base.errors import ConfigurationError, FlintError
 from flintmq.spark.pipelines.failure import first_line
 
-DEFAULT_MASTER: Final = "local[2]"
 JAVA_AT_LEAST: Final = 17
 # The JVM ends within a second or two.
 _STOP_SECONDS: Final = 30.0

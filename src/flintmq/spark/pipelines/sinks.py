@@ -1,19 +1,20 @@
 """Where a flow's rows go: by a streaming writer where there is one sink, batch by batch where there are several."""
 
+import json
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 from pyspark.sql.types import StructType
 
-from flintmq.base.errors import ConfigurationError
+from flintmq.base.errors import ConfigurationError, FlintError
 from flintmq.spark.lake.manifest import Manifest
 from flintmq.spark.lake.options import lake_write_options
-from flintmq.spark.pipelines.broker_options import batch_options, is_numbered, sink_options
+from flintmq.spark.pipelines.broker_options import batch_options, sink_options
 from flintmq.spark.pipelines.definition import CONSOLE, FLINTMQ, LAKE, Flow, Options, Pipeline
 from flintmq.spark.writing.options import write_options
 from flintmq.spark.writing.rows import RowEncoder
@@ -24,29 +25,29 @@ FilesOf = Callable[[str, int], int]
 # What a person reads of a batch, and of a value.
 CONSOLE_ROWS: Final = 20
 CONSOLE_WIDTH: Final = 40
+# Of a checkpoint, the file that says which query has it.
+_METADATA: Final = "metadata"
 
 
-def write(writer: DataStreamWriter, pipeline: Pipeline, flow: Flow) -> StreamingQuery:
+def write(writer: DataStreamWriter, pipeline: Pipeline, flow: Flow, checkpoint: str) -> StreamingQuery:
     """Starts the query."""
-    kinds = [sink.kind for sink in flow.sinks]
-    if len(kinds) > 1 or kinds[0] == CONSOLE:
-        outlets = [Outlet(kind, batch_options(pipeline, flow, number)) for number, kind in enumerate(kinds)]
-        return writer.foreachBatch(EachBatch(outlets)).start()
-    outlet = Outlet(kinds[0], sink_options(pipeline, flow, 0))
-    return writer.format(outlet.format).options(**outlet.options).start()
+    options = [sink_options(pipeline, flow, number) for number in range(len(flow.sinks))]
+    outlets = [Outlet(sink.kind, given) for sink, given in zip(flow.sinks, options, strict=True)]
+    if len(outlets) > 1 or outlets[0].kind == CONSOLE:
+        return writer.foreachBatch(EachBatch(outlets, checkpoint)).start()
+    return writer.format(outlets[0].format).options(**outlets[0].options).start()
 
 
 def files_of(pipeline: Pipeline, flow: Flow) -> FilesOf | None:
-    """How many files a batch of the flow's query wrote, where its sink keeps count."""
-    if len(flow.sinks) != 1 or flow.sinks[0].kind != LAKE:
-        return None
-    manifest = Manifest(lake_write_options(sink_options(pipeline, flow, 0)).place.root)
+    """How many files a batch of the flow's query wrote, where a sink keeps count."""
+    options = [sink_options(pipeline, flow, number) for number, sink in enumerate(flow.sinks) if sink.kind == LAKE]
+    manifests = [Manifest(lake_write_options(given).place.root) for given in options]
 
     def count(query: str, batch: int) -> int:
-        decided = manifest.batch(query, batch)
-        return 0 if decided is None else len(decided.files)
+        decided = [manifest.batch(query, batch) for manifest in manifests]
+        return sum(len(found.files) for found in decided if found is not None)
 
-    return count
+    return count if manifests else None
 
 
 def check_columns(pipeline: Pipeline, flow: Flow, schema: StructType) -> None:
@@ -70,17 +71,14 @@ class Outlet:
     def format(self) -> str:
         return LAKE_FORMAT if self.kind == LAKE else self.kind
 
-    @property
-    def is_numbered(self) -> bool:
-        """Whether a batch that comes again is known by its number."""
-        return is_numbered(self.options)
-
 
 class EachBatch:
     """Writes a batch to each sink in turn. With Spark Connect, it travels to the server."""
 
-    def __init__(self, outlets: list[Outlet]) -> None:
+    def __init__(self, outlets: list[Outlet], checkpoint: str) -> None:
         self._outlets = outlets
+        self._checkpoint = checkpoint
+        self._query = ""
         # As PySpark asks of what it takes for a function.
         self.__name__ = "EachBatch"
 
@@ -88,16 +86,25 @@ class EachBatch:
         if len(self._outlets) > 1:
             # Read and computed once, whatever the number of sinks.
             frame.persist()
+            self._query = self._query or query_of(self._checkpoint, frame.sparkSession)
         try:
             for outlet in self._outlets:
                 if outlet.kind == CONSOLE:
                     _show(frame, batch, outlet.options)
                 else:
-                    options = {**outlet.options, "batchId": str(batch)} if outlet.is_numbered else outlet.options
+                    options = batch_options(outlet.kind, outlet.options, self._query, batch)
                     frame.write.format(outlet.format).options(**options).mode("append").save()
         finally:
             if len(self._outlets) > 1:
                 frame.unpersist()
+
+
+def query_of(checkpoint: str, spark: SparkSession) -> str:
+    """The id of the query that has a checkpoint. Behind Spark Connect, nobody else tells whose a batch is."""
+    said = spark.read.text(f"{checkpoint}/{_METADATA}").first()
+    if said is None:
+        raise FlintError(f"the checkpoint {checkpoint} does not say whose it is: begin with a new one")
+    return str(json.loads(said.value)["id"])
 
 
 def _show(frame: DataFrame, batch: int, options: Options) -> None:

@@ -1,6 +1,6 @@
 """What a query that goes on asks of a queue, be it a stream or leased: its messages have numbers that only grow."""
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from typing import Final
 
 import flintmq.client as fc
@@ -14,7 +14,7 @@ class DataLost(FlintError):
     """Messages that were to be read are not there any more."""
 
 
-class Feed(ABC):
+class Feed:
     """One queue, as the driver sees it. All methods raise FlintError."""
 
     @property
@@ -22,19 +22,31 @@ class Feed(ABC):
         """Which lease the offsets belong to, 0 for a stream's. Raises FlintError."""
         return 0
 
+    @property
+    def number(self) -> int:
+        """Which one it is of those that have the queue's name one after the other. Raises FlintError."""
+        return self.lease
+
+    def close(self) -> None:
+        """Nobody asks any more."""
+
+    def begin(self, offset: int, number: int) -> int:
+        """Where a query begins that has had no batch yet, and whose options say this place. Raises FlintError."""
+        return self.resume(offset, number)
+
     @abstractmethod
     def start(self) -> int:
         """Where the options say to start."""
 
     @abstractmethod
-    def resume(self, offset: int, lease: int) -> int:
+    def resume(self, offset: int, number: int) -> int:
         """Where to go on after all before `offset` has been read, and Spark has it. Raises DataLost if it cannot.
 
-        `lease` is what that was when this offset was noted.
+        `number` is what that was when this offset was noted, 0 where it was not.
         """
 
-    def there(self, lease: int, start: int, end: int) -> tuple[int, int]:
-        """What can be read of a batch of this lease. Raises DataLost where that is not all, unless that is allowed."""
+    def there(self, number: int, start: int, end: int) -> tuple[int, int]:
+        """What can be read of a batch of this one. Raises DataLost where that is not all, unless that is allowed."""
         return start, end
 
     @abstractmethod

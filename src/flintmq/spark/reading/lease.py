@@ -16,6 +16,7 @@ from flintmq.spark.failures import QueryFailed
 from flintmq.spark.reading.ahead import Ahead
 from flintmq.spark.reading.feed import DataLost, Feed
 from flintmq.spark.reading.options import EARLIEST, ReadOptions
+from flintmq.spark.reading.renewal import Renewal
 
 # Of what is leased the broker keeps track message by message, and it is everybody's broker.
 BATCH_MAX_MESSAGES: Final = 1_000_000
@@ -34,6 +35,7 @@ class Lease(Feed):
         self._options = options
         # Of the lease this query has; 0 before it was opened.
         self._epoch = 0
+        self._renewal: Renewal | None = None
         self._check_options()
 
     def _check_options(self) -> None:
@@ -59,22 +61,35 @@ class Lease(Feed):
             self._open()
         return lease_of(self._epoch)
 
-    def there(self, lease: int, start: int, end: int) -> tuple[int, int]:
+    def close(self) -> None:
+        if self._renewal is not None:
+            self._renewal.close()
+
+    def begin(self, offset: int, number: int) -> int:
+        """What others had leased under the name goes back: their places are not for this query to go on with, and
+        theirs is another lease from now on, so that both do not read by turns.
+        """
+        if self._look().next == 0:
+            return 0
+        self._call(lambda channel: channel.lease_release(self._queue, self._name, self._epoch))
+        return self._open().first
+
+    def there(self, number: int, start: int, end: int) -> tuple[int, int]:
         now = self._look()
         try:
-            self._check_is(lease, start, now)
+            self._check_is(number, start, now)
         except DataLost:
             if self._options.fail_on_data_loss:
                 raise
-            if lease != self.lease:
+            if number != self.lease:
                 return end, end
             start = min(max(start, now.first), end)
         return start, min(end, max(start, now.next))
 
-    def resume(self, offset: int, lease: int) -> int:
+    def resume(self, offset: int, number: int) -> int:
         try:
             now = self._look()
-            self._check_is(lease, offset, now)
+            self._check_is(number, offset, now)
         except DataLost:
             if self._options.fail_on_data_loss:
                 raise
@@ -91,9 +106,13 @@ class Lease(Feed):
     def _settle_before(self, position: int) -> None:
         self._call(lambda channel: channel.lease_settle(self._queue, self._name, self._epoch, position))
 
-    def _check_is(self, lease: int, offset: int, now: fc.LeaseInfo) -> None:
-        if lease != self.lease or offset > now.next:
-            raise self._lost(offset, "was released, or the queue was deleted and made anew")
+    def _check_is(self, number: int, offset: int, now: fc.LeaseInfo) -> None:
+        if number != self.lease or offset > now.next:
+            raise self._lost(
+                offset,
+                "was released, a query with a new checkpoint has begun with this name, or the queue was deleted and "
+                "made anew",
+            )
         if offset < now.first:
             raise self._lost(
                 offset, f"is at position {now.first} already: another query went on with it, or leaseTimeout passed"
@@ -119,7 +138,7 @@ class Lease(Feed):
             lease = self._extend(min(wanted - before, LEASE_EXTEND_MAX_MESSAGES), min(left, LEASE_EXTEND_MAX_BYTES))
             if lease.next == before:
                 break
-            left -= LEASE_EXTEND_MAX_BYTES
+            left -= lease.size
         return min(lease.next, wanted)
 
     def _open(self) -> fc.LeaseInfo:
@@ -127,6 +146,9 @@ class Lease(Feed):
         timeout_ms = self._options.lease_timeout_ms
         lease = self._connecting.call(lambda channel: channel.lease_open(self._queue, self._name, 0, timeout_ms))
         self._epoch = lease.epoch
+        if timeout_ms:
+            self.close()
+            self._renewal = Renewal(self._options.endpoint, self._queue, self._name, lease.epoch, timeout_ms)
         return lease
 
     def _look(self) -> fc.LeaseInfo:

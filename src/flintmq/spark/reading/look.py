@@ -15,7 +15,7 @@ from flintmq.wire.amqp091.chunk import REDELIVERED, push_record
 from flintmq.wire.amqp091.tables import encode_address
 
 # Without a message for so long, the rest of what was counted has been taken by others.
-SILENCE_SECONDS: Final = 2.0
+SILENCE_SECONDS: Final = 10.0
 
 
 @dataclass

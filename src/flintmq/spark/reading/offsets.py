@@ -3,7 +3,8 @@
 A place is {"offsets": {queue: the next message to read}}; where a micro-batch ends, also "since": where it began.
 Spark's log has the end of the first micro-batch but not its start, and asks for the start again after a failure: by
 then "latest" is somewhere else, and the messages between would be skipped. So the end remembers. "leases" tells which
-lease the offsets of an ordinary queue belong to: another one of the same name counts from 0 again.
+lease the offsets of an ordinary queue belong to, and "streams" which stream: another one of the same name counts from 0
+again.
 """
 
 from collections.abc import Iterable, Mapping
@@ -31,16 +32,27 @@ class OffsetRange(InputPartition):
     is_leased: bool = False
 
 
-def place(offsets: Mapping[str, int], leases: Mapping[str, int] | None = None) -> Place:
-    return {"offsets": dict(offsets), **({"leases": dict(leases)} if leases else {})}
+def place(offsets: Mapping[str, int], **numbers: Mapping[str, int]) -> Place:
+    """`numbers` are of leases and of streams."""
+    return {"offsets": dict(offsets), **{which: dict(found) for which, found in numbers.items() if found}}
 
 
-def batch_end(since: Mapping[str, int], offsets: Mapping[str, int], leases: Mapping[str, int] | None = None) -> Place:
-    return {**place(offsets, leases), "since": dict(since)}
+def batch_end(since: Mapping[str, int], offsets: Mapping[str, int], **numbers: Mapping[str, int]) -> Place:
+    return {**place(offsets, **numbers), "since": dict(since)}
+
+
+def is_batch_end(saved: Mapping[str, Mapping[str, int]]) -> bool:
+    """Or a place before all batches."""
+    return "since" in saved
 
 
 def leases_of(saved: Mapping[str, Mapping[str, int]]) -> Mapping[str, int]:
     return saved.get("leases", {})
+
+
+def numbers_of(saved: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
+    """Of each queue's lease or stream, as far as they are known."""
+    return {**saved.get("streams", {}), **leases_of(saved)}
 
 
 def offsets_of(saved: Mapping[str, Mapping[str, int]], queues: Iterable[str]) -> dict[str, int]:

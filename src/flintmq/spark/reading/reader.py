@@ -23,7 +23,9 @@ from flintmq.spark.reading.offsets import (
     Place,
     batch_end,
     batch_ranges,
+    is_batch_end,
     leases_of,
+    numbers_of,
     offsets_of,
     place,
     proportions,
@@ -100,6 +102,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._connecting: Connecting | None = None
         self._known: dict[str, Feed] = {}
         self._initial: Place | None = None
+        self._begun: tuple[dict[str, int], dict[str, int]] | None = None
         self._window = Window(options.min_messages_per_trigger, options.max_trigger_delay_ms / 1000)
         # Where a query that is to read what is there, and then end, ends.
         self._available_now: dict[str, int] | None = None
@@ -108,7 +111,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Spark asks again and again until there is a first batch: where "latest" is must not change meanwhile."""
         if self._initial is None:
             with self._told():
-                self._initial = place({queue: feed.start() for queue, feed in self._feeds().items()}, self._leases())
+                self._initial = place({queue: feed.start() for queue, feed in self._feeds().items()}, **self._numbers())
         return self._initial
 
     def getDefaultReadLimit(self) -> ReadLimit:
@@ -124,9 +127,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         with self._told():
             feeds = self._feeds()
             saved = offsets_of(start, feeds)
-            leases = leases_of(start)
+            before = (saved, numbers_of(start)) if is_batch_end(start) else self._begin(saved, numbers_of(start))
+            offsets, numbers = before
             since = {
-                queue: feed.resume(saved[queue], leases.get(queue, 0)) if queue in saved else feed.start()
+                queue: feed.resume(offsets[queue], numbers.get(queue, 0)) if queue in offsets else feed.start()
                 for queue, feed in feeds.items()
             }
             found = self._wait_for_news(since)
@@ -134,7 +138,19 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if ends == since and any(found.values()) and self._available_now is None:
                 # A queue that is paused has messages, and gives none.
                 time.sleep(IDLE_SECONDS)
-            return start if ends == saved else batch_end(since, ends, self._leases())
+            return start if ends == saved else batch_end(since, ends, **self._numbers())
+
+    def _begin(self, saved: dict[str, int], numbers: dict[str, int]) -> tuple[dict[str, int], dict[str, int]]:
+        """Where a query without a batch begins, and of which leases and streams that is: found once."""
+        if self._begun is None:
+            feeds = self._feeds()
+            offsets = {queue: feeds[queue].begin(at, numbers.get(queue, 0)) for queue, at in saved.items()}
+            self._begun = offsets, {queue: feed.number for queue, feed in feeds.items()}
+            if self._available_now is not None:
+                # Positions of another lease count from 0 again.
+                anew = {queue: feed.end() for queue, feed in feeds.items() if feed.number != numbers.get(queue, 0)}
+                self._available_now |= anew
+        return self._begun
 
     def _extend(self, since: dict[str, int], found: dict[str, int], most: int) -> dict[str, int]:
         messages = shares(found, most)
@@ -149,11 +165,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """How many messages each queue has: as soon as there is one, or when idling has lasted long enough."""
         deadline = time.monotonic() + IDLE_SECONDS
         while True:
-            found = {queue: self._end(queue, feed) - since[queue] for queue, feed in self._feeds().items()}
+            ends = {queue: self._end(queue, feed) for queue, feed in self._feeds().items()}
+            found = {queue: max(end - since[queue], 0) for queue, end in ends.items()}
             if self._available_now is not None:
-                return {queue: max(count, 0) for queue, count in found.items()}
+                return found
             now = time.monotonic()
-            if any(found.values()) and not self._window.holds_back(sum(found.values()), now):
+            if not any(found.values()):
+                self._window.nothing()
+            elif not self._window.holds_back(sum(found.values()), now):
                 return found
             if now >= deadline:
                 return dict.fromkeys(found, 0)
@@ -164,7 +183,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def reportLatestOffset(self) -> Place:
         with self._told():
-            return place({queue: feed.end() for queue, feed in self._feeds().items()}, self._leases())
+            return place({queue: feed.end() for queue, feed in self._feeds().items()}, **self._numbers())
 
     def partitions(self, start: Place, end: Place) -> list[InputPartition]:
         options = self._options
@@ -176,22 +195,28 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 for queue, (first, stop) in batch_ranges(start, end).items()
             ]
             # After a restart: the batch may be one that an earlier process planned.
-            there = [self._there(each, leases[each.queue]) if each.is_leased else each for each in ranges]
+            numbers = numbers_of(end)
+            there = [self._there(each, numbers.get(each.queue, 0)) for each in ranges]
             return [*split(there, options.min_partitions, options.max_messages_per_partition)]
 
-    def _there(self, planned: OffsetRange, lease: int) -> OffsetRange:
-        start, end = self._feeds()[planned.queue].there(lease, planned.start, planned.end)
+    def _there(self, planned: OffsetRange, number: int) -> OffsetRange:
+        start, end = self._feeds()[planned.queue].there(number, planned.start, planned.end)
         return replace(planned, start=start, end=end)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return read_partition(self._options, self._schema, partition)
 
     def stop(self) -> None:
+        for feed in self._known.values():
+            feed.close()
         if self._connecting is not None:
             self._connecting.close()
 
-    def _leases(self) -> dict[str, int]:
-        return {queue: feed.lease for queue, feed in self._feeds().items() if feed.lease}
+    def _numbers(self) -> Place:
+        feeds = self._feeds()
+        leases = {queue: feed.lease for queue, feed in feeds.items() if feed.lease}
+        streams = {queue: feed.number for queue, feed in feeds.items() if feed.number and queue not in leases}
+        return {"leases": leases, "streams": streams}
 
     def _told(self) -> AbstractContextManager[None]:
         return told(self._options.endpoint)

@@ -15,10 +15,17 @@ class Stream(Feed):
         self._connecting = connecting
         self._queue = queue
         self._options = options
+        self._number = 0
+
+    @property
+    def number(self) -> int:
+        return self._number or self.bounds().number
 
     def bounds(self, timestamp_ms: int = 0) -> fc.StreamInfo:
         """First and next offset, and the first at or after a time. Raises FlintError."""
-        return self._connecting.call(lambda channel: channel.stream_query(self._queue, timestamp_ms))
+        bounds = self._connecting.call(lambda channel: channel.stream_query(self._queue, timestamp_ms))
+        self._number = bounds.number
+        return bounds
 
     # -- a range by the options -----------------------------------------------------------------------------------
 
@@ -52,19 +59,28 @@ class Stream(Feed):
 
     # -- going on -------------------------------------------------------------------------------------------------
 
-    def resume(self, offset: int, lease: int) -> int:
+    def resume(self, offset: int, number: int) -> int:
         bounds = self.bounds()
-        if offset > bounds.next_offset:
-            if self._options.fail_on_data_loss:
-                raise DataLost(
-                    f"the stream '{self._queue}' ends at offset {bounds.next_offset} and was read up to {offset} "
-                    "before: it was deleted and made anew. Start with a new checkpoint location, or set the option "
-                    "failOnDataLoss to false to read the new one from its start"
-                )
+        if self._is_another(number, offset, bounds):
             return bounds.first_offset
         if offset < bounds.first_offset:
             self._missing(offset, bounds.first_offset, bounds.first_offset - offset)
         return max(offset, bounds.first_offset)
+
+    def there(self, number: int, start: int, end: int) -> tuple[int, int]:
+        return (end, end) if self._is_another(number, start, self.bounds()) else (start, end)
+
+    def _is_another(self, number: int, offset: int, bounds: fc.StreamInfo) -> bool:
+        """Whether the offset is one of a stream that had the name before. Raises DataLost unless that was allowed."""
+        if offset <= bounds.next_offset and number in (0, bounds.number):
+            return False
+        if self._options.fail_on_data_loss:
+            raise DataLost(
+                f"the stream '{self._queue}' was deleted and made anew: it ends at offset {bounds.next_offset}, and "
+                f"the one before it was read up to {offset}. Start with a new checkpoint location, or set the option "
+                "failOnDataLoss to false to read the new one from its start"
+            )
+        return True
 
     def end(self) -> int:
         return self.bounds().next_offset

@@ -12,6 +12,10 @@ class Window:
         self._delay_seconds = delay_seconds
         self._first_seen: float | None = None
 
+    def nothing(self) -> None:
+        """None waits any more, for others took them: the next one begins a window."""
+        self._first_seen = None
+
     def holds_back(self, waiting: int, now: float) -> bool:
         """Whether so many messages, one at least, wait for more. When they do not, the next window begins."""
         if waiting >= self._messages or self._delay_seconds == 0:

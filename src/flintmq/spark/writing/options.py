@@ -9,8 +9,8 @@ from flintmq.base.errors import ConfigurationError
 from flintmq.spark.endpoint import Endpoint
 from flintmq.spark.options import WRITING, Given, endpoint
 
-# Messages that are written before their confirms are waited for.
-BATCH_MESSAGES: Final = 5_000
+# Messages on their way before the first half of them has to be confirmed.
+BATCH_MESSAGES: Final = 10_000
 # What is staged at a time: each piece costs a wait for the disk, and is kept in memory in case it has to go again.
 STAGED_MESSAGES: Final = 50_000
 
@@ -29,7 +29,10 @@ class DeliveryMode(StrEnum):
 
 @dataclass(frozen=True)
 class WriteOptions:
-    """None for `exchange` and `routing_key`: each row says. `batch_id`: None where Spark numbers the batches."""
+    """None for `exchange` and `routing_key`: each row says. `batch_id`: None where Spark numbers the batches.
+
+    `batch_owner`: who numbers them, "" for the query that Spark tells tasks of.
+    """
 
     endpoint: Endpoint
     exchange: str | None
@@ -41,6 +44,7 @@ class WriteOptions:
     delivery_mode: DeliveryMode
     transactional_id: str
     batch_id: int | None
+    batch_owner: str
 
     @property
     def is_staged(self) -> bool:
@@ -63,9 +67,10 @@ def write_options(given: Mapping[str, str]) -> WriteOptions:
         delivery_mode=mode,
         transactional_id=o.required("transactionalId", _TRANSACTIONAL_ID) if is_staged else "",
         batch_id=o.natural("batchId", "the number of a micro-batch, as foreachBatch has it"),
+        batch_owner=o.text("batchOwner") or "",
     )
     if not is_staged:
-        for name in ("transactionalId", "batchId"):
+        for name in ("transactionalId", "batchId", "batchOwner"):
             if o.text(name) is not None:
                 raise ConfigurationError(f"the option {name} is for deliveryMode {DeliveryMode.EXACTLY_ONCE} only")
     elif not options.persistent:
@@ -73,4 +78,6 @@ def write_options(given: Mapping[str, str]) -> WriteOptions:
             f"deliveryMode {DeliveryMode.EXACTLY_ONCE} publishes persistent messages: without them, a crash of the "
             "broker would take some; leave the option persistent out"
         )
+    if options.batch_owner and options.batch_id is None:
+        raise ConfigurationError("the option batchOwner goes with batchId: whose number that is")
     return options

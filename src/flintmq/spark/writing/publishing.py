@@ -29,14 +29,60 @@ def publish(options: WriteOptions, encoder: RowEncoder, batches: Iterator[pa.Rec
     """What a task does, on an executor. Raises FlintError when the broker did not take or route a message."""
     messages = 0
     endpoint = options.endpoint
+    # While the broker writes one part down, the next is on its way.
+    step = max(options.batch_size // 2, 1)
     with told(endpoint), Connecting(endpoint, confirms=True, patient=True) as connecting:
+        publisher = Publisher(connecting, encoder)
         for batch in batches:
-            for start in range(0, batch.num_rows, options.batch_size):
-                part = batch.slice(start, options.batch_size)
-                # After a loss of connection all of it goes again: what had been confirmed arrives twice.
-                messages += connecting.call(partial(_publish_all, encoder, part))
+            for start in range(0, batch.num_rows, step):
+                publisher.publish(batch.slice(start, step))
+            messages += batch.num_rows
+        publisher.finish()
     return Published(messages)
 
 
-def _publish_all(encoder: RowEncoder, rows: pa.RecordBatch, channel: fc.Channel) -> int:
-    return channel.publish_batch(encoder.rows(rows), timeout=CONFIRM_SECONDS)
+class Publisher:
+    """Publishes part after part, and keeps the last one until its confirms came: if the connection is lost before that,
+    it goes again, and the one in hand too. What of them had been confirmed arrives twice then.
+    """
+
+    def __init__(self, connecting: Connecting, encoder: RowEncoder) -> None:
+        self._connecting = connecting
+        self._encoder = encoder
+        self._channel: fc.Channel | None = None
+        self._unconfirmed: pa.RecordBatch | None = None
+        # Its end on the channel that it went over.
+        self._published = 0
+
+    def publish(self, part: pa.RecordBatch) -> None:
+        """Raises FlintError."""
+        self._connecting.call(partial(self._publish, part))
+        self._unconfirmed = part
+        assert self._channel is not None
+        self._published = self._channel.published
+
+    def finish(self) -> None:
+        """All is confirmed then. Raises FlintError."""
+        if self._unconfirmed is not None:
+            self._connecting.call(self._finish)
+
+    def _publish(self, part: pa.RecordBatch, channel: fc.Channel) -> None:
+        self._go_on(channel)
+        channel.publish_ahead(self._encoder.rows(part), timeout=CONFIRM_SECONDS)
+
+    def _finish(self, channel: fc.Channel) -> None:
+        self._go_on(channel)
+        channel.wait_for_confirms(timeout=CONFIRM_SECONDS)
+
+    def _go_on(self, channel: fc.Channel) -> None:
+        before = self._channel
+        if channel is before:
+            return
+        if before is not None and before.confirmed >= self._published and not before.has_failures:
+            # Whoever waits long for rows loses the connection, and has had its confirms by then. What was refused goes
+            # again, since nobody was told: it is refused again, and then somebody is.
+            self._unconfirmed = None
+        if self._unconfirmed is not None:
+            channel.publish_ahead(self._encoder.rows(self._unconfirmed), timeout=CONFIRM_SECONDS)
+        self._channel = channel
+        self._published = channel.published

@@ -21,7 +21,8 @@ import pyarrow as pa
 from pyspark.sql.datasource import WriterCommitMessage
 
 import flintmq.client as fc
-from flintmq.base.errors import FlintError, PreconditionFailed
+from flintmq.base.errors import ConfigurationError, FlintError, PreconditionFailed
+from flintmq.base.limits import STAGE_ATTEMPTS_MAX
 from flintmq.spark.connecting import Connecting
 from flintmq.spark.failures import told
 from flintmq.spark.writing.options import WriteOptions
@@ -66,7 +67,13 @@ def stage(
         # All tasks of a batch ask this, whoever is first: to the same owner, it is the same answer.
         stage = connecting.call(lambda channel: channel.stage_open(options.transactional_id, batch.owner))
         staged = Staged(stage.epoch)
-        if batch.number <= stage.last_batch:
+        if batch.number < stage.last_batch:
+            raise ConfigurationError(
+                f"batch {batch.number} of the transactionalId '{options.transactional_id}' comes when batch "
+                f"{stage.last_batch} is published: numbers have to grow. Give it a higher batchId or another "
+                "transactionalId; a query that has an old checkpoint needs a new checkpoint location"
+            )
+        if batch.number == stage.last_batch:
             # The rows have to be asked for all the same: queries that keep state write it behind their last row.
             for _ in batches:
                 pass
@@ -169,5 +176,10 @@ def _fenced(options: WriteOptions) -> Iterator[None]:
                     f"another query or job has taken over the transactionalId '{options.transactional_id}', and "
                     "whoever comes last goes on: give each its own. This one can go on with another transactionalId "
                     "only, and may then publish its last micro-batch twice"
+                ) from None
+            if error.code == PreconditionFailed.code and "attempts: commit or abort" in error.text:
+                raise FlintError(
+                    f"a batch has more pieces than the broker keeps of one ({STAGE_ATTEMPTS_MAX}): set the option "
+                    "batchSize higher, write fewer partitions, or limit a micro-batch (maxMessagesPerTrigger)"
                 ) from None
             raise

@@ -14,7 +14,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from flintmq.base.errors import FlintError
+from flintmq.base.errors import ConfigurationError, FlintError
 from flintmq.spark.writing import staging
 from flintmq.spark.writing.options import WriteOptions
 from flintmq.spark.writing.publishing import publish
@@ -37,12 +37,17 @@ class BatchWriter(DataSourceArrowWriter):
         self._options = options
         self._encoder = RowEncoder(schema, options)
         self._number = options.batch_id or 0
-        self._owner = secrets.token_hex(16) if options.batch_id is None else ""
+        self._owner = secrets.token_hex(16) if options.batch_id is None else options.batch_owner
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         if not self._options.is_staged:
             return publish(self._options, self._encoder, iterator)
         context = _task()
+        if self._options.batch_id is None and context.getLocalProperty(_QUERY_ID):
+            raise ConfigurationError(
+                "a micro-batch that foreachBatch writes is published again when it is repeated, unless it has a number"
+                ": give the batch's, which foreachBatch has, as the option batchId; or use deliveryMode at-least-once"
+            )
         owner = self._owner or context.getLocalProperty(_QUERY_ID) or _NO_QUERY
         batch = Batch(owner, self._number)
         return staging.stage(self._options, self._encoder, iterator, batch, context.partitionId())

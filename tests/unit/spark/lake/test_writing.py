@@ -1,5 +1,7 @@
 """What tasks and the driver do to a lake, step by step, without Spark between them."""
 
+import os
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -17,12 +19,15 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from flintmq.base.errors import ConfigurationError, FlintError
+from flintmq.base.errors import ConfigurationError, ConnectionLost, FlintError
 from flintmq.spark.lake import files as task_files
+from flintmq.spark.lake import manifest as manifests
+from flintmq.spark.lake import writer as lake_writer
 from flintmq.spark.lake.datafile import Batch, DataFile
 from flintmq.spark.lake.manifest import LakeDamaged, Manifest
 from flintmq.spark.lake.options import LakeFormat, lake_read_options, lake_write_options
 from flintmq.spark.lake.reading import LakeBatchReader, lake_table
+from flintmq.spark.lake.source import LakeDataSource
 from flintmq.spark.lake.vacuum import vacuum
 from flintmq.spark.lake.writer import Lake
 from tests.spark.lakes import FORMATS, parquet_files, rows
@@ -105,6 +110,47 @@ def test_a_driver_that_died_after_deciding(tmp_path: Path, format: str) -> None:
 
 
 @pytest.mark.parametrize("format", FORMATS)
+def test_columns_are_known_without_the_files(tmp_path: Path, format: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To plan a query, Spark asks for them several times: that costs nothing for each batch there ever was."""
+    path = tmp_path / "lake"
+    lake = a_lake(path, format)
+    lake.commit(batch(lake, 0, messages(0, 10)))
+    table = lake_table(lake_read_options({"path": str(path)}).place)
+    expected = table.snapshot(None).schema
+    monkeypatch.setattr(Manifest, "batches", lambda *_: pytest.fail("the manifest is read"))
+    monkeypatch.setattr(type(table), "snapshot", lambda *_: pytest.fail("files are listed"))
+    assert table.schema() == expected
+    assert LakeDataSource({"path": str(path)}).schema() == expected
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_numbers_grow(tmp_path: Path, format: str) -> None:
+    """A new batch with a number below one before is refused, for it would be taken for added; the same one is not."""
+    path = tmp_path / "lake"
+    lake = a_lake(path, format)
+    lake.commit(batch(lake, 3, messages(0, 10)))
+    lake.commit(batch(lake, 5, messages(10, 20)))
+    late = batch(lake, 4, messages(20, 30))
+    with pytest.raises(ConfigurationError, match="batch 4 of query comes when batch 5 is in .*: numbers have to grow"):
+        lake.commit(late)
+    lake.discard(late)
+    lake.commit(batch(lake, 3, messages(0, 5), messages(5, 10)))
+    assert rows(path, format, "offset") == [(n,) for n in range(20)]
+    assert len(parquet_files(path)) == 2
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_a_batch_that_was_given_up_after_it_was_decided(tmp_path: Path, format: str) -> None:
+    """Whoever comes behind it brings it into the table first, which would take it for added later."""
+    path = tmp_path / "lake"
+    lake = a_lake(path, format)
+    lake.commit(batch(lake, 0, messages(0, 10)))
+    Manifest(path).decide(batch(lake, 1, messages(10, 20)))
+    lake.commit(batch(lake, 2, messages(20, 30)))
+    assert rows(path, format, "offset") == [(n,) for n in range(30)]
+
+
+@pytest.mark.parametrize("format", FORMATS)
 def test_an_abort(tmp_path: Path, format: str) -> None:
     """What a failed attempt wrote is removed, unless it was decided that it is the batch."""
     path = tmp_path / "lake"
@@ -116,6 +162,32 @@ def test_an_abort(tmp_path: Path, format: str) -> None:
     lake.commit(decided)
     assert rows(path, format, "offset") == [(n,) for n in range(10)]
     assert len(parquet_files(path)) == 1
+
+
+def test_events_that_are_not_published(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job that is not known when it is run again is told that its rows are in; one that is may be run again."""
+
+    def away(*_: object) -> None:
+        raise ConnectionLost("the peer closed the socket")
+
+    monkeypatch.setattr(lake_writer, "announce", away)
+    path = tmp_path / "lake"
+    lake = a_lake(path, url="amqp://h/", eventsExchange="x")
+    with pytest.raises(
+        FlintError, match=f"all rows are in the lake {path}, and only its events .*do not run this again"
+    ):
+        lake.commit(batch(lake, 0, messages(0, 10)))
+    with pytest.raises(FlintError, match="is the broker running") as raised:
+        lake.commit(replace(batch(lake, 1, messages(10, 20)), goes_on=True))
+    assert "do not run" not in str(raised.value)
+    assert rows(path, "parquet", "offset") == [(n,) for n in range(20)]
+
+
+def test_a_query_numbers_its_batches_itself(tmp_path: Path) -> None:
+    """A number that it would not use is refused."""
+    source = LakeDataSource({"path": str(tmp_path / "lake"), "transactionalId": "t", "batchId": "1"})
+    with pytest.raises(ConfigurationError, match="are for batches"):
+        source.streamWriter(SCHEMA, False)
 
 
 @pytest.mark.parametrize("format", FORMATS)
@@ -142,6 +214,73 @@ def test_manifest_rows(tmp_path: Path) -> None:
     assert (found["q", "2026-11-23"].first_offset, found["other", "2026-11-22"].last_offset) == (60, 8)
 
 
+@pytest.fixture
+def manifest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Manifest:
+    """One that puts ten batches together, but the last four."""
+    monkeypatch.setattr(manifests, "TOGETHER", 10)
+    monkeypatch.setattr(manifests, "ALONE", 4)
+    return Manifest(tmp_path)
+
+
+def small_batches(count: int) -> list[Batch]:
+    return [Batch("query", number, (DataFile(f"{number}.parquet", 1, 1),)) for number in range(count)]
+
+
+def test_many_batches(tmp_path: Path, manifest: Manifest) -> None:
+    """Those of a query are put together in few files, and are what they were: in order, each once, decided for good."""
+    decided = small_batches(100)
+    for one in decided:
+        manifest.decide(one)
+    files = sorted(file.name for file in (tmp_path / "_flintmq/manifest/query").iterdir())
+    assert len(files) < 30
+    assert [*manifest.batches(manifest.heads())] == decided
+    assert [*manifest.batches({"query": 14})] == decided[:15]
+    assert [manifest.batch("query", number) for number in range(101)] == [*decided, None]
+    assert (manifest.head("query"), manifest.heads()) == (99, {"query": 99})
+    late = replace(decided[3], files=(DataFile("late.parquet", 1, 1),))
+    assert manifest.decide(late) == decided[3]
+
+
+def test_a_death_while_batches_are_put_together(tmp_path: Path, manifest: Manifest) -> None:
+    """Some are in two files then, and who was very late has created one anew: each is there once, as decided."""
+    decided = small_batches(40)
+    for one in decided[:13]:
+        manifest.decide(one)
+    left = {file: file.read_bytes() for file in (tmp_path / "_flintmq/manifest/query").iterdir()}
+    for one in decided[13:20]:
+        manifest.decide(one)
+    for file, content in left.items():
+        if int(file.stem) in {0, 6, 7, 8, 9}:
+            file.write_bytes(content.replace(b"0.parquet", b"late.parquet"))
+    assert manifest.batch("query", 0) == decided[0]
+    for one in decided[20:]:
+        manifest.decide(one)
+    assert [*manifest.batches(manifest.heads())] == decided
+    assert [manifest.batch("query", number) for number in range(40)] == decided
+
+
+def test_batches_that_are_put_together_while_they_are_listed(
+    manifest: Manifest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A listing may have neither the whole, which came too late for it, nor the parts that went: a second one has."""
+    decided = small_batches(17)
+    for one in decided[:16]:
+        manifest.decide(one)
+    listed = os.listdir
+    pending = [decided[16]]
+
+    def slowly(folder: Path) -> list[str]:
+        before = listed(folder)
+        while pending:
+            manifest.decide(pending.pop())
+        after = listed(folder)
+        return [name for name in before if name in after]
+
+    monkeypatch.setattr(os, "listdir", slowly)
+    assert [*manifest.batches({"query": 15})] == decided[:16]
+    assert [*manifest.batches(manifest.heads())] == decided
+
+
 def test_files_that_are_moved(tmp_path: Path) -> None:
     """Before its batch is decided, no reader of the directory sees a file; what was moved may have been moved
     before.
@@ -151,6 +290,7 @@ def test_files_that_are_moved(tmp_path: Path) -> None:
     decided = batch(lake, 0, messages(0, 10), messages(10, 20))
     assert [file.parent.name for file in parquet_files(path)] == ["staged", "staged"]
     moved = decided.files[0].path
+    Manifest(path).decide(decided)
     (path / "_flintmq/staged" / moved).rename(path / moved)
     lake.commit(decided)
     assert rows(path, "parquet", "offset") == [(n,) for n in range(20)]
@@ -166,6 +306,21 @@ def test_a_lake_that_is_read_while_it_is_completed(tmp_path: Path) -> None:
     lake.commit(batch(lake, 0, messages(0, 10)))
     Manifest(path).decide(batch(lake, 1, messages(10, 20)))
     assert [row[0] for row in read_back(path, "offset")] == [*range(20)]
+
+
+def test_a_file_that_is_moved_before_it_is_read(tmp_path: Path) -> None:
+    """Whoever planned to read a batch before it was completed finds its files when they are in their places."""
+    path = tmp_path / "lake"
+    lake = a_lake(path, partitionBy="day")
+    decided = batch(lake, 0, messages(0, 10))
+    lake.commit(batch(lake, 1, messages(10, 20), query="another"))
+    Manifest(path).decide(decided)
+    options = lake_read_options({"path": str(path)})
+    reader = LakeBatchReader(options, StructType([SCHEMA["offset"]]))
+    parts = reader.partitions()
+    lake.commit(decided)
+    read = [row["offset"] for part in parts for found in reader.read(part) for row in found.to_pylist()]
+    assert sorted(read) == [*range(20)]
 
 
 @pytest.mark.parametrize("format", FORMATS)
@@ -314,4 +469,18 @@ def test_vacuum(tmp_path: Path, format: str) -> None:
     assert foreign.exists()
     foreign.unlink()
     lake.commit(batch(lake, 1, messages(10, 20)))
+    assert rows(path, format, "offset") == [(n,) for n in range(20)]
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_a_file_that_is_gone_before_its_batch_is_decided(tmp_path: Path, format: str) -> None:
+    """The batch can be written again, which it could not if it was decided with that file."""
+    path = tmp_path / "lake"
+    lake = a_lake(path, format)
+    gone = batch(lake, 0, messages(0, 10), messages(10, 20))
+    min(parquet_files(path)).unlink()
+    with pytest.raises(LakeDamaged, match="is not there: somebody removed it, as a vacuum does"):
+        lake.commit(gone)
+    lake.discard(gone)
+    lake.commit(batch(lake, 0, messages(0, 20)))
     assert rows(path, format, "offset") == [(n,) for n in range(20)]

@@ -51,3 +51,11 @@ def test_line_of_sql(text: str, line: int) -> None:
     """Spark counts lines of the SQL; the user has those of the file."""
     flow = Flow("f", Source("flintmq", {}), (Sink("console"),), sql="SELECT", line=9, sql_line=20)
     assert line_of_sql(RuntimeError(text), flow) == line
+
+
+def test_a_machine_that_is_busy() -> None:
+    """What Spark says of a process that did not start in time helps nobody; that it may be run again does."""
+    error = RuntimeError(
+        "[STREAM_FAILED] Query terminated: org.apache.spark.SparkException: Python worker failed to connect back."
+    )
+    assert "Run it again" in cause(error)

@@ -6,6 +6,7 @@ import pytest
 
 from flintmq.base.errors import ConfigurationError
 from flintmq.spark.pipelines import Trigger
+from flintmq.spark.pipelines.broker_options import sink_options
 from flintmq.spark.pipelines.loading import load
 
 GOOD = """\
@@ -105,10 +106,42 @@ def test_errors_name_the_line(tmp_path: Path, wrong: str, right: str, line: int,
 
 def test_sinks_of_one_name(tmp_path: Path) -> None:
     """Batches of the second would be taken for those of the first, and not be published."""
-    twice = "- flintmq: {exchange: again, transactionalId: carriers/statistics/0}"
-    file = written(tmp_path, GOOD.replace("      - console", f"      {twice}"))
-    with pytest.raises(ConfigurationError, match=r"yaml:9: .* 'carriers/statistics/0', as another sink has"):
-        load(file)
+    for one, other, what in (
+        ("flintmq: {exchange: x}", "flintmq: {Exchange: x, contentType: a/b}", "has the transactionalId 'carriers/st"),
+        ("flintmq: {exchange: x, transactionalId: t}", "flintmq: {exchange: y, transactionalid: t}", "transactionalId"),
+        ("lake: {path: lake}", "lake: {path: lake}", "writes to .*/lake, as another sink of this flow does"),
+    ):
+        file = written(tmp_path, GOOD.replace("      - console", f"      - {one}\n      - {other}"))
+        with pytest.raises(ConfigurationError, match=rf"yaml:9: the sink .*{what}"):
+            load(file)
+
+
+@pytest.mark.parametrize(
+    "sink",
+    [
+        "lake: {path: lake, transactionalId: t, batchId: 1}",
+        "flintmq: {exchange: x, batchId: 1}",
+        "flintmq: {exchange: x, batchOwner: me}",
+    ],
+)
+def test_what_pipelines_number(tmp_path: Path, sink: str) -> None:
+    """Whose a batch is, and which one, is no definition's to say."""
+    with pytest.raises(ConfigurationError, match=r"yaml:22: the option \w+ is not for pipelines"):
+        load(written(tmp_path, GOOD.replace("      - console", f"      - {sink}")))
+
+
+def test_sinks_are_known_wherever_they_stand(tmp_path: Path) -> None:
+    """Between two runs, sinks may be added, removed and moved: what each had is known by what it is."""
+    one, other = "flintmq: {exchange: x, deliveryMode: Exactly-Once}", "flintmq: {exchange: x, routingKey: k}"
+    found = []
+    for sinks in ([one], [one, other], [other, "console", one]):
+        pipeline = load(written(tmp_path, GOOD.replace("- console", "\n      - ".join(["- console", *sinks]))))
+        flow = pipeline.flows[0]
+        made = [sink_options(pipeline, flow, number) for number in range(len(flow.sinks))]
+        found.append({given.get("routingKey"): given["transactionalId"] for given in made if "exchange" in given})
+    assert len({names[None] for names in found}) == 1
+    assert found[1] == found[2]
+    assert found[1][None] != found[1]["k"]
 
 
 def test_no_file(tmp_path: Path) -> None:

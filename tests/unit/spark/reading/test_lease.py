@@ -49,7 +49,13 @@ class Broker:
         taken = min(max_messages, self.ready, 5)
         self.ready -= taken
         self.next += taken
-        return fc.LeaseInfo(epoch, self.first, self.next, self.ready)
+        return fc.LeaseInfo(epoch, self.first, self.next, self.ready, taken)
+
+    def lease_release(self, queue: str, name: str, epoch: int) -> None:
+        self._check(epoch)
+        self.epoch = (lease_of(epoch) + 1) << 32
+        self.ready += self.next - self.first
+        self.first = self.next = 0
 
     def lease_settle(self, queue: str, name: str, epoch: int, up_to: int) -> None:
         self._check(epoch)
@@ -104,6 +110,26 @@ def test_limits() -> None:
     assert lease(broker).extend(0, EVERYTHING, EVERYTHING) == BATCH_MAX_MESSAGES
 
 
+def test_bytes() -> None:
+    """They are counted as they come: small messages do not end a batch that has room for more."""
+    broker = Broker(ready=100)
+    assert lease(broker).extend(0, EVERYTHING, 12) == 15
+    assert [size for _, size in broker.asked] == [12, 7, 2]
+
+
+def test_a_query_without_a_batch() -> None:
+    """What others had under its name goes back to the queue, and is leased anew, so that they cannot go on with it."""
+    broker = Broker(first=3, next=9, ready=4)
+    feed = lease(broker)
+    before = feed.number
+    assert feed.begin(feed.start(), before) == 0
+    assert (feed.number, feed.end()) == (before + 1, 10)
+    assert feed.begin(0, before + 1) == 0
+    assert feed.number == before + 1
+    with pytest.raises(DataLost, match="a query with a new checkpoint has begun with this name"):
+        lease(broker).resume(9, before)
+
+
 def test_messages() -> None:
     """A range is fetched piece by piece; transient messages that ended with their broker are missed by nobody."""
     assert b"".join(lease(Broker(next=20)).chunks(2, 13)) == bytes(range(2, 13))
@@ -121,8 +147,18 @@ def test_messages() -> None:
             7,
             "is at position 5 already: another query went on with it",
         ),
-        (Broker(first=0, next=2), 3, 7, "the lease was released, or the queue was deleted and made anew"),
-        (Broker(first=0, next=9), 3, 6, "the lease was released, or the queue was deleted and made anew"),
+        (
+            Broker(first=0, next=2),
+            3,
+            7,
+            "the lease was released, a query with a new checkpoint has begun with this name, or the queue",
+        ),
+        (
+            Broker(first=0, next=9),
+            3,
+            6,
+            "the lease was released, a query with a new checkpoint has begun with this name, or the queue",
+        ),
     ],
     ids=["another query", "began anew", "another lease of this name"],
 )

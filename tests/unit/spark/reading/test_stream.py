@@ -22,6 +22,7 @@ class Log:
         self._first = first
         self._end = end
         self._damaged = damaged
+        self.number = 1
 
     def call(self, operation: Callable[[fc.Channel], T]) -> T:
         return operation(cast(fc.Channel, self))
@@ -30,7 +31,9 @@ class Log:
         return min(offset + max_bytes, end_offset)
 
     def stream_query(self, queue: str, timestamp_ms: int) -> fc.StreamInfo:
-        return fc.StreamInfo(self._first, self._end, min(max(timestamp_ms // 1000, self._first), self._end))
+        return fc.StreamInfo(
+            self._first, self._end, min(max(timestamp_ms // 1000, self._first), self._end), self.number
+        )
 
     def stream_chunks(self, queue: str, offset: int, end_offset: int, max_bytes: int) -> Iterator[fc.StreamChunk]:
         if offset < self._first:
@@ -126,7 +129,23 @@ def test_going_on_without_what_is_gone() -> None:
     """A place that retention passed, or that another stream of the name has not reached, is an error unless allowed."""
     with pytest.raises(DataLost, match="3 of the messages 2 to 4 of stream 'q' are gone"):
         stream(Log(5, 20)).resume(2, 0)
-    with pytest.raises(DataLost, match="ends at offset 20 and was read up to 21 before: it was deleted and made anew"):
+    with pytest.raises(
+        DataLost, match="was deleted and made anew: it ends at offset 20, and the one before it was read up to 21"
+    ):
         stream(Log(5, 20)).resume(21, 0)
     assert stream(Log(5, 20), failOnDataLoss="false").resume(2, 0) == 5
     assert stream(Log(5, 20), failOnDataLoss="false").resume(21, 0) == 5
+
+
+def test_a_stream_of_the_same_name() -> None:
+    """One that was made anew is not gone on with, however long it is by now; nor is a batch of the one before read."""
+    log = Log(0, 20)
+    feed = stream(log)
+    number = feed.number
+    assert (feed.resume(5, number), feed.resume(5, 0), feed.there(number, 5, 9)) == (5, 5, (5, 9))
+    log.number = 2
+    for act in (feed.resume, lambda offset, number: feed.there(number, offset, 9)):
+        with pytest.raises(DataLost, match="was deleted and made anew"):
+            act(5, number)
+    lenient = stream(log, failOnDataLoss="false")
+    assert (lenient.resume(5, number), lenient.there(number, 5, 9)) == (0, (9, 9))

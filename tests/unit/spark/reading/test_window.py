@@ -29,6 +29,14 @@ def test_a_full_window_begins_another() -> None:
     assert not window.holds_back(1, 120.0)
 
 
+def test_a_window_whose_messages_go_away() -> None:
+    """Where others take them, the next one begins with the next message."""
+    window = Window(10, 60.0)
+    assert window.holds_back(1, 0.0)
+    window.nothing()
+    assert window.holds_back(1, 70.0)
+
+
 def test_no_window() -> None:
     """Without one, a single message is enough."""
     assert not Window(0, 0.0).holds_back(1, 0.0)

@@ -168,6 +168,14 @@ def test_a_batch_that_is_published(broker: Broker) -> None:
     assert {key[0] for key in broker.attempts} == {5}
 
 
+def test_numbers_grow(broker: Broker) -> None:
+    """What has a lower number than the last batch is not that one again, and nobody takes it for published."""
+    broker.last_batch = 4
+    with pytest.raises(FlintError, match="batch 3 of the transactionalId 't' comes when batch 4 .*have to grow"):
+        stage(batch_of(b"1"), number=3)
+    assert not broker.attempts
+
+
 def test_commit(broker: Broker) -> None:
     """The attempts that count, by their places; asked again when nobody heard the answer."""
     broker.failing = ["commit"]
@@ -189,6 +197,17 @@ def test_abort(broker: Broker) -> None:
     broker.taken_over = True
     staging.abort(options(), [Staged(7, 1, {0: 1})], 5)
     assert broker.aborted == [3]
+
+
+def test_more_pieces_than_the_broker_keeps(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The task says what would make them fewer."""
+
+    def refused(*_: object) -> bool:
+        raise fc.ChannelClosed(406, "PRECONDITION_FAILED - ... has 65536 attempts: commit or abort their batches")
+
+    monkeypatch.setattr(broker, "stage_select", refused)
+    with pytest.raises(FlintError, match="more pieces than the broker keeps .*: set the option batchSize higher"):
+        stage(batch_of(b"1"))
 
 
 def test_taken_over(broker: Broker) -> None:

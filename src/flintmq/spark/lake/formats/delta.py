@@ -78,6 +78,9 @@ class DeltaLake(Table):
             else:
                 return
 
+    def schema(self) -> StructType:
+        return _schema(self._open())
+
     def snapshot(self, version: str | None) -> Snapshot:
         table = self._open()
         try:
@@ -99,7 +102,7 @@ class DeltaLake(Table):
         actions = pa.table(table.get_add_actions(flatten=True)).to_pylist()
         actions.sort(key=_order)
         files = [self._stored(action, columns) for action in actions]
-        return Snapshot(str(table.version()), StructType.fromJson(json.loads(table.schema().to_json())), files)
+        return Snapshot(str(table.version()), _schema(table), files)
 
     def _stored(self, action: dict[str, Any], columns: list[str]) -> StoredFile:
         # The log has URIs: what stands in a directory's name as %2F stands there as %252F.
@@ -114,6 +117,10 @@ class DeltaLake(Table):
             return DeltaTable(self._path)
         except TableNotFoundError as error:
             raise ConfigurationError(f"there is no Delta table in {self._path}") from error
+
+
+def _schema(table: DeltaTable) -> StructType:
+    return StructType.fromJson(json.loads(table.schema().to_json()))
 
 
 def _added(file: DataFile) -> AddAction:

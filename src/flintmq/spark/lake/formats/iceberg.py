@@ -9,6 +9,7 @@ from typing import Final
 from urllib.parse import unquote, urlsplit
 
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.types import StructType
 
 from flintmq.base.errors import ConfigurationError, FlintError
 from flintmq.spark.lake.datafile import Batch
@@ -71,6 +72,9 @@ class IcebergLake(Table):
                     ) from error
             else:
                 return
+
+    def schema(self) -> StructType:
+        return from_arrow_schema(self._open().schema().as_arrow())
 
     def snapshot(self, version: str | None) -> Snapshot:
         table = self._open()

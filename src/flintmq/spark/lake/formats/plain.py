@@ -52,6 +52,10 @@ class ParquetLake(Table):
         for directory in sorted(directories):
             sync(directory)
 
+    def schema(self) -> StructType:
+        description = self._manifest.description()
+        return self._foreign(None).schema if description is None else description.schema
+
     def snapshot(self, version: str | None) -> Snapshot:
         description = self._manifest.description()
         if description is None:
@@ -59,14 +63,12 @@ class ParquetLake(Table):
         heads = self._manifest.heads() if version is None else json.loads(version)
         files = [file for batch in self._manifest.batches(heads) for file in batch.files]
         files.sort(key=lambda file: file.order())
-        stored = [StoredFile(str(self._where(file.path)), file.rows, file.partition) for file in files]
+        # A batch that is decided and not completed has files that were not moved yet, and are by any time.
+        stored = [
+            StoredFile(str(self._root / file.path), file.rows, file.partition, str(staged_path(self._root, file.path)))
+            for file in files
+        ]
         return Snapshot(json.dumps(heads, sort_keys=True), description.schema, stored)
-
-    def _where(self, path: str) -> Path:
-        """A batch that is decided and not completed has files that were not moved yet."""
-        final = self._root / path
-        staged = staged_path(self._root, path)
-        return staged if not final.exists() and staged.exists() else final
 
     def _foreign(self, version: str | None) -> Snapshot:
         """A directory that others wrote, as it stands: the files with the same names, or an error."""

@@ -1,6 +1,6 @@
 """What every format of a lake can do."""
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from dataclasses import dataclass
 
 from pyspark.sql.types import StructType
@@ -11,11 +11,14 @@ from flintmq.spark.lake.manifest import Description
 
 @dataclass(frozen=True)
 class StoredFile:
-    """A file to read. `partition` has the values that are not in it, as texts."""
+    """A file to read. `partition` has the values that are not in it, as texts. `staged` is where it is before it gets
+    into its place, "" where there is no such place.
+    """
 
     path: str
     rows: int
     partition: dict[str, str | None]
+    staged: str = ""
 
 
 @dataclass(frozen=True)
@@ -27,7 +30,7 @@ class Snapshot:
     files: list[StoredFile]
 
 
-class Table(ABC):
+class Table:
     @abstractmethod
     def create(self, description: Description) -> None:
         """Make the table unless it is there. Raises FlintError."""
@@ -35,6 +38,10 @@ class Table(ABC):
     @abstractmethod
     def commit(self, batch: Batch) -> None:
         """Add the files of a batch, all at once, unless they were added before. Raises FlintError."""
+
+    @abstractmethod
+    def schema(self) -> StructType:
+        """Of the latest version, without a look at its files where it is said elsewhere. Raises FlintError."""
 
     @abstractmethod
     def snapshot(self, version: str | None) -> Snapshot:
