@@ -8,26 +8,30 @@ FIRST   ?= 0
 SIMS    := 460
 VENV    := .venv
 BIN     := $(VENV)/bin
-SOURCES := $(shell find src -name '*.py') pyproject.toml setup.py README.md LICENSE
+SOURCES := $(shell find src -name '*.py' -o -path '*/management/ui/*' -type f) pyproject.toml setup.py README.md LICENSE
 TYPED   := src tests benchmarks setup.py $(wildcard examples)
-NODE    := tests/interop/node
+NODE    := tests/interop/node tests/ui/node
 CONFORM := tests/conformance
+# Most tests wait for something; tests/conftest.py says which of them stay together.
+SIDE_BY_SIDE := -n 2 --dist loadscope
 # Only what was installed counts, whatever the caller has in the environment.
 unexport PYTHONPATH
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help run test conformance fuzz crash crash-long spark-long faults bitflips audit sim sim-long demo interop bench
-.PHONY: bench-routing bench-depth bench-recovery bench-spark lint format clean
+.PHONY: help run test docs security conformance fuzz crash crash-long spark-long faults bitflips audit sim sim-long demo interop bench
+.PHONY: bench-routing bench-depth bench-listing bench-recovery bench-spark lint format clean
 
 help:
 	@echo 'make run          install FlintMQ into .venv, compiled, and serve from ./data (DATA=DIR for another place)'
 	@echo 'make test         what CI runs: lint, the whole suite compiled, the hot path again interpreted'
+	@echo 'make docs         the documentation as a site, in build/docs'
 	@echo 'make conformance  AMQP rule by rule, written down in docs/conformance-*.md'
 	@echo 'make demo         the flights example, from a publisher through Spark'
 	@echo 'make interop      tests of py-amqp, kombu, aiormq and aio-pika against FlintMQ (interop-amqp and so on: one of them)'
 	@echo 'make bench        FlintMQ beside RabbitMQ, where that is installed (ARGS="--loads a16,b16 --runs 1")'
 	@echo 'make bench-routing what 10,000 queues and 110,000 bindings cost publishers; make bench does it, too'
 	@echo 'make bench-depth  what deep queues, many queues and many publishers cost; make bench does it, too'
+	@echo 'make bench-listing what consumers notice while somebody lists 10,000 queues over HTTP'
 	@echo 'make bench-recovery how long a killed broker takes to accept again, with a million messages in its journal'
 	@echo 'make bench-spark  what Spark reads and writes, beside what it does with no broker, and with pika: 5 minutes'
 	@echo 'make fuzz         spoiled sessions against the engines and the broker, SEEDS of them (SEEDS=1000000 FIRST=0)'
@@ -37,6 +41,7 @@ help:
 	@echo 'make audit        a broker under strace: every confirm is sent after the sync that covers it'
 	@echo 'make sim          a simulated node that loses its power, SEEDS times about 22 (SEEDS=10000 FIRST=0)'
 	@echo 'make sim-long     100,000 of them'
+	@echo 'make security     10,000 half-open and dripping connections, 100 wrong passwords a second: what they cost clients'
 	@echo 'make lint         style, types, and who imports whom'
 	@echo 'make format       format the code, and mend what can be mended'
 	@echo 'make clean        remove what building and testing left; ./data stays'
@@ -44,13 +49,18 @@ help:
 run: $(VENV)/.broker
 	@$(BIN)/flintmq serve --data $(DATA)
 
-test: lint $(VENV)/.development $(VENV)/.node
+test: lint docs $(VENV)/.development $(VENV)/.node $(VENV)/.chromium
 	@echo '==> All tests, compiled'
-	@FLINTMQ_EXPECT=compiled $(BIN)/python -m pytest
+	@FLINTMQ_EXPECT=compiled $(BIN)/python -m pytest $(SIDE_BY_SIDE)
 	@echo '==> The hot path again, interpreted'
-	@FLINTMQ_EXPECT=interpreted PYTHONPATH=src $(BIN)/python -m pytest $(wildcard tests/unit tests/property)
+	@FLINTMQ_EXPECT=interpreted PYTHONPATH=src $(BIN)/python -m pytest $(SIDE_BY_SIDE) $(wildcard tests/unit tests/property)
 	@echo '==> 10,000 power losses, simulated'
 	@$(BIN)/python -m tests.sim --seeds $(SIMS)
+
+# From the sources as they are: what is compiled does not tell its signatures.
+docs: $(VENV)/.development
+	@echo '==> The documentation, without a warning'
+	@PYTHONPATH=src $(BIN)/python -m sphinx -W --keep-going -q -d build/doctrees docs build/docs
 
 fuzz: $(VENV)/.development
 	@$(BIN)/python -m tests.fuzz $(SEEDS) $(FIRST)
@@ -72,6 +82,9 @@ audit: $(VENV)/.development
 
 bitflips: $(VENV)/.development
 	@$(BIN)/python -m tests.faults.flipping 10000
+
+security: $(VENV)/.development
+	@ulimit -n $$(ulimit -Hn) && $(BIN)/python -m tests.security 10000
 
 sim: SEEDS := $(SIMS)
 sim: $(VENV)/.development
@@ -104,6 +117,9 @@ bench-routing: $(VENV)/.broker
 bench-depth: $(VENV)/.broker
 	@$(BIN)/python -m benchmarks.depth $(ARGS)
 
+bench-listing: $(VENV)/.development
+	@$(BIN)/python -m benchmarks.listing $(ARGS)
+
 bench-recovery: $(VENV)/.broker
 	@$(BIN)/python -m benchmarks.recovery $(ARGS)
 
@@ -123,7 +139,7 @@ format: $(VENV)/.development
 
 clean:
 	rm -rf $(VENV) .interop build dist src/*.egg-info .bench-data .mypy_cache .ruff_cache .pytest_cache .hypothesis
-	rm -rf $(NODE)/node_modules benchmarks/load/amqpload
+	rm -rf $(addsuffix /node_modules,$(NODE)) benchmarks/load/amqpload
 	find src tests benchmarks -name __pycache__ -prune -exec rm -rf {} +
 
 # The stamps below say what .venv holds: they are older than what they were made from exactly when it changed.
@@ -148,12 +164,20 @@ $(VENV)/.demo: $(VENV)/.broker
 
 $(VENV)/.development: $(VENV)/.broker
 	@echo '==> Installing what the tests need'
-	@$(BIN)/python -m pip install --quiet 'flintmq[test,lint]'
+	@$(BIN)/python -m pip install --quiet 'flintmq[test,lint,docs]'
 	@touch $@
 
 # Without node, the tests that need it skip and say so.
-$(VENV)/.node: $(BIN)/python $(wildcard $(NODE)/package-lock.json)
-	@if [ -f $(NODE)/package-lock.json ] && command -v npm >/dev/null; then \
-		echo '==> Installing the Node.js client' && npm ci --silent --prefix $(NODE); \
+$(VENV)/.node: $(BIN)/python $(wildcard $(addsuffix /package-lock.json,$(NODE)))
+	@if command -v npm >/dev/null; then \
+		echo '==> Installing what tests need of Node.js' && for folder in $(NODE); do npm ci --silent --prefix $$folder || exit; done; \
+	fi
+	@touch $@
+
+# Debian's, where there is none and we may install it; without it, the tests of the web interface skip and say so.
+$(VENV)/.chromium: $(BIN)/python
+	@if ! command -v chromium >/dev/null && command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ]; then \
+		echo '==> Installing Chromium' && apt-get update -qq && \
+		DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends chromium >/dev/null || echo 'Chromium cannot be installed'; \
 	fi
 	@touch $@

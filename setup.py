@@ -7,6 +7,8 @@ FLINTMQ_BUILD says what must come of it: `compiled` fails the build when compili
 import os
 import sys
 import warnings
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import cast
 
@@ -75,10 +77,12 @@ def extensions() -> list[Extension]:
 
         # Without our lint settings: whether a release compiles must not depend on them. Level 3 is no faster at what
         # it makes, and line numbers for C debuggers double the time of the compiler: Python's are there either way.
+        # All in one C file took twice as long to compile, on one processor only.
         group = mypycify(
             ["--config-file=", "--ignore-missing-imports", *compiled_sources()],
             opt_level="2",
             debug_level="0",
+            multi_file=True,
             group_name="flintmq",
         )
     except (Exception, SystemExit) as error:  # noqa: BLE001 - mypyc ends with SystemExit, or whatever broke it
@@ -103,9 +107,30 @@ def fall_back(error: BaseException) -> None:
     warnings.warn(f"FlintMQ was not compiled and will run interpreted: {reason}", stacklevel=2)
 
 
+def side_by_side(compile_files: Callable[..., list[str]]) -> Callable[..., list[str]]:
+    """The same, with as many C compilers at a time as there are processors."""
+
+    def compile_all(sources: list[str], **options: object) -> list[str]:
+        with ThreadPoolExecutor(os.cpu_count()) as compilers:
+            made = compilers.map(lambda source: compile_files([source], **options), sources)
+            return [output for outputs in made for output in outputs]
+
+    return compile_all
+
+
 class CompileBroker(build_ext):
+    def build_extensions(self) -> None:
+        # A C file for each module, and a shim of a few lines, which is an extension of its own.
+        compiler = self.compiler
+        compiler.compile = side_by_side(compiler.compile)
+        if "gcc" in Path(getattr(compiler, "compiler_so", [""])[0]).name:
+            # What is small is inlined across files as it is within one: worth a tenth. By all processors, too.
+            for extension in self.extensions:
+                extension.extra_compile_args += ["-flto"]
+                extension.extra_link_args += ["-flto=auto", "-O2"]
+        super().build_extensions()
+
     def run(self) -> None:
-        # One large C file, and a shim of a few lines for each module: the shims are compiled beside it.
         self.parallel = os.cpu_count()
         try:
             super().run()

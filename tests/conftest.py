@@ -1,10 +1,11 @@
-"""Says which build is tested, and refuses to test the other one by accident."""
+"""Says which build is tested, refuses to test the other one by accident, and which tests run in one process."""
 
 import importlib
 import os
 from pathlib import Path
 
 import pytest
+from xdist.scheduler import LoadScopeScheduling
 
 import flintmq
 
@@ -35,6 +36,14 @@ def pytest_configure() -> None:
     in_source = Path(flintmq.__file__).is_relative_to(Path(__file__).parents[1] / "src")
     if in_source != (expected == "interpreted"):
         raise pytest.UsageError(f"FLINTMQ_EXPECT={expected}, but flintmq is {flintmq.__file__}")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
+    """A file's tests share a broker, and all that need Spark its JVM, which is as much as two processors can bear."""
+    scheduling = LoadScopeScheduling(config, log)
+    scheduling._split_scope = lambda nodeid: "spark" if nodeid.startswith("tests/spark/") else nodeid.partition("::")[0]
+    return scheduling
 
 
 def pytest_report_header() -> str:

@@ -16,6 +16,9 @@ from typing import Any, Final, Self
 START_SECONDS: Final = 60.0
 STOP_SECONDS: Final = 30.0
 
+# Where the HTTP API listens: brokers of several tests run at once.
+_FREE_PORTS: Final = {"FLINTMQ_MANAGEMENT_PORT": "0", "FLINTMQ_MANAGEMENT_TLS_PORT": "0"}
+
 # One line of the log: "event", "level", and the facts of the event.
 LogLine = dict[str, Any]
 
@@ -27,7 +30,8 @@ def command(*arguments: str) -> list[str]:
 
 def environment(**settings: str) -> dict[str, str]:
     """This process's environment without settings of a broker that happen to be in it, and with these."""
-    return {**{name: value for name, value in os.environ.items() if not name.startswith("FLINTMQ_")}, **settings}
+    rest = {name: value for name, value in os.environ.items() if not name.startswith("FLINTMQ_")}
+    return {**rest, **_FREE_PORTS, **settings}
 
 
 class BrokerProcess:
@@ -83,12 +87,12 @@ class BrokerProcess:
     def kill(self) -> None:
         """SIGKILL: no chance to end anything in order."""
         self.process.kill()
-        self._wait()
+        self.ended()
 
     def stop(self) -> int:
         """SIGTERM; returns the exit code."""
         self.process.terminate()
-        return self._wait()
+        return self.ended()
 
     def restart(self) -> None:
         """Stop in order, and start again: on another port."""
@@ -101,7 +105,8 @@ class BrokerProcess:
             self.process.send_signal(signal.SIGCONT)
             self.kill()
 
-    def _wait(self) -> int:
+    def ended(self) -> int:
+        """Its exit code, as soon as it has one."""
         code = self.process.wait(STOP_SECONDS)
         assert self._reader is not None
         self._reader.join(STOP_SECONDS)
@@ -119,6 +124,16 @@ class BrokerProcess:
     @property
     def url(self) -> str:
         return f"amqp://guest:guest@127.0.0.1:{self.port}/%2f"
+
+    @property
+    def http_port(self) -> int:
+        """Where the HTTP API is, which listens a little later than the broker; waits for it."""
+        line = self.wait_for_log("listening", matches=lambda line: "http" in line)
+        return int(line["http"].rpartition(":")[2])
+
+    @property
+    def http_url(self) -> str:
+        return f"http://127.0.0.1:{self.http_port}"
 
     # -- what it says -------------------------------------------------------------------------------------------
 

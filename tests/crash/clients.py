@@ -5,7 +5,7 @@ They end when their connection does. What they did and learned stays in their at
 
 import random
 import threading
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections import defaultdict
 from dataclasses import dataclass
 from typing import Final
@@ -79,7 +79,7 @@ class Mark:
     acked: int
 
 
-class Client(ABC):
+class Client:
     """A thread, connected when it is made.
 
     `failure` is what it died of, if not of the broker's end; `was_told` whether the broker announced that.

@@ -351,7 +351,8 @@ def test_a_stream_is_read_by_ranges(connection: fc.Connection, stream: str) -> N
     """A chunk has the offsets it says, in order, and what comes next; ranges may be read again."""
     with connection.channel() as channel:
         info = channel.stream_query(stream)
-        assert info == fc.StreamInfo(0, 1000, 0)
+        assert info == fc.StreamInfo(0, 1000, 0, info.number)
+        assert info.number > 0
         for _ in range(2):
             chunk = channel.stream_fetch(stream, 10, 20)
             assert (chunk.first_offset, chunk.next_offset, chunk.record_count) == (10, 20, 10)

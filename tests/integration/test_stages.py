@@ -7,6 +7,7 @@ import pytest
 
 import flintmq.client as fc
 from flintmq.wire.amqp091.tables import Table
+from flintmq.wire.amqp091.winners import WINNERS_OF_FRAME
 from tests.servers import BrokerProcess
 
 Connect = Callable[..., fc.Connection]
@@ -77,6 +78,21 @@ def test_a_batch_appears_when_it_is_committed(
     assert committed == fc.StageCommitted(2003, False)
     assert driver.stage_commit(tx, info.epoch, 0, {0: 1, 1: 7}) == fc.StageCommitted(0, True)
     assert drain(driver, queue, 2003) == [f"0/0/1/{n}" for n in range(2000)] + [f"0/1/7/{n}" for n in range(3)]
+
+
+def test_more_winners_than_a_frame_has_room_for(
+    connection: fc.Connection, driver: fc.Channel, request: pytest.FixtureRequest
+) -> None:
+    """They go one method after the other, and are committed as one."""
+    tx = name_of(request)
+    queue = driver.declare_queue(tx).name
+    info = driver.stage_open(tx, "query")
+    count = WINNERS_OF_FRAME + 1
+    for partition in range(count):
+        stage(connection, tx, info.epoch, 0, partition, 1, queue, 1)
+    committed = driver.stage_commit(tx, info.epoch, 0, dict.fromkeys(range(count), 1))
+    assert committed == fc.StageCommitted(count, False)
+    assert drain(driver, queue, count) == [f"0/{partition}/1/0" for partition in range(count)]
 
 
 def test_a_new_writer_fences_the_old_one(

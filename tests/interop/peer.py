@@ -3,7 +3,7 @@
 A channel's methods are named and mean the same as in the protocol; what the broker refuses raises Refused.
 """
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections import deque
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -53,7 +53,7 @@ class Declared:
     consumers: int
 
 
-class PeerChannel(ABC):
+class PeerChannel:
     """A channel of one client. `returned` and `cancelled` collect what the broker sent unasked."""
 
     def __init__(self) -> None:
@@ -156,7 +156,7 @@ class PeerChannel(ABC):
         return self.cancelled.pop(0)
 
 
-class Peer(ABC):
+class Peer:
     """A connection by one client; a login that is refused raises Refused."""
 
     # The client's name, and the types of headers it does not have.

@@ -1,0 +1,95 @@
+"""Pages of the documentation as their readers follow them: every block of code in its turn, against one broker."""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import flintmq
+
+DOCS = Path(__file__).parents[1] / "docs"
+_BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_NAME = re.compile(r"# ([\w.-]+)\n")
+_URL = re.compile(r"amqp://guest:guest@127\.0\.0\.1:5672/%2f")
+_PATIENCE_SECONDS = 110
+
+
+@dataclass(frozen=True)
+class Block:
+    """What a page shows in one place; `line` is where."""
+
+    language: str
+    text: str
+    line: int
+
+
+def blocks(page: Path) -> Iterator[Block]:
+    text = page.read_text(encoding="utf-8")
+    for found in _BLOCK.finditer(text):
+        yield Block(found[1], found[2], text.count("\n", 0, found.start()) + 1)
+
+
+def follow(page: Path, url: str, directory: Path) -> int:
+    """Do all that a page says, in this directory, with the broker at `url`. Returns the number of blocks that ran.
+
+    Python is run, as tests where it has some; `sh` is run line by line; a file whose first line is its name is saved;
+    and `text` is what the block before it has printed.
+    """
+    ran = 0
+    printed: str | None = None
+    for block in blocks(page):
+        place = f"{page.name}:{block.line}"
+        source = _URL.sub(url, block.text)
+        name = _NAME.match(source)
+        if name:
+            (directory / name[1]).write_text(source, encoding="utf-8")
+        if block.language == "python":
+            printed = _run(_python(source, directory), url, directory, place)
+            ran += 1
+        elif block.language == "sh":
+            for line in source.splitlines():
+                printed = _run(_command(line), url, directory, place)
+                ran += 1
+        elif block.language == "text":
+            assert printed is not None, f"{place}: nothing was run before"
+            assert _lines(printed) == _lines(block.text), f"{place}: this is not what was printed"
+        else:
+            assert name, f"{place}: what is to be done with {block.language}? A file says its name in the first line"
+    return ran
+
+
+def _lines(text: str) -> list[str]:
+    return [line.rstrip() for line in text.splitlines()]
+
+
+def _python(source: str, directory: Path) -> list[str]:
+    if re.search(r"^def test_", source, re.MULTILINE):
+        (directory / "test_page.py").write_text(source, encoding="utf-8")
+        return [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_page.py"]
+    return [sys.executable, "-c", source]
+
+
+def _command(line: str) -> list[str]:
+    program, *arguments = shlex.split(line)
+    assert program == "flintmq", f"a command of another program: {line}"
+    return [sys.executable, "-m", "flintmq.cli", *arguments]
+
+
+def _run(command: list[str], url: str, directory: Path, place: str) -> str:
+    """What it prints. The plugin for pytest is there once, whether it was installed or not."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("FLINTMQ_", "PYTEST_"))}
+    environment |= {
+        "PYTHONPATH": str(Path(flintmq.__file__).parents[1]),
+        "FLINTMQ_URL": url,
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+        "PYTEST_PLUGINS": "flintmq.pytest_plugin",
+    }
+    result = subprocess.run(  # noqa: S603 - what our own pages say
+        command, cwd=directory, env=environment, capture_output=True, text=True, check=False, timeout=_PATIENCE_SECONDS
+    )
+    assert result.returncode == 0, f"{place}: {result.stdout}{result.stderr}"
+    return result.stdout

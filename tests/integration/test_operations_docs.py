@@ -1,0 +1,70 @@
+"""Every command in the documents is one that there is, and those of docs/operations.md work, one after the other."""
+
+import os
+import re
+import shlex
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.main import get_command
+
+from flintmq.cli.main import app
+from tests.servers import BrokerProcess, command, environment
+
+ROOT = Path(__file__).parents[2]
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+OPERATIONS = ROOT / "docs" / "operations.md"
+
+
+def calls(text: str) -> Iterator[str]:
+    """Lines of code that begin with `flintmq`, and what is left of pipes and comments."""
+    joined = text.replace("\\\n", " ")
+    for line in re.findall(r"^(?: {4})?(?:\$ )?(flintmq .*)$", joined, re.MULTILINE):
+        if "[--" in line:
+            # It says what there is to choose from.
+            continue
+        yield re.split(r" [|#>&] ?|;", line.split(" # ")[0])[0].strip()
+
+
+def check(line: str) -> None:
+    """Raises what the command line parser does not understand."""
+    words = shlex.split(line)[1:]
+    found: Any = get_command(app)
+    while words and hasattr(found, "commands") and not words[0].startswith("-"):
+        found = found.commands[words.pop(0)]
+    if words and words[0] not in ("--help", "--version", "--install-completion"):
+        found.make_context(found.name, words)
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_commands_in_documents_are_commands(document: Path) -> None:
+    """Words, flags and arguments of each are understood."""
+    for line in calls(document.read_text(encoding="utf-8")):
+        try:
+            check(line)
+        except BaseException as error:
+            raise AssertionError(f"{document.name}: {line}") from error
+
+
+def test_the_day_to_day_commands_work(tmp_path: Path) -> None:
+    """As written, in their order, on a broker that is new."""
+    section = re.split(r"^## ", OPERATIONS.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    (day,) = [part for part in section if part.startswith("Day to day")]
+    (tmp_path / "anna.password").write_text("secret\n")
+    with BrokerProcess(tmp_path / "data") as broker:
+        api = broker.wait_for_log("listening", matches=lambda line: "http" in line)["http"]
+        # Where the code is not installed, but found.
+        paths = os.pathsep.join(map(os.path.abspath, os.environ.get("PYTHONPATH", "").split(os.pathsep)))
+        found = environment(
+            PYTHONPATH=paths, FLINTMQ_URL=broker.url, FLINTMQ_API=api.replace("http://", "http://guest:guest@")
+        )
+        for line in calls(day):
+            words = shlex.split(line)[1:]
+            ran = subprocess.run(  # noqa: S603 - our own command
+                command(*words), env=found, cwd=tmp_path, capture_output=True, text=True, check=False
+            )
+            assert ran.returncode == 0, f"{line}\n{ran.stderr}"
+            assert "Traceback" not in ran.stderr
