@@ -168,9 +168,12 @@ def test_the_handshake_has_a_time_limit(broker: BrokerProcess, bystander: Bystan
     greeted = AmqpSocket(broker.port)
     logged_in = AmqpSocket(broker.port)
     dripping = AmqpSocket(broker.port)
-    with silent, greeted, logged_in, dripping:
+    refused = AmqpSocket(broker.port)
+    with silent, greeted, logged_in, dripping, refused:
         greeted.begin()
         logged_in.log_in()
+        refused.begin()
+        refused.send_method(1, ChannelOpen())
         # One byte in a while would keep it open for a minute and more.
         drops = PROTOCOL_HEADER + method_frame(0, ConnectionStartOk(response=b"\0guest\0guest"))
         with pytest.raises(OSError, match=r"reset|[Bb]roken pipe"):
@@ -178,6 +181,8 @@ def test_the_handshake_has_a_time_limit(broker: BrokerProcess, bystander: Bystan
         for late in (silent, greeted, logged_in, dripping):
             line = broker.wait_for_log("handshake timed out", peer=late.name)
             assert line["seconds"] == HANDSHAKE_SECONDS
+        # Its close was never answered: the log says what it was closed for.
+        assert "channel 1" in broker.wait_for_log("connection ended", peer=refused.name)["reason"]
         for late in (silent, greeted, logged_in):
             assert late.rest() == b""
     bystander.is_served()

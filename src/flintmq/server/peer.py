@@ -300,8 +300,9 @@ class Peer(asyncio.Protocol):
             self._arm()
 
     def _handshake_timed_out(self) -> None:
-        log.warning("handshake timed out", peer=self._name, seconds=HANDSHAKE_SECONDS)
-        self._is_told = True
+        if self._connection is None or not self._connection.engine.is_closing:
+            log.warning("handshake timed out", peer=self._name, seconds=HANDSHAKE_SECONDS)
+            self._is_told = True
         self.abort()
 
     def _hang_up_in(self, seconds: float) -> None:

@@ -188,6 +188,8 @@ class Connection:
         self._held: list[bytes] = []
         self._held_bytes: i64 = 0
         self._needed: i64 = 1
+        # Nothing tells any more where a frame begins: what comes is searched for the end of the connection.
+        self._is_adrift = False
         # What is still to come of a body's frame whose beginning was handed on, and on which channel.
         self._rest: i64 = 0
         self._rest_channel: i64 = 0
@@ -215,6 +217,9 @@ class Connection:
     def receive(self, data: bytes, now: float) -> None:
         """Take in bytes; calls the owner for what they say. Faults of the peer become closes, never exceptions."""
         self._received_at = now
+        if self._is_adrift:
+            self._seek_close_ok(data)
+            return
         if self._held_bytes > 0:
             self._held.append(data)
             self._held_bytes += len(data)
@@ -238,11 +243,22 @@ class Connection:
                     return
                 if self._next <= pos:
                     # The frame itself cannot be trusted, so nothing behind it can.
+                    self._is_adrift = True
+                    self._seek_close_ok(data[pos:])
                     return
                 pos = self._next
         if pos < end:
             self._held.append(data[pos:])
             self._held_bytes = end - pos
+
+    def _seek_close_ok(self, data: bytes) -> None:
+        """The peer's answer to our close, wherever it stands: read as frames, it could pass for a part of one."""
+        data = b"".join([*self._held, data])
+        if _CLOSE_OK_FRAME in data:
+            self._held = []
+            self._finish(None)
+        else:
+            self._held = [data[1 - len(_CLOSE_OK_FRAME) :]]
 
     @property
     def is_open(self) -> bool:
@@ -726,6 +742,7 @@ class Connection:
 
 
 _CHANNEL_OPEN_OK = bytes.fromhex("0014000b00000000")
+_CLOSE_OK_FRAME = bytes.fromhex("010000 00000004 000a0033 ce")
 
 
 def _smaller(mine: int, offered: int) -> int:

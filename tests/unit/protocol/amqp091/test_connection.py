@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from flintmq.base.errors import ClosedByPeer, ConnectionLost, LocalProtocolError, NotFound, ResourceError
+from flintmq.base.errors import AmqpError, ClosedByPeer, ConnectionLost, LocalProtocolError, NotFound, ResourceError
 from flintmq.base.limits import METHOD_WORK_UNITS, OUTPUT_CHOKE_BYTES, TICK_WORK_UNITS
 from flintmq.protocol.amqp091.connection import Tuning
 from flintmq.protocol.amqp091.states import State
@@ -15,6 +15,7 @@ from flintmq.wire.amqp091.methods import (
     BasicQos,
     ChannelOpenOk,
     ConnectionClose,
+    ConnectionCloseOk,
     QueueDeclare,
     QueueDeclareOk,
     decode_method,
@@ -381,6 +382,23 @@ def test_frame_length_is_not_believed() -> None:
     pair = ConnectionPair().open()
     pair.server.engine.receive(bytes([3, 0, 1, 0xFF, 0xFF, 0xFF, 0xFF]), 0.0)
     assert close_in(pair.server.sent()).reply_code == 501
+
+
+@pytest.mark.parametrize("offset", range(0, 23, 2))
+def test_close_ok_is_found_behind_a_frame_that_cannot_be_trusted(offset: int) -> None:
+    """However what follows is cut, and whatever frames it could pass for: the connection ends when the peer agrees."""
+    pair = ConnectionPair().open()
+    frame_max = pair.server.engine.tuning.frame_max
+    # Beginnings of frames that are small enough, and never end.
+    rest = (b"\x01\0\0\0\0\x10\0" * 12)[:64] + frame(1, 0, encode_method(ConnectionCloseOk()))
+    pair.server.engine.receive(bytes([3, 0, 1]) + (frame_max + 1).to_bytes(4, "big"), 0.0)
+    assert close_in(pair.server.sent()).reply_code == 501
+    for start in range(-offset, len(rest), 23):
+        assert not pair.server.engine.is_closed
+        pair.server.engine.receive(rest[max(start, 0) : start + 23], 0.0)
+    assert pair.server.engine.is_closed
+    assert isinstance(pair.server.closed[0], AmqpError)
+    assert len(pair.server.closed) == 1
 
 
 def test_a_server_hears_no_more_while_too_much_waits() -> None:
