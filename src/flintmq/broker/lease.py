@@ -353,11 +353,7 @@ class Lease(Timed, Stored, Holder):
         self._forget()
         self._begin_group()
         for part in self._parts:
-            try:
-                self.queue.settle_page(self._pages, part.page, self.queue.places_of(self._pages, part.page))
-            except StorageError:
-                # Of a queue that is gone nothing comes back after a restart, whatever the journal has.
-                self._pages.drop(part.page)
+            self.queue.abandon_page(self._pages, part.page)
         self._parts = []
         self.first = self.next
         self._drop_extensions()

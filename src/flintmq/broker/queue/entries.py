@@ -11,7 +11,7 @@ from typing import Final
 
 from mypy_extensions import i32, i64
 
-from flintmq.base.errors import AccessRefused, InternalError, PreconditionFailed
+from flintmq.base.errors import AccessRefused, InternalError, PreconditionFailed, StorageError
 from flintmq.broker.agenda import DELETED, DELIVERY_LIMIT, EXPIRED, MAXLEN, REJECTED, Agenda, DeadLetter
 from flintmq.broker.message import ACQUIRED, FOREVER, PAUSE, READY, Entry, Message, Table
 from flintmq.broker.ports import Journal, Page, Pages, PlacesOfPage
@@ -647,6 +647,14 @@ class EntryQueue(Queue, Stored):
         self.unacked -= page.count
         self.unacked_bytes -= page.body_bytes
         pages.drop(page)
+
+    def abandon_page(self, pages: Pages, page: Page) -> None:
+        """The same where the queue itself is gone."""
+        try:
+            self.settle_page(pages, page, self.places_of(pages, page))
+        except StorageError:
+            # Of a queue that is gone nothing comes back after a restart, whatever the journal has.
+            pages.drop(page)
 
     # -- looking ------------------------------------------------------------------------------------------------
 

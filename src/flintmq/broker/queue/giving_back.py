@@ -62,8 +62,4 @@ class GivingBack(Timed, Holder):
         self._left = deque()
         queue.agenda.timers.cancel(self)
         for page in left:
-            try:
-                self._queue.settle_page(self._pages, page, self._queue.places_of(self._pages, page))
-            except StorageError:
-                # Of a queue that is gone nothing comes back after a restart, whatever the journal has.
-                self._pages.drop(page)
+            self._queue.abandon_page(self._pages, page)
