@@ -18,8 +18,8 @@ from flintmq.management.http.routes import Route
 def stream_facts(call: Call, stream: StreamQueue, describing: Describing) -> dict[str, object]:
     """What is said of any queue, where the stream begins and ends, and who reads it.
 
-    `last_offset` is None while it is empty. `fetched_offset` is behind the furthest message that was read by ranges since
-    the broker started, which is how Spark reads, and `fetched_at` when the last was (Unix time in ms).
+    `last_offset` is None while it is empty. `fetched_offset` is behind the furthest message that was read by ranges
+    since the broker started, which is how Spark reads, and `fetched_at` when the last was (Unix time in ms).
     """
     log = stream.log
     first, following = int(log.first_offset), int(log.next_offset)
