@@ -13,6 +13,7 @@ import pika
 import pytest
 import trustme
 
+import flintmq.client as fc
 from flintmq.base.limits import HTTP_HEAD_MAX_BYTES, HTTP_HEAD_SECONDS
 from tests.servers import BrokerProcess
 
@@ -49,6 +50,25 @@ def test_the_api_answers(broker: BrokerProcess) -> None:
     ports = {each["protocol"]: each["port"] for each in listeners}
     assert set(ports) == {"amqp", "amqp/ssl", "http", "https"}
     assert (ports["amqp"], ports["http"]) == (broker.port, broker.http_port)
+
+
+def test_a_stream_that_is_read_by_ranges(broker: BrokerProcess) -> None:
+    """Its bytes are those of its files, after a restart as well, and ranges that were read are told of."""
+    with fc.connect(broker.url) as connection, connection.channel(confirms=True) as channel:
+        channel.declare_queue("http-stream", arguments={"x-queue-type": "stream"})
+        channel.publish_batch([("", "http-stream", b"x" * 1000) for _ in range(50)])
+        channel.stream_fetch("http-stream", 10, 30)
+    with httpx.Client(base_url=broker.http_url, auth=GUEST) as client:
+        stream = client.get("/api/streams/%2F/http-stream").json()
+    (file,) = broker.data.glob("streams/*/*.stream")
+    assert stream["message_bytes"] == file.stat().st_size > 50_000
+    assert (stream["segments"], stream["consumers"], stream["fetched_offset"]) == (1, 0, 30)
+    assert stream["message_stats"]["deliver_get"] == 20
+    broker.restart()
+    with httpx.Client(base_url=broker.http_url, auth=GUEST) as client:
+        stream = client.get("/api/streams/%2F/http-stream").json()
+    assert stream["message_bytes"] == file.stat().st_size
+    assert stream["fetched_offset"] is None
 
 
 def test_tls(broker: BrokerProcess, authority: trustme.CA) -> None:

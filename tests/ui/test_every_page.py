@@ -18,6 +18,7 @@ PAGES: Final = {
     "queues/%2F/orders": "orders",
     "queues/%2F/events": "events",
     "streams": "Streams",
+    "streams/%2F/events": "events",
     "exchanges": "Exchanges",
     "exchanges?view=map": "Exchanges",
     "exchanges/%2F/shop": "shop",

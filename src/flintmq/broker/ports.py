@@ -448,6 +448,16 @@ class StreamLog:
     def durable_offset(self) -> int:
         """The first offset that a crash could take, and give to another message; `next_offset` if there is none."""
 
+    @property
+    @abstractmethod
+    def size_bytes(self) -> int:
+        """What it takes of the disk; staged records do not count."""
+
+    @property
+    @abstractmethod
+    def segment_count(self) -> int:
+        """How many files that is."""
+
     @abstractmethod
     def append(self, message: Message) -> int:
         """Stage a message; returns its offset."""

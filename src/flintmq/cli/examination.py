@@ -14,6 +14,7 @@ from typing import Final, Literal
 import flintmq
 from flintmq.base.errors import ConfigurationError
 from flintmq.base.limits import RESERVED_DESCRIPTORS
+from flintmq.cli.progress import size_in_words
 from flintmq.server.alarms import free_disk, memory_bytes, whole_memory
 from flintmq.server.certificates import tls_of
 from flintmq.server.config import Settings, TlsSettings
@@ -101,7 +102,7 @@ def _disk(settings: Settings) -> Iterator[Finding]:
     place = _nearest(settings.storage.directory)
     free = free_disk(place)
     least = settings.alarms.disk_free_min_bytes
-    text = f"{free / 1e9:.1f} GB are free at {place}; publishers wait below {least / 1e9:.2f} GB"
+    text = f"{size_in_words(free)} are free at {place}; publishers wait below {size_in_words(least)}"
     if free < least:
         yield Finding("disk", "wrong", f"{text}: make room, or lower alarms.disk_free_min_bytes")
     elif free < least + 2 * settings.storage.segment_bytes:
@@ -126,7 +127,7 @@ def _open_files(_settings: Settings) -> Iterator[Finding]:
 def _memory(settings: Settings) -> Iterator[Finding]:
     whole = whole_memory()
     high = memory_bytes(settings.alarms.memory_high_watermark)
-    text = f"{whole / 1e9:.1f} GB; publishers wait above {high / 1e9:.1f} GB"
+    text = f"{size_in_words(whole)}; publishers wait above {size_in_words(high)}"
     if high > whole:
         yield Finding("memory", "wrong", f"{text}, which there is not: lower alarms.memory_high_watermark")
     elif high < _LITTLE_MEMORY_BYTES:

@@ -55,12 +55,12 @@ def _bar(columns: "tuple[ProgressColumn, ...]", what: str, total: Callable[[], i
 
 
 def size_in_words(count: int) -> str:
-    """Such as `1.5 MB`."""
-    if count < 1000:
+    """Such as `1.5 MiB`; the web interface has the same units."""
+    if count < 1024:
         return f"{count} bytes"
     size = float(count)
-    for unit in ("KB", "MB", "GB"):
-        size /= 1000
-        if size < 999.95:
+    for unit in ("KiB", "MiB", "GiB"):
+        size /= 1024
+        if size < 1023.95:
             return f"{size:.1f} {unit}"
-    return f"{size / 1000:.1f} TB"
+    return f"{size / 1024:.1f} TiB"

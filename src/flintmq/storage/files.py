@@ -96,6 +96,14 @@ class Disk:
     def open(self, path: Path) -> DiskFile:
         """Open an existing file for reading and writing."""
 
+    def size_of(self, path: Path) -> int:
+        """How long an existing file is."""
+        file = self.open(path)
+        try:
+            return file.size()
+        finally:
+            file.close()
+
     def will_need(self, path: Path, position: int, size: int) -> None:
         """This part of a file will be read soon: a hint, by which nobody waits for the disk then."""
 
@@ -244,6 +252,9 @@ class RealDisk(Disk):
 
     def open(self, path: Path) -> DiskFile:
         return RealFile(path, os.O_RDWR)
+
+    def size_of(self, path: Path) -> int:
+        return path.stat().st_size
 
     def open_to_read(self, path: Path) -> DiskFile:
         """Open a file that may be anybody's: it is not written."""

@@ -277,6 +277,14 @@ class MemoryStream(StreamLog):
     def durable_offset(self) -> int:
         return self.durable
 
+    @property
+    def size_bytes(self) -> int:
+        return sum(len(message.body) for message in self.messages[self.first : self.durable])
+
+    @property
+    def segment_count(self) -> int:
+        return int(self.durable > self.first)
+
     def append(self, message: Message) -> int:
         self.messages.append(message)
         return len(self.messages) - 1

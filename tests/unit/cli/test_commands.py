@@ -92,7 +92,7 @@ def test_lists_for_people_and_programs() -> None:
     answer = {"items": [QUEUE], "filtered_count": 1, "page_count": 1}
     with StubApi({f"GET queues?{PAGE}": (200, answer)}) as stub:
         table = run(stub, "list-queues")
-        for words in ("ready", "[bold]a\\x1b[31m\\n", "12,345", "1.5 KB", "2.5/s", "x-max-length=1"):
+        for words in ("ready", "[bold]a\\x1b[31m\\n", "12,345", "1.5 KiB", "2.5/s", "x-max-length=1"):
             assert words in table
         assert json.loads(run(stub, "list-queues", "--json")) == [QUEUE]
 
@@ -103,11 +103,13 @@ def test_lists_of_one_virtual_host() -> None:
         run(stub, "list-exchanges", "--vhost", "/")
 
 
-def test_streams_are_queues_of_their_type() -> None:
-    """Others are left out."""
-    queues = [QUEUE, QUEUE | {"name": "s", "type": "stream"}]
-    with StubApi({f"GET queues?{PAGE}": (200, queues)}) as stub:
-        assert [each["name"] for each in json.loads(run(stub, "list-streams", "--json"))] == ["s"]
+def test_streams_with_what_is_in_them() -> None:
+    """A stream has its size on the disk, and its offsets."""
+    stream = QUEUE | {"name": "s", "type": "stream", "segments": 3, "first_offset": 17, "next_offset": 2345}
+    with StubApi({f"GET streams/%2F?{PAGE}": (200, [stream])}) as stub:
+        table = run(stub, "list-streams", "--vhost", "/")
+        for words in ("1.5 KiB", "segments", "17", "2,345"):
+            assert words in table
 
 
 def test_status_names_alarms() -> None:
@@ -117,7 +119,7 @@ def test_status_names_alarms() -> None:
     answers: dict[str, Any] = {"GET overview": (200, overview), "GET nodes": (200, [node])}
     with StubApi(answers) as stub:
         shown = run(stub, "status")
-        for words in ("flintmq@h", "1.5 KB", "queues", "amqp on", "none"):
+        for words in ("flintmq@h", "1.5 KiB", "queues", "amqp on", "none"):
             assert words in shown
         answers["GET nodes"] = (200, [node | {"mem_alarm": True}])
         ran = CliRunner().invoke(app, ["status", "--json"], env={"FLINTMQ_API": stub.url})

@@ -177,7 +177,7 @@ class Queue(Outflow):
 
     @property
     def ready_bytes(self) -> int:
-        """What the bodies of messages have together that are ready."""
+        """What the bodies of messages have together that are ready; of a stream, what its files have."""
         return 0
 
     @abstractmethod

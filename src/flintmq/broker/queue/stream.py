@@ -54,6 +54,10 @@ class StreamQueue(Queue):
         super().__init__(queue_id, vhost, name, "stream", True, False, None, arguments, agenda)
         self.log = log
         self._started_at: i64 = log.next_offset
+        # What was given out by ranges since the broker started: behind the furthest message, 0 for none, and when the
+        # last was (Unix time in ms). Who reads like that keeps the place elsewhere.
+        self.fetched_offset: i64 = 0
+        self.fetched_ms: i64 = 0
         self._readers: list[Reader] = []
         # Those whose acknowledgements are noted, by their numbers.
         self._tracked: dict[int, Reader] = {}
@@ -101,6 +105,17 @@ class StreamQueue(Queue):
     @property
     def published(self) -> int:
         return int(self.log.next_offset - self._started_at)
+
+    @property
+    def ready_bytes(self) -> int:
+        """What its files take: of how much the bodies have of that, nobody keeps count."""
+        return self.log.size_bytes
+
+    def fetched(self, end: i64, count: i64) -> None:
+        """So many messages before this offset were given to somebody who settles nothing."""
+        self.delivered_no_ack += count
+        self.fetched_offset = max(self.fetched_offset, end)
+        self.fetched_ms = self.agenda.now_ms
 
     def get(self, context: object | None = None) -> Entry | None:
         raise self._unsupported("basic.get not supported by stream queues")

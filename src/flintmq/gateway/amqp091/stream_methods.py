@@ -40,7 +40,8 @@ def query(channel: ServerChannel, method: Method) -> None:
 def fetch(channel: ServerChannel, method: Method) -> None:
     """Records from an offset on, as one content; none when the range is empty."""
     assert isinstance(method, StreamFetch)
-    log = _stream(channel, method.queue).log
+    stream = _stream(channel, method.queue)
+    log = stream.log
     start = method.offset
     stop = min(method.end_offset, log.durable_offset)
     if start < log.first_offset:
@@ -66,6 +67,9 @@ def fetch(channel: ServerChannel, method: Method) -> None:
             if not chunk.push(cursor.offset - 1, message, False):
                 break
             following = cursor.offset
+    if chunk.count > 0:
+        stream.fetched(following, chunk.count)
+        channel.deliveries.delivered_no_ack += chunk.count
     answer = StreamFetchOk(first_offset=start, next_offset=following, record_count=chunk.count)
     channel.reply_with(answer, NO_PROPERTIES, chunk.take())
 

@@ -16,7 +16,11 @@ from flintmq.management.http.routes import Route
 
 
 def stream_facts(call: Call, stream: StreamQueue, describing: Describing) -> dict[str, object]:
-    """What is said of any queue, and where the stream begins and ends; `last_offset` is None while it is empty."""
+    """What is said of any queue, where the stream begins and ends, and who reads it.
+
+    `last_offset` is None while it is empty. `fetched_offset` is behind the furthest message that was read by ranges
+    since the broker started, which is how Spark reads, and `fetched_at` when the last was (Unix time in ms).
+    """
     log = stream.log
     first, following = int(log.first_offset), int(log.next_offset)
     return {
@@ -25,6 +29,9 @@ def stream_facts(call: Call, stream: StreamQueue, describing: Describing) -> dic
         "last_offset": following - 1 if following > first else None,
         "next_offset": following,
         "durable_offset": int(log.durable_offset),
+        "segments": int(log.segment_count),
+        "fetched_offset": int(stream.fetched_offset) or None,
+        "fetched_at": int(stream.fetched_ms) or None,
         "lag": int(stream.lag),
         "readers": [
             {

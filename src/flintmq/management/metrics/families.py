@@ -62,7 +62,7 @@ QUEUES: Final[tuple[Family[Queue], ...]] = (
         "queue_metrics",
         "queue_messages_ready_bytes",
         GAUGE,
-        "Size in bytes of the bodies of ready messages",
+        "Size in bytes of the bodies of ready messages, or of a stream's files",
         lambda queue: queue.ready_bytes,
     ),
     Family(
@@ -76,7 +76,7 @@ QUEUES: Final[tuple[Family[Queue], ...]] = (
         "queue_metrics",
         "queue_messages_bytes",
         GAUGE,
-        "Size in bytes of the bodies of ready and unacknowledged messages",
+        "Size in bytes of the bodies of ready and unacknowledged messages, or of a stream's files",
         lambda queue: queue.ready_bytes + queue.unacked_bytes,
     ),
     Family(

@@ -33,7 +33,7 @@ export const GROUPS = [
     title: "Messaging",
     places: [
       place("queues", "Queues", "q", QueuesPage, always, QueuePage),
-      place("streams", "Streams", "s", StreamsPage),
+      place("streams", "Streams", "s", StreamsPage, always, QueuePage),
       place("exchanges", "Exchanges", "e", ExchangesPage, always, ExchangePage),
       place("messages", "Messages", "m", MessagesPage),
       place("dead", "Dead letters", "d", DeadLettersPage),

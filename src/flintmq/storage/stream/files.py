@@ -40,13 +40,13 @@ class StreamSegment:
     `index` is there in the last one, which is written; of others, the one who asks reads it.
     """
 
-    def __init__(self, path: Path, first_offset: int, index: SegmentIndex | None = None) -> None:
+    def __init__(self, path: Path, first_offset: int, index: SegmentIndex | None = None, size: int = 0) -> None:
         self.path = path
         self.first_offset = first_offset
         self.index = index
         # Of all records in earlier segments.
         self.highest_before = _UNKNOWN if index is None else index.highest_before
-        self.size = _UNKNOWN
+        self.size = size
 
 
 @final
@@ -82,7 +82,7 @@ class StreamFiles:
     # --- start-up ---
 
     def recover(self) -> None:
-        """Find the segments, and where the last was torn. Of the others not a byte is read."""
+        """Find the segments, and where the last was torn. Of the others not a byte is read, only how long they are."""
         names = set(self._disk.list_directory(self.directory))
         if names:
             # What was removed by a call whose sync failed is gone only for now: after a power loss it would be back.
@@ -96,8 +96,12 @@ class StreamFiles:
             self._disk.sync_directory(self.directory)
         for orphan in indexed.difference(numbers):
             self._disk.unlink(self._index_path(orphan))
-        self.segments[:0] = [StreamSegment(self._path(number), number) for number in numbers[:-1]]
+        self.segments[:0] = [self._sealed(number) for number in numbers[:-1]]
         self.durable_offset = self.written_offset
+
+    def _sealed(self, number: int) -> StreamSegment:
+        path = self._path(number)
+        return StreamSegment(path, number, size=self._disk.size_of(path))
 
     def _recover_tail(self, number: int, has_index: bool) -> bool:
         """Open the last segment; False when there is nothing in it."""
@@ -126,9 +130,8 @@ class StreamFiles:
         return True
 
     def _continue_behind(self, index: SegmentIndex) -> None:
-        segment = StreamSegment(self._path(index.first_offset), index.first_offset)
+        segment = StreamSegment(self._path(index.first_offset), index.first_offset, size=index.end)
         segment.highest_before = index.highest_before
-        segment.size = index.end
         self.segments = [segment]
         self.written_offset = max(self.written_offset, index.next_offset)
         self.highest_timestamp = index.highest
@@ -219,16 +222,10 @@ class StreamFiles:
             self._look_at(segment)
         return segment.highest_before
 
-    def _size_of(self, segment: StreamSegment) -> int:
-        if segment.size == _UNKNOWN:
-            self._look_at(segment)
-        return segment.size
-
     def _look_at(self, segment: StreamSegment) -> None:
         """Read a segment's header, for either thread."""
         file = self._disk.open(segment.path)
         try:
-            size = file.size()
             header = self._header(file, segment.first_offset)
         finally:
             file.close()
@@ -238,7 +235,6 @@ class StreamFiles:
             segment.highest_before = 0 if index is None else index.highest_before
         else:
             segment.highest_before = header.extra
-        segment.size = size
 
     # --- the sync thread ---
 
@@ -311,7 +307,7 @@ class StreamFiles:
 
     def _retire(self, now_ms: int) -> None:
         cutoff_ms = now_ms - self.max_age_ms if self.max_age_ms != NO_LIMIT else 0
-        total = sum(map(self._size_of, self.segments)) if self.max_bytes != NO_LIMIT else 0
+        total = self.size if self.max_bytes != NO_LIMIT else 0
         self.retires_more = False
         doomed = 0
         while doomed + 1 < len(self.segments):
@@ -383,6 +379,11 @@ class StreamFiles:
 
     # --- the event loop ---
 
+    @property
+    def size(self) -> int:
+        """Bytes of all segments, for either thread."""
+        return sum([segment.size for segment in self.segments])
+
     def segment_at(self, offset: int) -> StreamSegment | None:
         """The segment that has this offset, or the first one when it is gone; None when there are none."""
         segments = self.segments
@@ -420,7 +421,7 @@ class StreamFiles:
             if segment is not None:
                 left += self.index_of(segment).position_of(offset)
             while segment is not None:
-                length = self._size_of(segment)
+                length = segment.size
                 if left < length:
                     return self.index_of(segment).offset_of(left)
                 left -= length - HEADER_BYTES

@@ -49,6 +49,14 @@ class SegmentedStream(StreamLog):
     def durable_offset(self) -> int:
         return self.files.durable_offset
 
+    @property
+    def size_bytes(self) -> int:
+        return self.files.size
+
+    @property
+    def segment_count(self) -> int:
+        return len(self.files.segments)
+
     def append(self, message: Message) -> int:
         if not self._is_staged:
             self._stage()

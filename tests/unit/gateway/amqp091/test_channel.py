@@ -6,6 +6,7 @@ from flintmq.base.errors import ClosedByPeer
 from flintmq.base.values import Timestamp
 from flintmq.broker.message import Entry, Table
 from flintmq.broker.queue.base import Queue
+from flintmq.broker.queue.stream import StreamQueue
 from flintmq.wire.amqp091.chunk import decode_chunk
 from flintmq.wire.amqp091.methods import (
     BasicCancel,
@@ -825,6 +826,20 @@ def test_stream_ranges() -> None:
         (5, b"5", "s"),
     ]
     assert [record.timestamp_ms for record in records] == [3000, 4000, 5000]
+
+
+def test_what_is_read_by_ranges_was_delivered() -> None:
+    """It counts for the stream and its reader's channel, and how far it went is known; empty ranges do not."""
+    client, channel = with_stream(10)
+    client.durable()
+    stream = client.server.vhost.queues["s"]
+    assert isinstance(stream, StreamQueue)
+    for start, end in ((0, 4), (6, 9), (2, 4), (10, 99)):
+        channel.send(StreamFetch(queue="s", offset=start, end_offset=end))
+        client.tick()
+    assert (stream.delivered_no_ack, stream.fetched_offset) == (9, 9)
+    (served,) = client.connection.channels.values()
+    assert served.deliveries.delivered_no_ack == 9
 
 
 def test_stream_publish_is_stored_persistent_or_not() -> None:

@@ -27,6 +27,8 @@ def test_streams(api: Api) -> None:
     (stream,) = api.found("/api/streams")
     assert (stream["first_offset"], stream["last_offset"], stream["messages"]) == (0, 4, 5)
     assert stream["message_stats"]["publish"] == 5
+    assert (stream["message_bytes"], stream["segments"]) == (10, 1)
+    assert api.found("/api/queues/%2F/s")["message_bytes"] == 10
     page = api.found("/api/queues/%2F/s/messages?count=2")
     assert [(each["position"], each["payload"]) for each in page["messages"]] == [(0, "m0"), (1, "m1")]
     page = api.found(f"/api/queues/%2F/s/messages?after={page['next']}")
@@ -46,6 +48,19 @@ def test_places_of_readers(api: Api) -> None:
     assert isinstance(stream, StreamQueue)
     stream.restore_place(ReaderOffset(stream.id, "archive", 1))
     assert api.found("/api/streams/%2F/s")["places"] == [{"name": "archive", "offset": 1, "lag": 1}]
+
+
+def test_ranges_that_were_read(api: Api) -> None:
+    """Who reads by ranges leaves no consumer: how far and when is told, and before anybody did, that nobody has."""
+    api.put("/api/queues/%2F/s", {"arguments": {"x-queue-type": "stream"}})
+    stream = api.broker.vhosts["/"].queues["s"]
+    assert isinstance(stream, StreamQueue)
+    shown = api.found("/api/streams/%2F/s")
+    assert (shown["fetched_offset"], shown["fetched_at"]) == (None, None)
+    stream.fetched(7, 3)
+    shown = api.found("/api/streams/%2F/s")
+    assert (shown["fetched_offset"], shown["fetched_at"]) == (7, api.node.now)
+    assert shown["message_stats"]["deliver_get"] == 3
 
 
 def test_leases(api: Api) -> None:

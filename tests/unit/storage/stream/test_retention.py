@@ -73,6 +73,22 @@ def test_by_bytes(tmp_path: Path) -> None:
     stream.node.close()
 
 
+def test_size(tmp_path: Path) -> None:
+    """How many bytes of files there are is known as they grow and go, and after a restart before anybody reads."""
+    stream = Stream(tmp_path)
+    assert (stream.log.size_bytes, stream.log.segment_count) == (0, 0)
+    stream.limit(max_bytes=5 * SEGMENT)
+    for _ in range(3):
+        stream.append(40)
+        assert (stream.log.size_bytes, stream.log.segment_count) == (stream.size, len(stream.segments))
+    assert stream.log.first_offset > 0
+    assert stream.size > 4 * SEGMENT
+    stream.node.close()
+    stream = Stream(tmp_path)
+    assert (stream.log.size_bytes, stream.log.segment_count) == (stream.size, len(stream.segments))
+    stream.node.close()
+
+
 def test_by_age(tmp_path: Path) -> None:
     """A segment goes once all in it is too old: when another is begun, or when the time is told."""
     stream = Stream(tmp_path)

@@ -1,7 +1,7 @@
 import { bytes, count, span } from "../core/format.js";
 import { html } from "../core/html.js";
 import { usePoll } from "../core/poll.js";
-import { Banner, Facts, Head, Meter, Panel, Trouble, Waiting } from "../parts/states.js";
+import { Banner, Facts, Head, Meter, Panel, Tags, Trouble, Waiting } from "../parts/states.js";
 import { Table } from "../parts/table.js";
 
 const LISTENERS = [
@@ -43,7 +43,7 @@ function Node({ node, overview }) {
         ["Process", node.os_pid], ["Processors", node.processors],
         ["Data directory", node.db_dir], ["Log", node.log_files?.join(", ")], ["Settings", node.config_files?.join(", ")],
         ["Speaks like RabbitMQ", overview?.product_version ? overview.rabbitmq_version : undefined],
-        ["Exchange types", overview?.exchange_types?.map((one) => one.name).join(", ")],
+        ["Exchange types", overview && html`<${Tags} tags=${overview.exchange_types.map((one) => [one.name])} />`],
       ]} /><//>
     </div>`;
 }

@@ -99,7 +99,8 @@ const columnsOf = (showVhost) => [
   { key: "unacked", label: "Unacked", number: true, render: (queue) => html`<${Numbered} value=${queue.messages_unacknowledged} />` },
   {
     key: "consumers", label: "Consumers", number: true,
-    render: (queue) => (queue.messages_ready && !queue.consumers ? html`<${Tags} tags=${[["none", "warn", "Messages wait, and nobody takes them"]]} />` : count(queue.consumers ?? 0)),
+    // Messages of a stream wait for nobody.
+    render: (queue) => (queue.messages_ready && !queue.consumers && queue.type !== "stream" ? html`<${Tags} tags=${[["none", "warn", "Messages wait, and nobody takes them"]]} />` : count(queue.consumers ?? 0)),
   },
   { key: "out", label: "Delivered /s", number: true, render: (queue) => html`<${RateOut} queue=${queue} />` },
 ];

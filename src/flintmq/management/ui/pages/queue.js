@@ -1,5 +1,5 @@
 import { path, post, remove } from "../core/api.js";
-import { brief, bytes, count, moment, plain, rate } from "../core/format.js";
+import { ago, brief, bytes, count, moment, plain, rate } from "../core/format.js";
 import { note, seen } from "../core/history.js";
 import { html, useState } from "../core/html.js";
 import { usePoll } from "../core/poll.js";
@@ -29,11 +29,11 @@ export function QueuePage({ names: [vhost, name] }) {
   const address = path`queues/${vhost}/${name}`;
   const { data: queue, error, refresh } = usePoll(address, SECONDS, remember);
   const bindings = usePoll(path`queues/${vhost}/${name}/bindings`, 10);
-  const crumbs = html`<a href="#/queues">Queues</a> · ${vhost}`;
+  const stream = queue?.type === "stream";
+  const crumbs = html`${stream ? html`<a href="#/streams">Streams</a>` : html`<a href="#/queues">Queues</a>`} · ${vhost}`;
   if (!queue) return html`<${Head} title=${name} crumbs=${crumbs} />${error ? html`<${Trouble} error=${error} />` : html`<${Waiting} />`}`;
   const line = (text, what) => ({ name: text, values: [...seen(key(what))] });
   const times = [...seen(key("time"))];
-  const stream = queue.type === "stream";
   const close = () => setDialog("");
   const act = (what, text, leave) => async () => {
     await what();
@@ -59,14 +59,14 @@ export function QueuePage({ names: [vhost, name] }) {
           <div class="stat" key=${text}><dt>${text}</dt><dd>${value}${unit && html`<small> ${unit}</small>`}</dd></div>`)}
       </dl>
       <div class="columns">
-        <${Panel} title="Messages"><${Chart} label="Messages over the last minutes" times=${times} lines=${[line("Ready", "ready"), line("Unacknowledged", "unacked")]} /><//>
+        <${Panel} title="Messages"><${Chart} label="Messages over the last minutes" times=${times} lines=${[line(stream ? "Messages" : "Ready", "ready"), line("Unacknowledged", "unacked")]} /><//>
         <${Panel} title="Messages per second"><${Chart} label="Messages per second over the last minutes" times=${times} show=${rate} lines=${[line("Published", "in"), line("Delivered", "out"), line("Acknowledged", "ack")]} /><//>
       </div>
       <div class="columns">
         <${Panel} title=${stream ? "About this stream" : "About this queue"}><${Facts} facts=${factsOf(queue)} /><//>
         ${stream ? html`<${Readers} vhost=${vhost} name=${name} />` : html`<${Panel} title="Consumers" flush=${true}><${Consumers} consumers=${queue.consumer_details ?? []} /><//>`}
       </div>
-      <${BindingsOf} title="Bindings to this queue" vhost=${vhost} bindings=${bindings.data ?? []} end="source" here=${{ kind: "queue", name }} stream=${stream}
+      <${BindingsOf} title=${stream ? "Bindings to this stream" : "Bindings to this queue"} vhost=${vhost} bindings=${bindings.data ?? []} end="source" here=${{ kind: "queue", name }} stream=${stream}
         onChange=${bindings.refresh} onNew=${() => setDialog("bind")} />
     </div>
     ${dialog === "publish" && html`<${PublishDialog} vhost=${vhost} routingKey=${name} target=${name} onClose=${close} onDone=${refresh} />`}
@@ -80,7 +80,7 @@ export function QueuePage({ names: [vhost, name] }) {
 function numbersOf(queue) {
   const rates = [["Published", rate(rateOf(queue, "publish")), "/s"], ["Delivered", rate(deliveryRate(queue)), "/s"]];
   if (queue.type === "stream") {
-    return [["Messages", brief(queue.messages ?? 0)], ["First offset", count(queue.first_offset)], ["Next offset", count(queue.next_offset)], ...rates, ["Consumers", count(queue.consumers ?? 0)]];
+    return [["Messages", brief(queue.messages ?? 0)], ["On disk", bytes(queue.message_bytes)], ["First offset", count(queue.first_offset)], ["Next offset", count(queue.next_offset)], ...rates];
   }
   return [
     ["Ready", brief(queue.messages_ready ?? 0)], ["Unacknowledged", brief(queue.messages_unacknowledged ?? 0)], ...rates,
@@ -90,8 +90,8 @@ function numbersOf(queue) {
 
 function factsOf(queue) {
   return [
-    ["Policy", queue.policy], ["Operator policy", queue.operator_policy],
-    ...Object.entries(queue.arguments ?? {}).map(([name, value]) => [html`<code>${name}</code>`, html`<code>${plain(value)}</code>`]),
+    ["Type", queue.type], ["Policy", queue.policy], ["Operator policy", queue.operator_policy],
+    ...Object.entries(queue.arguments ?? {}).filter(([name]) => name !== "x-queue-type").map(([name, value]) => [html`<code>${name}</code>`, html`<code>${plain(value)}</code>`]),
     ...Object.entries(queue.effective_policy_definition ?? {}).map(([name, value]) => [`${name} (by policy)`, html`<code>${plain(value)}</code>`]),
     ["Durable", queue.durable ? "yes" : "no"],
     ["Messages in memory", queue.messages_ram === undefined ? undefined : count(queue.messages_ram)],
@@ -133,6 +133,15 @@ function Readers({ vhost, name }) {
   return html`<${Panel} title="Readers" flush=${true}>
     ${rows.length
       ? html`<${Table} label="Readers" columns=${READERS} rows=${rows} keyOf=${(reader) => `${reader.name} ${reader.consumer_tag}`} />`
-      : html`<div class="empty"><p>Nobody has read this stream. Any number of readers may, each from the offset it asks for.</p></div>`}
+      : html`<div class="empty"><p>No consumer is attached now, and none has a place here to come back to.</p></div>`}
+    ${data && html`<p class="foot quiet small">${rangesOf(data)}</p>`}
   <//>`;
+}
+
+/** Who reads by ranges, as Spark does, is not there between two of them, and keeps its offsets elsewhere. */
+function rangesOf(stream) {
+  const known = stream.fetched_at
+    ? `offsets up to ${count(stream.fetched_offset - 1)} were read like that, last ${ago(stream.fetched_at)}`
+    : "nobody has read like that";
+  return `Spark reads ranges of offsets, which takes no consumer, and keeps its offsets in its checkpoint. Since the broker started, ${known}.`;
 }

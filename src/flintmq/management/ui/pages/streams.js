@@ -17,9 +17,9 @@ function columnsOf(showVhost) {
     { key: "messages", label: "Messages", number: true, sort: "messages", render: (stream) => html`<${Numbered} value=${stream.messages} />` },
     { key: "first", label: "First offset", number: true, sort: "first_offset", render: (stream) => count(stream.first_offset) },
     { key: "next", label: "Next offset", number: true, sort: "next_offset", render: (stream) => count(stream.next_offset) },
-    { key: "bytes", label: "Size", number: true, optional: true, sort: "message_bytes", render: (stream) => bytes(stream.bytes ?? stream.message_bytes) },
+    { key: "bytes", label: "On disk", number: true, optional: true, sort: "message_bytes", render: (stream) => bytes(stream.message_bytes) },
     { key: "segments", label: "Segments", number: true, optional: true, sort: "segments", render: (stream) => count(stream.segments) },
-    { key: "readers", label: "Readers", number: true, sort: (stream) => stream.readers?.length ?? stream.consumers, render: (stream) => html`<${Numbered} value=${stream.readers?.length ?? stream.consumers} />` },
+    { key: "consumers", label: "Consumers", number: true, sort: "consumers", render: (stream) => html`<${Numbered} value=${stream.consumers} />` },
     { key: "in", label: "In /s", number: true, render: (stream) => html`<${RateIn} queue=${stream} />` },
     { key: "out", label: "Out /s", number: true, render: (stream) => html`<${RateOut} queue=${stream} />` },
   ];
@@ -43,5 +43,5 @@ export function StreamsPage() {
       <//>`}
       ${data?.length > 0 && html`<${Table} label="Streams" columns=${columns} keyOf=${(stream) => link(stream.vhost, stream.name)} ...${sorted} />`}
     </section>
-    ${making && html`<${NewQueue} stream=${true} vhosts=${vhosts} vhost=${vhost} onClose=${() => setMaking(false)} onDone=${(...names) => go(link("queues", ...names))} />`}`;
+    ${making && html`<${NewQueue} stream=${true} vhosts=${vhosts} vhost=${vhost} onClose=${() => setMaking(false)} onDone=${(...names) => go(link("streams", ...names))} />`}`;
 }

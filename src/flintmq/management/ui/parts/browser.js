@@ -49,14 +49,14 @@ export function MessageList({ loaded, search = "", picked, onPicked, actions, em
     onPicked(now);
   };
   return html`
-    <div class="picked-bar">
-      ${pickable && html`<label class="check"><input type="checkbox" checked=${all} onChange=${() => onPicked(all ? new Set() : new Set(messages.map((message) => message.position)))} />
-        ${picked.size ? `${count(picked.size)} selected` : `Select all ${count(messages.length)} shown`}</label>`}
+    ${pickable && html`<div class="picked-bar">
+      <label class="check"><input type="checkbox" checked=${all} onChange=${() => onPicked(all ? new Set() : new Set(messages.map((message) => message.position)))} />
+        ${picked.size ? `${count(picked.size)} selected` : `Select all ${count(messages.length)} shown`}</label>
       <span class="grow"></span>${actions}
-    </div>
+    </div>`}
     <ol class="messages" aria-label="Messages">
       ${messages.map((message) => html`<li class="message" key=${message.position}>
-        ${pickable ? html`<input type="checkbox" aria-label=${`Select message ${message.position}`} checked=${picked.has(message.position)} onChange=${() => toggle(message.position)} />` : html`<span></span>`}
+        ${pickable && html`<input type="checkbox" aria-label=${`Select message ${message.position}`} checked=${picked.has(message.position)} onChange=${() => toggle(message.position)} />`}
         <div>
           <div class="facts-line">
             <b><${Marked} text=${message.routing_key || "(no routing key)"} search=${search} /></b>

@@ -1,12 +1,15 @@
 // Lines over time, drawn by uPlot on a canvas; the legend beside it is text, with the last value of each line.
 import { html, useEffect, useRef } from "../core/html.js";
-import { brief } from "../core/format.js";
+import { brief, bytes } from "../core/format.js";
 import { colour, useTheme } from "../core/theme.js";
 
 const HEIGHT = 230;
 const SHOWN_SECONDS = 180;
 // Steps of an axis of things that there are no halves of.
 const WHOLE_STEPS = Array.from({ length: 12 }, (_, power) => [1, 2, 5].map((step) => step * 10 ** power)).flat();
+
+// Steps that an axis of bytes can be labelled by.
+const BYTE_STEPS = Array.from({ length: 50 }, (_, power) => 2 ** power);
 
 /** `lines`: {name, values} with one value per time of `times` (seconds). */
 export function Chart({ label, times, lines, show = brief }) {
@@ -27,11 +30,13 @@ export function Chart({ label, times, lines, show = brief }) {
       plot.current = null;
     };
   }, [theme, names]);
+  const begins = times.length > 0 && times[0] > times.at(-1) - SHOWN_SECONDS;
   useEffect(() => plot.current?.setData(data), [times.at(-1), times.length]);
   return html`<figure role="group" aria-label=${label}>
     <div class="chart" ref=${place} aria-hidden="true"></div>
     <ul class="legend">
       ${lines.map((line, index) => html`<li key=${line.name}><span class=${`swatch tone-${index + 1}`}></span>${line.name} <b>${show(line.values.at(-1) ?? 0)}</b></li>`)}
+      ${begins && html`<li class="since">Drawn since ${clock(times[0])}</li>`}
     </ul>
   </figure>`;
 }
@@ -47,7 +52,7 @@ function options(width, lines, show) {
     scales: { x: { range: (_, __, last) => [last - SHOWN_SECONDS, last] }, y: { range: (_, __, top) => [0, Math.max(top * 1.1, 1)] } },
     axes: [
       { stroke: ink, font, grid: { show: false }, ticks: { ...grid, size: 4 }, space: 90, size: 34, values: (_, ticks) => ticks.map(clock) },
-      { stroke: ink, font, grid, ticks: { show: false }, size: 54, incrs: show === brief ? WHOLE_STEPS : undefined, values: (_, ticks) => ticks.map(show) },
+      { stroke: ink, font, grid, ticks: { show: false }, size: 54, incrs: show === brief ? WHOLE_STEPS : show === bytes ? BYTE_STEPS : undefined, values: (_, ticks) => ticks.map(show) },
     ],
     series: [
       {},

@@ -36,7 +36,7 @@ export function seenOf(queue, what) {
 }
 
 export function QueueName({ queue }) {
-  return html`<a href=${link("queues", queue.vhost, queue.name)}>${queue.name}</a>`;
+  return html`<a href=${link(queue.type === "stream" ? "streams" : "queues", queue.vhost, queue.name)}>${queue.name}</a>`;
 }
 
 /** A column that is there where lists show several virtual hosts. */
