@@ -88,7 +88,7 @@ def test_a_topology_is_made_and_unmade(broker: BrokerProcess) -> None:
     assert run(broker, "bind", "two", "made").returncode == 0
     assert run(broker, "publish", "a.b", "x", "--exchange", "one").stderr == "1 confirmed\n"
     assert run(broker, "delete", "queue", "made", "--if-empty").returncode != 0
-    assert run(broker, "purge", "made").stderr == "1 messages deleted\n"
+    assert run(broker, "purge", "made").stderr == "1 message deleted\n"
     assert run(broker, "unbind", "one", "two", "a.*", "--exchange").returncode == 0
     assert "NO_ROUTE" in run(broker, "publish", "a.b", "x", "--exchange", "one").stderr
     assert run(broker, "delete", "exchange", "two", "--if-unused").returncode != 0
@@ -187,7 +187,7 @@ def test_dead_letters_are_found_and_driven_back(broker: BrokerProcess) -> None:
     assert "rejected on alive: 3" in run(broker, "list-dead-letters", *url).stdout
     (message,) = map(json.loads, run(broker, "search", "dead", "econ", "--json", *url).stdout.splitlines())
     assert message["payload"] == "second"
-    assert run(broker, "redrive", "dead", "--search", "second", *url).stderr == "1 messages redriven\n"
+    assert run(broker, "redrive", "dead", "--search", "second", *url).stderr == "1 message redriven\n"
     assert run(broker, "get", "alive").stdout.count("second") == 1
     run(broker, "publish", "alive", "x", "y")
     ran = run(broker, "move", "dead", "alive", "--json", *url)

@@ -120,7 +120,7 @@ def test_run_and_ask(broker: BrokerProcess, carriers: Carriers) -> None:
     carriers.add(100, 130)
     second = pipeline("run", str(carriers.file), "--available-now")
     assert (second.returncode, second.stdout) == (0, "")
-    assert second.stderr == f"{carriers.name}.names: finished, 30 rows in 1 batches\n"
+    assert second.stderr == f"{carriers.name}.names: finished, 30 rows in 1 batch\n"
     assert carriers.came() == expected(100, 130)
 
     asked = pipeline("status", carriers.name, "--url", broker.url, "--json")
@@ -170,7 +170,7 @@ def test_local_cluster(carriers: Carriers) -> None:
     """The same on executors that share nothing with the driver."""
     carriers.add(0, 100)
     done = pipeline("run", str(carriers.file), "--available-now", "--master", "local-cluster[2,1,1024]")
-    assert (done.returncode, done.stderr) == (0, f"{carriers.name}.names: finished, 100 rows in 1 batches\n")
+    assert (done.returncode, done.stderr) == (0, f"{carriers.name}.names: finished, 100 rows in 1 batch\n")
     assert carriers.came() == expected(0, 100)
 
 
@@ -235,7 +235,7 @@ def test_standalone(carriers: Carriers, standalone: str, tmp_path: Path) -> None
     settings = {"spark.executor.memory": "512m", "spark.executor.cores": "1", "spark.cores.max": "2"}
     more = [part for name, value in settings.items() for part in ("--conf", f"{name}={value}")]
     done = pipeline("run", str(carriers.file), "--available-now", "--master", standalone, *more)
-    assert (done.returncode, done.stderr) == (0, f"{carriers.name}.names: finished, 100 rows in 1 batches\n")
+    assert (done.returncode, done.stderr) == (0, f"{carriers.name}.names: finished, 100 rows in 1 batch\n")
     assert carriers.came() == expected(0, 100)
     used = [directory for directory in tmp_path.glob("worker-*") if any(directory.iterdir())]
     assert len(used) == 2
@@ -282,7 +282,7 @@ def test_spark_connect(carriers: Carriers, connect: str, queues: Queues, tmp_pat
     """
     carriers.add(0, 100)
     done = pipeline("run", str(carriers.file), "--available-now", "--master", connect)
-    assert (done.returncode, done.stderr) == (0, f"{carriers.name}.names: finished, 100 rows in 1 batches\n")
+    assert (done.returncode, done.stderr) == (0, f"{carriers.name}.names: finished, 100 rows in 1 batch\n")
     assert carriers.came() == expected(0, 100)
     exchange = queues.exchange()
     out = queues.bound(exchange, name="both")
@@ -290,7 +290,7 @@ def test_spark_connect(carriers: Carriers, connect: str, queues: Queues, tmp_pat
     file.write_text(BOTH.format(name="both", queue=queues.stream(b"one", b"two", name="two"), exchange=exchange))
     for count in (1, 2):
         done = pipeline("run", str(file), "--master", connect, "--checkpoints", str(tmp_path / f"state-{count}"))
-        assert (done.returncode, done.stderr) == (0, "both.copy: finished, 2 rows in 1 batches, 1 files\n")
+        assert (done.returncode, done.stderr) == (0, "both.copy: finished, 2 rows in 1 batch, 1 file\n")
         assert sorted(message.body for message in queues.taken(out)) == [b"one", b"two"]
         assert rows(tmp_path / "lake", "parquet", "body") == sorted([(b"one",), (b"two",)] * count)
 

@@ -14,6 +14,7 @@ from typing import Final, Literal
 import flintmq
 from flintmq.base.errors import ConfigurationError
 from flintmq.base.limits import RESERVED_DESCRIPTORS
+from flintmq.cli.counting import counted
 from flintmq.server.alarms import free_disk, memory_bytes, whole_memory
 from flintmq.server.certificates import tls_of
 from flintmq.server.config import Settings, TlsSettings
@@ -118,9 +119,9 @@ def _open_files(_settings: Settings) -> Iterator[Finding]:
     elif left <= 0:
         yield Finding("open files", "wrong", f"{most}, and {RESERVED_DESCRIPTORS} are the storage's: raise ulimit -n")
     elif most < _FEW_FILES:
-        yield Finding("open files", "doubtful", f"{most:,}, so {left:,} connections: raise ulimit -n")
+        yield Finding("open files", "doubtful", f"{most:,}, so {counted(left, 'connection')}: raise ulimit -n")
     else:
-        yield Finding("open files", "fine", f"{most:,}, so {left:,} connections")
+        yield Finding("open files", "fine", f"{most:,}, so {counted(left, 'connection')}")
 
 
 def _memory(settings: Settings) -> Iterator[Finding]:
@@ -189,9 +190,9 @@ def _is_local(host: str) -> bool:
 def _expiry(settings: TlsSettings) -> Finding:
     assert settings.certificate is not None
     left = _days_left(settings.certificate)
-    text = f"{settings.certificate} is valid for {left:.0f} days"
+    text = f"{settings.certificate} is valid for {counted(round(left), 'day')}"
     if left < 0:
-        return Finding("TLS", "wrong", f"{settings.certificate} expired {-left:.0f} days ago: renew it")
+        return Finding("TLS", "wrong", f"{settings.certificate} expired {counted(round(-left), 'day')} ago: renew it")
     return Finding("TLS", "doubtful" if left < _EXPIRES_SOON_DAYS else "fine", text)
 
 

@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
+from flintmq.cli.counting import counted
 from flintmq.spark.pipelines.status import PipelineStatus, State
 
 _COLOURS = {
@@ -52,8 +53,9 @@ class Display:
     def summary(self, status: PipelineStatus) -> str:
         """A line for each flow."""
         lines = [
-            f"{status.pipeline}.{flow.name}: {flow.state}, {flow.rows:,} rows in {flow.batches:,} batches"
-            + (f", {flow.files:,} files" if flow.files is not None else "")
+            f"{status.pipeline}.{flow.name}: {flow.state}, {counted(flow.rows, 'row')} in "
+            + counted(flow.batches, "batch", "batches")
+            + (f", {counted(flow.files, 'file')}" if flow.files is not None else "")
             for flow in status.flows
         ]
         return "\n".join(lines)

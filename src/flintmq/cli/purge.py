@@ -3,10 +3,11 @@
 import typer
 
 from flintmq.cli.amqp import DEFAULT_URL, PasswordFile, Queue, Url, channel
+from flintmq.cli.counting import counted
 
 
 def purge(queue: Queue, url: Url = DEFAULT_URL, password_file: PasswordFile = None) -> None:
     """Delete all messages that are ready on a queue."""
     with channel(url, password_file) as opened:
         count = opened.purge_queue(queue)
-    typer.echo(f"{count} messages deleted", err=True)
+    typer.echo(f"{counted(count, 'message')} deleted", err=True)

@@ -9,6 +9,7 @@ import typer
 
 from flintmq.cli.administration import Json, administrative
 from flintmq.cli.api import Api
+from flintmq.cli.counting import counted
 from flintmq.cli.tables import Column, in_words, printable, table_of
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ _PATHS: Final = {
     Order.UNACKED: "messages_unacknowledged",
     Order.BYTES: "message_bytes",
 }
-_TOTALS: Final = ("connections", "channels", "queues", "consumers")
+_TOTALS: Final = ("connection", "channel", "queue", "consumer")
 _COLUMNS: Final = (
     Column("vhost", "vhost"),
     Column("queue", "name"),
@@ -91,7 +92,7 @@ def _page(overview: dict[str, Any], queues: list[dict[str, Any]], address: str) 
         for word, name in (("in", "publish_details"), ("out", "deliver_get_details"), ("acked", "ack_details"))
     ]
     totals = overview.get("object_totals") or {}
-    counts = [f"{totals[name]:,} {name}" for name in _TOTALS if name in totals]
+    counts = [counted(totals[f"{noun}s"], noun) for noun in _TOTALS if f"{noun}s" in totals]
     messages = overview.get("queue_totals") or {}
     held = [
         f"{messages[name]:,} {word}"

@@ -32,6 +32,7 @@ def test_times(seconds: int, words: str) -> None:
         (2.34, "rate", "2.3/s"),
         (1234.5, "rate", "1,234/s"),
         (1500, "bytes", "1.5 KB"),
+        (1, "bytes", "1 byte"),
         (61_000, "milliseconds", "1 min 1 s"),
         (["a", "b"], "text", "a, b"),
         ({"x": {"y": 1}}, "text", "x=y=1"),
