@@ -50,6 +50,28 @@ def test_columns_that_nothing_has_are_left_out() -> None:
     assert "policy" in shown([])
 
 
+RANKED = (
+    Column("name", "name"),
+    Column("in", "in", "rate", rank=1),
+    Column("ready", "ready", "count", rank=3),
+    Column("bytes", "bytes", "bytes", rank=2),
+)
+
+
+@pytest.mark.parametrize(
+    ("width", "headings"),
+    [(60, ["name", "in", "ready", "bytes"]), (50, ["name", "in", "bytes"]), (40, ["name", "in"]), (30, ["name"])],
+)
+def test_what_matters_least_goes_first(width: int, headings: list[str]) -> None:
+    """A narrow terminal shows the names as they are, with as many figures as there is room for."""
+    items = [{"name": "warehouse.shipments", "in": 1_234_567, "ready": at, "bytes": 1500} for at in range(3)]
+    console = Console(width=width, no_color=True)
+    with console.capture() as captured:
+        console.print(table_of(items, RANKED, width))
+    assert captured.get().split("\u2500")[0].split() == headings
+    assert captured.get().count("warehouse.shipments") == 3
+
+
 def test_names_are_never_cut_off() -> None:
     """On a narrow terminal they go on in the next line."""
     text = shown([{"name": "x" * 50, "stats": {"rate": 1.0}}], width=30)
