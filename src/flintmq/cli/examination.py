@@ -2,7 +2,6 @@
 
 import os
 import resource
-import socket
 import sys
 import time
 from collections.abc import Iterator
@@ -12,9 +11,10 @@ from pathlib import Path
 from typing import Final, Literal
 
 import flintmq
-from flintmq.base.errors import ConfigurationError
+from flintmq.base.errors import ConfigurationError, FlintError
 from flintmq.base.limits import RESERVED_DESCRIPTORS
 from flintmq.cli.counting import counted
+from flintmq.server.addresses import addresses
 from flintmq.server.alarms import free_disk, memory_bytes, whole_memory
 from flintmq.server.certificates import tls_of
 from flintmq.server.config import Settings, TlsSettings
@@ -137,37 +137,17 @@ def _memory(settings: Settings) -> Iterator[Finding]:
 
 
 def _ports(settings: Settings) -> Iterator[Finding]:
-    wanted = [("AMQP", settings.listen.host, settings.listen.port, "listen.port")]
-    if settings.tls.certificate is not None:
-        wanted.append(("AMQP by TLS", settings.listen.host, settings.tls.port, "tls.port"))
-    if settings.management.enabled:
-        wanted.append(("HTTP", settings.management.host, settings.management.port, "management.port"))
-        if settings.tls.certificate is not None:
-            wanted.append(("HTTPS", settings.management.host, settings.management.tls_port, "management.tls_port"))
     holder = _holder(settings.storage.directory)
-    for what, host, port, key in wanted:
-        where = f"{what} on {host}:{port}"
-        trouble = _cannot_listen(host, port)
-        if not trouble:
+    for address in addresses(settings).values():
+        where = f"{address.what} on {address.host}:{address.port}"
+        try:
+            address.try_out()
             yield Finding("port", "fine", f"{where} is free")
-        elif holder:
-            yield Finding("port", "fine", f"{where} is in use, most likely by the broker that runs")
-        else:
-            yield Finding("port", "wrong", f"{where}: {trouble}; choose another with {key}")
-
-
-def _cannot_listen(host: str, port: int) -> str:
-    """Why; empty if one can."""
-    try:
-        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        with socket.socket(family, kind, protocol) as probe:
-            # As the broker does: a port whose last connections linger is no port in use.
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind(address)
-            probe.listen()
-    except OSError as error:
-        return str(error.strerror or error)
-    return ""
+        except FlintError as error:
+            if holder:
+                yield Finding("port", "fine", f"{where} is in use, most likely by the broker that runs")
+            else:
+                yield Finding("port", "wrong", str(error))
 
 
 def _tls(settings: Settings) -> Iterator[Finding]:
