@@ -4,7 +4,7 @@ import os
 import resource
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,6 +18,7 @@ from flintmq.server.addresses import addresses
 from flintmq.server.alarms import free_disk, memory_bytes, whole_memory
 from flintmq.server.certificates import tls_of
 from flintmq.server.config import Settings, TlsSettings
+from flintmq.storage.backup.layout import is_data_directory
 
 Verdict = Literal["fine", "doubtful", "wrong"]
 
@@ -30,6 +31,8 @@ _EXPIRES_SOON_DAYS: Final = 14
 # How far a clock may be behind a file that was written by it.
 _CLOCK_SLACK_SECONDS: Final = 60
 _LOCK: Final = "lock"
+# Where `flintmq serve` and `make run` keep messages, if nothing names another place.
+_USUAL: Final = ("flintmq-data", "data")
 _LOCKS: Final = Path("/proc/locks")
 
 
@@ -40,9 +43,15 @@ class Finding:
     text: str
 
 
-def examine(settings: Settings) -> list[Finding]:
-    """Settings that could not be read are an error before this."""
-    return [Finding("settings", "fine", "no key or value is wrong"), *_look(settings)]
+def examine(settings: Settings, file: Path | None, variables: Sequence[str]) -> list[Finding]:
+    """`variables` are those of the environment that count. Settings that could not be read are an error before this."""
+    return [_settings(file, variables), *_look(settings)]
+
+
+def _settings(file: Path | None, variables: Sequence[str]) -> Finding:
+    source = f"from {file.absolute()}" if file else "no file, so defaults (--config or FLINTMQ_CONFIG names one)"
+    more = f"; from the environment {', '.join(sorted(variables))}" if variables else ""
+    return Finding("settings", "fine", f"{source}{more}; no key or value is wrong")
 
 
 def _look(settings: Settings) -> Iterator[Finding]:
@@ -61,18 +70,29 @@ def _build(_settings: Settings) -> Iterator[Finding]:
 
 
 def _data(settings: Settings) -> Iterator[Finding]:
-    directory = settings.storage.directory
+    directory = settings.storage.directory.absolute()
     there = _nearest(directory)
     if directory.exists() and not directory.is_dir():
         yield Finding("data", "wrong", f"{directory} is no directory: choose another with storage.directory")
     elif not os.access(there, os.R_OK | os.W_OK | os.X_OK):
         yield Finding("data", "wrong", f"{there} cannot be written to by this user: chown it, or run as its owner")
     elif not directory.exists():
-        yield Finding("data", "fine", f"{directory} will be made")
+        yield _new_data(directory)
     elif holder := _holder(directory):
         yield Finding("data", "fine", f"{directory} is in use by a broker that runs (process {holder})")
     else:
         yield Finding("data", "fine", f"{directory} is there, and no broker runs on it")
+
+
+def _new_data(directory: Path) -> Finding:
+    # Brokers that are started in different ways have different directories, and one that is empty is easily taken
+    # for one that has lost everything.
+    for name in _USUAL:
+        other = Path(name).absolute()
+        if is_data_directory(other):
+            text = f"{directory} will be made; messages of another broker are in {other} (--data {name} serves them)"
+            return Finding("data", "doubtful", text)
+    return Finding("data", "fine", f"{directory} will be made")
 
 
 def _nearest(path: Path) -> Path:
@@ -142,12 +162,13 @@ def _ports(settings: Settings) -> Iterator[Finding]:
         where = f"{address.what} on {address.host}:{address.port}"
         try:
             address.try_out()
-            yield Finding("port", "fine", f"{where} is free")
         except FlintError as error:
             if holder:
                 yield Finding("port", "fine", f"{where} is in use, most likely by the broker that runs")
             else:
                 yield Finding("port", "wrong", str(error))
+        else:
+            yield Finding("port", "fine", f"{where} is free")
 
 
 def _tls(settings: Settings) -> Iterator[Finding]:
