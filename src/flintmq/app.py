@@ -24,6 +24,7 @@ from flintmq.base.limits import RESERVED_DESCRIPTORS
 from flintmq.broker.broker import Broker
 from flintmq.broker.message import ContentCodec
 from flintmq.broker.ports import PermissionRecord, UserRecord, VHostRecord
+from flintmq.broker.queue.stream import StreamQueue
 from flintmq.gateway.acts import Act
 from flintmq.gateway.amqp091.codec import CODEC_091
 from flintmq.gateway.amqp091.service import Offer
@@ -222,6 +223,8 @@ class Node:
     async def _start(self) -> None:
         settings = self._settings
         storage = self._storage
+        build = "compiled by mypyc" if compiled else "interpreted: slower by far; install with a C compiler at hand"
+        log.info("FlintMQ", version=__version__, build=build)
         # Now, and not behind a recovery that may take minutes.
         for address in self._addresses.values():
             address.try_out()
@@ -267,8 +270,6 @@ class Node:
         server.watch(alarms.check)
         host = settings.listen.host
         self.port = await self._listen(server.protocol, self._addresses["amqp"])
-        build = "compiled by mypyc" if compiled else "interpreted: slower by far; install with a C compiler at hand"
-        log.info("FlintMQ", version=__version__, build=build)
         tls_port = 0 if tls is None else await self._listen(server.tls_protocol, self._addresses["amqp/ssl"])
         log.info(
             "listening",
@@ -517,7 +518,12 @@ def _recover(broker: Broker, settings: Settings, hash_password: HashPassword) ->
     started = time.perf_counter()
     storage = broker.storage
     definitions = storage.definitions.load()
+    is_new = not definitions.vhosts and not definitions.users
+    # It may take minutes, in which nothing else is said.
+    log.info("new data directory" if is_new else "recovering", data=str(settings.storage.directory.resolve()))
     count = broker.recover(definitions)
+    if not is_new:
+        log.info("recovered", **_found(broker, count), seconds=round(time.perf_counter() - started, 3))
     if isinstance(storage, NodeStorage):
         for orphan in storage.remove_orphans({record.id for record in definitions.queues}):
             log.warning("stream of no queue removed", directory=str(orphan))
@@ -527,8 +533,18 @@ def _recover(broker: Broker, settings: Settings, hash_password: HashPassword) ->
         log.warning("no effect", what=remark)
     if isinstance(storage, NodeStorage):
         _tell_damage(storage)
-    seconds = time.perf_counter() - started
-    log.info("recovered", messages=count, queues=len(definitions.queues), seconds=round(seconds, 3))
+
+
+def _found(broker: Broker, messages: int) -> dict[str, int]:
+    """What was recovered, for the log: `messages` are those on queues, and `records` those in streams."""
+    queues = [queue for vhost in broker.vhosts.values() for queue in vhost.queues.values()]
+    streams = [queue for queue in queues if isinstance(queue, StreamQueue)]
+    return {
+        "queues": len(queues) - len(streams),
+        "messages": messages,
+        "streams": len(streams),
+        "records": sum(stream.message_count for stream in streams),
+    }
 
 
 def _tell_damage(storage: NodeStorage) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import flintmq.client
-from tests.servers import BrokerProcess, command, environment
+from tests.servers import START_SECONDS, BrokerProcess, command, environment
 
 
 @pytest.fixture(scope="module")
@@ -153,6 +153,23 @@ def test_a_small_load(broker: BrokerProcess, flags: tuple[str, ...]) -> None:
     without = run(broker, "bench", "--seconds", "0.1", "--consumers", "0")
     assert without.stdout.startswith("published  ")
     assert without.stdout.count("\n") == 1
+
+
+def test_a_start_says_what_it_found(tmp_path: Path) -> None:
+    """A new directory is called one; later starts say what was on queues and in streams, and how long that took."""
+    with BrokerProcess(tmp_path) as starting:
+        assert [each["event"] for each in starting.log][:3] == ["FlintMQ", "new data directory", "listening"]
+        assert starting.log[1]["data"] == str(tmp_path)
+        declare(starting, "one")
+        declare(starting, "two")
+        declare(starting, "stream", **{"x-queue-type": "stream"})
+        run(starting, "publish", "one", "a", "b")
+        run(starting, "publish", "stream", "a", "b", "c")
+        starting.restart()
+        line = starting.wait_for_log("recovered")
+        assert [each["event"] for each in starting.log][:4] == ["FlintMQ", "recovering", "recovered", "listening"]
+        assert [line[what] for what in ("queues", "messages", "streams", "records")] == [2, 2, 1, 3]
+        assert 0 < line["seconds"] < START_SECONDS
 
 
 def test_a_broker_is_pinged(broker: BrokerProcess) -> None:
