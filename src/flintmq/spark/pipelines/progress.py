@@ -39,6 +39,9 @@ class FlowProgress:
         status.rate = _finite(report.processedRowsPerSecond)
         status.input_rate = _finite(report.inputRowsPerSecond)
         status.lag = lag(report)
+        # Of some sinks, Spark does not know: of several together, for one.
+        if report.sink.numOutputRows != _NEVER:
+            status.written = (status.written or 0) + report.sink.numOutputRows
         if self._files is not None and report.numInputRows:
             status.files = (status.files or 0) + self._files(str(report.id), report.batchId)
 
