@@ -21,6 +21,11 @@ class FlowProgress:
         self._files = files
         self._seen = ""
 
+    def follow(self, query: StreamingQuery) -> None:
+        """The same flow, started once more."""
+        self._query = query
+        self._seen = ""
+
     def update(self) -> None:
         """Raises what Spark raises when it is gone."""
         # Spark keeps the last hundred: what came since we looked is behind the last one seen.
