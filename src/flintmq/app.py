@@ -61,6 +61,7 @@ from flintmq.server.operation import Listener, Operation
 from flintmq.server.reloading import Apply, Part, Reloading
 from flintmq.server.signals import Signals
 from flintmq.storage.backup import manifest
+from flintmq.storage.backup.layout import is_data_directory
 from flintmq.storage.backup.manifest import Manifest, Progress
 from flintmq.storage.backup.pins import remove_abandoned
 from flintmq.storage.backup.restoring import restore
@@ -648,6 +649,11 @@ def export_definitions_from(settings: Settings) -> dict[str, object]:
         raise ConfigurationError(f"there is no data directory {directory}: choose one with --data")
     with _stopped(settings) as broker:
         return export_definitions(broker, __version__)
+
+
+def has_data(directory: Path) -> bool:
+    """Whether a broker has kept its messages there."""
+    return is_data_directory(directory)
 
 
 def backup_of(directory: Path, destination: Path) -> Backup:

@@ -18,7 +18,6 @@ from flintmq.server.addresses import addresses
 from flintmq.server.alarms import free_disk, memory_bytes, whole_memory
 from flintmq.server.certificates import tls_of
 from flintmq.server.config import Settings, TlsSettings
-from flintmq.storage.backup.layout import is_data_directory
 
 Verdict = Literal["fine", "doubtful", "wrong"]
 
@@ -85,11 +84,13 @@ def _data(settings: Settings) -> Iterator[Finding]:
 
 
 def _new_data(directory: Path) -> Finding:
+    from flintmq import app
+
     # Brokers that are started in different ways have different directories, and one that is empty is easily taken
     # for one that has lost everything.
     for name in _USUAL:
         other = Path(name).absolute()
-        if is_data_directory(other):
+        if app.has_data(other):
             text = f"{directory} will be made; messages of another broker are in {other} (--data {name} serves them)"
             return Finding("data", "doubtful", text)
     return Finding("data", "fine", f"{directory} will be made")
