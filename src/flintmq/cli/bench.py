@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
+from flintmq.base.counting import counted
 from flintmq.cli.administration import Json
 from flintmq.cli.amqp import DEFAULT_URL, PasswordFile, Url, with_password
-from flintmq.cli.counting import counted
 from flintmq.cli.progress import counting_bar
 
 

@@ -4,8 +4,8 @@ from typing import Annotated
 
 import typer
 
+from flintmq.base.counting import counted
 from flintmq.cli.amqp import DEFAULT_URL, PasswordFile, Queue, Url, channel
-from flintmq.cli.counting import counted
 
 
 def delete_queue(

@@ -5,11 +5,11 @@ from typing import Annotated, Final
 
 import typer
 
+from flintmq.base.counting import counted
 from flintmq.base.errors import FlintError
 from flintmq.cli.administration import Json, VHost, administrative
 from flintmq.cli.amqp import Queue
 from flintmq.cli.api import Api, path_of
-from flintmq.cli.counting import counted
 from flintmq.cli.progress import counting_bar
 
 # In one request, so that there is something to show, and Ctrl-C ends it at a round number.

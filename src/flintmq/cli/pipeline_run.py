@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from flintmq.base.counting import counted
 from flintmq.base.errors import ConfigurationError, FlintError
-from flintmq.cli.counting import counted
 from flintmq.cli.pipeline_validate import NO_LOG, File, Log, spark_packages
 
 if TYPE_CHECKING:

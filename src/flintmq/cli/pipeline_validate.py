@@ -8,8 +8,8 @@ from typing import Annotated, Final
 
 import typer
 
+from flintmq.base.counting import counted
 from flintmq.base.errors import ConfigurationError
-from flintmq.cli.counting import counted
 
 File = Annotated[
     str, typer.Argument(metavar="FILE", help="The definition: pipeline.yaml, pipeline.py, or pipeline.py:name.")

@@ -2,8 +2,8 @@
 
 import typer
 
+from flintmq.base.counting import counted
 from flintmq.cli.amqp import DEFAULT_URL, PasswordFile, Queue, Url, channel
-from flintmq.cli.counting import counted
 
 
 def purge(queue: Queue, url: Url = DEFAULT_URL, password_file: PasswordFile = None) -> None:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from flintmq.cli.counting import counted
+from flintmq.base.counting import counted
 from flintmq.cli.progress import progress_bar, size_in_words
 
 Json = Annotated[bool, typer.Option("--json", help="Say what there is to say as JSON, on the standard output.")]

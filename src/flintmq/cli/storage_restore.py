@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from flintmq.cli.counting import counted
+from flintmq.base.counting import counted
 from flintmq.cli.progress import progress_bar, size_in_words
 from flintmq.cli.storage_verify import EXIT_DAMAGED
 

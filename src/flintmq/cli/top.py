@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from flintmq.base.counting import counted
 from flintmq.cli.administration import Json, administrative
 from flintmq.cli.api import Api
-from flintmq.cli.counting import counted
 from flintmq.cli.tables import Column, console_for_tables, in_words, printable, table_of
 
 if TYPE_CHECKING:

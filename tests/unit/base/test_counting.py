@@ -1,6 +1,6 @@
 import pytest
 
-from flintmq.cli.counting import counted
+from flintmq.base.counting import counted
 
 
 @pytest.mark.parametrize(
