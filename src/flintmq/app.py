@@ -24,6 +24,7 @@ from flintmq.base.limits import RESERVED_DESCRIPTORS
 from flintmq.broker.broker import Broker
 from flintmq.broker.message import ContentCodec
 from flintmq.broker.ports import PermissionRecord, UserRecord, VHostRecord
+from flintmq.broker.queue.stream import StreamQueue
 from flintmq.gateway.acts import Act
 from flintmq.gateway.amqp091.codec import CODEC_091
 from flintmq.gateway.amqp091.service import Offer
@@ -40,6 +41,7 @@ from flintmq.protocol.amqp10.connection import Tuning as Tuning10
 from flintmq.protocol.sasl import scram
 from flintmq.server import logs, service_manager
 from flintmq.server.accepting import Accepting
+from flintmq.server.addresses import Address, addresses
 from flintmq.server.alarms import Alarms, memory_bytes
 from flintmq.server.amqp import AmqpServer
 from flintmq.server.audit import AuditLog
@@ -59,6 +61,7 @@ from flintmq.server.operation import Listener, Operation
 from flintmq.server.reloading import Apply, Part, Reloading
 from flintmq.server.signals import Signals
 from flintmq.storage.backup import manifest
+from flintmq.storage.backup.layout import is_data_directory
 from flintmq.storage.backup.manifest import Manifest, Progress
 from flintmq.storage.backup.pins import remove_abandoned
 from flintmq.storage.backup.restoring import restore
@@ -197,6 +200,7 @@ class Node:
         self._operation: Operation | None = None
         self._http: HttpServer | None = None
         self._watching: list[asyncio.Task[None]] = []
+        self._addresses = addresses(settings)
         self._storage = surroundings.open_storage(settings, self._notify)
 
     @property
@@ -220,6 +224,11 @@ class Node:
     async def _start(self) -> None:
         settings = self._settings
         storage = self._storage
+        build = "compiled by mypyc" if compiled else "interpreted: slower by far; install with a C compiler at hand"
+        log.info("FlintMQ", version=__version__, build=build)
+        # Now, and not behind a recovery that may take minutes.
+        for address in self._addresses.values():
+            address.try_out()
         remove_abandoned(settings.storage.directory)
         broker = Broker(storage, int.from_bytes(os.urandom(4)))
         broker.now_ms = time.time_ns() // 1_000_000
@@ -261,10 +270,8 @@ class Node:
         )
         server.watch(alarms.check)
         host = settings.listen.host
-        self.port = await self._listen(server.protocol, settings.listen.port, "--port")
-        build = "compiled by mypyc" if compiled else "interpreted: slower by far; install with a C compiler at hand"
-        log.info("FlintMQ", version=__version__, build=build)
-        tls_port = 0 if tls is None else await self._listen(server.tls_protocol, settings.tls.port, "tls.port")
+        self.port = await self._listen(server.protocol, self._addresses["amqp"])
+        tls_port = 0 if tls is None else await self._listen(server.tls_protocol, self._addresses["amqp/ssl"])
         log.info(
             "listening",
             amqp=f"amqp://{host}:{self.port}",
@@ -314,31 +321,28 @@ class Node:
         make = await self._loop.run_in_executor(None, _load_management)
         self._http, stats = make(operation, settings)
         self._sampling = self._loop.create_task(stats.run())
-        self.http_port = await self._listen_http(operation, "http", settings.port, "management.port", None)
+        self.http_port = await self._listen_http(operation, "http", None)
         if tls is not None:
-            await self._listen_http(operation, "https", settings.tls_port, "management.tls_port", tls.context)
+            await self._listen_http(operation, "https", tls.context)
 
-    async def _listen_http(
-        self, operation: Operation, protocol: str, port: int, setting: str, context: ssl.SSLContext | None
-    ) -> int:
+    async def _listen_http(self, operation: Operation, protocol: str, context: ssl.SSLContext | None) -> int:
         assert self._http is not None
-        host = self._settings.management.host
+        address = self._addresses[protocol]
         try:
-            number = await self._http.listen(host, port, context)
+            number = await self._http.listen(address.host, address.port, context)
         except OSError as error:
-            raise _cannot_listen(host, port, setting, error) from error
-        operation.listeners.append(Listener(protocol, host, number))
-        log.info("listening", **{protocol: f"{protocol}://{host}:{number}"})
+            raise address.refused(error) from error
+        operation.listeners.append(Listener(protocol, address.host, number))
+        log.info("listening", **{protocol: f"{protocol}://{address.host}:{number}"})
         return number
 
-    async def _listen(self, protocol: Callable[[], asyncio.Protocol], port: int, setting: str) -> int:
+    async def _listen(self, protocol: Callable[[], asyncio.Protocol], address: Address) -> int:
         accepting = Accepting(protocol)
         self._accepting.append(accepting)
-        host = self._settings.listen.host
         try:
-            return await accepting.listen(host, port)
+            return await accepting.listen(address.host, address.port)
         except OSError as error:
-            raise _cannot_listen(host, port, setting, error) from error
+            raise address.refused(error) from error
 
     async def _prepare_audit(self, settings: Settings) -> Apply:
         return self._audit.reopen(settings.log.audit_file)
@@ -515,7 +519,12 @@ def _recover(broker: Broker, settings: Settings, hash_password: HashPassword) ->
     started = time.perf_counter()
     storage = broker.storage
     definitions = storage.definitions.load()
+    is_new = not definitions.vhosts and not definitions.users
+    # It may take minutes, in which nothing else is said.
+    log.info("new data directory" if is_new else "recovering", data=str(settings.storage.directory.resolve()))
     count = broker.recover(definitions)
+    if not is_new:
+        log.info("recovered", **_found(broker, count), seconds=round(time.perf_counter() - started, 3))
     if isinstance(storage, NodeStorage):
         for orphan in storage.remove_orphans({record.id for record in definitions.queues}):
             log.warning("stream of no queue removed", directory=str(orphan))
@@ -525,8 +534,18 @@ def _recover(broker: Broker, settings: Settings, hash_password: HashPassword) ->
         log.warning("no effect", what=remark)
     if isinstance(storage, NodeStorage):
         _tell_damage(storage)
-    seconds = time.perf_counter() - started
-    log.info("recovered", messages=count, queues=len(definitions.queues), seconds=round(seconds, 3))
+
+
+def _found(broker: Broker, messages: int) -> dict[str, int]:
+    """What was recovered, for the log: `messages` are those on queues, and `records` those in streams."""
+    queues = [queue for vhost in broker.vhosts.values() for queue in vhost.queues.values()]
+    streams = [queue for queue in queues if isinstance(queue, StreamQueue)]
+    return {
+        "queues": len(queues) - len(streams),
+        "messages": messages,
+        "streams": len(streams),
+        "records": sum(stream.message_count for stream in streams),
+    }
 
 
 def _tell_damage(storage: NodeStorage) -> None:
@@ -630,6 +649,11 @@ def export_definitions_from(settings: Settings) -> dict[str, object]:
         raise ConfigurationError(f"there is no data directory {directory}: choose one with --data")
     with _stopped(settings) as broker:
         return export_definitions(broker, __version__)
+
+
+def has_data(directory: Path) -> bool:
+    """Whether a broker has kept its messages there."""
+    return is_data_directory(directory)
 
 
 def backup_of(directory: Path, destination: Path) -> Backup:
@@ -741,13 +765,6 @@ def _url(settings: Settings, users: int, port: int) -> str:
     is_known = default.name in _KNOWN_TO_ALL and default.name == default.password and users == 1
     login = f"{default.name}:{default.password}" if is_known else "USER:PASSWORD"
     return f"amqp://{login}@{settings.listen.host}:{port}/%2f"
-
-
-def _cannot_listen(host: str, port: int, setting: str, error: OSError) -> FlintError:
-    return FlintError(
-        f"cannot listen on {host}:{port} ({error.strerror or error}): is another broker running there? Choose "
-        f"another with {setting}"
-    )
 
 
 def _load_management() -> Callable[[Operation, ManagementSettings], tuple["HttpServer", "Stats"]]:

@@ -50,12 +50,12 @@ def test_the_lock_ends_with_its_process(tmp_path: Path) -> None:
 
 
 def test_a_port_in_use(tmp_path: Path) -> None:
-    """A port that is taken is named, with the way out."""
+    """A port that is taken is named, with the way out, before anything is recovered."""
     with BrokerProcess(tmp_path / "first") as first:
         code, complaint = _fails_to_start("--data", str(tmp_path / "second"), "--port", str(first.port))
     assert code == FAILURE
     assert complaint.startswith(f"cannot listen on 127.0.0.1:{first.port} (")
-    assert complaint.endswith("Choose another with --port")
+    assert complaint.endswith("Stop it, or choose another port with listen.port (--port)")
 
 
 def test_an_address_that_is_not_ours(tmp_path: Path) -> None:
@@ -63,6 +63,7 @@ def test_an_address_that_is_not_ours(tmp_path: Path) -> None:
     code, complaint = _fails_to_start("--data", str(tmp_path / "data"), "--host", "192.0.2.1")
     assert code == FAILURE
     assert complaint.startswith("cannot listen on 192.0.2.1:0 (")
+    assert complaint.endswith("choose an address of this machine with listen.host (--host)")
 
 
 def test_a_data_directory_that_is_a_file(tmp_path: Path) -> None:

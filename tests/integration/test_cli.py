@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import flintmq.client
-from tests.servers import BrokerProcess, command, environment
+from tests.servers import START_SECONDS, BrokerProcess, command, environment
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +88,7 @@ def test_a_topology_is_made_and_unmade(broker: BrokerProcess) -> None:
     assert run(broker, "bind", "two", "made").returncode == 0
     assert run(broker, "publish", "a.b", "x", "--exchange", "one").stderr == "1 confirmed\n"
     assert run(broker, "delete", "queue", "made", "--if-empty").returncode != 0
-    assert run(broker, "purge", "made").stderr == "1 messages deleted\n"
+    assert run(broker, "purge", "made").stderr == "1 message deleted\n"
     assert run(broker, "unbind", "one", "two", "a.*", "--exchange").returncode == 0
     assert "NO_ROUTE" in run(broker, "publish", "a.b", "x", "--exchange", "one").stderr
     assert run(broker, "delete", "exchange", "two", "--if-unused").returncode != 0
@@ -155,6 +155,23 @@ def test_a_small_load(broker: BrokerProcess, flags: tuple[str, ...]) -> None:
     assert without.stdout.count("\n") == 1
 
 
+def test_a_start_says_what_it_found(tmp_path: Path) -> None:
+    """A new directory is called one; later starts say what was on queues and in streams, and how long that took."""
+    with BrokerProcess(tmp_path) as starting:
+        assert [each["event"] for each in starting.log][:3] == ["FlintMQ", "new data directory", "listening"]
+        assert starting.log[1]["data"] == str(tmp_path)
+        declare(starting, "one")
+        declare(starting, "two")
+        declare(starting, "stream", **{"x-queue-type": "stream"})
+        run(starting, "publish", "one", "a", "b")
+        run(starting, "publish", "stream", "a", "b", "c")
+        starting.restart()
+        line = starting.wait_for_log("recovered")
+        assert [each["event"] for each in starting.log][:4] == ["FlintMQ", "recovering", "recovered", "listening"]
+        assert [line[what] for what in ("queues", "messages", "streams", "records")] == [2, 2, 1, 3]
+        assert 0 < line["seconds"] < START_SECONDS
+
+
 def test_a_broker_is_pinged(broker: BrokerProcess) -> None:
     """A health check needs no login: it hears the first word of AMQP, or nothing; other servers are none."""
     assert run(broker, "ping", "--port", str(broker.port)).returncode == 0
@@ -187,7 +204,7 @@ def test_dead_letters_are_found_and_driven_back(broker: BrokerProcess) -> None:
     assert "rejected on alive: 3" in run(broker, "list-dead-letters", *url).stdout
     (message,) = map(json.loads, run(broker, "search", "dead", "econ", "--json", *url).stdout.splitlines())
     assert message["payload"] == "second"
-    assert run(broker, "redrive", "dead", "--search", "second", *url).stderr == "1 messages redriven\n"
+    assert run(broker, "redrive", "dead", "--search", "second", *url).stderr == "1 message redriven\n"
     assert run(broker, "get", "alive").stdout.count("second") == 1
     run(broker, "publish", "alive", "x", "y")
     ran = run(broker, "move", "dead", "alive", "--json", *url)

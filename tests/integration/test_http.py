@@ -122,11 +122,15 @@ def test_a_refused_login_ends_the_connection(broker: BrokerProcess) -> None:
 
 
 def test_a_taken_port_is_named(broker: BrokerProcess, tmp_path: Path) -> None:
-    """A broker whose API cannot listen does not start, and says which setting it is about."""
+    """A broker whose API cannot listen does not start, says which setting it is about, and has read no journal."""
+    second = BrokerProcess(tmp_path / "data")
+    second.start()
+    second.stop()
     second = BrokerProcess(tmp_path / "data", FLINTMQ_MANAGEMENT_PORT=str(broker.http_port))
     second.launch()
-    assert second.process.wait(30) == 1
+    assert second.ended() == 1
     assert any("management.port" in each["event"] for each in second.log)
+    assert not any(each["event"] == "recovered" for each in second.log)
 
 
 def test_it_can_be_left_out(tmp_path: Path) -> None:

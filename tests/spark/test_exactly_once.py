@@ -87,7 +87,7 @@ def test_a_job_that_fails_publishes_nothing(spark: SparkSession, target: Target)
     with pytest.raises(Exception, match="a row that cannot be computed"):
         target.write(good.mapInArrow(break_last, "body string"))
     assert target.taken() == []
-    with pytest.raises(Exception, match="1 rows have no body"):
+    with pytest.raises(Exception, match="1 row without a body"):
         target.write(spark.range(0, 2000, 1, 4).selectExpr("if(id = 1999, null, cast(id AS string)) AS body"))
     assert target.taken() == []
     target.write(good)

@@ -97,6 +97,11 @@ def pipeline(*arguments: str, **settings: str) -> "subprocess.CompletedProcess[s
     )
 
 
+def started(master: str = "local[2]") -> str:
+    """What is said before something comes of it, so that nobody takes the wait for an end."""
+    return f"Starting Spark ({master}) ...\nStarting 1 flow ...\n"
+
+
 def until(what: str, holds: Callable[[], bool], seconds: float = START_SECONDS) -> None:
     deadline = time.monotonic() + seconds
     while not holds():
@@ -113,14 +118,14 @@ def test_run_and_ask(broker: BrokerProcess, carriers: Carriers) -> None:
     """A pipeline does what is there, ends, and goes on from there the next time; the broker can be asked about it."""
     carriers.add(0, 100)
     first = pipeline("run", str(carriers.file), "--available-now", "--json")
-    assert (first.returncode, first.stderr) == (0, "")
+    assert (first.returncode, first.stderr) == (0, started())
     assert carriers.came() == expected(0, 100)
     said = json.loads(first.stdout)
     assert (said["state"], said["flows"][0]["rows"], said["flows"][0]["lag"]) == ("finished", 100, 0)
     carriers.add(100, 130)
     second = pipeline("run", str(carriers.file), "--available-now")
     assert (second.returncode, second.stdout) == (0, "")
-    assert second.stderr == f"{carriers.name}.names: finished, 30 rows in 1 batches\n"
+    assert second.stderr == started() + f"{carriers.name}.names: finished, 30 rows read in 1 batch, 30 rows written\n"
     assert carriers.came() == expected(100, 130)
 
     asked = pipeline("status", carriers.name, "--url", broker.url, "--json")
@@ -156,8 +161,8 @@ def test_told_to_end(broker: BrokerProcess, carriers: Carriers, number: signal.S
     finally:
         running.kill()
     assert (running.returncode, out) == (0, "")
-    assert errors.startswith(f"{carriers.name}.names: stopped, ")
-    assert errors.count("\n") == 1
+    assert errors.startswith(started() + f"{carriers.name}.names: stopped, ")
+    assert errors.count("\n") == 3
     word = last_word(broker, carriers.name)
     assert word is not None
     assert word.state is State.STOPPED
@@ -170,7 +175,11 @@ def test_local_cluster(carriers: Carriers) -> None:
     """The same on executors that share nothing with the driver."""
     carriers.add(0, 100)
     done = pipeline("run", str(carriers.file), "--available-now", "--master", "local-cluster[2,1,1024]")
-    assert (done.returncode, done.stderr) == (0, f"{carriers.name}.names: finished, 100 rows in 1 batches\n")
+    assert (done.returncode, done.stderr) == (
+        0,
+        started("local-cluster[2,1,1024]")
+        + f"{carriers.name}.names: finished, 100 rows read in 1 batch, 100 rows written\n",
+    )
     assert carriers.came() == expected(0, 100)
 
 
@@ -235,7 +244,10 @@ def test_standalone(carriers: Carriers, standalone: str, tmp_path: Path) -> None
     settings = {"spark.executor.memory": "512m", "spark.executor.cores": "1", "spark.cores.max": "2"}
     more = [part for name, value in settings.items() for part in ("--conf", f"{name}={value}")]
     done = pipeline("run", str(carriers.file), "--available-now", "--master", standalone, *more)
-    assert (done.returncode, done.stderr) == (0, f"{carriers.name}.names: finished, 100 rows in 1 batches\n")
+    assert (done.returncode, done.stderr) == (
+        0,
+        started(standalone) + f"{carriers.name}.names: finished, 100 rows read in 1 batch, 100 rows written\n",
+    )
     assert carriers.came() == expected(0, 100)
     used = [directory for directory in tmp_path.glob("worker-*") if any(directory.iterdir())]
     assert len(used) == 2
@@ -282,7 +294,10 @@ def test_spark_connect(carriers: Carriers, connect: str, queues: Queues, tmp_pat
     """
     carriers.add(0, 100)
     done = pipeline("run", str(carriers.file), "--available-now", "--master", connect)
-    assert (done.returncode, done.stderr) == (0, f"{carriers.name}.names: finished, 100 rows in 1 batches\n")
+    assert (done.returncode, done.stderr) == (
+        0,
+        started(connect) + f"{carriers.name}.names: finished, 100 rows read in 1 batch, 100 rows written\n",
+    )
     assert carriers.came() == expected(0, 100)
     exchange = queues.exchange()
     out = queues.bound(exchange, name="both")
@@ -290,7 +305,10 @@ def test_spark_connect(carriers: Carriers, connect: str, queues: Queues, tmp_pat
     file.write_text(BOTH.format(name="both", queue=queues.stream(b"one", b"two", name="two"), exchange=exchange))
     for count in (1, 2):
         done = pipeline("run", str(file), "--master", connect, "--checkpoints", str(tmp_path / f"state-{count}"))
-        assert (done.returncode, done.stderr) == (0, "both.copy: finished, 2 rows in 1 batches, 1 files\n")
+        assert (done.returncode, done.stderr) == (
+            0,
+            started(connect) + "both.copy: finished, 2 rows read in 1 batch, 1 file\n",
+        )
         assert sorted(message.body for message in queues.taken(out)) == [b"one", b"two"]
         assert rows(tmp_path / "lake", "parquet", "body") == sorted([(b"one",), (b"two",)] * count)
 
@@ -408,6 +426,7 @@ def test_no_java(carriers: Carriers) -> None:
     done = pipeline("run", str(carriers.file), JAVA_HOME="", PATH=str(Path(sys.executable).parent))
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == (
+        "Starting Spark (local[2]) ...\n"
         "flintmq: Spark needs Java, and there is no java in the PATH: install Java 17 or newer, or set JAVA_HOME to "
         "where it is\n"
     )

@@ -77,7 +77,7 @@ def test_mandatory(spark: SparkSession, write: Write, queues: Queues) -> None:
     exchange = queues.exchange()
     frame = spark.sql("SELECT 'x' AS value, 'nobody.wants.this' AS routing_key")
     write(frame, exchange=exchange)
-    with pytest.raises(Exception, match="1 messages were returned.*routing key 'nobody.wants.this'"):
+    with pytest.raises(Exception, match="the server returned 1 message, .*routing key 'nobody.wants.this'"):
         write(frame, exchange=exchange, mandatory="true")
 
 

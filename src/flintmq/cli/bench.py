@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from flintmq.base.counting import counted
 from flintmq.cli.administration import Json
 from flintmq.cli.amqp import DEFAULT_URL, PasswordFile, Url, with_password
 from flintmq.cli.progress import counting_bar
@@ -38,7 +39,8 @@ def bench(
     if as_json:
         typer.echo(json.dumps(figures.__dict__))
         return
-    typer.echo(f"published  {figures.published:,} messages of {size} bytes, {figures.publish_rate:,.0f} a second")
+    published = counted(figures.published, "message")
+    typer.echo(f"published  {published} of {size} bytes, {figures.publish_rate:,.0f} a second")
     if consumers:
-        typer.echo(f"consumed   {figures.consumed:,} messages, {figures.consume_rate:,.0f} a second")
+        typer.echo(f"consumed   {counted(figures.consumed, 'message')}, {figures.consume_rate:,.0f} a second")
         typer.echo(f"latency    {figures.latency_p50_ms:.2f} ms (median), {figures.latency_p99_ms:.2f} ms (99 %)")

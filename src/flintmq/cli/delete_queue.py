@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from flintmq.base.counting import counted
 from flintmq.cli.amqp import DEFAULT_URL, PasswordFile, Queue, Url, channel
 
 
@@ -17,4 +18,4 @@ def delete_queue(
     """Delete a queue with the messages on it. One that is not there is no error."""
     with channel(url, password_file) as opened:
         count = opened.delete_queue(queue, if_unused=if_unused, if_empty=if_empty)
-    typer.echo(f"deleted with {count} messages", err=True)
+    typer.echo(f"deleted with {counted(count, 'message')}", err=True)

@@ -2,12 +2,12 @@
 
 import json
 import os
-from pathlib import Path
-from typing import Annotated, Final
+from typing import Final
 
 import typer
 
 from flintmq.cli.config_show import ConfigFile
+from flintmq.cli.serve import Data, Host, Port, flags
 from flintmq.cli.storage_backup import Json
 from flintmq.cli.tables import printable
 from flintmq.server import config
@@ -17,17 +17,19 @@ _COLOURS: Final = {"fine": typer.colors.GREEN, "doubtful": typer.colors.YELLOW, 
 
 def doctor(
     config_file: ConfigFile = None,
-    data: Annotated[Path | None, typer.Option(metavar="DIR", help="Where messages are kept.")] = None,
+    data: Data = None,
+    host: Host = None,
+    port: Port = None,
     as_json: Json = False,
 ) -> None:
-    """Look for what would keep a broker with these settings from starting, or from running well.
+    """Look for what would keep `flintmq serve` with the same flags from starting, or from running well.
 
     Nothing is changed. Status 1 if anything is wrong; what is only doubtful does not count.
     """
     from flintmq.cli.examination import examine
 
-    settings = config.load(config_file, os.environ, {"storage.directory": str(data)} if data else {})
-    findings = examine(settings)
+    settings = config.load(config_file, os.environ, flags(data, host, port))
+    findings = examine(settings, config_file, config.variables_in(os.environ))
     if as_json:
         typer.echo(json.dumps([finding.__dict__ for finding in findings]))
     else:

@@ -2,19 +2,20 @@
 
 import os
 import resource
-import socket
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, Literal
 
 import flintmq
-from flintmq.base.errors import ConfigurationError
+from flintmq.base.counting import counted
+from flintmq.base.errors import ConfigurationError, FlintError
 from flintmq.base.limits import RESERVED_DESCRIPTORS
 from flintmq.cli.progress import size_in_words
+from flintmq.server.addresses import addresses
 from flintmq.server.alarms import free_disk, memory_bytes, whole_memory
 from flintmq.server.certificates import tls_of
 from flintmq.server.config import Settings, TlsSettings
@@ -30,6 +31,8 @@ _EXPIRES_SOON_DAYS: Final = 14
 # How far a clock may be behind a file that was written by it.
 _CLOCK_SLACK_SECONDS: Final = 60
 _LOCK: Final = "lock"
+# Where `flintmq serve` and `make run` keep messages, if nothing names another place.
+_USUAL: Final = ("flintmq-data", "data")
 _LOCKS: Final = Path("/proc/locks")
 
 
@@ -40,9 +43,15 @@ class Finding:
     text: str
 
 
-def examine(settings: Settings) -> list[Finding]:
-    """Settings that could not be read are an error before this."""
-    return [Finding("settings", "fine", "no key or value is wrong"), *_look(settings)]
+def examine(settings: Settings, file: Path | None, variables: Sequence[str]) -> list[Finding]:
+    """`variables` are those of the environment that count. Settings that could not be read are an error before this."""
+    return [_settings(file, variables), *_look(settings)]
+
+
+def _settings(file: Path | None, variables: Sequence[str]) -> Finding:
+    source = f"from {file.absolute()}" if file else "no file, so defaults (--config or FLINTMQ_CONFIG names one)"
+    more = f"; from the environment {', '.join(sorted(variables))}" if variables else ""
+    return Finding("settings", "fine", f"{source}{more}; no key or value is wrong")
 
 
 def _look(settings: Settings) -> Iterator[Finding]:
@@ -61,18 +70,31 @@ def _build(_settings: Settings) -> Iterator[Finding]:
 
 
 def _data(settings: Settings) -> Iterator[Finding]:
-    directory = settings.storage.directory
+    directory = settings.storage.directory.absolute()
     there = _nearest(directory)
     if directory.exists() and not directory.is_dir():
         yield Finding("data", "wrong", f"{directory} is no directory: choose another with storage.directory")
     elif not os.access(there, os.R_OK | os.W_OK | os.X_OK):
         yield Finding("data", "wrong", f"{there} cannot be written to by this user: chown it, or run as its owner")
     elif not directory.exists():
-        yield Finding("data", "fine", f"{directory} will be made")
+        yield _new_data(directory)
     elif holder := _holder(directory):
         yield Finding("data", "fine", f"{directory} is in use by a broker that runs (process {holder})")
     else:
         yield Finding("data", "fine", f"{directory} is there, and no broker runs on it")
+
+
+def _new_data(directory: Path) -> Finding:
+    from flintmq import app
+
+    # Brokers that are started in different ways have different directories, and one that is empty is easily taken
+    # for one that has lost everything.
+    for name in _USUAL:
+        other = Path(name).absolute()
+        if app.has_data(other):
+            text = f"{directory} will be made; messages of another broker are in {other} (--data {name} serves them)"
+            return Finding("data", "doubtful", text)
+    return Finding("data", "fine", f"{directory} will be made")
 
 
 def _nearest(path: Path) -> Path:
@@ -119,9 +141,9 @@ def _open_files(_settings: Settings) -> Iterator[Finding]:
     elif left <= 0:
         yield Finding("open files", "wrong", f"{most}, and {RESERVED_DESCRIPTORS} are the storage's: raise ulimit -n")
     elif most < _FEW_FILES:
-        yield Finding("open files", "doubtful", f"{most:,}, so {left:,} connections: raise ulimit -n")
+        yield Finding("open files", "doubtful", f"{most:,}, so {counted(left, 'connection')}: raise ulimit -n")
     else:
-        yield Finding("open files", "fine", f"{most:,}, so {left:,} connections")
+        yield Finding("open files", "fine", f"{most:,}, so {counted(left, 'connection')}")
 
 
 def _memory(settings: Settings) -> Iterator[Finding]:
@@ -137,37 +159,18 @@ def _memory(settings: Settings) -> Iterator[Finding]:
 
 
 def _ports(settings: Settings) -> Iterator[Finding]:
-    wanted = [("AMQP", settings.listen.host, settings.listen.port, "listen.port")]
-    if settings.tls.certificate is not None:
-        wanted.append(("AMQP by TLS", settings.listen.host, settings.tls.port, "tls.port"))
-    if settings.management.enabled:
-        wanted.append(("HTTP", settings.management.host, settings.management.port, "management.port"))
-        if settings.tls.certificate is not None:
-            wanted.append(("HTTPS", settings.management.host, settings.management.tls_port, "management.tls_port"))
     holder = _holder(settings.storage.directory)
-    for what, host, port, key in wanted:
-        where = f"{what} on {host}:{port}"
-        trouble = _cannot_listen(host, port)
-        if not trouble:
-            yield Finding("port", "fine", f"{where} is free")
-        elif holder:
-            yield Finding("port", "fine", f"{where} is in use, most likely by the broker that runs")
+    for address in addresses(settings).values():
+        where = f"{address.what} on {address.host}:{address.port}"
+        try:
+            address.try_out()
+        except FlintError as error:
+            if holder:
+                yield Finding("port", "fine", f"{where} is in use, most likely by the broker that runs")
+            else:
+                yield Finding("port", "wrong", str(error))
         else:
-            yield Finding("port", "wrong", f"{where}: {trouble}; choose another with {key}")
-
-
-def _cannot_listen(host: str, port: int) -> str:
-    """Why; empty if one can."""
-    try:
-        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        with socket.socket(family, kind, protocol) as probe:
-            # As the broker does: a port whose last connections linger is no port in use.
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind(address)
-            probe.listen()
-    except OSError as error:
-        return str(error.strerror or error)
-    return ""
+            yield Finding("port", "fine", f"{where} is free")
 
 
 def _tls(settings: Settings) -> Iterator[Finding]:
@@ -190,9 +193,9 @@ def _is_local(host: str) -> bool:
 def _expiry(settings: TlsSettings) -> Finding:
     assert settings.certificate is not None
     left = _days_left(settings.certificate)
-    text = f"{settings.certificate} is valid for {left:.0f} days"
+    text = f"{settings.certificate} is valid for {counted(round(left), 'day')}"
     if left < 0:
-        return Finding("TLS", "wrong", f"{settings.certificate} expired {-left:.0f} days ago: renew it")
+        return Finding("TLS", "wrong", f"{settings.certificate} expired {counted(round(-left), 'day')} ago: renew it")
     return Finding("TLS", "doubtful" if left < _EXPIRES_SOON_DAYS else "fine", text)
 
 

@@ -5,6 +5,7 @@ from typing import Annotated, Final
 
 import typer
 
+from flintmq.base.counting import counted
 from flintmq.base.errors import FlintError
 from flintmq.cli.administration import Json, VHost, administrative
 from flintmq.cli.amqp import Queue
@@ -59,8 +60,8 @@ def tell(word: str, as_json: bool, counts: tuple[int, int]) -> None:
     if as_json:
         typer.echo(json.dumps({word: done, "skipped": skipped}))
     else:
-        typer.echo(f"{done} messages {word}", err=True)
+        typer.echo(f"{counted(done, 'message')} {word}", err=True)
     if skipped:
         raise FlintError(
-            f"{skipped} messages stayed: there is no room for them where they should go, or they may not go there"
+            f"{counted(skipped, 'message')} stayed: there is no room where they should go, or they may not go there"
         )

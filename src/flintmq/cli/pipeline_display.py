@@ -4,10 +4,13 @@ import sys
 from types import TracebackType
 from typing import Self
 
+import typer
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
+from rich.text import Text
 
+from flintmq.base.counting import counted
 from flintmq.spark.pipelines.status import PipelineStatus, State
 
 _COLOURS = {
@@ -20,11 +23,12 @@ _COLOURS = {
 
 
 class Display:
-    """On the standard error stream; where that is no terminal, only the summary is for it."""
+    """On the standard error stream; where that is no terminal, steps that take a while are lines there."""
 
-    def __init__(self, live: bool) -> None:
+    def __init__(self, is_quiet: bool = False) -> None:
+        self._is_quiet = is_quiet
         self._live: Live | None = None
-        if live:
+        if not is_quiet and sys.stderr.isatty():
             console = Console(stderr=True)
             self._live = Live(
                 console=console, refresh_per_second=4, redirect_stdout=sys.stdout.isatty(), transient=True
@@ -42,8 +46,11 @@ class Display:
             self._live.stop()
 
     def say(self, text: str) -> None:
+        """What is about to be done."""
         if self._live is not None:
-            self._live.update(f"[dim]{text}[/]", refresh=True)
+            self._live.update(Text(text, style="dim"), refresh=True)
+        elif not self._is_quiet:
+            typer.echo(text, err=True)
 
     def show(self, status: PipelineStatus) -> None:
         if self._live is not None and status.flows:
@@ -52,8 +59,10 @@ class Display:
     def summary(self, status: PipelineStatus) -> str:
         """A line for each flow."""
         lines = [
-            f"{status.pipeline}.{flow.name}: {flow.state}, {flow.rows:,} rows in {flow.batches:,} batches"
-            + (f", {flow.files:,} files" if flow.files is not None else "")
+            f"{status.pipeline}.{flow.name}: {flow.state}, {counted(flow.rows, 'row')} read in "
+            + counted(flow.batches, "batch", "batches")
+            + (f", {counted(flow.written, 'row')} written" if flow.written is not None else "")
+            + (f", {counted(flow.files, 'file')}" if flow.files is not None else "")
             for flow in status.flows
         ]
         return "\n".join(lines)
@@ -63,7 +72,7 @@ def table_of(status: PipelineStatus) -> Table:
     table = Table(title=f"{status.pipeline} on {status.master}", title_justify="left")
     table.add_column("flow", no_wrap=True)
     table.add_column("state")
-    for heading in ("rows", "rows/s", "waiting", "batches", "batch time", "files"):
+    for heading in ("read", "read/s", "waiting", "batches", "batch time", "files"):
         table.add_column(heading, justify="right")
     for flow in status.flows:
         table.add_row(

@@ -30,7 +30,7 @@ def list_pipelines(url: Url = DEFAULT_URL, as_json: Json = False) -> None:
     table = Table()
     for heading in ("pipeline", "state", "flows"):
         table.add_column(heading)
-    for heading in ("rows", "rows/s", "waiting", "heard of"):
+    for heading in ("read", "read/s", "waiting", "heard of"):
         table.add_column(heading, justify="right")
     now = time.time_ns() // 1_000_000
     for one in found:

@@ -1,7 +1,6 @@
 """`flintmq pipeline run`: all flows of a pipeline, until they are done or it is told to stop."""
 
 import signal
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from flintmq.base.counting import counted
 from flintmq.base.errors import ConfigurationError, FlintError
 from flintmq.cli.pipeline_validate import NO_LOG, File, Log, spark_packages
 
@@ -70,17 +70,18 @@ def run(
     stop = Stop()
     with ExitStack() as stack:
         stack.enter_context(_told_to_stop(stop))
-        display = stack.enter_context(Display(not quiet and sys.stderr.isatty()))
+        display = stack.enter_context(Display(quiet))
         watchers: list[Callable[[PipelineStatus], None]] = [display.show]
         endpoint = broker_of(pipeline)
         board: Board | None = None
         if endpoint is not None:
             board = stack.enter_context(Board(endpoint))
             watchers.append(board.tell)
-        display.say(f"Spark starts, with the master {master}")
+        display.say(f"Starting Spark ({master}) ...")
         spark = stack.enter_context(session(pipeline.name, master, given, log or NO_LOG))
         # PySpark has its own idea of what an interrupt means.
         stack.enter_context(_told_to_stop(stop))
+        display.say(f"Starting {counted(len(pipeline.flows), 'flow')} ...")
 
         def watch(status: "PipelineStatus") -> None:
             for tell in watchers:

@@ -2,12 +2,13 @@
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Annotated, Final
 
 import typer
 
+from flintmq.base.counting import counted
 from flintmq.base.errors import ConfigurationError
 
 File = Annotated[
@@ -15,6 +16,7 @@ File = Annotated[
 ]
 Log = Annotated[Path | None, typer.Option(metavar="FILE", help="Spark's own log; else it is not kept.")]
 NO_LOG: Final = Path(os.devnull)
+_MASTER: Final = "local[1]"
 
 
 @contextmanager
@@ -43,10 +45,15 @@ def validate(
 
         pipeline = load(file)
         if not definition_only:
+            from flintmq.cli.pipeline_display import Display
             from flintmq.spark.pipelines.flow import check
             from flintmq.spark.pipelines.session import session
 
-            with session(pipeline.name, "local[1]", pipeline.spark, log or NO_LOG) as spark:
+            with ExitStack() as stack:
+                display = stack.enter_context(Display())
+                display.say(f"Starting Spark ({_MASTER}) ...")
+                spark = stack.enter_context(session(pipeline.name, _MASTER, pipeline.spark, log or NO_LOG))
+                display.say(f"Checking {counted(len(pipeline.flows), 'flow')} ...")
                 for flow in pipeline.flows:
                     check(pipeline, flow, spark)
     for flow in pipeline.flows:

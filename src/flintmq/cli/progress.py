@@ -5,6 +5,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from flintmq.base.counting import counted
+
 if TYPE_CHECKING:
     from rich.progress import ProgressColumn
 
@@ -57,7 +59,7 @@ def _bar(columns: "tuple[ProgressColumn, ...]", what: str, total: Callable[[], i
 def size_in_words(count: int) -> str:
     """Such as `1.5 MiB`; the web interface has the same units."""
     if count < 1024:
-        return f"{count} bytes"
+        return counted(count, "byte")
     size = float(count)
     for unit in ("KiB", "MiB", "GiB"):
         size /= 1024

@@ -2,6 +2,7 @@
 
 import typer
 
+from flintmq.base.counting import counted
 from flintmq.cli.amqp import DEFAULT_URL, PasswordFile, Queue, Url, channel
 
 
@@ -9,4 +10,4 @@ def purge(queue: Queue, url: Url = DEFAULT_URL, password_file: PasswordFile = No
     """Delete all messages that are ready on a queue."""
     with channel(url, password_file) as opened:
         count = opened.purge_queue(queue)
-    typer.echo(f"{count} messages deleted", err=True)
+    typer.echo(f"{counted(count, 'message')} deleted", err=True)

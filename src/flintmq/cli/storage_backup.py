@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from flintmq.base.counting import counted
 from flintmq.cli.progress import progress_bar, size_in_words
 
 Json = Annotated[bool, typer.Option("--json", help="Say what there is to say as JSON, on the standard output.")]
@@ -41,7 +42,5 @@ def backup(
         return
     for damage in contents.damage:
         typer.echo(f"flintmq: damaged before, and copied as it is: {damage}", err=True)
-    size = size_in_words(contents.total_bytes)
-    typer.echo(
-        f"{destination}: the state of {contents.taken}, {len(contents.files)} files, {size}, in {taken.seconds:.1f} s"
-    )
+    files, size = counted(len(contents.files), "file"), size_in_words(contents.total_bytes)
+    typer.echo(f"{destination}: the state of {contents.taken}, {files}, {size}, in {taken.seconds:.1f} s")

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from flintmq.base.counting import counted
 from flintmq.cli.progress import progress_bar, size_in_words
 from flintmq.cli.storage_verify import EXIT_DAMAGED
 
@@ -23,8 +24,8 @@ def restore(
     work = app.verification_of(directory)
     with progress_bar("Reading", lambda: work.total) as progress:
         report = work.run(progress)
-    size = size_in_words(contents.total_bytes)
-    typer.echo(f"{directory}: the state of {contents.taken}, {len(contents.files)} files, {size}")
+    files, size = counted(len(contents.files), "file"), size_in_words(contents.total_bytes)
+    typer.echo(f"{directory}: the state of {contents.taken}, {files}, {size}")
     typer.echo("\n".join(report.lines()))
     if report.damage:
         raise typer.Exit(EXIT_DAMAGED)

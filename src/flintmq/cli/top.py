@@ -2,17 +2,20 @@
 
 import json
 import time
+from collections.abc import Iterator
+from dataclasses import replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from flintmq.base.counting import counted
 from flintmq.cli.administration import Json, administrative
 from flintmq.cli.api import Api
-from flintmq.cli.tables import Column, in_words, printable, table_of
+from flintmq.cli.tables import Column, console_for_tables, in_words, printable, table_of
 
 if TYPE_CHECKING:
-    from rich.console import Group
+    from rich.text import Text
 
 
 class Order(StrEnum):
@@ -30,17 +33,18 @@ _PATHS: Final = {
     Order.UNACKED: "messages_unacknowledged",
     Order.BYTES: "message_bytes",
 }
-_TOTALS: Final = ("connections", "channels", "queues", "consumers")
+_LEAST: Final = 9
+_TOTALS: Final = ("connection", "channel", "queue", "consumer")
 _COLUMNS: Final = (
-    Column("vhost", "vhost"),
+    Column("vhost", "vhost", rank=1),
     Column("queue", "name"),
-    Column("in", _PATHS[Order.IN], "rate"),
-    Column("out", _PATHS[Order.OUT], "rate"),
-    Column("acked", "message_stats.ack_details.rate", "rate"),
-    Column("ready", _PATHS[Order.READY], "count"),
-    Column("unacked", _PATHS[Order.UNACKED], "count"),
-    Column("bytes", _PATHS[Order.BYTES], "bytes"),
-    Column("consumers", "consumers", "count"),
+    Column("in", _PATHS[Order.IN], "rate", rank=3),
+    Column("out", _PATHS[Order.OUT], "rate", rank=4),
+    Column("acked", "message_stats.ack_details.rate", "rate", rank=8),
+    Column("ready", _PATHS[Order.READY], "count", rank=2),
+    Column("unacked", _PATHS[Order.UNACKED], "count", rank=5),
+    Column("bytes", _PATHS[Order.BYTES], "bytes", rank=6),
+    Column("consumers", "consumers", "count", rank=7),
 )
 
 
@@ -54,10 +58,10 @@ def top(
     as_json: Json = False,
 ) -> None:
     """Show the busiest queues and the broker's rates, again and again, until Ctrl-C."""
-    from rich.console import Console
+    from rich.console import Group
     from rich.live import Live
 
-    console = Console()
+    console = console_for_tables()
     looks = 0
     with Live(console=console, screen=console.is_terminal and not as_json, auto_refresh=False) as live:
         try:
@@ -66,7 +70,9 @@ def top(
                 if as_json:
                     typer.echo(json.dumps({"overview": overview, "queues": queues}))
                 else:
-                    live.update(_page(overview, queues, api.endpoint.address), refresh=True)
+                    # Whoever looks may make the window wider meanwhile.
+                    table = table_of(queues, _columns(order, queues), console.width)
+                    live.update(Group(_head(overview, api.endpoint.address), table), refresh=True)
                 looks += 1
                 if looks == times:
                     return
@@ -81,8 +87,16 @@ def _look(api: Api, order: Order, rows: int) -> tuple[dict[str, Any], list[dict[
     return api.get("overview"), queues["items"]
 
 
-def _page(overview: dict[str, Any], queues: list[dict[str, Any]], address: str) -> "Group":
-    from rich.console import Group
+def _columns(order: Order, queues: list[dict[str, Any]]) -> Iterator[Column]:
+    """By what the queues are sorted is seen in any case; a virtual host that all are of tells none from another."""
+    ranks = {_PATHS[order]: 0}
+    if len({queue.get("vhost") for queue in queues}) == 1:
+        ranks["vhost"] = _LEAST
+    for column in _COLUMNS:
+        yield replace(column, rank=ranks.get(column.path, column.rank))
+
+
+def _head(overview: dict[str, Any], address: str) -> "Text":
     from rich.text import Text
 
     stats = overview.get("message_stats") or {}
@@ -91,12 +105,12 @@ def _page(overview: dict[str, Any], queues: list[dict[str, Any]], address: str) 
         for word, name in (("in", "publish_details"), ("out", "deliver_get_details"), ("acked", "ack_details"))
     ]
     totals = overview.get("object_totals") or {}
-    counts = [f"{totals[name]:,} {name}" for name in _TOTALS if name in totals]
+    counts = [counted(totals[f"{noun}s"], noun) for noun in _TOTALS if f"{noun}s" in totals]
     messages = overview.get("queue_totals") or {}
     held = [
         f"{messages[name]:,} {word}"
         for word, name in (("ready", "messages_ready"), ("unacked", "messages_unacknowledged"))
         if name in messages
     ]
-    head = f"{overview.get('node', '')} at {address}   {', '.join(rates)}   {', '.join(held)}\n{', '.join(counts)}"
-    return Group(Text("\n".join(map(printable, head.split("\n")))), table_of(queues, _COLUMNS))
+    lines = (f"{overview.get('node', '')} at {address}", ", ".join(rates + held), ", ".join(counts))
+    return Text("\n".join(map(printable, lines)))

@@ -1,5 +1,6 @@
 """What can go wrong for a client, by type; a connection that ended without a word is base's ConnectionLost."""
 
+from flintmq.base.counting import counted
 from flintmq.base.errors import AmqpError, ClosedByPeer, ConfigurationError, FlintError
 from flintmq.client.delivery import Returned
 
@@ -63,12 +64,14 @@ class PublishFailed(FlintError):
     def __str__(self) -> str:
         what = []
         if self.nacked:
-            what.append(f"the server refused {len(self.nacked)} messages, the first at position {self.nacked[0]}")
+            what.append(
+                f"the server refused {counted(len(self.nacked), 'message')}, the first at position {self.nacked[0]}"
+            )
         if self.returned:
             first = self.returned[0]
             what.append(
-                f"{len(self.returned)} messages were returned, the first for exchange '{first.exchange}' and routing "
-                f"key '{first.routing_key}': {first.reply_code} {first.reply_text}"
+                f"the server returned {counted(len(self.returned), 'message')}, the first for exchange "
+                f"'{first.exchange}' and routing key '{first.routing_key}': {first.reply_code} {first.reply_text}"
             )
         return "; ".join(what)
 

@@ -287,6 +287,11 @@ def load(file: Path | None, environment: Mapping[str, str], flags: Mapping[str, 
     return _settings(_document(file) if file else {}, str(file), environment, flags)
 
 
+def variables_in(environment: Mapping[str, str]) -> list[str]:
+    """Those that are settings of a broker."""
+    return [name for name in environment if name in _VARIABLES]
+
+
 def from_document(document: Mapping[str, Any]) -> Settings:
     """Settings from what a file would say, as a dictionary. Raises ConfigurationError."""
     return _settings(dict(document), "settings", {}, {})

@@ -5,12 +5,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 from typer.main import get_command
 from typer.testing import CliRunner
 
 from flintmq.base.errors import FlintError
+from flintmq.cli import top
 from flintmq.cli.exits import exit_code
 from flintmq.cli.main import app
+from flintmq.cli.tables import table_of
 from tests.unit.cli.stub import StubApi
 
 PAGE = "page=1&page_size=500"
@@ -167,6 +170,27 @@ def test_top_shows_the_busiest() -> None:
             assert words in shown
         lines = run(stub, "top", "--sort", "ready", "--rows", "5", "--times", "2", "--every", "0.5", "--json")
         assert [json.loads(line)["queues"] for line in lines.splitlines()] == [[QUEUE], [QUEUE]]
+
+
+@pytest.mark.parametrize(
+    ("order", "vhosts", "headings"),
+    [
+        ("in", "//", "queue in out ready unacked"),
+        ("in", "/v", "vhost queue in out ready"),
+        ("bytes", "//", "queue in out ready bytes"),
+    ],
+)
+def test_top_is_read_in_eighty_columns(order: str, vhosts: str, headings: str) -> None:
+    """Names are whole, beside the figures that matter most, what was asked for, and what tells queues apart."""
+    rates = {key: {"rate": 1_234_567.0} for key in ("publish_details", "deliver_get_details", "ack_details")}
+    figures = {"messages_ready": 1_234_567, "messages_unacknowledged": 12_345, "message_bytes": 10**9, "consumers": 3}
+    queues = [{"vhost": vhost, "name": "warehouse.shipments", "message_stats": rates} | figures for vhost in vhosts]
+    console = Console(width=80, no_color=True)
+    with console.capture() as captured:
+        console.print(table_of(queues, top._columns(top.Order(order), queues), 80))
+    assert captured.get().split("\u2500")[0].split() == headings.split()
+    assert captured.get().count("warehouse.shipments") == 2
+    assert captured.get().count("1,234,567/s") == 4
 
 
 def test_definitions_of_a_broker_that_runs(tmp_path: Path) -> None:

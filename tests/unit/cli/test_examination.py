@@ -39,13 +39,13 @@ def taken() -> Iterator[int]:
 
 def found(settings: Settings, about: str, verdict: str) -> Finding:
     """The one finding of this kind."""
-    (finding,) = [each for each in examine(settings) if each.about == about and each.verdict == verdict]
+    (finding,) = [each for each in examine(settings, None, ()) if each.about == about and each.verdict == verdict]
     return finding
 
 
 def test_nothing_is_in_the_way(settings: Settings) -> None:
     """On a machine that is as it should be nothing is wrong, and nothing is changed."""
-    assert [each for each in examine(settings) if each.verdict == "wrong"] == []
+    assert [each for each in examine(settings, None, ()) if each.verdict == "wrong"] == []
     assert not settings.storage.directory.exists()
 
 
@@ -58,7 +58,9 @@ def test_a_broker_that_runs(settings: Settings) -> None:
     """Its own ports and its own data are no fault of the settings."""
     with BrokerProcess(settings.storage.directory) as broker:
         ours = replace(settings, listen=ListenSettings(port=broker.port))
-        assert "by the broker that runs" in "".join(each.text for each in examine(ours) if each.about == "port")
+        assert "by the broker that runs" in "".join(
+            each.text for each in examine(ours, None, ()) if each.about == "port"
+        )
         assert f"process {broker.process.pid}" in found(ours, "data", "fine").text
     assert "no broker runs" in found(settings, "data", "fine").text
 
@@ -116,3 +118,22 @@ def test_a_clock_that_went_back(settings: Settings, monkeypatch: pytest.MonkeyPa
     now = time.time()
     monkeypatch.setattr("time.time", lambda: now - 3600)
     assert "behind" in found(settings, "clock", "wrong").text
+
+
+def test_where_settings_come_from(settings: Settings, tmp_path: Path) -> None:
+    """The file is named by its whole path, and so are variables that count; where there is no file, how to name one."""
+    file = tmp_path / "flintmq.toml"
+    assert examine(settings, file, ["FLINTMQ_LISTEN_PORT"])[0].text.startswith(
+        f"from {file}; from the environment FLINTMQ_LISTEN_PORT; "
+    )
+    assert "FLINTMQ_CONFIG" in examine(settings, None, ())[0].text
+
+
+def test_data_of_a_broker_beside(settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a broker would begin with nothing, beside the messages of another one, that is said, with whole paths."""
+    monkeypatch.chdir(tmp_path)
+    relative = replace(settings, storage=StorageSettings(Path("flintmq-data")))
+    assert found(relative, "data", "fine").text == f"{tmp_path / 'flintmq-data'} will be made"
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "definitions.sqlite").write_text("")
+    assert f"{tmp_path / 'data'} (--data data " in found(relative, "data", "doubtful").text

@@ -9,10 +9,14 @@ from pathlib import Path
 import flintmq
 
 
-def _run(*arguments: str) -> "subprocess.CompletedProcess[str]":
+def _run(*arguments: str, **variables: str) -> "subprocess.CompletedProcess[str]":
     command = [sys.executable, "-m", "flintmq.cli", *arguments]
     return subprocess.run(  # noqa: S603 - our own command
-        command, env=os.environ | {"COLUMNS": "200", "NO_COLOR": "1"}, capture_output=True, text=True, check=False
+        command,
+        env=os.environ | {"COLUMNS": "200", "NO_COLOR": "1"} | variables,
+        capture_output=True,
+        text=True,
+        check=False,
     )
 
 
@@ -68,3 +72,17 @@ def test_settings_are_shown_without_passwords(tmp_path: Path) -> None:
     as_json = _run("config", "show", "--config", str(file), "--json")
     assert json.loads(as_json.stdout)["users"][0]["name"] == "u"
     assert "s3cret" not in ran.stdout + as_json.stdout
+
+
+def test_doctor_looks_at_what_serve_would_use(tmp_path: Path) -> None:
+    """The same file, variables and flags count, and are named."""
+    file = tmp_path / "flintmq.toml"
+    file.write_text(f'[storage]\ndirectory = "{tmp_path}/kept"\n[management]\nport = 0\n')
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        ran = _run("doctor", "--json", "--port", port, FLINTMQ_CONFIG=str(file), FLINTMQ_ALARMS_DISK_FREE_MIN_BYTES="0")
+    assert ran.returncode == 1
+    said = [(each["about"], each["text"]) for each in json.loads(ran.stdout)]
+    assert any(about == "port" and "listen.port (--port)" in text for about, text in said)
+    assert ("data", f"{tmp_path}/kept will be made") in said
+    assert f"from {file}; from the environment FLINTMQ_ALARMS_DISK_FREE_MIN_BYTES" in said[0][1]

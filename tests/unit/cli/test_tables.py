@@ -31,11 +31,12 @@ def test_times(seconds: int, words: str) -> None:
         (1234567, "count", "1,234,567"),
         (2.34, "rate", "2.3/s"),
         (1234.5, "rate", "1,234/s"),
-        (1023, "bytes", "1023 bytes"),
+        (1023, "bytes", "1,023 bytes"),
         (1536, "bytes", "1.5 KiB"),
         (64 << 20, "bytes", "64.0 MiB"),
         ((1 << 30) - 1, "bytes", "1.0 GiB"),
         (3 << 40, "bytes", "3.0 TiB"),
+        (1, "bytes", "1 byte"),
         (61_000, "milliseconds", "1 min 1 s"),
         (["a", "b"], "text", "a, b"),
         ({"x": {"y": 1}}, "text", "x=y=1"),
@@ -51,6 +52,28 @@ def test_columns_that_nothing_has_are_left_out() -> None:
     assert "policy" not in shown([{"name": "q", "stats": {"rate": 0}}])
     assert "policy" in shown([{"name": "q"}, {"name": "r", "policy": "p"}])
     assert "policy" in shown([])
+
+
+RANKED = (
+    Column("name", "name"),
+    Column("in", "in", "rate", rank=1),
+    Column("ready", "ready", "count", rank=3),
+    Column("bytes", "bytes", "bytes", rank=2),
+)
+
+
+@pytest.mark.parametrize(
+    ("width", "headings"),
+    [(60, ["name", "in", "ready", "bytes"]), (50, ["name", "in", "bytes"]), (40, ["name", "in"]), (30, ["name"])],
+)
+def test_what_matters_least_goes_first(width: int, headings: list[str]) -> None:
+    """A narrow terminal shows the names as they are, with as many figures as there is room for."""
+    items = [{"name": "warehouse.shipments", "in": 1_234_567, "ready": at, "bytes": 1500} for at in range(3)]
+    console = Console(width=width, no_color=True)
+    with console.capture() as captured:
+        console.print(table_of(items, RANKED, width))
+    assert captured.get().split("\u2500")[0].split() == headings
+    assert captured.get().count("warehouse.shipments") == 3
 
 
 def test_names_are_never_cut_off() -> None:

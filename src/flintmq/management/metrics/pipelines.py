@@ -11,7 +11,7 @@ _RUNNING: Final = ("starting", "running", "stopping")
 # Field of a flow, suffix, kind and help.
 _FLOWS: Final = (
     ("lag", "lag_messages", GAUGE, "Messages that wait for a flow of a pipeline"),
-    ("rows", "rows_total", COUNTER, "Rows that a flow of a pipeline has written since it started"),
+    ("rows", "rows_total", COUNTER, "Rows that a flow of a pipeline has read since it started"),
     ("batches", "batches_total", COUNTER, "Batches that a flow of a pipeline has written since it started"),
     (_MILLISECONDS, "batch_seconds", GAUGE, "How long the last batch of a flow took"),
 )

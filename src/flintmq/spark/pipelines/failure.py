@@ -40,6 +40,11 @@ def cause(error: BaseException) -> str:
     return first_line(error)
 
 
+def is_too_slow(error: BaseException) -> bool:
+    """Whether all that is wrong is a Python process that Spark did not wait for."""
+    return cause(error) == _TOO_SLOW_SAID
+
+
 def line_of_sql(error: BaseException, flow: Flow) -> int:
     """The line of the file in which the SQL is wrong, or the one on which it begins."""
     place = _PLACE_IN_SQL.search(str(error))

@@ -21,6 +21,11 @@ class FlowProgress:
         self._files = files
         self._seen = ""
 
+    def follow(self, query: StreamingQuery) -> None:
+        """The same flow, started once more."""
+        self._query = query
+        self._seen = ""
+
     def update(self) -> None:
         """Raises what Spark raises when it is gone."""
         # Spark keeps the last hundred: what came since we looked is behind the last one seen.
@@ -39,6 +44,9 @@ class FlowProgress:
         status.rate = _finite(report.processedRowsPerSecond)
         status.input_rate = _finite(report.inputRowsPerSecond)
         status.lag = lag(report)
+        # Of some sinks, Spark does not know: of several together, for one.
+        if report.sink.numOutputRows != _NEVER:
+            status.written = (status.written or 0) + report.sink.numOutputRows
         if self._files is not None and report.numInputRows:
             status.files = (status.files or 0) + self._files(str(report.id), report.batchId)
 

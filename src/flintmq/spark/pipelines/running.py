@@ -6,18 +6,19 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Final
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from flintmq.base.errors import ConfigurationError, FlintError
-from flintmq.spark.pipelines.definition import Pipeline
-from flintmq.spark.pipelines.failure import cause
+from flintmq.spark.pipelines.definition import Flow, Pipeline
+from flintmq.spark.pipelines.failure import cause, is_too_slow
 from flintmq.spark.pipelines.flow import frame_of, start
 from flintmq.spark.pipelines.progress import FlowProgress
 from flintmq.spark.pipelines.sinks import files_of
-from flintmq.spark.pipelines.status import PipelineStatus, State
+from flintmq.spark.pipelines.status import FlowStatus, PipelineStatus, State
 
 POLL_SECONDS: Final = 0.25
 # How long a batch may take to end once it was asked to; it is repeated by the next run if it does not.
@@ -88,34 +89,61 @@ class _Running:
         self._spark = spark
         self._status = status
         self._queries: list[tuple[StreamingQuery, FlowProgress]] = []
+        # How to start a flow once more, by its name, as long as that may be done.
+        self._again: dict[str, Callable[[], StreamingQuery]] = {}
 
     def start(self) -> None:
         """Raises FlintError. All flows are understood before the first one runs."""
         pipeline = self._pipeline
-        frames = [frame_of(pipeline, flow, self._spark) for flow in pipeline.flows]
+        frames = [self._frame(flow) for flow in pipeline.flows]
         for flow, frame in zip(pipeline.flows, frames, strict=True):
-            try:
-                query = start(pipeline, flow, frame)
-            except Exception as error:
-                where = pipeline.where(flow.line)
-                raise ConfigurationError(f"{where}the flow {flow.name} does not start: {cause(error)}") from error
+            query = self._query(flow, frame)
             self._queries.append((query, FlowProgress(flow.name, query, files_of(pipeline, flow))))
+            self._again[flow.name] = partial(self._query, flow, frame)
         self._status.flows = [progress.status for _, progress in self._queries]
         self._status.state = State.RUNNING
 
+    def _frame(self, flow: Flow) -> DataFrame:
+        try:
+            return frame_of(self._pipeline, flow, self._spark)
+        except ConfigurationError as error:
+            if error.__cause__ is None or not is_too_slow(error.__cause__):
+                raise
+        # The machine was too busy to look at the flow's source: nothing runs yet.
+        return frame_of(self._pipeline, flow, self._spark)
+
+    def _query(self, flow: Flow, frame: DataFrame) -> StreamingQuery:
+        try:
+            return start(self._pipeline, flow, frame)
+        except Exception as error:
+            where = self._pipeline.where(flow.line)
+            raise ConfigurationError(f"{where}the flow {flow.name} does not start: {cause(error)}") from error
+
     def follow(self) -> bool:
         """What has come of it since. False when all of it is done, or something failed."""
-        for query, progress in self._queries:
+        for at, (query, progress) in enumerate(self._queries):
             progress.update()
             flow = progress.status
             if query.isActive:
                 if flow.batches or "Initializing" not in query.status["message"]:
                     flow.state = State.RUNNING
+            elif again := self._another_start(query, flow):
+                self._queries[at] = (again, progress)
+                progress.follow(again)
             else:
                 self._ended(query, progress)
         if self._queries and all(progress.status.state is State.FINISHED for _, progress in self._queries):
             self._status.state = State.FINISHED
         return self._status.state is State.RUNNING
+
+    def _another_start(self, query: StreamingQuery, flow: FlowStatus) -> StreamingQuery | None:
+        """Once, where the machine was too busy for a flow's first batch: its checkpoint knows what to do again."""
+        error = query.exception()
+        again = self._again.pop(flow.name, None)
+        if error is None or again is None or flow.batches or not is_too_slow(error):
+            return None
+        flow.state = State.STARTING
+        return again()
 
     def _ended(self, query: StreamingQuery, progress: FlowProgress) -> None:
         """By itself: it is done, or it failed."""

@@ -23,12 +23,16 @@ ENDED = frozenset({State.STOPPED, State.FINISHED, State.FAILED})
 
 
 class FlowStatus(msgspec.Struct, kw_only=True):
-    """Rates are rows per second. `lag` is how many messages wait that have not been read, None where nobody knows."""
+    """`rows` were read, and rates are rows per second; `written` is what sinks took of what became of them.
+
+    `lag` is how many messages wait that have not been read. None is where nobody knows.
+    """
 
     name: str
     state: State = State.STARTING
     batches: int = 0
     rows: int = 0
+    written: int | None = None
     rate: float = 0.0
     input_rate: float = 0.0
     lag: int | None = None

@@ -19,6 +19,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from flintmq.base.counting import counted
 from flintmq.base.errors import ConfigurationError, FlintError
 from flintmq.spark.columns import HEADER_FORMS, HEADERS, HEADERS_TYPED, MESSAGE, PROPERTIES, is_same
 from flintmq.spark.headers import table_of
@@ -116,8 +117,9 @@ class RowEncoder:
             return repeat(default, batch.num_rows)
         column = batch.column(self._properties[name])
         if name == _MESSAGE_ID and self._needs_ids and column.null_count:
+            rows = counted(column.null_count, "row")
             raise FlintError(
-                f"{column.null_count} rows have no {_MESSAGE_ID}, and deliveryMode {DeliveryMode.DEDUP} needs one: "
+                f"{rows} without a {_MESSAGE_ID}, which deliveryMode {DeliveryMode.DEDUP} needs: "
                 "make it of what tells one row from another, and is the same when a task runs again"
             )
         if name == _EXPIRATION and pa.types.is_integer(column.type):
@@ -183,9 +185,9 @@ def _texts(batch: pa.RecordBatch, column: str, fixed: str) -> Iterable[str]:
 def _bodies(batch: pa.RecordBatch, name: str) -> Iterable[bytes]:
     column = batch.column(name)
     if column.null_count:
+        rows = counted(column.null_count, "row")
         raise FlintError(
-            f"{column.null_count} rows have no {name}, and a message must have a body: filter them out, or make them "
-            "empty with coalesce"
+            f"{rows} without a {name}, and a message must have a body: filter them out, or make it empty by coalesce"
         )
     if pa.types.is_string(column.type):
         column = column.cast(pa.binary())

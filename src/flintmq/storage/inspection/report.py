@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Final
 
+from flintmq.base.counting import counted
 from flintmq.storage.block import Damage
 
 # Kinds of files.
@@ -53,15 +54,16 @@ class FileReport:
         return {**vars(self), "damage": damage}
 
     def line(self) -> str:
-        facts = [f"{self.bytes:,} bytes"]
+        facts = [counted(self.bytes, "byte")]
         if self.state:
             facts.append(self.state)
         if self.kind in (JOURNAL_SEGMENT, STREAM_SEGMENT):
-            facts += [f"{self.blocks:,} blocks", f"{self.messages:,} messages", f"{self.live:,} live"]
+            facts += [counted(self.blocks, "block"), counted(self.messages, "message"), f"{self.live:,} live"]
         if self.kind == JOURNAL_SEGMENT:
             facts.append(f"{self.dead:,} dead")
         if self.lost_blocks:
-            facts.append(f"a start cuts off {self.lost_messages:,} messages in {self.lost_blocks:,} blocks")
+            lost = counted(self.lost_messages, "message")
+            facts.append(f"a start cuts off {lost} in {counted(self.lost_blocks, 'block')}")
         return f"{self.path}: {', '.join(facts)}"
 
 
@@ -98,9 +100,12 @@ class Report:
         """As people read it; the last line is the verdict."""
         lines = [file.line() for file in self.files]
         if self.definitions is not None:
-            lines.append(", ".join(f"{count:,} {what}" for what, count in self.definitions.items()))
-        lines.append(f"{self.messages:,} messages on queues, {self.stream_records:,} records in streams")
+            # Their names are plurals, as JSON has them.
+            lines.append(", ".join(counted(count, what.removesuffix("s")) for what, count in self.definitions.items()))
+        on_queues, in_streams = counted(self.messages, "message"), counted(self.stream_records, "record")
+        lines.append(f"{on_queues} on queues, {in_streams} in streams")
         lines += [f"damaged: {damage}" for damage in self.damage]
         files = sum(bool(file.damage) for file in self.files)
-        lines.append(f"damaged in {len(self.damage)} places, in {files} files" if files else "intact")
+        places = counted(len(self.damage), "place")
+        lines.append(f"damaged in {places}, in {counted(files, 'file')}" if files else "intact")
         return lines

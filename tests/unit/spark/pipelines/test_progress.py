@@ -12,7 +12,14 @@ def place(**offsets: int) -> str:
     return json.dumps({"offsets": offsets})
 
 
-def report(second: int = 0, rows: int = 0, end: str | None = None, latest: str | None = None, batch: int = 0) -> object:
+def report(
+    second: int = 0,
+    rows: int = 0,
+    end: str | None = None,
+    latest: str | None = None,
+    batch: int = 0,
+    written: int = -1,
+) -> object:
     return SimpleNamespace(
         id="query",
         timestamp=f"2013-01-01T00:00:{second:02}.000Z",
@@ -22,6 +29,7 @@ def report(second: int = 0, rows: int = 0, end: str | None = None, latest: str |
         inputRowsPerSecond=25.0,
         durationMs={"triggerExecution": 200},
         sources=[SimpleNamespace(endOffset=end, latestOffset=latest)],
+        sink=SimpleNamespace(numOutputRows=written),
     )
 
 
@@ -53,3 +61,14 @@ def test_reports_count_once() -> None:
     reports.append(report(3, 0, place(a=150), place(a=160), batch=2))
     progress.update()
     assert (status.rows, status.batches, status.lag, status.rate, status.files) == (150, 2, 10, 0.0, 6)
+
+
+def test_what_was_written() -> None:
+    """Rows that a sink took are added up, beside those that were read; where no sink counts, nobody knows."""
+    reports = [report(1, 100)]
+    progress = FlowProgress("f", SimpleNamespace(recentProgress=reports), None)  # type: ignore[arg-type]
+    progress.update()
+    assert progress.status.written is None
+    reports += [report(2, 100, written=0), report(3, 100, written=40), report(4, 0), report(5, 0, written=2)]
+    progress.update()
+    assert (progress.status.rows, progress.status.written) == (300, 42)

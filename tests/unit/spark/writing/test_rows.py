@@ -144,7 +144,7 @@ def test_dedup_needs_message_ids() -> None:
     values: list[dict[str, object]] = [{"body": b"", "message_id": "1"}, {"body": b""}]
     row = rows(columns, values[:1], exchange="x", deliveryMode="dedup")[0]
     assert decode_properties(row[3]).message_id == "1"
-    with pytest.raises(FlintError, match="1 rows have no message_id, and deliveryMode dedup needs one"):
+    with pytest.raises(FlintError, match="1 row without a message_id, which deliveryMode dedup needs"):
         rows(columns, values, exchange="x", deliveryMode="dedup")
     assert len(rows(columns, values, exchange="x")) == 2
 
@@ -196,5 +196,5 @@ def test_no_exchange() -> None:
 
 def test_null_bodies() -> None:
     """A row without a body is no message."""
-    with pytest.raises(FlintError, match="1 rows have no body"):
+    with pytest.raises(FlintError, match="1 row without a body"):
         rows(BODY, [{"body": b""}, {"body": None}], exchange="x")

@@ -1,0 +1,73 @@
+"""Where a broker with these settings listens, and what is in the way of that."""
+
+import errno
+import socket
+from dataclasses import dataclass
+
+from flintmq.base.errors import FlintError
+from flintmq.server.config import Settings
+
+
+@dataclass(frozen=True)
+class Address:
+    """`what` is spoken there; `port_setting` and `host_setting` are what to change."""
+
+    what: str
+    host: str
+    port: int
+    port_setting: str
+    host_setting: str
+
+    def try_out(self) -> None:
+        """Raises FlintError where nobody could listen. Nobody can connect to us meanwhile."""
+        try:
+            # As whoever listens then does it: on all addresses of a name, and beside connections that linger.
+            found = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+            for family, kind, protocol, _, address in dict.fromkeys(found):
+                _bind(family, kind, protocol, address)
+        except OSError as error:
+            raise self.refused(error) from error
+
+    def refused(self, error: OSError) -> FlintError:
+        if error.errno == errno.EADDRINUSE:
+            advice = (
+                "another program listens there, perhaps a broker (ss -ltnp tells). Stop it, or choose another port "
+                f"with {self.port_setting}"
+            )
+        elif error.errno == errno.EACCES:
+            advice = f"this user may not listen on such a port. Choose one above 1023 with {self.port_setting}"
+        else:
+            advice = f"choose an address of this machine with {self.host_setting}"
+        return FlintError(
+            f"cannot listen on {self.host}:{self.port} ({error.strerror or error}) for {self.what}: {advice}"
+        )
+
+
+def _bind(family: int, kind: int, protocol: int, address: object) -> None:
+    try:
+        probe = socket.socket(family, kind, protocol)
+    except OSError:
+        # A name may have an IPv6 address where the system has no IPv6: it is left out.
+        return
+    with probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        probe.bind(address)  # type: ignore[arg-type] # as the system gave it
+
+
+def addresses(settings: Settings) -> dict[str, Address]:
+    """By the names that the HTTP API has for them."""
+    listen, management, tls = settings.listen, settings.management, settings.tls
+    is_secured = tls.certificate is not None
+    host_setting = "listen.host (--host)"
+    found = {"amqp": Address("AMQP", listen.host, listen.port, "listen.port (--port)", host_setting)}
+    if is_secured:
+        found["amqp/ssl"] = Address("AMQP by TLS", listen.host, tls.port, "tls.port", host_setting)
+    if management.enabled:
+        found["http"] = Address("HTTP", management.host, management.port, "management.port", "management.host")
+        if is_secured:
+            found["https"] = Address(
+                "HTTPS", management.host, management.tls_port, "management.tls_port", "management.host"
+            )
+    return found

@@ -1,0 +1,46 @@
+from contextlib import redirect_stderr
+from io import StringIO
+
+import pytest
+
+from flintmq.cli.pipeline_display import Display
+from flintmq.spark.pipelines.status import FlowStatus, PipelineStatus, State
+
+
+@pytest.mark.parametrize(
+    ("flow", "words"),
+    [
+        (
+            FlowStatus(name="f", rows=100, batches=2, written=1, files=1),
+            "100 rows read in 2 batches, 1 row written, 1 file",
+        ),
+        (FlowStatus(name="f", rows=1, batches=1, written=0), "1 row read in 1 batch, 0 rows written"),
+        (FlowStatus(name="f"), "0 rows read in 0 batches"),
+    ],
+)
+def test_what_came_of_it(flow: FlowStatus, words: str) -> None:
+    """What was read and what was written are two things; what nobody knows is not there."""
+    flow.state = State.FINISHED
+    assert Display().summary(PipelineStatus(pipeline="p", flows=[flow])) == f"p.f: finished, {words}"
+
+
+@pytest.mark.parametrize(("is_quiet", "said"), [(False, "Starting Spark ...\n"), (True, "")])
+def test_steps_are_said_without_a_terminal(is_quiet: bool, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """They are lines on the standard error stream, unless nobody wants them; the other stream is for JSON."""
+    with Display(is_quiet) as display:
+        display.say("Starting Spark ...")
+    assert capsys.readouterr() == ("", said)
+
+
+def test_a_terminal_shows_a_step_in_place() -> None:
+    """It is gone with what comes after it."""
+
+    class Terminal(StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    terminal = Terminal()
+    with redirect_stderr(terminal), Display() as display:
+        display.say("Starting Spark (local[2]) ...")
+    assert "Starting Spark (local[2]) ..." in terminal.getvalue()
+    assert terminal.getvalue().endswith("\x1b[2K")
