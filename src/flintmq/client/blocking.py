@@ -117,6 +117,8 @@ class Channel:
     def __init__(self, core: ClientChannel, link: SocketLink) -> None:
         self._core = core
         self._link = link
+        # The attempt that was staged last by `stage_ahead`, until it was waited for.
+        self._staging: Request[int] | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -427,6 +429,36 @@ class Channel:
     def stage_ready(self) -> int:
         """The attempt is complete, and on the server's disk. Returns how many of its messages found a queue."""
         return self._ask(requests.stage_ready())
+
+    def stage_ahead(
+        self,
+        transactional_id: str,
+        epoch: int,
+        batch: int,
+        partition: int,
+        attempt: int,
+        publishes: Iterable[Publishable],
+        timeout: float = 60.0,
+    ) -> None:
+        """A whole attempt: select it, publish all, and say that it is ready. Returns once the one before it that was
+        staged like this is on the server's disk: while it writes that down, this is on its way. `wait_for_stage` waits
+        for the last. Raises what `stage_select` and `publish_batch` do.
+        """
+        self._core.ask(requests.stage_select(transactional_id, epoch, batch, partition, attempt))
+        self.publish_ahead(publishes, timeout)
+        before = self._staging
+        self._staging = self._core.ask(requests.stage_ready())
+        self._link.flush(REQUEST_SECONDS)
+        if before is not None:
+            self._link.answer(before)
+
+    def wait_for_stage(self, timeout: float = 60.0) -> None:
+        """Wait until all attempts that were staged ahead are on the server's disk. Raises PublishFailed, TimedOut."""
+        self.wait_for_confirms(timeout)
+        last = self._staging
+        self._staging = None
+        if last is not None:
+            self._link.answer(last)
 
     def stage_commit(self, transactional_id: str, epoch: int, batch: int, winners: dict[int, int]) -> StageCommitted:
         """Publish the attempts that `winners` names by partition, all or none, and only if the batch is a new one.

@@ -4,9 +4,9 @@ A batch has a number. The broker remembers the last one that was committed under
 again, because nobody heard of its commit, publishes nothing. Who writes is told apart by the owner: a query that begins
 anew, with a new checkpoint, has another one, and begins at batch 0.
 
-A task stages pieces, one after another, each complete for itself: a broker that goes away costs the piece that was on
-its way and not the task, whose rows are gone once they were read. Each try of a piece has a random number. So what a
-task left behind that was taken for dead is never mistaken for what its successor staged.
+A task stages pieces, one after another, each complete for itself: a broker that goes away costs the pieces that were on
+their way, two at most, and not the task, whose rows are gone once they were read. Each try of a piece has a random
+number. So what a task left behind that was taken for dead is never mistaken for what its successor staged.
 """
 
 import secrets
@@ -78,28 +78,67 @@ def stage(
             for _ in batches:
                 pass
             return staged
+        stager = _Stager(options, encoder, connecting, batch, staged)
         for number, piece in enumerate(pieces(batches, options.batch_size)):
-            place = place_of(partition, number)
-            once = partial(_stage_piece, options, encoder, piece, batch, stage.epoch, place)
-            staged.attempts[place] = connecting.call(once)
+            stager.stage(place_of(partition, number), piece)
             staged.messages += sum(part.num_rows for part in piece)
+        stager.finish()
     return staged
 
 
-def _stage_piece(
-    options: WriteOptions,
-    encoder: RowEncoder,
-    piece: list[pa.RecordBatch],
-    batch: Batch,
-    epoch: int,
-    place: int,
-    channel: fc.Channel,
-) -> int:
-    attempt = secrets.randbits(_ATTEMPT_BITS)
-    channel.stage_select(options.transactional_id, epoch, batch.number, place, attempt)
-    channel.publish_batch(chain.from_iterable(map(encoder.rows, piece)), timeout=CONFIRM_SECONDS)
-    channel.stage_ready()
-    return attempt
+class _Stager:
+    """Stages piece after piece, and keeps the last one until the broker has all of it: if the connection is lost before
+    that, it goes again under another number, and the one in hand too.
+    """
+
+    def __init__(
+        self, options: WriteOptions, encoder: RowEncoder, connecting: Connecting, batch: Batch, staged: Staged
+    ) -> None:
+        self._options = options
+        self._encoder = encoder
+        self._connecting = connecting
+        self._batch = batch
+        self._staged = staged
+        self._channel: fc.Channel | None = None
+        self._last: tuple[int, list[pa.RecordBatch]] | None = None
+
+    def stage(self, place: int, piece: list[pa.RecordBatch]) -> None:
+        """Raises FlintError."""
+        self._connecting.call(partial(self._stage, place, piece))
+        self._last = place, piece
+
+    def finish(self) -> None:
+        """The broker has all of it then. Raises FlintError."""
+        if self._last is not None:
+            self._connecting.call(self._finish)
+
+    def _stage(self, place: int, piece: list[pa.RecordBatch], channel: fc.Channel) -> None:
+        self._go_on(channel)
+        self._send(place, piece, channel)
+
+    def _finish(self, channel: fc.Channel) -> None:
+        self._go_on(channel)
+        channel.wait_for_stage(timeout=CONFIRM_SECONDS)
+
+    def _go_on(self, channel: fc.Channel) -> None:
+        if channel is not self._channel:
+            if self._last is not None:
+                self._send(*self._last, channel)
+            self._channel = channel
+
+    def _send(self, place: int, piece: list[pa.RecordBatch], channel: fc.Channel) -> None:
+        attempt = secrets.randbits(_ATTEMPT_BITS)
+        rows = chain.from_iterable(map(self._encoder.rows, piece))
+        channel.stage_ahead(
+            self._options.transactional_id,
+            self._staged.epoch,
+            self._batch.number,
+            place,
+            attempt,
+            rows,
+            timeout=CONFIRM_SECONDS,
+        )
+        self._staged.attempts[place] = attempt
 
 
 def place_of(partition: int, number: int) -> int:

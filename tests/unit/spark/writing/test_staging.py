@@ -11,7 +11,7 @@ import flintmq.client as fc
 from flintmq.base.errors import ConnectionLost, FlintError
 from flintmq.spark.writing import staging
 from flintmq.spark.writing.options import WriteOptions, write_options
-from flintmq.spark.writing.rows import RowEncoder
+from flintmq.spark.writing.rows import Row, RowEncoder
 from flintmq.spark.writing.staging import Batch, Staged, TakenOver
 
 OPTIONS = {"url": "amqp://h/", "exchange": "x", "deliveryMode": "exactly-once", "transactionalId": "t"}
@@ -28,7 +28,7 @@ def batch_of(*bodies: bytes) -> pa.RecordBatch:
 
 
 class Broker:
-    """What is staged here: the bodies of each attempt that was complete. `failing` calls lose the connection."""
+    """What is staged here: the bodies of each attempt that is on the disk. `failing` calls lose the connection."""
 
     def __init__(self) -> None:
         self.last_batch = -1
@@ -37,8 +37,7 @@ class Broker:
         self.attempts: dict[tuple[int, int, int], list[bytes]] = {}
         self.committed: list[tuple[int, int, dict[int, int]]] = []
         self.aborted: list[int] = []
-        self._selected = (0, 0, 0)
-        self._bodies: list[bytes] = []
+        self._channel = Channel(self)
 
     def __enter__(self) -> Self:
         return self
@@ -49,11 +48,11 @@ class Broker:
     def call(self, operation: Callable[[Any], T]) -> T:
         while True:
             try:
-                return operation(self)
+                return operation(self._channel)
             except ConnectionLost:
-                continue
+                self._channel = Channel(self)
 
-    def _lost(self, what: str) -> None:
+    def answer(self, what: str) -> None:
         if what in self.failing:
             self.failing.remove(what)
             raise ConnectionLost("the peer closed the socket")
@@ -62,35 +61,51 @@ class Broker:
                 406, "PRECONDITION_FAILED - transactional id 't' has been taken over by another writer"
             )
 
+
+class Channel:
+    """What is staged ahead is on the disk once that was waited for: by the next call, or at the end."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._ahead: list[tuple[tuple[int, int, int], list[bytes]]] = []
+
     def stage_open(self, transactional_id: str, owner: str) -> fc.StageInfo:
         assert (transactional_id, owner) == ("t", "query")
-        self._lost("open")
-        return fc.StageInfo(7, self.last_batch)
+        self._broker.answer("open")
+        return fc.StageInfo(7, self._broker.last_batch)
 
-    def stage_select(self, transactional_id: str, epoch: int, batch: int, partition: int, attempt: int) -> bool:
+    def stage_ahead(
+        self,
+        transactional_id: str,
+        epoch: int,
+        batch: int,
+        partition: int,
+        attempt: int,
+        rows: Iterator[Row],
+        timeout: float,
+    ) -> None:
         assert (transactional_id, epoch) == ("t", 7)
-        self._selected = (batch, partition, attempt)
-        self._bodies = []
-        return True
-
-    def publish_batch(self, rows: Iterator[tuple[str, str, bytes, bytes, bool]], timeout: float) -> int:
+        self._broker.answer("select")
+        bodies = []
         for row in rows:
-            self._bodies.append(row[2])
-            self._lost("publish")
-        return len(self._bodies)
+            bodies.append(row[2])
+            self._broker.answer("publish")
+        self.wait_for_stage(timeout)
+        self._ahead.append(((batch, partition, attempt), bodies))
 
-    def stage_ready(self) -> int:
-        self._lost("ready")
-        self.attempts[self._selected] = self._bodies
-        return len(self._bodies)
+    def wait_for_stage(self, timeout: float) -> None:
+        if self._ahead:
+            self._broker.answer("ready")
+        self._broker.attempts.update(self._ahead)
+        self._ahead = []
 
     def stage_commit(self, transactional_id: str, epoch: int, batch: int, winners: dict[int, int]) -> None:
-        self._lost("commit")
-        self.committed.append((epoch, batch, winners))
+        self._broker.answer("commit")
+        self._broker.committed.append((epoch, batch, winners))
 
     def stage_abort(self, transactional_id: str, epoch: int, batch: int) -> None:
-        self._lost("abort")
-        self.aborted.append(batch)
+        self._broker.answer("abort")
+        self._broker.aborted.append(batch)
 
 
 @pytest.fixture
@@ -132,16 +147,18 @@ def test_places_are_in_order() -> None:
         staging.place_of(0, staging.PIECES_MAX)
 
 
-@pytest.mark.parametrize("call", ["open", "publish", "ready"])
-def test_a_lost_connection_costs_a_piece(broker: Broker, call: str) -> None:
+@pytest.mark.parametrize(
+    "calls", [["open"], ["select"], ["publish"], ["ready"], ["ready", "ready"], ["ready", "publish"]]
+)
+def test_a_lost_connection_costs_what_was_on_its_way(broker: Broker, calls: list[str]) -> None:
     """It goes again whole, as another attempt; the pieces before it stay."""
-    broker.failing = [call]
-    staged = stage(batch_of(b"1", b"2", b"3"), partition=2, batchSize="2")
-    assert staged.messages == 3
-    first, second = sorted(staged.attempts)
-    assert (first, second) == (staging.place_of(2, 0), staging.place_of(2, 1))
-    assert broker.attempts[0, first, staged.attempts[first]] == [b"1", b"2"]
-    assert broker.attempts[0, second, staged.attempts[second]] == [b"3"]
+    broker.failing = calls
+    staged = stage(batch_of(b"1", b"2", b"3"), batch_of(b"4", b"5"), partition=2, batchSize="2")
+    assert staged.messages == 5
+    places = [staging.place_of(2, number) for number in range(3)]
+    assert sorted(staged.attempts) == places
+    counting = [broker.attempts[0, place, staged.attempts[place]] for place in places]
+    assert counting == [[b"1", b"2"], [b"3"], [b"4", b"5"]]
 
 
 def test_attempts_are_never_the_same(broker: Broker) -> None:
@@ -202,10 +219,10 @@ def test_abort(broker: Broker) -> None:
 def test_more_pieces_than_the_broker_keeps(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     """The task says what would make them fewer."""
 
-    def refused(*_: object) -> bool:
+    def refused(*_: object, **__: object) -> None:
         raise fc.ChannelClosed(406, "PRECONDITION_FAILED - ... has 65536 attempts: commit or abort their batches")
 
-    monkeypatch.setattr(broker, "stage_select", refused)
+    monkeypatch.setattr(Channel, "stage_ahead", refused)
     with pytest.raises(FlintError, match="more pieces than the broker keeps .*: set the option batchSize higher"):
         stage(batch_of(b"1"))
 
