@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Final, final
 from mypy_extensions import i64
 
 from flintmq.base.errors import (
+    Amqp10Error,
+    AmqpError,
     FlintError,
     InternalError,
     LinkStolen,
@@ -110,7 +112,6 @@ class LinkConsumer(Consumer):
 
     def _cannot_deliver(self, queue: Queue, entry: Entry, size: int) -> None:
         """The link ends, and the message goes back: another consumer may be able to take it."""
-        self.started = False
         # So that the queue does not take it for delivered.
         self.no_ack = False
         self.owner.fail_later(
@@ -351,8 +352,9 @@ class OutgoingLink(SenderOwner):
 
     # -- the end ------------------------------------------------------------------------------------------------
 
-    def fail_later(self, error: MessageSizeExceeded, entry: Entry) -> None:
+    def fail_later(self, error: AmqpError | Amqp10Error, entry: Entry) -> None:
         """End the link when the tick does: now its queue is in the middle of giving out messages."""
+        self.consumer.started = False
         self.session.connection.later(_LinkFault(self, error, entry))
 
     def queue_gone(self) -> None:
@@ -473,9 +475,9 @@ class Settling(Answer):
 
 @final
 class _LinkFault(Answer):
-    """A message that a client cannot take costs it the link."""
+    """A message that a client, or its transaction, cannot take costs it the link."""
 
-    def __init__(self, owner: OutgoingLink, error: MessageSizeExceeded, entry: Entry) -> None:
+    def __init__(self, owner: OutgoingLink, error: AmqpError | Amqp10Error, entry: Entry) -> None:
         self._owner = owner
         self._error = error
         self._entry = entry

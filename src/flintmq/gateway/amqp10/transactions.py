@@ -193,7 +193,8 @@ class Transactions:
             found.work.settle(LinkSettlement(link, None, entry, ACCEPTED, settlement.ACCEPTED, True))
         except AmqpError as error:
             found.failure = error
-            settlement.RELEASED.apply(link.queue, entry, None)
+            # It would come again, and again, for as long as the link has credit.
+            link.fail_later(error, entry)
 
     # -- what is done in them -----------------------------------------------------------------------------------
 

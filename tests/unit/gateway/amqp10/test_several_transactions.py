@@ -4,12 +4,14 @@ import itertools
 
 import pytest
 
+from flintmq.base.limits import TRANSACTION_MAX_OPERATIONS
 from flintmq.broker.queue.base import Queue
+from flintmq.broker.transaction import StagedSettlement
 from flintmq.protocol.amqp10.delivery import IncomingDelivery
 from flintmq.wire.amqp10.composite import Composite
 from flintmq.wire.amqp10.performatives import Attach
 from flintmq.wire.amqp10.sections import encode_amqp_value
-from flintmq.wire.amqp10.spec import DURABLE_UNSETTLED_STATE, EXPIRE_NEVER, SND_UNSETTLED
+from flintmq.wire.amqp10.spec import DURABLE_UNSETTLED_STATE, EXPIRE_NEVER, SND_SETTLED, SND_UNSETTLED
 from flintmq.wire.amqp10.states import ACCEPTED, Declared, DeliveryState, Rejected, TransactionalState
 from flintmq.wire.amqp10.termini import Coordinator, Declare, Discharge, Source
 from tests.unit.gateway.amqp10.pair import Client, Receiver, Sender, Server, body_of
@@ -281,3 +283,58 @@ def test_what_is_sent_behind_its_transactions_end_is_in_none(client: Client, con
     receiver.settle(delivery, ACCEPTED)
     client.durable()
     assert queue.message_count == 0
+
+
+class _Nothing(StagedSettlement):
+    """So many of them fill a transaction."""
+
+    @property
+    def letter_bytes(self) -> int:
+        return 0
+
+    def stage(self) -> None:
+        """Nothing is staged."""
+
+    def take(self) -> None:
+        """Nothing is taken."""
+
+    def apply(self) -> None:
+        """Nothing is settled."""
+
+    def undo(self) -> None:
+        """Nothing was staged."""
+
+
+def _fill(client: Client, txn_id: bytes) -> None:
+    (session,) = client.connection.sessions
+    for _ in range(TRANSACTION_MAX_OPERATIONS):
+        session.transactions.find(txn_id).work.settle(_Nothing())
+
+
+def test_what_a_transaction_has_no_room_for_comes_back(client: Client, control: Control, queue: Queue) -> None:
+    """The client has settled it, and the discharge, which is refused, does not know of it."""
+    receiver = client.receiver()
+    client.sender(attach=Attach(name="publisher")).publish("m")
+    ((delivery, _),) = receiver.take()
+    txn_id = control.declare()
+    _fill(client, txn_id)
+    _retire(receiver, delivery, txn_id, True)
+    assert isinstance(control.discharge(txn_id), Rejected)
+    receiver.link.detach()
+    client.durable()
+    assert _bodies(queue, client) == ["m"]
+
+
+def test_a_link_that_acquires_more_than_its_transaction_holds_ends(
+    client: Client, control: Control, queue: Queue
+) -> None:
+    """The message goes back once, and is not sent again and again for as long as there is credit."""
+    client.sender(attach=Attach(name="publisher")).publish("m")
+    txn_id = control.declare()
+    _fill(client, txn_id)
+    receiver = client.receiver(credit=0, attach=Attach(name="settled", snd_settle_mode=SND_SETTLED))
+    _acquire(receiver, txn_id, 10)
+    assert receiver.bodies() == ["m"]
+    assert "commit more often" in receiver.refusal[1]
+    assert isinstance(control.discharge(txn_id), Rejected)
+    assert _bodies(queue, client) == ["m"]
