@@ -376,6 +376,8 @@ class _Control(ReceiverOwner):
             if not self._rejects:
                 raise error
             state = Rejected(error=told(error))
+        # What is said as a sender and as a receiver waits apart: no answer overtakes what was given up (part 4 §4.4.3).
+        self._link.session.finish_saying()
         aborting = found.aborting
         if aborting:
             connection.later(_Aborted(connection, self._link, delivery, state, aborting))

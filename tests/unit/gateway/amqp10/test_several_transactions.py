@@ -12,8 +12,8 @@ from flintmq.wire.amqp10.composite import Composite
 from flintmq.wire.amqp10.performatives import Attach
 from flintmq.wire.amqp10.sections import encode_amqp_value
 from flintmq.wire.amqp10.spec import DURABLE_UNSETTLED_STATE, EXPIRE_NEVER, SND_SETTLED, SND_UNSETTLED
-from flintmq.wire.amqp10.states import ACCEPTED, Declared, DeliveryState, Rejected, TransactionalState
-from flintmq.wire.amqp10.termini import Coordinator, Declare, Discharge, Source
+from flintmq.wire.amqp10.states import ACCEPTED, RELEASED, Declared, DeliveryState, Rejected, TransactionalState
+from flintmq.wire.amqp10.termini import Coordinator, Declare, Discharge, Source, Target
 from tests.unit.gateway.amqp10.pair import Client, Receiver, Sender, Server, body_of
 
 
@@ -209,6 +209,34 @@ def test_a_discharge_leaves_a_link_that_acquires_in_another_transaction(client: 
     ((delivery, _),) = receiver.take()
     assert delivery is not None
     assert delivery.state == TransactionalState(second)
+
+
+class _Witness(Receiver):
+    """Notes how many answers a sender had whenever something was said of a delivery."""
+
+    watched: Sender
+
+    def on_disposition(self, delivery: IncomingDelivery, state: DeliveryState | None, settled: bool) -> None:
+        self.answers = len(self.watched.said)
+        super().on_disposition(delivery, state, settled)
+
+
+def test_what_was_acquired_is_given_up_before_the_discharge_is_answered(
+    client: Client, control: Control, queue: Queue
+) -> None:
+    """Also where a declare follows at once, whose answer makes that of the discharge go out."""
+    client.sender(attach=Attach(name="publisher")).publish("m")
+    txn_id = control.declare()
+    attach = Attach(name="r", snd_settle_mode=SND_UNSETTLED, source=Source(address="/queues/q"), target=Target())
+    receiver = _Witness(client, client.session, attach, 0)
+    receiver.watched = control.sender
+    _acquire(receiver, txn_id)
+    said = len(control.sender.said)
+    control.sender.send_encoded(encode_amqp_value(Discharge(txn_id=txn_id, fail=True)))
+    control.sender.send_encoded(encode_amqp_value(Declare()))
+    client.tick()
+    assert len(control.sender.said) == said + 2
+    assert (receiver.said, receiver.answers) == ([(RELEASED, True)], said)
 
 
 # -- what must not be out of everybody's reach -----------------------------------------------------------------------
