@@ -124,10 +124,11 @@ class Tenure:
         if number in self._numbers:
             raise Unexpected(f"{self.line} has {number} at position {position}, and at another one")
         key = sent.channel, sent.priority
-        if not sent.delay_ms and self._latest.get(key, -1) >= number:
-            raise Unexpected(f"{self.line} has {number} at position {position}, behind {self._latest[key]}")
+        if not sent.delay_ms and self._latest.get(key, -1) >= sent.place:
+            behind = f"in place {sent.place}, behind {self._latest[key]}"
+            raise Unexpected(f"{self.line} has {number} at position {position}, {behind}")
         if not sent.delay_ms:
-            self._latest[key] = number
+            self._latest[key] = sent.place
         self._numbers.add(number)
         self.read[position] = found
         # That it is leased was told when it was durable.

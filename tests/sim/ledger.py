@@ -7,8 +7,9 @@ Promised, and checked here:
   is among the dead letters as well.
 - A delivery of what was delivered before, or was there at a start, is flagged as redelivered, unless it is the same
   delivery that goes on behind a start. No message is in two hands at once.
-- What one channel publishes to one queue is in order there, and is delivered in order the first time.
-- A transaction is there as a whole or not at all; as a whole once it was answered.
+- What one channel publishes to one queue is in order there, and is delivered in order the first time: in the order of
+  the commits, where it is in transactions.
+- A transaction is there as a whole or not at all, whatever others its session has; as a whole once it was answered.
 - A record of a stream that a reader has seen keeps its offset for ever.
 """
 
@@ -201,12 +202,11 @@ class Ledger:
             raise Unexpected(f"{line} delivered {number} while somebody has it")
         # It may have been on its way to a channel that has lost it by now to somebody whose link is faster.
         may_be_late = holder is not None and holder.may_be_over
-        if not self.is_closing() and copy.is_out and not copy.doubtful:
-            if may_be_late:
-                # Whose settlement that is may be on its way, or in a transaction that will be committed.
-                return copy
-            if copy.out_arrived:
-                raise Unexpected(f"{line} delivered {number}, which was settled before")
+        if copy.is_out and may_be_late:
+            # Whose settlement that is may be on its way, or in a transaction that will be committed, or be lost.
+            return copy
+        if not self.is_closing() and copy.is_out and copy.out_arrived and not copy.doubtful:
+            raise Unexpected(f"{line} delivered {number}, which was settled before")
         # A client may read its delivery long after the server closed the connection, and gave it to somebody else.
         was_seen = copy.was_delivered or copy.starts > starts
         if was_seen and not redelivered and not may_be_late and not self.is_closing():
@@ -220,9 +220,9 @@ class Ledger:
             self.figures.redelivered += 1
         elif line.source is None and not sent.delay_ms and not line.deduplicates:
             key = (line, sent.channel, sent.priority)
-            if latest.get(key, -1) >= number:
-                raise Unexpected(f"{line} delivered {number} behind {latest[key]}")
-            latest[key] = number
+            if latest.get(key, -1) >= sent.place:
+                raise Unexpected(f"{line} delivered {number}, in place {sent.place}, behind {latest[key]}")
+            latest[key] = sent.place
         copy.was_delivered = True
         copy.is_out = copy.out_arrived = copy.doubtful = copy.rejected = False
         copy.out_batch = None
@@ -419,9 +419,9 @@ class Ledger:
                 raise Unexpected(f"{line} does not know that {number} may have been delivered before")
             if line.source is None and not sent.delay_ms and not line.deduplicates:
                 key = (sent.channel, sent.priority)
-                if latest.get(key, -1) > number:
-                    raise Unexpected(f"{line} has {number} behind {latest[key]}")
-                latest[key] = number
+                if latest.get(key, -1) > sent.place:
+                    raise Unexpected(f"{line} has {number}, in place {sent.place}, behind {latest[key]}")
+                latest[key] = sent.place
         return found
 
     def _compare(

@@ -24,7 +24,7 @@ from flintmq.wire.amqp10.states import (
     TransactionalState,
 )
 from flintmq.wire.amqp10.termini import Source, Target
-from tests.sim.coordination import Work
+from tests.sim.coordination import Progress, SimTransaction, Work
 from tests.sim.lasting import CONTAINER, Lasting
 from tests.sim.ledger import REQUEUE, Ledger, Unexpected
 from tests.sim.messages import NUMBER_BYTES, Copy, Sent
@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
 # Small, so that a body of some kilobytes comes in several frames.
 _FRAME_BYTES: Final = 1_024
+# What a link, or the session, is ended with where more was under way for a transaction that went with its coordinator.
+_BEHIND_A_COORDINATOR: Final = {"amqp:transaction:unknown-id", "amqp:session:errant-link"}
 
 
 @final
@@ -54,7 +56,13 @@ class LinkClient(ConnectionOwner):
         self.senders: dict[tuple[str, bool], Sender] = {}
         self.receivers: list[Receiver] = []
         self.work: Work | None = None
+        # All that were ever declared, by their ids.
+        self.transactions: dict[bytes, SimTransaction] = {}
+        # Whether the server has ended it, and with it transactions in which more was under way.
+        self.has_lost_coordinator = False
         self.lasting = lasting
+        # Whether it has closed, or cut, its connection.
+        self.has_left = False
         # Whether its links are attached here.
         self.has_lasting = False
         self.is_lost = False
@@ -69,7 +77,7 @@ class LinkClient(ConnectionOwner):
 
     @property
     def is_usable(self) -> bool:
-        return not self.is_lost and self.session is not None and self.session.is_open
+        return not (self.is_lost or self.has_left) and self.session is not None and self.session.is_open
 
     def flush(self) -> None:
         self.engine.flush()
@@ -119,26 +127,28 @@ class LinkClient(ConnectionOwner):
 
     def cut(self) -> None:
         """The connection breaks: the server may know it before us."""
+        self.has_left = True
         self.let_go()
         self.link.cut()
 
     def close(self) -> None:
+        self.has_left = True
         self.let_go()
         self.engine.close()
         self.flush()
 
     # -- what it does -------------------------------------------------------------------------------------------
 
-    def sender(self, address: Address, work: Work | None) -> "Sender":
+    def sender(self, address: Address, is_transactional: bool) -> "Sender":
         """The link to an address, or the one for transactions, which is attached if it was not."""
-        target = target_of(address)
-        sender = self.senders.get((target, work is not None))
+        key = (target_of(address), is_transactional)
+        sender = self.senders.get(key)
         if sender is None:
-            sender = self.senders[target, work is not None] = Sender(self, target, work)
+            sender = self.senders[key] = Sender(self, key)
         return sender
 
-    def receive(self, line: Line, credit: int) -> None:
-        self.receivers.append(Receiver(self, line, credit))
+    def receive(self, line: Line, credit: int, transaction: SimTransaction | None) -> None:
+        self.receivers.append(Receiver(self, line, credit, transaction))
 
     # -- what the engine says -----------------------------------------------------------------------------------
 
@@ -146,10 +156,17 @@ class LinkClient(ConnectionOwner):
         self.engine.sasl_init(plain.NAME, plain.response(USER, "secret"))
 
     def on_open(self, opening: Open) -> None:
-        self.session = self.engine.begin(_NoRequests())
+        self.session = self.engine.begin(_NoRequests(self))
 
     def on_session(self, session: Session, begin: Begin) -> SessionOwner:
         raise AssertionError
+
+    def expect(self, error: FlintError | None, what: str) -> None:
+        """Raises Unexpected where there is no reason for it."""
+        has_lost = self.has_lost_coordinator or (self.work is not None and self.work.was_ended)
+        if has_lost and isinstance(error, EndedByPeer) and error.condition in _BEHIND_A_COORDINATOR:
+            return
+        _expect(error, what)
 
     def on_closed(self, error: FlintError | None) -> None:
         _expect(error, "the connection")
@@ -160,6 +177,9 @@ class LinkClient(ConnectionOwner):
 class _NoRequests(SessionOwner):
     """The session of a client: the node attaches nothing of its own."""
 
+    def __init__(self, client: LinkClient) -> None:
+        self._client = client
+
     def on_sender(self, link: SenderLink, attach: Attach) -> SenderOwner:
         raise AssertionError
 
@@ -167,7 +187,7 @@ class _NoRequests(SessionOwner):
         raise AssertionError
 
     def on_ended(self, error: FlintError | None) -> None:
-        _expect(error, "the session")
+        self._client.expect(error, "the session")
 
 
 def _expect(error: FlintError | None, what: str) -> None:
@@ -177,19 +197,19 @@ def _expect(error: FlintError | None, what: str) -> None:
 
 @final
 class Sender(SenderOwner):
-    """`work`: what is sent is in the transaction that is open."""
+    """`key` is under which its client has it: its target, and whether what is sent is in transactions."""
 
-    def __init__(self, client: LinkClient, target: str, work: Work | None) -> None:
+    def __init__(self, client: LinkClient, key: tuple[str, bool]) -> None:
         assert client.session is not None
         self.number = client.workload.next_number()
-        self.unconfirmed: dict[int, Sent] = {}
+        # Messages with no outcome yet, and the transactions they are in.
+        self.unconfirmed: dict[int, SimTransaction | None] = {}
         self._client = client
-        self._target = target
-        self._work = work
-        attach = Attach(name=f"s{self.number}", source=Source(), target=Target(address=target))
+        self._key = key
+        attach = Attach(name=f"s{self.number}", source=Source(), target=Target(address=key[0]))
         self.link = client.session.attach_sender(self, attach)
 
-    def publish(self, sent: Sent) -> None:
+    def publish(self, sent: Sent, transaction: SimTransaction | None) -> None:
         """To be called only while the link has credit."""
         header = Header(durable=sent.persistent, ttl=sent.ttl_ms)
         if sent.priority:
@@ -199,12 +219,12 @@ class Sender(SenderOwner):
             properties.message_id = str(sent.number)
         kind: dict[str, object] = {"kind": sent.header} if sent.header else {}
         payload = Message(sent.body, properties, kind, header).encode()
-        self.unconfirmed[sent.number] = sent
-        if self._work is None:
+        self.unconfirmed[sent.number] = transaction
+        if transaction is None:
             self._client.ledger.published(sent)
             self.link.send(sent.number, payload, b"", False, sent)
         else:
-            state = self._work.publish(sent)
+            state = transaction.publish(sent)
             self.link.send_tagged(tag_of(sent.number), [payload], False, MESSAGE_FORMAT, state, sent)
 
     def on_flow(self, link: SenderLink) -> None:
@@ -216,10 +236,11 @@ class Sender(SenderOwner):
     def on_disposition(self, delivery: OutgoingDelivery, state: DeliveryState | None, settled: bool) -> None:
         sent = delivery.mark
         assert isinstance(sent, Sent)
-        if self.unconfirmed.pop(sent.number, None) is None:
+        if sent.number not in self.unconfirmed:
             raise Unexpected(f"{sent.number} has two outcomes")
-        if self._work is not None:
-            self._work.posted(sent, state)
+        transaction = self.unconfirmed.pop(sent.number)
+        if transaction is not None:
+            transaction.posted(sent, state)
         elif isinstance(state, Accepted):
             self._client.ledger.confirmed(sent)
         elif isinstance(state, Rejected | Released | Modified):
@@ -230,24 +251,29 @@ class Sender(SenderOwner):
             self.link.settle(delivery)
 
     def on_detached(self, error: FlintError | None, closed: bool) -> None:
-        _expect(error, f"the link to {self._target}")
-        self._client.senders.pop((self._target, self._work is not None), None)
+        self._client.expect(error, f"the link to {self._key[0]}")
+        self._client.senders.pop(self._key, None)
 
 
 @final
 class Receiver(ReceiverOwner):
-    """What one link has in hand."""
+    """What one link has in hand. `transaction` is what it acquires in at first."""
 
-    def __init__(self, client: LinkClient, line: Line, credit: int) -> None:
+    def __init__(self, client: LinkClient, line: Line, credit: int, transaction: SimTransaction | None) -> None:
         assert client.session is not None
         self.number = client.workload.next_number()
         self.line = line
         self.unsettled: dict[IncomingDelivery, Copy] = {}
+        # Of these, those that were acquired in a transaction which is not committed: nothing else may settle them.
+        self.acquired: dict[IncomingDelivery, SimTransaction] = {}
         self.is_over = False
         self._client = client
         self._ledger = client.ledger
         self._credit = credit
         self._latest: dict[object, int] = {}
+        # What it begins to acquire in, if that is open then; and all that it was told to.
+        self._begins_in = transaction
+        self._acquires_for: set[SimTransaction] = set()
         # Copies whose settlement is on its way.
         self._outs: dict[int, list[Copy]] = {}
         self._out_count = 0
@@ -264,7 +290,10 @@ class Receiver(ReceiverOwner):
         return False
 
     def on_attached(self, attach: Attach) -> None:
-        self.link.grant(self._credit)
+        if self._begins_in is not None and self._begins_in.progress is Progress.OPEN:
+            self.acquire(self._begins_in)
+        else:
+            self.link.grant(self._credit)
 
     def on_message(self, link: ReceiverLink, delivery: IncomingDelivery | None, payload: bytes) -> None:
         if delivery is None:
@@ -279,8 +308,38 @@ class Receiver(ReceiverOwner):
             raise Unexpected(f"{self.line} delivered {body!r}")
         digits = body[:NUMBER_BYTES].decode() or str(message.properties.message_id)
         again = not message.header.first_acquirer
-        copy = self._ledger.delivered(self.line, int(digits), body, again, self, self._latest)
-        self.unsettled[delivery] = copy
+        transaction = self._transaction_of(delivery)
+        holder = self if transaction is None else transaction
+        copy = self._ledger.delivered(self.line, int(digits), body, again, holder, self._latest)
+        if transaction is None:
+            self.unsettled[delivery] = copy
+        else:
+            transaction.acquire(self, delivery, copy)
+
+    def _transaction_of(self, delivery: IncomingDelivery) -> SimTransaction | None:
+        state = delivery.state
+        if state is None:
+            return None
+        found = self._client.transactions.get(state.txn_id) if isinstance(state, TransactionalState) else None
+        if found is None or found not in self._acquires_for:
+            raise Unexpected(f"{self.line} delivered in {state}, and was not asked to")
+        return found
+
+    def acquire(self, transaction: SimTransaction | None) -> None:
+        """What is sent from now on is acquired in its name (amqp-1.0 part 4 §4.4.3)."""
+        if not self.link.is_attached:
+            # Not yet, or we have detached it before that was answered.
+            return
+        if transaction is not None:
+            self._acquires_for.add(transaction)
+        self.link.grant(self._credit)
+        flow = self.link.flow()
+        flow.properties = {"txn-id": None if transaction is None else transaction.id}
+        self.link.session.send_flow(flow)
+
+    def free(self, transaction: SimTransaction | None) -> list[IncomingDelivery]:
+        """What may have an outcome in a transaction, or in none."""
+        return [each for each in self.unsettled if self.acquired.get(each, transaction) is transaction]
 
     def settle(self, deliveries: list[IncomingDelivery], how: int, chosen: int) -> None:
         """`chosen` says by which of the outcomes that come to the same."""
@@ -296,11 +355,13 @@ class Receiver(ReceiverOwner):
             self._client.flush()
             self._client.link.when_arrived(lambda: self._arrived(number))
 
-    def stage(self, deliveries: list[IncomingDelivery], how: int, chosen: int, work: Work, settled: bool) -> None:
+    def stage(
+        self, deliveries: list[IncomingDelivery], how: int, chosen: int, transaction: SimTransaction, settled: bool
+    ) -> None:
         """The same in a transaction; `settled`: and have no say any more."""
-        state = TransactionalState(work.txn_id, outcome_of(how, chosen))
+        state = TransactionalState(transaction.id, outcome_of(how, chosen))
         for delivery in deliveries:
-            work.settle(self, delivery, self.unsettled.pop(delivery), how, settled)
+            transaction.settle(self, delivery, self.unsettled.pop(delivery), how, settled)
             if settled:
                 self.link.settle(delivery, state)
             else:
@@ -326,12 +387,15 @@ class Receiver(ReceiverOwner):
         self._ledger.gave_back(list(self.unsettled.values()), outs)
         self.line.hands_lost += 1
         self.unsettled.clear()
+        self.acquired.clear()
         if self in self._client.receivers:
             self._client.receivers.remove(self)
 
     def on_disposition(self, delivery: IncomingDelivery, state: DeliveryState | None, settled: bool) -> None:
-        """The server settles what it sends only when we have."""
+        """The server settles what it sends only when we have, or when what it was acquired in is undone."""
+        if settled and delivery in self.unsettled and delivery not in self.acquired:
+            raise Unexpected(f"{self.line} has settled {self.unsettled[delivery].sent.number}, which is in hand")
 
     def on_detached(self, error: FlintError | None, closed: bool) -> None:
-        _expect(error, f"the link from {self.line}")
+        self._client.expect(error, f"the link from {self.line}")
         self.let_go()

@@ -35,6 +35,8 @@ class Sent:
         is_once: bool = False,
     ) -> None:
         self.number = number
+        # Where it stands among what its channel sends: a number that a commit gives anew.
+        self.place = number
         self.channel = channel
         self.lines = lines
         self.size = size

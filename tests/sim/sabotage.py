@@ -19,7 +19,8 @@ from flintmq.gateway.amqp091.channel import ServerChannel
 from flintmq.gateway.amqp10.connection import ServerConnection
 from flintmq.gateway.amqp10.outgoing import OutgoingLink
 from flintmq.gateway.amqp10.promises import Answer
-from flintmq.gateway.amqp10.transactions import Discharged
+from flintmq.gateway.amqp10.transactions import Discharged, Transactions
+from flintmq.protocol.amqp10.receiver import ReceiverLink
 from flintmq.storage.block import Scan, scan_blocks
 from flintmq.storage.files import DiskFile
 from flintmq.storage.group_commit import Batch, Rounds, RoundWriter
@@ -233,6 +234,34 @@ def discharge_by_halves(patch: Patch) -> None:
     patch.setattr(Transaction, "settle", settle)
 
 
+def discharge_all_at_once(patch: Patch) -> None:
+    """AMQP 1.0: transactions that a session has open at once share what is staged: the first discharge does it all."""
+    original = Transactions.declare
+
+    def declare(self: Transactions, link: ReceiverLink) -> bytes:
+        txn_id = original(self, link)
+        self._open[txn_id].work = next(iter(self._open.values())).work
+        return txn_id
+
+    patch.setattr(Transactions, "declare", declare)
+
+
+def outlive_the_coordinator(patch: Patch) -> None:
+    """AMQP 1.0: a link to the coordinator that is detached commits its transactions."""
+
+    def roll_back_of(self: Transactions, link: ReceiverLink | None) -> None:
+        for found in list(self._open.values()):
+            if found.link is link:
+                self.discharge(found.id, False)
+
+    patch.setattr(Transactions, "roll_back_of", roll_back_of)
+
+
+def keep_what_was_acquired(patch: Patch) -> None:
+    """AMQP 1.0: a rollback leaves with its client what was acquired in the transaction."""
+    patch.setattr(Transactions, "acquired", lambda self, link, found, delivery, entry: None)
+
+
 def refuse_in_doubt(patch: Patch) -> None:
     """AMQP 1.0: where the disk fails under a discharge, that is rejected, though a restart may find all of it."""
 
@@ -291,6 +320,9 @@ WAYS: Final[Sequence[Callable[[Patch], None]]] = (
     lose_confirms,
     discharge_before_the_sync,
     discharge_by_halves,
+    discharge_all_at_once,
+    outlive_the_coordinator,
+    keep_what_was_acquired,
     refuse_in_doubt,
     settle_before_the_sync,
     forget_what_was_taken,

@@ -65,3 +65,35 @@ def test_a_late_delivery_does_not_undo_a_settlement_that_is_on_its_way() -> None
     ledger.committed(group)
     assert (copy.is_out, copy.out_arrived) == (True, True)
     ledger.found({"q": []}, 0)
+
+
+def test_a_late_delivery_does_not_undo_a_settlement_that_may_be_lost() -> None:
+    """Somebody whose connection broke may have settled the message: that it is gone then is no loss."""
+    line = Line("q")
+    ledger, sent = _ledger_with(line, 1)
+    copy = _deliver(ledger, line, sent, True)
+    ledger.settled(copy, ACK)
+    ledger.gave_back([], [copy])
+    late = _Hands()
+    late.may_be_over = True
+    assert ledger.delivered(line, sent.number, sent.body, True, late, {}) is copy
+    ledger.gave_back([copy], [])
+    ledger.found({"q": []}, 0)
+
+
+@pytest.mark.parametrize("is_first_committed_last", [False, True])
+def test_messages_of_a_channel_come_in_the_order_of_their_commits(is_first_committed_last: bool) -> None:
+    """Of two transactions that are open at once, the one that began later may be committed first."""
+    line = Line("q")
+    ledger, first = _ledger_with(line, 1)
+    second = Sent(2, 1, (line,), 40, 0, persistent=True)
+    ledger.published(second)
+    if is_first_committed_last:
+        first.place, second.place = 4, 3
+    latest: dict[object, int] = {}
+    ledger.delivered(line, 2, second.body, False, _Hands(), latest)
+    if is_first_committed_last:
+        ledger.delivered(line, 1, first.body, False, _Hands(), latest)
+    else:
+        with pytest.raises(Unexpected, match="behind"):
+            ledger.delivered(line, 1, first.body, False, _Hands(), latest)

@@ -22,6 +22,9 @@ _WAYS = (
 _INTERPRETED_WAYS = (
     sabotage.discharge_before_the_sync,
     sabotage.discharge_by_halves,
+    sabotage.discharge_all_at_once,
+    sabotage.outlive_the_coordinator,
+    sabotage.keep_what_was_acquired,
     sabotage.settle_before_the_sync,
     sabotage.forget_what_was_taken,
     sabotage.give_out_what_is_held,

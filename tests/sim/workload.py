@@ -8,7 +8,7 @@ from typing import Final, final
 
 from flintmq.wire.amqp091 import methods as m
 from tests.sim.clients import CONFIRM, PLAIN, TX, Client, SimChannel
-from tests.sim.coordination import Work
+from tests.sim.coordination import SimTransaction, Work
 from tests.sim.lasting import Lasting
 from tests.sim.leases import LeaseReader, Tenure
 from tests.sim.ledger import ACK, REJECT, REQUEUE, Ledger, Unexpected
@@ -101,6 +101,10 @@ class Workload:
         self._lasts = chance.random() < 0.5
         # How often clients of AMQP 1.0 end transactions: 0 for not having any.
         self._transacts = chance.choice((0, 3, 10))
+        # And how many of them a session of theirs has open at once.
+        self._open_max = chance.choice((1, 2, 3, 5))
+        # What they do at a time: much in some lives, so that transactions are full and cross.
+        self._link_acts = chance.choice((1, 1, 4))
         self._acts = [act for _, act in acts]
         self._weights = list(accumulate(weight for weight, _ in acts))
 
@@ -193,7 +197,8 @@ class Workload:
         for link_client in self.link_clients:
             if link_client.is_usable and chance.random() < 0.5:
                 if link_client.lasting is None:
-                    self._use_links(link_client)
+                    for _ in range(self._link_acts):
+                        self._use_links(link_client)
                 else:
                     self._use_lasting(link_client, link_client.lasting)
                 link_client.flush()
@@ -201,10 +206,21 @@ class Workload:
 
     def _use_links(self, client: LinkClient) -> None:
         chance = self._chance
+        if not client.is_usable:
+            return
         if self._transacts:
             self._declare_work(client)
-        acts = (self._send, self._receive, self._say_outcome, self._discharge, self._detach, self._break_links)
-        (act,) = chance.choices(acts, (10, 2, 8, self._transacts, 1, 0.3))
+        weighted: list[tuple[float, Callable[[LinkClient], None]]] = [
+            (10, self._send),
+            (2, self._receive),
+            (8, self._say_outcome),
+            (self._transacts, self._discharge),
+            (min(self._transacts, 5), self._acquire),
+            (min(self._transacts, 1), self._detach_coordinator),
+            (1, self._detach),
+            (0.3, self._break_links),
+        ]
+        (act,) = chance.choices([act for _, act in weighted], [weight for weight, _ in weighted])
         if self._ledger.trace is not None:
             self._ledger.trace(f"a client of 1.0: {act.__name__}")
         act(client)
@@ -216,8 +232,8 @@ class Workload:
         address = chance.choice(self._addresses())
         if address.header or any(line.deduplicates or line.is_temporary for line in address.lines):
             return
-        work = self._open_work(client)
-        sender = client.sender(address, work)
+        is_transactional = bool(self._open(client)) and chance.random() < 0.8
+        sender = client.sender(address, is_transactional)
         for _ in range(chance.choice((1, 1, 2, 5))):
             if not sender.link.can_send:
                 # The first time there is no credit yet.
@@ -226,54 +242,76 @@ class Workload:
                 self._numbers.next(),
                 sender.number,
                 address.lines,
-                chance.choice(_SIZES if work is None else _LARGE_SIZES),
+                chance.choice(_LARGE_SIZES if is_transactional else _SIZES),
                 self._node.clock_ms(),
                 persistent=chance.random() < 0.85,
                 priority=chance.choice((1, 2, 5, 6)),
                 ttl_ms=chance.choice((30, 1000)) if chance.random() < 0.05 else None,
             )
-            sender.publish(sent)
+            sender.publish(sent, chance.choice(self._open(client)) if is_transactional else None)
 
     def _receive(self, client: LinkClient) -> None:
         line = self._some_line()
         if line is not None and not line.is_stream and len(client.receivers) < 3:
-            client.receive(line, self._chance.choice((1, 3, 10)))
+            open_ones = self._open(client)
+            transaction = self._chance.choice(open_ones) if open_ones and self._chance.random() < 0.5 else None
+            client.receive(line, self._chance.choice((1, 3, 10)), transaction)
 
     def _say_outcome(self, client: LinkClient) -> None:
         chance = self._chance
-        receivers = [receiver for receiver in client.receivers if receiver.unsettled]
+        open_ones = self._open(client)
+        transaction = chance.choice(open_ones) if open_ones and chance.random() < 0.8 else None
+        receivers = [receiver for receiver in client.receivers if receiver.free(transaction)]
         if receivers:
             receiver = chance.choice(receivers)
-            deliveries = list(receiver.unsettled)
+            deliveries = receiver.free(transaction)
             how = chance.choices((ACK, REJECT, REQUEUE), (8, 1, 1))[0]
             some = chance.sample(deliveries, min(len(deliveries), chance.choice((1, 3, 10))))
-            work = self._open_work(client)
-            if work is None:
+            if transaction is None:
                 receiver.settle(some, how, chance.randrange(2))
             else:
-                receiver.stage(some, how, chance.randrange(2), work, chance.random() < 0.5)
+                receiver.stage(some, how, chance.randrange(2), transaction, chance.random() < 0.5)
 
-    def _open_work(self, client: LinkClient) -> Work | None:
-        """The transaction that what is done now is to be in."""
-        work = client.work
-        return work if work is not None and work.is_open and self._chance.random() < 0.8 else None
+    def _open(self, client: LinkClient) -> list[SimTransaction]:
+        """The transactions that what is done now may be in."""
+        return [] if client.work is None else client.work.open
 
     def _declare_work(self, client: LinkClient) -> None:
-        """There is always a transaction, or one on its way."""
-        if client.work is None:
+        """There are always some transactions, or they are on their way."""
+        if client.work is None or client.work.is_over:
             client.work = Work(client)
-        if not client.work.is_open and not client.work.is_waiting:
+        for _ in range(self._open_max - client.work.count):
             client.work.declare()
 
     def _discharge(self, client: LinkClient) -> None:
+        """Commit or roll back some transactions, in any order; the answers come when they come."""
+        chance = self._chance
         work = client.work
-        if work is not None and work.is_open and not work.unposted and not work.is_empty:
-            if self._chance.random() < 0.8:
-                work.commit()
+        ready = [transaction for transaction in self._open(client) if transaction.is_ready]
+        if work is None:
+            return
+        for transaction in chance.sample(ready, min(len(ready), chance.choice((1, 1, 2)))):
+            if chance.random() < 0.8:
+                work.commit(transaction)
                 client.flush()
                 client.link.when_arrived(self.aim)
             else:
-                work.roll_back()
+                work.roll_back(transaction)
+
+    def _acquire(self, client: LinkClient) -> None:
+        open_ones = self._open(client)
+        if open_ones and client.receivers:
+            receiver = self._chance.choice(client.receivers)
+            receiver.acquire(None if self._chance.random() < 0.2 else self._chance.choice(open_ones))
+
+    def _detach_coordinator(self, client: LinkClient) -> None:
+        """Not while a message is under way in its transactions: that would come for none then, and cost its link."""
+        open_ones = self._open(client)
+        is_full = any(transaction.is_ready for transaction in open_ones)
+        if client.work is not None and is_full and not any(transaction.unposted for transaction in open_ones):
+            client.work.detach()
+            client.flush()
+            client.link.when_arrived(self.aim)
 
     def _detach(self, client: LinkClient) -> None:
         if client.receivers:

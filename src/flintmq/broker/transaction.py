@@ -83,26 +83,23 @@ class Transaction:
     def publish(self, staged: StagedPublish) -> None:
         """Stage a message. Raises NotFound or AccessRefused as a publish does, PreconditionFailed beyond the limits."""
         self._vhost.router.check(staged.route)
-        self._add_bytes(len(staged.message.body) + len(staged.message.properties))
+        self._make_room(len(staged.message.body) + len(staged.message.properties))
         self._publishes.append(staged)
-        self._check_count()
 
     def settle(self, staged: StagedSettlement) -> None:
-        """Stage a settlement. Raises PreconditionFailed beyond the limits."""
-        self._add_bytes(staged.letter_bytes)
+        """Stage a settlement. Raises PreconditionFailed beyond the limits, and has no part in it then."""
+        self._make_room(staged.letter_bytes)
         staged.stage()
         self._settlements.append(staged)
-        self._check_count()
 
-    def _add_bytes(self, count: i64) -> None:
+    def _make_room(self, count: i64) -> None:
+        """For one operation more, before anything is done of it."""
         self._bytes += count
         if self._bytes > TRANSACTION_MAX_BYTES:
             raise PreconditionFailed(
                 f"a transaction holds {TRANSACTION_MAX_BYTES} bytes of messages at most: commit more often"
             )
-
-    def _check_count(self) -> None:
-        if len(self._publishes) + len(self._settlements) > TRANSACTION_MAX_OPERATIONS:
+        if len(self._publishes) + len(self._settlements) >= TRANSACTION_MAX_OPERATIONS:
             raise PreconditionFailed(
                 f"a transaction holds {TRANSACTION_MAX_OPERATIONS} publishes and settlements at most: commit more often"
             )

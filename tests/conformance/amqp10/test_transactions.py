@@ -5,6 +5,7 @@ import pytest
 from flintmq.wire.amqp10.states import (
     ACCEPTED,
     RELEASED,
+    Accepted,
     Declared,
     DeliveryState,
     Error,
@@ -524,14 +525,18 @@ def test_4_4_3_half_sent(connect: Connect, queues: Queues) -> None:
 
 
 @rule("4.4.3.half-sent-failure")
-def test_4_4_3_half_sent_failure(connect: Connect, queues: Queues) -> None:
-    """Rolled back: when that is answered, the delivery is aborted or complete; the message is available again."""
+@pytest.mark.parametrize("fail", [True, False], ids=["rolled back", "refused"])
+def test_4_4_3_half_sent_failure(connect: Connect, queues: Queues, fail: bool) -> None:
+    """When the failure is answered, the delivery is aborted or complete; the message is available again."""
     session = connect().session(incoming_window=1)
     controller, receiver, txn_id = _half_sent(session, queues)
-    id = controller.link.send(value_body(Discharge(txn_id, fail=True)))
+    full = session.sender(queues.address(max_length=1, overflow="reject-publish"))
+    for _ in range(2):
+        _posted(full, txn_id, text())
+    id = controller.link.send(value_body(Discharge(txn_id, fail)))
     session.window = 100
     session.flow()
-    session.outcome(id)
+    assert isinstance(session.outcome(id), Accepted if fail else Rejected)
     assert receiver.partial is None
     assert receiver.arrived
     found = session.receiver(_address(receiver), credit=1).get()

@@ -3,6 +3,7 @@
 import pytest
 
 from flintmq.base.errors import NotFound, PreconditionFailed
+from flintmq.base.limits import TRANSACTION_MAX_OPERATIONS
 from flintmq.broker.broker import Broker
 from flintmq.broker.message import Address, Entry, Message, Table
 from flintmq.broker.queue.base import Queue
@@ -109,6 +110,20 @@ def test_transactions_side_by_side() -> None:
     undone.commit()
     assert world.kept == [b"kept", b"outstanding"]
     assert settlement.calls == ["stage", "undo"]
+
+
+def test_what_is_beyond_the_limit_has_no_part_in_it() -> None:
+    """A settlement that is refused is the caller's still: a rollback, which undoes what was staged, leaves it alone."""
+    world = World()
+    transaction = world.begin()
+    staged, refused = (Settlement(world.queue, world.put("outstanding")) for _ in range(2))
+    for _ in range(TRANSACTION_MAX_OPERATIONS):
+        transaction.settle(staged)
+    with pytest.raises(PreconditionFailed, match="commit more often"):
+        transaction.settle(refused)
+    transaction.roll_back()
+    assert refused.calls == []
+    assert staged.calls.count("undo") == TRANSACTION_MAX_OPERATIONS
 
 
 def test_commit_that_cannot_be() -> None:

@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Final, final
 from mypy_extensions import i64
 
 from flintmq.base.errors import (
+    Amqp10Error,
+    AmqpError,
     FlintError,
     InternalError,
     LinkStolen,
@@ -110,7 +112,6 @@ class LinkConsumer(Consumer):
 
     def _cannot_deliver(self, queue: Queue, entry: Entry, size: int) -> None:
         """The link ends, and the message goes back: another consumer may be able to take it."""
-        self.started = False
         # So that the queue does not take it for delivered.
         self.no_ack = False
         self.owner.fail_later(
@@ -231,25 +232,29 @@ class OutgoingLink(SenderOwner):
         return terminus is not None and terminus.keeps_notes and not self.consumer.settles
 
     def deliver(self, number: i64, queue: Queue, entry: Entry, head: bytes, body: bytes) -> None:
-        link = self.link
         settles = self.consumer.settles
         acquires = self.acquires
         terminus = self.terminus
         tag = tag_of(number)
-        state = None if acquires is None else TransactionalState(txn_id=acquires.id)
         if terminus is not None and self._keeps_notes:
             held = terminus.hold(tag, queue, entry)
             if held.note is not None or self._noting > 0:
                 # Or a crash could take the note of what the client has. What needs none must not overtake.
                 self._noting += 1
-                self.session.connection.answer(_Noted(self, held, state, [head, body]))
+                self.session.connection.answer(_Noted(self, held, acquires, [head, body]))
                 return
-        sent = link.send_tagged(tag, [head, body], settles, MESSAGE_FORMAT, state, entry)
+        self._send(tag, [head, body], settles, acquires, entry)
+
+    def _send(
+        self, tag: bytes, payload: list[bytes], settles: bool, acquires: "OpenTransaction | None", entry: Entry
+    ) -> None:
+        state = None if acquires is None else TransactionalState(txn_id=acquires.id)
+        sent = self.link.send_tagged(tag, payload, settles, MESSAGE_FORMAT, state, entry)
         if acquires is not None:
             self.session.transactions.acquired(self, acquires, sent, entry)
 
-    def noted(self, held: Held, state: DeliveryState | None, payload: list[bytes]) -> None:
-        """The note of a delivery is on the disk."""
+    def noted(self, held: Held, acquires: "OpenTransaction | None", payload: list[bytes]) -> None:
+        """The note of a delivery is on the disk. The transaction is that of then: the link may have another by now."""
         self._noting -= 1
         terminus = self.terminus
         if self.is_over or terminus is None or terminus.unsettled.get(held.tag) is not held:
@@ -258,15 +263,20 @@ class OutgoingLink(SenderOwner):
             # The client took credit back, or the session is full: this one goes back to where it was.
             terminus.settle(held.tag, settlement.RELEASED)
             return
-        sent = self.link.send_tagged(held.tag, payload, False, MESSAGE_FORMAT, state, held.entry)
-        if self.acquires is not None:
-            self.session.transactions.acquired(self, self.acquires, sent, held.entry)
+        if acquires is not None and acquires.is_over:
+            # Discharged meanwhile.
+            acquires = None
+        self._send(held.tag, payload, False, acquires, held.entry)
 
     # -- outcomes -----------------------------------------------------------------------------------------------
 
     def on_disposition(self, delivery: OutgoingDelivery, state: DeliveryState | None, settled: bool) -> None:
         if isinstance(state, TransactionalState):
-            self.session.transactions.settle(self, delivery, state, settled)
+            try:
+                self.session.transactions.settle(self, delivery, state, settled)
+            finally:
+                if settled:
+                    self._forgotten(delivery)
             return
         outcome = settlement_of(state)
         if outcome is None:
@@ -285,6 +295,13 @@ class OutgoingLink(SenderOwner):
             was_noted = self.apply(delivery.tag, entry, outcome)
         if not settled:
             self.settle(delivery, state, was_noted)
+
+    def _forgotten(self, delivery: OutgoingDelivery) -> None:
+        """The client has settled it. Where no transaction has taken that in, nobody else would ever get the message."""
+        entry = delivery.mark
+        if isinstance(entry, Entry):
+            delivery.mark = None
+            self.apply(delivery.tag, entry, self.default_outcome)
 
     def apply(self, tag: bytes, entry: Entry, outcome: settlement.Outcome) -> bool:
         """Settle an entry; where the terminus has a note of it, together with that: True then."""
@@ -335,8 +352,9 @@ class OutgoingLink(SenderOwner):
 
     # -- the end ------------------------------------------------------------------------------------------------
 
-    def fail_later(self, error: MessageSizeExceeded, entry: Entry) -> None:
+    def fail_later(self, error: AmqpError | Amqp10Error, entry: Entry) -> None:
         """End the link when the tick does: now its queue is in the middle of giving out messages."""
+        self.consumer.started = False
         self.session.connection.later(_LinkFault(self, error, entry))
 
     def queue_gone(self) -> None:
@@ -424,14 +442,16 @@ class OutgoingLink(SenderOwner):
 class _Noted(Answer):
     """A delivery of which the terminus had to make a note first."""
 
-    def __init__(self, owner: OutgoingLink, held: Held, state: DeliveryState | None, payload: list[bytes]) -> None:
+    def __init__(
+        self, owner: OutgoingLink, held: Held, acquires: "OpenTransaction | None", payload: list[bytes]
+    ) -> None:
         self._owner = owner
         self._held = held
-        self._state = state
+        self._acquires = acquires
         self._payload = payload
 
     def give(self) -> None:
-        self._owner.noted(self._held, self._state, self._payload)
+        self._owner.noted(self._held, self._acquires, self._payload)
 
     def fail(self, reason: str) -> None:
         """Nothing durable can be sent."""
@@ -455,9 +475,9 @@ class Settling(Answer):
 
 @final
 class _LinkFault(Answer):
-    """A message that a client cannot take costs it the link."""
+    """A message that a client, or its transaction, cannot take costs it the link."""
 
-    def __init__(self, owner: OutgoingLink, error: MessageSizeExceeded, entry: Entry) -> None:
+    def __init__(self, owner: OutgoingLink, error: AmqpError | Amqp10Error, entry: Entry) -> None:
         self._owner = owner
         self._error = error
         self._entry = entry

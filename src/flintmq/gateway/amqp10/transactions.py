@@ -70,9 +70,16 @@ class OpenTransaction:
         self.work = work
         # Why it can only be rolled back, where that is so.
         self.failure: AmqpError | Amqp10Error | None = None
+        # Whether it was discharged, or went with its coordinator.
+        self.is_over = False
         # Links that acquire in its name (part 4 §4.4.3), and what they did.
         self.acquiring: dict[OutgoingLink, None] = {}
         self.acquired: dict[OutgoingDelivery, None] = {}
+
+    @property
+    def aborting(self) -> list[SenderLink]:
+        """Links that have still to say that they gave up what was acquired."""
+        return [each.link for each in self.acquired if each.link.is_aborting]
 
 
 @final
@@ -118,29 +125,22 @@ class Transactions:
         link.detach(TransactionRollback(reason))
         self.roll_back_of(link)
 
-    def discharge(self, txn_id: bytes, fail: bool) -> list[SenderLink]:
-        """Commit or roll back. Raises UnknownTransaction, or TransactionRollback where a commit cannot be.
-
-        Returns links that have to say first that they gave up a delivery.
-        """
+    def discharge(self, txn_id: bytes, fail: bool) -> OpenTransaction:
+        """Commit, or roll back: also where a commit cannot be, and `failure` says why. Raises UnknownTransaction."""
         found = self.find(txn_id)
         del self._open[txn_id]
-        if fail:
-            self._roll_back(found)
-            return [each.link for each in found.acquired if each.link.is_aborting]
-        reason: AmqpError | Amqp10Error | None = found.failure
-        if reason is None and self.session.gateway.failure:
-            reason = TransactionRollback(f"nothing durable can be stored: {self.session.gateway.failure}")
-        if reason is None:
+        if not fail and found.failure is None and self.session.gateway.failure:
+            found.failure = TransactionRollback(f"nothing durable can be stored: {self.session.gateway.failure}")
+        if not fail and found.failure is None:
             try:
                 found.work.commit()
             except AmqpError as error:
-                reason = error
-        if reason is not None:
+                found.failure = error
+        if fail or found.failure is not None:
             self._roll_back(found)
-            raise TransactionRollback(reason.text)
-        self._discharged(found)
-        return []
+        else:
+            self._discharged(found)
+        return found
 
     def _roll_back(self, found: OpenTransaction) -> None:
         found.work.roll_back()
@@ -156,6 +156,7 @@ class Transactions:
         self._discharged(found)
 
     def _discharged(self, found: OpenTransaction) -> None:
+        found.is_over = True
         for link in found.acquiring:
             link.acquires_for(None)
 
@@ -192,7 +193,8 @@ class Transactions:
             found.work.settle(LinkSettlement(link, None, entry, ACCEPTED, settlement.ACCEPTED, True))
         except AmqpError as error:
             found.failure = error
-            settlement.RELEASED.apply(link.queue, entry, None)
+            # It would come again, and again, for as long as the link has credit.
+            link.fail_later(error, entry)
 
     # -- what is done in them -----------------------------------------------------------------------------------
 
@@ -364,14 +366,23 @@ class _Control(ReceiverOwner):
             self._transactions.end(self._link, "a message was posted in part when its transaction was discharged")
             return None
         connection = self._transactions.session.connection
-        aborting = self._transactions.discharge(command.txn_id, command.fail)
+        found = self._transactions.discharge(command.txn_id, command.fail)
+        state: DeliveryState = ACCEPTED
         if not command.fail:
-            connection.answer(Discharged(self._transactions, self._link, delivery))
-            return None
+            if found.failure is None:
+                connection.answer(Discharged(self._transactions, self._link, delivery))
+                return None
+            error = TransactionRollback(found.failure.text)
+            if not self._rejects:
+                raise error
+            state = Rejected(error=told(error))
+        # What is said as a sender and as a receiver waits apart: no answer overtakes what was given up (part 4 §4.4.3).
+        self._link.session.finish_saying()
+        aborting = found.aborting
         if aborting:
-            connection.later(_Aborted(connection, self._link, delivery, aborting))
+            connection.later(_Aborted(connection, self._link, delivery, state, aborting))
             return None
-        return ACCEPTED
+        return state
 
     def on_disposition(self, delivery: IncomingDelivery, state: DeliveryState | None, settled: bool) -> None:
         """The client knows already."""
@@ -409,18 +420,20 @@ class _Aborted(Answer):
         connection: "ServerConnection",
         link: ReceiverLink,
         delivery: IncomingDelivery,
+        state: DeliveryState,
         aborting: list[SenderLink],
     ) -> None:
         self._connection = connection
         self._link = link
         self._delivery = delivery
+        self._state = state
         self._aborting = aborting
 
     def give(self) -> None:
         if any(link.is_aborting for link in self._aborting):
             self._connection.later(self)
         else:
-            self._link.accept_delivery(self._delivery)
+            self._link.settle(self._delivery, self._state)
 
     def fail(self, reason: str) -> None:
         """A rollback needs no storage."""
