@@ -1,5 +1,6 @@
 """Exchanges: what there is, and what is published to them; also by the API itself."""
 
+from functools import partial
 from typing import Any, Final
 
 from msgspec import UNSET, Struct, UnsetType, field
@@ -19,6 +20,7 @@ from flintmq.management.messages.form import check_table, payload_of, properties
 from flintmq.management.messages.publishing import publish
 from flintmq.management.stats import counts
 from flintmq.management.stats.counts import message_stats
+from flintmq.management.stats.course import add_courses
 
 # RabbitMQ's word for the default exchange where a path has to name it.
 DEFAULT: Final = "amq.default"
@@ -96,7 +98,11 @@ async def _of_vhost(call: Call) -> Response:
 
 
 async def _one(call: Call) -> Response:
-    return answer(picked(call, {**facts(call, exchange_of(call)), "incoming": [], "outgoing": []}))
+    exchange = exchange_of(call)
+    shown = {**facts(call, exchange), "incoming": [], "outgoing": []}
+    points = partial(call.stats.exchanges.points, exchange)
+    await add_courses(shown, counts.EXCHANGE, points, call.request.query_params)
+    return answer(picked(call, shown))
 
 
 async def _put(call: Call) -> Response:

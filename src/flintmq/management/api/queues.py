@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
+from functools import partial
 from typing import Annotated, Any, Final
 
 from msgspec import Meta, Struct, field
@@ -24,6 +25,7 @@ from flintmq.management.http.routes import NO_ACT, Route
 from flintmq.management.messages.form import ENCODINGS, check_table, in_091, payload_in_slices, properties_shown
 from flintmq.management.stats import counts
 from flintmq.management.stats.counts import message_stats
+from flintmq.management.stats.course import add_courses
 
 # What one answer of `get` holds at most.
 GET_MAX_MESSAGES: Final = 1_000
@@ -63,7 +65,8 @@ def queue_of(call: Call) -> Queue:
 def facts(call: Call, queue: Queue, describing: Describing) -> dict[str, object]:
     """As `rabbitmqctl` and RabbitMQ's API name them."""
     messages, ready, unacked = counts.held_by(queue)
-    lengths = call.stats.lengths.rates(queue)
+    rates = call.stats.queues.rates(queue)
+    passing, holding = rates[: len(counts.QUEUE)], rates[len(counts.QUEUE) :]
     policies = call.broker.vhosts[queue.vhost].policies
     ours, operators = policies.find(queue.kind, queue.name, False), policies.find(queue.kind, queue.name, True)
     together = {**(ours.definition if ours else {}), **(operators.definition if operators else {})}
@@ -85,10 +88,10 @@ def facts(call: Call, queue: Queue, describing: Describing) -> dict[str, object]
         "message_bytes": queue.ready_bytes + int(queue.unacked_bytes),
         "message_bytes_ready": queue.ready_bytes,
         "message_bytes_unacknowledged": int(queue.unacked_bytes),
-        "messages_details": {"rate": lengths[0]},
-        "messages_ready_details": {"rate": lengths[1]},
-        "messages_unacknowledged_details": {"rate": lengths[2]},
-        "message_stats": message_stats(counts.QUEUE, counts.of_queue(queue), call.stats.queues.rates(queue)),
+        "messages_details": {"rate": holding[0]},
+        "messages_ready_details": {"rate": holding[1]},
+        "messages_unacknowledged_details": {"rate": holding[2]},
+        "message_stats": message_stats(counts.QUEUE, counts.of_queue(queue), passing),
         "policy": ours.name if ours else None,
         "operator_policy": operators.name if operators else None,
         "effective_policy_definition": table(together),
@@ -110,6 +113,12 @@ def facts(call: Call, queue: Queue, describing: Describing) -> dict[str, object]
     if isinstance(queue, StreamQueue):
         shown |= {"first_offset": int(queue.log.first_offset), "next_offset": int(queue.log.next_offset)}
     return shown
+
+
+async def add_course(call: Call, queue: Queue, shown: dict[str, object]) -> None:
+    """Adds the last minutes to the facts of one queue, as far as they are asked for; a list has none of them."""
+    points = partial(call.stats.queues.points, queue)
+    await add_courses(shown, counts.QUEUE_COURSE, points, call.request.query_params)
 
 
 def _tag(queue: Queue, *, exclusive: bool) -> str | None:
@@ -157,6 +166,7 @@ async def _one(call: Call) -> Response:
     shown["incoming"] = []
     shown["deliveries"] = []
     shown["garbage_collection"] = {}
+    await add_course(call, queue, shown)
     return answer(picked(call, shown))
 
 

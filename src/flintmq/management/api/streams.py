@@ -7,7 +7,7 @@ from starlette.responses import Response
 from flintmq.broker.queue.stream import StreamQueue
 from flintmq.broker.vhost import VHost
 from flintmq.management.api.described import Describing
-from flintmq.management.api.queues import facts, queue_of
+from flintmq.management.api.queues import add_course, facts, queue_of
 from flintmq.management.http.access import Right
 from flintmq.management.http.call import Call, answer
 from flintmq.management.http.errors import Missing
@@ -74,7 +74,9 @@ async def _one(call: Call) -> Response:
     stream = queue_of(call)
     if not isinstance(stream, StreamQueue):
         raise Missing
-    return answer(picked(call, stream_facts(call, stream, Describing(call))))
+    shown = stream_facts(call, stream, Describing(call))
+    await add_course(call, stream, shown)
+    return answer(picked(call, shown))
 
 
 _MANY: Final = list[dict[str, Any]]

@@ -1,6 +1,7 @@
 """What the broker counts, under the names that RabbitMQ's statistics have for it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from operator import itemgetter
 from typing import Final
 
 from flintmq.broker.exchange.base import Exchange
@@ -13,6 +14,8 @@ from flintmq.gateway.amqp10.session import ServerSession
 # Counts by place; `Names` say what is where.
 Counts = tuple[int, ...]
 Names = tuple[str, ...]
+# What they were at a time (Unix time in ms).
+Point = tuple[int, Counts]
 
 _OUT: Final[Names] = ("deliver", "deliver_no_ack", "get", "get_no_ack", "get_empty", "ack", "redeliver")
 QUEUE: Final[Names] = ("publish", *_OUT)
@@ -21,9 +24,12 @@ EXCHANGE: Final[Names] = ("publish_in", "publish_out")
 VHOST: Final[Names] = CHANNEL
 # How much there is, beside how much has passed.
 HELD: Final[Names] = ("messages", "messages_ready", "messages_unacknowledged")
+# What passed a queue, then what is on it.
+QUEUE_COURSE: Final[Names] = (*QUEUE, *HELD)
 SOCKET: Final[Names] = ("recv_oct", "send_oct")
 # What RabbitMQ sums up as one.
-_GIVEN: Final = ("deliver", "deliver_no_ack", "get", "get_no_ack")
+GIVEN: Final = "deliver_get"
+_PARTS_OF_GIVEN: Final = ("deliver", "deliver_no_ack", "get", "get_no_ack")
 
 
 def _out(outflow: Outflow) -> Counts:
@@ -72,6 +78,14 @@ def plus(one: Sequence[int], other: Sequence[int]) -> Counts:
     return tuple([a + b for a, b in zip(one, other, strict=True)])
 
 
+def read(names: Names, name: str) -> Callable[[Sequence[float]], float]:
+    """Takes one of the names, or GIVEN, out of what is at the places of `names`."""
+    if name != GIVEN:
+        return itemgetter(names.index(name))
+    places = itemgetter(*[names.index(part) for part in _PARTS_OF_GIVEN])
+    return lambda values: sum(places(values))
+
+
 def message_stats(names: Names, counts: Sequence[int], rates: Sequence[float]) -> dict[str, object]:
     """Counts and rates in the shape of RabbitMQ's message_stats."""
     shown: dict[str, object] = {}
@@ -79,10 +93,10 @@ def message_stats(names: Names, counts: Sequence[int], rates: Sequence[float]) -
     for name, count, rate in zip(names, counts, rates, strict=True):
         shown[name] = count
         shown[f"{name}_details"] = {"rate": rate}
-        if name in _GIVEN:
+        if name in _PARTS_OF_GIVEN:
             given += count
             given_rate += rate
-    if _GIVEN[0] in names:
-        shown["deliver_get"] = given
-        shown["deliver_get_details"] = {"rate": round(given_rate, 3)}
+    if _PARTS_OF_GIVEN[0] in names:
+        shown[GIVEN] = given
+        shown[f"{GIVEN}_details"] = {"rate": round(given_rate, 3)}
     return shown

@@ -1,9 +1,12 @@
-"""Rates: how fast counts grow, by what they were when they were looked at before."""
+"""Rates: how fast counts grow, by what they were when they were looked at before; and what they were before that."""
 
+from collections import deque
+from operator import sub
 from typing import Final, Generic, TypeVar, final
 
 from flintmq.management.http.slices import each
-from flintmq.management.stats.counts import Counts
+from flintmq.management.stats.changes import COUNTS_MAX, REACH_MAX, Changes
+from flintmq.management.stats.counts import Counts, Point
 
 K = TypeVar("K")
 
@@ -13,59 +16,110 @@ _RATE_DIGITS: Final = 3
 
 def growth(before: Counts, now: Counts, ms: int) -> Rates:
     """By how much each of them grew per second."""
+    return _per_second(tuple(map(sub, now, before)), ms)
+
+
+def _per_second(deltas: Counts, ms: int) -> Rates:
     if ms <= 0:
-        return (0.0,) * len(now)
-    return tuple([round((b - a) * 1000 / ms, _RATE_DIGITS) for a, b in zip(before, now, strict=True)])
+        return (0.0,) * len(deltas)
+    # Most counts stay as they are: these need no float of their own.
+    return tuple([round(delta * 1000 / ms, _RATE_DIGITS) if delta else 0.0 for delta in deltas])
 
 
 @final
 class _Sample:
+    __slots__ = ("at_ms", "began", "changes", "counts", "rates", "round")
+
     def __init__(self, number: int, at_ms: int, counts: Counts, rates: Rates) -> None:
-        # Of the round that came by last.
-        self.round = number
+        # The rounds that came by first and last.
+        self.began = self.round = number
         self.at_ms = at_ms
         self.counts = counts
         self.rates = rates
+        # None where all has been the same for as long as is remembered.
+        self.changes: Changes | None = None
 
 
 @final
 class Meters(Generic[K]):
-    """The rates of many objects with the same counts, each as of the last two rounds that came by it."""
+    """The rates of many objects with the same counts, each as of the last two rounds that came by it.
 
-    def __init__(self, width: int) -> None:
+    `reach` is how many rounds back it is remembered what the counts were.
+    """
+
+    def __init__(self, width: int, reach: int = 0) -> None:
+        assert width <= COUNTS_MAX
+        assert reach <= REACH_MAX
         self._still: Rates = (0.0,) * width
         self._samples: dict[K, _Sample] = {}
         self._round = 0
+        self._reach = reach
+        # When the last rounds were, up to the present one.
+        self._times: deque[int] = deque(maxlen=reach)
 
     @property
     def kept(self) -> int:
         """How many objects it knows."""
         return len(self._samples)
 
+    @property
+    def remembered_bytes(self) -> int:
+        """What all their changes take."""
+        return sum([sample.changes.size_bytes for sample in self._samples.values() if sample.changes is not None])
+
     def rates(self, of: K) -> Rates:
         found = self._samples.get(of)
         return self._still if found is None else found.rates
+
+    def begin_round(self, now_ms: int) -> None:
+        """Also after one that did not come to its end."""
+        self._round += 1
+        self._times.append(now_ms)
 
     def take(self, of: K, counts: Counts, now_ms: int) -> None:
         last = self._samples.get(of)
         if last is None:
             self._samples[of] = _Sample(self._round, now_ms, counts, self._still)
-        elif last.counts == counts:
+            return
+        if last.counts == counts:
             # Most objects do nothing most of the time: nothing new is made for them.
-            last.round = self._round
-            last.at_ms = now_ms
             last.rates = self._still
+            if last.changes is not None and self._round - last.changes.latest >= self._reach:
+                last.changes = None
         else:
-            self._samples[of] = _Sample(self._round, now_ms, counts, growth(last.counts, counts, now_ms - last.at_ms))
+            deltas = tuple(map(sub, counts, last.counts))
+            last.rates = _per_second(deltas, now_ms - last.at_ms)
+            if self._reach:
+                if last.changes is None:
+                    last.changes = Changes()
+                last.changes.add(self._round, deltas, self._reach)
+            last.counts = counts
+        last.round = self._round
+        last.at_ms = now_ms
 
     async def end_round(self) -> None:
         """What this round did not come by is gone, and forgotten."""
         number = self._round
-        # What is new by the time it is looked at is of the next round.
-        self._round += 1
 
         def look(of: K) -> None:
             if self._samples[of].round < number:
                 del self._samples[of]
 
         await each(list(self._samples), look)
+
+    def points(self, of: K) -> list[Point]:
+        """What the counts were in each round that is remembered, the newest first."""
+        found = self._samples.get(of)
+        if found is None:
+            return []
+        counts, times = found.counts, list(self._times)
+        points = [(found.at_ms, counts)]
+        changes = [] if found.changes is None else found.changes.newest_first(len(counts))
+        undone = 0
+        first = self._round + 1 - len(times)
+        for number in range(found.round - 1, max(found.began, first) - 1, -1):
+            while undone < len(changes) and changes[undone][0] > number:
+                counts = tuple(map(sub, counts, changes[undone][1]))
+                undone += 1
+            points.append((times[number - first], counts))
+        return points

@@ -18,20 +18,22 @@ from flintmq.management.stats.series import SAMPLE_MS, Series
 
 # What series hold of a virtual host, or of the node: what passed, then what there is.
 COURSE: Final = (*counts.VHOST, *counts.HELD)
+# Of a queue or an exchange, ten minutes: as long as RabbitMQ has samples of five seconds.
+_REMEMBERED_ROUNDS: Final = 600_000 // SAMPLE_MS + 1
 _NOTHING: Final[Counts] = (0,) * len(COURSE)
 _NOT_PUBLISHED: Final = len(counts.CHANNEL) - len(counts.QUEUE)
 
 
 @final
 class Stats:
-    """Rates of everything in a node, and the course of what they sum up to."""
+    """Rates of everything in a node, the last minutes of queues and exchanges, and the course of all together."""
 
     def __init__(self, node: Node) -> None:
-        self.queues: Meters[Queue] = Meters(len(counts.QUEUE))
-        self.lengths: Meters[Queue] = Meters(len(counts.HELD))
-        self.exchanges: Meters[Exchange] = Meters(len(counts.EXCHANGE))
+        self.queues: Meters[Queue] = Meters(len(counts.QUEUE_COURSE), _REMEMBERED_ROUNDS)
+        self.exchanges: Meters[Exchange] = Meters(len(counts.EXCHANGE), _REMEMBERED_ROUNDS)
         self.channels: Meters[ServerChannel | ServerSession] = Meters(len(counts.CHANNEL))
         self.sockets: Meters[Socket] = Meters(len(counts.SOCKET))
+        self._meters: Final = (self.queues, self.exchanges, self.sockets, self.channels)
         self.total = Series()
         self.vhosts: dict[str, Series] = {}
         self._node = node
@@ -47,6 +49,9 @@ class Stats:
             await asyncio.sleep(SAMPLE_MS / 1000)
 
     async def sample(self) -> None:
+        now_ms = self._node.now_ms()
+        for meters in self._meters:
+            meters.begin_round(now_ms)
         total = _NOTHING
         vhosts = list(self._node.broker.vhosts.values())
         for vhost in vhosts:
@@ -55,11 +60,8 @@ class Stats:
         self.vhosts = {name: series for name, series in self.vhosts.items() if name in names}
         self.total.add(self._node.now_ms(), total)
         await self._sample_sockets()
-        await self.queues.end_round()
-        await self.lengths.end_round()
-        await self.exchanges.end_round()
-        await self.sockets.end_round()
-        await self.channels.end_round()
+        for meters in self._meters:
+            await meters.end_round()
 
     async def _sample_vhost(self, vhost: VHost) -> Counts:
         now_ms = self._node.now_ms()
@@ -68,8 +70,7 @@ class Stats:
 
         def look(queue: Queue) -> None:
             of_queue, of_held = counts.of_queue(queue), counts.held_by(queue)
-            self.queues.take(queue, of_queue, now_ms)
-            self.lengths.take(queue, of_held, now_ms)
+            self.queues.take(queue, (*of_queue, *of_held), now_ms)
             # What came to a queue was published before, and counted there.
             for at, count in enumerate(of_queue[1:], _NOT_PUBLISHED + 1):
                 passed[at] += count

@@ -1,20 +1,17 @@
 """The course of a few counts, for charts: fine for an hour, coarse for a day."""
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Iterator
 from typing import Final, final
 
-from flintmq.management.stats.counts import Counts
+from flintmq.management.stats.counts import Counts, Point
+from flintmq.management.stats.course import Span
 from flintmq.management.stats.rates import growth
 
 SAMPLE_MS: Final = 5_000
 _FINE_SAMPLES: Final = 3_600_000 // SAMPLE_MS
 _COARSE_MS: Final = 60_000
 _COARSE_SAMPLES: Final = 86_400_000 // _COARSE_MS
-# What one answer holds at most, whatever increments are asked for.
-_POINTS_MAX: Final = 2_000
-
-Point = tuple[int, Counts]
 
 
 @final
@@ -40,36 +37,5 @@ class Series:
     def latest(self) -> Counts:
         return self._fine[-1][1] if self._fine else ()
 
-    def points(self, of: Callable[[Counts], float], age_s: int, increment_s: int) -> list[dict[str, float]]:
-        """The newest first, as RabbitMQ has them: one per increment, none older than the age."""
-        kept = self._fine if age_s * 1000 <= _FINE_SAMPLES * SAMPLE_MS else self._coarse
-        step_ms = max(increment_s * 1000, 1)
-        shown: list[dict[str, float]] = []
-        oldest = due = None
-        for at_ms, counts in reversed(kept):
-            if oldest is None:
-                oldest, due = at_ms - age_s * 1000, at_ms
-            assert due is not None
-            if at_ms < oldest or len(shown) >= _POINTS_MAX:
-                break
-            if at_ms <= due:
-                shown.append({"sample": of(counts), "timestamp": at_ms})
-                due = at_ms - step_ms
-        return shown
-
-
-def course(
-    series: Series, of: Callable[[Counts], float], rate: float, age_s: int, increment_s: int
-) -> dict[str, object]:
-    """What RabbitMQ calls details: a rate, and samples with their average where they are asked for."""
-    details: dict[str, object] = {"rate": rate}
-    if age_s <= 0 or increment_s <= 0:
-        return details
-    points = series.points(of, age_s, increment_s)
-    details["samples"] = points
-    if points:
-        newest, oldest = points[0], points[-1]
-        ms = newest["timestamp"] - oldest["timestamp"]
-        details["avg"] = round(sum([point["sample"] for point in points]) / len(points), 3)
-        details["avg_rate"] = round((newest["sample"] - oldest["sample"]) * 1000 / ms, 3) if ms else 0.0
-    return details
+    def newest_first(self, span: Span) -> Iterator[Point]:
+        return reversed(self._fine if span.age_ms <= _FINE_SAMPLES * SAMPLE_MS else self._coarse)

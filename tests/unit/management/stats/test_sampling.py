@@ -40,9 +40,11 @@ def test_what_is_gone_is_forgotten() -> None:
 
     async def rounds() -> None:
         meters: Meters[str] = Meters(1)
+        meters.begin_round(0)
         for name in ("stays", "goes"):
             meters.take(name, (1,), 0)
         await meters.end_round()
+        meters.begin_round(1_000)
         meters.take("stays", (3,), 1_000)
         ending = asyncio.create_task(meters.end_round())
         await asyncio.sleep(0)
@@ -51,6 +53,7 @@ def test_what_is_gone_is_forgotten() -> None:
         assert meters.kept == 2
         assert meters.rates("stays") == (2.0,)
         # Whoever comes again begins anew.
+        meters.begin_round(2_000)
         meters.take("goes", (5,), 2_000)
         assert meters.rates("goes") == (0.0,)
 

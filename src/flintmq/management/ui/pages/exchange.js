@@ -1,27 +1,24 @@
-import { path, remove } from "../core/api.js";
+import { path, remove, withQuery } from "../core/api.js";
+import { COURSE_QUERY, coursesOf, noteCourses, speedsOf } from "../core/course.js";
 import { plain, rate } from "../core/format.js";
-import { note, seen } from "../core/history.js";
 import { html, useState } from "../core/html.js";
 import { usePoll } from "../core/poll.js";
 import { go } from "../core/router.js";
 import { BindingsOf, BindingTable, NewBinding } from "../parts/bindings.js";
-import { Chart } from "../parts/chart.js";
+import { Course } from "../parts/chart.js";
 import { Confirm } from "../parts/dialog.js";
 import { say } from "../parts/notices.js";
 import { PublishDialog } from "../parts/publish.js";
-import { rateOf } from "../parts/queues.js";
 import { Facts, Head, Panel, Tags, Trouble, Waiting } from "../parts/states.js";
 import { exchangeTags } from "./exchanges.js";
+
+const RATES = speedsOf([["In", "publish_in"], ["Out, to queues", "publish_out"]]);
 
 export function ExchangePage({ names: [vhost, name] }) {
   const [dialog, setDialog] = useState("");
   const address = path`exchanges/${vhost}/${name}`;
-  const key = (what) => `exchange page ${what} ${vhost} ${name}`;
-  const { data: exchange, error } = usePoll(address, 2, (one) => {
-    note(key("time"), Date.now() / 1000);
-    note(key("in"), rateOf(one, "publish_in"));
-    note(key("out"), rateOf(one, "publish_out"));
-  });
+  const where = `exchange ${vhost} ${name}`;
+  const { data: exchange, error } = usePoll(withQuery(address, COURSE_QUERY), 2, (one) => noteCourses(where, RATES, one.message_stats));
   const out = usePoll(`${address}/bindings/source`, 8);
   const into = usePoll(`${address}/bindings/destination`, 8);
   const known = usePoll(`${path`exchanges/${vhost}`}?columns=name,type`, 30);
@@ -40,7 +37,6 @@ export function ExchangePage({ names: [vhost, name] }) {
     go("#/exchanges");
   };
   const types = new Map((known.data ?? []).map((one) => [`exchange ${one.name}`, one.type]));
-  const line = (text, what) => ({ name: text, values: [...seen(key(what))] });
   return html`
     <${Head} title=${title} crumbs=${crumbs} badge=${html`<${Tags} tags=${exchangeTags(exchange)} />`}>
       ${!exchange.internal && html`<button type="button" class="button primary" onClick=${() => setDialog("publish")}>Publish</button>`}
@@ -53,7 +49,7 @@ export function ExchangePage({ names: [vhost, name] }) {
             end="destination" here=${{ kind: "exchange", name }} types=${types} onChange=${changed} onNew=${() => setDialog("bind")} />`}
       ${!standard && into.data?.length > 0 && html`<${Panel} title="Where messages come from" flush=${true}><${BindingTable} vhost=${vhost} bindings=${into.data} end="source" onChange=${changed} /><//>`}
       <div class="columns">
-        <${Panel} title="Messages per second"><${Chart} label="Messages per second over the last minutes" times=${[...seen(key("time"))]} show=${rate} lines=${[line("In", "in"), line("Out, to queues", "out")]} /><//>
+        <${Panel} title="Messages per second"><${Course} label="Messages per second over the last minutes" courses=${coursesOf(where, RATES, exchange.message_stats)} show=${rate} /><//>
         <${Panel} title="About this exchange"><${Facts} facts=${[
           ["Type", exchange.type], ["Durable", exchange.durable ? "yes" : "no"], ["Policy", exchange.policy],
           ...Object.entries(exchange.arguments ?? {}).map(([argument, value]) => [html`<code>${argument}</code>`, html`<code>${plain(value)}</code>`]),

@@ -1,24 +1,23 @@
 import { withQuery } from "../core/api.js";
-import { amounts, COURSE_QUERY, speeds } from "../core/course.js";
+import { amounts, amountsOf, COURSE_QUERY, coursesOf, noteCourses, speeds, speedsOf } from "../core/course.js";
 import { brief, count, rate } from "../core/format.js";
-import { note, seen } from "../core/history.js";
 import { html } from "../core/html.js";
 import { useVhostNames } from "../core/known.js";
 import { usePoll } from "../core/poll.js";
 import { link } from "../core/router.js";
 import { mayMonitor } from "../core/session.js";
 import { useVhost } from "../core/vhosts.js";
-import { Chart } from "../parts/chart.js";
+import { Course } from "../parts/chart.js";
 import { Banner, Empty, Head, Panel, Tags, Trouble, Waiting } from "../parts/states.js";
 import { Sparkline } from "../parts/sparkline.js";
 import { Table } from "../parts/table.js";
 import { noteQueues, Numbered, QueueName, rateOf, RateOut, VHOST_COLUMN } from "../parts/queues.js";
 
 const SECONDS = 5;
-const RATES = [
+const RATES = speedsOf([
   ["Published", "publish"], ["Delivered", "deliver_get"], ["Acknowledged", "ack"], ["Redelivered", "redeliver"], ["Unroutable", "drop_unroutable"],
-];
-const DEPTHS = [["Ready", "messages_ready"], ["Unacknowledged", "messages_unacknowledged"]];
+]);
+const DEPTHS = amountsOf([["Ready", "messages_ready"], ["Unacknowledged", "messages_unacknowledged"]]);
 
 export function OverviewPage() {
   const { data, error } = usePoll(withQuery("/api/overview", COURSE_QUERY), SECONDS, remember);
@@ -32,8 +31,8 @@ export function OverviewPage() {
       <${Alarms} nodes=${nodes.data ?? []} />
       <${Stats} overview=${data} />
       <div class="columns">
-        <${Panel} title="Messages per second"><${Course} course=${coursesOf(RATES, data.message_stats, speeds)} show=${rate} label="Messages per second over the last minutes" /><//>
-        <${Panel} title="Messages in queues"><${Course} course=${coursesOf(DEPTHS, data.queue_totals, amounts)} show=${brief} label="Messages in queues over the last minutes" /><//>
+        <${Panel} title="Messages per second"><${Course} courses=${coursesOf("overview", RATES, data.message_stats)} show=${rate} label="Messages per second over the last minutes" /><//>
+        <${Panel} title="Messages in queues"><${Course} courses=${coursesOf("overview", DEPTHS, data.queue_totals)} show=${brief} label="Messages in queues over the last minutes" /><//>
       </div>
       <${Deepest} />
     </div>`;
@@ -71,25 +70,10 @@ function Stat({ name, value, unit, shape, tone, href }) {
   </div>`;
 }
 
-/** Pairs of a name and a key become lines of a chart. */
-function coursesOf(series, facts, read) {
-  return series.map(([name, key]) => {
-    const told = read(facts?.[`${key}_details`]);
-    return { name, ...(told.times.length > 1 ? told : { times: [...seen("overview time")], values: [...seen(`overview ${key}`)] }) };
-  });
-}
-
 // Who sees some of several virtual hosts is told no course of them together: then it is what this page has seen.
 function remember(overview) {
-  note("overview time", Date.now() / 1000);
-  RATES.forEach(([, key]) => note(`overview ${key}`, rateOf(overview, key)));
-  DEPTHS.forEach(([, key]) => note(`overview ${key}`, overview.queue_totals?.[key]));
-}
-
-function Course({ course, show, label }) {
-  const longest = course.reduce((best, line) => (line.times.length > best.length ? line.times : best), []);
-  const lines = course.map(({ name, values }) => ({ name, values: [...Array(longest.length - values.length).fill(0), ...values] }));
-  return html`<${Chart} label=${label} times=${longest} lines=${lines} show=${show} />`;
+  noteCourses("overview", RATES, overview.message_stats);
+  noteCourses("overview", DEPTHS, overview.queue_totals);
 }
 
 const columnsOf = (showVhost) => [

@@ -1,11 +1,11 @@
-import { path, post, remove } from "../core/api.js";
+import { path, post, remove, withQuery } from "../core/api.js";
+import { amountsOf, COURSE_QUERY, coursesOf, noteCourses, speedsOf } from "../core/course.js";
 import { ago, brief, bytes, count, moment, plain, rate } from "../core/format.js";
-import { note, seen } from "../core/history.js";
 import { html, useState } from "../core/html.js";
 import { usePoll } from "../core/poll.js";
 import { go, link, linkWith } from "../core/router.js";
 import { BindingsOf, NewBinding } from "../parts/bindings.js";
-import { Chart } from "../parts/chart.js";
+import { Course } from "../parts/chart.js";
 import { Confirm } from "../parts/dialog.js";
 import { attempt, say } from "../parts/notices.js";
 import { PublishDialog } from "../parts/publish.js";
@@ -14,26 +14,22 @@ import { Facts, Head, Panel, Tags, Trouble, Waiting } from "../parts/states.js";
 import { Table } from "../parts/table.js";
 
 const SECONDS = 2;
+const RATES = speedsOf([["Published", "publish"], ["Delivered", "deliver_get"], ["Acknowledged", "ack"]]);
+const DEPTHS = amountsOf([["Ready", "messages_ready"], ["Unacknowledged", "messages_unacknowledged"]]);
+const STREAM_DEPTHS = amountsOf([["Messages", "messages_ready"], ["Unacknowledged", "messages_unacknowledged"]]);
 
 export function QueuePage({ names: [vhost, name] }) {
   const [dialog, setDialog] = useState("");
-  const key = (what) => `queue ${what} ${vhost} ${name}`;
-  const remember = (queue) => {
-    note(key("time"), Date.now() / 1000);
-    note(key("ready"), queue.messages_ready);
-    note(key("unacked"), queue.messages_unacknowledged);
-    note(key("in"), rateOf(queue, "publish"));
-    note(key("out"), deliveryRate(queue));
-    note(key("ack"), rateOf(queue, "ack"));
-  };
+  const where = `queue ${vhost} ${name}`;
   const address = path`queues/${vhost}/${name}`;
-  const { data: queue, error, refresh } = usePoll(address, SECONDS, remember);
+  const { data: queue, error, refresh } = usePoll(withQuery(address, COURSE_QUERY), SECONDS, (one) => {
+    noteCourses(where, RATES, one.message_stats);
+    noteCourses(where, DEPTHS, one);
+  });
   const bindings = usePoll(path`queues/${vhost}/${name}/bindings`, 10);
   const stream = queue?.type === "stream";
   const crumbs = html`${stream ? html`<a href="#/streams">Streams</a>` : html`<a href="#/queues">Queues</a>`} · ${vhost}`;
   if (!queue) return html`<${Head} title=${name} crumbs=${crumbs} />${error ? html`<${Trouble} error=${error} />` : html`<${Waiting} />`}`;
-  const line = (text, what) => ({ name: text, values: [...seen(key(what))] });
-  const times = [...seen(key("time"))];
   const close = () => setDialog("");
   const act = (what, text, leave) => async () => {
     await what();
@@ -59,8 +55,8 @@ export function QueuePage({ names: [vhost, name] }) {
           <div class="stat" key=${text}><dt>${text}</dt><dd>${value}${unit && html`<small> ${unit}</small>`}</dd></div>`)}
       </dl>
       <div class="columns">
-        <${Panel} title="Messages"><${Chart} label="Messages over the last minutes" times=${times} lines=${[line(stream ? "Messages" : "Ready", "ready"), line("Unacknowledged", "unacked")]} /><//>
-        <${Panel} title="Messages per second"><${Chart} label="Messages per second over the last minutes" times=${times} show=${rate} lines=${[line("Published", "in"), line("Delivered", "out"), line("Acknowledged", "ack")]} /><//>
+        <${Panel} title="Messages"><${Course} label="Messages over the last minutes" courses=${coursesOf(where, stream ? STREAM_DEPTHS : DEPTHS, queue)} /><//>
+        <${Panel} title="Messages per second"><${Course} label="Messages per second over the last minutes" courses=${coursesOf(where, RATES, queue.message_stats)} show=${rate} /><//>
       </div>
       <div class="columns">
         <${Panel} title=${stream ? "About this stream" : "About this queue"}><${Facts} facts=${factsOf(queue)} /><//>

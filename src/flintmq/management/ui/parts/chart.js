@@ -1,10 +1,10 @@
 // Lines over time, drawn by uPlot on a canvas; the legend beside it is text, with the last value of each line.
+import { SHOWN_SECONDS } from "../core/course.js";
 import { html, useEffect, useRef } from "../core/html.js";
 import { brief, bytes } from "../core/format.js";
 import { colour, useTheme } from "../core/theme.js";
 
 const HEIGHT = 230;
-const SHOWN_SECONDS = 180;
 // Steps of an axis of things that there are no halves of.
 const WHOLE_STEPS = Array.from({ length: 12 }, (_, power) => [1, 2, 5].map((step) => step * 10 ** power)).flat();
 
@@ -39,6 +39,13 @@ export function Chart({ label, times, lines, show = brief }) {
       ${begins && html`<li class="since">Drawn since ${clock(times[0])}</li>`}
     </ul>
   </figure>`;
+}
+
+/** Courses in one chart; what began later than the longest of them was nothing before. */
+export function Course({ label, courses, show }) {
+  const longest = courses.reduce((best, line) => (line.times.length > best.length ? line.times : best), []);
+  const lines = courses.map(({ name, values }) => ({ name, values: [...Array(longest.length - values.length).fill(0), ...values] }));
+  return html`<${Chart} label=${label} times=${longest} lines=${lines} show=${show} />`;
 }
 
 function options(width, lines, show) {

@@ -1,0 +1,81 @@
+"""What counts were over time, in the shape and under the names of RabbitMQ, where a request asks for it."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, final
+
+from flintmq.management.http.slices import each
+from flintmq.management.stats.counts import GIVEN, HELD, Counts, Names, Point, read
+
+_AGE_MAX_SECONDS: Final = 86_400
+# What one answer holds at most, whatever increments are asked for.
+_POINTS_MAX: Final = 2_000
+
+Query = Mapping[str, str]
+
+
+@final
+class Span:
+    """How far back a course goes from its newest point, and how far apart its points are at least."""
+
+    def __init__(self, age_s: int, increment_s: int) -> None:
+        self.age_ms = age_s * 1000
+        self.increment_ms = increment_s * 1000
+
+    def picked(self, newest_first: Iterable[Point]) -> list[Point]:
+        """In the same order."""
+        points: list[Point] = []
+        oldest_ms = due_ms = 0
+        for at_ms, counts in newest_first:
+            if not points:
+                oldest_ms, due_ms = at_ms - self.age_ms, at_ms
+            if at_ms < oldest_ms or len(points) >= _POINTS_MAX:
+                break
+            if at_ms <= due_ms:
+                points.append((at_ms, counts))
+                due_ms = at_ms - self.increment_ms
+        return points
+
+
+def span(query: Query, what: str) -> Span | None:
+    """None where no course is asked for: `what` is lengths or msg_rates."""
+    age_s, increment_s = _seconds(query, f"{what}_age"), _seconds(query, f"{what}_incr")
+    return Span(age_s, increment_s) if age_s and increment_s else None
+
+
+def _seconds(query: Query, name: str) -> int:
+    """What is no number is as good as nothing (as in RabbitMQ)."""
+    text = query.get(name, "")
+    return min(int(text), _AGE_MAX_SECONDS) if text.isascii() and text.isdigit() and len(text) < 10 else 0
+
+
+def course(points: Sequence[Point], of: Callable[[Counts], float]) -> dict[str, object]:
+    """What RabbitMQ's details have besides the rate: samples and what they are on average."""
+    samples = [{"sample": of(counts), "timestamp": at_ms} for at_ms, counts in points]
+    if not samples:
+        return {"samples": samples}
+    newest, oldest = samples[0], samples[-1]
+    ms = newest["timestamp"] - oldest["timestamp"]
+    return {
+        "samples": samples,
+        "avg": round(sum([sample["sample"] for sample in samples]) / len(samples), 3),
+        "avg_rate": round((newest["sample"] - oldest["sample"]) * 1000 / ms, 3) if ms else 0.0,
+    }
+
+
+async def add_courses(
+    shown: dict[str, Any], names: Names, newest_first: Callable[[], list[Point]], query: Query
+) -> None:
+    """Adds them to what is shown of one object; in slices, for ten minutes of a queue are a thousand samples."""
+    spans = {what: span(query, what) for what in ("lengths", "msg_rates")}
+    if not any(spans.values()):
+        return
+    points = newest_first()
+    picked = {what: wanted.picked(points) for what, wanted in spans.items() if wanted is not None}
+
+    def add(name: str) -> None:
+        place, what = (shown, "lengths") if name in HELD else (shown.get("message_stats", {}), "msg_rates")
+        details = place.get(f"{name}_details")
+        if details is not None and what in picked:
+            details |= course(picked[what], read(names, name))
+
+    await each((*names, GIVEN), add)
