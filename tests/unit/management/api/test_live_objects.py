@@ -210,14 +210,18 @@ def test_exchanges(api: Api) -> None:
 
 
 def test_bindings(api: Api) -> None:
-    """Found from either end and by its properties_key, which has to stand in a path; taken away by it."""
+    """Found from either end and by its properties_key, which has no slash and is quoted in paths; taken away by it.
+
+    Terraform unquotes the last part of the location, looks for it among the properties_keys, and splits by slashes what
+    it has put together of them.
+    """
     between = "/api/bindings/%2F/e/amq.topic/q/q"
     response = api.post(between, {"routing_key": "a.~/b", "arguments": {"x": 1}})
     assert response.status_code == 201
     (binding,) = api.found(between)
     key = binding["properties_key"]
-    assert key.startswith("a.%7E/b~")
-    assert response.headers["location"] == f"{between}/{quote(key, safe='')}"
+    assert key.startswith("a.%7E%2Fb~")
+    assert response.headers["location"] == f"q/{quote(key, safe='')}"
     assert (binding["source"], binding["destination"], binding["destination_type"]) == ("amq.topic", "q", "queue")
     assert api.found(f"{between}/{quote(key, safe='')}") == binding
     default = {"source": "", "vhost": "/", "destination": "q", "destination_type": "queue", "routing_key": "q",
@@ -230,6 +234,33 @@ def test_bindings(api: Api) -> None:
     assert api.delete(f"{between}/{quote(key, safe='')}").status_code == 204
     assert api.found(between) == []
     assert refused(api.delete(f"{between}/{quote(key, safe='')}"))[0] == 404
+
+
+@pytest.mark.parametrize(
+    ("routing_key", "properties_key"), [("a.#", "a.%23"), ("*.b c", "%2A.b+c"), ("ä", "%C3%A4"), ("", "~")]
+)
+def test_the_key_in_the_path_of_a_binding(api: Api, routing_key: str, properties_key: str) -> None:
+    """Quoted once it is the routing key itself, which a script has at hand, and twice the properties_key."""
+    between = "/api/bindings/%2F/e/amq.topic/q/q"
+    for part in (properties_key, quote(properties_key, safe="")):
+        response = api.post(between, {"routing_key": routing_key})
+        assert response.headers["location"] == f"q/{quote(properties_key, safe='')}"
+        assert api.found(f"{between}/{part}")["properties_key"] == properties_key
+        assert api.get(f"{between}/{part}x").status_code == 404
+        assert api.delete(f"{between}/{part}").status_code == 204
+
+
+def test_an_empty_table_may_come_as_a_list(api: Api) -> None:
+    """So PHP writes one, whose arrays are lists until they have a name; what is in a list has none."""
+    assert api.put("/api/queues/%2F/other", {"arguments": []}).status_code == 201
+    assert api.put("/api/exchanges/%2F/e", {"type": "fanout", "arguments": []}).status_code == 201
+    assert api.post("/api/bindings/%2F/e/e/q/other", {"arguments": []}).status_code == 201
+    assert api.found("/api/queues/%2F/other")["arguments"] == api.found("/api/exchanges/%2F/e")["arguments"] == {}
+    body = {"routing_key": "", "payload": "", "payload_encoding": "string"}
+    for properties in ([], {"headers": []}):
+        assert api.post("/api/exchanges/%2F/e/publish", {**body, "properties": properties}).json() == {"routed": True}
+    assert refused(api.put("/api/queues/%2F/another", {"arguments": ["x-expires"]}))[0] == 400
+    assert refused(api.post("/api/exchanges/%2F/e/publish", {**body, "properties": {"headers": [1]}}))[0] == 400
 
 
 def test_bindings_between_exchanges(api: Api) -> None:
