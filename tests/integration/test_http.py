@@ -52,6 +52,31 @@ def test_the_api_answers(broker: BrokerProcess) -> None:
     assert (ports["amqp"], ports["http"]) == (broker.port, broker.http_port)
 
 
+def test_consumers(broker: BrokerProcess) -> None:
+    """Which of several on a single-active-consumer queue it is, how long it may hold a message, and only to its own
+    user or those who monitor.
+    """
+    everything = {"configure": ".*", "write": ".*", "read": ".*"}
+    arguments = {"x-single-active-consumer": True, "x-consumer-timeout": 60_000}
+    with httpx.Client(base_url=broker.http_url, auth=GUEST) as client:
+        user = {"password": "other", "tags": "management", "permissions": {"/": everything}}
+        assert client.put("/api/users/other", json=user).status_code == 201
+        with closing(pika.BlockingConnection(pika.URLParameters(broker.url))) as connection:
+            channel = connection.channel()
+            channel.queue_declare("http-single", durable=True, arguments=arguments)
+            channel.queue_declare("http-plain", durable=True)
+            for queue, tag in (("http-single", "1"), ("http-single", "2"), ("http-plain", "3")):
+                channel.basic_consume(queue, lambda *_: None, consumer_tag=tag)
+            told = {each["consumer_tag"]: each for each in client.get("/api/consumers/%2F").json()}
+            assert [told[tag]["activity_status"] for tag in "123"] == ["single_active", "waiting", "up"]
+            assert [told[tag]["active"] for tag in "123"] == [True, False, True]
+            assert [told[tag]["consumer_timeout"] for tag in "123"] == [60_000, 60_000, 0]
+            for path in ("/api/consumers", "/api/consumers/%2F"):
+                assert client.get(path, auth=("other", "other")).json() == []
+        for queue in ("http-single", "http-plain"):
+            client.delete(f"/api/queues/%2F/{queue}")
+
+
 def test_a_stream_that_is_read_by_ranges(broker: BrokerProcess) -> None:
     """Its bytes are those of its files, after a restart as well, and ranges that were read are told of."""
     with fc.connect(broker.url) as connection, connection.channel(confirms=True) as channel:

@@ -264,6 +264,9 @@ async def _list_consumers(call: Call, vhosts: list[VHost]) -> Response:
         queues += vhost.queues.values()
     consumed = await chosen(queues, lambda queue: bool(queue.consumers))
     pairs = await gathered((queue, consumer) for queue in consumed for consumer in list(queue.consumers))
+    if not call.caller.is_monitoring:
+        # Others' connections are not told of, and neither is what they consume by them.
+        pairs = await chosen(pairs, lambda pair: describing.user(pair[1]) == call.caller.name)
 
     def describe(pair: tuple[Queue, Consumer]) -> dict[str, object]:
         return describing.consumer(*pair)
