@@ -181,7 +181,7 @@ async def _delete(call: Call) -> Response:
     vhost = call.vhost()
     call.caller.rights_in(vhost.name).check(CONFIGURE, "queue", queue.name)
     if_unused, if_empty = call.query("if-unused") == "true", call.query("if-empty") == "true"
-    vhost.delete_queue(queue.name, if_unused, if_empty, queue.owner)
+    vhost.delete_queue(queue.name, if_unused, if_empty, None)
     await call.node.durable()
     return no_content()
 

@@ -198,6 +198,23 @@ def test_pausing(api: Api) -> None:
     assert acts[-3:] == [("queue.pause", "q", False), ("queue.resume", "q", False), ("queue.action", "q", True)]
 
 
+def test_a_queue_that_a_connection_has_for_itself(api: Api) -> None:
+    """It is seen, and nothing else is done with it: who it belongs to would lose it unawares."""
+    api.broker.vhosts["/"].declare_queue("mine", False, True, False, {}, object())
+    assert api.found("/api/queues/%2F/mine")["exclusive"] is True
+    get = {"count": 1, "ackmode": "ack_requeue_true", "encoding": "auto"}
+    for response in (
+        api.delete("/api/queues/%2F/mine"),
+        api.delete("/api/queues/%2F/mine/contents"),
+        api.post("/api/queues/%2F/mine/get", get),
+        api.put("/api/queues/%2F/mine", {"durable": False}),
+    ):
+        status, _, reason = refused(response)
+        assert status == 400
+        assert "cannot obtain exclusive access to locked queue 'mine'" in reason
+    assert "mine" in api.broker.vhosts["/"].queues
+
+
 def test_exchanges(api: Api) -> None:
     """Declared, listed, deleted; its type has to be given, and stays."""
     assert api.put("/api/exchanges/%2F/e", {"type": "fanout", "auto_delete": False}).status_code == 201
