@@ -6,6 +6,7 @@ from tests.unit.management.standing_in import Alarmed, Api, Ending, Listening, r
 
 CHECKS = (
     *("alarms", "local-alarms", "virtual-hosts", "is-in-service", "ready-to-serve-clients", "node-is-quorum-critical"),
+    "node-is-mirror-sync-critical",
     *("reached-target-cluster-size", "metadata-store/initialized", "metadata-store/initialized/with-data"),
     *("quorum-queues-without-elected-leaders/all-vhosts/", "quorum-queues-without-elected-leaders/vhost/%2F/"),
     *("port-listener/5672", "protocol-listener/amqp091", "certificate-expiration/4/weeks"),
