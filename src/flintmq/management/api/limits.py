@@ -5,6 +5,7 @@ from typing import Any, Final
 from msgspec import Struct
 from starlette.responses import Response
 
+from flintmq.broker.limits import LIMITS
 from flintmq.broker.ports import LimitRecord
 from flintmq.management.api.users import user_of
 from flintmq.management.http.access import Right
@@ -64,16 +65,17 @@ async def _put(call: Call, scope: str, owner: str) -> Response:
 
 
 async def _delete_vhost(call: Call) -> Response:
-    return await _delete(call, "vhost", call.vhost().name, call.vhost().limits.values)
+    return await _delete(call, "vhost", call.vhost().name)
 
 
 async def _delete_user(call: Call) -> Response:
-    return await _delete(call, "user", user_of(call).name, user_of(call).limits.values)
+    return await _delete(call, "user", user_of(call).name)
 
 
-async def _delete(call: Call, scope: str, owner: str, values: dict[str, int]) -> Response:
+async def _delete(call: Call, scope: str, owner: str) -> Response:
+    """Also of one that is not set: Terraform lifts all before it sets those that it wants."""
     name = call.path("name")
-    if name not in values:
+    if name not in LIMITS[scope]:
         raise Missing
     call.broker.delete_rule(LimitRecord(scope, owner, name, 0))
     await call.node.durable()

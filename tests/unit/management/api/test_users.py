@@ -175,8 +175,9 @@ def test_limits_of_virtual_hosts() -> None:
     assert api.found("/api/vhost-limits/%2F") == [{"vhost": "/", "value": {"max-queues": 8}}]
     assert api.found("/api/vhost-limits", by="management") == []
     assert refused(api.put("/api/vhost-limits/%2F/max-what", {"value": 7}))[:2] == (400, "bad_request")
-    assert api.delete("/api/vhost-limits/%2F/max-queues").status_code == 204
-    assert api.delete("/api/vhost-limits/%2F/max-queues").status_code == 404
+    for _ in range(2):
+        assert api.delete("/api/vhost-limits/%2F/max-queues").status_code == 204
+    assert api.delete("/api/vhost-limits/%2F/max-what").status_code == 404
     assert api.found("/api/vhost-limits/%2F") == []
 
 
@@ -190,5 +191,7 @@ def test_limits_of_users() -> None:
     assert api.found("/api/user-limits/management", by="monitoring") == shown
     for name in ("management", "who"):
         assert refused(api.get(f"/api/user-limits/{name}", by="policymaker"))[:2] == (401, "not_authorised")
-    assert api.delete("/api/user-limits/management/max-channels").status_code == 204
+    for _ in range(2):
+        assert api.delete("/api/user-limits/management/max-channels").status_code == 204
+    assert api.delete("/api/user-limits/management/max-queues").status_code == 404
     assert api.found("/api/user-limits") == []
