@@ -274,7 +274,8 @@ def test_an_empty_table_may_come_as_a_list(api: Api) -> None:
     assert api.post("/api/bindings/%2F/e/e/q/other", {"arguments": []}).status_code == 201
     assert api.found("/api/queues/%2F/other")["arguments"] == api.found("/api/exchanges/%2F/e")["arguments"] == {}
     body = {"routing_key": "", "payload": "", "payload_encoding": "string"}
-    for properties in ([], {"headers": []}):
+    empty: tuple[object, ...] = ([], {"headers": []})
+    for properties in empty:
         assert api.post("/api/exchanges/%2F/e/publish", {**body, "properties": properties}).json() == {"routed": True}
     assert refused(api.put("/api/queues/%2F/another", {"arguments": ["x-expires"]}))[0] == 400
     assert refused(api.post("/api/exchanges/%2F/e/publish", {**body, "properties": {"headers": [1]}}))[0] == 400
