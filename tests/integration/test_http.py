@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 import pika
@@ -50,6 +51,61 @@ def test_the_api_answers(broker: BrokerProcess) -> None:
     ports = {each["protocol"]: each["port"] for each in listeners}
     assert set(ports) == {"amqp", "amqp/ssl", "http", "https"}
     assert (ports["amqp"], ports["http"]) == (broker.port, broker.http_port)
+
+
+def test_consumers(broker: BrokerProcess) -> None:
+    """Which of several on a single-active-consumer queue it is, how long it may hold a message, and only to its own
+    user or those who monitor.
+    """
+    everything = {"configure": ".*", "write": ".*", "read": ".*"}
+    arguments = {"x-single-active-consumer": True, "x-consumer-timeout": 60_000}
+    with httpx.Client(base_url=broker.http_url, auth=GUEST) as client:
+        user = {"password": "other", "tags": "management", "permissions": {"/": everything}}
+        assert client.put("/api/users/other", json=user).status_code == 201
+        with closing(pika.BlockingConnection(pika.URLParameters(broker.url))) as connection:
+            channel = connection.channel()
+            channel.queue_declare("http-single", durable=True, arguments=arguments)
+            channel.queue_declare("http-plain", durable=True)
+            for queue, tag in (("http-single", "1"), ("http-single", "2"), ("http-plain", "3")):
+                channel.basic_consume(queue, lambda *_: None, consumer_tag=tag)
+            told = {each["consumer_tag"]: each for each in client.get("/api/consumers/%2F").json()}
+            assert [told[tag]["activity_status"] for tag in "123"] == ["single_active", "waiting", "up"]
+            assert [told[tag]["active"] for tag in "123"] == [True, False, True]
+            assert [told[tag]["consumer_timeout"] for tag in "123"] == [60_000, 60_000, 0]
+            for path in ("/api/consumers", "/api/consumers/%2F"):
+                assert client.get(path, auth=("other", "other")).json() == []
+        for queue in ("http-single", "http-plain"):
+            client.delete(f"/api/queues/%2F/{queue}")
+
+
+def test_who_may_end_a_connection(broker: BrokerProcess) -> None:
+    """Its user and administrators; who monitors sees it, and others are not told of it."""
+    with httpx.Client(base_url=broker.http_url, auth=GUEST) as client:
+        for tag in ("monitoring", "management"):
+            client.put(f"/api/users/{tag}", json={"password": tag, "tags": tag}).raise_for_status()
+        permissions = {"configure": "", "write": "", "read": ""}
+        client.put("/api/permissions/%2F/management", json=permissions).raise_for_status()
+        with fc.connect(broker.url):
+            (connection,) = client.get("/api/connections").json()
+            path = f"/api/connections/{quote(connection['name'])}"
+            assert client.get(path, auth=("monitoring", "monitoring")).json()["user"] == "guest"
+            for where in (path, "/api/connections/username/guest"):
+                refused = client.delete(where, auth=("monitoring", "monitoring"))
+                assert (refused.status_code, refused.json()["error"]) == (401, "not_authorised")
+            assert client.delete(path, auth=("management", "management")).status_code == 404
+            assert (
+                client.delete("/api/connections/username/guest", auth=("management", "management")).status_code == 401
+            )
+            assert client.get(path).status_code == 200
+        own = broker.url.replace("guest:guest", "management:management")
+        mine = pika.BlockingConnection(pika.URLParameters(own))
+        (connection,) = client.get("/api/connections/username/management").json()
+        path = f"/api/connections/{quote(connection['name'])}"
+        assert client.delete(path, auth=("management", "management")).status_code == 204
+        with pytest.raises(pika.exceptions.ConnectionClosedByBroker):
+            mine.process_data_events(5)
+        for tag in ("monitoring", "management"):
+            client.delete(f"/api/users/{tag}")
 
 
 def test_a_stream_that_is_read_by_ranges(broker: BrokerProcess) -> None:

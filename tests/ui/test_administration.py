@@ -4,6 +4,7 @@ import json
 import re
 from pathlib import Path
 
+import httpx
 import pytest
 from playwright.sync_api import expect
 
@@ -110,3 +111,16 @@ def test_a_connection_is_closed(window: Window, broker: BrokerProcess) -> None:
         expect(window.page.get_by_role("link", name="the one to close")).to_have_count(0)
         with pytest.raises(fc.ConnectionClosed, match="out of office"):
             connection.channel()
+
+
+def test_who_monitors_closes_no_connection(window: Window, broker: BrokerProcess, open_window: Open) -> None:
+    """What the API would refuse is not offered."""
+    user = {"password": "looker", "tags": "monitoring"}
+    httpx.put(f"{broker.http_url}/api/users/looker", json=user, auth=("guest", "guest")).raise_for_status()
+    looking = open_window("looker")
+    with fc.connect(broker.url, name="another's"):
+        for one, buttons in ((window, 1), (looking, 0)):
+            one.go("connections")
+            one.page.get_by_role("link", name="another's").click()
+            expect(one.page.get_by_text("About this connection")).to_be_visible()
+            expect(one.page.get_by_role("button", name="Close connection")).to_have_count(buttons)

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from hashlib import sha256
 from itertools import chain
 from typing import Any, Final, final
-from urllib.parse import quote
+from urllib.parse import quote, quote_plus, unquote_plus
 
 from msgspec import Struct, field
 from starlette.responses import Response
@@ -15,23 +15,23 @@ from flintmq.broker.message import Table
 from flintmq.broker.permission import READ, WRITE
 from flintmq.broker.queue.base import Queue
 from flintmq.broker.vhost import VHost
-from flintmq.management.api.exchanges import DEFAULT, exchange_of
+from flintmq.management.api.exchanges import exchange_of
 from flintmq.management.api.queues import queue_of
 from flintmq.management.api.values import table
 from flintmq.management.http.access import Right
-from flintmq.management.http.call import Call, answer, created, no_content
+from flintmq.management.http.call import Call, TableGiven, answer, created, no_content
 from flintmq.management.http.errors import Missing
 from flintmq.management.http.listing import listed
 from flintmq.management.http.routes import Route
 from flintmq.management.http.slices import gathered
-from flintmq.management.messages.form import check_table
+from flintmq.management.messages.form import checked_table
 
 _HASH_CHARACTERS: Final = 22
 
 
 class BindingDeclaration(Struct):
     routing_key: str = ""
-    arguments: dict[str, Any] = field(default_factory=dict)
+    arguments: TableGiven = field(default_factory=dict)
 
 
 @final
@@ -62,14 +62,23 @@ class _Edge:
 
 
 def properties_key(key: str, arguments: Table) -> str:
-    """What tells a binding from others between the same two, as one part of a path."""
+    """What tells a binding from others between the same two: a word without slashes, which tools keep in their own
+    names of bindings and split there.
+    """
     if not key and not arguments:
         return "~"
-    quoted = key.replace("~", "%7E")
+    quoted = quote_plus(key, errors="surrogatepass").replace("~", "%7E")
     if not arguments:
         return quoted
     digest = sha256(canonical(arguments).encode(errors="surrogatepass")).digest()
     return f"{quoted}~{urlsafe_b64encode(digest).decode()[:_HASH_CHARACTERS]}"
+
+
+def _is_meant(wanted: str, edge: _Edge) -> bool:
+    """Whether a path means this one: by its properties_key, or with the routing key in it as it is."""
+    own = properties_key(edge.key, edge.arguments)
+    key, *rest = wanted.split("~")
+    return wanted == own or (unquote_plus(key) == edge.key != "" and rest == own.split("~")[1:])
 
 
 def _edge(binding: Binding) -> _Edge:
@@ -138,7 +147,7 @@ def _between(call: Call, kind: str) -> list[_Edge]:
 def _the_one(call: Call, kind: str) -> _Edge:
     wanted = call.path("props")
     for edge in _between(call, kind):
-        if properties_key(edge.key, edge.arguments) == wanted:
+        if _is_meant(wanted, edge):
             return edge
     raise Missing
 
@@ -156,17 +165,17 @@ def _check(call: Call, source: Exchange, destination: Queue | Exchange, key: str
 async def _bind(call: Call, kind: str) -> Response:
     given = await call.body(BindingDeclaration)
     source, destination = exchange_of(call, "source"), _destination(call, kind)
-    check_table(given.arguments, "arguments")
+    arguments = checked_table(given.arguments, "arguments")
     _check(call, source, destination, given.routing_key)
     exchanges = call.vhost().exchanges
     if isinstance(destination, Queue):
-        exchanges.bind_queue(destination, source.name, given.routing_key, given.arguments)
+        exchanges.bind_queue(destination, source.name, given.routing_key, arguments)
     else:
-        exchanges.bind_exchange(destination.name, source.name, given.routing_key, given.arguments)
+        exchanges.bind_exchange(destination.name, source.name, given.routing_key, arguments)
     await call.node.durable()
-    names = (source.vhost, "e", source.name or DEFAULT, kind, destination.name)
-    path = "/".join(quote(name, safe="") for name in names)
-    return created(f"/api/bindings/{path}/{quote(properties_key(given.routing_key, given.arguments), safe='')}")
+    # Relative to the path that was asked for, and quoted once more, as parts of paths are.
+    key = properties_key(given.routing_key, arguments)
+    return created("/".join(quote(part, safe="") for part in (destination.name, key)))
 
 
 async def _unbind(call: Call, kind: str) -> Response:

@@ -15,7 +15,7 @@ from flintmq.management.api.described import Describing
 from flintmq.management.api.values import table
 from flintmq.management.http.access import Right
 from flintmq.management.http.call import Call, answer, no_content
-from flintmq.management.http.errors import Missing
+from flintmq.management.http.errors import Missing, NotAuthorised
 from flintmq.management.http.listing import listed, picked
 from flintmq.management.http.routes import Route
 from flintmq.management.http.slices import chosen, each, gathered
@@ -185,6 +185,12 @@ async def _one(call: Call) -> Response:
     return answer(picked(call, facts(call, await _the_one(call))))
 
 
+def _check_may_end(call: Call, user: str) -> None:
+    """One's own connections, and for administrators all; who monitors only looks. Raises NotAuthorised."""
+    if user != call.caller.name and not call.caller.is_administrator:
+        raise NotAuthorised("User not authorised to access object")
+
+
 def _end(call: Call, socket: Socket) -> None:
     # Others had their turn since it was found.
     call.node.now_ms()
@@ -192,7 +198,9 @@ def _end(call: Call, socket: Socket) -> None:
 
 
 async def _close(call: Call) -> Response:
-    _end(call, await _the_one(call))
+    socket = await _the_one(call)
+    _check_may_end(call, connection_of(socket).user)
+    _end(call, socket)
     await call.node.durable()
     return no_content()
 
@@ -202,6 +210,7 @@ async def _close_of_user(call: Call) -> Response:
         _end(call, socket)
         call.did(name_of(socket))
 
+    _check_may_end(call, call.path("user"))
     await each(await _user_has(call), end)
     await call.node.durable()
     return no_content()
@@ -264,6 +273,9 @@ async def _list_consumers(call: Call, vhosts: list[VHost]) -> Response:
         queues += vhost.queues.values()
     consumed = await chosen(queues, lambda queue: bool(queue.consumers))
     pairs = await gathered((queue, consumer) for queue in consumed for consumer in list(queue.consumers))
+    if not call.caller.is_monitoring:
+        # Others' connections are not told of, and neither is what they consume by them.
+        pairs = await chosen(pairs, lambda pair: describing.user(pair[1]) == call.caller.name)
 
     def describe(pair: tuple[Queue, Consumer]) -> dict[str, object]:
         return describing.consumer(*pair)
@@ -293,7 +305,12 @@ ROUTES: Final = (
     Route("GET", "/api/connections", _all, Right.USER, "Open connections that the caller may see.", _MANY),
     Route("GET", _ONE, _one, Right.USER, "A connection.", dict[str, Any]),
     Route(
-        "DELETE", _ONE, _close, Right.USER, "End it; the header X-Reason tells the client why.", act="connection.close"
+        "DELETE",
+        _ONE,
+        _close,
+        Right.USER,
+        "End one's own, or as administrator any; X-Reason tells the client why.",
+        act="connection.close",
     ),
     Route("GET", f"{_ONE}/channels", _channels_of_connection, Right.USER, "Its channels, or sessions.", _MANY),
     Route("GET", _USERS, _of_user, Right.USER, "The connections of a user.", _MANY),

@@ -10,7 +10,7 @@ from starlette.responses import Response
 from flintmq.broker.ports import UserRecord
 from flintmq.management.api.parameters import cluster_name
 from flintmq.management.definitions.document import Document, UserEntry
-from flintmq.management.definitions.exporting import Fields, sections_of, sections_of_vhost
+from flintmq.management.definitions.exporting import Fields, metadata_of, sections_of, sections_of_vhost
 from flintmq.management.definitions.importing import import_in_steps
 from flintmq.management.http.access import Right
 from flintmq.management.http.call import Call, no_content
@@ -46,6 +46,7 @@ async def _export_vhost(call: Call) -> Response:
         "original_vhost_name": vhost.name,
         "explanation": f"Definitions of virtual host '{vhost.name}'",
         "description": vhost.record.description,
+        "metadata": metadata_of(vhost),
         "limits": vhost.limits.values,
     }
     return await _exported(call, head, sections_of_vhost(call.broker, vhost))

@@ -48,29 +48,43 @@ class Describing:
         ends = ends_of(socket)
         return {"name": name_of(socket), "peer_host": ends["peer_host"], "peer_port": ends["peer_port"]}
 
+    def user(self, consumer: Consumer) -> str:
+        """Whose it is."""
+        channel = _channel_of(consumer)
+        return "" if channel is None else channel.connection.user
+
     def consumer(self, queue: Queue, consumer: Consumer) -> _Facts:
-        prefetch = 0
-        details: _Facts = {}
+        prefetch = timeout_ms = 0
         if isinstance(consumer, ChannelConsumer):
             prefetch = int(consumer.window.messages_max)
-            details = self.channel_details(consumer.channel)
+            timeout_ms = int(consumer.timeout_ms)
         elif isinstance(consumer, LinkConsumer):
             prefetch = int(consumer.owner.link.credit)
-            details = self.channel_details(consumer.owner.session)
+        channel = _channel_of(consumer)
+        details = {} if channel is None else self.channel_details(channel)
         is_first = bool(queue.consumers) and queue.consumers[0] is consumer
-        is_standby = queue.settings.single_active and not is_first
+        status = "up"
+        if queue.settings.single_active:
+            status = "single_active" if is_first else "waiting"
         return {
             "ack_required": not consumer.no_ack,
-            "active": consumer.is_active() and not is_standby,
-            "activity_status": "waiting" if is_standby else "up",
+            "active": consumer.is_active() and status != "waiting",
+            "activity_status": status,
             "arguments": {"x-priority": int(consumer.priority)} if consumer.priority else {},
             "channel_details": details,
             "consumer_tag": consumer.tag,
-            "consumer_timeout": "undefined",
+            # In milliseconds; RabbitMQ's rabbitmqadmin wants a number, so none is 0.
+            "consumer_timeout": timeout_ms,
             "exclusive": consumer.exclusive,
             "prefetch_count": prefetch,
             "queue": {"name": queue.name, "vhost": queue.vhost},
         }
+
+
+def _channel_of(consumer: Consumer) -> AnyChannel | None:
+    if isinstance(consumer, ChannelConsumer):
+        return consumer.channel
+    return consumer.owner.session if isinstance(consumer, LinkConsumer) else None
 
 
 def named(call: Call) -> str:

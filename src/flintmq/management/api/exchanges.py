@@ -11,12 +11,12 @@ from flintmq.broker.permission import CONFIGURE, READ, WRITE
 from flintmq.broker.vhost import VHost
 from flintmq.management.api.values import table
 from flintmq.management.http.access import Right
-from flintmq.management.http.call import Call, answer, no_content, put
+from flintmq.management.http.call import Call, TableGiven, answer, no_content, put
 from flintmq.management.http.errors import BadRequest, Missing
 from flintmq.management.http.listing import listed, picked
 from flintmq.management.http.routes import NO_ACT, Route
 from flintmq.management.messages.alarms import check_alarms
-from flintmq.management.messages.form import check_table, payload_of, properties_of
+from flintmq.management.messages.form import checked_table, payload_of, properties_of
 from flintmq.management.messages.publishing import publish
 from flintmq.management.stats import counts
 from flintmq.management.stats.counts import message_stats
@@ -31,7 +31,7 @@ class ExchangeDeclaration(Struct):
     durable: bool = True
     auto_delete: bool = False
     internal: bool = False
-    arguments: dict[str, Any] = field(default_factory=dict)
+    arguments: TableGiven = field(default_factory=dict)
 
 
 class Publish(Struct):
@@ -40,7 +40,7 @@ class Publish(Struct):
     routing_key: str
     payload: str
     payload_encoding: str
-    properties: dict[str, Any] = field(default_factory=dict)
+    properties: TableGiven = field(default_factory=dict)
 
 
 class Published(Struct):
@@ -110,15 +110,15 @@ async def _put(call: Call) -> Response:
     if isinstance(given.type, UnsetType):
         raise BadRequest("key_missing: type")
     vhost, name = call.vhost(), call.path("name")
-    check_table(given.arguments, "arguments")
+    arguments = checked_table(given.arguments, "arguments")
     rights = call.caller.rights_in(vhost.name)
     rights.check(CONFIGURE, "exchange", name)
     was_there = name in vhost.exchanges.by_name
-    alternate = given.arguments.get("alternate-exchange")
+    alternate = arguments.get("alternate-exchange")
     if isinstance(alternate, str) and not was_there:
         rights.check(READ, "exchange", name)
         rights.check(WRITE, "exchange", alternate)
-    vhost.exchanges.declare(name, given.type, given.durable, given.auto_delete, given.internal, given.arguments)
+    vhost.exchanges.declare(name, given.type, given.durable, given.auto_delete, given.internal, arguments)
     await call.node.durable()
     return put(was_there)
 

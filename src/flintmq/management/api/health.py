@@ -142,6 +142,7 @@ ROUTES: Final = (
     _route(f"{_CHECKS}/ready-to-serve-clients", _in_service, "The same."),
     _route(f"{_CHECKS}/below-node-connection-limit", _below_connection_limit, "Fails when no more may connect."),
     _route(f"{_CHECKS}/node-is-quorum-critical", _always, "Fails where others need this node; it is the only one."),
+    _route(f"{_CHECKS}/node-is-mirror-sync-critical", _always, "Fails where mirrors are behind; there are none."),
     _route(f"{_CHECKS}/reached-target-cluster-size", _always, "Fails while nodes are missing; there is one."),
     _route(f"{_CHECKS}/metadata-store/initialized", _always, "Fails before definitions are read, when nobody answers."),
     _route(f"{_CHECKS}/metadata-store/initialized/with-data", _always, "The same."),

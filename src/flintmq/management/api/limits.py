@@ -5,10 +5,11 @@ from typing import Any, Final
 from msgspec import Struct
 from starlette.responses import Response
 
+from flintmq.broker.limits import LIMITS
 from flintmq.broker.ports import LimitRecord
 from flintmq.management.api.users import user_of
 from flintmq.management.http.access import Right
-from flintmq.management.http.call import Call, answer, no_content, put
+from flintmq.management.http.call import Call, answer, no_content
 from flintmq.management.http.errors import Missing, NotAuthorised
 from flintmq.management.http.routes import Route
 
@@ -48,33 +49,33 @@ async def _of_user(call: Call) -> Response:
 
 
 async def _put_vhost(call: Call) -> Response:
-    return await _put(call, "vhost", call.vhost().name, call.vhost().limits.values)
+    return await _put(call, "vhost", call.vhost().name)
 
 
 async def _put_user(call: Call) -> Response:
-    return await _put(call, "user", user_of(call).name, user_of(call).limits.values)
+    return await _put(call, "user", user_of(call).name)
 
 
-async def _put(call: Call, scope: str, owner: str, values: dict[str, int]) -> Response:
+async def _put(call: Call, scope: str, owner: str) -> Response:
     wanted = await call.body(LimitWanted)
-    name = call.path("name")
-    was_there = name in values
-    call.broker.put_rule(LimitRecord(scope, owner, name, wanted.value))
+    call.broker.put_rule(LimitRecord(scope, owner, call.path("name"), wanted.value))
     await call.node.durable()
-    return put(was_there)
+    # Of a new one, too: a limit is a value of what there is already.
+    return no_content()
 
 
 async def _delete_vhost(call: Call) -> Response:
-    return await _delete(call, "vhost", call.vhost().name, call.vhost().limits.values)
+    return await _delete(call, "vhost", call.vhost().name)
 
 
 async def _delete_user(call: Call) -> Response:
-    return await _delete(call, "user", user_of(call).name, user_of(call).limits.values)
+    return await _delete(call, "user", user_of(call).name)
 
 
-async def _delete(call: Call, scope: str, owner: str, values: dict[str, int]) -> Response:
+async def _delete(call: Call, scope: str, owner: str) -> Response:
+    """Also of one that is not set: Terraform lifts all before it sets those that it wants."""
     name = call.path("name")
-    if name not in values:
+    if name not in LIMITS[scope]:
         raise Missing
     call.broker.delete_rule(LimitRecord(scope, owner, name, 0))
     await call.node.durable()

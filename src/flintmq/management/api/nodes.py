@@ -8,10 +8,23 @@ from starlette.responses import Response
 
 from flintmq.broker.exchange.types import EXCHANGE_TYPES
 from flintmq.management.http.access import Right
-from flintmq.management.http.call import Call, answer
+from flintmq.management.http.call import Call, answer, no_content
 from flintmq.management.http.errors import Missing
 from flintmq.management.http.listing import listed, picked
-from flintmq.management.http.routes import Route
+from flintmq.management.http.routes import NO_ACT, Route
+
+# What RabbitMQ's runtime tells apart, and its tools insist on. There is nothing like it here, but for the last.
+_MEMORY: Final = (
+    *("connection_readers", "connection_writers", "connection_channels", "connection_other", "queue_procs"),
+    *(
+        "quorum_queue_procs",
+        "stream_queue_procs",
+        "stream_queue_replica_reader_procs",
+        "stream_queue_coordinator_procs",
+    ),
+    *("plugins", "metadata_store", "other_proc", "metrics", "mgmt_db", "mnesia", "quorum_ets", "metadata_store_ets"),
+    *("other_ets", "binary", "msg_index", "code", "atom", "allocated_unused", "reserved_unallocated", "other_system"),
+)
 
 
 class NodeShown(Struct):
@@ -49,6 +62,16 @@ class NodeMemory(Struct):
     memory: dict[str, Any]
 
 
+def contexts(call: Call) -> list[dict[str, Any]]:
+    """Where the API and the web pages are."""
+    node = call.node
+    return [
+        {"description": "FlintMQ Management", "path": "/", "ip": each.host, "port": each.port, "node": node.name}
+        for each in node.listeners
+        if each.protocol in ("http", "https")
+    ]
+
+
 def describe_node(call: Call) -> NodeShown:
     node = call.node
     measures = node.measures()
@@ -80,11 +103,7 @@ def describe_node(call: Call) -> NodeShown:
         partitions=(),
         exchange_types=[{"name": name, "description": "", "enabled": True} for name in sorted(EXCHANGE_TYPES)],
         enabled_plugins=(),
-        contexts=[
-            {"description": "FlintMQ Management", "path": "/", "ip": each.host, "port": each.port, "node": node.name}
-            for each in node.listeners
-            if each.protocol in ("http", "https")
-        ],
+        contexts=contexts(call),
     )
 
 
@@ -105,13 +124,33 @@ async def _get(call: Call) -> Response:
 async def _memory(call: Call) -> Response:
     _check_name(call)
     used = call.node.measures()["mem_used"]
-    return answer(NodeMemory({"strategy": "rss", "total": {"rss": used, "allocated": used, "erlang": used}}))
+    total = {"rss": used, "allocated": used, "erlang": used}
+    return answer(NodeMemory({**dict.fromkeys(_MEMORY, 0), "other_system": used, "total": total, "strategy": "rss"}))
+
+
+async def _relative_memory(call: Call) -> Response:
+    _check_name(call)
+    return answer(NodeMemory({**dict.fromkeys(_MEMORY, 0), "other_system": 100, "total": 100}))
+
+
+async def _rebalance(_call: Call) -> Response:
+    return no_content()
 
 
 _LIST: Any = list[NodeShown]
+_MEMORY_PATH: Final = "/api/nodes/{node}/memory"
 
 ROUTES: Final = (
     Route("GET", "/api/nodes", _list, Right.MONITORING, "The nodes, which are one.", _LIST),
     Route("GET", "/api/nodes/{node}", _get, Right.MONITORING, "The node of this name.", NodeShown),
-    Route("GET", "/api/nodes/{node}/memory", _memory, Right.MONITORING, "What memory the node uses.", NodeMemory),
+    Route("GET", _MEMORY_PATH, _memory, Right.MONITORING, "What memory the node uses.", NodeMemory),
+    Route("GET", f"{_MEMORY_PATH}/relative", _relative_memory, Right.MONITORING, "The same in percent.", NodeMemory),
+    Route(
+        "POST",
+        "/api/rebalance/queues",
+        _rebalance,
+        Right.ADMINISTRATOR,
+        "Spread queues over the nodes: there is one.",
+        act=NO_ACT,
+    ),
 )

@@ -7,12 +7,24 @@ from msgspec import Struct
 from starlette.responses import Response
 
 from flintmq.broker.exchange.types import EXCHANGE_TYPES
+from flintmq.management.api.nodes import contexts
 from flintmq.management.api.parameters import cluster_name
 from flintmq.management.http.access import Right
 from flintmq.management.http.call import Call, answer
 from flintmq.management.http.routes import Route
 from flintmq.management.http.slices import each
 from flintmq.management.stats.totals import message_stats, queue_totals
+
+# RabbitMQ's names for what came and went since the start.
+_CHURN: Final = {
+    "connection_created": "connections_opened",
+    "connection_closed": "connections_closed",
+    "channel_created": "channels_opened",
+    "channel_closed": "channels_closed",
+    "queue_declared": "queues_declared",
+    "queue_created": "queues_created",
+    "queue_deleted": "queues_deleted",
+}
 
 
 class ExchangeType(Struct):
@@ -48,9 +60,14 @@ class Overview(Struct, omit_defaults=True):
     object_totals: ObjectTotals
     node: str
     cluster_name: str
+    default_queue_type: str
+    rates_mode: str
+    statistics_db_event_queue: int
     erlang_version: str = ""
     python_version: str = ""
     listeners: list[ListenerShown] = []
+    contexts: list[dict[str, Any]] = []
+    churn_rates: dict[str, int] = {}
     message_stats: dict[str, Any] = {}
     queue_totals: dict[str, Any] = {}
 
@@ -59,6 +76,7 @@ async def _overview(call: Call) -> Response:
     node = call.node
     vhosts = call.visible_vhosts()
     queues = [queue for vhost in vhosts for queue in vhost.queues.values()]
+    churn = call.broker.agenda.churn
     # Those who see all of it see it as one.
     sees_all = len(vhosts) == len(call.broker.vhosts)
     sampled = call.stats.vhosts
@@ -78,11 +96,16 @@ async def _overview(call: Call) -> Response:
         ),
         node=node.name,
         cluster_name=cluster_name(call),
+        default_queue_type="classic",
+        rates_mode="basic",
+        statistics_db_event_queue=0,
         message_stats=message_stats(series, call.request.query_params),
         queue_totals=queue_totals(series, call.request.query_params),
     )
     if call.caller.is_monitoring:
         shown.python_version = platform.python_version()
+        shown.contexts = contexts(call)
+        shown.churn_rates = {name: int(getattr(churn, ours)) for name, ours in _CHURN.items()}
         shown.listeners = [ListenerShown(node.name, one.protocol, one.host, one.port) for one in node.listeners]
     return answer(shown)
 

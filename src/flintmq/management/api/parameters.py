@@ -99,12 +99,11 @@ async def _get(call: Call) -> Response:
 
 async def _put(call: Call) -> Response:
     wanted = await call.body(ParameterWanted)
-    component = call.path("component")
+    component, vhost = call.path("component"), call.vhost().name
     if component not in (VHOST_LIMITS, OPERATOR_POLICY):
         raise BadRequest(f"component {component} not found")
     _check_may_rule(call)
     was_there = _find(call) is not None
-    vhost = call.vhost().name
     entry = ParameterEntry(name=call.path("name"), vhost=vhost, component=component, value=wanted.value)
     for rule in rules_of_parameter(entry):
         call.broker.put_rule(rule)

@@ -18,11 +18,11 @@ from flintmq.broker.vhost import VHost
 from flintmq.management.api.described import Describing
 from flintmq.management.api.values import table
 from flintmq.management.http.access import Right
-from flintmq.management.http.call import Call, answer, no_content, put
+from flintmq.management.http.call import Call, TableGiven, answer, no_content, put
 from flintmq.management.http.errors import BadRequest, HttpError, Missing
 from flintmq.management.http.listing import encoded_list, listed, picked
 from flintmq.management.http.routes import NO_ACT, Route
-from flintmq.management.messages.form import ENCODINGS, check_table, in_091, payload_in_slices, properties_shown
+from flintmq.management.messages.form import ENCODINGS, checked_table, in_091, payload_in_slices, properties_shown
 from flintmq.management.stats import counts
 from flintmq.management.stats.counts import message_stats
 from flintmq.management.stats.course import add_courses
@@ -36,7 +36,7 @@ _ACK_MODES: Final = ("ack_requeue_true", "ack_requeue_false", "reject_requeue_tr
 class QueueDeclaration(Struct):
     durable: bool = True
     auto_delete: bool = False
-    arguments: dict[str, Any] = field(default_factory=dict)
+    arguments: TableGiven = field(default_factory=dict)
 
 
 class GetRequest(Struct):
@@ -175,13 +175,13 @@ async def _put(call: Call) -> Response:
     vhost, name = call.vhost(), call.path("name")
     rights = call.caller.rights_in(vhost.name)
     rights.check(CONFIGURE, "queue", name)
-    check_table(given.arguments, "arguments")
-    letters = given.arguments.get("x-dead-letter-exchange")
+    arguments = checked_table(given.arguments, "arguments")
+    letters = arguments.get("x-dead-letter-exchange")
     was_there = name in vhost.queues
     if isinstance(letters, str) and not was_there:
         rights.check(READ, "queue", name)
         rights.check(WRITE, "exchange", letters)
-    vhost.declare_queue(name, given.durable, False, given.auto_delete, given.arguments, None)
+    vhost.declare_queue(name, given.durable, False, given.auto_delete, arguments, None)
     await call.node.durable()
     return put(was_there)
 
@@ -191,7 +191,7 @@ async def _delete(call: Call) -> Response:
     vhost = call.vhost()
     call.caller.rights_in(vhost.name).check(CONFIGURE, "queue", queue.name)
     if_unused, if_empty = call.query("if-unused") == "true", call.query("if-empty") == "true"
-    vhost.delete_queue(queue.name, if_unused, if_empty, queue.owner)
+    vhost.delete_queue(queue.name, if_unused, if_empty, None)
     await call.node.durable()
     return no_content()
 

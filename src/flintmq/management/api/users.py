@@ -6,7 +6,8 @@ from msgspec import UNSET, Struct, UnsetType
 from starlette.responses import Response
 
 from flintmq.broker.password_hash import check_password_hash
-from flintmq.broker.ports import UserRecord
+from flintmq.broker.ports import PermissionRecord, UserRecord
+from flintmq.broker.rules import check_rule
 from flintmq.broker.user import User
 from flintmq.management.definitions.document import words
 from flintmq.management.definitions.importing import DEFAULT_ALGORITHM
@@ -25,13 +26,23 @@ class UserShown(Struct):
     limits: dict[str, int]
 
 
+class PermissionOfUser(Struct):
+    configure: str
+    write: str
+    read: str
+
+
 class UserWanted(Struct):
-    """With a password, or the hash of one; with neither, or an empty one, nobody logs in by password."""
+    """With a password, or the hash of one; with neither, or an empty one, nobody logs in by password.
+
+    `permissions`, by virtual hosts, are for a new user.
+    """
 
     password: str | None = None
     password_hash: str | None = None
     hashing_algorithm: str | None = None
     tags: str | list[str] | UnsetType = UNSET
+    permissions: dict[str, PermissionOfUser] = {}
 
 
 class UsersToDelete(Struct):
@@ -77,9 +88,26 @@ async def _put(call: Call) -> Response:
     # Others had their turn while the password was hashed.
     call.node.now_ms()
     known = name in call.broker.users
+    given = [] if known else _permissions(call, name, wanted)
     call.broker.put_user(record)
+    for permission in given:
+        call.broker.put_rule(permission)
     await call.node.durable()
     return put(known)
+
+
+def _permissions(call: Call, user: str, wanted: UserWanted) -> list[PermissionRecord]:
+    """Raises BadRequest, and ConfigurationError for what is no pattern."""
+    for vhost in wanted.permissions:
+        if vhost not in call.broker.vhosts:
+            raise BadRequest(f"no virtual host '{vhost}': make it before its permissions are given")
+    records = [
+        PermissionRecord(vhost, user, each.configure, each.write, each.read)
+        for vhost, each in wanted.permissions.items()
+    ]
+    for record in records:
+        check_rule(record)
+    return records
 
 
 async def _record(call: Call, name: str, wanted: UserWanted, tags: tuple[str, ...]) -> UserRecord:

@@ -5,7 +5,7 @@ from typing import Any, Final
 from msgspec import UNSET, Struct, UnsetType
 from starlette.responses import Response
 
-from flintmq.broker.ports import VHostRecord
+from flintmq.broker.ports import PermissionRecord, VHostRecord
 from flintmq.broker.vhost import VHost
 from flintmq.management.definitions.document import words
 from flintmq.management.http.access import Right
@@ -20,10 +20,10 @@ _NO_TYPE: Final = "undefined"
 _OWN_TYPE: Final = "classic"
 
 
-class VHostMetadata(Struct, omit_defaults=True):
+class VHostMetadata(Struct):
     description: str
     tags: tuple[str, ...]
-    default_queue_type: str = ""
+    default_queue_type: str
 
 
 class VHostShown(Struct):
@@ -63,12 +63,13 @@ def describe_vhost(call: Call, vhost: VHost) -> VHostShown:
     series = call.stats.vhosts.get(vhost.name)
     sampled = [] if series is None else [series]
     held: dict[str, Any] = queue_totals(sampled, call.request.query_params)
+    queue_type = record.default_queue_type or _OWN_TYPE
     return VHostShown(
         name=vhost.name,
         description=record.description,
         tags=record.tags,
-        default_queue_type=record.default_queue_type or _OWN_TYPE,
-        metadata=VHostMetadata(record.description, record.tags, record.default_queue_type),
+        default_queue_type=queue_type,
+        metadata=VHostMetadata(record.description, record.tags, queue_type),
         cluster_state={call.node.name: "stopped" if call.node.failure else "running"},
         dialect=record.dialect,
         tracing=vhost.traced,
@@ -104,6 +105,10 @@ async def _put(call: Call) -> Response:
             before.tags if wanted.tags is None else words(wanted.tags),
         )
     )
+    if known is None and call.caller.is_ours:
+        # As RabbitMQ: tools make a virtual host and go on in it.
+        call.broker.put_rule(PermissionRecord(name, call.caller.name, ".*", ".*", ".*"))
+        call.given = "configure: .* write: .* read: .*"
     if wanted.tracing is not None:
         call.node.trace(call.vhost(), wanted.tracing)
     await call.node.durable()
@@ -133,7 +138,16 @@ _LIST: Any = list[VHostShown]
 ROUTES: Final = (
     Route("GET", "/api/vhosts", _list, Right.USER, "The virtual hosts that the caller may see.", _LIST),
     Route("GET", _ONE, _get, Right.VHOST_VISIBLE, "One virtual host.", VHostShown),
-    Route("PUT", _ONE, _put, Right.ADMINISTRATOR, "Make a virtual host, or change it.", None, VHostWanted, "vhost.put"),
+    Route(
+        "PUT",
+        _ONE,
+        _put,
+        Right.ADMINISTRATOR,
+        "Make a virtual host, where its maker may do all, or change one.",
+        None,
+        VHostWanted,
+        "vhost.put",
+    ),
     Route(
         "DELETE",
         _ONE,

@@ -110,12 +110,17 @@ def _topic_permission(given: TopicPermissionRecord) -> Fields:
     }
 
 
-def _vhost(vhost: VHost) -> Fields:
+def metadata_of(vhost: VHost) -> Fields:
     record = vhost.record
     metadata: Fields = {"description": record.description, "tags": list(record.tags)}
     if record.default_queue_type:
         metadata["default_queue_type"] = record.default_queue_type
-    return {"name": vhost.name, "dialect": record.dialect, **metadata, "metadata": metadata}
+    return metadata
+
+
+def _vhost(vhost: VHost) -> Fields:
+    metadata = metadata_of(vhost)
+    return {"name": vhost.name, "dialect": vhost.record.dialect, **metadata, "metadata": metadata}
 
 
 def _parameter(record: ParameterRecord) -> Fields:

@@ -1,10 +1,11 @@
 """One request, as a handler sees it, and the answers it may give."""
 
 import asyncio
-from typing import Any, TypeVar, final
+from typing import Annotated, Any, TypeVar, final
 from urllib.parse import unquote
 
 import msgspec
+from msgspec import Meta
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
@@ -19,6 +20,8 @@ from flintmq.management.http.guard import KNOWN
 from flintmq.management.ports import Node
 from flintmq.management.stats.sampling import Stats
 
+# A table, which some clients write as [] when it is empty: PHP, and RabbitMQ's own.
+TableGiven = dict[str, Any] | Annotated[list[Any], Meta(max_length=0)]
 T = TypeVar("T")
 
 

@@ -5,7 +5,7 @@ from base64 import b64decode, b64encode
 from binascii import Error as BadBase64
 from codecs import getincrementaldecoder
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
 from msgspec import Raw, json
 
@@ -16,6 +16,7 @@ from flintmq.broker.message import Message, Table
 from flintmq.gateway.amqp091.codec import CODEC_091
 from flintmq.gateway.conversion.converted import TO_091
 from flintmq.management.api.values import shown, table
+from flintmq.management.http.call import TableGiven
 from flintmq.management.http.errors import BadRequest
 from flintmq.management.http.slices import Slice
 from flintmq.wire.amqp091.properties import Properties, decode_properties, encode_properties
@@ -128,17 +129,16 @@ def payload_of(payload: str, encoding: str) -> bytes:
         raise BadRequest("the payload is not in base64, as payload_encoding says") from error
 
 
-def properties_of(given: dict[str, Any]) -> bytes:
+def properties_of(given: TableGiven) -> bytes:
     """Encoded. Raises BadRequest."""
     properties = Properties()
-    for name, value in given.items():
+    for name, value in dict(given).items():
         if value is None:
             continue
         if name == "headers":
-            if not isinstance(value, dict):
+            if not isinstance(value, dict) and value != []:
                 raise BadRequest("the property headers is an object")
-            properties.headers = value
-            check_table(value, "headers")
+            properties.headers = checked_table(value, "headers")
         elif name in _TEXTS:
             setattr(properties, name, value if isinstance(value, str) else str(value))
         elif name in _NUMBERS:
@@ -159,11 +159,12 @@ def _number(name: str, value: object) -> int:
     return value
 
 
-def check_table(value: Table, what: str) -> None:
+def checked_table(given: TableGiven, what: str) -> Table:
     """Raises BadRequest for numbers that no table of AMQP can hold, and for too many objects within each other."""
-    if is_nested_deeper(value, TABLE_DEPTH_MAX):
+    checked: Table = dict(given)
+    if is_nested_deeper(checked, TABLE_DEPTH_MAX):
         raise BadRequest(f"{what}: more than {TABLE_DEPTH_MAX} objects within each other")
-    todo: list[object] = [value]
+    todo: list[object] = [checked]
     while todo:
         each = todo.pop()
         if isinstance(each, dict):
@@ -172,3 +173,4 @@ def check_table(value: Table, what: str) -> None:
             todo += each
         elif isinstance(each, int) and not isinstance(each, bool) and each not in _INT64:
             raise BadRequest(f"{what}: {each} has more than 64 bits")
+    return checked

@@ -91,6 +91,7 @@ async def _whole(call: Call, endpoint: str, queues: list[Queue], channels: list[
     yield node_metrics.uptime(_PREFIX, node)
     yield node_metrics.churn(_PREFIX, broker)
     yield node_metrics.persister(_PREFIX, node)
+    yield node_metrics.auth_attempts(_PREFIX, node)
     yield node_metrics.alarms(node)
     yield node_metrics.objects(_PREFIX, broker, queues)
     yield await node_metrics.passed(broker, queues)
@@ -117,6 +118,8 @@ async def _chosen(call: Call, families: set[str], vhosts: set[str]) -> AsyncIter
         yield node_metrics.persister(_DETAILED, node)
     if "connection_churn_metrics" in families:
         yield node_metrics.churn(_DETAILED, broker)
+    if "auth_attempt_metrics" in families:
+        yield node_metrics.auth_attempts(_DETAILED, node)
     queues, exchanges = _queues(broker, vhosts), _exchanges(broker, vhosts)
     of_queues = [family for family in QUEUES if family.group in families]
     async for text in each_of(_DETAILED, of_queues, queues, queue_labels):

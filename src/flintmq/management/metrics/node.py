@@ -93,6 +93,21 @@ def churn(prefix: str, broker: Broker) -> str:
     return "".join([single(prefix + name, COUNTER, text, getattr(counted, key)) for key, name, text in _CHURN])
 
 
+def auth_attempts(prefix: str, node: Node) -> str:
+    """Logins by protocol; the API has them by address as well."""
+    tallies = node.attempts.by_protocol
+    shown = (
+        ("", "Logins that were tried", [each.succeeded + each.failed for each in tallies]),
+        ("succeeded_", "Logins that succeeded", [each.succeeded for each in tallies]),
+        ("failed_", "Logins that were refused", [each.failed for each in tallies]),
+    )
+    labels = [{"protocol": each.protocol} for each in tallies]
+    return "".join(
+        several(f"{prefix}auth_attempts_{name}total", COUNTER, text, zip(labels, counts, strict=True))
+        for name, text, counts in shown
+    )
+
+
 def persister(prefix: str, node: Node) -> str:
     """RabbitMQ's names for syncs; the histogram says more."""
     measured = node.timings["sync"]

@@ -108,6 +108,7 @@ def test_one_virtual_host_goes_into_another(api: Api) -> None:
     assert found["rabbitmq_definition_format"] == "single_virtual_host"
     assert found["original_vhost_name"] == "v"
     assert found["limits"] == {"max-queues": 9}
+    assert found["metadata"] == {"description": "d", "tags": [], "default_queue_type": "quorum"}
     assert "users" not in found
     assert all("vhost" not in entry for name in LISTS for entry in found.get(name, ()))
     assert api.post("/api/definitions/%2F", found).status_code == 204

@@ -6,6 +6,7 @@ from tests.unit.management.standing_in import Alarmed, Api, Ending, Listening, r
 
 CHECKS = (
     *("alarms", "local-alarms", "virtual-hosts", "is-in-service", "ready-to-serve-clients", "node-is-quorum-critical"),
+    "node-is-mirror-sync-critical",
     *("reached-target-cluster-size", "metadata-store/initialized", "metadata-store/initialized/with-data"),
     *("quorum-queues-without-elected-leaders/all-vhosts/", "quorum-queues-without-elected-leaders/vhost/%2F/"),
     *("port-listener/5672", "protocol-listener/amqp091", "certificate-expiration/4/weeks"),
@@ -96,18 +97,40 @@ def test_the_node() -> None:
     assert node["uptime"] == api.node.now - api.node.started_ms
     assert api.found("/api/nodes/flintmq@test?columns=name") == {"name": "flintmq@test"}
     assert api.get("/api/nodes/other").status_code == 404
-    assert api.found("/api/nodes/flintmq@test/memory")["memory"]["total"]["rss"] == 1
+    assert api.post("/api/rebalance/queues").status_code == 204
+    assert api.post("/api/rebalance/queues", by="monitoring").status_code == 401
     assert refused(api.get("/api/nodes", by="management")) == (401, "not_authorised", "Not monitor user")
+
+
+def test_memory_by_kinds() -> None:
+    """RabbitMQ's tools refuse an answer without all of its kinds; they come to the whole."""
+    api = Api()
+    memory = api.found("/api/nodes/flintmq@test/memory")["memory"]
+    assert memory.pop("total") == {"rss": 1, "allocated": 1, "erlang": 1}
+    assert memory.pop("strategy") == "rss"
+    assert {"connection_readers", "queue_procs", "metadata_store_ets", "other_ets", "binary", "code"} < set(memory)
+    assert sum(memory.values()) == memory["other_system"] == 1
+    relative = api.found("/api/nodes/flintmq@test/memory/relative")["memory"]
+    assert relative.pop("total") == sum(relative.values()) == 100
+    assert set(relative) == set(memory)
+    for path in ("memory", "memory/relative"):
+        assert api.get(f"/api/nodes/other/{path}").status_code == 404
 
 
 def test_the_overview() -> None:
     """Listeners and the like are for those who monitor."""
     api = Api()
+    api.node.listeners.append(Listening("http", "127.0.0.1", 15672))
     found = api.found("/api/overview")
     assert found["rabbitmq_version"] == "4.3.0"
     assert found["object_totals"]["exchanges"] > 0
     assert found["listeners"][0]["port"] == 5672
-    assert "listeners" not in api.found("/api/overview", by="management")
+    assert (found["default_queue_type"], found["rates_mode"]) == ("classic", "basic")
+    assert [each["port"] for each in found["contexts"]] == [15672]
+    assert found["churn_rates"]["queue_created"] == 0
+    assert api.put("/api/queues/%2F/q", {}).status_code == 201
+    assert api.found("/api/overview")["churn_rates"]["queue_created"] == 1
+    assert not {"listeners", "churn_rates"} & set(api.found("/api/overview", by="management"))
     assert api.found("/api/overview", by="management")["object_totals"]["exchanges"] == 0
 
 

@@ -198,6 +198,23 @@ def test_pausing(api: Api) -> None:
     assert acts[-3:] == [("queue.pause", "q", False), ("queue.resume", "q", False), ("queue.action", "q", True)]
 
 
+def test_a_queue_that_a_connection_has_for_itself(api: Api) -> None:
+    """It is seen, and nothing else is done with it: who it belongs to would lose it unawares."""
+    api.broker.vhosts["/"].declare_queue("mine", False, True, False, {}, object())
+    assert api.found("/api/queues/%2F/mine")["exclusive"] is True
+    get = {"count": 1, "ackmode": "ack_requeue_true", "encoding": "auto"}
+    for response in (
+        api.delete("/api/queues/%2F/mine"),
+        api.delete("/api/queues/%2F/mine/contents"),
+        api.post("/api/queues/%2F/mine/get", get),
+        api.put("/api/queues/%2F/mine", {"durable": False}),
+    ):
+        status, _, reason = refused(response)
+        assert status == 400
+        assert "cannot obtain exclusive access to locked queue 'mine'" in reason
+    assert "mine" in api.broker.vhosts["/"].queues
+
+
 def test_exchanges(api: Api) -> None:
     """Declared, listed, deleted; its type has to be given, and stays."""
     assert api.put("/api/exchanges/%2F/e", {"type": "fanout", "auto_delete": False}).status_code == 201
@@ -210,14 +227,18 @@ def test_exchanges(api: Api) -> None:
 
 
 def test_bindings(api: Api) -> None:
-    """Found from either end and by its properties_key, which has to stand in a path; taken away by it."""
+    """Found from either end and by its properties_key, which has no slash and is quoted in paths; taken away by it.
+
+    Terraform unquotes the last part of the location, looks for it among the properties_keys, and splits by slashes what
+    it has put together of them.
+    """
     between = "/api/bindings/%2F/e/amq.topic/q/q"
     response = api.post(between, {"routing_key": "a.~/b", "arguments": {"x": 1}})
     assert response.status_code == 201
     (binding,) = api.found(between)
     key = binding["properties_key"]
-    assert key.startswith("a.%7E/b~")
-    assert response.headers["location"] == f"{between}/{quote(key, safe='')}"
+    assert key.startswith("a.%7E%2Fb~")
+    assert response.headers["location"] == f"q/{quote(key, safe='')}"
     assert (binding["source"], binding["destination"], binding["destination_type"]) == ("amq.topic", "q", "queue")
     assert api.found(f"{between}/{quote(key, safe='')}") == binding
     default = {"source": "", "vhost": "/", "destination": "q", "destination_type": "queue", "routing_key": "q",
@@ -230,6 +251,34 @@ def test_bindings(api: Api) -> None:
     assert api.delete(f"{between}/{quote(key, safe='')}").status_code == 204
     assert api.found(between) == []
     assert refused(api.delete(f"{between}/{quote(key, safe='')}"))[0] == 404
+
+
+@pytest.mark.parametrize(
+    ("routing_key", "properties_key"), [("a.#", "a.%23"), ("*.b c", "%2A.b+c"), ("ä", "%C3%A4"), ("", "~")]
+)
+def test_the_key_in_the_path_of_a_binding(api: Api, routing_key: str, properties_key: str) -> None:
+    """Quoted once it is the routing key itself, which a script has at hand, and twice the properties_key."""
+    between = "/api/bindings/%2F/e/amq.topic/q/q"
+    for part in (properties_key, quote(properties_key, safe="")):
+        response = api.post(between, {"routing_key": routing_key})
+        assert response.headers["location"] == f"q/{quote(properties_key, safe='')}"
+        assert api.found(f"{between}/{part}")["properties_key"] == properties_key
+        assert api.get(f"{between}/{part}x").status_code == 404
+        assert api.delete(f"{between}/{part}").status_code == 204
+
+
+def test_an_empty_table_may_come_as_a_list(api: Api) -> None:
+    """So PHP writes one, whose arrays are lists until they have a name; what is in a list has none."""
+    assert api.put("/api/queues/%2F/other", {"arguments": []}).status_code == 201
+    assert api.put("/api/exchanges/%2F/e", {"type": "fanout", "arguments": []}).status_code == 201
+    assert api.post("/api/bindings/%2F/e/e/q/other", {"arguments": []}).status_code == 201
+    assert api.found("/api/queues/%2F/other")["arguments"] == api.found("/api/exchanges/%2F/e")["arguments"] == {}
+    body = {"routing_key": "", "payload": "", "payload_encoding": "string"}
+    empty: tuple[object, ...] = ([], {"headers": []})
+    for properties in empty:
+        assert api.post("/api/exchanges/%2F/e/publish", {**body, "properties": properties}).json() == {"routed": True}
+    assert refused(api.put("/api/queues/%2F/another", {"arguments": ["x-expires"]}))[0] == 400
+    assert refused(api.post("/api/exchanges/%2F/e/publish", {**body, "properties": {"headers": [1]}}))[0] == 400
 
 
 def test_bindings_between_exchanges(api: Api) -> None:

@@ -83,6 +83,7 @@ def test_parameters(api: Api) -> None:
         == 400
     )
     assert refused(api.put("/api/parameters/vhost-limits/v/limits", {"value": 7}))[0] == 400
+    assert refused(api.put("/api/parameters/shovel/none/s", {"value": {}}))[:2] == (404, "Object Not Found")
 
 
 def test_parameters_that_an_import_brought(api: Api) -> None:

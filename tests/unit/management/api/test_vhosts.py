@@ -37,6 +37,19 @@ def test_a_virtual_host_is_made_changed_and_deleted() -> None:
     assert refused(api.delete("/api/vhosts/a%2Fb")) == (404, "Object Not Found", "Not Found")
 
 
+def test_who_makes_one_may_go_on_in_it() -> None:
+    """Tools make a virtual host and what is to be in it with one login; what is there stays as it is."""
+    api = Api()
+    assert api.put("/api/vhosts/new").status_code == 201
+    all_of_it = {"user": "admin", "vhost": "new", "configure": ".*", "write": ".*", "read": ".*"}
+    assert api.found("/api/vhosts/new/permissions") == [all_of_it]
+    assert api.put("/api/queues/new/q", {}).status_code == 201
+    assert api.found("/api/vhosts/new")["metadata"]["default_queue_type"] == "classic"
+    assert api.delete("/api/permissions/new/admin").status_code == 204
+    assert api.put("/api/vhosts/new", {"description": "d"}).status_code == 204
+    assert api.found("/api/vhosts/new/permissions") == []
+
+
 def test_what_is_in_it_and_passes() -> None:
     """A virtual host tells how many messages it holds, how many passed, and their rates between two looks."""
     api = Api()

@@ -34,6 +34,14 @@ def test_a_token_opens_virtual_hosts(scope: str, status: int) -> None:
     assert api.get("/api/exchanges/%2F", by=None, headers=_bearing(TOKEN)).status_code == status
 
 
+def test_a_virtual_host_made_with_a_token() -> None:
+    """Nobody gets permissions in it whom the broker does not know: a token says itself what it opens."""
+    api = _api("tag:administrator", "configure:*/*")
+    assert api.request("PUT", "/api/vhosts/v", by=None, headers=_bearing(TOKEN)).status_code == 201
+    assert api.found("/api/vhosts/v/permissions") == []
+    assert api.request("PUT", "/api/queues/v/q", {}, by=None, headers=_bearing(TOKEN)).status_code == 201
+
+
 def test_a_token_without_a_tag() -> None:
     """Rights on messages open no management."""
     assert _api("read:*/*").get("/api/whoami", by=None, headers=_bearing(TOKEN)).status_code == 401

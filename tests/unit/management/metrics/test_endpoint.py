@@ -102,6 +102,26 @@ def _plain(api: Api, path: str = "/metrics") -> dict[str, float]:
     return {name: value for (name, labels), value in _samples(api, path).items() if not labels}
 
 
+@pytest.mark.parametrize(
+    ("path", "prefix"),
+    [
+        ("/metrics", "rabbitmq_"),
+        ("/metrics/per-object", "rabbitmq_"),
+        ("/metrics/detailed?family=auth_attempt_metrics", "rabbitmq_detailed_"),
+    ],
+)
+def test_logins(api: Api, path: str, prefix: str) -> None:
+    """By protocol, those that were refused among them: who guesses passwords is seen."""
+    for succeeded in (True, False, False):
+        api.node.attempts.count("amqp091", "192.0.2.1", succeeded)
+    samples = _samples(api, path)
+    found = [
+        samples[f"{prefix}auth_attempts_{name}total", (("protocol", "amqp091"),)]
+        for name in ("", "succeeded_", "failed_")
+    ]
+    assert found == [3, 1, 2]
+
+
 @pytest.mark.parametrize("path", ENDPOINTS)
 def test_the_text_is_well_formed(api: Api, path: str) -> None:
     """Each family is there once, says what it is, and has a name and a type that go together."""

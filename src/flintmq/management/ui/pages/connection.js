@@ -4,6 +4,7 @@ import { note, seen } from "../core/history.js";
 import { html, useState } from "../core/html.js";
 import { usePoll } from "../core/poll.js";
 import { go } from "../core/router.js";
+import { current, mayAdminister } from "../core/session.js";
 import { CHANNEL_COLUMNS, noteChannels } from "../parts/channels.js";
 import { Chart } from "../parts/chart.js";
 import { FormDialog } from "../parts/dialog.js";
@@ -37,7 +38,7 @@ export function ConnectionPage({ names: [name] }) {
   const { capabilities, ...properties } = connection.client_properties ?? {};
   return html`
     <${Head} title=${connection.user_provided_name || connection.client_properties?.connection_name || name} crumbs=${crumbs} badge=${html`<${Tags} tags=${connectionTags(connection)} />`}>
-      <button type="button" class="button danger" onClick=${() => setClosing(true)}>Close connection</button>
+      ${(mayAdminister() || connection.user === current()?.name) && html`<button type="button" class="button danger" onClick=${() => setClosing(true)}>Close connection</button>`}
     <//>
     <div class="stack">
       <div class="columns">
