@@ -24,13 +24,14 @@ _OPTIONS.log_errors = False
 class Pattern:
     """Raises ConfigurationError for a text that is no pattern, or one of an unbounded kind."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, ignoring_case: bool = False) -> None:
         self.text = text
         if len(text) > PATTERN_MAX_CHARACTERS:
             raise ConfigurationError(f"the pattern has {len(text)} characters, {PATTERN_MAX_CHARACTERS} are allowed")
         rest, conditions = _conditions(text)
-        self._pattern = _compiled(rest, text)
-        self._conditions = [(is_wanted, _compiled(condition, text)) for is_wanted, condition in conditions]
+        case = "(?i)" if ignoring_case else ""
+        self._pattern = _compiled(case + rest, text)
+        self._conditions = [(is_wanted, _compiled(case + condition, text)) for is_wanted, condition in conditions]
 
     def matches(self, name: str) -> bool:
         try:

@@ -113,7 +113,7 @@ def _name_filter(wanted: str, *, is_pattern: bool) -> Callable[[str], bool]:
     if len(wanted) > _NAME_MAX_CHARACTERS:
         raise BadRequest("name filter regex is too long", "invalid_pagination_parameters")
     try:
-        pattern = Pattern(f"(?i){wanted}")
+        pattern = Pattern(wanted, ignoring_case=True)
     except ConfigurationError as error:
         raise BadRequest(str(error), "invalid_pagination_parameters") from error
     return pattern.matches

@@ -60,6 +60,7 @@ def test_pages(api: Api) -> None:
         ("name=Q24", ["q24", *(f"q24{digit}" for digit in range(10))]),
         ("name=^q24$&use_regex=true", ["q24"]),
         ("name=^Q(1|2)$&use_regex=true", ["q1", "q2"]),
+        ("name=^(?!Q1$)q(1|2)$&use_regex=true", ["q2"]),
         ("name=%5B&use_regex=false", []),
     ],
 )
