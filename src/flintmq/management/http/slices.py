@@ -1,6 +1,7 @@
 """Work on many objects, in slices: between them the event loop turns, and the broker delivers."""
 
 import asyncio
+import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from heapq import merge
@@ -73,6 +74,9 @@ class _Turns:
             self._has_paused = True
             asyncio.get_running_loop().call_later(PAUSE_SECONDS, self._next)
             return
+        # The kernel likes to wake a client on the processor that its message came from, which is ours: who was sent
+        # something must not wait until we sleep.
+        os.sched_yield()
         # In a pause the others may have had nothing to do.
         others = 0.0 if self._has_paused else self._at - self._ended
         self._has_paused = False

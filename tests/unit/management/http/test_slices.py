@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import os
 import random
 import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -92,6 +93,19 @@ def test_a_tick_has_its_turn_before_the_next_slice() -> None:
 
     asyncio.run(work())
     assert seen == ["slice", "tick"] * 50
+
+
+def test_the_processor_is_offered_before_each_slice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever was sent something, and may run where we do only, reads it now."""
+    seen: list[str] = []
+    monkeypatch.setattr(os, "sched_yield", lambda: seen.append("offered"))
+
+    def work(number: int) -> int:
+        seen.append("worked")
+        return number
+
+    asyncio.run(each(ITEMS[:5], work))
+    assert seen == ["worked", "offered"] * 5
 
 
 def test_one_slice_at_a_time() -> None:
