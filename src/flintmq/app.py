@@ -228,7 +228,8 @@ class Node:
         log.info("FlintMQ", version=__version__, build=build)
         # Now, and not behind a recovery that may take minutes.
         for address in self._addresses.values():
-            address.try_out()
+            # A name may take long to resolve.
+            await self._loop.run_in_executor(None, address.try_out)
         remove_abandoned(settings.storage.directory)
         broker = Broker(storage, int.from_bytes(os.urandom(4)))
         broker.now_ms = time.time_ns() // 1_000_000

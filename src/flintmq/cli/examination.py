@@ -160,7 +160,12 @@ def _memory(settings: Settings) -> Iterator[Finding]:
 
 def _ports(settings: Settings) -> Iterator[Finding]:
     holder = _holder(settings.storage.directory)
-    for address in addresses(settings).values():
+    try:
+        found = addresses(settings)
+    except ConfigurationError as error:
+        yield Finding("port", "wrong", str(error))
+        return
+    for address in found.values():
         where = f"{address.what} on {address.host}:{address.port}"
         try:
             address.try_out()

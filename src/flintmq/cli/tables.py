@@ -15,7 +15,7 @@ _UNLIMITED: Final = 10_000
 # A name as long as this is read in one line; for what is behind, no figure has to go.
 _NAME_WIDTH: Final = 24
 # Figures have room for so much in any case: or a column would come and go with every digit.
-_FIGURE_WIDTHS: Final = {"rate": len("10,000/s"), "count": len("100,000"), "bytes": len("100.0 MB")}
+_FIGURE_WIDTHS: Final = {"rate": len("10,000/s"), "count": len("100,000"), "bytes": len("1023.9 MiB")}
 # What stands between two columns, and at both edges together with it.
 _GAP: Final = 3
 _EDGES: Final = 4

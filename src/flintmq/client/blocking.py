@@ -444,21 +444,23 @@ class Channel:
         staged like this is on the server's disk: while it writes that down, this is on its way. `wait_for_stage` waits
         for the last. Raises what `stage_select` and `publish_batch` do.
         """
+        stop = time.monotonic() + timeout
         self._core.ask(requests.stage_select(transactional_id, epoch, batch, partition, attempt))
         self.publish_ahead(publishes, timeout)
         before = self._staging
         self._staging = self._core.ask(requests.stage_ready())
-        self._link.flush(REQUEST_SECONDS)
+        self._link.flush(max(stop - time.monotonic(), 0))
         if before is not None:
-            self._link.answer(before)
+            self._link.answer(before, max(stop - time.monotonic(), 0))
 
     def wait_for_stage(self, timeout: float = 60.0) -> None:
         """Wait until all attempts that were staged ahead are on the server's disk. Raises PublishFailed, TimedOut."""
+        stop = time.monotonic() + timeout
         self.wait_for_confirms(timeout)
         last = self._staging
         self._staging = None
         if last is not None:
-            self._link.answer(last)
+            self._link.answer(last, max(stop - time.monotonic(), 0))
 
     def stage_commit(self, transactional_id: str, epoch: int, batch: int, winners: dict[int, int]) -> StageCommitted:
         """Publish the attempts that `winners` names by partition, all or none, and only if the batch is a new one.

@@ -53,10 +53,10 @@ class SocketLink:
             self._send(stop)
         return True
 
-    def answer(self, request: Request[T]) -> T:
+    def answer(self, request: Request[T], seconds: float = REQUEST_SECONDS) -> T:
         """Wait for it. Raises TimedOut, and what ended the channel before it came."""
-        if not self.wait(request, REQUEST_SECONDS):
-            raise TimedOut(f"the server has not answered {request.method.name} within {REQUEST_SECONDS:g} s")
+        if not self.wait(request, seconds):
+            raise TimedOut(f"the server has not answered {request.method.name} within {seconds:g} s")
         return request.result()
 
     def flush(self, seconds: float) -> None:

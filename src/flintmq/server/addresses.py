@@ -3,8 +3,9 @@
 import errno
 import socket
 from dataclasses import dataclass
+from itertools import combinations
 
-from flintmq.base.errors import FlintError
+from flintmq.base.errors import ConfigurationError, FlintError
 from flintmq.server.config import Settings
 
 
@@ -57,7 +58,7 @@ def _bind(family: int, kind: int, protocol: int, address: object) -> None:
 
 
 def addresses(settings: Settings) -> dict[str, Address]:
-    """By the names that the HTTP API has for them."""
+    """By the names that the HTTP API has for them. Raises ConfigurationError where two of them are one."""
     listen, management, tls = settings.listen, settings.management, settings.tls
     is_secured = tls.certificate is not None
     host_setting = "listen.host (--host)"
@@ -69,5 +70,11 @@ def addresses(settings: Settings) -> dict[str, Address]:
         if is_secured:
             found["https"] = Address(
                 "HTTPS", management.host, management.tls_port, "management.tls_port", "management.host"
+            )
+    for one, other in combinations(found.values(), 2):
+        if one.port and (one.host, one.port) == (other.host, other.port):
+            raise ConfigurationError(
+                f"{one.what} and {other.what} are both to listen on {one.host}:{one.port}: choose another port with "
+                f"{one.port_setting} or {other.port_setting}"
             )
     return found

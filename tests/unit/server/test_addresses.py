@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from flintmq.base.errors import FlintError
+from flintmq.base.errors import ConfigurationError, FlintError
 from flintmq.server.addresses import Address, addresses
 from flintmq.server.config import ManagementSettings, Settings, TlsSettings
 
@@ -39,6 +39,14 @@ def test_all_addresses_of_a_name_count(taken: int, monkeypatch: pytest.MonkeyPat
     monkeypatch.undo()
     with pytest.raises(FlintError, match="an address of this machine with listen.host"):
         replace(AMQP, host="192.0.2.1").try_out()
+
+
+def test_two_on_one_port() -> None:
+    """Both settings are named; any port that is free may be asked for twice."""
+    http = ManagementSettings(host="127.0.0.1", port=5672)
+    with pytest.raises(ConfigurationError, match=r"AMQP and HTTP are both .* 127\.0\.0\.1:5672: .* management\.port"):
+        addresses(replace(Settings(), management=http))
+    addresses(replace(Settings(), listen=replace(Settings().listen, port=0), management=replace(http, port=0)))
 
 
 def test_trying_out_leaves_nothing_behind() -> None:

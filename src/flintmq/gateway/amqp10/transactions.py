@@ -315,10 +315,11 @@ class LinkSettlement(StagedSettlement):
     def undo(self) -> None:
         """Where the client has no say any more, what was agreed on for that holds (part 4 §4.4.4)."""
         self._link.staged.pop(self, None)
-        if self._settled or self._delivery is None or self._link.is_over:
+        delivery = self._delivery
+        if self._settled or delivery is None or delivery.is_settled or self._link.is_over:
             self._apply(self._link.default_outcome)
         else:
-            self._delivery.mark = self._entry
+            delivery.mark = self._entry
             if self._held is not None and self._link.terminus is not None:
                 self._link.terminus.unstage(self._held)
 

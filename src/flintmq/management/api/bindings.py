@@ -75,7 +75,7 @@ def properties_key(key: str, arguments: Table) -> str:
 
 
 def _is_meant(wanted: str, edge: _Edge) -> bool:
-    """Whether a path means this one: by its properties_key, or with the routing key in it as it is."""
+    """Whether a path means this one: by its properties_key, or with the routing key in it quoted less."""
     own = properties_key(edge.key, edge.arguments)
     key, *rest = wanted.split("~")
     return wanted == own or (unquote_plus(key) == edge.key != "" and rest == own.split("~")[1:])

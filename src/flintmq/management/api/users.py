@@ -89,6 +89,8 @@ async def _put(call: Call) -> Response:
     call.node.now_ms()
     known = name in call.broker.users
     given = [] if known else _permissions(call, name, wanted)
+    for each in given:
+        call.given += f" vhost: {each.vhost} configure: {each.configure} write: {each.write} read: {each.read}"
     call.broker.put_user(record)
     for permission in given:
         call.broker.put_rule(permission)

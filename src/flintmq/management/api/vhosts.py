@@ -10,7 +10,7 @@ from flintmq.broker.vhost import VHost
 from flintmq.management.definitions.document import words
 from flintmq.management.http.access import Right
 from flintmq.management.http.call import Call, answer, no_content, put
-from flintmq.management.http.errors import BadRequest
+from flintmq.management.http.errors import BadRequest, NotAuthorised
 from flintmq.management.http.listing import listed, picked
 from flintmq.management.http.routes import NO_ACT, Route
 from flintmq.management.stats.totals import message_stats, queue_totals
@@ -93,6 +93,9 @@ async def _put(call: Call) -> Response:
     wanted = await call.body(VHostWanted)
     known = call.broker.vhosts.get(name)
     before = VHostRecord(name) if known is None else known.record
+    if call.caller.is_ours and call.caller.name not in call.broker.users:
+        # Deleted while the body came: what is made below would have nobody's permissions.
+        raise NotAuthorised("the user is not there any more")
     queue_type = wanted.defaultqueuetype if wanted.default_queue_type is UNSET else wanted.default_queue_type
     if queue_type is None:
         queue_type = before.default_queue_type

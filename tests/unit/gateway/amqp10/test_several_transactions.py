@@ -102,6 +102,25 @@ def _acquire(receiver: Receiver, txn_id: bytes | None, credit: int = 1) -> None:
     receiver.client.tick()
 
 
+@pytest.mark.parametrize("fail", [False, True])
+@pytest.mark.parametrize("last", [ACCEPTED, None])
+def test_what_is_settled_once_a_transaction_has_it(
+    client: Client, control: Control, queue: Queue, fail: bool, last: DeliveryState | None
+) -> None:
+    """The client has no say in it any more: with a rollback, the message goes back."""
+    client.sender(attach=Attach(name="publisher")).publish("one")
+    receiver = client.receiver()
+    [(delivery, _)] = receiver.take()
+    txn_id = control.declare()
+    _retire(receiver, delivery, txn_id, settled=False)
+    receiver.settle(delivery, last)
+    client.tick()
+    control.discharge(txn_id, fail)
+    receiver.link.detach()
+    client.durable()
+    assert (queue.message_count, queue.unacked) == (int(fail), 0)
+
+
 @pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
 @pytest.mark.parametrize("failing", [set(), {0}, {1}, {2}, {0, 2}], ids=str)
 def test_what_is_done_in_turn_is_done_by_the_discharge_of_each(

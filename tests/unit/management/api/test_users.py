@@ -73,6 +73,8 @@ def test_the_audit_log_gets_what_is_given() -> None:
     api.put("/api/users/u", {"password": "pw", "tags": "management,x"})
     api.put("/api/users/u", {"password": "pw", "tags": "administrator"}, by="management")
     api.put("/api/permissions/%2F/u", {"configure": "^a", "write": ".*", "read": ""})
+    own = {"/": {"configure": "^v", "write": "", "read": ".*"}}
+    api.put("/api/users/v", {"password": "p", "tags": "", "permissions": own})
     for exchange in ("", "e"):
         api.put("/api/topic-permissions/%2F/u", {"exchange": exchange, "write": "^w", "read": "^r"})
     api.put("/api/permissions/%2F/u", {"configure": "a" * 10_000, "write": "", "read": ""})
@@ -82,6 +84,7 @@ def test_the_audit_log_gets_what_is_given() -> None:
         ("user.put", "u", "tags: management x", ""),
         ("user.put", "u", "", "Not administrator user"),
         ("permission.put", "u", "configure: ^a write: .* read: ", ""),
+        ("user.put", "v", "tags:  vhost: / configure: ^v write:  read: .*", ""),
         ("topic_permission.put", "u", "exchange:  write: ^w read: ^r", ""),
         ("topic_permission.put", "u", "exchange: e write: ^w read: ^r", ""),
         ("topic_permission.delete", "u amq.default", "", ""),
