@@ -1,6 +1,7 @@
 """A storage that is written to all the time, in a way that shows what is missing."""
 
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -35,6 +36,13 @@ class Mover(threading.Thread):
         self._stream = node.storage.open_stream(STREAM)
         self._rounds = 0
         self._declare()
+
+    def go_on(self, count: int) -> None:
+        """Wait until it has confirmed so many more."""
+        goal = self.confirmed + count
+        while self.confirmed < goal:
+            assert self.is_alive()
+            time.sleep(0.001)
 
     def run(self) -> None:
         try:

@@ -211,11 +211,11 @@ def test_what_a_broker_writes_over_is_no_damage(tmp_path: Path) -> None:
     node = OpenNode(tmp_path, segment=20_000)
     with moving(node) as mover:
         for _ in range(10):
+            mover.go_on(20)
             assert verify(tmp_path).damage == []
             dump = Dump(tmp_path, CODECS)
             assert all(line["queue"] for line in dump.messages(None, "/"))
             assert dump.damage == []
-    assert mover.confirmed > 100
     node.close()
 
 
