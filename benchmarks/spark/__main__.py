@@ -1,7 +1,8 @@
 """Measures what Spark reads from FlintMQ and writes to it, and prints one table.
 
 The ceiling is Spark itself: a Python data source that yields the same batch again and again, a sink that counts. The
-floor is what people do without a connector. Broker, Spark and all data are on this machine; compare the ratios.
+floor is what people do without a connector. Broker, Spark and all data are on this machine; compare the ratios. With
+--apart, the broker has one processor and Spark the other, as on two machines: what is compared then is Spark's alone.
 """
 
 import argparse
@@ -12,11 +13,14 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
+from pyspark.sql import SparkSession
+
 import flintmq
-from benchmarks.brokers import BrokerError, FlintMQ
+from benchmarks.brokers import BrokerError, FlintMQ, Running
 from benchmarks.spark.figures import Figure, table
 from benchmarks.spark.runs import BODY_BYTES, Bench
 from benchmarks.spark.session import session
@@ -31,7 +35,8 @@ def main() -> int:
     subprocess.run(["make", "-s", "-C", str(_BENCHMARKS / "load")], check=True)
     work = _DATA / "spark"
     try:
-        with FlintMQ().running(_DATA) as running, session(work, options.tasks) as spark:
+        with ExitStack() as stack:
+            running, spark = _started(stack, work, options)
             url = f"amqp://guest:guest@127.0.0.1:{running.port}/%2f"
             bench = Bench(spark, url, work, options.rows, options.tasks)
             figures = measure(bench, options.runs)
@@ -47,6 +52,17 @@ def main() -> int:
     finally:
         shutil.rmtree(work, ignore_errors=True)
     return 0
+
+
+def _started(stack: ExitStack, work: Path, options: argparse.Namespace) -> tuple[Running, SparkSession]:
+    """Processes keep to the processors of the one that starts them."""
+    broker_on, *others = sorted(os.sched_getaffinity(0))
+    if options.apart:
+        os.sched_setaffinity(0, {broker_on})
+    running = stack.enter_context(FlintMQ().running(_DATA))
+    if options.apart:
+        os.sched_setaffinity(0, others[:1])
+    return running, stack.enter_context(session(work, options.tasks))
 
 
 def _end(*_: object) -> None:
@@ -80,10 +96,15 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="spark", description=__doc__)
     parser.add_argument("--rows", type=int, default=500_000, help="messages of each run (500000)")
     parser.add_argument("--runs", type=int, default=3, help="of which the median counts (3)")
-    parser.add_argument("--tasks", type=int, default=2, help="tasks at a time (2)")
+    parser.add_argument("--tasks", type=int, help="tasks at a time (2, and 1 with --apart)")
+    parser.add_argument("--apart", action="store_true", help="a processor for the broker, and one for Spark")
     parser.add_argument("--others", type=int, default=5_000, help="messages a second of the other clients (5000)")
     parser.add_argument("--seconds", type=float, default=8, help="how long the other clients are measured (8)")
-    return parser.parse_args()
+    options = parser.parse_args()
+    if options.apart and len(os.sched_getaffinity(0)) == 1:
+        parser.error("--apart needs two processors")
+    options.tasks = options.tasks or (1 if options.apart else 2)
+    return options
 
 
 if __name__ == "__main__":
