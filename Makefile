@@ -12,8 +12,8 @@ SOURCES := $(shell find src -name '*.py' -o -path '*/management/ui/*' -type f) p
 TYPED   := src tests benchmarks setup.py $(wildcard examples)
 NODE    := tests/interop/node tests/ui/node
 CONFORM := tests/conformance
-# Most tests wait for something; tests/conftest.py says which of them stay together.
-SIDE_BY_SIDE := -n 2 --dist loadscope
+# Most tests wait for something; tests/conftest.py says which of them stay together, and which begin.
+SIDE_BY_SIDE := -n 3 --dist loadscope --no-loadscope-reorder
 # Only what was installed counts, whatever the caller has in the environment.
 unexport PYTHONPATH
 export PIP_DISABLE_PIP_VERSION_CHECK := 1

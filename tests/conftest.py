@@ -18,6 +18,7 @@ _HOT_MODULES = (
     "flintmq.storage.journal.encoder",
     "flintmq.wire.amqp091.frames",
 )
+_PROGRAMS = tuple(f"tests/spark/test_{name}.py" for name in ("examples", "pipelines", "tutorial"))
 _SUFFIXES = {"compiled": ".so", "interpreted": ".py"}
 
 
@@ -38,12 +39,26 @@ def pytest_configure() -> None:
         raise pytest.UsageError(f"FLINTMQ_EXPECT={expected}, but flintmq is {flintmq.__file__}")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What takes longest begins first, so that nobody waits for it at the end."""
+    items.sort(key=lambda item: not item.nodeid.startswith("tests/spark/"))
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
-    """A file's tests share a broker, and all that need Spark its JVM, which is as much as two processors can bear."""
+    """A file's tests share a broker, and those that ask Spark share its JVM; so do those that start programs with one
+    of their own, for more than two at a time is more than two processors can bear.
+    """
     scheduling = LoadScopeScheduling(config, log)
-    scheduling._split_scope = lambda nodeid: "spark" if nodeid.startswith("tests/spark/") else nodeid.partition("::")[0]
+    scheduling._split_scope = _scope
     return scheduling
+
+
+def _scope(nodeid: str) -> str:
+    file = nodeid.partition("::")[0]
+    if not file.startswith("tests/spark/"):
+        return file
+    return "programs with Spark" if file in _PROGRAMS else "Spark"
 
 
 def pytest_report_header() -> str:
