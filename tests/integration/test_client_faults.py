@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import flintmq.client as fc
-from flintmq.wire.amqp091.methods import BasicAck, BasicNack
+from flintmq.wire.amqp091.methods import BasicAck, BasicCancel, BasicCancelOk, BasicNack
 from tests.integration.strange_server import Peer, StrangeServer, deliver, wire
 from tests.servers import BrokerProcess
 
@@ -48,6 +48,27 @@ def test_another_protocol_is_noticed_at_once(connect: Connect, answer: bytes, er
     """A web server, an AMQP 1.0 server, and one that hangs up: each is an error with a type, and no timeout."""
     with StrangeServer(lambda peer: peer.socket.sendall(answer)) as server, pytest.raises(error):
         connect(server.url, timeout=20)
+
+
+# -- while consuming --------------------------------------------------------------------------------------------
+
+
+def test_what_comes_while_a_subscription_ends(connect: Connect) -> None:
+    """Without acknowledgements nobody else will have it, so the loop gives it out before it ends."""
+
+    def behave(peer: Peer) -> None:
+        consumer, tag = peer.consumer()
+        deliver(consumer, tag, 1, b"1")
+        peer.serve(lambda: isinstance(consumer.methods[-1], BasicCancel))
+        for number in range(2, 7):
+            deliver(consumer, tag, number, b"%d" % number)
+        wire(consumer).send(BasicCancelOk(consumer_tag=tag))
+        peer.serve()
+
+    with StrangeServer(behave) as server, connect(server.url) as connection:
+        batches = connection.channel().consume("q", no_ack=True, batch_size=3, timeout=0.2)
+        came = [[message.body for message in batch.messages] for batch in batches]
+        assert came == [[b"1"], [b"2", b"3", b"4"], [b"5", b"6"]]
 
 
 # -- while publishing -------------------------------------------------------------------------------------------

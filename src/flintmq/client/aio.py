@@ -262,7 +262,8 @@ class Channel:
         """Messages as they come, up to `batch_size` at once: a batch waits for its first message only.
 
         Ends after `timeout` seconds without one; None: never. At most `prefetch` are unsettled at a time. Ending the
-        loop ends the subscription, and messages that were in no batch yet go back to the queue.
+        loop ends the subscription, and messages that were in no batch yet go back to the queue, or with `no_ack`
+        are lost; a loop that ends by itself has had them all.
         """
         await self._ask(requests.prefetch(prefetch))
         request = requests.consume(queue, no_ack, arguments)
@@ -276,16 +277,21 @@ class Channel:
                 yield Batch(messages, self._core, self._link)
         finally:
             self._link.unwatch(inbox)
-            await self._unsubscribe(inbox)
+            left = await self._unsubscribe(inbox)
+        for at in range(0, len(left), batch_size):
+            yield Batch(left[at : at + batch_size], self._core, self._link)
 
-    async def _unsubscribe(self, inbox: Inbox) -> None:
+    async def _unsubscribe(self, inbox: Inbox) -> list[Delivery]:
+        """Returns what came meanwhile that only this one will have."""
+        left: list[Delivery] = []
         # With the connection the subscription is gone as well; who asks for more hears of that.
         with suppress(ConnectionLost):
             if self.is_open:
                 if inbox.error is None:
                     await self._ask(requests.cancel(inbox.consumer_tag))
-                self._core.unsubscribed(inbox)
+                left = self._core.unsubscribed(inbox)
                 await self._link.send(REQUEST_SECONDS)
+        return left
 
     # -- streams ------------------------------------------------------------------------------------------------
 

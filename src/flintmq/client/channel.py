@@ -261,13 +261,18 @@ class ClientChannel(ChannelOwner):
         self._inboxes[encode_shortstr(inbox.consumer_tag)] = inbox
         return inbox
 
-    def unsubscribed(self, inbox: Inbox) -> None:
-        """The subscription is over. What it brought and nobody took goes back to the queue."""
+    def unsubscribed(self, inbox: Inbox) -> list[Delivery]:
+        """The subscription is over. What it brought and nobody took goes back to the queue, or, where nothing is
+        acknowledged, is returned: nobody else will have it.
+        """
         self._inboxes.pop(encode_shortstr(inbox.consumer_tag), None)
         self._inbox = None
         left = inbox.empty()
-        if self.closed is None and not inbox.no_ack:
+        if inbox.no_ack:
+            return left
+        if self.closed is None:
             self.nack_all(left, True)
+        return []
 
     def _cancelled(self, method: BasicCancel) -> None:
         if not method.no_wait:
