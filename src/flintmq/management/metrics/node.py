@@ -51,6 +51,7 @@ _DELIVERED: Final[tuple[tuple[str, str, Callable[[Outflow], int]], ...]] = (
     ),
     ("delivered_get_manual_ack", "Messages fetched with basic.get, to acknowledge", lambda outflow: outflow.got),
     ("delivered_get_auto_ack", "Messages fetched with basic.get, for good", lambda outflow: outflow.got_no_ack),
+    ("get_empty", "How often basic.get found no message", lambda outflow: outflow.got_empty),
     ("redelivered", "Messages delivered that somebody may have had before", lambda outflow: outflow.redelivered),
     ("acknowledged", "Messages acknowledged by consumers", lambda outflow: outflow.acked),
 )
