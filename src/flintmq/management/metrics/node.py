@@ -130,10 +130,10 @@ def alarms(node: Node) -> str:
 
 def objects(prefix: str, broker: Broker, queues: Sequence[Queue]) -> str:
     """How many there are."""
-    vhosts = broker.vhosts.values()
+    vhosts, churn = broker.vhosts.values(), broker.agenda.churn
     counts = (
         ("connections", "Connections open", sum(len(vhost.connections) for vhost in vhosts)),
-        ("channels", "Channels open, and sessions", sum(int(user.channels) for user in broker.users.values())),
+        ("channels", "Channels open, and sessions", int(churn.channels_opened) - int(churn.channels_closed)),
         ("queues", "Queues there are", len(queues)),
     )
     return "".join([single(prefix + name, GAUGE, text, count) for name, text, count in counts])

@@ -88,6 +88,21 @@ def test_a_namesake_ends_nothing(by: str, other: str, tag: str, status: int) -> 
     assert both.open == [other]
 
 
+def test_channels_are_counted_whosever_they_are() -> None:
+    """Those that are open, of who came by a token as well."""
+    both = Both("monitoring")
+
+    def counted() -> tuple[int, bool]:
+        totals = both.ask("GET", "/api/overview", OURS).json()["object_totals"]
+        count = totals["channels"]
+        return count, f"\nrabbitmq_channels {count}\n" in both.ask("GET", "/metrics", OURS).text
+
+    assert counted() == (2, True)
+    both.ask("DELETE", "/api/connections/username/u", BY_TOKEN)
+    both.clients[BY_TOKEN].tick()
+    assert counted() == (1, True)
+
+
 @pytest.mark.parametrize("by", [OURS, BY_TOKEN])
 def test_an_administrator_ends_all(by: str) -> None:
     """Of a name, whoever has it."""
