@@ -1,9 +1,12 @@
 """An issuer's name alone: it says itself where its keys are, and only for itself."""
 
 import json
+import ssl
 import threading
+from pathlib import Path
 
 import pytest
+import trustme
 
 from flintmq.base.errors import ConfigurationError
 from flintmq.server.config import OAuthSettings
@@ -183,3 +186,23 @@ def test_where_the_keys_are_said_to_be(issuer: Issuer, site: Site) -> None:
     tokens.keys.read()
     assert site.count == 1
     assert tokens.bearer(issuer.token(iss="uaa")).user.name == "anna"
+
+
+def test_over_tls(issuer: Issuer, site: Site, tmp_path: Path) -> None:
+    """An authority that the settings name says who the issuer is, and who has its keys; nobody else's word counts."""
+    authority = trustme.CA()
+    ca = tmp_path / "ca.pem"
+    authority.cert_pem.write_to_path(ca)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("127.0.0.1").configure_cert(context)
+    site.server.socket = context.wrap_socket(site.server.socket, server_side=True)
+    site.root = site.root.replace("http:", "https:")
+    site.url = site.url.replace("http:", "https:")
+    name = _publish(site, issuer)
+    keys = Keys("", ca, issuer=name)
+    keys.read()
+    assert keys.find("key-1", "RS256") is not None
+    with pytest.raises(ConfigurationError, match="CERTIFICATE_VERIFY_FAILED"):
+        Keys("", issuer=name).read()
+    with pytest.raises(ConfigurationError, match=r"oauth\.jwks_ca .* cannot be used"):
+        Keys("", tmp_path / "none.pem", issuer=name)
