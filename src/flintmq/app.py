@@ -54,9 +54,8 @@ from flintmq.server.auth import (
     scram_keys,
 )
 from flintmq.server.certificates import Tls, tls_of
-from flintmq.server.config import ManagementSettings, OAuthSettings, Settings, TracingSettings, UserSettings
-from flintmq.server.oauth.keys import Keys
-from flintmq.server.oauth.tokens import Tokens
+from flintmq.server.config import ManagementSettings, Settings, TracingSettings, UserSettings
+from flintmq.server.oauth.tokens import tokens_of
 from flintmq.server.operation import Listener, Operation
 from flintmq.server.reloading import Apply, Part, Reloading
 from flintmq.server.signals import Signals
@@ -247,7 +246,7 @@ class Node:
             learns_scram=_has_scram(policy),
             rehashes=self._surroundings.hash_password is hash_unless_known,
             secret=broker.secrets[_LOGIN_SECRET],
-            tokens=_tokens(settings.oauth),
+            tokens=tokens_of(settings.oauth),
         )
         server = AmqpServer(
             broker,
@@ -484,18 +483,9 @@ def _login_policy(settings: Settings) -> LoginPolicy:
     return LoginPolicy(
         mechanisms,
         settings.auth.anonymous_user,
-        takes_tokens=settings.oauth.jwks != "",
+        takes_tokens=settings.oauth.takes_tokens,
         allows_clear_text=settings.auth.allow_clear_text,
     )
-
-
-def _tokens(settings: OAuthSettings) -> Tokens | None:
-    """None where nobody's tokens count. Raises ConfigurationError."""
-    if settings.jwks == "":
-        return None
-    if settings.resource_server_id == "":
-        raise ConfigurationError("oauth.jwks needs oauth.resource_server_id: tokens for others must not count here")
-    return Tokens(settings, Keys(settings.jwks, settings.jwks_ca))
 
 
 def _has_scram(policy: LoginPolicy) -> bool:

@@ -19,6 +19,7 @@ from flintmq.server.addresses import addresses
 from flintmq.server.alarms import free_disk, memory_bytes, whole_memory
 from flintmq.server.certificates import tls_of
 from flintmq.server.config import Settings, TlsSettings
+from flintmq.server.oauth.tokens import tokens_of
 
 Verdict = Literal["fine", "doubtful", "wrong"]
 
@@ -55,7 +56,7 @@ def _settings(file: Path | None, variables: Sequence[str]) -> Finding:
 
 
 def _look(settings: Settings) -> Iterator[Finding]:
-    for look in (_build, _data, _disk, _open_files, _memory, _ports, _tls, _clock, _passwords):
+    for look in (_build, _data, _disk, _open_files, _memory, _ports, _tls, _tokens, _clock, _passwords):
         yield from look(settings)
 
 
@@ -209,6 +210,23 @@ def _days_left(certificate: Path) -> float:
 
     found = x509.load_pem_x509_certificates(certificate.read_bytes())[0]
     return (found.not_valid_after_utc - datetime.now(UTC)).total_seconds() / 86_400
+
+
+def _tokens(settings: Settings) -> Iterator[Finding]:
+    try:
+        tokens = tokens_of(settings.oauth)
+    except ConfigurationError as error:
+        yield Finding("tokens", "wrong", str(error))
+        return
+    if tokens is None:
+        return
+    try:
+        tokens.keys.read()
+    except ConfigurationError as error:
+        # The broker starts, and looks again; until it finds them, nobody comes in by a token.
+        yield Finding("tokens", "doubtful", str(error))
+    else:
+        yield Finding("tokens", "fine", f"the keys of {settings.oauth.jwks or settings.oauth.issuer} are there")
 
 
 def _clock(settings: Settings) -> Iterator[Finding]:

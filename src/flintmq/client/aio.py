@@ -27,12 +27,15 @@ T = TypeVar("T")
 _CLOSE_SECONDS: Final = 5.0
 
 
-async def connect(amqp_url: str, timeout: float | None = None, name: str = "") -> "Connection":
+async def connect(
+    amqp_url: str, timeout: float | None = None, name: str = "", token: str | None = None
+) -> "Connection":
     """Connect within `timeout` seconds (default: the URL's connection_timeout, or 10); the server shows `name`.
 
+    A `token` of OAuth 2 is a login of its own (OAUTHBEARER), in place of the URL's user and password.
     Raises InvalidUrl, ConnectFailed, ConnectTimeout, LoginRefused, ConnectionClosed or ConnectionLost.
     """
-    target = url.parse(amqp_url)
+    target = url.parse(amqp_url, token)
     session = handshake.session(target, name)
     seconds = target.connect_seconds if timeout is None else timeout
     return Connection(session, await loop_link.connect(target, session, seconds))

@@ -42,7 +42,7 @@ class ConnectionClosed(Closed):
 
 
 class LoginRefused(ConnectionClosed):
-    """The server does not know the user, or the password is wrong."""
+    """The server does not know the user, or the password or token is wrong."""
 
 
 class ConsumerCancelled(FlintError):

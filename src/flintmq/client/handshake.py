@@ -8,7 +8,7 @@ from flintmq.base.limits import CHANNEL_MAX, FRAME_MAX_BYTES
 from flintmq.client.session import Session
 from flintmq.client.url import Target
 from flintmq.protocol.amqp091.connection import Login, Tuning
-from flintmq.protocol.sasl import plain
+from flintmq.protocol.sasl import oauthbearer, plain
 
 # Above the largest message a server can be configured to take, with room for what a stream chunk has around it.
 _CONTENT_MAX_BYTES: Final = 1024 * 1024 * 1024
@@ -32,5 +32,9 @@ def session(target: Target, name: str) -> Session:
     }
     if name:
         properties["connection_name"] = name
-    login = Login(plain.NAME, plain.response(target.user, target.password), target.virtual_host, properties)
+    if target.token is None:
+        mechanism, response = plain.NAME, plain.response(target.user, target.password)
+    else:
+        mechanism, response = oauthbearer.NAME, oauthbearer.response(target.token)
+    login = Login(mechanism, response, target.virtual_host, properties)
     return Session(login, Tuning(CHANNEL_MAX, FRAME_MAX_BYTES, target.heartbeat, _CONTENT_MAX_BYTES))

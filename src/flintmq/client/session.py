@@ -3,7 +3,7 @@
 from collections import deque
 from typing import Final, final
 
-from flintmq.base.errors import ClosedByPeer, ConnectionLost, FlintError, LocalProtocolError
+from flintmq.base.errors import AuthenticationFailed, ClosedByPeer, ConnectionLost, FlintError, LocalProtocolError
 from flintmq.client.channel import ClientChannel
 from flintmq.client.errors import ConnectionClosed, LoginRefused, connection_error
 from flintmq.client.waiting import Answer, Request, Waitable
@@ -12,10 +12,13 @@ from flintmq.protocol.amqp091.connection import Connection, ConnectionOwner, Log
 from flintmq.protocol.amqp091.states import State
 from flintmq.protocol.output import Outbox, Output
 from flintmq.protocol.role import Role
+from flintmq.protocol.sasl import oauthbearer
 from flintmq.wire.amqp091.methods import ChannelOpen, ChannelOpenOk, ConnectionUpdateSecret, ConnectionUpdateSecretOk
 from flintmq.wire.amqp091.tables import Table
 
 _ACCESS_REFUSED: Final = 403
+# rfc 7628 §3.2.3: what is said to a server that tells why a token is no good, before it refuses the login.
+_UNDERSTOOD: Final = b"\x01"
 
 
 @final
@@ -30,6 +33,7 @@ class Session(ConnectionOwner):
         self.ended: Waitable = Waitable()
         self.closed: FlintError | None = None
         self.blocked: str | None = None
+        self._mechanism = login.mechanism
         self._renewals: deque[Request[None]] = deque()
         self._outbox = Outbox()
         self.output: Output = Output(self._outbox)
@@ -122,6 +126,11 @@ class Session(ConnectionOwner):
 
     def on_login(self, mechanism: str, response: bytes, client_properties: Table) -> None:
         raise LocalProtocolError("a client is not logged in to")
+
+    def on_challenge(self, challenge: bytes) -> None:
+        if self._mechanism != oauthbearer.NAME:
+            raise AuthenticationFailed(f"{self._mechanism} has no challenges")
+        self.engine.respond(_UNDERSTOOD)
 
     def on_channel(self, channel: Channel) -> ChannelOwner:
         raise LocalProtocolError("a client's channels are opened by itself")

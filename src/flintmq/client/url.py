@@ -30,6 +30,8 @@ class Target:
     connect_seconds: float = _CONNECT_SECONDS
     # None for a connection in the clear.
     tls: Tls | None = None
+    # Whoever has one logs in by it, and not as the user.
+    token: str | None = field(default=None, repr=False)
 
     @property
     def address(self) -> str:
@@ -37,7 +39,7 @@ class Target:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-def parse(url: str) -> Target:
+def parse(url: str, token: str | None = None) -> Target:
     """What a URL says; what it leaves out is guest:guest, port 5672, virtual host "/". Raises InvalidUrl."""
     try:
         parts = urlsplit(url)
@@ -81,6 +83,7 @@ def parse(url: str) -> Target:
         options.get("heartbeat", HEARTBEAT_SECONDS),
         _CONNECT_SECONDS if milliseconds is None else milliseconds / 1000,
         tls,
+        token,
     )
 
 

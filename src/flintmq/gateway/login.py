@@ -229,5 +229,5 @@ def _obstacle(mechanism: str, policy: LoginPolicy, security: Security) -> str:
     if mechanism == anonymous.NAME and policy.anonymous_user == "":
         return " without auth.anonymous_user"
     if mechanism == oauthbearer.NAME and not policy.takes_tokens:
-        return " without oauth.jwks"
+        return " without oauth.issuer or oauth.jwks"
     return ""

@@ -270,7 +270,7 @@ class Authenticator:
         assert login.answer_bearer is not None
         tokens = self._tokens
         if tokens is None:
-            login.refuse("nobody's tokens count here: see oauth.jwks")
+            login.refuse("nobody's tokens count here: set oauth.issuer or oauth.jwks")
             return
         try:
             bearer = tokens.bearer(login.secret)

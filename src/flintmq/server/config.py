@@ -151,7 +151,7 @@ class AuthSettings:
     """How clients may log in. `mechanisms` are names of SASL's, in the order they are offered, with spaces between.
 
     EXTERNAL is offered to clients with a certificate only, ANONYMOUS only where there is an `anonymous_user` that they
-    all are, OAUTHBEARER where there is an `oauth.jwks`. Those that show a secret are offered to clients with TLS, and
+    all are, OAUTHBEARER where tokens count (`[oauth]`). Those that show a secret are offered to clients with TLS, and
     to those on this machine: with `allow_clear_text` to all.
     """
 
@@ -162,13 +162,14 @@ class AuthSettings:
 
 @dataclass(frozen=True)
 class OAuthSettings:
-    """Tokens (JWT) that count, where there is a `jwks`: a file or an https:// URL with the keys of who issues them.
+    """Tokens (JWT) that count, where there is an `issuer` or a `jwks`: a file or https:// URL with the keys of whoever
+    issues them. Without it, the issuer is an https:// URL, and says where they are (OpenID Connect Discovery).
 
-    They have to be meant for the `resource_server_id` (unless `verify_aud` is false), and to be from the `issuer` where
-    one is named. Scopes count that begin with `scope_prefix`, the resource server's id and a dot unless it is given;
+    Tokens have to be meant for the `resource_server_id` (unless `verify_aud` is false), and to be from the `issuer`
+    where one is named. Scopes count that begin with `scope_prefix`, the resource server's id and a dot unless given;
     `scope_aliases` says in such scopes what others mean, and `additional_scopes` names claims that have more of them.
     Whose a token is stands in the first of `username_claims` that it has, or else in sub or client_id. `jwks_ca` is who
-    signed the certificate at the URL, if nobody that the machine knows. Where there are several, spaces part them.
+    signed the certificates at these URLs, if nobody that the machine knows. Where there are several, spaces part them.
     """
 
     jwks: str = ""
@@ -181,6 +182,11 @@ class OAuthSettings:
     additional_scopes: str = ""
     username_claims: str = ""
     algorithms: _Text = "RS256 RS384 RS512 PS256 PS384 PS512 ES256 ES384 ES512 EdDSA"
+
+    @property
+    def takes_tokens(self) -> bool:
+        """Whether there is somebody whose tokens count."""
+        return self.jwks != "" or self.issuer != ""
 
 
 @dataclass(frozen=True)

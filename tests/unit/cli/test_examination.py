@@ -13,11 +13,13 @@ from flintmq.server.config import (
     AlarmSettings,
     ListenSettings,
     ManagementSettings,
+    OAuthSettings,
     Settings,
     StorageSettings,
     TlsSettings,
 )
 from tests.servers import BrokerProcess
+from tests.tokens import Issuer
 
 
 @pytest.fixture
@@ -137,3 +139,16 @@ def test_data_of_a_broker_beside(settings: Settings, tmp_path: Path, monkeypatch
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "definitions.sqlite").write_text("")
     assert f"{tmp_path / 'data'} (--data data " in found(relative, "data", "doubtful").text
+
+
+def test_keys_of_tokens(settings: Settings, tmp_path: Path) -> None:
+    """Settings that no broker starts with are wrong; keys that are not there may be in a moment."""
+    assert "tokens" not in [each.about for each in examine(settings, None, ())]
+    issuer = OAuthSettings(issuer="uaa", resource_server_id="flintmq")
+    assert "oauth.issuer" in found(replace(settings, oauth=issuer), "tokens", "wrong").text
+    with socket.create_server(("127.0.0.1", 0)) as nobody:
+        issuer = replace(issuer, issuer=f"http://127.0.0.1:{nobody.getsockname()[1]}")
+    assert "cannot be fetched" in found(replace(settings, oauth=issuer), "tokens", "doubtful").text
+    file = Issuer().publish(tmp_path / "jwks.json")
+    keys = OAuthSettings(jwks=str(file), resource_server_id="flintmq")
+    assert str(file) in found(replace(settings, oauth=keys), "tokens", "fine").text

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flintmq.base.errors import ConnectionLost, FlintError, ResourceError
+from flintmq.base.errors import AuthenticationFailed, ConnectionLost, FlintError, ResourceError
 from flintmq.client.errors import ConnectionClosed, LoginRefused
 from flintmq.protocol.amqp091.connection import Tuning
 from flintmq.wire.amqp091.methods import METHODS, ChannelFlow, encode_method
@@ -34,6 +34,15 @@ def test_a_wrong_password_is_a_login_that_was_refused() -> None:
     assert opened.is_ready
     assert isinstance(opened.error, LoginRefused)
     assert scripted.session.ended.is_ready
+
+
+def test_a_challenge_that_nothing_was_said_about() -> None:
+    """A password is all there is to say; what asks for more is no server of this mechanism."""
+    scripted = Scripted()
+    scripted.server.engine.receive(b"".join(scripted.session.take_output()), 0.0)
+    scripted.session.receive(scripted.server.sent(), 0.0)
+    with pytest.raises(AuthenticationFailed, match="PLAIN has no challenges"):
+        scripted.session.on_challenge(b"{}")
 
 
 def test_a_server_that_hangs_up_in_the_handshake_is_explained() -> None:

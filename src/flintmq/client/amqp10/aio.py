@@ -9,7 +9,7 @@ from typing import Final, Generic, Self, TypeVar, final
 
 from flintmq.base.errors import FlintError
 from flintmq.client import loop_link, url
-from flintmq.client.amqp10 import coordinator, terms
+from flintmq.client.amqp10 import coordinator, management, terms
 from flintmq.client.amqp10.connection import ClientConnection
 from flintmq.client.amqp10.message import Message
 from flintmq.client.amqp10.receiver import ClientReceiver, Delivery
@@ -39,15 +39,20 @@ _CLOSE_SECONDS: Final = 5.0
 
 
 async def connect(
-    amqp_url: str, timeout: float | None = None, container_id: str = "", mechanism: str = plain.NAME
+    amqp_url: str,
+    timeout: float | None = None,
+    container_id: str = "",
+    mechanism: str = plain.NAME,
+    token: str | None = None,
 ) -> "Connection":
     """Connect within `timeout` seconds (default: the URL's connection_timeout, or 10).
 
     Links that are to be resumed are known to the server by `container_id` and their name. `mechanism` is how to log in:
-    "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "ANONYMOUS" or "EXTERNAL". Raises InvalidUrl, ConnectFailed,
-    ConnectTimeout, LoginRefused, ConnectionEnded or ConnectionLost.
+    "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "ANONYMOUS" or "EXTERNAL"; a `token` of OAuth 2 is a
+    login of its own, in place of that (OAUTHBEARER). Raises InvalidUrl, ConnectFailed, ConnectTimeout, LoginRefused,
+    ConnectionEnded or ConnectionLost.
     """
-    target = url.parse(amqp_url)
+    target = url.parse(amqp_url, token)
     core = terms.connection(target, container_id, mechanism)
     return Connection(
         core, await loop_link.connect(target, core, target.connect_seconds if timeout is None else timeout)
@@ -125,6 +130,19 @@ class Connection:
         sent = coordinator.declare(self._coordinator)
         await _await(self._link, sent, "declared a transaction")
         return Transaction(coordinator.declared(sent), self._coordinator, self._link)
+
+    async def update_secret(self, token: str) -> None:
+        """Tell the server a newer token of the same user, before the one there is expires.
+
+        One that it does not accept ends the connection. Raises LocalProtocolError while it looks at another one.
+        """
+        requests, responses = management.pair(terms.unique("management"))
+        async with (
+            await self.resume(Receiver(responses, self._core, self._link)) as receiver,
+            await self.resume(Sender(requests, self._core, self._link)) as sender,
+        ):
+            await sender.send(management.new_token(token))
+            management.check_done(await receiver.receive(REQUEST_SECONDS), REQUEST_SECONDS)
 
     async def close(self) -> None:
         """Close all links and the connection. Harmless when it is closed."""

@@ -15,13 +15,15 @@ from flintmq.protocol.amqp10.sender import SenderLink, SenderOwner
 from flintmq.protocol.amqp10.session import Session, SessionOwner
 from flintmq.protocol.output import Outbox, Output
 from flintmq.protocol.role import Role
-from flintmq.protocol.sasl import plain, scram
+from flintmq.protocol.sasl import oauthbearer, plain, scram
 from flintmq.wire.amqp10.performatives import Attach, Begin, Open
 
 # Links of one connection.
 _LINKS_MAX: Final = 1024
 # Above the largest message a server can be configured to take.
 _MESSAGE_MAX_BYTES: Final = 1024 * 1024 * 1024
+# rfc 7628 §3.2.3: what is said to a server that tells why a token is no good, before it refuses the login.
+_UNDERSTOOD: Final = b"\x01"
 
 
 @final
@@ -36,9 +38,9 @@ class ClientConnection(ConnectionOwner):
         self.ended: Waitable = Waitable()
         self.closed: FlintError | None = None
         self._target = target
-        self._mechanism = mechanism
+        self._mechanism = mechanism if target.token is None else oauthbearer.NAME
         self._scram: scram.ClientExchange | None = None
-        if mechanism in scram.NAMES:
+        if self._mechanism in scram.NAMES:
             self._scram = scram.ClientExchange(mechanism, target.user, target.password, nonce)
         self._links: list[ClientSender | ClientReceiver] = []
         self._session: Session | None = None
@@ -133,15 +135,20 @@ class ClientConnection(ConnectionOwner):
             response = self._scram.first()
         elif mechanism == plain.NAME:
             response = plain.response(self._target.user, self._target.password)
+        elif self._target.token is not None:
+            response = oauthbearer.response(self._target.token)
         else:
             # Who is there is known without it: by a certificate, or not at all.
             response = b""
         self.engine.sasl_init(mechanism, response, self._target.host)
 
     def on_sasl_challenge(self, challenge: bytes) -> None:
-        if self._scram is None:
+        if self._scram is not None:
+            self.engine.sasl_respond(self._scram.answer(challenge))
+        elif self._mechanism == oauthbearer.NAME:
+            self.engine.sasl_respond(_UNDERSTOOD)
+        else:
             raise AuthenticationFailed(f"{self._mechanism} has no challenges")
-        self.engine.sasl_respond(self._scram.answer(challenge))
 
     def on_sasl_outcome(self, additional: bytes | None) -> None:
         if self._scram is not None:

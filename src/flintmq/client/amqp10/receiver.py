@@ -14,6 +14,7 @@ from flintmq.protocol.amqp10.delivery import IncomingDelivery
 from flintmq.protocol.amqp10.receiver import ReceiverLink, ReceiverOwner
 from flintmq.protocol.amqp10.session import Session
 from flintmq.protocol.amqp10.states import Endpoint
+from flintmq.wire.amqp10.composite import Fields
 from flintmq.wire.amqp10.performatives import Attach
 from flintmq.wire.amqp10.places import place_of, position_of
 from flintmq.wire.amqp10.states import DeliveryState, Outcome, Received, TransactionalState
@@ -88,12 +89,21 @@ class ClientReceiver(ReceiverOwner):
     It outlives its connection: what is unsettled stays here, until it is attached to another one.
     """
 
-    def __init__(self, name: str, source: Source, target: Target, modes: tuple[int, int], window: int) -> None:
+    def __init__(
+        self,
+        name: str,
+        source: Source,
+        target: Target,
+        modes: tuple[int, int],
+        window: int,
+        properties: Fields | None = None,
+    ) -> None:
         self.name = name
         self.source = source
         self.target = target
         self.snd_settle_mode: int = modes[0]
         self.rcv_settle_mode: int = modes[1]
+        self.properties: Fields = properties or {}
         self.opened: Waitable = Waitable()
         self.ended: Waitable = Waitable()
         self.inbox: Waitable = Waitable()
@@ -149,6 +159,7 @@ class ClientReceiver(ReceiverOwner):
             rcv_settle_mode=self.rcv_settle_mode,
             # Without a map it would be another link; an empty one says that nothing is left of this one.
             unsettled=None if self.peer is None else dict(unsettled),
+            properties=self.properties,
         )
         if self._link is not None:
             # Where it is attached still, nothing that is said there concerns us any more.

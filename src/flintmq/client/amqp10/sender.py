@@ -12,6 +12,7 @@ from flintmq.protocol.amqp10.resuming import plan as plan_for
 from flintmq.protocol.amqp10.sender import SenderLink, SenderOwner
 from flintmq.protocol.amqp10.session import Session
 from flintmq.protocol.amqp10.states import Endpoint
+from flintmq.wire.amqp10.composite import Fields
 from flintmq.wire.amqp10.performatives import Attach
 from flintmq.wire.amqp10.places import position_of
 from flintmq.wire.amqp10.spec import SND_SETTLED
@@ -50,13 +51,20 @@ class ClientSender(SenderOwner):
     """
 
     def __init__(
-        self, name: str, source: Source, target: Target | Coordinator, snd_settle_mode: int, rcv_settle_mode: int
+        self,
+        name: str,
+        source: Source,
+        target: Target | Coordinator,
+        snd_settle_mode: int,
+        rcv_settle_mode: int,
+        properties: Fields | None = None,
     ) -> None:
         self.name = name
         self.source = source
         self.target = target
         self.snd_settle_mode = snd_settle_mode
         self.rcv_settle_mode = rcv_settle_mode
+        self.properties: Fields = properties or {}
         self.opened: Waitable = Waitable()
         self.ended: Waitable = Waitable()
         self.idle: Waitable = Waitable()
@@ -115,6 +123,7 @@ class ClientSender(SenderOwner):
             snd_settle_mode=self.snd_settle_mode,
             rcv_settle_mode=self.rcv_settle_mode,
             unsettled=None if is_another else unsettled,
+            properties=self.properties,
         )
         if self._link is not None:
             # Where it is attached still, nothing that is said there concerns us any more.

@@ -29,10 +29,12 @@ from flintmq.management.stats.connections import (
     name_of,
     number_of,
     sessions_of,
+    user_of,
 )
 from flintmq.management.stats.counts import message_stats
 
 _ADMINISTRATIVELY: Final = "Closed via management plugin"
+_NOT_THEIRS: Final = "User not authorised to access object"
 
 
 def _vhost_of(socket: Socket) -> str:
@@ -40,11 +42,15 @@ def _vhost_of(socket: Socket) -> str:
     return "" if access is None else access.vhost.name
 
 
+def _is_callers(call: Call, socket: Socket) -> bool:
+    return call.caller.is_user(user_of(connection_of(socket)))
+
+
 async def _visible(call: Call, is_wanted: Callable[[Socket], bool] | None = None) -> list[Socket]:
     """Users see their own connections; those who monitor, all of them. Of these, the ones that are wanted."""
     sockets = list(call.node.sockets)
     if not call.caller.is_monitoring:
-        sockets = await chosen(sockets, lambda socket: connection_of(socket).user == call.caller.name)
+        sockets = await chosen(sockets, lambda socket: _is_callers(call, socket))
     return sockets if is_wanted is None else await chosen(sockets, is_wanted)
 
 
@@ -185,10 +191,9 @@ async def _one(call: Call) -> Response:
     return answer(picked(call, facts(call, await _the_one(call))))
 
 
-def _check_may_end(call: Call, user: str) -> None:
-    """One's own connections, and for administrators all; who monitors only looks. Raises NotAuthorised."""
-    if user != call.caller.name and not call.caller.is_administrator:
-        raise NotAuthorised("User not authorised to access object")
+def _may_end(call: Call, socket: Socket) -> bool:
+    """One's own connections, and for administrators all; who monitors only looks."""
+    return call.caller.is_administrator or _is_callers(call, socket)
 
 
 def _end(call: Call, socket: Socket) -> None:
@@ -199,7 +204,8 @@ def _end(call: Call, socket: Socket) -> None:
 
 async def _close(call: Call) -> Response:
     socket = await _the_one(call)
-    _check_may_end(call, connection_of(socket).user)
+    if not _may_end(call, socket):
+        raise NotAuthorised(_NOT_THEIRS)
     _end(call, socket)
     await call.node.durable()
     return no_content()
@@ -210,8 +216,9 @@ async def _close_of_user(call: Call) -> Response:
         _end(call, socket)
         call.did(name_of(socket))
 
-    _check_may_end(call, call.path("user"))
-    await each(await _user_has(call), end)
+    if call.path("user") != call.caller.name and not call.caller.is_administrator:
+        raise NotAuthorised(_NOT_THEIRS)
+    await each(await chosen(await _user_has(call), lambda socket: _may_end(call, socket)), end)
     await call.node.durable()
     return no_content()
 
@@ -275,7 +282,7 @@ async def _list_consumers(call: Call, vhosts: list[VHost]) -> Response:
     pairs = await gathered((queue, consumer) for queue in consumed for consumer in list(queue.consumers))
     if not call.caller.is_monitoring:
         # Others' connections are not told of, and neither is what they consume by them.
-        pairs = await chosen(pairs, lambda pair: describing.user(pair[1]) == call.caller.name)
+        pairs = await chosen(pairs, lambda pair: call.caller.is_user(describing.user(pair[1])))
 
     def describe(pair: tuple[Queue, Consumer]) -> dict[str, object]:
         return describing.consumer(*pair)

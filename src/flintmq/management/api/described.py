@@ -4,10 +4,11 @@ from typing import final
 
 from flintmq.broker.consumer import Consumer
 from flintmq.broker.queue.base import Queue
+from flintmq.broker.user import User
 from flintmq.gateway.amqp091.consumer import ChannelConsumer
 from flintmq.gateway.amqp10.outgoing import LinkConsumer
 from flintmq.management.http.call import Call
-from flintmq.management.stats.connections import AnyChannel, ends_of, name_of, number_of
+from flintmq.management.stats.connections import AnyChannel, ends_of, name_of, number_of, user_of
 
 # What RabbitMQ says of arguments of a consumer.
 _Facts = dict[str, object]
@@ -48,10 +49,10 @@ class Describing:
         ends = ends_of(socket)
         return {"name": name_of(socket), "peer_host": ends["peer_host"], "peer_port": ends["peer_port"]}
 
-    def user(self, consumer: Consumer) -> str:
+    def user(self, consumer: Consumer) -> User | None:
         """Whose it is."""
         channel = _channel_of(consumer)
-        return "" if channel is None else channel.connection.user
+        return None if channel is None else user_of(channel.connection)
 
     def consumer(self, queue: Queue, consumer: Consumer) -> _Facts:
         prefetch = timeout_ms = 0

@@ -42,7 +42,7 @@ async def _of_users(call: Call) -> Response:
 
 async def _of_user(call: Call) -> Response:
     # Before it is said whether there is such a user.
-    if not call.caller.is_monitoring and call.path("user") != call.caller.name:
+    if not (call.caller.is_monitoring or call.caller.is_user(call.broker.users.get(call.path("user")))):
         raise NotAuthorised("User not authorised to access object")
     user = user_of(call)
     return answer([UserLimits(user.name, user.limits.values)] if user.limits.values else [])

@@ -88,7 +88,7 @@ async def _overview(call: Call) -> Response:
         rabbitmq_version=node.rabbitmq_version,
         exchange_types=[ExchangeType(name) for name in sorted(EXCHANGE_TYPES)],
         object_totals=ObjectTotals(
-            channels=sum(user.channels for user in call.broker.users.values()),
+            channels=int(churn.channels_opened) - int(churn.channels_closed),
             connections=sum(len(vhost.connections) for vhost in vhosts),
             consumers=sum(await each(queues, lambda queue: len(queue.consumers))),
             exchanges=sum(len(vhost.exchanges.by_name) for vhost in vhosts),

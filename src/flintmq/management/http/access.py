@@ -5,6 +5,7 @@ from enum import Enum
 from typing import Final, final
 
 from flintmq.broker.permission import Rights
+from flintmq.broker.user import User
 from flintmq.broker.vhost import VHost
 from flintmq.management.http.errors import Missing, NotAuthorised
 
@@ -38,13 +39,16 @@ class Caller:
     `is_ours`: the broker knows the user itself, and not only the issuer of a token.
     """
 
-    def __init__(
-        self, name: str, tags: tuple[str, ...], rights_in: Callable[[str], Rights], is_ours: bool = True
-    ) -> None:
-        self.name = name
-        self.tags = tags
+    def __init__(self, user: User, rights_in: Callable[[str], Rights], is_ours: bool = True) -> None:
+        self.name = user.name
+        self.tags = user.record.tags
         self.rights_in = rights_in
         self.is_ours = is_ours
+        self._owner = user.owner
+
+    def is_user(self, user: User | None) -> bool:
+        """Whether it is the caller: a user of ours and one by a token are two, though their names be one."""
+        return user is not None and (user.name, user.owner) == (self.name, self._owner)
 
     @property
     def is_administrator(self) -> bool:

@@ -67,7 +67,7 @@ async def authenticated(connection: HTTPConnection, node: Node, user: str, passw
         if why.endswith("may only log in from this machine"):
             raise NotAuthorised("User can only log in via localhost")
         raise NotAuthenticated(challenged=challenged)
-    return Caller(known.name, known.record.tags, known.rights)
+    return Caller(known, known.rights)
 
 
 async def _bearer(connection: HTTPConnection, node: Node, token: str) -> Caller:
@@ -77,7 +77,7 @@ async def _bearer(connection: HTTPConnection, node: Node, token: str) -> Caller:
     if bearer is None:
         node.log.warning("login refused", peer=address, protocol="http", reason=why)
         raise NotAuthenticated(challenged="x-requested-with" not in connection.headers)
-    return Caller(bearer.user.name, bearer.user.record.tags, bearer.rights, is_ours=False)
+    return Caller(bearer.user, bearer.rights, is_ours=False)
 
 
 async def _while_there(connection: HTTPConnection, verdict: Awaitable[T]) -> T:

@@ -33,7 +33,8 @@ class Call:
         self.request = request
         self.node = node
         self.stats = stats
-        self.caller = Caller("", (), User(UserRecord("", "")).rights)
+        nobody = User(UserRecord("", ""))
+        self.caller = Caller(nobody, nobody.rights)
         # What was done besides what the path names: each an act, where it is another one than the route's, and a name.
         self.done: list[tuple[str, str]] = []
         # Rights that somebody gets by it, for the same log.

@@ -51,6 +51,7 @@ _DELIVERED: Final[tuple[tuple[str, str, Callable[[Outflow], int]], ...]] = (
     ),
     ("delivered_get_manual_ack", "Messages fetched with basic.get, to acknowledge", lambda outflow: outflow.got),
     ("delivered_get_auto_ack", "Messages fetched with basic.get, for good", lambda outflow: outflow.got_no_ack),
+    ("get_empty", "How often basic.get found no message", lambda outflow: outflow.got_empty),
     ("redelivered", "Messages delivered that somebody may have had before", lambda outflow: outflow.redelivered),
     ("acknowledged", "Messages acknowledged by consumers", lambda outflow: outflow.acked),
 )
@@ -129,10 +130,10 @@ def alarms(node: Node) -> str:
 
 def objects(prefix: str, broker: Broker, queues: Sequence[Queue]) -> str:
     """How many there are."""
-    vhosts = broker.vhosts.values()
+    vhosts, churn = broker.vhosts.values(), broker.agenda.churn
     counts = (
         ("connections", "Connections open", sum(len(vhost.connections) for vhost in vhosts)),
-        ("channels", "Channels open, and sessions", sum(int(user.channels) for user in broker.users.values())),
+        ("channels", "Channels open, and sessions", int(churn.channels_opened) - int(churn.channels_closed)),
         ("queues", "Queues there are", len(queues)),
     )
     return "".join([single(prefix + name, GAUGE, text, count) for name, text, count in counts])

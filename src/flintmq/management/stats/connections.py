@@ -1,5 +1,6 @@
 """What is known of open connections, whichever protocol they speak, and of the channels and sessions in them."""
 
+from flintmq.broker.user import User
 from flintmq.gateway.amqp091.channel import ServerChannel
 from flintmq.gateway.amqp091.connection import ServerConnection
 from flintmq.gateway.amqp10.connection import ServerConnection as ServerConnection10
@@ -19,6 +20,11 @@ def connection_of(socket: Socket) -> AnyConnection:
     connection = socket.connection
     assert isinstance(connection, (ServerConnection, ServerConnection10))
     return connection
+
+
+def user_of(connection: AnyConnection) -> User | None:
+    """Whose it is; None before it has entered a virtual host."""
+    return None if connection.access is None else connection.access.user
 
 
 def channels_of(socket: Socket) -> list[ServerChannel]:

@@ -32,6 +32,7 @@ from flintmq.base.errors import (
 )
 from flintmq.base.limits import (
     FRAME_MAX_BYTES,
+    HANDSHAKE_FRAME_MAX_BYTES,
     HEARTBEAT_SECONDS,
     IDLE_TIMEOUT_MIN_MS,
     LINK_HANDLE_MAX,
@@ -441,6 +442,8 @@ class Connection:
         if wants_login and got == spec.SASL_HEADER:
             self.layer = Layer.SASL
             if self._is_server:
+                # Beyond what part 5 §5.3.1 allows, which no token fits.
+                self._frame_max = HANDSHAKE_FRAME_MAX_BYTES
                 self._raw(spec.SASL_HEADER)
                 self._sasl.offer(list(self._mechanisms))
             return True
@@ -486,6 +489,7 @@ class Connection:
         """Server: who is there may come in."""
         if self._sasl.accept(additional):
             self.layer = Layer.AMQP_HEADER
+            self._frame_max = spec.MIN_MAX_FRAME_SIZE
             self._go_on()
 
     def sasl_refuse(self, error: AmqpError | Amqp10Error, code: int = spec.SASL_AUTH) -> None:

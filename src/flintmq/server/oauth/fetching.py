@@ -18,14 +18,24 @@ from flintmq.base.errors import ConfigurationError
 _ANSWER_SECONDS: Final = 10.0
 
 
-def opener(url: str, ca: Path | None) -> urllib.request.OpenerDirector:
-    """Opens the URL. `ca` is a file that says whose certificates its server may have.
+def check_trusted(place: str, url: str) -> None:
+    """`place` is where the URL stands. Raises ConfigurationError for one whose answers anybody could have given."""
+    try:
+        parts = urlsplit(url)
+        host, _ = parts.hostname or "", parts.port
+    except ValueError:
+        raise ConfigurationError(f"{place} {url!r} is no URL, such as https://id.example.org") from None
+    if parts.scheme != "https" and not (parts.scheme == "http" and is_loopback(host)):
+        raise ConfigurationError(f"{place} {url!r}: whoever can change what comes from there is anybody; use https")
+    if host == "" or not (url.isascii() and url.isprintable()) or " " in url:
+        raise ConfigurationError(f"{place} {url!r} is no URL, such as https://id.example.org")
 
-    Raises ConfigurationError for what cannot be trusted.
+
+def opener(ca: Path | None) -> urllib.request.OpenerDirector:
+    """Opens URLs. `ca` is a file that says whose certificates their servers may have.
+
+    Raises ConfigurationError for one that cannot be used.
     """
-    parts = urlsplit(url)
-    if parts.scheme != "https" and not (parts.scheme == "http" and is_loopback(parts.hostname or "")):
-        raise ConfigurationError(f"oauth.jwks {url}: whoever can change what comes from there is anybody; use https")
     try:
         context = ssl.create_default_context(cafile=ca)
     except (OSError, ssl.SSLError) as error:

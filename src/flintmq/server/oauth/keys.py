@@ -1,4 +1,5 @@
-"""The keys that tokens are signed with, as their issuer publishes them: a JWK set (RFC 7517) in a file, or at an URL.
+"""The keys that tokens are signed with, as their issuer publishes them: a JWK set (RFC 7517) in a file, or at an URL,
+which may be the one that the issuer names.
 
 They are looked at again when they are old, and when a token names one that is not among them: issuers change keys at
 any time. That happens in a thread of its own, so that nobody's login waits for somebody else's web server.
@@ -14,7 +15,8 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 from flintmq.base.errors import ConfigurationError
 from flintmq.server.logs import get_logger
-from flintmq.server.oauth.fetching import opener
+from flintmq.server.oauth.discovery import document_url, keys_url
+from flintmq.server.oauth.fetching import check_trusted, opener
 
 if TYPE_CHECKING:
     from jwt import PyJWK
@@ -44,25 +46,35 @@ _ALGORITHMS: Final = {
 
 @final
 class Keys:
-    """`source` is a path or an URL; `ca` is a file that says whose certificates its server may have.
+    """`source` is a path or an URL; where it is empty, the `issuer` is asked for it each time before the keys are.
 
-    Raises ConfigurationError for a source that cannot be trusted, or read.
+    `ca` is a file that says whose certificates their servers may have. Raises ConfigurationError for a source that
+    cannot be trusted, or read.
     """
 
-    def __init__(self, source: str, ca: Path | None = None, clock: Callable[[], float] = time.monotonic) -> None:
-        self._source = source
+    def __init__(
+        self,
+        source: str,
+        ca: Path | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        issuer: str = "",
+    ) -> None:
+        self._issuer = "" if source else issuer
+        self._source = source or document_url(issuer)
         self._clock = clock
         self._lock = Lock()
-        self._is_url = "://" in source
+        self._is_url = "://" in self._source
         self._keys: dict[str, Mapping[str, Any]] = {}
         self._made: dict[tuple[str, str], PyJWK] = {}
         self._looked_at = -_URL_SECONDS
         self._waiting: list[Callable[[], None]] | None = None
         if self._is_url:
-            self._opener = opener(source, ca)
+            check_trusted("oauth.jwks", self._source)
+            self._opener = opener(ca)
         else:
             # What is wrong with a file is better known before somebody wants to log in.
-            self._take(self._read())
+            self.read()
 
     def find(self, key_id: str, algorithm: str) -> "PyJWK | None":
         """The key of that name, for that algorithm; None where there is none. A token need not name the only key."""
@@ -101,10 +113,17 @@ class Keys:
     def _interval(self) -> float:
         return _AGAIN_SECONDS if self._is_url else 1.0
 
+    def read(self) -> None:
+        """Look at the source now. Raises ConfigurationError for what is not there, or no set of keys."""
+        url = self._source
+        if self._issuer:
+            url = keys_url(self._issuer, self._fetch(url))
+        self._take(url, self._fetch(url) if self._is_url else self._read_file())
+
     def _look(self) -> None:
         try:
-            self._take(self._read())
-        except (ConfigurationError, OSError, HTTPException) as error:
+            self.read()
+        except ConfigurationError as error:
             # Those there are stay good: an issuer that is away for a while is no reason to turn everybody away.
             log.warning("keys of tokens not refreshed", source=self._source, reason=str(error))
         except Exception:
@@ -117,28 +136,33 @@ class Keys:
             for then in waiting:
                 then()
 
-    def _read(self) -> bytes:
-        if not self._is_url:
-            try:
-                return Path(self._source).read_bytes()
-            except OSError as error:
-                raise ConfigurationError(f"oauth.jwks {self._source} cannot be read: {error.strerror}") from error
-        with self._opener.open(self._source, timeout=_FETCH_SECONDS) as answer:
-            text: bytes = answer.read(_SET_MAX_BYTES + 1)
+    def _read_file(self) -> bytes:
+        try:
+            return Path(self._source).read_bytes()
+        except OSError as error:
+            raise ConfigurationError(f"oauth.jwks {self._source} cannot be read: {error.strerror}") from error
+
+    def _fetch(self, url: str) -> bytes:
+        try:
+            with self._opener.open(url, timeout=_FETCH_SECONDS) as answer:
+                text: bytes = answer.read(_SET_MAX_BYTES + 1)
+        except (OSError, HTTPException) as error:
+            raise ConfigurationError(f"{url} cannot be fetched: {error}") from error
+        if len(text) > _SET_MAX_BYTES:
+            raise ConfigurationError(f"{url} is longer than {_SET_MAX_BYTES} bytes")
         return text
 
-    def _take(self, text: bytes) -> None:
-        if len(text) > _SET_MAX_BYTES:
-            raise ConfigurationError(f"oauth.jwks {self._source} is longer than {_SET_MAX_BYTES} bytes")
+    def _take(self, source: str, text: bytes) -> None:
+        place = f"oauth.jwks {source}" if source == self._source else source
         try:
             entries = json.loads(text)["keys"]
             keys = {str(entry.get("kid", "")): entry for entry in entries if entry.get("use", "sig") == "sig"}
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            raise ConfigurationError(f'oauth.jwks {self._source} is no JWK set, such as {{"keys": [...]}}') from error
+            raise ConfigurationError(f'{place} is no JWK set, such as {{"keys": [...]}}') from error
         if len(keys) > _KEYS_MAX:
-            raise ConfigurationError(f"oauth.jwks {self._source} has more than {_KEYS_MAX} keys")
+            raise ConfigurationError(f"{place} has more than {_KEYS_MAX} keys")
         if keys != self._keys:
-            log.info("keys of tokens", source=self._source, keys=sorted(keys))
+            log.info("keys of tokens", source=source, keys=sorted(keys))
         self._keys, self._made = keys, {}
         self._looked_at = self._clock()
 

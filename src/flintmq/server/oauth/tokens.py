@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, final
 
-from flintmq.base.errors import AuthenticationFailed
+from flintmq.base.errors import AuthenticationFailed, ConfigurationError
 from flintmq.broker.bearer import Bearer
 from flintmq.broker.scopes import Scopes
 from flintmq.server.config import OAuthSettings
@@ -64,7 +64,7 @@ class Tokens:
                 raise AuthenticationFailed("the token is signed by an algorithm that oauth.algorithms does not name")
             key = self.keys.find(key_id, algorithm)
             if key is None:
-                raise UnknownKey("the token is signed with a key that oauth.jwks does not have")
+                raise UnknownKey("the token is signed with a key that is not among its issuer's")
             claims: Mapping[str, Any] = jwt.decode(
                 token,
                 key,
@@ -105,6 +105,16 @@ class Tokens:
                         raise AuthenticationFailed(f"the token has more than {_SCOPES_MAX} scopes")
                     if meant.startswith(prefix):
                         yield meant[len(prefix) :]
+
+
+def tokens_of(settings: OAuthSettings) -> Tokens | None:
+    """None where nobody's tokens count. Raises ConfigurationError."""
+    if not settings.takes_tokens:
+        return None
+    if settings.resource_server_id == "":
+        named = "oauth.jwks" if settings.jwks else "oauth.issuer"
+        raise ConfigurationError(f"{named} needs oauth.resource_server_id: tokens for others must not count here")
+    return Tokens(settings, Keys(settings.jwks, settings.jwks_ca, issuer=settings.issuer))
 
 
 def _seconds(value: object, claim: str) -> float:

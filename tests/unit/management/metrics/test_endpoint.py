@@ -42,6 +42,7 @@ OVERVIEW = (
     "rabbitmq_global_messages_delivered_get_auto_ack_total",
     "rabbitmq_global_messages_delivered_get_manual_ack_total",
     "rabbitmq_global_messages_delivered_total",
+    "rabbitmq_global_messages_get_empty_total",
     "rabbitmq_global_messages_received_confirm_total",
     "rabbitmq_global_messages_received_total",
     "rabbitmq_global_publishers",
@@ -170,6 +171,18 @@ def test_sums(api: Api) -> None:
     assert found["rabbitmq_global_messages_received_total"] == 3
     assert found["rabbitmq_global_messages_delivered_get_manual_ack_total"] == 1
     assert found["rabbitmq_global_messages_delivered_total"] == 1
+
+
+def test_fetching_nothing(api: Api) -> None:
+    """It is counted, also when the queue or its virtual host is gone."""
+    api.broker.add_vhost("other")
+    for vhost in ("/", "other"):
+        assert _queue(api, f"q in {vhost}", vhost=vhost).get() is None
+    assert _plain(api)["rabbitmq_global_messages_get_empty_total"] == 2
+    assert _plain(api)["rabbitmq_global_messages_delivered_total"] == 0
+    api.broker.vhosts["/"].delete_queue("q in /", False, False, None)
+    api.broker.delete_vhost("other")
+    assert _plain(api)["rabbitmq_global_messages_get_empty_total"] == 2
 
 
 def test_each_object(api: Api) -> None:

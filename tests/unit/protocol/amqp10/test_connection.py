@@ -4,6 +4,7 @@ import pytest
 
 from flintmq.base.errors import AuthenticationFailed, ConnectionForced, EndedByPeer, NotFound
 from flintmq.protocol.amqp10.connection import Tuning
+from flintmq.wire.amqp10.spec import PROTOCOL_HEADER, SASL_HEADER
 from tests.unit.protocol.amqp10.pair import Meets, Pair
 
 
@@ -32,6 +33,26 @@ def test_challenges() -> None:
     pair.server.challenges = [b"who?", b"really?"]
     pair.open()
     assert pair.client.responses == [b"who?", b"really?"]
+
+
+@pytest.mark.parametrize("step", [0, 1000])
+def test_a_login_by_a_token(step: int) -> None:
+    """Tokens have kilobytes, and frames of logins 8 KiB at most; once it is accepted, it is 512 bytes until open."""
+    pair = Pair(mechanisms=["PLAIN"], logs_in=True, step=step)
+    pair.client.password = pair.server.password = b"t" * 8_100
+    pair.server.decides = False
+    pair.run()
+    assert len(pair.server.logins) == 1
+    pair.server.engine.sasl_accept()
+    pair.server.engine.receive(PROTOCOL_HEADER + (600).to_bytes(4, "big") + b"\x02\x00\x00\x00", 0.0)
+    assert b"framing-error" in pair.server.take()
+
+
+def test_a_login_that_is_too_long() -> None:
+    """It is not waited for."""
+    pair = Pair(mechanisms=["PLAIN"])
+    pair.server.engine.receive(SASL_HEADER + (8_193).to_bytes(4, "big") + b"\x02\x01\x00\x00", 0.0)
+    assert pair.server.engine.is_closed
 
 
 def test_refused_login() -> None:

@@ -6,7 +6,6 @@ import socket
 import threading
 from collections.abc import Iterator
 from functools import partial
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -15,46 +14,7 @@ from flintmq.base.errors import ConfigurationError
 from flintmq.server.oauth.fetching import opener
 from flintmq.server.oauth.keys import Keys
 from tests.tokens import Issuer
-
-
-@pytest.fixture(scope="module")
-def issuer() -> Issuer:
-    return Issuer()
-
-
-class Site:
-    """A web server that publishes `body`, with `status`, and counts how often it is asked."""
-
-    def __init__(self) -> None:
-        self.body = b""
-        self.status = 200
-        self.location = ""
-        self.count = 0
-        site = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                site.count += 1
-                self.send_response(site.status)
-                if site.location:
-                    self.send_header("Location", site.location)
-                self.end_headers()
-                self.wfile.write(site.body)
-
-            def log_message(self, format: str, *args: object) -> None:
-                """Nothing is said."""
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.server.server_address[1]}/jwks"
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
-
-
-@pytest.fixture
-def site() -> Iterator[Site]:
-    site = Site()
-    yield site
-    site.server.shutdown()
-    site.server.server_close()
+from tests.unit.server.oauth.site import Site
 
 
 def _refresh(keys: Keys) -> None:
@@ -105,8 +65,7 @@ def test_redirects_lead_nowhere(issuer: Issuer, site: Site) -> None:
     _refresh(keys)
     assert keys.find("key-1", "RS256") is None
     assert other.count == 0
-    other.server.shutdown()
-    other.server.server_close()
+    other.close()
 
 
 @pytest.mark.parametrize("url", ["http://issuer.example/jwks", "ftp://127.0.0.1/jwks", "file:///etc/jwks"])
@@ -210,7 +169,7 @@ def test_a_server_that_drips_has_its_time(said: bytes, monkeypatch: pytest.Monke
         done = threading.Event()
 
         def fetch() -> None:
-            with contextlib.suppress(OSError), opener(url, None).open(url, timeout=5) as answer:
+            with contextlib.suppress(OSError), opener(None).open(url, timeout=5) as answer:
                 answer.read()
             done.set()
 

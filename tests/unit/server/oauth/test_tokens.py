@@ -20,11 +20,6 @@ from tests.tokens import Issuer
 SETTINGS = OAuthSettings(jwks="in the test", resource_server_id="flintmq")
 
 
-@pytest.fixture(scope="module")
-def issuer() -> Issuer:
-    return Issuer()
-
-
 @pytest.fixture
 def file(issuer: Issuer, tmp_path: Path) -> Path:
     return issuer.publish(tmp_path / "jwks.json")

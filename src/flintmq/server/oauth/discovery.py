@@ -1,0 +1,51 @@
+"""Where an issuer of tokens has its keys: it says so itself (OpenID Connect Discovery 1.0)."""
+
+import json
+from typing import Final
+from urllib.parse import urlsplit
+
+from flintmq.base.errors import ConfigurationError
+from flintmq.server.oauth.fetching import check_trusted
+
+_PATH: Final = "/.well-known/openid-configuration"
+# Of what a web server says, as much as helps whoever reads the log.
+_QUOTED_MAX_CHARACTERS: Final = 200
+
+
+def document_url(issuer: str) -> str:
+    """Where its configuration is (§4.1). Raises ConfigurationError for what is no issuer."""
+    check_trusted("oauth.issuer", issuer)
+    parts = urlsplit(issuer)
+    if parts.query or parts.fragment:
+        raise ConfigurationError(f"oauth.issuer {issuer}: an issuer has no query and no fragment (? and #)")
+    return issuer.removesuffix("/") + _PATH
+
+
+def keys_url(issuer: str, document: bytes) -> str:
+    """Where the configuration says that the keys are. Raises ConfigurationError."""
+    source = document_url(issuer)
+    try:
+        said = json.loads(document)
+        named, url = said["issuer"], said["jwks_uri"]
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise ConfigurationError(
+            f'{source} is no configuration of OpenID Connect, such as {{"issuer": "...", "jwks_uri": "..."}}: correct '
+            "oauth.issuer, or say in oauth.jwks where the keys are"
+        ) from error
+    # §4.3: exactly, or whoever answers there might speak for somebody else.
+    if named != issuer:
+        raise ConfigurationError(
+            f"{source} is of another issuer, {_quoted(named)}: oauth.issuer has to be written exactly as it is there"
+        )
+    place = f"jwks_uri in {source}:"
+    if not isinstance(url, str):
+        raise ConfigurationError(f"{place} {_quoted(url)} is no URL")
+    check_trusted(place, url)
+    if urlsplit(issuer).scheme == "https" and urlsplit(url).scheme != "https":
+        # What is on this machine is trusted where the settings name it, and not where somebody else does.
+        raise ConfigurationError(f"{place} {_quoted(url)} is not https, as oauth.issuer is")
+    return url
+
+
+def _quoted(value: object) -> str:
+    return repr(value)[:_QUOTED_MAX_CHARACTERS]
