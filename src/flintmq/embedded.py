@@ -24,7 +24,8 @@ from urllib.parse import quote
 
 import uvloop
 
-from flintmq.app import Node, Surroundings, lasting, throwaway
+from flintmq.app.node import Node
+from flintmq.app.surroundings import Surroundings, lasting, throwaway
 from flintmq.base.errors import ConfigurationError, FlintError, StorageError
 from flintmq.server.config import Settings, from_document
 

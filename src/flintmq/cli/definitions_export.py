@@ -30,9 +30,9 @@ def export_definitions(
     else:
         flags = {"storage.directory": str(data)} if data else {}
 
-        from flintmq import app
+        from flintmq.app import offline
 
-        definitions = app.export_definitions_from(config.load(None, os.environ, flags))
+        definitions = offline.export_definitions_from(config.load(None, os.environ, flags))
     text = json.dumps(definitions, indent=2)
     if file is None:
         typer.echo(text)

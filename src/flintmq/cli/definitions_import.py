@@ -36,9 +36,9 @@ def import_definitions(
         return
     flags = {"definitions.load": str(file)} | ({"storage.directory": str(data)} if data else {})
 
-    from flintmq import app
+    from flintmq.app import offline
 
-    for remark in app.import_definitions_into(config.load(None, os.environ, flags)):
+    for remark in offline.import_definitions_into(config.load(None, os.environ, flags)):
         typer.echo(f"flintmq: {remark}", err=True)
 
 

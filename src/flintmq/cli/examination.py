@@ -86,13 +86,13 @@ def _data(settings: Settings) -> Iterator[Finding]:
 
 
 def _new_data(directory: Path) -> Finding:
-    from flintmq import app
+    from flintmq.app import offline
 
     # Brokers that are started in different ways have different directories, and one that is empty is easily taken
     # for one that has lost everything.
     for name in _USUAL:
         other = Path(name).absolute()
-        if app.has_data(other):
+        if offline.has_data(other):
             text = f"{directory} will be made; messages of another broker are in {other} (--data {name} serves them)"
             return Finding("data", "doubtful", text)
     return Finding("data", "fine", f"{directory} will be made")

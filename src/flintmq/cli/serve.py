@@ -34,9 +34,9 @@ def serve(
 
     settings = load()
 
-    from flintmq import app
+    from flintmq.app.serving import run
 
-    raise typer.Exit(app.run(settings, load))
+    raise typer.Exit(run(settings, load))
 
 
 def flags(

@@ -18,9 +18,9 @@ def backup(
     as_json: Json = False,
 ) -> None:
     """Back a broker up, running or not: all that was confirmed before, as the broker had it at one moment."""
-    from flintmq import app
+    from flintmq.app import offline
 
-    work = app.backup_of(directory, destination)
+    work = offline.backup_of(directory, destination)
     with progress_bar("Copying", lambda: work.total) as progress:
         taken = work.take(progress)
     contents = taken.manifest

@@ -22,9 +22,9 @@ def dump(
     limit: Annotated[int | None, typer.Option(min=1, metavar="N", help="Stop after so many lines.")] = None,
 ) -> None:
     """Print messages as lines of JSON, without taking them from anywhere; of a queue in the order of the journal."""
-    from flintmq import app
+    from flintmq.app import offline
 
-    work = app.dump_of(directory)
+    work = offline.dump_of(directory)
     lines = work.records(queue, vhost) if records else work.messages(queue, vhost)
     try:
         for line in islice(lines, limit):

@@ -15,13 +15,13 @@ def restore(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="A new, or empty, directory for a broker's data.")],
 ) -> None:
     """Restore a backup: every file is checked, and nothing is overwritten."""
-    from flintmq import app
+    from flintmq.app import offline
 
-    contents = app.manifest_of(backup)
+    contents = offline.manifest_of(backup)
     with progress_bar("Copying", lambda: contents.total_bytes) as progress:
-        app.restore_backup(backup, directory, progress)
+        offline.restore_backup(backup, directory, progress)
     # What came of it is read once more: it is what a broker will start with.
-    work = app.verification_of(directory)
+    work = offline.verification_of(directory)
     with progress_bar("Reading", lambda: work.total) as progress:
         report = work.run(progress)
     files, size = counted(len(contents.files), "file"), size_in_words(contents.total_bytes)

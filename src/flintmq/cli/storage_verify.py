@@ -19,9 +19,9 @@ def verify(
     as_json: Json = False,
 ) -> None:
     """Check every byte that a broker wrote, and show what there is. The status is 1 where something is damaged."""
-    from flintmq import app
+    from flintmq.app import offline
 
-    work = app.verification_of(directory)
+    work = offline.verification_of(directory)
     with progress_bar("Reading", lambda: work.total) as progress:
         report = work.run(progress)
     typer.echo(json.dumps(report.fields()) if as_json else "\n".join(report.lines()))

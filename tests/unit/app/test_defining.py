@@ -1,15 +1,13 @@
 """What a broker has when it starts: by itself, by its settings, and by what was there before."""
 
-import asyncio
 import json
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
-from flintmq import app
+from flintmq.app import offline
 from flintmq.base.errors import ConfigurationError
-from flintmq.server.certificates import Tls
 from flintmq.server.config import DefinitionSettings, Settings, StorageSettings, UserSettings, VHostSettings
 
 USER = {"name": "u", "password": "p"}
@@ -33,8 +31,8 @@ def started(
         vhosts=vhosts,
         users=users,
     )
-    app.import_definitions_into(settings)
-    return app.export_definitions_from(settings)
+    offline.import_definitions_into(settings)
+    return offline.export_definitions_from(settings)
 
 
 def names(definitions: dict[str, Any]) -> tuple[list[str], list[str]]:
@@ -90,7 +88,7 @@ def test_what_was_deleted_stays_deleted(tmp_path: Path) -> None:
     """Defaults are for new brokers: nobody finds guest again after deleting it."""
     started(tmp_path)
     settings = Settings(storage=StorageSettings(tmp_path / "data"))
-    with app._stopped(settings) as broker:
+    with offline.stopped(settings) as broker:
         broker.delete_user("guest")
     assert names(started(tmp_path)) == (["/"], [])
 
@@ -99,7 +97,7 @@ def test_a_user_of_a_vhost_there_is_not(tmp_path: Path) -> None:
     """Settings that cannot be met change nothing."""
     with pytest.raises(ConfigurationError, match="there is no vhost 'missing'"):
         started(tmp_path, users=(UserSettings("u", "p", vhosts=("missing",)),))
-    assert names(app.export_definitions_from(Settings(storage=StorageSettings(tmp_path / "data")))) == ([], [])
+    assert names(offline.export_definitions_from(Settings(storage=StorageSettings(tmp_path / "data")))) == ([], [])
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
@@ -108,29 +106,4 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
         storage=StorageSettings(tmp_path / "data"), definitions=DefinitionSettings(tmp_path / "no.json")
     )
     with pytest.raises(ConfigurationError, match="cannot read the definitions in .*no.json: No such file"):
-        app.import_definitions_into(settings)
-
-
-def test_a_look_at_certificates_that_fails_is_not_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever goes wrong with one, the next finds the files that were renewed."""
-    monkeypatch.setattr(app, "_CERTIFICATES_LOOK_SECONDS", 0.001)
-
-    async def watch() -> None:
-        loop = asyncio.get_running_loop()
-        again = asyncio.Event()
-
-        class Failing:
-            looks = 0
-
-            def reload_if_changed(self) -> None:
-                self.looks += 1
-                if self.looks == 3:
-                    loop.call_soon_threadsafe(again.set)
-                raise ValueError
-
-        watching = asyncio.create_task(app._watch_certificates(cast(Tls, Failing())))
-        await asyncio.wait_for(again.wait(), 5)
-        assert not watching.done()
-        watching.cancel()
-
-    asyncio.run(watch())
+        offline.import_definitions_into(settings)

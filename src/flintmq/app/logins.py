@@ -1,0 +1,51 @@
+"""Who may log in, and how."""
+
+from dataclasses import replace
+from typing import Final
+
+from flintmq.base.errors import ConfigurationError
+from flintmq.broker.broker import Broker
+from flintmq.broker.ports import UserRecord
+from flintmq.gateway.gateway import LoginPolicy
+from flintmq.gateway.login import MECHANISMS
+from flintmq.protocol.sasl import scram
+from flintmq.server.auth import ALGORITHM, Learned
+from flintmq.server.config import Settings
+
+# What decides what strangers are told of users that do not exist.
+LOGIN_SECRET: Final = "login"  # noqa: S105 - its name
+# Everybody knows this user's password, so it may log in from this machine only (RabbitMQ's rule, too).
+KNOWN_TO_ALL: Final = frozenset({"guest"})
+
+
+def login_policy(settings: Settings) -> LoginPolicy:
+    """Raises ConfigurationError."""
+    mechanisms = tuple(settings.auth.mechanisms.upper().split())
+    for name in mechanisms:
+        if name not in MECHANISMS:
+            raise ConfigurationError(f"auth.mechanisms: there is no '{name}'; there are {', '.join(MECHANISMS)}")
+    if not mechanisms:
+        raise ConfigurationError(f"auth.mechanisms: nobody could log in; there are {', '.join(MECHANISMS)}")
+    return LoginPolicy(
+        mechanisms,
+        settings.auth.anonymous_user,
+        takes_tokens=settings.oauth.takes_tokens,
+        allows_clear_text=settings.auth.allow_clear_text,
+    )
+
+
+def has_scram(policy: LoginPolicy) -> bool:
+    return any(name in scram.NAMES for name in policy.mechanisms)
+
+
+def keep_learned(broker: Broker, record: UserRecord, learned: Learned) -> None:
+    """A user showed the password: what was made of it is kept from now on, unless the user was changed meanwhile."""
+    user = broker.users.get(record.name)
+    if user is None or user.record is not record or broker.storage.failure:
+        return
+    if learned.password_hash:
+        record = replace(record, password_hash=learned.password_hash, hashing_algorithm=ALGORITHM)
+    if learned.scram:
+        record = replace(record, scram=learned.scram)
+    if record is not user.record:
+        broker.put_user(record)

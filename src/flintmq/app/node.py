@@ -1,0 +1,321 @@
+"""A broker in an event loop: all parts put together, started and stopped."""
+
+import asyncio
+import os
+import socket
+import ssl
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, final
+
+from flintmq import __version__, compiled
+from flintmq.app.logins import KNOWN_TO_ALL, LOGIN_SECRET, has_scram, keep_learned, login_policy
+from flintmq.app.offers import COMPATIBLE_VERSION, offer, offer_10
+from flintmq.app.recovering import recover, tell_damage
+from flintmq.app.reloaded import reloaded_parts
+from flintmq.app.surroundings import Surroundings
+from flintmq.base.errors import ConfigurationError
+from flintmq.broker.broker import Broker
+from flintmq.broker.ports import UserRecord
+from flintmq.server import logs
+from flintmq.server.accepting import Accepting
+from flintmq.server.addresses import Address, addresses
+from flintmq.server.alarms import Alarms
+from flintmq.server.amqp import AmqpServer
+from flintmq.server.audit import AuditLog
+from flintmq.server.auth import Authenticator, Learned, hash_unless_known, scram_keys
+from flintmq.server.certificates import Tls, tls_of
+from flintmq.server.config import ManagementSettings, Settings, TracingSettings
+from flintmq.server.oauth.tokens import tokens_of
+from flintmq.server.operation import Listener, Operation
+from flintmq.server.reloading import Apply, Part
+from flintmq.storage.backup.pins import remove_abandoned
+from flintmq.storage.node import NodeStorage
+
+if TYPE_CHECKING:
+    from flintmq.management.http.listening import HttpServer
+    from flintmq.management.spans import Exporting, Spans
+    from flintmq.management.stats.sampling import Stats
+
+log = logs.get_logger()
+
+# How often new damage is looked for; it is found rarely, if ever.
+_STORAGE_LOOK_SECONDS: Final = 10.0
+# How long a shutdown waits for the disk, so that publishers get the confirms of what they sent.
+_DRAIN_SECONDS: Final = 2.0
+# How often files of certificates are looked at; those they replace are good for days yet.
+_CERTIFICATES_LOOK_SECONDS: Final = 5.0
+# How long a shutdown waits for clients to agree to it.
+SHUTDOWN_SECONDS: Final = 2.0
+
+
+@final
+class Node:
+    """A broker in the running event loop. It changes nothing of its process: no signals, limits, policies or logs.
+
+    `port` is where it listens, once it has started, and `http_port` where the API does. Started once, and stopped once.
+    """
+
+    def __init__(self, settings: Settings, surroundings: Surroundings) -> None:
+        self.port = 0
+        self.http_port = 0
+        self._settings = settings
+        self._surroundings = surroundings
+        self._loop = asyncio.get_running_loop()
+        self._was_full = ""
+        # The sync thread reports to it; nothing is staged, so nothing reported, before it is there.
+        self._server: AmqpServer | None = None
+        self._accepting: list[Accepting] = []
+        self._sampling: asyncio.Task[None] | None = None
+        self._reloaded: list[Part] = []
+        self._exporting: Exporting | None = None
+        self._audit = AuditLog(settings.log.audit_file)
+        self._operation: Operation | None = None
+        self._http: HttpServer | None = None
+        self._watching: list[asyncio.Task[None]] = []
+        self._addresses = addresses(settings)
+        self._storage = surroundings.open_storage(settings, self._notify)
+
+    @property
+    def failure(self) -> str:
+        """Why the storage was fenced; empty where it was not."""
+        return self._storage.failure
+
+    @property
+    def reloaded(self) -> list[Part]:
+        """What it takes up, once it has started, of settings that are read again."""
+        return self._reloaded
+
+    async def start(self) -> None:
+        """Accept connections. Raises FlintError, and has stopped then."""
+        try:
+            await self._start()
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def _start(self) -> None:
+        settings = self._settings
+        storage = self._storage
+        build = "compiled by mypyc" if compiled else "interpreted: slower by far; install with a C compiler at hand"
+        log.info("FlintMQ", version=__version__, build=build)
+        # Now, and not behind a recovery that may take minutes.
+        for address in self._addresses.values():
+            # A name may take long to resolve.
+            await self._loop.run_in_executor(None, address.try_out)
+        remove_abandoned(settings.storage.directory)
+        broker = Broker(storage, int.from_bytes(os.urandom(4)))
+        broker.now_ms = time.time_ns() // 1_000_000
+        broker.node = f"flintmq@{socket.gethostname()}"
+        recover(broker, settings, self._surroundings.hash_password)
+        policy, tls = login_policy(settings), tls_of(settings.tls, settings.certificates)
+
+        def learn(record: UserRecord, learned: Learned) -> None:
+            self._loop.call_soon_threadsafe(keep_learned, broker, record, learned)
+
+        logins = Authenticator(
+            broker.users,
+            KNOWN_TO_ALL,
+            learn,
+            learns_scram=has_scram(policy),
+            rehashes=self._surroundings.hash_password is hash_unless_known,
+            secret=broker.secrets[LOGIN_SECRET],
+            tokens=tokens_of(settings.oauth),
+        )
+        server = AmqpServer(
+            broker,
+            offer(settings),
+            logins,
+            os.urandom,
+            self._surroundings.connection_max,
+            policy=policy,
+            tls=tls,
+            offer_10=offer_10(settings),
+            audit=self._audit,
+            tidy=self._surroundings.tidy,
+        )
+        self._server = server
+        alarms = Alarms(
+            settings.alarms,
+            settings.storage.directory,
+            lambda: storage.backlog_bytes,
+            lambda: storage.full,
+            broker.page_out,
+        )
+        server.watch(alarms.check)
+        host = settings.listen.host
+        self.port = await self._listen(server.protocol, self._addresses["amqp"])
+        tls_port = 0 if tls is None else await self._listen(server.tls_protocol, self._addresses["amqp/ssl"])
+        log.info(
+            "listening",
+            amqp=f"amqp://{host}:{self.port}",
+            connect=_url(settings, len(broker.users), self.port),
+            data=str(settings.storage.directory.resolve()),
+        )
+        if tls_port:
+            log.info("listening", amqps=f"amqps://{host}:{tls_port}")
+        self._watching = [self._loop.create_task(_watch_storage(storage))]
+        if tls is not None:
+            self._watching.append(self._loop.create_task(_watch_certificates(tls)))
+        self._reloaded = reloaded_parts(self._settings, broker, server, alarms, self._surroundings.hash_password)
+        self._reloaded.append(Part(("log.audit_file",), self._prepare_audit, is_always=True))
+        operation = Operation(
+            broker.node,
+            __version__,
+            COMPATIBLE_VERSION,
+            server,
+            logins,
+            alarms,
+            self._surroundings.hash_password,
+            scram_keys if has_scram(policy) else lambda _: (),
+            tls,
+            self._surroundings.connection_max,
+            storage.sync_seconds,
+        )
+        self._operation = operation
+        operation.listeners.append(Listener("amqp", host, self.port))
+        if tls_port:
+            operation.listeners.append(Listener("amqp/ssl", host, tls_port))
+        if settings.tracing.endpoint:
+            await self._trace(operation, server)
+        if settings.management.enabled:
+            await self._manage(operation, tls)
+
+    async def _trace(self, operation: Operation, server: AmqpServer) -> None:
+        """Record spans from now on. Raises ConfigurationError where what that needs is not installed."""
+        settings = self._settings.tracing
+        make = await self._loop.run_in_executor(None, _load_spans)
+        spans, self._exporting = make(operation, settings)
+        server.gateway.tracing.use(spans)
+        log.info("spans are sent", endpoint=settings.endpoint)
+
+    async def _manage(self, operation: Operation, tls: Tls | None) -> None:
+        """Serve the HTTP API. Clients are connecting already: what it needs is loaded beside them."""
+        settings = self._settings.management
+        make = await self._loop.run_in_executor(None, _load_management)
+        self._http, stats = make(operation, settings)
+        self._sampling = self._loop.create_task(stats.run())
+        self.http_port = await self._listen_http(operation, "http", None)
+        if tls is not None:
+            await self._listen_http(operation, "https", tls.context)
+
+    async def _listen_http(self, operation: Operation, protocol: str, context: ssl.SSLContext | None) -> int:
+        assert self._http is not None
+        address = self._addresses[protocol]
+        try:
+            number = await self._http.listen(address.host, address.port, context)
+        except OSError as error:
+            raise address.refused(error) from error
+        operation.listeners.append(Listener(protocol, address.host, number))
+        log.info("listening", **{protocol: f"{protocol}://{address.host}:{number}"})
+        return number
+
+    async def _listen(self, protocol: Callable[[], asyncio.Protocol], address: Address) -> int:
+        accepting = Accepting(protocol)
+        self._accepting.append(accepting)
+        try:
+            return await accepting.listen(address.host, address.port)
+        except OSError as error:
+            raise address.refused(error) from error
+
+    async def _prepare_audit(self, settings: Settings) -> Apply:
+        return self._audit.reopen(settings.log.audit_file)
+
+    def _notify(self) -> None:
+        self._loop.call_soon_threadsafe(self._on_durable)
+
+    def _on_durable(self) -> None:
+        if self._server is None:
+            return
+        if self._storage.full != self._was_full:
+            # Publishers have to wait at once: what the reserve holds is less than they bring until the next look.
+            self._was_full = self._storage.full
+            self._server.look()
+        self._server.on_durable()
+
+    async def stop(self, patience_seconds: float = SHUTDOWN_SECONDS) -> None:
+        """Close every connection, waiting that long at most for clients to agree, then write and sync everything."""
+        if self._sampling is not None:
+            self._sampling.cancel()
+        for task in self._watching:
+            task.cancel()
+        try:
+            if self._http is not None:
+                await self._http.close()
+            if self._operation is not None:
+                self._operation.close()
+            if self._server is not None:
+                log.info("stopping", connections=self._server.connection_count)
+                for each in self._accepting:
+                    each.close()
+                await self._server.drain(_DRAIN_SECONDS)
+                await self._server.close(patience_seconds)
+                # The loop may go on, and what the sync thread tells from now on is nobody's.
+                self._server = None
+            if self._exporting is not None:
+                await self._loop.run_in_executor(None, self._exporting.close)
+        finally:
+            self._storage.close()
+            self._audit.close()
+
+
+async def _watch_storage(storage: NodeStorage) -> None:
+    """Tell what is found while the broker runs: damage, by compaction or a stream's readers; a disk that refuses."""
+    trouble = ""
+    while True:
+        await asyncio.sleep(_STORAGE_LOOK_SECONDS)
+        tell_damage(storage)
+        if storage.pages_trouble != trouble:
+            trouble = storage.pages_trouble
+            if trouble:
+                log.warning("packed messages stay in memory: the disk does not take them", reason=trouble)
+
+
+async def _watch_certificates(tls: Tls) -> None:
+    """Whoever renews certificates need not tell the broker."""
+    while True:
+        await asyncio.sleep(_CERTIFICATES_LOOK_SECONDS)
+        try:
+            await asyncio.to_thread(tls.reload_if_changed)
+        except Exception:
+            # Or the certificates there are would be shown until they are out of date, and nobody would know why.
+            log.exception("certificates were not looked at")
+
+
+def _url(settings: Settings, users: int, port: int) -> str:
+    """What a client may be given as it is, as long as the password is the one that everybody knows."""
+    default = settings.default_user
+    is_known = default.name in KNOWN_TO_ALL and default.name == default.password and users == 1
+    login = f"{default.name}:{default.password}" if is_known else "USER:PASSWORD"
+    return f"amqp://{login}@{settings.listen.host}:{port}/%2f"
+
+
+def _load_management() -> Callable[[Operation, ManagementSettings], tuple["HttpServer", "Stats"]]:
+    """Imports what the HTTP API is made of: a fifth of a second, which no client of AMQP is to wait for."""
+    from flintmq.management.api.table import ROUTES  # noqa: PLC0415
+    from flintmq.management.http.app import application  # noqa: PLC0415
+    from flintmq.management.http.listening import HttpServer  # noqa: PLC0415
+    from flintmq.management.http.pages import Pages  # noqa: PLC0415
+    from flintmq.management.metrics.endpoint import open_to_all  # noqa: PLC0415
+    from flintmq.management.stats.sampling import Stats  # noqa: PLC0415
+
+    def make(operation: Operation, settings: ManagementSettings) -> tuple[HttpServer, Stats]:
+        stats = Stats(operation)
+        routes = open_to_all(ROUTES) if settings.open_metrics else ROUTES
+        return HttpServer(application(operation, stats, routes, settings.body_max_bytes, (Pages(),))), stats
+
+    return make
+
+
+def _load_spans() -> Callable[[Operation, TracingSettings], tuple["Spans", "Exporting"]]:
+    """Raises ConfigurationError."""
+    try:
+        from flintmq.management.spans import Exporting, Spans  # noqa: PLC0415
+    except ImportError as error:
+        raise ConfigurationError("tracing.endpoint: install flintmq[otel], which is not there") from error
+
+    def make(operation: Operation, settings: TracingSettings) -> tuple[Spans, Exporting]:
+        exporting = Exporting(settings.endpoint, settings.ratio, settings.service, operation.name, operation.version)
+        return Spans(exporting.tracer, time.time_ns), exporting
+
+    return make

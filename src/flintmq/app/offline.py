@@ -1,0 +1,92 @@
+"""What is done with the data of a broker that does not run."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from flintmq import __version__
+from flintmq.app.defining import define
+from flintmq.app.surroundings import CODECS
+from flintmq.base.errors import ConfigurationError, StorageError
+from flintmq.broker.broker import Broker
+from flintmq.gateway.acts import Act
+from flintmq.management.definitions.exporting import export_definitions
+from flintmq.server.audit import AuditLog
+from flintmq.server.auth import hash_unless_known
+from flintmq.server.config import Settings
+from flintmq.storage.backup import manifest
+from flintmq.storage.backup.layout import is_data_directory
+from flintmq.storage.backup.manifest import Manifest, Progress
+from flintmq.storage.backup.restoring import restore
+from flintmq.storage.backup.taking import Backup
+from flintmq.storage.inspection.dumping import Dump
+from flintmq.storage.inspection.verifying import Verification
+from flintmq.storage.node import NodeStorage
+
+
+def import_definitions_into(settings: Settings) -> list[str]:
+    """Bring what the settings define into the data of a broker that does not run; returns remarks about no effect.
+
+    Raises FlintError.
+    """
+    with stopped(settings) as broker:
+        remarks = define(broker, settings, hash_unless_known)
+        audit = AuditLog(settings.log.audit_file)
+        file = settings.definitions.load
+        audit.record(Act(f"uid {os.getuid()}", "", "cli", "", "definitions.import", "" if file is None else str(file)))
+        audit.close()
+        return remarks
+
+
+def export_definitions_from(settings: Settings) -> dict[str, object]:
+    """The definitions of a broker that does not run. Raises FlintError."""
+    directory = settings.storage.directory
+    if not directory.is_dir():
+        raise ConfigurationError(f"there is no data directory {directory}: choose one with --data")
+    with stopped(settings) as broker:
+        return export_definitions(broker, __version__)
+
+
+def has_data(directory: Path) -> bool:
+    """Whether a broker has kept its messages there."""
+    return is_data_directory(directory)
+
+
+def backup_of(directory: Path, destination: Path) -> Backup:
+    """A backup that is yet to be taken. Raises FlintError."""
+    return Backup(directory, destination, __version__)
+
+
+def verification_of(directory: Path) -> Verification:
+    """A check of a data directory, or of a backup, that is yet to be made. Raises FlintError."""
+    return Verification(directory)
+
+
+def dump_of(directory: Path) -> Dump:
+    """What is to be read of a data directory, or of a backup. Raises FlintError."""
+    return Dump(directory, CODECS)
+
+
+def manifest_of(backup: Path) -> Manifest:
+    """What a backup consists of. Raises FlintError."""
+    return manifest.Manifest.load(backup)
+
+
+def restore_backup(backup: Path, directory: Path, progress: Progress) -> None:
+    """Make a data directory of a backup. Raises FlintError."""
+    restore(backup, directory, manifest_of(backup), progress)
+
+
+@contextmanager
+def stopped(settings: Settings) -> Iterator[Broker]:
+    """The broker of a data directory, without its messages. No other may run on it meanwhile."""
+    storage = NodeStorage(settings.storage.directory, CODECS, lambda: None)
+    try:
+        broker = Broker(storage)
+        broker.restore(storage.definitions.load())
+        yield broker
+    finally:
+        storage.close()
+    if storage.failure:
+        raise StorageError(storage.failure)

@@ -1,0 +1,54 @@
+"""A broker as it was, from its storage, and what the settings define beside it."""
+
+import os
+import time
+
+from flintmq.app.defining import define
+from flintmq.app.logins import LOGIN_SECRET
+from flintmq.app.surroundings import HashPassword
+from flintmq.broker.broker import Broker
+from flintmq.broker.queue.stream import StreamQueue
+from flintmq.server import logs
+from flintmq.server.config import Settings
+from flintmq.storage.node import NodeStorage
+
+log = logs.get_logger()
+
+
+def recover(broker: Broker, settings: Settings, hash_password: HashPassword) -> None:
+    """Build the broker from its storage, and bring in what the settings define."""
+    started = time.perf_counter()
+    storage = broker.storage
+    definitions = storage.definitions.load()
+    is_new = not definitions.vhosts and not definitions.users
+    # It may take minutes, in which nothing else is said.
+    log.info("new data directory" if is_new else "recovering", data=str(settings.storage.directory.resolve()))
+    count = broker.recover(definitions)
+    if not is_new:
+        log.info("recovered", **_found(broker, count), seconds=round(time.perf_counter() - started, 3))
+    if isinstance(storage, NodeStorage):
+        for orphan in storage.remove_orphans({record.id for record in definitions.queues}):
+            log.warning("stream of no queue removed", directory=str(orphan))
+    if LOGIN_SECRET not in broker.secrets:
+        broker.put_secret(LOGIN_SECRET, os.urandom(32))
+    for remark in define(broker, settings, hash_password):
+        log.warning("no effect", what=remark)
+    if isinstance(storage, NodeStorage):
+        tell_damage(storage)
+
+
+def _found(broker: Broker, messages: int) -> dict[str, int]:
+    """What was recovered, for the log: `messages` are those on queues, and `records` those in streams."""
+    queues = [queue for vhost in broker.vhosts.values() for queue in vhost.queues.values()]
+    streams = [queue for queue in queues if isinstance(queue, StreamQueue)]
+    return {
+        "queues": len(queues) - len(streams),
+        "messages": messages,
+        "streams": len(streams),
+        "records": sum(stream.message_count for stream in streams),
+    }
+
+
+def tell_damage(storage: NodeStorage) -> None:
+    for damage in storage.set_aside():
+        log.error("damaged record set aside", damage=str(damage), kept_in=damage.kept_in)

@@ -1,0 +1,78 @@
+"""What a broker that runs takes up of settings that were read again."""
+
+import asyncio
+from functools import partial
+
+from flintmq.app.defining import bring_in, document_in, given_by, hashed_passwords, user_records
+from flintmq.app.offers import offer, offer_10
+from flintmq.app.surroundings import HashPassword
+from flintmq.base.errors import ConfigurationError, FlintError
+from flintmq.broker.broker import Broker
+from flintmq.management.http.slices import gathered
+from flintmq.server import logs
+from flintmq.server.alarms import Alarms
+from flintmq.server.amqp import AmqpServer
+from flintmq.server.certificates import tls_of
+from flintmq.server.config import Settings
+from flintmq.server.reloading import Apply, Part
+
+log = logs.get_logger()
+
+
+def reloaded_parts(
+    started_with: Settings, broker: Broker, server: AmqpServer, alarms: Alarms, hash_password: HashPassword
+) -> list[Part]:
+    """What a broker that runs takes up of settings that were read again."""
+    brought_in = given_by(started_with)
+
+    async def prepare_limits(settings: Settings) -> Apply:
+        def apply() -> None:
+            server.amqp091.offer = offer(settings)
+            server.amqp10.offer = offer_10(settings)
+
+        return apply
+
+    async def prepare_alarms(settings: Settings) -> Apply:
+        return partial(alarms.configure, settings.alarms)
+
+    async def prepare_tls(settings: Settings) -> Apply:
+        tls = tls_of(settings.tls, settings.certificates)
+        if tls is None or server.tls is None:
+            if tls is not server.tls:
+                raise ConfigurationError("tls.certificate: TLS comes and goes with a restart")
+            return lambda: None
+        # In its place: whoever else listens with these certificates has the new ones, too.
+        return partial(server.tls.become, tls)
+
+    async def prepare_definitions(settings: Settings) -> Apply:
+        nonlocal brought_in
+        given = given_by(settings)
+        if given == brought_in:
+            # A right that was taken away since must not come back because the logs are rotated.
+            return lambda: None
+        document = document_in(settings.definitions.load)
+        # A hash takes 25 ms.
+        users = await asyncio.to_thread(user_records, broker, settings, hash_password)
+        secrets = iter(await asyncio.to_thread(hashed_passwords, broker, document, hash_password))
+
+        async def apply() -> None:
+            nonlocal brought_in
+            brought_in = given
+            steps = bring_in(broker, settings, users, document, lambda _known, _password: next(secrets))
+            try:
+                for remark in await gathered(steps):
+                    if remark is not None:
+                        log.warning("no effect", what=remark)
+            except FlintError as error:
+                # As when they are imported at run time: what came before stays.
+                log.warning("definitions were not taken up as a whole", reason=str(error))
+            server.want_tick()
+
+        return apply
+
+    return [
+        Part(("limits.",), prepare_limits),
+        Part(("alarms.",), prepare_alarms),
+        Part(("tls.", "certificates"), prepare_tls, is_always=True),
+        Part(("definitions.", "vhosts", "users"), prepare_definitions, is_always=True),
+    ]

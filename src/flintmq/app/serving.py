@@ -1,0 +1,82 @@
+"""A broker in a process of its own."""
+
+import asyncio
+import fcntl
+import gc
+import os
+import resource
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import uvloop
+
+from flintmq.app.node import Node
+from flintmq.app.surroundings import lasting
+from flintmq.server import logs, service_manager
+from flintmq.server.config import Settings
+from flintmq.server.reloading import Apply, Part, Reloading
+from flintmq.server.signals import Signals
+
+# Objects of messages come and go without cycles; the collector looks for the rare cycles elsewhere.
+# What connections bring is looked through as they come (server/amqp.py), which counts as a round of the second
+# generation: it must not lead to a look at everything each time fifty of these are over. What old
+# connections leave behind waits for that look: 8 KiB each, of some 30,000.
+_GC_THRESHOLDS: Final = (50_000, 50, 1_000)
+# As many open files as there is room for from the start: half a megabyte.
+_FILES_IN_SIGHT: Final = 65_536
+
+
+def run(settings: Settings, load: Callable[[], Settings]) -> int:
+    """Run a broker until SIGTERM or SIGINT; returns the exit code. Raises FlintError when it cannot start.
+
+    On SIGHUP, `load` reads the settings again.
+    """
+    logs.configure(settings.log)
+    return uvloop.run(_serve_until_signalled(settings, load))
+
+
+async def _serve_until_signalled(settings: Settings, load: Callable[[], Settings]) -> int:
+    signals = Signals()
+    signals.install(asyncio.get_running_loop())
+    return await serve(settings, signals, Reloading(settings, load))
+
+
+async def serve(settings: Settings, signals: Signals, reloading: Reloading) -> int:
+    """Run a broker in a process of its own until it is told to stop, and stop it cleanly."""
+    _raise_open_files()
+    # Both young generations: what is kept is old then, and nobody looks through it again.
+    node = Node(settings, replace(lasting(), tidy=partial(gc.collect, 1)))
+    await node.start()
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*_GC_THRESHOLDS)
+    for part in [Part(("log.",), _prepare_log), *node.reloaded]:
+        reloading.add(part)
+    # An order that came before is obeyed now: nothing was there to take up what has changed.
+    watching = asyncio.create_task(reloading.watch(signals.reload))
+    service_manager.tell(service_manager.READY)
+    try:
+        await signals.stop.wait()
+    finally:
+        service_manager.tell(service_manager.STOPPING)
+        watching.cancel()
+        await node.stop()
+    return 1 if node.failure else 0
+
+
+async def _prepare_log(settings: Settings) -> Apply:
+    return partial(logs.configure, settings.log)
+
+
+def _raise_open_files() -> None:
+    """Let this process open as many files as the system allows: sockets, most of them."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    # The system's table of them grows when one is opened that does not fit, twice as large each time, and a process
+    # with threads waits 20 ms for that: now, rather than when a crowd of clients comes.
+    room = _FILES_IN_SIGHT if most == resource.RLIM_INFINITY else min(most, _FILES_IN_SIGHT)
+    with Path(os.devnull).open("rb") as file:
+        os.close(fcntl.fcntl(file, fcntl.F_DUPFD_CLOEXEC, room - 1))

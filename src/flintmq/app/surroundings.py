@@ -1,0 +1,91 @@
+"""What differs between brokers by the process they run in: storage, sockets, how passwords are hashed."""
+
+import resource
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from flintmq.base.errors import ConfigurationError
+from flintmq.base.limits import RESERVED_DESCRIPTORS
+from flintmq.broker.message import ContentCodec
+from flintmq.broker.ports import UserRecord
+from flintmq.gateway.amqp091.codec import CODEC_091
+from flintmq.gateway.amqp10.codec import CODEC_10
+from flintmq.server.alarms import memory_bytes
+from flintmq.server.auth import hash_unless_known, salted_hash_unless_known
+from flintmq.server.config import Settings
+from flintmq.storage.definitions.sqlite import DefinitionDatabase
+from flintmq.storage.node import NodeStorage
+from flintmq.storage.reserve import RESERVE_BYTES
+from flintmq.storage.throwaway import ThrowawayDisk
+
+# By the number that storage keeps beside content.
+CODECS: Final[dict[int, ContentCodec]] = {CODEC_091.format: CODEC_091, CODEC_10.format: CODEC_10}
+# Where the system sets no limit, memory does.
+_CONNECTIONS_UNLIMITED: Final = 1_000_000
+# Opens the storage that the settings name; the function is called, from any thread, when it has something to tell.
+OpenStorage = Callable[[Settings, Callable[[], None]], NodeStorage]
+# A hash and its algorithm, of a user who may be known already, and a password.
+HashPassword = Callable[[UserRecord | None, str], tuple[str, str]]
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What a broker has from the process that it runs in."""
+
+    open_storage: OpenStorage
+    connection_max: int
+    hash_password: HashPassword
+    # Called while many connect; the garbage collector of a program that embeds a broker is the program's.
+    tidy: Callable[[], object] = lambda: None
+
+
+def lasting() -> Surroundings:
+    """For a broker whose data is found again."""
+    return Surroundings(_durable_storage, _connections(), hash_unless_known)
+
+
+def throwaway() -> Surroundings:
+    """For a broker that ends with its data: it waits for no disk, and its passwords are quick to check."""
+    return Surroundings(_throwaway_storage, _connections(), salted_hash_unless_known)
+
+
+def _durable_storage(settings: Settings, notify: Callable[[], None]) -> NodeStorage:
+    return NodeStorage(
+        settings.storage.directory,
+        CODECS,
+        notify,
+        segment_bytes=settings.storage.segment_bytes,
+        reserve_bytes=RESERVE_BYTES,
+        pages_memory_max=_pages_memory_max(settings),
+    )
+
+
+def _throwaway_storage(settings: Settings, notify: Callable[[], None]) -> NodeStorage:
+    return NodeStorage(
+        settings.storage.directory,
+        CODECS,
+        notify,
+        disk=ThrowawayDisk(),
+        segment_bytes=settings.storage.segment_bytes,
+        database=partial(DefinitionDatabase, synchronous="OFF"),
+        pages_memory_max=_pages_memory_max(settings),
+    )
+
+
+def _pages_memory_max(settings: Settings) -> int:
+    # Or the alarm would come before the disk is used.
+    return min(memory_bytes(settings.storage.queue_memory), memory_bytes(settings.alarms.memory_high_watermark) // 2)
+
+
+def _connections() -> int:
+    """How many sockets there may be: all files this process may open but for a reserve. Raises ConfigurationError."""
+    most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if most == resource.RLIM_INFINITY:
+        return _CONNECTIONS_UNLIMITED
+    if most <= RESERVED_DESCRIPTORS:
+        raise ConfigurationError(
+            f"{most} open files are allowed, more than {RESERVED_DESCRIPTORS} are needed: raise it with ulimit -n"
+        )
+    return most - RESERVED_DESCRIPTORS
