@@ -17,8 +17,6 @@ from flintmq.wire.amqp091.methods import ChannelOpen, ChannelOpenOk, ConnectionU
 from flintmq.wire.amqp091.tables import Table
 
 _ACCESS_REFUSED: Final = 403
-# rfc 7628 §3.2.3: what is said to a server that tells why a token is no good, before it refuses the login.
-_UNDERSTOOD: Final = b"\x01"
 
 
 @final
@@ -130,7 +128,7 @@ class Session(ConnectionOwner):
     def on_challenge(self, challenge: bytes) -> None:
         if self._mechanism != oauthbearer.NAME:
             raise AuthenticationFailed(f"{self._mechanism} has no challenges")
-        self.engine.respond(_UNDERSTOOD)
+        self.engine.respond(oauthbearer.UNDERSTOOD)
 
     def on_channel(self, channel: Channel) -> ChannelOwner:
         raise LocalProtocolError("a client's channels are opened by itself")

@@ -22,8 +22,6 @@ from flintmq.wire.amqp10.performatives import Attach, Begin, Open
 _LINKS_MAX: Final = 1024
 # Above the largest message a server can be configured to take.
 _MESSAGE_MAX_BYTES: Final = 1024 * 1024 * 1024
-# rfc 7628 §3.2.3: what is said to a server that tells why a token is no good, before it refuses the login.
-_UNDERSTOOD: Final = b"\x01"
 
 
 @final
@@ -146,7 +144,7 @@ class ClientConnection(ConnectionOwner):
         if self._scram is not None:
             self.engine.sasl_respond(self._scram.answer(challenge))
         elif self._mechanism == oauthbearer.NAME:
-            self.engine.sasl_respond(_UNDERSTOOD)
+            self.engine.sasl_respond(oauthbearer.UNDERSTOOD)
         else:
             raise AuthenticationFailed(f"{self._mechanism} has no challenges")
 

@@ -7,6 +7,8 @@ from flintmq.base.errors import AuthenticationFailed
 NAME: Final = "OAUTHBEARER"
 # RFC 7628 §3.2.2: what a client is told of a token that is no good. It answers, and only then it is refused (§3.2.3).
 REFUSAL: Final = b'{"status":"invalid_token"}'
+# RFC 7628 §3.2.3: that answer.
+UNDERSTOOD: Final = b"\x01"
 _SEPARATOR: Final = "\x01"
 _SCHEME: Final = "bearer "
 
