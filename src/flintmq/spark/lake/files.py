@@ -1,7 +1,7 @@
 """What a task writes: Parquet files that are complete and on the disk before anybody is told of them."""
 
 import os
-import uuid
+import secrets
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from flintmq.base.errors import ConfigurationError
 from flintmq.spark.lake.datafile import NULL_PARTITION, DataFile
 from flintmq.spark.lake.layout import Layout, partition_text
 from flintmq.spark.lake.options import LakeFormat, LakeWriteOptions
@@ -28,15 +29,21 @@ INTERNAL: Final = "_flintmq"
 STAGED: Final = f"{INTERNAL}/staged"
 DATA: Final = "data"
 
+# Of a directory's or a file's name, in all file systems that a lake may stand in.
+NAME_MAX_BYTES: Final = 255
+# A file's name is its attempt, and what it is called within that: two random numbers of so many bytes.
+_HALF_BYTES: Final = 8
+
 Key = tuple[object, ...]
 
 
 class TaskFiles:
     """Rows in, files out: one for each queue and each value of the partition columns, or more if they grow large."""
 
-    def __init__(self, options: LakeWriteOptions, layout: Layout) -> None:
+    def __init__(self, options: LakeWriteOptions, layout: Layout, attempt: str) -> None:
         self._options = options
         self._layout = layout
+        self._attempt = attempt
         queue = ("queue",) if "queue" in layout.schema.names else ()
         self._keys = [*dict.fromkeys((*queue, *layout.partition_by))]
         self._open: dict[Key, _Growing] = {}
@@ -48,7 +55,7 @@ class TaskFiles:
             if growing is None:
                 self._make_room()
                 growing = self._open[key] = _Growing(
-                    self._options, self._layout, dict(zip(self._keys, key, strict=True))
+                    self._options, self._layout, self._attempt, dict(zip(self._keys, key, strict=True))
                 )
             growing.add(rows)
             if growing.size_bytes >= self._options.max_file_bytes:
@@ -74,7 +81,9 @@ class TaskFiles:
             self._end(max(self._open, key=lambda key: self._open[key].size_bytes))
 
     def _end(self, key: Key) -> None:
-        self._done.append(self._open.pop(key).end())
+        # One that cannot be ended (on a full disk, say) stays among those that are discarded.
+        self._done.append(self._open[key].end())
+        del self._open[key]
 
     def _by_key(self, batch: pa.RecordBatch) -> Iterator[tuple[Key, pa.RecordBatch]]:
         if batch.num_rows == 0:
@@ -87,29 +96,44 @@ class TaskFiles:
         for column in columns:
             codes = codes * len(column.dictionary) + column.indices.to_numpy()
         if (codes == codes[0]).all():
-            yield tuple(column[0].as_py() for column in columns), batch
+            yield self._key(columns, 0), batch
             return
         order = np.argsort(codes, kind="stable")
         edges = np.flatnonzero(np.diff(codes[order])) + 1
         for places in np.split(order, edges):
-            yield tuple(column[int(places[0])].as_py() for column in columns), batch.take(pa.array(places))
+            yield self._key(columns, int(places[0])), batch.take(pa.array(places))
+
+    def _key(self, columns: list[pa.DictionaryArray], row: int) -> Key:
+        found: list[object] = []
+        for name, column in zip(self._keys, columns, strict=True):
+            try:
+                found.append(column[row].as_py())
+            except OverflowError:
+                raise _far(name) from None
+        return tuple(found)
 
 
 class _Growing:
     """A file that is being written."""
 
-    def __init__(self, options: LakeWriteOptions, layout: Layout, key: dict[str, object]) -> None:
+    def __init__(self, options: LakeWriteOptions, layout: Layout, attempt: str, key: dict[str, object]) -> None:
+        """Raises ConfigurationError for a value of a partition column that no directory can be named after."""
         self._partition = {name: partition_text(key[name]) for name in layout.partition_by}
         self._queue = key.get("queue")
-        self._path = new_path(options.place.format, self._partition)
+        self._path = new_path(options.place.format, self._partition, attempt)
         self._file = written_path(options, self._path)
         self._file.parent.mkdir(parents=True, exist_ok=True)
         # Delta's log and Hive's directories say what the value of a partition column is; Iceberg reads it in the file.
-        self._left_out = () if options.place.format is LakeFormat.ICEBERG else layout.partition_by
-        kept = [field for field in layout.arrow if field.name not in self._left_out]
+        self._is_iceberg = options.place.format is LakeFormat.ICEBERG
+        left_out = () if self._is_iceberg else layout.partition_by
+        kept = [field for field in layout.arrow if field.name not in left_out]
         self._schema = pa.schema(kept)
         compression = "NONE" if options.compression == "none" else options.compression
-        self._writer = pq.ParquetWriter(str(self._file), self._schema, compression=compression)
+        try:
+            self._writer = pq.ParquetWriter(str(self._file), self._schema, compression=compression)
+        except BaseException:
+            self._file.unlink(missing_ok=True)
+            raise
         self._row_group_bytes = min(ROW_GROUP_BYTES, options.max_file_bytes)
         self._waiting: list[pa.RecordBatch] = []
         self.waiting_bytes = 0
@@ -142,6 +166,8 @@ class _Growing:
     def end(self) -> DataFile:
         self.write()
         self._writer.close()
+        if self._is_iceberg:
+            _check_times(self._file)
         sync(self._file)
         sync(self._file.parent)
         return DataFile(
@@ -183,17 +209,30 @@ class _Bounds:
         self.last = last if self.last is None else max(last, self.last)
 
 
-def new_path(format: LakeFormat | None, partition: dict[str, str | None]) -> str:
+def new_attempt() -> str:
+    """What the names of all files begin with that tasks write in one attempt at a batch, and of no others."""
+    return secrets.token_hex(_HALF_BYTES)
+
+
+def new_path(format: LakeFormat | None, partition: dict[str, str | None], attempt: str) -> str:
     """A path that no other file has. Directories tell the partition where nothing else does."""
-    name = f"{uuid.uuid4().hex}.parquet"
+    name = f"{attempt}{secrets.token_hex(_HALF_BYTES)}.parquet"
     if format is not LakeFormat.PARQUET:
         return f"{DATA}/{name}"
-    directories = [f"{column}={_directory(value)}" for column, value in partition.items()]
+    directories = [_directory(column, value) for column, value in partition.items()]
     return "/".join([*directories, name])
 
 
-def _directory(value: str | None) -> str:
-    return NULL_PARTITION if value is None else quote(value, safe=" ")
+def _directory(column: str, value: str | None) -> str:
+    """Raises ConfigurationError now: decided, a batch with a file that has no place could never be completed."""
+    name = f"{quote(column, safe=' ')}={NULL_PARTITION if value is None else quote(value, safe=' ')}"
+    if len(name) > NAME_MAX_BYTES:
+        raise ConfigurationError(
+            f"the column {column} has a value by which no directory can be named, {value!r}: with its name, it is "
+            f"{len(name)} bytes, and a file system takes {NAME_MAX_BYTES}. Cut it, partition by something shorter, or "
+            "use the lakeFormat delta or iceberg"
+        )
+    return name
 
 
 def written_path(options: LakeWriteOptions, path: str) -> Path:
@@ -211,6 +250,32 @@ def remove_files(options: LakeWriteOptions, files: list[DataFile]) -> None:
     """Those of an attempt that did not become the batch."""
     for file in files:
         written_path(options, file.path).unlink(missing_ok=True)
+
+
+def attempt_files(options: LakeWriteOptions, attempt: str) -> list[Path]:
+    """All that tasks of an attempt wrote and that is not in a place of the plain format, whoever was told of it."""
+    directory = written_path(options, f"{DATA}/any").parent
+    return [*directory.glob(f"{attempt}*.parquet")]
+
+
+def _check_times(file: Path) -> None:
+    """Raises ConfigurationError for what PyIceberg cannot count with: it would not take the batch, ever."""
+    metadata = pq.read_metadata(file)
+    for group in range(metadata.num_row_groups):
+        for place in range(metadata.num_columns):
+            column = metadata.row_group(group).column(place)
+            try:
+                if column.statistics is not None and column.statistics.has_min_max:
+                    _ = column.statistics.min, column.statistics.max
+            except OverflowError:
+                raise _far(column.path_in_schema) from None
+
+
+def _far(column: str) -> ConfigurationError:
+    return ConfigurationError(
+        f"the column {column} has a time that is not between the years 1 and 9999, which is not to be had here: make "
+        "it null before it is written"
+    )
 
 
 def sync(path: Path) -> None:

@@ -107,5 +107,5 @@ def _partition(path: Path) -> dict[str, str | None]:
     for part in path.parent.parts:
         column, equals, value = part.partition("=")
         if equals:
-            found[column] = None if value == NULL_PARTITION else unquote(value)
+            found[unquote(column)] = None if value == NULL_PARTITION else unquote(value)
     return found
