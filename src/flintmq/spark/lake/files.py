@@ -225,7 +225,11 @@ def new_path(format: LakeFormat | None, partition: dict[str, str | None], attemp
 
 def _directory(column: str, value: str | None) -> str:
     """Raises ConfigurationError now: decided, a batch with a file that has no place could never be completed."""
-    name = f"{quote(column, safe=' ')}={NULL_PARTITION if value is None else quote(value, safe=' ')}"
+    escaped = quote(column, safe=" ")
+    if escaped[0] in "._":
+        # Readers of directories pass over what begins with these.
+        escaped = f"%{ord(escaped[0]):02X}{escaped[1:]}"
+    name = f"{escaped}={NULL_PARTITION if value is None else quote(value, safe=' ')}"
     if len(name) > NAME_MAX_BYTES:
         raise ConfigurationError(
             f"the column {column} has a value by which no directory can be named, {value!r}: with its name, it is "

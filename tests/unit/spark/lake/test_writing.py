@@ -70,10 +70,10 @@ def batch(lake: Lake, number: int, *parts: pa.RecordBatch, query: str = "query")
     return Batch(query, number, tuple(file for part in parts for file in lake.write(iter([part]))))
 
 
-def read_back(path: Path, *columns: str) -> list[tuple[Any, ...]]:
-    options = lake_read_options({"path": str(path)})
-    schema = lake_table(options.place).snapshot(None).schema
-    reader = LakeBatchReader(options, StructType([schema[name] for name in columns] if columns else schema.fields))
+def read_back(path: Path, *columns: str, **options: str) -> list[tuple[Any, ...]]:
+    given = lake_read_options({"path": str(path), **options})
+    schema = lake_table(given.place).snapshot(None).schema
+    reader = LakeBatchReader(given, StructType([schema[name] for name in columns] if columns else schema.fields))
     found = [found for part in reader.partitions() for found in reader.read(part)]
     return [tuple(row.values()) for one in found for row in one.to_pylist()]
 

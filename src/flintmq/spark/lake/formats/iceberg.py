@@ -32,15 +32,16 @@ CATALOG_FILE: Final = "catalog.db"
 # Another writer may be faster; then the commit is made upon its one.
 _ATTEMPTS: Final = 10
 _LAST_BATCH: Final = "flintmq.batch."
+_SPECIAL: Final = frozenset("#?%")
 
 
 class IcebergLake(Table):
     def __init__(self, place: Place) -> None:
         """Raises ConfigurationError for a path that the library would take for another one."""
-        if "#" in place.path or "?" in place.path:
+        if not _SPECIAL.isdisjoint(place.path):
             raise ConfigurationError(
-                f"the option path is {place.path!r}: there is a # or a ? in it, at which the library pyiceberg cuts "
-                "locations off. Rename the directory, or use another lakeFormat"
+                f"the option path is {place.path!r}: there is a #, a ? or a % in it, which mean something else in the "
+                "locations of the library pyiceberg. Rename the directory, or use another lakeFormat"
             )
         self._place = place
         self._name = place.table
