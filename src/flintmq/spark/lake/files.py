@@ -1,6 +1,7 @@
 """What a task writes: Parquet files that are complete and on the disk before anybody is told of them."""
 
 import os
+import re
 import secrets
 from collections.abc import Iterator
 from contextlib import suppress
@@ -33,6 +34,8 @@ DATA: Final = "data"
 NAME_MAX_BYTES: Final = 255
 # A file's name is its attempt, and what it is called within that: two random numbers of so many bytes.
 _HALF_BYTES: Final = 8
+
+_ASCII: Final = re.compile(r"[\x00-\x7f]+")
 
 Key = tuple[object, ...]
 
@@ -225,18 +228,25 @@ def new_path(format: LakeFormat | None, partition: dict[str, str | None], attemp
 
 def _directory(column: str, value: str | None) -> str:
     """Raises ConfigurationError now: decided, a batch with a file that has no place could never be completed."""
-    escaped = quote(column, safe=" ")
+    escaped = _escaped(column)
     if escaped[0] in "._":
         # Readers of directories pass over what begins with these.
         escaped = f"%{ord(escaped[0]):02X}{escaped[1:]}"
-    name = f"{escaped}={NULL_PARTITION if value is None else quote(value, safe=' ')}"
-    if len(name) > NAME_MAX_BYTES:
+    # Spark reads nothing of a directory with one that is named after an empty text, and Hive writes it as null, too.
+    name = f"{escaped}={_escaped(value) if value else NULL_PARTITION}"
+    length = len(name.encode())
+    if length > NAME_MAX_BYTES:
         raise ConfigurationError(
             f"the column {column} has a value by which no directory can be named, {value!r}: with its name, it is "
-            f"{len(name)} bytes, and a file system takes {NAME_MAX_BYTES}. Cut it, partition by something shorter, or "
+            f"{length} bytes, and a file system takes {NAME_MAX_BYTES}. Cut it, partition by something shorter, or "
             "use the lakeFormat delta or iceberg"
         )
     return name
+
+
+def _escaped(text: str) -> str:
+    """As Hive and Spark do: they take each escape for a character, so that those of several bytes stay as they are."""
+    return _ASCII.sub(lambda found: quote(found[0], safe=" "), text)
 
 
 def written_path(options: LakeWriteOptions, path: str) -> Path:

@@ -56,7 +56,7 @@ def test_names_of_directories(tmp_path: Path, format: str, name: str) -> None:
         assert rows(path, format, "offset") == [(n,) for n in range(20)]
 
 
-@pytest.mark.parametrize("key", ["x" * 252, "ü" * 50, "x" * 5000])
+@pytest.mark.parametrize("key", ["x" * 252, "ü" * 126, "/" * 84, "x" * 5000])
 @pytest.mark.parametrize("format", FORMATS)
 def test_a_value_that_is_no_name(tmp_path: Path, format: str, key: str) -> None:
     """A value of a partition column that is too long for the name of a directory is refused where there is one."""
@@ -76,6 +76,18 @@ def test_a_value_that_is_just_a_name(tmp_path: Path) -> None:
     lake = a_lake(tmp_path / "lake", schema=KEYED, partitionBy="key")
     lake.commit(batch(lake, 0, keyed("x" * 251)))
     assert rows(tmp_path / "lake", "parquet", "n", "key") == [(0, "x" * 251)]
+
+
+def test_names_of_values(tmp_path: Path) -> None:
+    """As Hive and Spark write and read them: they know no escapes for what is not ASCII, and no empty text."""
+    path = tmp_path / "lake"
+    lake = a_lake(path, schema=KEYED, partitionBy="key")
+    keys = ["a/b=c%", "ü€😀", " ", "", "..", "a\nb"]
+    lake.commit(batch(lake, 0, keyed(*keys)))
+    names = {"a%2Fb%3Dc%25", "ü€😀", " ", "__HIVE_DEFAULT_PARTITION__", "..", "a%0Ab"}
+    assert {file.parent.name for file in parquet_files(path)} == {f"key={name}" for name in names}
+    assert sorted(read_back(path)) == [*enumerate(keys)]
+    assert rows(path, "parquet", "n", "key") == [(n, key or None) for n, key in enumerate(keys)]
 
 
 @pytest.mark.parametrize("name", ["a/b", "../b", "a=b", "a b", "_day"])
