@@ -1,13 +1,10 @@
 """What a task writes: Parquet files that are complete and on the disk before anybody is told of them."""
 
 import os
-import re
-import secrets
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
-from urllib.parse import quote
 
 import numpy as np
 import pyarrow as pa
@@ -15,9 +12,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from flintmq.base.errors import ConfigurationError
-from flintmq.spark.lake.datafile import NULL_PARTITION, DataFile
+from flintmq.spark.lake.datafile import DataFile
 from flintmq.spark.lake.layout import Layout, partition_text
 from flintmq.spark.lake.options import LakeFormat, LakeWriteOptions
+from flintmq.spark.lake.paths import new_path, remove_files, written_path
 
 # Rows wait in memory until they make a row group of this size: smaller ones cost readers more than they spare.
 ROW_GROUP_BYTES: Final = 32 * 1024 * 1024
@@ -25,17 +23,6 @@ ROW_GROUP_BYTES: Final = 32 * 1024 * 1024
 WAITING_MAX_BYTES: Final = 128 * 1024 * 1024
 # Files that a task fills at a time. Beyond that, the fullest is ended: many values make many small files.
 OPEN_FILES_MAX: Final = 64
-# All that tasks write of a lake which is not in its place yet, and what else is ours there.
-INTERNAL: Final = "_flintmq"
-STAGED: Final = f"{INTERNAL}/staged"
-DATA: Final = "data"
-
-# Of a directory's or a file's name, in all file systems that a lake may stand in.
-NAME_MAX_BYTES: Final = 255
-# A file's name is its attempt, and what it is called within that: two random numbers of so many bytes.
-_HALF_BYTES: Final = 8
-
-_ASCII: Final = re.compile(r"[\x00-\x7f]+")
 
 Key = tuple[object, ...]
 
@@ -96,8 +83,14 @@ class TaskFiles:
             return
         columns = [batch.column(name).dictionary_encode(null_encoding="encode") for name in self._keys]
         codes = np.zeros(batch.num_rows, dtype=np.int64)
+        count = 1
         for column in columns:
+            count *= len(column.dictionary)
             codes = codes * len(column.dictionary) + column.indices.to_numpy()
+            if count > batch.num_rows:
+                # As few as there are: those of many columns do not fit, and rows would get under another key.
+                codes = np.unique(codes, return_inverse=True)[1]
+                count = batch.num_rows
         if (codes == codes[0]).all():
             yield self._key(columns, 0), batch
             return
@@ -210,66 +203,6 @@ class _Bounds:
         first, last = (bounds[which].cast(pa.int64()).as_py() for which in ("min", "max"))
         self.first = first if self.first is None else min(first, self.first)
         self.last = last if self.last is None else max(last, self.last)
-
-
-def new_attempt() -> str:
-    """What the names of all files begin with that tasks write in one attempt at a batch, and of no others."""
-    return secrets.token_hex(_HALF_BYTES)
-
-
-def new_path(format: LakeFormat | None, partition: dict[str, str | None], attempt: str) -> str:
-    """A path that no other file has. Directories tell the partition where nothing else does."""
-    name = f"{attempt}{secrets.token_hex(_HALF_BYTES)}.parquet"
-    if format is not LakeFormat.PARQUET:
-        return f"{DATA}/{name}"
-    directories = [_directory(column, value) for column, value in partition.items()]
-    return "/".join([*directories, name])
-
-
-def _directory(column: str, value: str | None) -> str:
-    """Raises ConfigurationError now: decided, a batch with a file that has no place could never be completed."""
-    escaped = _escaped(column)
-    if escaped[0] in "._":
-        # Readers of directories pass over what begins with these.
-        escaped = f"%{ord(escaped[0]):02X}{escaped[1:]}"
-    # Spark reads nothing of a directory with one that is named after an empty text, and Hive writes it as null, too.
-    name = f"{escaped}={_escaped(value) if value else NULL_PARTITION}"
-    length = len(name.encode())
-    if length > NAME_MAX_BYTES:
-        raise ConfigurationError(
-            f"the column {column} has a value by which no directory can be named, {value!r}: with its name, it is "
-            f"{length} bytes, and a file system takes {NAME_MAX_BYTES}. Cut it, partition by something shorter, or "
-            "use the lakeFormat delta or iceberg"
-        )
-    return name
-
-
-def _escaped(text: str) -> str:
-    """As Hive and Spark do: they take each escape for a character, so that those of several bytes stay as they are."""
-    return _ASCII.sub(lambda found: quote(found[0], safe=" "), text)
-
-
-def written_path(options: LakeWriteOptions, path: str) -> Path:
-    """Where a task writes a file. Of Delta and Iceberg, its last place: only what their logs say is in the table."""
-    if options.place.format is LakeFormat.PARQUET:
-        return staged_path(options.place.root, path)
-    return options.place.root / path
-
-
-def staged_path(root: Path, path: str) -> Path:
-    return root / STAGED / Path(path).name
-
-
-def remove_files(options: LakeWriteOptions, files: list[DataFile]) -> None:
-    """Those of an attempt that did not become the batch."""
-    for file in files:
-        written_path(options, file.path).unlink(missing_ok=True)
-
-
-def attempt_files(options: LakeWriteOptions, attempt: str) -> list[Path]:
-    """All that tasks of an attempt wrote and that is not in a place of the plain format, whoever was told of it."""
-    directory = written_path(options, f"{DATA}/any").parent
-    return [*directory.glob(f"{attempt}*.parquet")]
 
 
 def _check_times(file: Path) -> None:

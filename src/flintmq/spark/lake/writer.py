@@ -21,11 +21,12 @@ from flintmq.base.errors import ConfigurationError, FlintError
 from flintmq.spark.failures import told
 from flintmq.spark.lake.datafile import Batch, DataFile
 from flintmq.spark.lake.events import announce
-from flintmq.spark.lake.files import TaskFiles, attempt_files, new_attempt, remove_files, written_path
+from flintmq.spark.lake.files import TaskFiles
 from flintmq.spark.lake.formats import Table, open_table
 from flintmq.spark.lake.layout import Layout
 from flintmq.spark.lake.manifest import Description, LakeDamaged, Manifest
 from flintmq.spark.lake.options import LakeFormat, LakeWriteOptions
+from flintmq.spark.lake.paths import attempt_files, new_attempt, remove_files, written_path
 
 _log: Final = logging.getLogger(__name__)
 _QUERY_ID: Final = "sql.streaming.queryId"

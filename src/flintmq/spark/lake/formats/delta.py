@@ -1,6 +1,7 @@
 """Delta Lake, by its log: a batch is one commit, which names its query and number, so that it is not made twice."""
 
 import json
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 from urllib.parse import unquote
@@ -11,6 +12,7 @@ from pyspark.sql.types import StructType
 
 from flintmq.base.errors import ConfigurationError, FlintError
 from flintmq.spark.lake.datafile import Batch, DataFile
+from flintmq.spark.lake.files import sync
 from flintmq.spark.lake.formats.missing import missing
 from flintmq.spark.lake.formats.table import Snapshot, StoredFile, Table
 from flintmq.spark.lake.layout import partition_text
@@ -65,6 +67,8 @@ class DeltaLake(Table):
             )
 
     def create(self, description: Description) -> None:
+        if DeltaTable.is_deltatable(self._path):
+            return
         schema = DeltaSchema.from_json(description.schema.json())
         try:
             DeltaTable.create(
@@ -72,6 +76,7 @@ class DeltaLake(Table):
             )
         except DeltaError as error:
             raise FlintError(f"the Delta table {self._path} could not be made: {error}") from error
+        self._sync_log(range(1))
 
     def commit(self, batch: Batch) -> None:
         """The version of an application's last transaction stands in the table: what is not newer is there."""
@@ -103,7 +108,19 @@ class DeltaLake(Table):
                     f"batch {batch.number} was not added to the Delta table {self._path}: {error}"
                 ) from error
             else:
+                before = table.version()
+                table.update_incremental()
+                self._sync_log(range(before + 1, table.version() + 1))
                 return
+
+    def _sync_log(self, versions: range) -> None:
+        """The library does not. A loss of power would take what Spark, and the manifest, take for added by then."""
+        log = self._root / "_delta_log"
+        names = [f"{version:020}.{kind}" for version in versions for kind in ("json", "checkpoint.parquet")]
+        for name in (*names, "_last_checkpoint"):
+            with suppress(FileNotFoundError):
+                sync(log / name)
+        sync(log)
 
     def schema(self) -> StructType:
         return _schema(self._open())

@@ -14,6 +14,7 @@ from pyspark.sql.types import StructType
 
 from flintmq.base.errors import ConfigurationError, FlintError
 from flintmq.spark.lake.datafile import Batch
+from flintmq.spark.lake.files import sync
 from flintmq.spark.lake.formats.missing import missing
 from flintmq.spark.lake.formats.table import Snapshot, StoredFile, Table
 from flintmq.spark.lake.manifest import Description
@@ -100,6 +101,7 @@ class IcebergLake(Table):
                         f"each time: {error}"
                     ) from error
             else:
+                _sync_metadata(table)
                 return
 
     def schema(self) -> StructType:
@@ -149,6 +151,19 @@ class IcebergLake(Table):
             raise ConfigurationError(
                 f"there is no Iceberg table {self._name} in the catalog {self._place.catalog or CATALOG_FILE}"
             ) from error
+
+
+def _sync_metadata(table: IcebergTable) -> None:
+    """What the last snapshot is made of. Catalogs keep their word over a loss of power, the library's files do not."""
+    found = [table.metadata_location]
+    snapshot = table.current_snapshot()
+    if snapshot is not None:
+        manifests = snapshot.manifests(table.io)
+        new = [manifest.manifest_path for manifest in manifests if manifest.added_snapshot_id == snapshot.snapshot_id]
+        found += [snapshot.manifest_list, *new]
+    paths = [Path(parts.path) for parts in map(urlsplit, found) if parts.scheme in ("", "file")]
+    for path in (*paths, *{path.parent for path in paths}):
+        sync(path)
 
 
 def _lowest(table: IcebergTable, column: str, bounds: dict[int, bytes]) -> int:

@@ -17,10 +17,11 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from flintmq.base.errors import ConfigurationError
 from flintmq.spark.lake.datafile import NULL_PARTITION, Batch
-from flintmq.spark.lake.files import staged_path, sync
+from flintmq.spark.lake.files import sync
 from flintmq.spark.lake.formats.table import Snapshot, StoredFile, Table
 from flintmq.spark.lake.manifest import Description, LakeDamaged, Manifest
 from flintmq.spark.lake.options import Place
+from flintmq.spark.lake.paths import staged_path
 
 _FOREIGN: Final = "files:"
 
