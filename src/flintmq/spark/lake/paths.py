@@ -63,9 +63,9 @@ def _directory(column: str, value: str | None) -> str:
     length = len(name.encode())
     if length > NAME_MAX_BYTES:
         raise ConfigurationError(
-            f"the column {column} has a value by which no directory can be named, {str(value)[:40]!r}: with its name, it "
-            f"is {length} bytes, and a file system takes {NAME_MAX_BYTES}. Cut it, partition by something shorter, or "
-            "use the lakeFormat delta or iceberg"
+            f"the column {column} has a value by which no directory can be named, {str(value)[:40]!r} and so on: with "
+            f"its name, it is {length} bytes, and a file system takes {NAME_MAX_BYTES}. Cut it, partition by something "
+            "shorter, or use the lakeFormat delta or iceberg"
         )
     return name
 
