@@ -3,8 +3,12 @@ between.
 """
 
 import json
+import time
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.errors import StreamingQueryException
@@ -12,7 +16,6 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from flintmq.spark.lake.manifest import Manifest
-from flintmq.spark.lake.vacuum import vacuum
 from tests.servers import BrokerProcess
 from tests.spark.conftest import Queues
 from tests.spark.lakes import FORMATS, parquet_files, read_lake, rows
@@ -133,7 +136,9 @@ def test_an_application_that_counts(lake: Lake) -> None:
 
 @pytest.mark.parametrize("format", FORMATS)
 def test_values_of_partition_columns(lake: Lake, format: str) -> None:
-    """Anything may stand in a partition column: slashes, spaces, null; but Delta's log knows no empty text."""
+    """Anything may stand in a partition column: slashes, spaces, null; but neither Delta's log nor names of directories
+    know an empty text.
+    """
     keys = ["a/b=c%", "ü", " ", "", None]
     said = [(number, key, number % 2 == 0) for number, key in enumerate(keys)]
     lake.write(lake.spark.createDataFrame(said, "n int, key string, even boolean"), format, partitionBy="key,even")
@@ -141,6 +146,10 @@ def test_values_of_partition_columns(lake: Lake, format: str) -> None:
         said[3] = (3, None, False)
     again = lake.spark.read.format("flintmq_lake").option("path", str(lake.path)).load()
     assert sorted(tuple(row) for row in again.select("n", "key", "even").collect()) == said
+    if format == "parquet":
+        said[3] = (3, None, False)
+        by_spark = lake.spark.read.parquet(str(lake.path)).select("n", "key").collect()
+        assert sorted(tuple(row) for row in by_spark) == [(number, key) for number, key, _ in said]
     others = read_lake(lake.path, format).select(["n", "key"]).to_pylist()
     assert sorted((row["n"], row["key"]) for row in others) == [(number, key) for number, key, _ in said]
 
@@ -172,14 +181,44 @@ def test_many_values(lake: Lake) -> None:
     assert rows(lake.path, "delta", "id", "key") == [(n, n % 150) for n in range(20_000)]
 
 
+def failing_beside(staged: Path, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The task that has the row 900 fails when another one has written its file."""
+    for batch in batches:
+        if 900 in batch.column("id").to_pylist():
+            while not is_written(staged):
+                time.sleep(0.05)
+            raise ValueError("not this one")
+        yield batch
+
+
+def is_written(staged: Path) -> bool:
+    try:
+        return any(pq.read_metadata(file).num_rows for file in staged.glob("*.parquet"))
+    except pa.ArrowInvalid:
+        return False
+
+
 def test_a_task_that_fails(lake: Lake) -> None:
-    """Nobody reads anything of a query that fails in a task; what its other tasks still wrote is for vacuum."""
-    frame = lake.spark.range(0, 1000, 1, 2).selectExpr("if(id = 900, raise_error('not this one'), id) AS id")
+    """Nothing is left of a query that fails in a task, also of what its other tasks had done by then."""
+    staged = lake.path / "_flintmq/staged"
+    frame = lake.spark.range(0, 1000, 1, 2).mapInArrow(partial(failing_beside, staged), "id long")
     with pytest.raises(Exception, match="not this one"):
         lake.write(frame)
-    assert all(file.parent.name == "staged" for file in parquet_files(lake.path))
-    vacuum(str(lake.path), older_than_hours=-1)
+    assert staged.exists()
     assert not parquet_files(lake.path)
+
+
+def test_a_writer_for_each_batch(lake: Lake, queues: Queues) -> None:
+    """Spark makes one for each micro-batch, so that no name of a file of one begins as those of another do; all tasks
+    of a batch have the same.
+    """
+    frame = lake.read(queues.stream(*numbers(0, 1000)), minPartitions="2", maxMessagesPerTrigger="500")
+    lake.capture(frame, "delta")
+    batches = [*Manifest(lake.path).batches(Manifest(lake.path).heads())]
+    attempts = [{Path(file.path).stem[:16] for file in batch.files} for batch in batches]
+    assert [len(batch.files) for batch in batches] == [2, 2]
+    assert [len(attempt) for attempt in attempts] == [1, 1]
+    assert attempts[0] != attempts[1]
 
 
 def test_other_columns(lake: Lake) -> None:

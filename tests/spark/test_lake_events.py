@@ -1,6 +1,7 @@
 """An event for each file of a lake, as a consumer gets it."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -65,6 +66,15 @@ def test_once_for_a_batch(queues: Queues, events: Events) -> None:
     for number, files in ((0, FILES[:2]), (0, FILES[:2]), (1, FILES[2:]), (0, FILES[:2])):
         announce(events, PLACE, Batch(name, number, files, goes_on=True))
     assert [event.properties.message_id for event in taken(queues, events)] == ["0.parquet", "1.parquet", "2.parquet"]
+
+
+def test_two_lakes_of_one_query(queues: Queues, events: Events) -> None:
+    """A batch that goes to several lakes has events of each: one does not pass for the other."""
+    for place, files in ((PLACE, FILES[:1]), (replace(PLACE, path="/lake/copy"), FILES[1:])):
+        for _ in range(2):
+            announce(events, place, Batch(f"{events.exchange}.two", 0, files, goes_on=True))
+    lakes = [json.loads(event.body)["lake"] for event in taken(queues, events)]
+    assert lakes == ["/lake/orders", "/lake/copy", "/lake/copy"]
 
 
 def test_nobody_there(queues: Queues, events: Events, tmp_path: Path) -> None:

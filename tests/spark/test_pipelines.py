@@ -23,7 +23,7 @@ from flintmq.spark.pipelines.running import Stop, run
 from flintmq.spark.pipelines.status import PipelineStatus, State
 from tests.servers import BrokerProcess, command, environment
 from tests.spark.conftest import PACKAGES, Queues
-from tests.spark.lakes import rows
+from tests.spark.lakes import parquet_files, rows
 
 # A JVM starts, and Spark's workers after it, on a machine that may be busy with other tests.
 START_SECONDS = 150
@@ -307,7 +307,7 @@ def test_spark_connect(carriers: Carriers, connect: str, queues: Queues, tmp_pat
         done = pipeline("run", str(file), "--master", connect, "--checkpoints", str(tmp_path / f"state-{count}"))
         assert (done.returncode, done.stderr) == (
             0,
-            started(connect) + "both.copy: finished, 2 rows read in 1 batch, 1 file\n",
+            started(connect) + "both.copy: finished, 2 rows read in 1 batch, 2 rows written, 1 file\n",
         )
         assert sorted(message.body for message in queues.taken(out)) == [b"one", b"two"]
         assert rows(tmp_path / "lake", "parquet", "body") == sorted([(b"one",), (b"two",)] * count)
@@ -355,6 +355,9 @@ def test_several_sinks(spark: SparkSession, queues: Queues, tmp_path: Path, caps
     assert (status.state, status.error) == (State.FINISHED, "")
     assert sorted(message.body for message in queues.taken(out)) == [b"ONE", b"TWO"]
     assert rows(tmp_path / "lake", "parquet", "body") == [("ONE",), ("TWO",)]
+    (lake,) = status.flows[0].lakes
+    assert (status.flows[0].written, lake.rows, lake.files) == (2, 2, 1)
+    assert lake.size_bytes == sum(path.stat().st_size for path in parquet_files(Path(lake.path)))
     assert status.flows[0].files == 1
     assert "| ONE|" in capsys.readouterr().out
     assert seen[0] is State.STARTING

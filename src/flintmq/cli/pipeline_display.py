@@ -72,7 +72,7 @@ def table_of(status: PipelineStatus) -> Table:
     table = Table(title=f"{status.pipeline} on {status.master}", title_justify="left")
     table.add_column("flow", no_wrap=True)
     table.add_column("state")
-    for heading in ("read", "read/s", "waiting", "batches", "batch time", "files"):
+    for heading in ("read", "read/s", "waiting", "batches", "batch time", "written", "files"):
         table.add_column(heading, justify="right")
     for flow in status.flows:
         table.add_row(
@@ -83,8 +83,12 @@ def table_of(status: PipelineStatus) -> Table:
             in_words(flow.lag),
             f"{flow.batches:,}",
             f"{flow.batch_ms / 1000:.1f} s" if flow.batches else "",
+            in_words(flow.written),
             in_words(flow.files),
         )
+        # Of one, the flow's own line says it all.
+        for lake in flow.lakes if len(flow.lakes) > 1 else ():
+            table.add_row(f"  {lake.path}", *[""] * 6, in_words(lake.rows), in_words(lake.files))
     return table
 
 

@@ -3,8 +3,8 @@ from io import StringIO
 
 import pytest
 
-from flintmq.cli.pipeline_display import Display
-from flintmq.spark.pipelines.status import FlowStatus, PipelineStatus, State
+from flintmq.cli.pipeline_display import Display, table_of
+from flintmq.spark.pipelines.status import FlowStatus, LakeStatus, PipelineStatus, State
 
 
 @pytest.mark.parametrize(
@@ -44,3 +44,15 @@ def test_a_terminal_shows_a_step_in_place() -> None:
         display.say("Starting Spark (local[2]) ...")
     assert "Starting Spark (local[2]) ..." in terminal.getvalue()
     assert terminal.getvalue().endswith("\x1b[2K")
+
+
+def test_each_of_several_lakes_has_a_line() -> None:
+    """What a flow wrote is beside what it read, and below it what each of its lakes got, where there are several."""
+    lakes = [LakeStatus(path="/lake/a", rows=1, files=2), LakeStatus(path="/lake/b")]
+    flow = FlowStatus(name="f", batches=1, written=1, files=2, lakes=lakes)
+    table = table_of(PipelineStatus(pipeline="p", flows=[flow]))
+    cells = {str(column.header): [*column.cells] for column in table.columns}
+    assert cells["flow"] == ["f", "  /lake/a", "  /lake/b"]
+    assert (cells["written"], cells["files"]) == (["1", "1", ""], ["2", "2", ""])
+    flow.lakes.pop()
+    assert table_of(PipelineStatus(pipeline="p", flows=[flow])).row_count == 1

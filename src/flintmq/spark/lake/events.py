@@ -1,6 +1,7 @@
 """An event for each file that a lake has got: consumers of a queue learn of it without looking at directories."""
 
 import json
+from hashlib import sha256
 from typing import Final
 
 import flintmq.client as fc
@@ -20,14 +21,19 @@ def announce(events: Events, place: Place, batch: Batch) -> None:
     messages = [_event(events, place, batch, file) for file in batch.files]
     with Connecting(events.endpoint, confirms=True, patient=True) as connecting:
         if batch.goes_on:
-            connecting.call(lambda channel: _publish_once(channel, batch, messages))
+            name = f"lake.events.{_digest(place)}.{batch.query}"
+            connecting.call(lambda channel: _publish_once(channel, name, batch, messages))
         else:
             connecting.call(lambda channel: channel.publish_batch(messages))
 
 
-def _publish_once(channel: fc.Channel, batch: Batch, messages: list[fc.Publish]) -> None:
-    """Staged, and committed as the batch that it is: the broker knows the last one of each query."""
-    name = f"lake.events.{batch.query}"
+def _digest(place: Place) -> str:
+    """One query may write to several lakes, each of which has its batches' events."""
+    return sha256(f"{place.path}\n{place.table}".encode()).hexdigest()[:16]
+
+
+def _publish_once(channel: fc.Channel, name: str, batch: Batch, messages: list[fc.Publish]) -> None:
+    """Staged, and committed as the batch that it is: the broker knows the last one of each query and lake."""
     stage = channel.stage_open(name, batch.query)
     if stage.last_batch >= batch.number or not channel.stage_select(name, stage.epoch, batch.number, 0, 0):
         return

@@ -1,21 +1,21 @@
 """What a task writes: Parquet files that are complete and on the disk before anybody is told of them."""
 
 import os
-import uuid
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
-from urllib.parse import quote
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from flintmq.spark.lake.datafile import NULL_PARTITION, DataFile
+from flintmq.base.errors import ConfigurationError
+from flintmq.spark.lake.datafile import DataFile
 from flintmq.spark.lake.layout import Layout, partition_text
 from flintmq.spark.lake.options import LakeFormat, LakeWriteOptions
+from flintmq.spark.lake.paths import new_path, remove_files, written_path
 
 # Rows wait in memory until they make a row group of this size: smaller ones cost readers more than they spare.
 ROW_GROUP_BYTES: Final = 32 * 1024 * 1024
@@ -23,10 +23,6 @@ ROW_GROUP_BYTES: Final = 32 * 1024 * 1024
 WAITING_MAX_BYTES: Final = 128 * 1024 * 1024
 # Files that a task fills at a time. Beyond that, the fullest is ended: many values make many small files.
 OPEN_FILES_MAX: Final = 64
-# All that tasks write of a lake which is not in its place yet, and what else is ours there.
-INTERNAL: Final = "_flintmq"
-STAGED: Final = f"{INTERNAL}/staged"
-DATA: Final = "data"
 
 Key = tuple[object, ...]
 
@@ -34,9 +30,10 @@ Key = tuple[object, ...]
 class TaskFiles:
     """Rows in, files out: one for each queue and each value of the partition columns, or more if they grow large."""
 
-    def __init__(self, options: LakeWriteOptions, layout: Layout) -> None:
+    def __init__(self, options: LakeWriteOptions, layout: Layout, attempt: str) -> None:
         self._options = options
         self._layout = layout
+        self._attempt = attempt
         queue = ("queue",) if "queue" in layout.schema.names else ()
         self._keys = [*dict.fromkeys((*queue, *layout.partition_by))]
         self._open: dict[Key, _Growing] = {}
@@ -48,7 +45,7 @@ class TaskFiles:
             if growing is None:
                 self._make_room()
                 growing = self._open[key] = _Growing(
-                    self._options, self._layout, dict(zip(self._keys, key, strict=True))
+                    self._options, self._layout, self._attempt, dict(zip(self._keys, key, strict=True))
                 )
             growing.add(rows)
             if growing.size_bytes >= self._options.max_file_bytes:
@@ -74,7 +71,9 @@ class TaskFiles:
             self._end(max(self._open, key=lambda key: self._open[key].size_bytes))
 
     def _end(self, key: Key) -> None:
-        self._done.append(self._open.pop(key).end())
+        # One that cannot be ended (on a full disk, say) stays among those that are discarded.
+        self._done.append(self._open[key].end())
+        del self._open[key]
 
     def _by_key(self, batch: pa.RecordBatch) -> Iterator[tuple[Key, pa.RecordBatch]]:
         if batch.num_rows == 0:
@@ -84,32 +83,53 @@ class TaskFiles:
             return
         columns = [batch.column(name).dictionary_encode(null_encoding="encode") for name in self._keys]
         codes = np.zeros(batch.num_rows, dtype=np.int64)
+        count = 1
         for column in columns:
+            count *= len(column.dictionary)
             codes = codes * len(column.dictionary) + column.indices.to_numpy()
+            if count > batch.num_rows:
+                # As few as there are: those of many columns do not fit, and rows would get under another key.
+                codes = np.unique(codes, return_inverse=True)[1]
+                count = batch.num_rows
         if (codes == codes[0]).all():
-            yield tuple(column[0].as_py() for column in columns), batch
+            yield self._key(columns, 0), batch
             return
         order = np.argsort(codes, kind="stable")
         edges = np.flatnonzero(np.diff(codes[order])) + 1
         for places in np.split(order, edges):
-            yield tuple(column[int(places[0])].as_py() for column in columns), batch.take(pa.array(places))
+            yield self._key(columns, int(places[0])), batch.take(pa.array(places))
+
+    def _key(self, columns: list[pa.DictionaryArray], row: int) -> Key:
+        found: list[object] = []
+        for name, column in zip(self._keys, columns, strict=True):
+            try:
+                found.append(column[row].as_py())
+            except OverflowError:
+                raise _far(name) from None
+        return tuple(found)
 
 
 class _Growing:
     """A file that is being written."""
 
-    def __init__(self, options: LakeWriteOptions, layout: Layout, key: dict[str, object]) -> None:
+    def __init__(self, options: LakeWriteOptions, layout: Layout, attempt: str, key: dict[str, object]) -> None:
+        """Raises ConfigurationError for a value of a partition column that no directory can be named after."""
         self._partition = {name: partition_text(key[name]) for name in layout.partition_by}
         self._queue = key.get("queue")
-        self._path = new_path(options.place.format, self._partition)
+        self._path = new_path(options.place.format, self._partition, attempt)
         self._file = written_path(options, self._path)
         self._file.parent.mkdir(parents=True, exist_ok=True)
         # Delta's log and Hive's directories say what the value of a partition column is; Iceberg reads it in the file.
-        self._left_out = () if options.place.format is LakeFormat.ICEBERG else layout.partition_by
-        kept = [field for field in layout.arrow if field.name not in self._left_out]
+        self._is_iceberg = options.place.format is LakeFormat.ICEBERG
+        left_out = () if self._is_iceberg else layout.partition_by
+        kept = [field for field in layout.arrow if field.name not in left_out]
         self._schema = pa.schema(kept)
         compression = "NONE" if options.compression == "none" else options.compression
-        self._writer = pq.ParquetWriter(str(self._file), self._schema, compression=compression)
+        try:
+            self._writer = pq.ParquetWriter(str(self._file), self._schema, compression=compression)
+        except BaseException:
+            self._file.unlink(missing_ok=True)
+            raise
         self._row_group_bytes = min(ROW_GROUP_BYTES, options.max_file_bytes)
         self._waiting: list[pa.RecordBatch] = []
         self.waiting_bytes = 0
@@ -142,6 +162,8 @@ class _Growing:
     def end(self) -> DataFile:
         self.write()
         self._writer.close()
+        if self._is_iceberg:
+            _check_times(self._file)
         sync(self._file)
         sync(self._file.parent)
         return DataFile(
@@ -183,34 +205,24 @@ class _Bounds:
         self.last = last if self.last is None else max(last, self.last)
 
 
-def new_path(format: LakeFormat | None, partition: dict[str, str | None]) -> str:
-    """A path that no other file has. Directories tell the partition where nothing else does."""
-    name = f"{uuid.uuid4().hex}.parquet"
-    if format is not LakeFormat.PARQUET:
-        return f"{DATA}/{name}"
-    directories = [f"{column}={_directory(value)}" for column, value in partition.items()]
-    return "/".join([*directories, name])
+def _check_times(file: Path) -> None:
+    """Raises ConfigurationError for what PyIceberg cannot count with: it would not take the batch, ever."""
+    metadata = pq.read_metadata(file)
+    for group in range(metadata.num_row_groups):
+        for place in range(metadata.num_columns):
+            column = metadata.row_group(group).column(place)
+            try:
+                if column.statistics is not None and column.statistics.has_min_max:
+                    _ = column.statistics.min, column.statistics.max
+            except OverflowError:
+                raise _far(column.path_in_schema) from None
 
 
-def _directory(value: str | None) -> str:
-    return NULL_PARTITION if value is None else quote(value, safe=" ")
-
-
-def written_path(options: LakeWriteOptions, path: str) -> Path:
-    """Where a task writes a file. Of Delta and Iceberg, its last place: only what their logs say is in the table."""
-    if options.place.format is LakeFormat.PARQUET:
-        return staged_path(options.place.root, path)
-    return options.place.root / path
-
-
-def staged_path(root: Path, path: str) -> Path:
-    return root / STAGED / Path(path).name
-
-
-def remove_files(options: LakeWriteOptions, files: list[DataFile]) -> None:
-    """Those of an attempt that did not become the batch."""
-    for file in files:
-        written_path(options, file.path).unlink(missing_ok=True)
+def _far(column: str) -> ConfigurationError:
+    return ConfigurationError(
+        f"the column {column} has a time that is not between the years 1 and 9999, which is not to be had here: make "
+        "it null before it is written"
+    )
 
 
 def sync(path: Path) -> None:

@@ -21,8 +21,9 @@ from pyspark.sql.types import StructType
 
 from flintmq.base.errors import ConfigurationError, FlintError
 from flintmq.spark.lake.datafile import Batch, DataFile
-from flintmq.spark.lake.files import INTERNAL, sync
+from flintmq.spark.lake.files import sync
 from flintmq.spark.lake.options import LakeFormat
+from flintmq.spark.lake.paths import INTERNAL
 
 _BATCHES: Final = f"{INTERNAL}/manifest"
 _DESCRIPTION: Final = f"{INTERNAL}/lake.json"

@@ -7,8 +7,8 @@ import time
 from pathlib import Path
 from typing import Final
 
-from flintmq.spark.lake.files import DATA, STAGED
 from flintmq.spark.lake.manifest import Manifest
+from flintmq.spark.lake.paths import DATA, STAGED
 
 # As tasks name the files that they write. In a table's directory others may write, too, under names of their own.
 _OURS: Final = re.compile(r"[0-9a-f]{32}\.parquet\Z")

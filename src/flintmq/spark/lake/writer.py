@@ -4,10 +4,12 @@ A batch is decided in the manifest, then added to the table, then told of. Whate
 does the batch again: its manifest is found, and each step is made unless it was made.
 """
 
+import logging
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
@@ -19,12 +21,14 @@ from flintmq.base.errors import ConfigurationError, FlintError
 from flintmq.spark.failures import told
 from flintmq.spark.lake.datafile import Batch, DataFile
 from flintmq.spark.lake.events import announce
-from flintmq.spark.lake.files import TaskFiles, remove_files, written_path
-from flintmq.spark.lake.formats import open_table
+from flintmq.spark.lake.files import TaskFiles
+from flintmq.spark.lake.formats import Table, open_table
 from flintmq.spark.lake.layout import Layout
 from flintmq.spark.lake.manifest import Description, LakeDamaged, Manifest
 from flintmq.spark.lake.options import LakeFormat, LakeWriteOptions
+from flintmq.spark.lake.paths import attempt_files, new_attempt, remove_files, written_path
 
+_log: Final = logging.getLogger(__name__)
 _QUERY_ID: Final = "sql.streaming.queryId"
 
 Messages = list[WriterCommitMessage | None]
@@ -32,10 +36,11 @@ Messages = list[WriterCommitMessage | None]
 
 @dataclass
 class Written(WriterCommitMessage):
-    """What one task wrote, and for which streaming query."""
+    """What one task wrote, for which streaming query, and in which attempt at its batch."""
 
     query: str
     files: list[DataFile]
+    attempt: str
 
 
 class Lake:
@@ -44,15 +49,19 @@ class Lake:
     def __init__(self, options: LakeWriteOptions, schema: StructType) -> None:
         """Raises ConfigurationError when the lake has other columns."""
         self._options = options
+        # Spark makes a writer for each attempt at a batch, and sends it to all tasks of that.
+        self.attempt = new_attempt()
         self._layout = Layout(schema, options.partition_by, options.time_column)
         format = options.place.format or LakeFormat.PARQUET
         self._description = Description(format, self._layout.schema, options.partition_by)
         self._manifest = Manifest(options.place.root)
         self._manifest.check(self._description)
+        # What its library does not take is told before anything is written.
+        open_table(options.place, format)
 
     def write(self, batches: Iterator[pa.RecordBatch]) -> list[DataFile]:
         """What a task does, on an executor."""
-        files = TaskFiles(self._options, self._layout)
+        files = TaskFiles(self._options, self._layout, self.attempt)
         with told():
             try:
                 for batch in batches:
@@ -69,21 +78,35 @@ class Lake:
                 self._commit(batch)
 
     def _commit(self, batch: Batch) -> None:
-        self._manifest.describe(self._description)
-        before = self._before(batch)
-        self._check_files(batch)
+        table = open_table(self._options.place, self._description.format)
+        try:
+            self._prepare(batch, table)
+        except BaseException:
+            # Here, and nowhere else, it is certain that nobody has decided it, nor is about to.
+            with suppress(FlintError, OSError):
+                self._remove_losers(batch, self._manifest.batch(batch.query, batch.number))
+            raise
         decided = self._manifest.decide(batch)
         self._remove_losers(batch, decided)
-        table = open_table(self._options.place, self._description.format)
-        table.create(self._description)
-        if before is not None:
-            # Given up after it was decided, maybe: behind this one, the table would take it for added.
-            table.commit(before)
-        table.commit(decided)
+        with _it_is_decided(batch, self._options.place.path):
+            table.create(self._description)
+            table.commit(decided)
         events = self._options.events
         if events is not None:
             with told(events.endpoint), _its_rows_are_in(batch, self._options.place.path):
                 announce(events, self._options.place, replace(decided, goes_on=batch.goes_on))
+
+    def _prepare(self, batch: Batch, table: Table) -> None:
+        """All that can be known to be wrong before the batch is decided; nothing can be done about it later."""
+        if self._manifest.description() is None:
+            table.check(self._description)
+        self._manifest.describe(self._description)
+        before = self._before(batch)
+        self._check_files(batch)
+        if before is not None:
+            # Given up after it was decided, maybe: behind this one, the table would take it for added.
+            table.create(self._description)
+            table.commit(before)
 
     def _check_files(self, batch: Batch) -> None:
         """Raises LakeDamaged for one that is gone: decided, the batch could never be completed."""
@@ -98,7 +121,11 @@ class Lake:
     def _before(self, batch: Batch) -> Batch | None:
         """The one that a new batch comes behind. Raises ConfigurationError where its number is lower."""
         last = self._manifest.head(batch.query)
-        if last is None or last == batch.number or self._manifest.batch(batch.query, batch.number) is not None:
+        if last is None:
+            return None
+        decided = self._manifest.batch(batch.query, batch.number)
+        if decided is not None:
+            self._check_known(batch, decided, last)
             return None
         if batch.number < last:
             path = self._options.place.path
@@ -109,14 +136,72 @@ class Lake:
             )
         return self._manifest.batch(batch.query, last)
 
-    def discard(self, batch: Batch) -> None:
-        """The attempt failed: its files are removed, unless they are the batch for good."""
+    def _check_known(self, batch: Batch, decided: Batch, last: int) -> None:
+        """Spark does the last batch again, and an earlier one only from a checkpoint that knows less than the lake:
+        what is new in it would be taken for added. Raises ConfigurationError.
+        """
+        there = _ends(decided)
+        for queue, end in sorted(_ends(batch).items()):
+            if not batch.goes_on or end <= there.get(queue, -1):
+                continue
+            said = (
+                f"batch {batch.number} of {batch.query} has messages of the queue {queue!r} up to offset {end}, and "
+                f"the batch of that number in the lake {self._options.place.path} does not"
+            )
+            if batch.number < last:
+                raise ConfigurationError(
+                    f"{said}; batch {last} is there, too: the query has an old checkpoint. It needs a new checkpoint "
+                    "location, and to begin behind what the lake has"
+                )
+            # Where a query does not come to the same rows each time, that is how it is.
+            _log.warning("%s: the rows that were decided first stay, and others of this batch are not added", said)
+
+    def discard(self, batch: Batch, attempt: str = "", is_undecided: bool = False) -> None:
+        """The attempt failed: all that its tasks wrote is removed, unless it is the batch for good.
+
+        With `is_undecided`, it did not come to a commit. Else that may go on still, in a process that Spark has turned
+        away from: where the manifest does not know, nobody does, and files stay.
+        """
         decided = self._manifest.batch(batch.query, batch.number) if batch.query else None
+        if decided is None and not is_undecided:
+            left = [file.path for file in batch.files if written_path(self._options, file.path).exists()]
+            if left:
+                _log.warning(
+                    "whether batch %d of %s was about to be decided is not known: %d files in the lake %s stay until a "
+                    "vacuum, %s and so on",
+                    batch.number,
+                    batch.query,
+                    len(left),
+                    self._options.place.path,
+                    left[0],
+                )
+            return
         self._remove_losers(batch, decided)
+        if attempt:
+            # What tasks wrote that were killed, or whose word did not come.
+            kept = {Path(file.path).name for file in decided.files} if decided else set()
+            for path in attempt_files(self._options, attempt):
+                if path.name not in kept:
+                    path.unlink(missing_ok=True)
 
     def _remove_losers(self, batch: Batch, decided: Batch | None) -> None:
         kept = {file.path for file in decided.files} if decided else set()
         remove_files(self._options, [file for file in batch.files if file.path not in kept])
+
+
+@contextmanager
+def _it_is_decided(batch: Batch, path: str) -> Iterator[None]:
+    """A batch that will come again is completed then. One that is a job of its own would be another one."""
+    try:
+        yield
+    except Exception as error:
+        if batch.goes_on or isinstance(error, LakeDamaged):
+            raise
+        raise FlintError(
+            f"the rows are decided to be in the lake {path}, and did not get into its table ({error}). Run this again "
+            f"with the options transactionalId={batch.query} and batchId={batch.number}, which completes it: without "
+            "them, the rows would be there twice"
+        ) from error
 
 
 @contextmanager
@@ -140,13 +225,15 @@ class LakeStreamWriter(DataSourceStreamArrowWriter):
         context = TaskContext.get()
         query = context.getLocalProperty(_QUERY_ID) if context else None
         assert query, "Spark tells tasks of a streaming query its id"
-        return Written(query, self._lake.write(iterator))
+        return Written(query, self._lake.write(iterator), self._lake.attempt)
 
     def commit(self, messages: Messages, batchId: int) -> None:
         self._lake.commit(_batch(messages, batchId, True))
 
     def abort(self, messages: Messages, batchId: int) -> None:
-        self._lake.discard(_batch(messages, batchId, True))
+        # Made anew for this, it does not know the attempt; any task does.
+        attempt = next((message.attempt for message in messages if isinstance(message, Written)), "")
+        self._lake.discard(_batch(messages, batchId, True), attempt, None in messages)
 
 
 class LakeBatchWriter(DataSourceArrowWriter):
@@ -163,13 +250,22 @@ class LakeBatchWriter(DataSourceArrowWriter):
         # In foreachBatch, numbers are the query's: another one, with a new checkpoint, begins at 0 again.
         query = context.getLocalProperty(_QUERY_ID) if context and self._goes_on else None
         name = f"{self._name}.{query}" if query and query != self._name else self._name
-        return Written(name, self._lake.write(iterator))
+        return Written(name, self._lake.write(iterator), self._lake.attempt)
 
     def commit(self, messages: Messages) -> None:
         self._lake.commit(_batch(messages, self._number, self._goes_on))
 
     def abort(self, messages: Messages) -> None:
-        self._lake.discard(_batch(messages, self._number, self._goes_on))
+        self._lake.discard(_batch(messages, self._number, self._goes_on), self._lake.attempt, None in messages)
+
+
+def _ends(batch: Batch) -> dict[str, int]:
+    """The highest offset of each queue that rows have."""
+    found: dict[str, int] = {}
+    for file in batch.files:
+        if file.queue is not None and file.last_offset is not None:
+            found[file.queue] = max(file.last_offset, found.get(file.queue, -1))
+    return found
 
 
 def _batch(messages: Messages, number: int, goes_on: bool) -> Batch:

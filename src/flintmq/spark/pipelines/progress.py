@@ -1,13 +1,17 @@
 """What Spark tells of a query, added up: rows, rates, how far behind it is."""
 
 import json
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
 from typing import Final
 
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 from pyspark.sql.streaming.query import StreamingQuery
 
-from flintmq.spark.pipelines.sinks import FilesOf
-from flintmq.spark.pipelines.status import FlowStatus
+from flintmq.base.errors import FlintError
+from flintmq.spark.lake.manifest import Manifest
+from flintmq.spark.pipelines.status import FlowStatus, LakeStatus
 
 _NEVER: Final = -1
 
@@ -15,10 +19,11 @@ _NEVER: Final = -1
 class FlowProgress:
     """Follows one query; `status` is what is known of it."""
 
-    def __init__(self, name: str, query: StreamingQuery, files: FilesOf | None) -> None:
-        self.status = FlowStatus(name=name)
+    def __init__(self, name: str, query: StreamingQuery, lakes: Sequence[Path] = ()) -> None:
+        """`lakes` are the directories of those that are sinks of the query."""
+        self._lakes = [_LakeProgress(root) for root in lakes]
+        self.status = FlowStatus(name=name, lakes=[lake.status for lake in self._lakes])
         self._query = query
-        self._files = files
         self._seen = ""
 
     def follow(self, query: StreamingQuery) -> None:
@@ -44,11 +49,41 @@ class FlowProgress:
         status.rate = _finite(report.processedRowsPerSecond)
         status.input_rate = _finite(report.inputRowsPerSecond)
         status.lag = lag(report)
-        # Of some sinks, Spark does not know: of several together, for one.
+        for lake in self._lakes:
+            # One that aggregates writes also when nothing has come: what a watermark has closed.
+            lake.count(str(report.id), report.batchId)
+        known = [lake.status for lake in self._lakes if lake.status.files is not None]
+        if known:
+            status.files = sum(lake.files or 0 for lake in known)
+        # Of some sinks, Spark does not know: of several together, for one. Then all get what a lake among them gets.
         if report.sink.numOutputRows != _NEVER:
             status.written = (status.written or 0) + report.sink.numOutputRows
-        if self._files is not None and report.numInputRows:
-            status.files = (status.files or 0) + self._files(str(report.id), report.batchId)
+        elif known:
+            status.written = known[0].rows
+
+
+class _LakeProgress:
+    """What one lake got of one query, by its manifest, which knows whatever way a batch came there."""
+
+    def __init__(self, root: Path) -> None:
+        self.status = LakeStatus(path=str(root))
+        self._manifest = Manifest(root)
+        self._counted = _NEVER
+
+    def count(self, query: str, batch: int) -> None:
+        """What cannot be read is not counted: a query does not end by that."""
+        status = self.status
+        if batch <= self._counted:
+            return
+        with suppress(FlintError, OSError, ValueError):
+            decided = self._manifest.batch(query, batch)
+            if decided is None and self._manifest.description() is None:
+                return
+            files = decided.files if decided else ()
+            status.rows = (status.rows or 0) + sum(file.rows for file in files)
+            status.files = (status.files or 0) + len(files)
+            status.size_bytes = (status.size_bytes or 0) + sum(file.size_bytes for file in files)
+            self._counted = batch if decided else self._counted
 
 
 def lag(report: StreamingQueryProgress) -> int | None:

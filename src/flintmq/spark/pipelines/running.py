@@ -17,7 +17,7 @@ from flintmq.spark.pipelines.definition import Flow, Pipeline
 from flintmq.spark.pipelines.failure import cause, is_too_slow
 from flintmq.spark.pipelines.flow import frame_of, start
 from flintmq.spark.pipelines.progress import FlowProgress
-from flintmq.spark.pipelines.sinks import files_of
+from flintmq.spark.pipelines.sinks import lakes_of
 from flintmq.spark.pipelines.status import FlowStatus, PipelineStatus, State
 
 POLL_SECONDS: Final = 0.25
@@ -98,7 +98,7 @@ class _Running:
         frames = [self._frame(flow) for flow in pipeline.flows]
         for flow, frame in zip(pipeline.flows, frames, strict=True):
             query = self._query(flow, frame)
-            self._queries.append((query, FlowProgress(flow.name, query, files_of(pipeline, flow))))
+            self._queries.append((query, FlowProgress(flow.name, query, lakes_of(pipeline, flow))))
             self._again[flow.name] = partial(self._query, flow, frame)
         self._status.flows = [progress.status for _, progress in self._queries]
         self._status.state = State.RUNNING

@@ -2,8 +2,8 @@
 
 import json
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
@@ -12,7 +12,6 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from pyspark.sql.types import StructType
 
 from flintmq.base.errors import ConfigurationError, FlintError
-from flintmq.spark.lake.manifest import Manifest
 from flintmq.spark.lake.options import lake_write_options
 from flintmq.spark.pipelines.broker_options import batch_options, sink_options
 from flintmq.spark.pipelines.definition import CONSOLE, FLINTMQ, LAKE, Flow, Options, Pipeline
@@ -20,8 +19,6 @@ from flintmq.spark.writing.options import write_options
 from flintmq.spark.writing.rows import RowEncoder
 
 LAKE_FORMAT: Final = "flintmq_lake"
-# Of a batch, by the query's id and its number.
-FilesOf = Callable[[str, int], int]
 # What a person reads of a batch, and of a value.
 CONSOLE_ROWS: Final = 20
 CONSOLE_WIDTH: Final = 40
@@ -38,16 +35,10 @@ def write(writer: DataStreamWriter, pipeline: Pipeline, flow: Flow, checkpoint: 
     return writer.format(outlets[0].format).options(**outlets[0].options).start()
 
 
-def files_of(pipeline: Pipeline, flow: Flow) -> FilesOf | None:
-    """How many files a batch of the flow's query wrote, where a sink keeps count."""
+def lakes_of(pipeline: Pipeline, flow: Flow) -> list[Path]:
+    """The flow's sinks that keep count of what they get, in their manifests."""
     options = [sink_options(pipeline, flow, number) for number, sink in enumerate(flow.sinks) if sink.kind == LAKE]
-    manifests = [Manifest(lake_write_options(given).place.root) for given in options]
-
-    def count(query: str, batch: int) -> int:
-        decided = [manifest.batch(query, batch) for manifest in manifests]
-        return sum(len(found.files) for found in decided if found is not None)
-
-    return count if manifests else None
+    return [lake_write_options(given).place.root for given in options]
 
 
 def check_columns(pipeline: Pipeline, flow: Flow, schema: StructType) -> None:

@@ -22,10 +22,21 @@ class State(StrEnum):
 ENDED = frozenset({State.STOPPED, State.FINISHED, State.FAILED})
 
 
-class FlowStatus(msgspec.Struct, kw_only=True):
-    """`rows` were read, and rates are rows per second; `written` is what sinks took of what became of them.
+class LakeStatus(msgspec.Struct, kw_only=True):
+    """What a lake, one of a flow's sinks, has got since the flow started. None is where nobody knows: its manifest is
+    not to be seen from here, or not there yet.
+    """
 
-    `lag` is how many messages wait that have not been read. None is where nobody knows.
+    path: str
+    rows: int | None = None
+    files: int | None = None
+    size_bytes: int | None = None
+
+
+class FlowStatus(msgspec.Struct, kw_only=True):
+    """`rows` were read, and rates are rows per second; `written` is what each sink took of what became of them.
+
+    `lag` is how many messages wait that have not been read. `files` are those of all lakes. None is where nobody knows.
     """
 
     name: str
@@ -38,6 +49,7 @@ class FlowStatus(msgspec.Struct, kw_only=True):
     lag: int | None = None
     batch_ms: int = 0
     files: int | None = None
+    lakes: list[LakeStatus] = []
     error: str = ""
 
 

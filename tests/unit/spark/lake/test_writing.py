@@ -70,10 +70,10 @@ def batch(lake: Lake, number: int, *parts: pa.RecordBatch, query: str = "query")
     return Batch(query, number, tuple(file for part in parts for file in lake.write(iter([part]))))
 
 
-def read_back(path: Path, *columns: str) -> list[tuple[Any, ...]]:
-    options = lake_read_options({"path": str(path)})
-    schema = lake_table(options.place).snapshot(None).schema
-    reader = LakeBatchReader(options, StructType([schema[name] for name in columns] if columns else schema.fields))
+def read_back(path: Path, *columns: str, **options: str) -> list[tuple[Any, ...]]:
+    given = lake_read_options({"path": str(path), **options})
+    schema = lake_table(given.place).snapshot(None).schema
+    reader = LakeBatchReader(given, StructType([schema[name] for name in columns] if columns else schema.fields))
     found = [found for part in reader.partitions() for found in reader.read(part)]
     return [tuple(row.values()) for one in found for row in one.to_pylist()]
 
@@ -484,3 +484,42 @@ def test_a_file_that_is_gone_before_its_batch_is_decided(tmp_path: Path, format:
     lake.discard(gone)
     lake.commit(batch(lake, 0, messages(0, 20)))
     assert rows(path, format, "offset") == [(n,) for n in range(20)]
+
+
+def test_many_columns_of_many_values(tmp_path: Path) -> None:
+    """Rows of different keys are told apart, though there are more that could be than a number of 64 bits."""
+    names = ["a", "b", "c", "d", "e"]
+    schema = StructType([StructField(name, LongType()) for name in [*names, "n"]])
+    lake = a_lake(tmp_path / "lake", schema=schema, partitionBy=",".join(names))
+    count = 2**13
+    columns = {name: [*range(count), 0] for name in ["n", *names[1:]]} | {"a": [*range(count), count // 2]}
+    written = pa.RecordBatch.from_pydict({name: pa.array(columns[name], pa.int64()) for name in [*names, "n"]})
+    keyed = task_files.TaskFiles(lake._options, lake._layout, lake.attempt)._by_key(written)
+    assert {key: found.num_rows for key, found in keyed} == {
+        tuple(row[name] for name in names): 1 for row in written.to_pylist()
+    }
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_what_a_loss_of_power_leaves(tmp_path: Path, format: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """When a batch is committed, all that makes it one is on the disk: what the libraries of tables write, too."""
+    path = tmp_path / "lake"
+    synced: set[Path] = set()
+    fsync = os.fsync
+
+    def noted(descriptor: int) -> None:
+        synced.add(Path(f"/proc/self/fd/{descriptor}").readlink())
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", noted)
+    lake = a_lake(path, format)
+    for number in range(2):
+        lake.commit(batch(lake, number, messages(number * 10, number * 10 + 10)))
+    logs = {
+        "parquet": set(),
+        "delta": {*path.glob("_delta_log/*.json")},
+        "iceberg": {*path.glob("metadata/*")} - {*path.glob("metadata/00000-*.metadata.json")},
+    }[format]
+    assert len(logs) == {"parquet": 0, "delta": 3, "iceberg": 6}[format]
+    assert logs <= synced
+    assert {file.parent for file in logs} <= synced

@@ -49,7 +49,7 @@ def test_what_ends_in_its_last_batch(error: Exception | None, state: State, text
     status = PipelineStatus(pipeline="p", state=State.STOPPING)
     running = _Running(PIPELINE, cast(SparkSession, SimpleNamespace()), status)
     query = Query(error)
-    progress = FlowProgress("f", cast(StreamingQuery, query), None)
+    progress = FlowProgress("f", cast(StreamingQuery, query))
     running._queries = [(cast(StreamingQuery, query), progress)]
     running.wait_for_batches(threading.Event())
     running.end()
@@ -109,7 +109,7 @@ def test_a_flow_that_found_no_process_is_started_once_more(
 
     monkeypatch.setattr(running, "frame_of", lambda *_: None)
     monkeypatch.setattr(running, "start", start)
-    monkeypatch.setattr(running, "files_of", lambda *_: None)
+    monkeypatch.setattr(running, "lakes_of", lambda *_: ())
     status = PipelineStatus(pipeline="p")
     work = _Running(PIPELINE, cast(SparkSession, SimpleNamespace()), status)
     work.start()

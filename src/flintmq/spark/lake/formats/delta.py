@@ -1,6 +1,7 @@
 """Delta Lake, by its log: a batch is one commit, which names its query and number, so that it is not made twice."""
 
 import json
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 from urllib.parse import unquote
@@ -11,6 +12,7 @@ from pyspark.sql.types import StructType
 
 from flintmq.base.errors import ConfigurationError, FlintError
 from flintmq.spark.lake.datafile import Batch, DataFile
+from flintmq.spark.lake.files import sync
 from flintmq.spark.lake.formats.missing import missing
 from flintmq.spark.lake.formats.table import Snapshot, StoredFile, Table
 from flintmq.spark.lake.layout import partition_text
@@ -29,15 +31,44 @@ except ImportError as error:
 _ATTEMPTS: Final = 10
 # What of a table's protocol changes how files are read: of those that a reader may need, none is known here.
 _READER_VERSION: Final = 1
+# Nor does this one: it says that a column may be of a type, which stands in files as ever.
+_READER_FEATURES: Final = frozenset({"timestampNtz"})
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class DeltaLake(Table):
     def __init__(self, place: Place) -> None:
+        """Raises ConfigurationError for a path that the library would take for another one."""
+        if "%" in place.path:
+            raise ConfigurationError(
+                f"the option path is {place.path!r}: there is a % in it, which the library deltalake takes for the "
+                "beginning of another sign. Rename the directory, or use another lakeFormat"
+            )
         self._path = place.path
         self._root = place.root
 
+    def check(self, description: Description) -> None:
+        if not DeltaTable.is_deltatable(self._path):
+            return
+        table = self._open()
+        there = {field.name: field.type for field in table.schema().fields}
+        wanted = {field.name: field.type for field in DeltaSchema.from_json(description.schema.json()).fields}
+        other = [name for name, kind in wanted.items() if there.get(name) != kind]
+        if other:
+            raise ConfigurationError(
+                f"there is a Delta table in {self._path}, which others began, and it has no such columns: "
+                f"{', '.join(other)}. Select the columns that it has, in its types, or write to another path"
+            )
+        columns = tuple(table.metadata().partition_columns)
+        if columns != description.partition_by:
+            raise ConfigurationError(
+                f"there is a Delta table in {self._path}, which others began, and it is partitioned by "
+                f"{', '.join(columns) or 'nothing'}: say so with the option partitionBy, or write to another path"
+            )
+
     def create(self, description: Description) -> None:
+        if DeltaTable.is_deltatable(self._path):
+            return
         schema = DeltaSchema.from_json(description.schema.json())
         try:
             DeltaTable.create(
@@ -45,6 +76,7 @@ class DeltaLake(Table):
             )
         except DeltaError as error:
             raise FlintError(f"the Delta table {self._path} could not be made: {error}") from error
+        self._sync_log(range(1))
 
     def commit(self, batch: Batch) -> None:
         """The version of an application's last transaction stands in the table: what is not newer is there."""
@@ -76,7 +108,19 @@ class DeltaLake(Table):
                     f"batch {batch.number} was not added to the Delta table {self._path}: {error}"
                 ) from error
             else:
+                before = table.version()
+                table.update_incremental()
+                self._sync_log(range(before + 1, table.version() + 1))
                 return
+
+    def _sync_log(self, versions: range) -> None:
+        """The library does not. A loss of power would take what Spark, and the manifest, take for added by then."""
+        log = self._root / "_delta_log"
+        names = [f"{version:020}.{kind}" for version in versions for kind in ("json", "checkpoint.parquet")]
+        for name in (*names, "_last_checkpoint"):
+            with suppress(FileNotFoundError):
+                sync(log / name)
+        sync(log)
 
     def schema(self) -> StructType:
         return _schema(self._open())
@@ -92,8 +136,9 @@ class DeltaLake(Table):
                 "begin again with a new checkpoint location"
             ) from error
         protocol = table.protocol()
-        if protocol.min_reader_version > _READER_VERSION:
-            features = ", ".join(protocol.reader_features or []) or f"version {protocol.min_reader_version}"
+        asked = frozenset(protocol.reader_features or ())
+        if protocol.min_reader_version > _READER_VERSION and not (asked and asked <= _READER_FEATURES):
+            features = ", ".join(sorted(asked - _READER_FEATURES)) or f"version {protocol.min_reader_version}"
             raise ConfigurationError(
                 f"the Delta table {self._path} asks its readers for {features}, which this one does not have: read it "
                 "with Spark's Delta connector"
@@ -142,7 +187,12 @@ def _added(file: DataFile) -> AddAction:
 def _instant(microseconds: int | None) -> str | None:
     if microseconds is None:
         return None
-    return (_EPOCH + timedelta(microseconds=microseconds)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    try:
+        time = _EPOCH + timedelta(microseconds=microseconds)
+    except OverflowError:
+        # Statistics are hints. Without them the file is read; with an error here, its batch was never completed.
+        return None
+    return time.isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
 def _order(action: dict[str, Any]) -> tuple[str, int, str]:

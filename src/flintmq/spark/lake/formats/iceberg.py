@@ -5,14 +5,16 @@ The catalog is one that PyIceberg is configured for (its file .pyiceberg.yaml, o
 that no password of one is an option; or a SQLite file in the lake itself.
 """
 
+from pathlib import Path
 from typing import Final
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
 from flintmq.base.errors import ConfigurationError, FlintError
 from flintmq.spark.lake.datafile import Batch
+from flintmq.spark.lake.files import sync
 from flintmq.spark.lake.formats.missing import missing
 from flintmq.spark.lake.formats.table import Snapshot, StoredFile, Table
 from flintmq.spark.lake.manifest import Description
@@ -31,31 +33,59 @@ CATALOG_FILE: Final = "catalog.db"
 # Another writer may be faster; then the commit is made upon its one.
 _ATTEMPTS: Final = 10
 _LAST_BATCH: Final = "flintmq.batch."
+_SPECIAL: Final = frozenset("#?%")
 
 
 class IcebergLake(Table):
     def __init__(self, place: Place) -> None:
+        """Raises ConfigurationError for a path that the library would take for another one."""
+        if not _SPECIAL.isdisjoint(place.path):
+            raise ConfigurationError(
+                f"the option path is {place.path!r}: there is a #, a ? or a % in it, which mean something else in the "
+                "locations of the library pyiceberg. Rename the directory, or use another lakeFormat"
+            )
         self._place = place
         self._name = place.table
         if "." not in self._name:
             raise ConfigurationError(f"the option table is {self._name!r}: it must be namespace.name")
 
-    def create(self, description: Description) -> None:
+    def check(self, description: Description) -> None:
         root = self._place.root
-        root.mkdir(parents=True, exist_ok=True)
+        if not self._place.catalog and not (root / CATALOG_FILE).exists():
+            return
+        catalog = self._catalog()
+        if not catalog.table_exists(self._name):
+            return
+        table = catalog.load_table(self._name)
+        there = table.schema()
+        other = [name for name in description.schema.names if name not in there.column_names]
+        if other:
+            raise ConfigurationError(
+                f"there is an Iceberg table {self._name}, which others began, and it has no such columns: "
+                f"{', '.join(other)}. Select the columns that it has, or write to another table"
+            )
+        by = tuple(there.find_column_name(field.source_id) for field in table.spec().fields)
+        if by != description.partition_by:
+            raise ConfigurationError(
+                f"there is an Iceberg table {self._name}, which others began, and it is partitioned by "
+                f"{', '.join(map(str, by)) or 'nothing'}: say so with the option partitionBy, or write to another table"
+            )
+
+    def create(self, description: Description) -> None:
+        self._place.root.mkdir(parents=True, exist_ok=True)
         catalog = self._catalog()
         catalog.create_namespace_if_not_exists(self._name.rpartition(".")[0])
         if catalog.table_exists(self._name):
             return
         schema = to_arrow_schema(description.schema, timezone="UTC")
-        making = catalog.create_table_transaction(self._name, schema=schema, location=root.as_uri())
+        making = catalog.create_table_transaction(self._name, schema=schema, location=_location(self._place.root))
         with making, making.update_spec() as spec:
             for column in description.partition_by:
                 spec.add_identity(column)
 
     def commit(self, batch: Batch) -> None:
         key = _LAST_BATCH + batch.query
-        paths = [(self._place.root / file.path).as_uri() for file in batch.files]
+        paths = [_location(self._place.root / file.path) for file in batch.files]
         for attempt in range(_ATTEMPTS):
             table = self._open()
             if int(table.properties.get(key, -1)) >= batch.number:
@@ -71,6 +101,7 @@ class IcebergLake(Table):
                         f"each time: {error}"
                     ) from error
             else:
+                _sync_metadata(table)
                 return
 
     def schema(self) -> StructType:
@@ -105,7 +136,7 @@ class IcebergLake(Table):
             if place.catalog:
                 return load_catalog(place.catalog)
             return load_catalog(
-                "flintmq", type="sql", uri=f"sqlite:///{place.root / CATALOG_FILE}", warehouse=place.root.as_uri()
+                "flintmq", type="sql", uri=f"sqlite:///{place.root / CATALOG_FILE}", warehouse=_location(place.root)
             )
         except (ValueError, OSError) as error:
             raise ConfigurationError(
@@ -122,6 +153,19 @@ class IcebergLake(Table):
             ) from error
 
 
+def _sync_metadata(table: IcebergTable) -> None:
+    """What the last snapshot is made of. Catalogs keep their word over a loss of power, the library's files do not."""
+    found = [table.metadata_location]
+    snapshot = table.current_snapshot()
+    if snapshot is not None:
+        manifests = snapshot.manifests(table.io)
+        new = [manifest.manifest_path for manifest in manifests if manifest.added_snapshot_id == snapshot.snapshot_id]
+        found += [snapshot.manifest_list, *new]
+    paths = [Path(parts.path) for parts in map(urlsplit, found) if parts.scheme in ("", "file")]
+    for path in (*paths, *{path.parent for path in paths}):
+        sync(path)
+
+
 def _lowest(table: IcebergTable, column: str, bounds: dict[int, bytes]) -> int:
     """The lowest value of a column of numbers or times in a file; 0 where the table does not know."""
     if column not in table.schema().column_names:
@@ -133,10 +177,15 @@ def _lowest(table: IcebergTable, column: str, bounds: dict[int, bytes]) -> int:
     return int(from_bytes(field.field_type, lowest))
 
 
+def _location(path: Path) -> str:
+    """As Iceberg's libraries read it: what follows the scheme is the path, sign by sign, and nothing is escaped."""
+    return f"file://{path}"
+
+
 def _local(uri: str) -> str:
     parts = urlsplit(uri)
     if parts.scheme not in ("", "file"):
         raise ConfigurationError(
             f"the file {uri} of the Iceberg table is in no file system: read the table with Spark's Iceberg connector"
         )
-    return unquote(parts.path)
+    return parts.path

@@ -17,10 +17,11 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from flintmq.base.errors import ConfigurationError
 from flintmq.spark.lake.datafile import NULL_PARTITION, Batch
-from flintmq.spark.lake.files import staged_path, sync
+from flintmq.spark.lake.files import sync
 from flintmq.spark.lake.formats.table import Snapshot, StoredFile, Table
 from flintmq.spark.lake.manifest import Description, LakeDamaged, Manifest
 from flintmq.spark.lake.options import Place
+from flintmq.spark.lake.paths import staged_path
 
 _FOREIGN: Final = "files:"
 
@@ -107,5 +108,5 @@ def _partition(path: Path) -> dict[str, str | None]:
     for part in path.parent.parts:
         column, equals, value = part.partition("=")
         if equals:
-            found[column] = None if value == NULL_PARTITION else unquote(value)
+            found[unquote(column)] = None if value == NULL_PARTITION else unquote(value)
     return found

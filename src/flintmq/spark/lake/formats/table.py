@@ -31,6 +31,9 @@ class Snapshot:
 
 
 class Table:
+    def check(self, description: Description) -> None:
+        """Raises ConfigurationError where others began a table that lacks what rows of this kind have."""
+
     @abstractmethod
     def create(self, description: Description) -> None:
         """Make the table unless it is there. Raises FlintError."""
