@@ -14,7 +14,7 @@ from typing import Any, Final, Self
 
 # Generous: a machine that builds and tests at once may be slow, and only a failure waits for it.
 START_SECONDS: Final = 60.0
-STOP_SECONDS: Final = 30.0
+STOP_SECONDS: Final = 60.0
 
 # Where the HTTP API listens: brokers of several tests run at once.
 _FREE_PORTS: Final = {"FLINTMQ_MANAGEMENT_PORT": "0", "FLINTMQ_MANAGEMENT_TLS_PORT": "0"}
@@ -143,7 +143,7 @@ class BrokerProcess:
             return list(self._log)
 
     def wait_for_log(
-        self, event: str, timeout: float = 30.0, matches: Callable[[LogLine], bool] | None = None, **facts: object
+        self, event: str, timeout: float = 60.0, matches: Callable[[LogLine], bool] | None = None, **facts: object
     ) -> LogLine:
         """The first line of this event that has these facts; waits until there is one."""
         deadline = time.monotonic() + timeout

@@ -39,7 +39,7 @@ def broker(authority: trustme.CA, tmp_path_factory: pytest.TempPathFactory) -> I
 
 
 def _socket(broker: BrokerProcess) -> socket.socket:
-    return socket.create_connection(("127.0.0.1", broker.http_port), timeout=HTTP_HEAD_SECONDS + 10)
+    return socket.create_connection(("127.0.0.1", broker.http_port), timeout=HTTP_HEAD_SECONDS + 60)
 
 
 def test_the_api_answers(broker: BrokerProcess) -> None:
@@ -103,7 +103,7 @@ def test_who_may_end_a_connection(broker: BrokerProcess) -> None:
         path = f"/api/connections/{quote(connection['name'])}"
         assert client.delete(path, auth=("management", "management")).status_code == 204
         with pytest.raises(pika.exceptions.ConnectionClosedByBroker):
-            mine.process_data_events(5)
+            mine.process_data_events(60)
         for tag in ("monitoring", "management"):
             client.delete(f"/api/users/{tag}")
 
@@ -157,7 +157,7 @@ def test_a_head_that_drips(broker: BrokerProcess) -> None:
         stranger.sendall(b"GET /api/whoami HTTP/1.1\r\nhost:")
         assert _ends(stranger)
         assert _ends(silent)
-    assert HTTP_HEAD_SECONDS - 1 < time.monotonic() - began < HTTP_HEAD_SECONDS + 5
+    assert HTTP_HEAD_SECONDS - 1 < time.monotonic() - began < HTTP_HEAD_SECONDS + 60
 
 
 def _ends(stranger: socket.socket) -> bool:

@@ -150,7 +150,6 @@ def test_what_was_taken_in_is_confirmed_at_the_end(tmp_path: Path) -> None:
             publisher.call(1, QueueDeclare(queue="q", durable=True), QueueDeclareOk)
             publisher.call(1, ConfirmSelect(), ConfirmSelectOk)
             stopping = threading.Timer(0.3, broker.process.terminate)
-            stopping.start()
             confirmed, code = 0, 0
             sent = publish_frames(1, "", "q", b"x", PERSISTENT) * 20
             while not code:
@@ -158,6 +157,8 @@ def test_what_was_taken_in_is_confirmed_at_the_end(tmp_path: Path) -> None:
                 for frame in publisher.frames(0):
                     method = frame.method
                     if isinstance(method, BasicAck):
+                        if not confirmed:
+                            stopping.start()
                         confirmed = method.delivery_tag
                     elif isinstance(method, ConnectionClose):
                         code = method.reply_code
