@@ -1,13 +1,16 @@
 """A broker as its users run it: a process of its own, reached over sockets, killed and started again at will."""
 
+import itertools
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -26,6 +29,17 @@ LogLine = dict[str, Any]
 def command(*arguments: str) -> list[str]:
     """`flintmq` with these arguments, as installed (or found) for the interpreter that runs the tests."""
     return [sys.executable, "-m", "flintmq.cli", *arguments]
+
+
+def free_port() -> int:
+    """Below those that the system gives to whoever asks for any: until it is used, only another test may take it."""
+    numbers = itertools.chain(range(20_000 + os.getpid() % 10_000, 30_000), range(20_000, 30_000))
+    for number in numbers:
+        with socket.socket() as probe, suppress(OSError):
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(("127.0.0.1", number))
+            return number
+    raise AssertionError("no port is free")
 
 
 def environment(**settings: str) -> dict[str, str]:

@@ -167,7 +167,7 @@ def test_a_stream_goes_on_at_its_offset(broker: BrokerProcess, how: str) -> None
         channel.basic_publish("", "s", b"5")
         channel.basic_qos(prefetch_count=10)
         found = []
-        for method, properties, body in channel.consume("s", arguments={"x-stream-offset": 3}, inactivity_timeout=30):
+        for method, properties, body in channel.consume("s", arguments={"x-stream-offset": 3}, inactivity_timeout=60):
             found.append((properties.headers["x-stream-offset"], body))
             channel.basic_ack(method.delivery_tag)
             if len(found) == 3:
@@ -199,7 +199,7 @@ def _read_as_reader(channel: BlockingChannel, count: int) -> list[int]:
     channel.basic_qos(prefetch_count=3)
     found: list[int] = []
     where = {"x-stream-reader": "reader", "x-stream-offset": "first"}
-    for method, properties, _ in channel.consume("s", arguments=where, inactivity_timeout=30):
+    for method, properties, _ in channel.consume("s", arguments=where, inactivity_timeout=60):
         found.append(properties.headers["x-stream-offset"])
         channel.basic_ack(method.delivery_tag)
         if len(found) == count:

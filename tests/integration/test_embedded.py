@@ -90,7 +90,7 @@ def test_in_a_running_loop() -> None:
         assert not broker.is_running
         await connection.close()
         deadline = asyncio.get_running_loop().time() + 60
-        while left() and asyncio.get_running_loop().time() < deadline:
+        while left() and asyncio.get_running_loop().time() < deadline:  # noqa: ASYNC110 - no event tells of it
             await asyncio.sleep(0.01)
         return left()
 

@@ -1,7 +1,6 @@
 """Flower, the monitor of Celery's users: it sees workers, tasks, and by the management API the queues."""
 
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -11,16 +10,15 @@ import httpx
 import pytest
 
 from tests.interop.celery_app.conftest import RAN_SECONDS
-from tests.servers import BrokerProcess
+from tests.servers import BrokerProcess, free_port
 
 
 @pytest.fixture
 def flower(broker: BrokerProcess) -> Iterator[httpx.Client]:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     command = [sys.executable, "-m", "celery", "-A", "tests.interop.celery_app.app", "flower"]
     api = broker.http_url.replace("://", "://guest:guest@")
-    options = [f"--broker-api={api}/api/", f"--port={port}", "--address=127.0.0.1", "--inspect-timeout=2000"]
+    options = [f"--broker-api={api}/api/", f"--port={port}", "--address=127.0.0.1", "--inspect-timeout=20000"]
     environment = os.environ | {"INTEROP_BROKER": broker.url, "FLOWER_UNAUTHENTICATED_API": "true"}
     with subprocess.Popen([*command, *options], env=environment) as process:  # noqa: S603 - ours
         try:
