@@ -111,7 +111,7 @@ def test_the_size_of_messages_is_limited_for_all(tmp_path: Path) -> None:
     body = {"properties": {}, "routing_key": "q", "payload": "x" * 15, "payload_encoding": "string"}
     with (
         BrokerProcess(tmp_path / "data", "--config", str(file)) as broker,
-        httpx.Client(base_url=broker.http_url, auth=("guest", "guest")) as client,
+        httpx.Client(base_url=broker.http_url, auth=("guest", "guest"), timeout=60) as client,
     ):
         path = "/api/exchanges/%2F/amq.default/publish"
         assert client.post(path, json=body).status_code == 200

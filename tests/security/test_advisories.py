@@ -161,7 +161,7 @@ def test_names_that_are_markup(broker: BrokerProcess) -> None:
         channel.queue_declare(MARKUP, arguments={"x-max-length": 7})
         channel.exchange_declare(MARKUP, "topic")
         channel.queue_bind(MARKUP, MARKUP, MARKUP)
-        with httpx.Client(base_url=broker.http_url, auth=GUEST) as client:
+        with httpx.Client(base_url=broker.http_url, auth=GUEST, timeout=60) as client:
             name = quote(MARKUP, safe="")
             for path in (
                 "queues",
@@ -214,7 +214,7 @@ def test_paths_that_lead_elsewhere(broker: BrokerProcess, path: str) -> None:
 @pytest.mark.parametrize("origin", ["https://evil.example", "null"])
 def test_pages_from_elsewhere(broker: BrokerProcess, origin: str) -> None:
     """They are not let see an answer, nor have anything done with what a browser knows."""
-    with httpx.Client(base_url=broker.http_url, auth=GUEST) as client:
+    with httpx.Client(base_url=broker.http_url, auth=GUEST, timeout=60) as client:
         for method in ("GET", "OPTIONS"):
             response = client.request(method, "/api/whoami", headers={"origin": origin})
             assert "access-control-allow-origin" not in response.headers

@@ -43,7 +43,7 @@ def _wait_for(client: httpx.Client) -> None:
 
 def test_the_broker_page(flower: httpx.Client, broker: BrokerProcess) -> None:
     """Queues are shown with how many messages are on them, as the management API tells it."""
-    with httpx.Client(base_url=broker.http_url, auth=("guest", "guest")) as api:
+    with httpx.Client(base_url=broker.http_url, auth=("guest", "guest"), timeout=60) as api:
         api.put("/api/queues/%2F/tasks", json={"durable": True}).raise_for_status()
         before = api.get("/api/queues/%2F/tasks").json()["messages"]
         sent = {"routing_key": "tasks", "payload": "", "payload_encoding": "string", "properties": {}}
