@@ -74,6 +74,7 @@ def descriptors() -> Iterator[None]:
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
+@pytest.mark.timeout(400)
 @pytest.mark.parametrize("said", STRANGERS.values(), ids=STRANGERS.keys())
 def test_memory_of_an_unauthenticated_connection(tmp_path: Path, descriptors: None, said: bytes) -> None:
     """Any number of strangers, whatever they say before they are known, cost 16 KiB each at most."""
