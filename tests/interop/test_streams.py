@@ -151,7 +151,7 @@ def test_a_reader_that_comes_back(channel: BlockingChannel, declare: Declare) ->
     """The broker knows where it was; an offset counts the first time only."""
     stream = declare()
     publish(channel, stream, 10)
-    where = {"x_stream_reader": "r", "x_stream_offset": 2}
+    where: dict[str, Any] = {"x_stream_reader": "r", "x_stream_offset": 2}
     assert offsets(channel, stream, 3, **where) == [2, 3, 4]
     assert offsets(channel, stream, 2, **where) == [5, 6]
     assert offsets(channel, stream, 1, x_stream_reader="other", x_stream_offset="last") == [9]
