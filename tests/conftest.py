@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadScopeScheduling
 
 import flintmq
@@ -20,6 +21,10 @@ _HOT_MODULES = (
 )
 _PROGRAMS = tuple(f"tests/spark/test_{name}.py" for name in ("examples", "pipelines", "tutorial"))
 _SUFFIXES = {"compiled": ".so", "interpreted": ".py"}
+
+# How long an example takes says how busy the machine is, and nothing of the code.
+settings.register_profile("untimed", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("untimed")
 
 
 def pytest_configure() -> None:

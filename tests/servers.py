@@ -1,20 +1,23 @@
 """A broker as its users run it: a process of its own, reached over sockets, killed and started again at will."""
 
+import itertools
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
 # Generous: a machine that builds and tests at once may be slow, and only a failure waits for it.
 START_SECONDS: Final = 60.0
-STOP_SECONDS: Final = 30.0
+STOP_SECONDS: Final = 60.0
 
 # Where the HTTP API listens: brokers of several tests run at once.
 _FREE_PORTS: Final = {"FLINTMQ_MANAGEMENT_PORT": "0", "FLINTMQ_MANAGEMENT_TLS_PORT": "0"}
@@ -26,6 +29,17 @@ LogLine = dict[str, Any]
 def command(*arguments: str) -> list[str]:
     """`flintmq` with these arguments, as installed (or found) for the interpreter that runs the tests."""
     return [sys.executable, "-m", "flintmq.cli", *arguments]
+
+
+def free_port() -> int:
+    """Below those that the system gives to whoever asks for any: until it is used, only another test may take it."""
+    numbers = itertools.chain(range(20_000 + os.getpid() % 10_000, 30_000), range(20_000, 30_000))
+    for number in numbers:
+        with socket.socket() as probe, suppress(OSError):
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(("127.0.0.1", number))
+            return number
+    raise AssertionError("no port is free")
 
 
 def environment(**settings: str) -> dict[str, str]:
@@ -143,7 +157,7 @@ class BrokerProcess:
             return list(self._log)
 
     def wait_for_log(
-        self, event: str, timeout: float = 30.0, matches: Callable[[LogLine], bool] | None = None, **facts: object
+        self, event: str, timeout: float = 60.0, matches: Callable[[LogLine], bool] | None = None, **facts: object
     ) -> LogLine:
         """The first line of this event that has these facts; waits until there is one."""
         deadline = time.monotonic() + timeout

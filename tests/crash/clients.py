@@ -98,6 +98,10 @@ class Client:
     def start(self) -> None:
         self._thread.start()
 
+    @property
+    def is_running(self) -> bool:
+        return self._thread.is_alive()
+
     def join(self) -> None:
         """Wait for the end that a kill, or `stop`, brings; raises what else went wrong."""
         self._thread.join(60)

@@ -55,7 +55,7 @@ def drain(channel: BlockingChannel, queue: str) -> list[bytes]:
 def wait_for(channel: BlockingChannel, queue: str, count: int) -> list[bytes]:
     """So many messages, and whatever else comes with them."""
     found: list[bytes] = []
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while len(found) < count and time.monotonic() < deadline:
         found += drain(channel, queue)
         time.sleep(0.02)
@@ -76,9 +76,12 @@ def test_what_was_held_is_held(broker: BrokerProcess) -> None:
             channel.basic_publish(exchange, "q", b"", properties(**{"x-delay-cancel": f"cancelled{exchange}"}))
     again(broker)
     with opened(broker) as channel:
-        early = drain(channel, "q") if time.monotonic() - started < 4.5 else []
-        assert early == []
-        assert sorted(wait_for(channel, "q", 2)) == [b"kept ", b"kept x"]
+        found = drain(channel, "q")
+        # A machine that was slower than that has found what was due.
+        if time.monotonic() - started < 4.9:
+            assert found == []
+        found += wait_for(channel, "q", 2 - len(found))
+        assert sorted(found) == [b"kept ", b"kept x"]
         assert channel.queue_delete("q").method.message_count == 0
     again(broker)
     with opened(broker) as channel:

@@ -1,7 +1,9 @@
 """A broker stopped in order and started again: what is durable is there as it was, what is transient is not."""
 
+import sqlite3
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -167,7 +169,7 @@ def test_a_stream_goes_on_at_its_offset(broker: BrokerProcess, how: str) -> None
         channel.basic_publish("", "s", b"5")
         channel.basic_qos(prefetch_count=10)
         found = []
-        for method, properties, body in channel.consume("s", arguments={"x-stream-offset": 3}, inactivity_timeout=30):
+        for method, properties, body in channel.consume("s", arguments={"x-stream-offset": 3}, inactivity_timeout=60):
             found.append((properties.headers["x-stream-offset"], body))
             channel.basic_ack(method.delivery_tag)
             if len(found) == 3:
@@ -184,14 +186,22 @@ def test_a_named_reader_goes_on_at_its_place(broker: BrokerProcess, how: str) ->
         for number in range(20):
             channel.basic_publish("", "s", b"%d" % number)
         assert _read_as_reader(channel, 8) == list(range(8))
-        # More than the time in which places are kept.
-        channel.connection.sleep(1.0)
+        _wait_until_kept(broker, 8)
     for first in (8, 14):
         _end_and_start(broker, how)
         with _channel(broker) as channel:
             assert _read_as_reader(channel, 4) == list(range(first, first + 4))
             assert _read_as_reader(channel, 2) == [first + 4, first + 5]
-            channel.connection.sleep(1.0)
+            _wait_until_kept(broker, first + 6)
+
+
+def _wait_until_kept(broker: BrokerProcess, place: int) -> None:
+    """Return once the place of the reader is where a kill leaves it."""
+    deadline = time.monotonic() + 60
+    with closing(sqlite3.connect(f"file:{broker.data}/definitions.sqlite?mode=ro", uri=True)) as database:
+        while database.execute("SELECT offset FROM reader_offsets").fetchall() != [(place,)]:
+            assert time.monotonic() < deadline, "the place is not kept"
+            time.sleep(0.01)
 
 
 def _read_as_reader(channel: BlockingChannel, count: int) -> list[int]:
@@ -199,7 +209,7 @@ def _read_as_reader(channel: BlockingChannel, count: int) -> list[int]:
     channel.basic_qos(prefetch_count=3)
     found: list[int] = []
     where = {"x-stream-reader": "reader", "x-stream-offset": "first"}
-    for method, properties, _ in channel.consume("s", arguments=where, inactivity_timeout=30):
+    for method, properties, _ in channel.consume("s", arguments=where, inactivity_timeout=60):
         found.append(properties.headers["x-stream-offset"])
         channel.basic_ack(method.delivery_tag)
         if len(found) == count:

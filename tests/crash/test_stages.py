@@ -92,8 +92,8 @@ def read_stream(channel: fc.Channel) -> list[bytes]:
 
 def drain(channel: fc.Channel) -> list[bytes]:
     found: list[bytes] = []
-    for batch in channel.consume("q", timeout=2.0, no_ack=True):
-        found += [message.body for message in batch.messages]
+    while (message := channel.get("q", no_ack=True)) is not None:
+        found.append(message.body)
     return found
 
 

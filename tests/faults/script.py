@@ -31,7 +31,7 @@ STREAM: Final = 9
 ROUNDS: Final = 12
 SEGMENT_BYTES: Final = 1_500
 # How long (seconds) a round may take before it counts as hanging.
-PATIENCE_SECONDS: Final = 20.0
+PATIENCE_SECONDS: Final = 60.0
 
 
 @dataclass(frozen=True)

@@ -180,21 +180,25 @@ class Filler:
     def wait_until_blocked(self) -> int:
         """Returns how many were confirmed."""
         self._wait_until_told(True)
-        time.sleep(0.5)
-        return len(self.confirmed)
+        # A confirm of before may be on its way still.
+        count = -1
+        while count != len(self.confirmed):
+            count = len(self.confirmed)
+            time.sleep(0.5)
+        return count
 
     def wait_until_unblocked(self) -> None:
         self._wait_until_told(False)
 
     def wait_for(self, count: int) -> None:
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         while len(self.confirmed) < count:
             assert time.monotonic() < deadline, f"{len(self.confirmed)} of {count} confirmed"
             time.sleep(0.05)
 
     def stop(self) -> None:
         self._stop.set()
-        self._thread.join(30)
+        self._thread.join(60)
         assert not self._thread.is_alive()
         self._told.close()
 

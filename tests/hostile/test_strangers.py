@@ -17,7 +17,7 @@ from flintmq.base.limits import HANDSHAKE_FRAME_MAX_BYTES, LOGIN_FRAME_MAX_BYTES
 from flintmq.wire.amqp091.frames import FRAME_METHOD, PROTOCOL_HEADER
 from tests.hostile.test_greed import resident_bytes
 from tests.servers import BrokerProcess
-from tests.sockets import frame
+from tests.sockets import AmqpSocket, frame
 
 # The first ones take what starting has left free.
 FIRST: Final = 2_000
@@ -74,6 +74,7 @@ def descriptors() -> Iterator[None]:
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
+@pytest.mark.timeout(400)
 @pytest.mark.parametrize("said", STRANGERS.values(), ids=STRANGERS.keys())
 def test_memory_of_an_unauthenticated_connection(tmp_path: Path, descriptors: None, said: bytes) -> None:
     """Any number of strangers, whatever they say before they are known, cost 16 KiB each at most."""
@@ -86,6 +87,9 @@ def test_memory_of_an_unauthenticated_connection(tmp_path: Path, descriptors: No
                 source = (f"127.3.{number >> 8}.{number & 0xFF}", 0)
                 stranger = strangers.enter_context(socket.create_connection(("127.0.0.1", broker.port), 30, source))
                 stranger.sendall(said)
+            # It has come to the last one when it answers somebody behind it.
+            with AmqpSocket(broker.port) as probe:
+                probe.begin()
             time.sleep(0.5)
             return resident_bytes(broker.process.pid)
 

@@ -23,7 +23,7 @@ from flintmq.wire.amqp091.methods import (
 from tests.unit.protocol.amqp091.pair import Recorder, Side
 
 # Nothing here takes long, unless a test fails.
-_SECONDS: Final = 30.0
+_SECONDS: Final = 60.0
 _EMPTY_ANSWERS: Final[dict[type[Method], Method]] = {ConfirmSelect: ConfirmSelectOk(), BasicQos: BasicQosOk()}
 
 

@@ -23,7 +23,7 @@ from tests.sockets import AmqpSocket, publish_frames
 BODY = bytes(100_000)
 
 
-def wait_until(holds: Callable[[], bool], seconds: float = 30) -> None:
+def wait_until(holds: Callable[[], bool], seconds: float = 60) -> None:
     stop = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < stop
@@ -55,6 +55,9 @@ def test_memory_alarm_comes_and_goes(tmp_path: Path) -> None:
                 if found is not None:
                     blocked = found.method
                     break
+            if blocked is None:
+                # All was taken, far more than the limit, before the broker came to look.
+                blocked = publisher.expect(ConnectionBlocked)
             assert blocked == ConnectionBlocked(reason="low on memory")
             line = broker.wait_for_log("publishers have to wait", reason="low on memory")
             assert line["memory_bytes"] > line["memory_max_bytes"] == limit
@@ -97,18 +100,19 @@ def test_disk_alarm_stops_publishers_only(full_disk: BrokerProcess) -> None:
         channel = connection.channel()
         queue = other.channel().declare_queue("q").name
         channel.publish(b"waits", "", queue)
-        connection.process(0.5)
-        assert connection.blocked == "low on disk"
+        _wait_until_blocked(connection)
         assert other.channel().get(queue) is None
         assert other.blocked is None
 
 
 def test_a_blocked_connection_lives_on_heartbeats(full_disk: BrokerProcess) -> None:
-    """Not being read from costs no connection: for many intervals of silence, in both directions."""
-    with fc.connect(full_disk.url + "?heartbeat=1") as connection:
+    """Not being read from costs no connection: for more intervals of silence than are allowed, in both directions."""
+    # Long enough for this process, or the broker's, to stand still for a while.
+    with fc.connect(full_disk.url + "?heartbeat=3") as connection:
         channel = connection.channel()
         channel.publish(b"waits", "", "nowhere")
-        connection.process(3.5)
+        _wait_until_blocked(connection)
+        connection.process(8.5)
         assert connection.blocked == "low on disk"
         assert connection.is_open
         ended = [line for line in full_disk.log if line["event"] == "connection ended"]
@@ -127,10 +131,18 @@ def test_a_broker_with_a_blocked_publisher_stops_in_order(full_disk: BrokerProce
     """Its answer to our close stands behind what it sent before, and is found."""
     with fc.connect(full_disk.url) as connection:
         connection.channel().publish(BODY, "", "nowhere")
-        connection.process(0.3)
+        _wait_until_blocked(connection)
         full_disk.process.terminate()
         wait_until(lambda: not _is_open(connection))
-    assert full_disk.process.wait(10) == 0
+    assert full_disk.ended() == 0
+
+
+def _wait_until_blocked(connection: fc.Connection) -> None:
+    def is_blocked() -> bool:
+        connection.process(0.05)
+        return connection.blocked == "low on disk"
+
+    wait_until(is_blocked)
 
 
 def _is_open(connection: fc.Connection) -> bool:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from flintmq.base import limits
+from tests.docs_pages import patient
 from tests.servers import BrokerProcess
 
 DOCS = (Path(__file__).parents[2] / "docs" / "beyond-rabbitmq.md").read_text()
@@ -33,10 +34,10 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
 
 @pytest.mark.parametrize(("name", "number"), [*zip(PRINTED, range(len(EXAMPLES)), strict=True)])
 def test_examples_run(broker: BrokerProcess, name: str, number: int) -> None:
-    """Each example runs as it stands, but for the broker's address, and prints what the text says."""
+    """Each example runs as it stands, but for the broker's address and a wait, and prints what the text says."""
     beginning = re.sub(r"amqp://[^\"]*", broker.url, BEGINNING)
     assert f'"{name}"' in EXAMPLES[number]
-    script = beginning + EXAMPLES[number]
+    script = beginning + patient(EXAMPLES[number])
     result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)  # noqa: S603
     assert (result.stdout, result.stderr) == (PRINTED[name], "")
 
@@ -45,7 +46,7 @@ def test_the_example_of_streams_runs(broker: BrokerProcess) -> None:
     """docs/streams.md prints what it says."""
     page = (Path(__file__).parents[2] / "docs" / "streams.md").read_text()
     (example,) = re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
-    script = re.sub(r"amqp://[^\"]*", broker.url, example)
+    script = patient(re.sub(r"amqp://[^\"]*", broker.url, example))
     result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)  # noqa: S603
     assert (result.stdout, result.stderr) == ("1 b'1'\n2 b'2'\n", "")
 

@@ -119,7 +119,7 @@ def test_a_connection_is_seen_and_closed(admin: Administrator) -> None:
         assert seen["name"] in admin.ask("list-channels")
         admin.ask("close-connection", seen["name"], "--reason", "because")
         with pytest.raises(fc.ConnectionClosed, match="because"):
-            connection.process(10)
+            connection.process(60)
 
 
 def test_definitions_go_round(admin: Administrator) -> None:

@@ -24,7 +24,7 @@ def test_tasks_share_a_connection(broker: BrokerProcess) -> None:
             name = (await channel.declare_queue(exclusive=True)).name
             await channel.publish_batch(("", name, b"%d" % number) for _ in range(200))
             came: list[bytes] = []
-            async for batch in channel.consume(name, prefetch=50, batch_size=20, timeout=5):
+            async for batch in channel.consume(name, prefetch=50, batch_size=20, timeout=60):
                 came += [message.body for message in batch.messages]
                 await batch.ack()
                 if len(came) == 200:
@@ -125,7 +125,7 @@ def test_breaking_out_of_a_subscription_ends_it(broker: BrokerProcess) -> None:
                 info = await channel.declare_queue(name, passive=True)
             assert info.message_count >= 90
 
-    asyncio.run(asyncio.wait_for(main(), 30))
+    asyncio.run(asyncio.wait_for(main(), 60))
 
 
 def test_a_slow_consumer_stops_the_reading_and_nothing_else(broker: BrokerProcess) -> None:
@@ -138,7 +138,7 @@ def test_a_slow_consumer_stops_the_reading_and_nothing_else(broker: BrokerProces
             name = (await channel.declare_queue(durable=False)).name
             await channel.publish_batch([("", name, bytes(size))] * count)
             consumer = await connection.channel()
-            subscription = aiter(consumer.consume(name, no_ack=True, batch_size=1, timeout=5))
+            subscription = aiter(consumer.consume(name, no_ack=True, batch_size=1, timeout=60))
             seen = len((await anext(subscription)).messages)
             before = -1
             while (left := (await channel.declare_queue(name, passive=True)).message_count) != before:

@@ -10,6 +10,7 @@ import pytest
 
 import flintmq.client as fc
 import flintmq.client.amqp10 as amqp
+from tests.docs_pages import patient
 from tests.servers import BrokerProcess
 
 DOCS = Path(__file__).parents[2] / "docs" / "client.md"
@@ -26,7 +27,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
 @pytest.mark.parametrize("number", range(len(EXAMPLES)))
 def test_examples_run(broker: BrokerProcess, number: int) -> None:
     """Each example runs as it stands, but for the broker's address, and prints something."""
-    example = re.sub(r"amqp://[^\"]*", broker.url, EXAMPLES[number])
+    example = patient(re.sub(r"amqp://[^\"]*", broker.url, EXAMPLES[number]))
     result = subprocess.run([sys.executable, "-c", example], capture_output=True, text=True, check=False)  # noqa: S603
     assert result.returncode == 0, result.stderr
     assert result.stdout

@@ -24,7 +24,7 @@ def test_a_server_that_says_nothing_runs_into_the_timeout(connect: Connect) -> N
     over = threading.Event()
 
     def behave(_: Peer) -> None:
-        over.wait(20)
+        over.wait(100)
 
     for url, named in (("", {"timeout": 0.2}), ("?connection_timeout=200", {})):
         over.clear()
@@ -32,7 +32,7 @@ def test_a_server_that_says_nothing_runs_into_the_timeout(connect: Connect) -> N
             started = time.monotonic()
             with pytest.raises(fc.ConnectTimeout, match="within 0.2 s"):
                 connect(server.url + url, **named)
-            assert time.monotonic() - started < 5
+            assert time.monotonic() - started < 60
             over.set()
 
 
@@ -47,7 +47,7 @@ def test_a_server_that_says_nothing_runs_into_the_timeout(connect: Connect) -> N
 def test_another_protocol_is_noticed_at_once(connect: Connect, answer: bytes, error: type[Exception]) -> None:
     """A web server, an AMQP 1.0 server, and one that hangs up: each is an error with a type, and no timeout."""
     with StrangeServer(lambda peer: peer.socket.sendall(answer)) as server, pytest.raises(error):
-        connect(server.url, timeout=20)
+        connect(server.url, timeout=60)
 
 
 # -- while consuming --------------------------------------------------------------------------------------------
@@ -116,7 +116,7 @@ def test_confirms_that_do_not_come_time_out(connect: Connect) -> None:
             channel.publish_batch([("", "q", b"")] * 4, timeout=0.2)
         channel.publish(b"", routing_key="q")
         with pytest.raises(fc.PublishFailed) as failed:
-            channel.wait_for_confirms(timeout=10)
+            channel.wait_for_confirms(timeout=60)
         assert failed.value.nacked == [1, 2]
 
 
@@ -126,7 +126,7 @@ def test_a_server_that_stops_reading_times_out(connect: Connect) -> None:
 
     def behave(peer: Peer) -> None:
         peer.publisher()
-        over.wait(20)
+        over.wait(100)
 
     with StrangeServer(behave) as server:
         connection = connect(server.url)
@@ -148,7 +148,7 @@ def test_a_server_that_closes_is_quoted(connect: Connect) -> None:
     with StrangeServer(behave) as server, connect(server.url) as connection:
         channel = connection.channel(confirms=True)
         with pytest.raises(fc.ConnectionClosed, match="320 CONNECTION_FORCED - going down"):
-            channel.publish_batch([("", "q", bytes(1000))] * 10_000, timeout=20)
+            channel.publish_batch([("", "q", bytes(1000))] * 10_000, timeout=60)
         assert not connection.is_open
 
 
@@ -160,12 +160,12 @@ def test_a_blocked_connection_says_why(connect: Connect) -> None:
         peer.serve(lambda: peer.side.engine.state.value == "open")
         peer.side.engine.blocked("low on disk")
         peer.send()
-        step.acquire(timeout=10)
+        step.acquire(timeout=60)
         peer.side.engine.blocked(None)
         peer.serve()
 
     with StrangeServer(behave) as server, connect(server.url) as connection:
-        stop = time.monotonic() + 10
+        stop = time.monotonic() + 60
         while connection.blocked is None and time.monotonic() < stop:
             connection.process(0.01)
         assert connection.blocked == "low on disk"
@@ -186,7 +186,7 @@ def test_a_server_that_falls_silent_is_given_up(connect: Connect) -> None:
 
     def behave(peer: Peer) -> None:
         peer.consumer()
-        over.wait(20)
+        over.wait(100)
 
     with StrangeServer(behave) as server:
         connection = connect(server.url + "?heartbeat=1")
@@ -227,7 +227,7 @@ def test_a_broker_that_dies_is_noticed(connect: Connect, call: str, tmp_path: Pa
         started = time.monotonic()
         with pytest.raises(fc.ConnectionLost):
             wait[call]()
-        assert time.monotonic() - started < 30
+        assert time.monotonic() - started < 60
         with pytest.raises(fc.ConnectionLost):
             channel.get(name)
         timer.join()

@@ -89,7 +89,12 @@ def test_in_a_running_loop() -> None:
             # A connection that stays open is closed by the broker.
         assert not broker.is_running
         await connection.close()
-        await asyncio.sleep(0.1)
+        deadline = asyncio.get_running_loop().time() + 60
+        while left() and asyncio.get_running_loop().time() < deadline:  # noqa: ASYNC110 - no event tells of it
+            await asyncio.sleep(0.01)
+        return left()
+
+    def left() -> set[str]:
         timers: Any = asyncio.get_running_loop()._scheduled  # type: ignore[attr-defined]
         callbacks = {timer._callback.__module__ for timer in timers if not timer.cancelled()}
         tasks = {str(task) for task in asyncio.all_tasks() - {asyncio.current_task()}}

@@ -11,7 +11,7 @@ from tests.servers import BrokerProcess
 
 
 def _plain(broker: BrokerProcess) -> dict[str, float]:
-    response = httpx.get(f"{broker.http_url}/metrics")
+    response = httpx.get(f"{broker.http_url}/metrics", timeout=60)
     assert response.status_code == 200
     families = text_string_to_metric_families(response.text)
     return {sample.name: sample.value for family in families for sample in family.samples if not sample.labels}
@@ -42,7 +42,7 @@ def test_what_is_published_is_seen(tmp_path: Path) -> None:
         assert found["flintmq_tick_seconds_count"] >= 3
         assert found["rabbitmq_process_open_fds"] > 0
         assert found["rabbitmq_process_resident_memory_bytes"] > 0
-        assert httpx.get(f"{broker.http_url}/api/overview").status_code == 401
+        assert httpx.get(f"{broker.http_url}/api/overview", timeout=60).status_code == 401
 
 
 def test_connections_and_channels_one_by_one(tmp_path: Path) -> None:
@@ -60,7 +60,7 @@ def test_connections_and_channels_one_by_one(tmp_path: Path) -> None:
         connection.process_data_events(1)
         with link_connection.sender("/queues/q") as sender:
             sender.send(amqp10.Message(b"two"))
-            text = httpx.get(f"{broker.http_url}/metrics/per-object", auth=("guest", "guest")).text
+            text = httpx.get(f"{broker.http_url}/metrics/per-object", auth=("guest", "guest"), timeout=60).text
     found: dict[str, dict[str, float]] = {}
     for family in text_string_to_metric_families(text):
         for sample in family.samples:

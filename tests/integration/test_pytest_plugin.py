@@ -83,8 +83,8 @@ def test_aio_pika(pytester: pytest.Pytester) -> None:
                     connection.reconnect_callbacks.add(lambda *_: again.set())
                     await channel.default_exchange.publish(aio_pika.Message(b"m", delivery_mode=2), "q")
                     await asyncio.to_thread(flintmq.restart)
-                    await asyncio.wait_for(again.wait(), 20)
-                    message = await queue.get(timeout=10)
+                    await asyncio.wait_for(again.wait(), 60)
+                    message = await queue.get(timeout=60)
                     await message.ack()
                     return message.body
             assert asyncio.run(use()) == b"m"
@@ -110,8 +110,8 @@ def test_celery(pytester: pytest.Pytester) -> None:
             def add(x, y):
                 return x + y
 
-            with start_worker(app, perform_ping_check=False, shutdown_timeout=30):
-                assert add.delay(2, 3).get(timeout=20) == 5
+            with start_worker(app, perform_ping_check=False, shutdown_timeout=60):
+                assert add.delay(2, 3).get(timeout=60) == 5
         """,
         1,
     )

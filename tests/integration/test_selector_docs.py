@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from flintmq.base import limits
+from tests.docs_pages import patient
 from tests.servers import BrokerProcess
 
 DOCS = (Path(__file__).parents[2] / "docs" / "selectors.md").read_text()
@@ -24,7 +25,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
 @pytest.mark.parametrize(("number", "printed"), [(0, "eu 1200\n"), (1, "9\n")])
 def test_examples_run(broker: BrokerProcess, number: int, printed: str) -> None:
     """Each example runs as it stands, but for the broker's address, and gets what it selects."""
-    example = re.sub(r"amqp://[^\"]*", broker.url, EXAMPLES[number])
+    example = patient(re.sub(r"amqp://[^\"]*", broker.url, EXAMPLES[number]))
     result = subprocess.run([sys.executable, "-c", example], capture_output=True, text=True, check=False)  # noqa: S603
     assert (result.stdout, result.stderr) == (printed, "")
 

@@ -111,7 +111,7 @@ def test_the_size_of_messages_is_limited_for_all(tmp_path: Path) -> None:
     body = {"properties": {}, "routing_key": "q", "payload": "x" * 15, "payload_encoding": "string"}
     with (
         BrokerProcess(tmp_path / "data", "--config", str(file)) as broker,
-        httpx.Client(base_url=broker.http_url, auth=("guest", "guest")) as client,
+        httpx.Client(base_url=broker.http_url, auth=("guest", "guest"), timeout=60) as client,
     ):
         path = "/api/exchanges/%2F/amq.default/publish"
         assert client.post(path, json=body).status_code == 200
@@ -150,7 +150,6 @@ def test_what_was_taken_in_is_confirmed_at_the_end(tmp_path: Path) -> None:
             publisher.call(1, QueueDeclare(queue="q", durable=True), QueueDeclareOk)
             publisher.call(1, ConfirmSelect(), ConfirmSelectOk)
             stopping = threading.Timer(0.3, broker.process.terminate)
-            stopping.start()
             confirmed, code = 0, 0
             sent = publish_frames(1, "", "q", b"x", PERSISTENT) * 20
             while not code:
@@ -158,6 +157,8 @@ def test_what_was_taken_in_is_confirmed_at_the_end(tmp_path: Path) -> None:
                 for frame in publisher.frames(0):
                     method = frame.method
                     if isinstance(method, BasicAck):
+                        if not confirmed:
+                            stopping.start()
                         confirmed = method.delivery_tag
                     elif isinstance(method, ConnectionClose):
                         code = method.reply_code

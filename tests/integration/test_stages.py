@@ -180,7 +180,7 @@ def test_streams_get_a_batch_too(connection: fc.Connection, driver: fc.Channel, 
     stage(connection, tx, info.epoch, 0, 0, 0, stream, 100)
     assert driver.stream_query(stream).next_offset == 0
     driver.stage_commit(tx, info.epoch, 0, {0: 0})
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while driver.stream_query(stream).next_offset < 100 and time.monotonic() < deadline:
         time.sleep(0.01)
     chunk = driver.stream_fetch(stream, 0, 100)

@@ -46,20 +46,20 @@ def test_readers_hold_next_to_nothing(broker: BrokerProcess) -> None:
                 start = (number * READERS + reader) * MESSAGES // (CONNECTIONS * READERS)
                 count = 0
                 where: dict[str, object] = {"x-stream-offset": start}
-                for batch in channel.consume("s", prefetch=65_535, batch_size=50, timeout=30.0, arguments=where):
+                for batch in channel.consume("s", prefetch=65_535, batch_size=50, timeout=60.0, arguments=where):
                     count += len(batch.messages)
                     if count == MESSAGES - start:
                         break
                 counts.append(count)
-            everybody.wait(60)
-            everybody.wait(60)
+            everybody.wait(300)
+            everybody.wait(300)
 
     threads = [threading.Thread(target=read, args=(number,)) for number in range(CONNECTIONS)]
     for thread in threads:
         thread.start()
     everybody.wait(300)
     grown = resident_mib(broker) - before
-    everybody.wait(60)
+    everybody.wait(300)
     for thread in threads:
         thread.join()
     assert sum(counts) * len(BODY) > 1200 * MIB

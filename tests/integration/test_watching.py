@@ -15,10 +15,10 @@ def test_acts_of_all_interfaces_are_in_one_file(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path / "data", FLINTMQ_LOG_AUDIT_FILE=str(file)) as broker:
         with pika.BlockingConnection(pika.ConnectionParameters(port=broker.port)) as connection:
             connection.channel().queue_declare("orders", durable=True)
-        with httpx.Client(base_url=broker.http_url, auth=("guest", "guest")) as client:
+        with httpx.Client(base_url=broker.http_url, auth=("guest", "guest"), timeout=60) as client:
             client.put("/api/users/ann", json={"password": "planted-secret", "tags": "management"})
             client.get("/api/users")
-        httpx.delete(f"{broker.http_url}/api/users/guest", auth=("ann", "planted-secret"))
+        httpx.delete(f"{broker.http_url}/api/users/guest", auth=("ann", "planted-secret"), timeout=60)
     text = file.read_text()
     assert "planted-secret" not in text
     acts = [json.loads(line) for line in text.splitlines()]
@@ -34,7 +34,7 @@ def test_the_firehose_is_turned_on_over_http(tmp_path: Path) -> None:
     """From then on what is published is copied, and no more once it is off."""
     with (
         BrokerProcess(tmp_path) as broker,
-        httpx.Client(base_url=broker.http_url, auth=("guest", "guest")) as client,
+        httpx.Client(base_url=broker.http_url, auth=("guest", "guest"), timeout=60) as client,
         pika.BlockingConnection(pika.ConnectionParameters(port=broker.port)) as connection,
     ):
         channel = connection.channel()

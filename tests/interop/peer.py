@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Any, ClassVar, Final
 
 # What a broker is waited for: generous, for only a failure takes that long.
-WAIT_SECONDS: Final = 30.0
+WAIT_SECONDS: Final = 60.0
 
 Properties = dict[str, Any]
 Arguments = dict[str, Any]

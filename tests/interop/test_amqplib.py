@@ -49,7 +49,7 @@ def test_many_confirms_at_once(peer: AmqplibPeer) -> None:
     ("method", "arguments"),
     [
         ("assertQueue", ["ttl", {"messageTtl": 1000}]),
-        ("assertQueue", ["expiring", {"expires": 1000}]),
+        ("assertQueue", ["expiring", {"expires": 600_000}]),
         ("assertQueue", ["dead", {"deadLetterExchange": "amq.fanout"}]),
         ("assertQueue", ["short", {"maxLength": 10}]),
         ("assertQueue", ["priorities", {"maxPriority": 5}]),

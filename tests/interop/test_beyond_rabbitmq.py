@@ -64,8 +64,8 @@ def test_a_delayed_exchange(channel: BlockingChannel, name: str) -> None:
     channel.exchange_declare(name, "x-delayed-message", durable=True, arguments={"x-delayed-type": "direct"})
     channel.queue_declare(name, durable=True)
     channel.queue_bind(name, name, "k")
-    channel.basic_publish(name, "k", b"never", properties("a", **{"x-delay": 400}))
-    channel.basic_publish(name, "k", b"soon", properties("b", **{"x-delay": 500}))
+    channel.basic_publish(name, "k", b"never", properties("a", **{"x-delay": 4900}))
+    channel.basic_publish(name, "k", b"soon", properties("b", **{"x-delay": 5000}))
     channel.basic_publish(name, "k", b"", properties(**{"x-delay-cancel": "a"}))
     assert depth(channel, name) == 0
     assert wait_for(channel, name) == b"soon"

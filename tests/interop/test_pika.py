@@ -229,15 +229,16 @@ def test_delayed_exchange(channel: BlockingChannel, name: str) -> None:
     queue = channel.queue_declare("", exclusive=True).method.queue
     channel.queue_bind(queue, name, "k")
     started = time.monotonic()
-    for delay in (600, 300):
+    # Far enough from each other for a machine that stands still between two publishes.
+    for delay in (6000, 3000):
         properties = pika.BasicProperties(delivery_mode=2, headers={"x-delay": delay})
         channel.basic_publish(name, "k", b"%d" % delay, properties)
     channel.basic_publish(name, "k", b"0")
     came = [next(channel.consume(queue, auto_ack=True, inactivity_timeout=WAIT_SECONDS)) for _ in range(3)]
     # The broker counts in whole milliseconds.
-    assert time.monotonic() - started > 0.59
-    assert [body for _, _, body in came] == [b"0", b"300", b"600"]
-    assert came[1][1].headers == {"x-delay": -300}
+    assert time.monotonic() - started > 5.99
+    assert [body for _, _, body in came] == [b"0", b"3000", b"6000"]
+    assert came[1][1].headers == {"x-delay": -3000}
     channel.cancel()
     channel.exchange_delete(name)
 

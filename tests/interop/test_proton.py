@@ -612,9 +612,9 @@ def test_streams_by_property(connection: BlockingConnection, stream: str) -> Non
 
 def test_a_connection_that_is_idle_stays(open_connection: Open, queue: str) -> None:
     """A client that asks for a heartbeat gets one, and is not taken for dead."""
-    connection = open_connection(heartbeat=1)
+    connection = open_connection(heartbeat=4)
     over = threading.Event()
-    threading.Timer(3.0, over.set).start()
+    threading.Timer(9.0, over.set).start()
     connection.wait(over.is_set, timeout=WAIT_SECONDS)
     fill(connection, queue, "still there")
     assert len(drained(connection, queue)) == 1

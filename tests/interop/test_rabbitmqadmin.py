@@ -113,7 +113,7 @@ def test_connections(admin: Admin, broker: BrokerProcess) -> None:
     assert isinstance(owner, dict)
     admin("close", "connection", f"name={owner['name']}")
     with pytest.raises(pika.exceptions.ConnectionClosedByBroker) as closed:
-        connection.process_data_events(10)
+        connection.process_data_events(60)
     assert (closed.value.reply_code, closed.value.reply_text) == (
         320,
         "CONNECTION_FORCED - Closed via management plugin",

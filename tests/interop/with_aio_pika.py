@@ -201,8 +201,7 @@ class AioPikaChannel(PeerChannel):
         await self._channel.close()
 
     def wait(self, seconds: float) -> None:
-        # Callbacks are tasks of their own, which take a few turns of the loop.
-        self._loop.run_until_complete(asyncio.sleep(0.01))
+        self._loop.run_until_complete(_turns())
         if seconds and not self.deliveries and not self.cancelled:
             self._came.clear()
             self._loop.run_until_complete(asyncio.wait([self._loop.create_task(self._came.wait())], timeout=seconds))
@@ -239,6 +238,13 @@ class AioPikaPeer(Peer):
         if pending:
             self._loop.run_until_complete(asyncio.wait(pending))
         self._loop.close()
+
+
+async def _turns() -> None:
+    """Callbacks are tasks of their own, which take a few turns of the loop, however long those are."""
+    for _ in range(50):
+        await asyncio.sleep(0)
+    await asyncio.sleep(0.01)
 
 
 def _sendable(value: Any) -> Any:

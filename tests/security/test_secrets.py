@@ -50,7 +50,7 @@ class World:
         self.spans = b"\n".join(requests).decode(errors="replace")
 
     def ask(self, method: str, path: str, user: str = "admin", password: str = ADMIN, **arguments: object) -> int:
-        with httpx.Client(base_url=self.broker.http_url) as client:
+        with httpx.Client(base_url=self.broker.http_url, timeout=60) as client:
             response = client.request(method, path, auth=(user, password), **arguments)  # type: ignore[arg-type]
         self.said.append(f"{response.headers}\n{response.text}")
         return response.status_code
@@ -130,7 +130,7 @@ def _use(world: World) -> None:
         world.ask("GET", f"/api/{path}", "x", world.token)
         world.ask("GET", f"/api/{path}", "x", f"{world.token}{UNREAD}")
     world.ask("GET", "/metrics")
-    with httpx.Client(base_url=broker.http_url) as browser:
+    with httpx.Client(base_url=broker.http_url, timeout=60) as browser:
         for header in (f"Basic {UNREAD}", f"Bearer {UNREAD}", f"Bearer {world.token}x", UNREAD):
             answer = browser.get("/api/whoami", headers={"authorization": header})
             world.said.append(f"{answer.headers}\n{answer.text}")

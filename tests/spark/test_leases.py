@@ -145,11 +145,11 @@ def test_two_queries_that_are_started_again(
 def test_a_lease_that_is_kept(capture: Capture, queues: Queues, queue: str) -> None:
     """A query that has nothing to do for longer than its leaseTimeout goes on with what it has."""
     queues.add(queue, *numbers(0, 10))
-    query = capture.start(queue, leaseTimeout="1s", maxMessagesPerTrigger="10", every="4 seconds")
+    query = capture.start(queue, leaseTimeout="5s", maxMessagesPerTrigger="10", every="10 seconds")
     deadline = time.monotonic() + PATIENCE_SECONDS
     while len(query.recentProgress) < 1 and time.monotonic() < deadline:
         time.sleep(0.1)
-    time.sleep(2)
+    time.sleep(7)
     assert ready(queues, queue) == 0
     queues.add(queue, *numbers(10, 20))
     query.processAllAvailable()

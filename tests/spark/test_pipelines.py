@@ -21,7 +21,7 @@ from flintmq.spark.pipelines.flow import check
 from flintmq.spark.pipelines.loading import load
 from flintmq.spark.pipelines.running import Stop, run
 from flintmq.spark.pipelines.status import PipelineStatus, State
-from tests.servers import BrokerProcess, command, environment
+from tests.servers import BrokerProcess, command, environment, free_port
 from tests.spark.conftest import PACKAGES, Queues
 from tests.spark.lakes import parquet_files, rows
 
@@ -184,12 +184,6 @@ def test_local_cluster(carriers: Carriers) -> None:
 
 
 # -- clusters and servers that run already ----------------------------------------------------------------------
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from tests.servers import BrokerProcess
 from tests.spark.conftest import Queues
 
 # Generous: only a failure waits for it.
-PATIENCE_SECONDS = 60
+PATIENCE_SECONDS = 100
 
 
 def numbers(start: int, end: int) -> list[bytes]:

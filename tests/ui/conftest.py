@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
 import pytest
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser, expect, sync_playwright
 
 from tests.servers import BrokerProcess
 from tests.ui.chromium import DESKTOP, Scheme, Window, executable
@@ -32,6 +32,7 @@ def browser() -> Iterator[Browser]:
         launched = playwright.chromium.launch(
             executable_path=path, args=["--headless=new", "--no-sandbox", "--disable-dev-shm-usage"]
         )
+        expect.set_options(timeout=60_000)
         yield launched
         launched.close()
 

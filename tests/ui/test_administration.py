@@ -116,7 +116,7 @@ def test_a_connection_is_closed(window: Window, broker: BrokerProcess) -> None:
 def test_who_monitors_closes_no_connection(window: Window, broker: BrokerProcess, open_window: Open) -> None:
     """What the API would refuse is not offered."""
     user = {"password": "looker", "tags": "monitoring"}
-    httpx.put(f"{broker.http_url}/api/users/looker", json=user, auth=("guest", "guest")).raise_for_status()
+    httpx.put(f"{broker.http_url}/api/users/looker", json=user, auth=("guest", "guest"), timeout=60).raise_for_status()
     looking = open_window("looker")
     with fc.connect(broker.url, name="another's"):
         for one, buttons in ((window, 1), (looking, 0)):

@@ -31,7 +31,7 @@ IS_DRAWN = """chart => {
 
 def course(broker: BrokerProcess, place: str, name: str) -> list[dict[str, int]]:
     """What the API says had been published by when, the newest first."""
-    with httpx.Client(base_url=broker.http_url, auth=("guest", "guest")) as api:
+    with httpx.Client(base_url=broker.http_url, auth=("guest", "guest"), timeout=60) as api:
         shown = api.get(f"/api/{place}/%2F/{name}?msg_rates_age=600&msg_rates_incr=5").json().get("message_stats", {})
     details = shown.get("publish_in_details" if place == "exchanges" else "publish_details", {})
     samples: list[dict[str, int]] = details.get("samples", [])

@@ -20,7 +20,7 @@ _SENT: Final = Struct(">q")
 SIZE_MIN_BYTES: Final = _SENT.size
 # How many are in flight, and how many are taken at once.
 _BATCH: Final = 1_000
-# A queue that gives nothing for so long, when nobody publishes any more, is empty.
+# A queue that gives nothing for so long, when nobody publishes any more, is asked whether it is empty.
 _IDLE_SECONDS: Final = 0.5
 # With a rate, publishes are sent this often: less would be a load of its own.
 _PACE_SECONDS: Final = 0.005
@@ -146,7 +146,7 @@ def _consume(load: Load) -> _Run:
                 count += len(batch.messages)
                 if load.persistent:
                     batch.ack()
-            if was_done and count == before:
+            if was_done and count == before and not channel.declare_queue(load.queue, passive=True).message_count:
                 return _Run(count, began, ended, tuple(latencies))
 
 

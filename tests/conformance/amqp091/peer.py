@@ -49,7 +49,7 @@ from tests.sockets import NO_PROPERTIES, AmqpSocket, frame, header_frame, method
 
 M = TypeVar("M", bound=Method)
 # Only what does not hold is waited for so long.
-_WAIT_SECONDS: Final = 10.0
+_WAIT_SECONDS: Final = 60.0
 PERSISTENT: Final = encode_properties(Properties(delivery_mode=2))
 _NUMBERS = itertools.count(1)
 _ASIDE = (BasicAck, BasicNack, BasicCancel, ChannelFlow, ConnectionBlocked, ConnectionUnblocked)

@@ -20,7 +20,8 @@ def fill_memory(publisher: Peer, queue: str) -> Method:
         found = next(publisher.frames(0), None)
         if found is not None:
             return found.method
-    raise AssertionError("all was taken")
+    # All was taken before the broker came to look.
+    return publisher.read_frame().method
 
 
 def take_until(consumer: Peer, queue: str, last: bytes) -> None:

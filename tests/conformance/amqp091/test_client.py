@@ -9,7 +9,7 @@ import pytest
 
 import flintmq.client as fc
 from flintmq.base.errors import FlintError
-from flintmq.wire.amqp091.frames import PROTOCOL_HEADER
+from flintmq.wire.amqp091.frames import FRAME_END, PROTOCOL_HEADER
 from flintmq.wire.amqp091.methods import (
     BasicCancel,
     BasicCancelOk,
@@ -26,17 +26,20 @@ from tests.integration.strange_server import Peer, StrangeServer, wire
 from tests.sockets import method_frame
 
 
-def _heard(answer: bytes, connect: Callable[[str], object]) -> bytes:
-    """Answer a client's protocol header with these bytes; what it said, header and all, until it hung up."""
+def _heard(answer: bytes, connect: Callable[[str], object], end: bytes | None = None) -> bytes:
+    """Answer a client's protocol header with these bytes; what it said, header and all, until it hung up.
+
+    Where what it says ends with `end`, the server hangs up.
+    """
     heard: Future[bytes] = Future()
 
     def serve(listener: socket.socket) -> None:
         sock, _ = listener.accept()
         with sock:
-            sock.settimeout(30)
+            sock.settimeout(60)
             said = sock.recv(65_536)
             sock.sendall(answer)
-            while data := sock.recv(65_536):
+            while (end is None or not said.endswith(end)) and (data := sock.recv(65_536)):
                 said += data
             heard.set_result(said)
 
@@ -44,7 +47,7 @@ def _heard(answer: bytes, connect: Callable[[str], object]) -> bytes:
         threading.Thread(target=serve, args=(listener,), daemon=True).start()
         with pytest.raises(FlintError):
             connect(f"amqp://guest:guest@127.0.0.1:{listener.getsockname()[1]}/")
-        return heard.result(30)
+        return heard.result(60)
 
 
 @rule("connection.start.client-support")
@@ -73,7 +76,7 @@ def test_connection_start_ok_client_properties_required_fields(dialect: str) -> 
 def test_connection_start_ok_mechanism_security(dialect: str) -> None:
     """Of a list, the client takes what it knows; where it knows none it sends no password."""
     start = ConnectionStart(mechanisms=b"TELEPATHY AMQPLAIN PLAIN")
-    said = _heard(method_frame(0, start), lambda url: fc.connect(url, timeout=1.0))
+    said = _heard(method_frame(0, start), fc.connect, bytes([FRAME_END]))
     answer = decode_method(said[len(PROTOCOL_HEADER) + 7 : -1])
     assert isinstance(answer, ConnectionStartOk)
     assert (answer.mechanism, answer.response) == ("PLAIN", b"\0guest\0guest")

@@ -25,7 +25,7 @@ from tests.sockets import BrokerSocket
 
 C = TypeVar("C", bound=Composite)
 # Only what does not hold is waited for so long.
-_WAIT_SECONDS: Final = 10.0
+_WAIT_SECONDS: Final = 60.0
 _HEAD: Final = struct.Struct(">IBBH")
 _NUMBERS = itertools.count(1)
 AMQP_FRAME: Final = 0

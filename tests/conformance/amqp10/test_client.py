@@ -29,7 +29,7 @@ def _heard(*answers: bytes) -> bytes:
     def serve(listener: socket.socket) -> None:
         sock, _ = listener.accept()
         with sock:
-            sock.settimeout(30)
+            sock.settimeout(60)
             said = b""
             for answer in answers:
                 said += sock.recv(65_536)
@@ -43,8 +43,8 @@ def _heard(*answers: bytes) -> bytes:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         threading.Thread(target=serve, args=(listener,), daemon=True).start()
         with pytest.raises(FlintError):
-            amqp10.connect(f"amqp://guest:guest@127.0.0.1:{listener.getsockname()[1]}/", timeout=5)
-        return heard.result(30)
+            amqp10.connect(f"amqp://guest:guest@127.0.0.1:{listener.getsockname()[1]}/", timeout=60)
+        return heard.result(60)
 
 
 @rule("2.2.opener-speaks-first")
@@ -86,8 +86,8 @@ def _named(ca_file: Path, context: ssl.SSLContext) -> tuple[str | None, str]:
         thread = threading.Thread(target=serve, args=(listener,), daemon=True)
         thread.start()
         with pytest.raises(FlintError) as raised:
-            amqp10.connect(f"amqps://localhost:{listener.getsockname()[1]}/?cacertfile={ca_file}", timeout=5)
-        thread.join(30)
+            amqp10.connect(f"amqps://localhost:{listener.getsockname()[1]}/?cacertfile={ca_file}", timeout=60)
+        thread.join(60)
     return names[-1], str(raised.value)
 
 

@@ -217,7 +217,8 @@ def test_2_4_5_empty_frames(connect: Connect) -> None:
     began = time.monotonic()
     peer.wait(lambda: len(peer.empty_frames) >= 3)
     assert set(peer.empty_frames) == {0}
-    assert time.monotonic() - began < 3
+    # By what the server itself wants to hear, these would come in a minute and a half.
+    assert time.monotonic() - began < 45
 
 
 @rule("2.4.5.closed-with-error")

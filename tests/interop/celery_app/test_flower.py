@@ -1,7 +1,6 @@
 """Flower, the monitor of Celery's users: it sees workers, tasks, and by the management API the queues."""
 
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -11,13 +10,12 @@ import httpx
 import pytest
 
 from tests.interop.celery_app.conftest import RAN_SECONDS
-from tests.servers import BrokerProcess
+from tests.servers import BrokerProcess, free_port
 
 
 @pytest.fixture
 def flower(broker: BrokerProcess) -> Iterator[httpx.Client]:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     command = [sys.executable, "-m", "celery", "-A", "tests.interop.celery_app.app", "flower"]
     api = broker.http_url.replace("://", "://guest:guest@")
     options = [f"--broker-api={api}/api/", f"--port={port}", "--address=127.0.0.1", "--inspect-timeout=2000"]
@@ -45,7 +43,7 @@ def _wait_for(client: httpx.Client) -> None:
 
 def test_the_broker_page(flower: httpx.Client, broker: BrokerProcess) -> None:
     """Queues are shown with how many messages are on them, as the management API tells it."""
-    with httpx.Client(base_url=broker.http_url, auth=("guest", "guest")) as api:
+    with httpx.Client(base_url=broker.http_url, auth=("guest", "guest"), timeout=60) as api:
         api.put("/api/queues/%2F/tasks", json={"durable": True}).raise_for_status()
         before = api.get("/api/queues/%2F/tasks").json()["messages"]
         sent = {"routing_key": "tasks", "payload": "", "payload_encoding": "string", "properties": {}}

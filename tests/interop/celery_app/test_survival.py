@@ -9,7 +9,12 @@ from tests.interop.celery_app.conftest import Ran
 from tests.interop.celery_app.worker import WorkerProcess
 from tests.servers import BrokerProcess
 
-WAIT: Final = 30.0
+WAIT: Final = 60.0
+
+
+def seconds_of(number: int) -> float:
+    """How long a task takes: behind the first ones, all together long enough to be stopped in the middle."""
+    return 0.02 if number < 15 else 0.15
 
 
 def test_priorities(tasks: Any, variables: dict[str, str], ran: Ran) -> None:
@@ -29,7 +34,7 @@ def test_worker_restart(pool: str, tasks: Any, variables: dict[str, str], ran: R
     Celery may end without acknowledging what its pool finishes last: that comes again, flagged as redelivered.
     """
     for number in range(60):
-        tasks.ran.delay(number, 0.02)
+        tasks.ran.delay(number, seconds_of(number))
     worker = WorkerProcess(pool, variables)
     with worker:
         ran.wait(lambda: len(ran.numbers()) >= 10)
@@ -46,7 +51,7 @@ def test_worker_restart(pool: str, tasks: Any, variables: dict[str, str], ran: R
 def test_killed_worker(tasks: Any, variables: dict[str, str], ran: Ran) -> None:
     """Tasks that are acknowledged late run again when their worker is killed, flagged as redelivered: none is lost."""
     for number in range(60):
-        tasks.ran_late.delay(number, 0.05)
+        tasks.ran_late.delay(number, seconds_of(number))
     worker = WorkerProcess("prefork", variables)
     with worker:
         ran.wait(lambda: len(ran.numbers()) >= 10)
@@ -65,7 +70,7 @@ def test_killed_broker(tasks: Any, variables: dict[str, str], broker: BrokerProc
     with WorkerProcess("prefork", variables) as worker:
         assert tasks.add.delay(1, 2).get(timeout=WAIT) == 3
         for number in range(60):
-            tasks.ran_late.delay(number, 0.02)
+            tasks.ran_late.delay(number, seconds_of(number))
         ran.wait(lambda: len(ran.numbers()) >= 5)
         broker.kill()
         assert len(ran.numbers()) < 60

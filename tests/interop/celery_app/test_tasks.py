@@ -12,7 +12,7 @@ from celery.exceptions import TaskRevokedError
 from tests.interop.celery_app.conftest import Ran
 from tests.interop.celery_app.worker import WorkerProcess
 
-WAIT: Final = 30.0
+WAIT: Final = 60.0
 
 
 def test_results(tasks: Any, prefork: WorkerProcess) -> None:
@@ -72,23 +72,23 @@ def test_canvas(stored_app: Any, threads: WorkerProcess) -> None:
 
 def test_remote_control(tasks: Any, prefork: WorkerProcess, threads: WorkerProcess) -> None:
     """Every worker answers a ping and an inspection, by its reply queue."""
-    pongs = tasks.app.control.ping(timeout=5, limit=2)
+    pongs = tasks.app.control.ping(timeout=30, limit=2)
     names = sorted(name.partition("@")[0] for pong in pongs for name in pong)
     assert names == ["prefork-tasks", "threads-slow"]
     assert all(answer == {"ok": "pong"} for pong in pongs for answer in pong.values())
-    queues = tasks.app.control.inspect(timeout=5, limit=2).active_queues()
+    queues = tasks.app.control.inspect(timeout=30, limit=2).active_queues()
     assert sorted(queue["name"] for served in queues.values() for queue in served) == ["slow", "tasks"]
 
 
 def test_queues_are_added_and_cancelled(tasks: Any, prefork: WorkerProcess) -> None:
     """A worker that is told to consumes from another queue, and no more when told so."""
-    (worker,) = [name for name in tasks.app.control.inspect(timeout=5, limit=2).ping() if "prefork" in name]
-    tasks.app.control.add_consumer("extra", destination=[worker], reply=True, timeout=5, limit=1)
+    (worker,) = [name for name in tasks.app.control.inspect(timeout=30, limit=2).ping() if "prefork" in name]
+    tasks.app.control.add_consumer("extra", destination=[worker], reply=True, timeout=30, limit=1)
     assert tasks.add.apply_async((1, 2), queue="extra").get(timeout=WAIT) == 3
-    tasks.app.control.cancel_consumer("extra", destination=[worker], reply=True, timeout=5, limit=1)
+    tasks.app.control.cancel_consumer("extra", destination=[worker], reply=True, timeout=30, limit=1)
 
     def served() -> list[str]:
-        queues = tasks.app.control.inspect([worker], timeout=5).active_queues()[worker]
+        queues = tasks.app.control.inspect([worker], timeout=30).active_queues()[worker]
         return [queue["name"] for queue in queues]
 
     # It answers before it does so.

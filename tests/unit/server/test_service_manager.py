@@ -12,7 +12,7 @@ def test_what_systemd_hears(tmp_path: Path, is_abstract: bool) -> None:
     name = f"@{tmp_path.name}-notify" if is_abstract else str(tmp_path / "notify")
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
         listener.bind(name.replace("@", "\0", 1) if is_abstract else name)
-        listener.settimeout(10)
+        listener.settimeout(60)
         service_manager.tell(service_manager.READY, {"NOTIFY_SOCKET": name})
         assert listener.recv(100) == b"READY=1"
 

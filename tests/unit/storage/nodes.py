@@ -91,7 +91,7 @@ class OpenNode:
         while self.storage.durable_batch < number:
             if self.storage.failure:
                 raise StorageFenced(self.storage.failure)
-            assert self._changed.wait(10), "the sync thread made no progress"
+            assert self._changed.wait(60), "the sync thread made no progress"
             self._changed.clear()
 
     def bodies(self, queue_id: int = 1) -> list[bytes]:

@@ -47,9 +47,9 @@ def test_a_login_is_given_up_with_its_connection() -> None:
         port = await server.listen("127.0.0.1", 0)
         _, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(REQUEST)
-        await asyncio.wait_for(node.asked.wait(), 10)
+        await asyncio.wait_for(node.asked.wait(), 60)
         writer.transport.abort()
-        await asyncio.wait_for(node.given_up.wait(), 10)
+        await asyncio.wait_for(node.given_up.wait(), 60)
         await asyncio.sleep(0)
         await server.close()
         assert asyncio.all_tasks() == {asyncio.current_task()}
@@ -67,10 +67,10 @@ def test_closing_ends_what_is_open() -> None:
         idle, _ = await asyncio.open_connection("127.0.0.1", port)
         busy, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(REQUEST)
-        await asyncio.wait_for(node.asked.wait(), 10)
-        await asyncio.wait_for(server.close(), 10)
-        assert await asyncio.wait_for(idle.read(), 10) == b""
-        await asyncio.wait_for(busy.read(), 10)
+        await asyncio.wait_for(node.asked.wait(), 60)
+        await asyncio.wait_for(server.close(), 60)
+        assert await asyncio.wait_for(idle.read(), 60) == b""
+        await asyncio.wait_for(busy.read(), 60)
 
     asyncio.run(close())
 
@@ -85,7 +85,7 @@ async def _served(node: NodeInMemory) -> AsyncIterator[int]:
 async def _is_closed(reader: asyncio.StreamReader) -> bool:
     """Whether it is, by the time that all there is was read."""
     try:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             await reader.read()
     except ConnectionError:
         return True
@@ -113,7 +113,7 @@ def test_what_comes_behind_a_request_that_is_not_answered(before: bytes) -> None
         async with _served(node) as port:
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             writer.write(before)
-            await asyncio.wait_for(node.asked.wait(), 10)
+            await asyncio.wait_for(node.asked.wait(), 60)
             poured = b"a" * 1_000 if before.endswith((b"/", b": ")) else b"a: b\r\n" * 200
             for _ in range(2 * HTTP_HEAD_MAX_BYTES // len(poured)):
                 writer.write(poured)
@@ -184,7 +184,7 @@ def test_an_answer_that_nobody_reads(monkeypatch: pytest.MonkeyPatch) -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", await server.listen("127.0.0.1", 0))
         writer.write(b"GET /large HTTP/1.1\r\nhost: x\r\n\r\n")
         await reader.readline()
-        await asyncio.wait_for(gone.wait(), 10)
+        await asyncio.wait_for(gone.wait(), 60)
         writer.close()
         await server.close()
 

@@ -23,7 +23,7 @@ NAME = "https://id.example.org"
 def _refresh(keys: Keys) -> None:
     done = threading.Event()
     keys.refresh(done.set)
-    assert done.wait(10)
+    assert done.wait(60)
 
 
 def _publish(site: Site, by: Issuer, **changed: object) -> str:

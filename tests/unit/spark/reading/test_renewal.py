@@ -39,7 +39,7 @@ class Broker:
 
 
 def until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while not holds():
         assert time.monotonic() < deadline
         time.sleep(0.005)
