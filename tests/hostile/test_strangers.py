@@ -13,8 +13,12 @@ from typing import Final
 
 import pytest
 
-from flintmq.base.limits import HANDSHAKE_FRAME_MAX_BYTES, LOGIN_FRAME_MAX_BYTES
+from flintmq.base.limits import HANDSHAKE_FRAME_MAX_BYTES, LOGIN_FRAME_MAX_BYTES, SCRAM_MESSAGE_MAX_BYTES
 from flintmq.wire.amqp091.frames import FRAME_METHOD, PROTOCOL_HEADER
+from flintmq.wire.amqp10.performatives import SaslInit, SaslPerformative, SaslResponse
+from flintmq.wire.amqp10.spec import SASL_HEADER
+from tests.conformance.amqp10.peer import SASL_FRAME
+from tests.conformance.amqp10.peer import frame as frame_10
 from tests.hostile.test_greed import resident_bytes
 from tests.servers import BrokerProcess
 from tests.sockets import AmqpSocket, frame
@@ -29,17 +33,22 @@ ROUNDS: Final = 5
 STRANGER_MAX_BYTES: Final = 16 * 1024
 
 
-def start_ok(properties: bytes, response: bytes) -> bytes:
+def start_ok(properties: bytes, response: bytes, mechanism: bytes = b"PLAIN") -> bytes:
     payload = (
         bytes.fromhex("000a000b")
         + struct.pack(">I", len(properties))
         + properties
-        + b"\x05PLAIN"
+        + bytes([len(mechanism)])
+        + mechanism
         + struct.pack(">I", len(response))
         + response
         + b"\x05en_US"
     )
     return frame(FRAME_METHOD, 0, payload)
+
+
+def sasl_frame(performative: SaslPerformative) -> bytes:
+    return frame_10(0, performative, kind=SASL_FRAME)
 
 
 def names(room: int) -> bytes:
@@ -57,12 +66,20 @@ def names(room: int) -> bytes:
 ROOM = HANDSHAKE_FRAME_MAX_BYTES - len(start_ok(b"", b"\0nobody\0x"))
 # Where a login is decided, frames are smaller still.
 HALF_CLOSE = struct.pack(">BHI", FRAME_METHOD, 0, LOGIN_FRAME_MAX_BYTES - 8) + bytes(LOGIN_FRAME_MAX_BYTES - 9)
+# A client's first message by SCRAM, as long as it may be.
+FIRST_MESSAGE: Final = b"n,,n=nobody,r=".ljust(SCRAM_MESSAGE_MAX_BYTES, b"a")
 STRANGERS: Final = {
     "who say nothing": b"",
     "who say hello": PROTOCOL_HEADER,
     "who end within a frame": PROTOCOL_HEADER + start_ok(names(ROOM), b"\0nobody\0x")[:-1],
     "with a thousand properties": PROTOCOL_HEADER + start_ok(names(ROOM), b"\0nobody\0x") + HALF_CLOSE,
     "with a long password": PROTOCOL_HEADER + start_ok(b"", b"\0nobody\0" + b"x" * ROOM) + HALF_CLOSE,
+    "who were challenged": PROTOCOL_HEADER + start_ok(b"", FIRST_MESSAGE, b"SCRAM-SHA-256") + HALF_CLOSE,
+    "who were challenged by AMQP 1.0": SASL_HEADER
+    + sasl_frame(SaslInit(mechanism="SCRAM-SHA-256", initial_response=FIRST_MESSAGE))
+    + sasl_frame(SaslResponse(response=bytes(LOGIN_FRAME_MAX_BYTES - 32)))[:-1],
+    "with half a token of AMQP 1.0": SASL_HEADER
+    + sasl_frame(SaslInit(mechanism="PLAIN", initial_response=bytes(HANDSHAKE_FRAME_MAX_BYTES - 64)))[:-1],
 }
 
 

@@ -10,6 +10,8 @@ FRAME_MIN_BYTES: Final = 4_096
 HANDSHAKE_FRAME_MAX_BYTES: Final = 8_192
 # What a frame may have while a login is decided: connection.close fits, and nothing else may come.
 LOGIN_FRAME_MAX_BYTES: Final = 512
+# A client's message in a login by SCRAM, of which copies are kept: a name of 255 bytes, each escaped, and a nonce.
+SCRAM_MESSAGE_MAX_BYTES: Final = 1_024
 # Type, channel and size before the payload; the end octet behind it (amqp-0-9-1 §2.3.5).
 FRAME_OVERHEAD_BYTES: Final = 8
 # The part of a frame that a publisher's content header leaves free. A header cannot be cut in two, and the broker adds

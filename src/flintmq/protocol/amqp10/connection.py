@@ -36,6 +36,7 @@ from flintmq.base.limits import (
     HEARTBEAT_SECONDS,
     IDLE_TIMEOUT_MIN_MS,
     LINK_HANDLE_MAX,
+    LOGIN_FRAME_MAX_BYTES,
     MESSAGE_MAX_BYTES,
     METHOD_WORK_UNITS,
     OUTPUT_CHOKE_BYTES,
@@ -76,7 +77,9 @@ from flintmq.wire.amqp10.performatives import (
     Flow,
     Open,
     Performative,
+    SaslInit,
     SaslPerformative,
+    SaslResponse,
     Transfer,
 )
 
@@ -470,6 +473,9 @@ class Connection:
     def _receive_sasl(self, performative: SaslPerformative) -> None:
         # A server's answer may come later, and nothing else may come before it.
         self._is_waiting = self._is_server
+        if self._is_server and _has_response(performative):
+            # What is long has come; a stranger may send ahead no more than that.
+            self._frame_max = LOGIN_FRAME_MAX_BYTES
         outcome = self._sasl.receive(performative, self._owner)
         if outcome is None:
             return
@@ -752,3 +758,10 @@ class Connection:
         # The transport has to hang up, even where there is nothing more to say.
         self.output.touch()
         self._end(error)
+
+
+def _has_response(performative: SaslPerformative) -> bool:
+    """Whether a client answered its mechanism, which may ask for more."""
+    if isinstance(performative, SaslInit):
+        return bool(performative.initial_response)
+    return isinstance(performative, SaslResponse)

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Final, final
 
 from flintmq.base.errors import AuthenticationFailed, ConfigurationError
+from flintmq.base.limits import SCRAM_MESSAGE_MAX_BYTES
 
 SHA_256: Final = "SCRAM-SHA-256"
 SHA_512: Final = "SCRAM-SHA-512"
@@ -91,6 +92,7 @@ class ServerExchange:
         """The answer to the client's first message. Raises AuthenticationFailed."""
         import scramp  # noqa: PLC0415
 
+        self._check_length(response)
         try:
             self._server.set_client_first(response.decode())
             self._was_challenged = True
@@ -103,12 +105,19 @@ class ServerExchange:
         """Check the proof; returns ours. Raises AuthenticationFailed."""
         import scramp  # noqa: PLC0415
 
+        self._check_length(response)
         try:
             self._server.set_client_final(response.decode())
             final_message: str = self._server.get_server_final()
         except (scramp.ScramException, UnicodeDecodeError) as error:
             raise AuthenticationFailed(f"{self.mechanism}: {error}") from None
         return final_message.encode()
+
+    def _check_length(self, response: bytes) -> None:
+        if len(response) > SCRAM_MESSAGE_MAX_BYTES:
+            raise AuthenticationFailed(
+                f"{self.mechanism}: a message of {len(response)} bytes: it may have {SCRAM_MESSAGE_MAX_BYTES}"
+            )
 
 
 @final

@@ -55,6 +55,24 @@ def test_a_login_that_is_too_long() -> None:
     assert pair.server.engine.is_closed
 
 
+@pytest.mark.parametrize(
+    ("response", "size", "is_refused"), [(b"me", 513, True), (b"me", 512, False), (b"", 8_192, False)]
+)
+def test_what_follows_a_response_is_short(response: bytes, size: int, is_refused: bool) -> None:
+    """A stranger who has said something long may not have said half of something else."""
+    pair = Pair(mechanisms=["PLAIN"], logs_in=True)
+    pair.client.password = response
+    pair.server.challenges = [b"who?"]
+    client, server = pair.client, pair.server
+    for sender, receiver in ((client, server), (server, client), (client, server)):
+        sender.engine.flush()
+        receiver.engine.receive(sender.take(), 0.0)
+    engine = server.engine
+    assert not server.challenges
+    engine.receive(size.to_bytes(4, "big") + b"\x02\x01\x00\x00", 0.0)
+    assert engine.is_closed == is_refused
+
+
 def test_refused_login() -> None:
     """After a failed outcome both sides are done."""
     pair = Pair(mechanisms=["PLAIN"], logs_in=True)

@@ -68,3 +68,13 @@ def test_an_imposter_of_a_server_is_noticed() -> None:
     client.answer(_server("SCRAM-SHA-256").challenge(client.first()))
     with pytest.raises(AuthenticationFailed):
         client.check(b"v=rmF9pqV8S7suAoZWja4dJRkFsKQ=")
+
+
+def test_a_long_message_is_refused() -> None:
+    """Several copies of it would be kept, of somebody who is not known."""
+    with pytest.raises(AuthenticationFailed, match="a message of 1025 bytes: it may have 1024"):
+        _server("SCRAM-SHA-256").challenge(b"n,,n=a,r=".ljust(1025, b"x"))
+    server, client = _server("SCRAM-SHA-256"), ClientExchange("SCRAM-SHA-256", "anna", "pw", _NONCE)
+    client.answer(server.challenge(client.first()))
+    with pytest.raises(AuthenticationFailed, match="a message of 2000 bytes"):
+        server.finish(bytes(2000))
