@@ -15,7 +15,7 @@ from flintmq.broker.scopes import Scopes
 from flintmq.server.config import OAuthSettings
 from flintmq.server.oauth.keys import Keys
 
-# Longer ones do not fit the frame that a login has before it is tuned, nor most web servers' headers.
+# More than any login has room for: a frame of 8 KiB, or the head of a request.
 _TOKEN_MAX_CHARACTERS: Final = 16_384
 _SCOPES_MAX: Final = 1_024
 # RabbitMQ's, after those that the settings prefer.
