@@ -14,6 +14,7 @@ from pyspark.sql.types import StructType
 from flintmq.base.errors import ConfigurationError
 from flintmq.spark.connecting import Connecting
 from flintmq.spark.failures import told
+from flintmq.spark.memory import keep_freed
 from flintmq.spark.reading.decode import ChunkDecoder
 from flintmq.spark.reading.feed import EVERYTHING, Feed, is_stream
 from flintmq.spark.reading.lease import Lease
@@ -44,6 +45,7 @@ IDLE_POLL_SECONDS: Final = 0.02
 def read_partition(options: ReadOptions, schema: StructType, partition: InputPartition) -> Iterator[pa.RecordBatch]:
     """What a task does, on an executor: a record batch for each chunk. Its connection ends with it."""
     assert isinstance(partition, (OffsetRange, Look))
+    keep_freed()
     queue = partition.queue
     with told(options.endpoint, queue), Connecting(options.endpoint, confirms=False, patient=True) as connecting:
         if isinstance(partition, Look):
