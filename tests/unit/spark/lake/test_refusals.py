@@ -1,6 +1,5 @@
 """What a lake does not take is told before its batch is decided: after that, it could never be completed."""
 
-import logging
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -235,9 +234,9 @@ def test_two_that_were_given_up(tmp_path: Path, format: str, table: type, monkey
 
 
 @pytest.mark.parametrize("format", FORMATS)
-def test_an_old_checkpoint(tmp_path: Path, format: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_old_checkpoint(tmp_path: Path, format: str) -> None:
     """A query whose checkpoint came from a backup numbers its batches again, with other messages in them: taken for
-    added, these would be lost. What the lake has already is passed over as ever.
+    added, these would be lost, or the next ones doubled.
     """
     path = tmp_path / "lake"
     lake = a_lake(path, format)
@@ -249,17 +248,44 @@ def test_an_old_checkpoint(tmp_path: Path, format: str, caplog: pytest.LogCaptur
         commit(number, number * 10, number * 10 + 10)
     written = parquet_files(path)
     commit(1, 10, 20)
-    commit(1, 10, 15)
-    with pytest.raises(ConfigurationError, match=r"batch 1 of query has messages of the queue 'q' up to offset 29"):
-        commit(1, 10, 30)
-    with pytest.raises(ConfigurationError, match="an old checkpoint"):
+    commit(2, 20, 30)
+    for number, end, had in ((1, 30, 19), (1, 15, 19), (2, 35, 29), (2, 25, 29)):
+        told = (
+            rf"batch {number} of query comes again with messages of the queue 'q' up to offset {end - 1}, and .* has "
+            rf"up to offset {had}: .* a new checkpoint location and, .* startingOffsets {{\"q\": 30}}"
+        )
+        with pytest.raises(ConfigurationError, match=told):
+            commit(number, number * 10, end)
+    with pytest.raises(ConfigurationError, match=r'has none: .* startingOffsets {"another": 0, "q": 30}'):
         commit(1, 0, 5, queue="another")
-    assert not caplog.text
-    with caplog.at_level(logging.WARNING):
-        commit(2, 20, 35)
-    assert "others of this batch are not added" in caplog.text
     assert parquet_files(path) == written
     assert rows(path, format, "offset") == [(n,) for n in range(30)]
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_a_part_of_a_batch_comes_again(tmp_path: Path, format: str) -> None:
+    """Queues that it has no rows of now are passed over, and so are offsets that begin again with another lease."""
+    path = tmp_path / "lake"
+    lake = a_lake(path, format)
+    both = batch(lake, 0, messages(0, 10), messages(0, 5, queue="another"))
+    lake.commit(replace(both, goes_on=True))
+    lake.commit(replace(batch(lake, 0, messages(0, 10)), goes_on=True))
+    lake.commit(replace(batch(lake, 1, messages(0, 3)), goes_on=True))
+    assert len(rows(path, format, "offset")) == 18
+    with pytest.raises(ConfigurationError, match=r'startingOffsets {"q": 10}'):
+        lake.commit(replace(batch(lake, 1, messages(0, 4)), goes_on=True))
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_what_is_refused_completes_what_was_decided(tmp_path: Path, format: str) -> None:
+    """A query that is told to begin behind what the lake has finds it in the table."""
+    path = tmp_path / "lake"
+    lake = a_lake(path, format)
+    Manifest(path).describe(lake._description)
+    Manifest(path).decide(batch(lake, 0, messages(0, 10)))
+    with pytest.raises(ConfigurationError, match="comes again"):
+        lake.commit(replace(batch(lake, 0, messages(0, 5)), goes_on=True))
+    assert rows(path, format, "offset") == [(n,) for n in range(10)]
 
 
 def test_a_delta_table_after_a_far_time(tmp_path: Path) -> None:
