@@ -7,7 +7,12 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
+from pyiceberg import types as icebergs
 from pyiceberg.catalog import load_catalog
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.transforms import BucketTransform, IdentityTransform
+from pyiceberg.types import IcebergType, NestedField
 from pyspark.sql.types import (
     DateType,
     LongType,
@@ -208,6 +213,59 @@ def test_an_iceberg_table_that_others_began(tmp_path: Path) -> None:
         other.commit(batch(other, 1, keyed("k")))
     lake.commit(batch(lake, 1, keyed("b")))
     assert rows(path, "iceberg", "key") == [("a",), ("b",)]
+
+
+def a_field(number: int, name: str, kind: IcebergType, required: bool = False) -> NestedField:
+    return NestedField(field_id=number, name=name, field_type=kind, required=required)
+
+
+@pytest.mark.parametrize(
+    ("fields", "spec", "said"),
+    [
+        ([], UNPARTITIONED_PARTITION_SPEC, ""),
+        ([a_field(1, "n", icebergs.IntegerType())], UNPARTITIONED_PARTITION_SPEC, "n is int, and long in the data: ca"),
+        ([a_field(1, "n", icebergs.LongType(), True)], UNPARTITIONED_PARTITION_SPEC, "n is required, and may be null"),
+        ([a_field(9, "w", icebergs.LongType())], UNPARTITIONED_PARTITION_SPEC, ""),
+        ([a_field(9, "w", icebergs.LongType(), True)], UNPARTITIONED_PARTITION_SPEC, "w is required, and the data has"),
+        (
+            [a_field(3, "value", icebergs.StructType(a_field(4, "x", icebergs.StringType())))],
+            UNPARTITIONED_PARTITION_SPEC,
+            "value.x is string, and long in the data: cast it",
+        ),
+        (
+            [a_field(3, "value", icebergs.StructType(a_field(4, "y", icebergs.LongType())))],
+            UNPARTITIONED_PARTITION_SPEC,
+            "other fields .*value.x",
+        ),
+        ([], PartitionSpec(PartitionField(2, 1000, BucketTransform(4), "b")), r"by bucket\[4\] of key, which files"),
+        ([], PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "key")), ""),
+    ],
+)
+def test_an_iceberg_table_that_takes_other_files(
+    tmp_path: Path, fields: list[NestedField], spec: PartitionSpec, said: str
+) -> None:
+    """What its library would not add is told before the batch is decided; what it adds is added."""
+    path = tmp_path / "lake"
+    path.mkdir()
+    catalog = load_catalog("flintmq", type="sql", uri=f"sqlite:///{path / 'catalog.db'}", warehouse=path.as_uri())
+    catalog.create_namespace("flintmq")
+    columns = {
+        "n": a_field(1, "n", icebergs.LongType()),
+        "key": a_field(2, "key", icebergs.StringType()),
+        "value": a_field(3, "value", icebergs.StructType(a_field(4, "x", icebergs.LongType()))),
+    } | {field.name: field for field in fields}
+    catalog.create_table("flintmq.lake", Schema(*columns.values()), f"file://{path}", spec)
+    inner = StructField("value", StructType([StructField("x", LongType())]))
+    by = "key" if spec.fields else ""
+    lake = a_lake(path, "iceberg", StructType([*KEYED.fields, inner]), partitionBy=by)
+    rows_of = pa.RecordBatch.from_pydict({"n": [1], "key": ["k"], "value": [{"x": 2}]})
+    if said:
+        with pytest.raises(ConfigurationError, match=said):
+            lake.commit(batch(lake, 0, rows_of))
+        assert Manifest(path).heads() == {}
+        return
+    lake.commit(batch(lake, 0, rows_of))
+    assert rows(path, "iceberg", "n", "key") == [(1, "k")]
 
 
 @pytest.mark.parametrize(("format", "table"), [("delta", DeltaLake), ("iceberg", IcebergLake)])

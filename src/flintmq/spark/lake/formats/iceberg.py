@@ -5,6 +5,7 @@ The catalog is one that PyIceberg is configured for (its file .pyiceberg.yaml, o
 that no password of one is an option; or a SQLite file in the lake itself.
 """
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
@@ -24,7 +25,11 @@ try:
     from pyiceberg.catalog import Catalog, load_catalog
     from pyiceberg.conversions import from_bytes
     from pyiceberg.exceptions import CommitFailedException, NoSuchNamespaceError, NoSuchTableError
+    from pyiceberg.io.pyarrow import pyarrow_to_schema
+    from pyiceberg.partitioning import PartitionField
+    from pyiceberg.schema import Schema, index_by_name
     from pyiceberg.table import Table as IcebergTable
+    from pyiceberg.transforms import IdentityTransform
     from pyiceberg.types import LongType, TimestamptzType
 except ImportError as error:
     raise missing("iceberg", "pyiceberg") from error
@@ -64,7 +69,28 @@ class IcebergLake(Table):
                 f"there is an Iceberg table {self._name}, which others began, and it has no such columns: "
                 f"{', '.join(other)}. Select the columns that it has, or write to another table"
             )
-        by = tuple(there.find_column_name(field.source_id) for field in table.spec().fields)
+        wanted = to_arrow_schema(description.schema, timezone="UTC")
+        try:
+            ours = pyarrow_to_schema(wanted, name_mapping=there.name_mapping, format_version=table.format_version)
+        except ValueError as error:
+            raise ConfigurationError(
+                f"there is an Iceberg table {self._name}, which others began, and a column of it has other fields "
+                f"({error}). Select the columns that it has, in its types, or write to another table"
+            ) from error
+        said = next(_differences(there, ours), None)
+        if said is not None:
+            raise ConfigurationError(
+                f"there is an Iceberg table {self._name}, which others began, and {said}, or write to another table"
+            )
+        spec = table.spec().fields
+        made = [f"{field.transform} of {there.find_column_name(field.source_id)}" for field in spec if _is_made(field)]
+        if made:
+            raise ConfigurationError(
+                f"there is an Iceberg table {self._name}, which others began, and it is partitioned by "
+                f"{', '.join(made)}, which files that are added do not tell: partition it by columns as they are, or "
+                "write to another table"
+            )
+        by = tuple(there.find_column_name(field.source_id) for field in spec)
         if by != description.partition_by:
             raise ConfigurationError(
                 f"there is an Iceberg table {self._name}, which others began, and it is partitioned by "
@@ -151,6 +177,28 @@ class IcebergLake(Table):
             raise ConfigurationError(
                 f"there is no Iceberg table {self._name} in the catalog {self._place.catalog or CATALOG_FILE}"
             ) from error
+
+
+def _differences(there: Schema, ours: Schema) -> Iterator[str]:
+    """What keeps files of our columns out of a table, and what to do about it; ids of columns are the table's."""
+    mine = index_by_name(ours)
+    for name, number in index_by_name(there).items():
+        field = there.find_field(number)
+        if name not in mine:
+            above = name.rpartition(".")[0]
+            if field.required and (not above or above in mine):
+                yield f"its column {name} is required, and the data has no such column: make it optional"
+            continue
+        own = ours.find_field(mine[name])
+        if field.required and not own.required:
+            yield f"its column {name} is required, and may be null in the data: make it optional"
+        kind, wanted = field.field_type, own.field_type
+        if kind != wanted if kind.is_primitive else type(kind) is not type(wanted):
+            yield f"its column {name} is {kind}, and {wanted} in the data: cast it"
+
+
+def _is_made(field: PartitionField) -> bool:
+    return not isinstance(field.transform, IdentityTransform)
 
 
 def _sync_metadata(table: IcebergTable) -> None:
