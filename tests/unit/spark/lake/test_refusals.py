@@ -1,12 +1,14 @@
 """What a lake does not take is told before its batch is decided: after that, it could never be completed."""
 
+import json
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable, write_deltalake
+from deltalake import DeltaTable, QueryBuilder, write_deltalake
 from pyiceberg import types as icebergs
 from pyiceberg.catalog import load_catalog
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionField, PartitionSpec
@@ -213,6 +215,98 @@ def test_an_iceberg_table_that_others_began(tmp_path: Path) -> None:
         other.commit(batch(other, 1, keyed("k")))
     lake.commit(batch(lake, 1, keyed("b")))
     assert rows(path, "iceberg", "key") == [("a",), ("b",)]
+
+
+def a_delta_table(path: Path, protocol: dict[str, Any], configuration: dict[str, str], column: dict[str, Any]) -> None:
+    """As others write them: with a second column like this."""
+    mapped = {"delta.columnMapping.id": 1, "delta.columnMapping.physicalName": "n"} if configuration == MAPPING else {}
+    fields: list[dict[str, Any]] = [{"name": "n", "type": "long", "nullable": True, "metadata": mapped}]
+    fields.append({"name": "key", "type": "string", "nullable": True, "metadata": {}} | column)
+    metadata = {
+        "id": "00000000-0000-4000-8000-000000000000",
+        "format": {"provider": "parquet", "options": {}},
+        "schemaString": json.dumps({"type": "struct", "fields": fields}),
+        "partitionColumns": [],
+        "configuration": configuration,
+        "createdTime": 0,
+    }
+    log = path / "_delta_log"
+    log.mkdir(parents=True)
+    lines = [{"protocol": {"minReaderVersion": 1, "minWriterVersion": 2} | protocol}, {"metaData": metadata}]
+    (log / f"{0:020}.json").write_text("\n".join(map(json.dumps, lines)))
+
+
+def features(*names: str, readers: tuple[str, ...] = ()) -> dict[str, Any]:
+    reading = {"minReaderVersion": 3, "readerFeatures": readers} if readers else {}
+    return {"minWriterVersion": 7, "writerFeatures": names} | reading
+
+
+MAPPING = {"delta.columnMapping.mode": "name"}
+PHYSICAL = {"metadata": {"delta.columnMapping.id": 2, "delta.columnMapping.physicalName": "c"}}
+INVARIANT = {"delta.invariants": json.dumps({"expression": {"expression": "key > ''"}})}
+
+
+@pytest.mark.parametrize(
+    ("protocol", "configuration", "column", "said"),
+    [
+        ({}, {}, {}, ""),
+        ({"minWriterVersion": 5}, {"delta.columnMapping.mode": "none"}, {}, ""),
+        ({"minWriterVersion": 6}, {}, {}, "version 6"),
+        (features("appendOnly"), {"delta.appendOnly": "true"}, {}, ""),
+        (features("changeDataFeed"), {"delta.enableChangeDataFeed": "true"}, {}, ""),
+        (features("invariants", "checkConstraints", "generatedColumns"), {}, {}, ""),
+        (features("timestampNtz", readers=("timestampNtz",)), {}, {}, ""),
+        (features("deletionVectors", readers=("deletionVectors",)), {}, {}, "the feature deletionVectors"),
+        (features("appendOnly", "rowTracking"), {}, {}, "the feature rowTracking"),
+        ({}, {}, {"nullable": False}, "values of key that are not null"),
+        ({"minWriterVersion": 3}, {"delta.constraints.c": "n > 5"}, {}, "delta.constraints.c = n > 5"),
+        ({"minWriterVersion": 5, "minReaderVersion": 2}, MAPPING, PHYSICAL, "delta.columnMapping.mode = name"),
+        ({}, {}, {"metadata": INVARIANT}, "delta.invariants"),
+        ({"minWriterVersion": 4}, {}, {"metadata": {"delta.generationExpression": "n"}}, "delta.generationExpression"),
+    ],
+)
+def test_a_delta_table_that_takes_other_rows(
+    tmp_path: Path, protocol: dict[str, Any], configuration: dict[str, str], column: dict[str, Any], said: str
+) -> None:
+    """What its library would not add, or add without a look at what the table asks for, is told before the batch is
+    decided; where the table asks for nothing, it is added, and read.
+    """
+    path = tmp_path / "lake"
+    a_delta_table(path, protocol, configuration, column)
+    lake = a_lake(path, "delta", KEYED)
+    if said:
+        with pytest.raises(ConfigurationError, match=f"asks its writers for {said}, which"):
+            lake.commit(batch(lake, 0, keyed("k")))
+        assert Manifest(path).heads() == {}
+        return
+    lake.commit(batch(lake, 0, keyed("k")))
+    assert QueryBuilder().register("t", DeltaTable(str(path))).execute("SELECT n, key FROM t").read_all().num_rows == 1
+    assert rows(path, "delta", "n", "key") == [(0, "k")]
+    assert read_back(path) == [(0, "k")]
+
+
+def test_a_delta_table_that_others_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where it asks for what its library does not write, the error says so, and at once; without that, it goes on."""
+    path = tmp_path / "lake"
+    lake = a_lake(path, "delta", KEYED)
+    lake.commit(batch(lake, 0, keyed("a")))
+    change = path / "_delta_log" / f"{2:020}.json"
+    change.write_text(json.dumps({"protocol": {"minReaderVersion": 1} | features("rowTracking")}))
+    opened: list[DeltaLake] = []
+    open_table = DeltaLake._open
+
+    def noted(self: DeltaLake) -> DeltaTable:
+        opened.append(self)
+        return open_table(self)
+
+    monkeypatch.setattr(DeltaLake, "_open", noted)
+    late = replace(batch(lake, 1, keyed("b")), goes_on=True)
+    with pytest.raises(FlintError, match="which others gave what the library deltalake does not write: .*RowTracking"):
+        lake.commit(late)
+    assert len(opened) == 2
+    change.unlink()
+    lake.commit(late)
+    assert rows(path, "delta", "key") == [("a",), ("b",)]
 
 
 def a_field(number: int, name: str, kind: IcebergType, required: bool = False) -> NestedField:

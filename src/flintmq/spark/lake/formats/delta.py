@@ -1,6 +1,7 @@
 """Delta Lake, by its log: a batch is one commit, which names its query and number, so that it is not made twice."""
 
 import json
+from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
@@ -33,6 +34,13 @@ _ATTEMPTS: Final = 10
 _READER_VERSION: Final = 1
 # Nor does this one: it says that a column may be of a type, which stands in files as ever.
 _READER_FEATURES: Final = frozenset({"timestampNtz"})
+# Of what writers may be asked for, this asks nothing of one that adds files and looks at no row, unless a column or an
+# option of the table makes use of it. Without a list of features, a version up to this asks for no others.
+_WRITER_FEATURES: Final = frozenset(
+    {"appendOnly", "changeDataFeed", "checkConstraints", "generatedColumns", "invariants", "timestampNtz"}
+)
+_WRITER_VERSION: Final = 5
+_UNSUPPORTED: Final = "Unsupported table features"
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -64,6 +72,12 @@ class DeltaLake(Table):
             raise ConfigurationError(
                 f"there is a Delta table in {self._path}, which others began, and it is partitioned by "
                 f"{', '.join(columns) or 'nothing'}: say so with the option partitionBy, or write to another path"
+            )
+        asked = ", ".join(_asked(table))
+        if asked:
+            raise ConfigurationError(
+                f"there is a Delta table in {self._path}, which others began, and it asks its writers for {asked}, "
+                "which this one does not have: take that from the table, or write to another path"
             )
 
     def create(self, description: Description) -> None:
@@ -98,10 +112,15 @@ class DeltaLake(Table):
                     commit_properties=properties,
                 )
             except CommitFailedError as error:
+                if _UNSUPPORTED in str(error):
+                    raise FlintError(
+                        f"batch {batch.number} was not added to the Delta table {self._path}, which others gave what "
+                        f"the library deltalake does not write: take that from the table ({error})"
+                    ) from error
                 if attempt == _ATTEMPTS - 1:
                     raise FlintError(
-                        f"batch {batch.number} was not added to the Delta table {self._path}, for others wrote to it "
-                        f"each time: {error}"
+                        f"batch {batch.number} was not added to the Delta table {self._path} in {_ATTEMPTS} attempts: "
+                        f"{error}"
                     ) from error
             except DeltaError as error:
                 raise FlintError(
@@ -162,6 +181,23 @@ class DeltaLake(Table):
             return DeltaTable(self._path)
         except TableNotFoundError as error:
             raise ConfigurationError(f"there is no Delta table in {self._path}") from error
+
+
+def _asked(table: DeltaTable) -> Iterator[str]:
+    """What rows, or files, would have to be for this table and are not."""
+    protocol = table.protocol()
+    features = protocol.writer_features
+    if features is None and protocol.min_writer_version > _WRITER_VERSION:
+        yield f"version {protocol.min_writer_version}"
+    yield from (f"the feature {name}" for name in sorted(set(features or ()) - _WRITER_FEATURES))
+    for name, value in sorted(table.metadata().configuration.items()):
+        if name.startswith("delta.constraints.") or (name == "delta.columnMapping.mode" and value != "none"):
+            yield f"{name} = {value}"
+    schema = table.schema()
+    yield from (f"values of {field.name} that are not null" for field in schema.fields if not field.nullable)
+    # They may stand at any depth.
+    text = schema.to_json()
+    yield from (name for name in ("delta.generationExpression", "delta.invariants") if f'"{name}"' in text)
 
 
 def _schema(table: DeltaTable) -> StructType:
