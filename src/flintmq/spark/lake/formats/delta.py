@@ -54,6 +54,7 @@ class DeltaLake(Table):
             )
         self._path = place.path
         self._root = place.root
+        self._log = place.root / "_delta_log"
 
     def check(self, description: Description) -> None:
         if not DeltaTable.is_deltatable(self._path):
@@ -98,6 +99,8 @@ class DeltaLake(Table):
             table = self._open()
             done = table.transaction_version(batch.query)
             if done is not None and done >= batch.number:
+                # Whoever made it may have died before this.
+                self._sync_log(range(self._last_of(batch.query, table.version()), table.version() + 1))
                 return
             properties = CommitProperties(
                 custom_metadata={"flintmq.query": batch.query, "flintmq.batch": str(batch.number)},
@@ -132,14 +135,25 @@ class DeltaLake(Table):
                 self._sync_log(range(before + 1, table.version() + 1))
                 return
 
+    def _last_of(self, query: str, version: int) -> int:
+        """The version, up to this one, of a query's last batch, or the first one that the log goes back to."""
+        for number in range(version, -1, -1):
+            try:
+                lines = (self._log / f"{number:020}.json").read_text().splitlines()
+            except FileNotFoundError:
+                return number + 1
+            if any(json.loads(line).get("txn", {}).get("appId") == query for line in lines):
+                return number
+        return 0
+
     def _sync_log(self, versions: range) -> None:
         """The library does not. A loss of power would take what Spark, and the manifest, take for added by then."""
-        log = self._root / "_delta_log"
         names = [f"{version:020}.{kind}" for version in versions for kind in ("json", "checkpoint.parquet")]
         for name in (*names, "_last_checkpoint"):
             with suppress(FileNotFoundError):
-                sync(log / name)
-        sync(log)
+                sync(self._log / name)
+        sync(self._log)
+        sync(self._root)
 
     def schema(self) -> StructType:
         return _schema(self._open())

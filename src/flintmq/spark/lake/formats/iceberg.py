@@ -29,6 +29,7 @@ try:
     from pyiceberg.partitioning import PartitionField
     from pyiceberg.schema import Schema, index_by_name
     from pyiceberg.table import Table as IcebergTable
+    from pyiceberg.table.snapshots import Summary
     from pyiceberg.transforms import IdentityTransform
     from pyiceberg.types import LongType, TimestamptzType
 except ImportError as error:
@@ -111,15 +112,18 @@ class IcebergLake(Table):
 
     def commit(self, batch: Batch) -> None:
         key = _LAST_BATCH + batch.query
+        said = {"flintmq.query": batch.query, "flintmq.batch": str(batch.number)}
         paths = [_location(self._place.root / file.path) for file in batch.files]
         for attempt in range(_ATTEMPTS):
             table = self._open()
             if int(table.properties.get(key, -1)) >= batch.number:
+                # Whoever made it may have died before this.
+                _sync_metadata(table, said)
                 return
             try:
                 with table.transaction() as transaction:
                     transaction.set_properties({key: str(batch.number)})
-                    transaction.add_files(paths, {"flintmq.query": batch.query, "flintmq.batch": str(batch.number)})
+                    transaction.add_files(paths, said)
             except CommitFailedException as error:
                 if attempt == _ATTEMPTS - 1:
                     raise FlintError(
@@ -127,7 +131,7 @@ class IcebergLake(Table):
                         f"each time: {error}"
                     ) from error
             else:
-                _sync_metadata(table)
+                _sync_metadata(table, said)
                 return
 
     def schema(self) -> StructType:
@@ -201,17 +205,27 @@ def _is_made(field: PartitionField) -> bool:
     return not isinstance(field.transform, IdentityTransform)
 
 
-def _sync_metadata(table: IcebergTable) -> None:
-    """What the last snapshot is made of. Catalogs keep their word over a loss of power, the library's files do not."""
+def _sync_metadata(table: IcebergTable, said: dict[str, str]) -> None:
+    """What the last snapshot is made of, and the one that says this of itself, among the files of a file system: the
+    library syncs none. Catalogs name them before this: a loss of power in between may leave one that names metadata
+    which is not there.
+    """
     found = [table.metadata_location]
     snapshot = table.current_snapshot()
     if snapshot is not None:
+        own = {one.snapshot_id for one in table.snapshots() if one.summary and _says(one.summary, said)}
+        own.add(snapshot.snapshot_id)
         manifests = snapshot.manifests(table.io)
-        new = [manifest.manifest_path for manifest in manifests if manifest.added_snapshot_id == snapshot.snapshot_id]
-        found += [snapshot.manifest_list, *new]
+        found += [snapshot.manifest_list]
+        found += [manifest.manifest_path for manifest in manifests if manifest.added_snapshot_id in own]
     paths = [Path(parts.path) for parts in map(urlsplit, found) if parts.scheme in ("", "file")]
-    for path in (*paths, *{path.parent for path in paths}):
+    directories = {path.parent for path in paths}
+    for path in (*paths, *directories, *{directory.parent for directory in directories}):
         sync(path)
+
+
+def _says(summary: Summary, said: dict[str, str]) -> bool:
+    return all(summary.additional_properties.get(name) == value for name, value in said.items())
 
 
 def _lowest(table: IcebergTable, column: str, bounds: dict[int, bytes]) -> int:
