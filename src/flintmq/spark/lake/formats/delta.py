@@ -47,10 +47,10 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 class DeltaLake(Table):
     def __init__(self, place: Place) -> None:
         """Raises ConfigurationError for a path that the library would take for another one."""
-        if "%" in place.path:
+        if unquote(place.path) != place.path or "\\" in place.path:
             raise ConfigurationError(
-                f"the option path is {place.path!r}: there is a % in it, which the library deltalake takes for the "
-                "beginning of another sign. Rename the directory, or use another lakeFormat"
+                f"the option path is {place.path!r}: there is a % in it with two digits behind it, or a \\, which the "
+                "library deltalake takes for another sign. Rename the directory, or use another lakeFormat"
             )
         self._path = place.path
         self._root = place.root
