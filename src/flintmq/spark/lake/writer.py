@@ -192,6 +192,13 @@ class Lake:
             for path in attempt_files(self._options, attempt):
                 if path.name not in kept:
                     path.unlink(missing_ok=True)
+        elif is_undecided:
+            _log.warning(
+                "batch %d was given up, and none of its tasks has said what it wrote: that stays in the lake %s until "
+                "a vacuum",
+                batch.number,
+                self._options.place.path,
+            )
 
     def _remove_losers(self, batch: Batch, decided: Batch | None) -> None:
         kept = {file.path for file in decided.files} if decided else set()
@@ -240,7 +247,7 @@ class LakeStreamWriter(DataSourceStreamArrowWriter):
         self._lake.commit(_batch(messages, batchId, True))
 
     def abort(self, messages: Messages, batchId: int) -> None:
-        # Made anew for this, it does not know the attempt; any task does.
+        # Made anew for this, it does not know the attempt; any task that was done does.
         attempt = next((message.attempt for message in messages if isinstance(message, Written)), "")
         self._lake.discard(_batch(messages, batchId, True), attempt, None in messages)
 
