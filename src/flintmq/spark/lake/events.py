@@ -28,8 +28,8 @@ def announce(events: Events, place: Place, batch: Batch) -> None:
 
 
 def _digest(place: Place) -> str:
-    """One query may write to several lakes, each of which has its batches' events."""
-    return sha256(f"{place.path}\n{place.table}".encode()).hexdigest()[:16]
+    """One query may write to several lakes, each of which has its batches' events, however its path is written."""
+    return sha256(f"{place.root}\n{place.table}".encode()).hexdigest()[:16]
 
 
 def _publish_once(channel: fc.Channel, name: str, batch: Batch, messages: list[fc.Publish]) -> None:

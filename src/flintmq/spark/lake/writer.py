@@ -4,6 +4,7 @@ A batch is decided in the manifest, then added to the table, then told of. Whate
 does the batch again: its manifest is found, and each step is made unless it was made.
 """
 
+import json
 import logging
 import uuid
 from collections.abc import Iterator
@@ -101,12 +102,20 @@ class Lake:
         if self._manifest.description() is None:
             table.check(self._description)
         self._manifest.describe(self._description)
-        before = self._before(batch)
+        last = self._manifest.head(batch.query)
+        if last is not None:
+            self._complete(batch.query, last, table)
+            self._check_number(batch, last)
         self._check_files(batch)
-        if before is not None:
-            # Given up after it was decided, maybe: behind this one, the table would take it for added.
+
+    def _complete(self, query: str, number: int, table: Table) -> None:
+        """Given up after it was decided, maybe: behind a new one, the table would take it for added. Who is refused is
+        told to begin behind it, too.
+        """
+        decided = self._manifest.batch(query, number)
+        if decided is not None:
             table.create(self._description)
-            table.commit(before)
+            table.commit(decided)
 
     def _check_files(self, batch: Batch) -> None:
         """Raises LakeDamaged for one that is gone: decided, the batch could never be completed."""
@@ -118,43 +127,43 @@ class Lake:
                     "vacuum does with files older than its limit; or the driver does not see the lake's file system"
                 )
 
-    def _before(self, batch: Batch) -> Batch | None:
-        """The one that a new batch comes behind. Raises ConfigurationError where its number is lower."""
-        last = self._manifest.head(batch.query)
-        if last is None:
-            return None
+    def _check_number(self, batch: Batch, last: int) -> None:
+        """Raises ConfigurationError for a new batch whose number is lower than the last one's."""
         decided = self._manifest.batch(batch.query, batch.number)
         if decided is not None:
-            self._check_known(batch, decided, last)
-            return None
-        if batch.number < last:
+            self._check_known(batch, decided)
+        elif batch.number < last:
             path = self._options.place.path
             raise ConfigurationError(
                 f"batch {batch.number} of {batch.query} comes when batch {last} is in the lake {path}: numbers "
                 "have to grow. Give it a higher batchId or another transactionalId; a query that has an old checkpoint "
                 "needs a new checkpoint location"
             )
-        return self._manifest.batch(batch.query, last)
 
-    def _check_known(self, batch: Batch, decided: Batch, last: int) -> None:
-        """Spark does the last batch again, and an earlier one only from a checkpoint that knows less than the lake:
-        what is new in it would be taken for added. Raises ConfigurationError.
+    def _check_known(self, batch: Batch, decided: Batch) -> None:
+        """A batch that comes again ends where it ended: else the next one begins elsewhere than behind what was
+        decided, and rows are lost or doubled. Raises ConfigurationError.
         """
         there = _ends(decided)
-        for queue, end in sorted(_ends(batch).items()):
-            if not batch.goes_on or end <= there.get(queue, -1):
-                continue
-            said = (
-                f"batch {batch.number} of {batch.query} has messages of the queue {queue!r} up to offset {end}, and "
-                f"the batch of that number in the lake {self._options.place.path} does not"
-            )
-            if batch.number < last:
-                raise ConfigurationError(
-                    f"{said}; batch {last} is there, too: the query has an old checkpoint. It needs a new checkpoint "
-                    "location, and to begin behind what the lake has"
-                )
-            # Where a query does not come to the same rows each time, that is how it is.
-            _log.warning("%s: the rows that were decided first stay, and others of this batch are not added", said)
+        other = [queue for queue, end in sorted(_ends(batch).items()) if there.get(queue) != end]
+        if not other or not batch.goes_on:
+            return
+        queue, path = other[0], self._options.place.path
+        had = f"up to offset {there[queue]}" if queue in there else "none"
+        raise ConfigurationError(
+            f"batch {batch.number} of {batch.query} comes again with messages of the queue {queue!r} up to offset "
+            f"{_ends(batch)[queue]}, and the batch of that number in the lake {path} has {had}: the query has an old "
+            "checkpoint, or its rows are others each time it is run (by rand, or tables that change), and would be "
+            "lost or doubled. It needs a new checkpoint location and, to begin behind what the lake has of streams, "
+            f"startingOffsets {json.dumps(self._behind({*there, *other}))}"
+        )
+
+    def _behind(self, queues: set[str]) -> dict[str, int]:
+        """The offsets behind the highest ones that the lake has, whichever query wrote them."""
+        found: dict[str, int] = {}
+        for batch in self._manifest.batches(self._manifest.heads()):
+            found.update({queue: max(end + 1, found.get(queue, 0)) for queue, end in _ends(batch).items()})
+        return {queue: found.get(queue, 0) for queue in sorted(queues)}
 
     def discard(self, batch: Batch, attempt: str = "", is_undecided: bool = False) -> None:
         """The attempt failed: all that its tasks wrote is removed, unless it is the batch for good.
@@ -183,6 +192,13 @@ class Lake:
             for path in attempt_files(self._options, attempt):
                 if path.name not in kept:
                     path.unlink(missing_ok=True)
+        elif is_undecided:
+            _log.warning(
+                "batch %d was given up, and none of its tasks has said what it wrote: that stays in the lake %s until "
+                "a vacuum",
+                batch.number,
+                self._options.place.path,
+            )
 
     def _remove_losers(self, batch: Batch, decided: Batch | None) -> None:
         kept = {file.path for file in decided.files} if decided else set()
@@ -231,7 +247,7 @@ class LakeStreamWriter(DataSourceStreamArrowWriter):
         self._lake.commit(_batch(messages, batchId, True))
 
     def abort(self, messages: Messages, batchId: int) -> None:
-        # Made anew for this, it does not know the attempt; any task does.
+        # Made anew for this, it does not know the attempt; any task that was done does.
         attempt = next((message.attempt for message in messages if isinstance(message, Written)), "")
         self._lake.discard(_batch(messages, batchId, True), attempt, None in messages)
 

@@ -51,6 +51,19 @@ def test_a_job_that_failed(tmp_path: Path, format: str) -> None:
 
 
 @pytest.mark.parametrize("format", FORMATS)
+def test_a_job_of_which_nobody_answered(tmp_path: Path, format: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Which attempt it was is not known, so that what killed tasks wrote stays, and the log says so."""
+    path = tmp_path / "lake"
+    a_lake(path, format).write(iter([messages(0, 10)]))
+    with caplog.at_level(logging.WARNING):
+        stream_writer(path, format).abort([], 7)
+        assert not caplog.text
+        stream_writer(path, format).abort([None, None], 7)
+    assert "batch 7 was given up, and none of its tasks has said what it wrote" in caplog.text
+    assert len(parquet_files(path)) == 1
+
+
+@pytest.mark.parametrize("format", FORMATS)
 def test_a_batch_job_that_failed(tmp_path: Path, format: str) -> None:
     """The writer is the one that its tasks had: it knows their attempt when none of them has said a word."""
     path = tmp_path / "lake"

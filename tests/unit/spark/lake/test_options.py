@@ -5,6 +5,7 @@ from pyspark.sql.types import DoubleType, IntegerType, StructField, StructType
 
 from flintmq.base.errors import ConfigurationError
 from flintmq.spark.lake.capture import Window
+from flintmq.spark.lake.events import _digest
 from flintmq.spark.lake.options import LakeFormat, lake_read_options, lake_write_options
 from flintmq.spark.lake.writer import Lake
 
@@ -16,6 +17,12 @@ def test_defaults() -> None:
     options = lake_write_options({"path": "file:///lakes/a%20b", "checkpointLocation": "/c", "queryName": "q"})
     assert (options.place.path, options.place.format, options.events) == ("/lakes/a b", LakeFormat.PARQUET, None)
     assert lake_read_options({"path": "/x"}).place.format is None
+
+
+def test_one_lake() -> None:
+    """However its path is written, events of a lake are told under one name, and of others under others."""
+    names = [_digest(lake_write_options({"path": path}).place) for path in ("/x", "/x/", "/x//.", "file:///x", "/y")]
+    assert [name == names[0] for name in names] == [True, True, True, True, False]
 
 
 @pytest.mark.parametrize(

@@ -500,26 +500,58 @@ def test_many_columns_of_many_values(tmp_path: Path) -> None:
     }
 
 
-@pytest.mark.parametrize("format", FORMATS)
-def test_what_a_loss_of_power_leaves(tmp_path: Path, format: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """When a batch is committed, all that makes it one is on the disk: what the libraries of tables write, too."""
-    path = tmp_path / "lake"
-    synced: set[Path] = set()
+@pytest.fixture
+def synced(monkeypatch: pytest.MonkeyPatch) -> set[Path]:
+    """What is on the disk: files that were synced, and all that directories had in them when they were."""
+    found: set[Path] = set()
     fsync = os.fsync
 
     def noted(descriptor: int) -> None:
-        synced.add(Path(f"/proc/self/fd/{descriptor}").readlink())
+        path = Path(f"/proc/self/fd/{descriptor}").readlink()
+        found.update([*path.iterdir()] if path.is_dir() else [path / "content"])
         fsync(descriptor)
 
     monkeypatch.setattr(os, "fsync", noted)
+    return found
+
+
+def on_the_disk(files: set[Path], root: Path) -> set[Path]:
+    """What has to be for these files to be found, with what is in them."""
+    return {path for file in files for path in (file / "content", file, *file.parents) if root in path.parents}
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_what_a_loss_of_power_leaves(tmp_path: Path, format: str, synced: set[Path]) -> None:
+    """When a batch is committed, all that makes it one is on the disk: what the libraries of tables write, too."""
+    path = tmp_path / "lake"
     lake = a_lake(path, format)
     for number in range(2):
         lake.commit(batch(lake, number, messages(number * 10, number * 10 + 10)))
-    logs = {
-        "parquet": set(),
-        "delta": {*path.glob("_delta_log/*.json")},
-        "iceberg": {*path.glob("metadata/*")} - {*path.glob("metadata/00000-*.metadata.json")},
-    }[format]
-    assert len(logs) == {"parquet": 0, "delta": 3, "iceberg": 6}[format]
-    assert logs <= synced
-    assert {file.parent for file in logs} <= synced
+        if number == 0:
+            assert on_the_disk(logs_of(path), tmp_path) <= synced
+    assert len(logs_of(path)) == {"parquet": 0, "delta": 3, "iceberg": 6}[format]
+    assert on_the_disk(logs_of(path), tmp_path) <= synced
+    assert format != "iceberg" or path / "catalog.db" in synced
+
+
+@pytest.mark.parametrize("format", ["delta", "iceberg"])
+def test_what_a_loss_of_power_leaves_of_who_died(tmp_path: Path, format: str, synced: set[Path]) -> None:
+    """Whoever finds a batch in the table syncs it: who brought it there may have died before, and another query have
+    added to the table since.
+    """
+    path = tmp_path / "lake"
+    lake = a_lake(path, format)
+    lake.commit(batch(lake, 0, messages(0, 10)))
+    before = logs_of(path)
+    lake.commit(batch(lake, 1, messages(10, 20)))
+    # Of Iceberg's files, these say what the table was in between.
+    old = {file for file in logs_of(path) - before if format == "iceberg" and not file.name.endswith("-m0.avro")}
+    lake.commit(batch(lake, 0, messages(20, 30), query="another"))
+    synced.clear()
+    lake.commit(batch(lake, 1, messages(10, 20)))
+    assert on_the_disk(logs_of(path) - before - old, path) <= synced
+
+
+def logs_of(path: Path) -> set[Path]:
+    """What the library of a table has written, but for Iceberg's table before anything was in it."""
+    return {*path.glob("_delta_log/*.json"), *path.glob("metadata/*")} - {*path.glob("metadata/00000-*.metadata.json")}

@@ -1,6 +1,7 @@
 """Delta Lake, by its log: a batch is one commit, which names its query and number, so that it is not made twice."""
 
 import json
+from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
@@ -33,19 +34,27 @@ _ATTEMPTS: Final = 10
 _READER_VERSION: Final = 1
 # Nor does this one: it says that a column may be of a type, which stands in files as ever.
 _READER_FEATURES: Final = frozenset({"timestampNtz"})
+# Of what writers may be asked for, this asks nothing of one that adds files and looks at no row, unless a column or an
+# option of the table makes use of it. Without a list of features, a version up to this asks for no others.
+_WRITER_FEATURES: Final = frozenset(
+    {"appendOnly", "changeDataFeed", "checkConstraints", "generatedColumns", "invariants", "timestampNtz"}
+)
+_WRITER_VERSION: Final = 5
+_UNSUPPORTED: Final = "Unsupported table features"
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class DeltaLake(Table):
     def __init__(self, place: Place) -> None:
         """Raises ConfigurationError for a path that the library would take for another one."""
-        if "%" in place.path:
+        if unquote(place.path) != place.path or "\\" in place.path:
             raise ConfigurationError(
-                f"the option path is {place.path!r}: there is a % in it, which the library deltalake takes for the "
-                "beginning of another sign. Rename the directory, or use another lakeFormat"
+                f"the option path is {place.path!r}: there is a % in it with two digits behind it, or a \\, which the "
+                "library deltalake takes for another sign. Rename the directory, or use another lakeFormat"
             )
         self._path = place.path
         self._root = place.root
+        self._log = place.root / "_delta_log"
 
     def check(self, description: Description) -> None:
         if not DeltaTable.is_deltatable(self._path):
@@ -64,6 +73,12 @@ class DeltaLake(Table):
             raise ConfigurationError(
                 f"there is a Delta table in {self._path}, which others began, and it is partitioned by "
                 f"{', '.join(columns) or 'nothing'}: say so with the option partitionBy, or write to another path"
+            )
+        asked = ", ".join(_asked(table))
+        if asked:
+            raise ConfigurationError(
+                f"there is a Delta table in {self._path}, which others began, and it asks its writers for {asked}, "
+                "which this one does not have: take that from the table, or write to another path"
             )
 
     def create(self, description: Description) -> None:
@@ -84,6 +99,8 @@ class DeltaLake(Table):
             table = self._open()
             done = table.transaction_version(batch.query)
             if done is not None and done >= batch.number:
+                # Whoever made it may have died before this.
+                self._sync_log(range(self._last_of(batch.query, table.version()), table.version() + 1))
                 return
             properties = CommitProperties(
                 custom_metadata={"flintmq.query": batch.query, "flintmq.batch": str(batch.number)},
@@ -98,10 +115,15 @@ class DeltaLake(Table):
                     commit_properties=properties,
                 )
             except CommitFailedError as error:
+                if _UNSUPPORTED in str(error):
+                    raise FlintError(
+                        f"batch {batch.number} was not added to the Delta table {self._path}, which others gave what "
+                        f"the library deltalake does not write: take that from the table ({error})"
+                    ) from error
                 if attempt == _ATTEMPTS - 1:
                     raise FlintError(
-                        f"batch {batch.number} was not added to the Delta table {self._path}, for others wrote to it "
-                        f"each time: {error}"
+                        f"batch {batch.number} was not added to the Delta table {self._path} in {_ATTEMPTS} attempts: "
+                        f"{error}"
                     ) from error
             except DeltaError as error:
                 raise FlintError(
@@ -113,14 +135,25 @@ class DeltaLake(Table):
                 self._sync_log(range(before + 1, table.version() + 1))
                 return
 
+    def _last_of(self, query: str, version: int) -> int:
+        """The version, up to this one, of a query's last batch, or the first one that the log goes back to."""
+        for number in range(version, -1, -1):
+            try:
+                lines = (self._log / f"{number:020}.json").read_text().splitlines()
+            except FileNotFoundError:
+                return number + 1
+            if any(json.loads(line).get("txn", {}).get("appId") == query for line in lines):
+                return number
+        return 0
+
     def _sync_log(self, versions: range) -> None:
         """The library does not. A loss of power would take what Spark, and the manifest, take for added by then."""
-        log = self._root / "_delta_log"
         names = [f"{version:020}.{kind}" for version in versions for kind in ("json", "checkpoint.parquet")]
         for name in (*names, "_last_checkpoint"):
             with suppress(FileNotFoundError):
-                sync(log / name)
-        sync(log)
+                sync(self._log / name)
+        sync(self._log)
+        sync(self._root)
 
     def schema(self) -> StructType:
         return _schema(self._open())
@@ -162,6 +195,23 @@ class DeltaLake(Table):
             return DeltaTable(self._path)
         except TableNotFoundError as error:
             raise ConfigurationError(f"there is no Delta table in {self._path}") from error
+
+
+def _asked(table: DeltaTable) -> Iterator[str]:
+    """What rows, or files, would have to be for this table and are not."""
+    protocol = table.protocol()
+    features = protocol.writer_features
+    if features is None and protocol.min_writer_version > _WRITER_VERSION:
+        yield f"version {protocol.min_writer_version}"
+    yield from (f"the feature {name}" for name in sorted(set(features or ()) - _WRITER_FEATURES))
+    for name, value in sorted(table.metadata().configuration.items()):
+        if name.startswith("delta.constraints.") or (name == "delta.columnMapping.mode" and value != "none"):
+            yield f"{name} = {value}"
+    schema = table.schema()
+    yield from (f"values of {field.name} that are not null" for field in schema.fields if not field.nullable)
+    # They may stand at any depth.
+    text = schema.to_json()
+    yield from (name for name in ("delta.generationExpression", "delta.invariants") if f'"{name}"' in text)
 
 
 def _schema(table: DeltaTable) -> StructType:

@@ -5,6 +5,7 @@ The catalog is one that PyIceberg is configured for (its file .pyiceberg.yaml, o
 that no password of one is an option; or a SQLite file in the lake itself.
 """
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
@@ -24,7 +25,12 @@ try:
     from pyiceberg.catalog import Catalog, load_catalog
     from pyiceberg.conversions import from_bytes
     from pyiceberg.exceptions import CommitFailedException, NoSuchNamespaceError, NoSuchTableError
+    from pyiceberg.io.pyarrow import pyarrow_to_schema
+    from pyiceberg.partitioning import PartitionField
+    from pyiceberg.schema import Schema, index_by_name
     from pyiceberg.table import Table as IcebergTable
+    from pyiceberg.table.snapshots import Summary
+    from pyiceberg.transforms import IdentityTransform
     from pyiceberg.types import LongType, TimestamptzType
 except ImportError as error:
     raise missing("iceberg", "pyiceberg") from error
@@ -64,7 +70,28 @@ class IcebergLake(Table):
                 f"there is an Iceberg table {self._name}, which others began, and it has no such columns: "
                 f"{', '.join(other)}. Select the columns that it has, or write to another table"
             )
-        by = tuple(there.find_column_name(field.source_id) for field in table.spec().fields)
+        wanted = to_arrow_schema(description.schema, timezone="UTC")
+        try:
+            ours = pyarrow_to_schema(wanted, name_mapping=there.name_mapping, format_version=table.format_version)
+        except ValueError as error:
+            raise ConfigurationError(
+                f"there is an Iceberg table {self._name}, which others began, and a column of it has other fields "
+                f"({error}). Select the columns that it has, in its types, or write to another table"
+            ) from error
+        said = next(_differences(there, ours), None)
+        if said is not None:
+            raise ConfigurationError(
+                f"there is an Iceberg table {self._name}, which others began, and {said}, or write to another table"
+            )
+        spec = table.spec().fields
+        made = [f"{field.transform} of {there.find_column_name(field.source_id)}" for field in spec if _is_made(field)]
+        if made:
+            raise ConfigurationError(
+                f"there is an Iceberg table {self._name}, which others began, and it is partitioned by "
+                f"{', '.join(made)}, which files that are added do not tell: partition it by columns as they are, or "
+                "write to another table"
+            )
+        by = tuple(there.find_column_name(field.source_id) for field in spec)
         if by != description.partition_by:
             raise ConfigurationError(
                 f"there is an Iceberg table {self._name}, which others began, and it is partitioned by "
@@ -85,15 +112,18 @@ class IcebergLake(Table):
 
     def commit(self, batch: Batch) -> None:
         key = _LAST_BATCH + batch.query
+        said = {"flintmq.query": batch.query, "flintmq.batch": str(batch.number)}
         paths = [_location(self._place.root / file.path) for file in batch.files]
         for attempt in range(_ATTEMPTS):
             table = self._open()
             if int(table.properties.get(key, -1)) >= batch.number:
+                # Whoever made it may have died before this.
+                _sync_metadata(table, said)
                 return
             try:
                 with table.transaction() as transaction:
                     transaction.set_properties({key: str(batch.number)})
-                    transaction.add_files(paths, {"flintmq.query": batch.query, "flintmq.batch": str(batch.number)})
+                    transaction.add_files(paths, said)
             except CommitFailedException as error:
                 if attempt == _ATTEMPTS - 1:
                     raise FlintError(
@@ -101,7 +131,7 @@ class IcebergLake(Table):
                         f"each time: {error}"
                     ) from error
             else:
-                _sync_metadata(table)
+                _sync_metadata(table, said)
                 return
 
     def schema(self) -> StructType:
@@ -153,17 +183,49 @@ class IcebergLake(Table):
             ) from error
 
 
-def _sync_metadata(table: IcebergTable) -> None:
-    """What the last snapshot is made of. Catalogs keep their word over a loss of power, the library's files do not."""
+def _differences(there: Schema, ours: Schema) -> Iterator[str]:
+    """What keeps files of our columns out of a table, and what to do about it; ids of columns are the table's."""
+    mine = index_by_name(ours)
+    for name, number in index_by_name(there).items():
+        field = there.find_field(number)
+        if name not in mine:
+            above = name.rpartition(".")[0]
+            if field.required and (not above or above in mine):
+                yield f"its column {name} is required, and the data has no such column: make it optional"
+            continue
+        own = ours.find_field(mine[name])
+        if field.required and not own.required:
+            yield f"its column {name} is required, and may be null in the data: make it optional"
+        kind, wanted = field.field_type, own.field_type
+        if kind != wanted if kind.is_primitive else type(kind) is not type(wanted):
+            yield f"its column {name} is {kind}, and {wanted} in the data: cast it"
+
+
+def _is_made(field: PartitionField) -> bool:
+    return not isinstance(field.transform, IdentityTransform)
+
+
+def _sync_metadata(table: IcebergTable, said: dict[str, str]) -> None:
+    """What the last snapshot is made of, and the one that says this of itself, among the files of a file system: the
+    library syncs none. Catalogs name them before this: a loss of power in between may leave one that names metadata
+    which is not there.
+    """
     found = [table.metadata_location]
     snapshot = table.current_snapshot()
     if snapshot is not None:
+        own = {one.snapshot_id for one in table.snapshots() if one.summary and _says(one.summary, said)}
+        own.add(snapshot.snapshot_id)
         manifests = snapshot.manifests(table.io)
-        new = [manifest.manifest_path for manifest in manifests if manifest.added_snapshot_id == snapshot.snapshot_id]
-        found += [snapshot.manifest_list, *new]
+        found += [snapshot.manifest_list]
+        found += [manifest.manifest_path for manifest in manifests if manifest.added_snapshot_id in own]
     paths = [Path(parts.path) for parts in map(urlsplit, found) if parts.scheme in ("", "file")]
-    for path in (*paths, *{path.parent for path in paths}):
+    directories = {path.parent for path in paths}
+    for path in (*paths, *directories, *{directory.parent for directory in directories}):
         sync(path)
+
+
+def _says(summary: Summary, said: dict[str, str]) -> bool:
+    return all(summary.additional_properties.get(name) == value for name, value in said.items())
 
 
 def _lowest(table: IcebergTable, column: str, bounds: dict[int, bytes]) -> int:
