@@ -237,18 +237,20 @@ def _create(path: Path, content: dict[str, Any]) -> bool:
     """All of it on the disk under this name, or nothing; False if the name is taken."""
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+    is_new = True
     try:
         draft.write_text(json.dumps(content))
         sync(draft)
         try:
             os.link(draft, path)
         except FileExistsError:
-            return False
+            is_new = False
+        # Also of a name that is taken: whoever took it may have died before this.
         for directory in (path.parent, path.parent.parent, path.parent.parent.parent):
             sync(directory)
     finally:
         draft.unlink(missing_ok=True)
-    return True
+    return is_new
 
 
 def _listed(names: tuple[str, ...]) -> str:
