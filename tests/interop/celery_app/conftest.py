@@ -60,8 +60,8 @@ def ran(all_ran: Ran) -> Ran:
 
 @pytest.fixture(scope="session")
 def variables(broker: BrokerProcess, all_ran: Ran) -> dict[str, str]:
-    """The environment in which the application's processes meet."""
-    return {"INTEROP_BROKER": broker.url, "INTEROP_RAN": str(all_ran.file)}
+    """The environment in which the application's processes meet; Celery goes by its own variable, if there is one."""
+    return {"INTEROP_BROKER": broker.url, "BROKER_URL": broker.url, "INTEROP_RAN": str(all_ran.file)}
 
 
 @pytest.fixture(scope="session")

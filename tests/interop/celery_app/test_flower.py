@@ -19,7 +19,11 @@ def flower(broker: BrokerProcess) -> Iterator[httpx.Client]:
     command = [sys.executable, "-m", "celery", "-A", "tests.interop.celery_app.app", "flower"]
     api = broker.http_url.replace("://", "://guest:guest@")
     options = [f"--broker-api={api}/api/", f"--port={port}", "--address=127.0.0.1", "--inspect-timeout=2000"]
-    environment = os.environ | {"INTEROP_BROKER": broker.url, "FLOWER_UNAUTHENTICATED_API": "true"}
+    environment = os.environ | {
+        "INTEROP_BROKER": broker.url,
+        "BROKER_URL": broker.url,
+        "FLOWER_UNAUTHENTICATED_API": "true",
+    }
     with subprocess.Popen([*command, *options], env=environment) as process:  # noqa: S603 - ours
         try:
             with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=RAN_SECONDS) as client:

@@ -55,7 +55,7 @@ def test_a_job_of_which_nobody_answered(tmp_path: Path, format: str, caplog: pyt
     """Which attempt it was is not known, so that what killed tasks wrote stays, and the log says so."""
     path = tmp_path / "lake"
     a_lake(path, format).write(iter([messages(0, 10)]))
-    with caplog.at_level(logging.WARNING):
+    with caplog.at_level(logging.WARNING, "flintmq"):
         stream_writer(path, format).abort([], 7)
         assert not caplog.text
         stream_writer(path, format).abort([None, None], 7)
@@ -84,7 +84,7 @@ def test_an_abort_while_it_is_not_known_whether_it_is_committed(
     path = tmp_path / "lake"
     lake = a_lake(path, format)
     heard: Messages = [said(lake, 0, 10)]
-    with caplog.at_level(logging.WARNING):
+    with caplog.at_level(logging.WARNING, "flintmq"):
         stream_writer(path, format).abort(heard, 0)
     assert "whether batch 0 of query was about to be decided is not known: 1 files" in caplog.text
     stream_writer(path, format).commit(heard, 0)
