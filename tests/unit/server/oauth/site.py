@@ -7,7 +7,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 class Site:
     """A web server that publishes `body`, with `status`, and counts how often it is asked.
 
-    `pages` are what it has at other paths than that of its URL.
+    `pages` are what it has at other paths than that of its URL. It answers while `opened` is set.
     """
 
     def __init__(self) -> None:
@@ -16,11 +16,14 @@ class Site:
         self.status = 200
         self.location = ""
         self.count = 0
+        self.opened = threading.Event()
+        self.opened.set()
         site = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 site.count += 1
+                site.opened.wait(60)
                 body = site.body if self.path == "/jwks" else site.pages.get(self.path)
                 self.send_response(404 if body is None else site.status)
                 if site.location:
@@ -37,5 +40,6 @@ class Site:
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
 
     def close(self) -> None:
+        self.opened.set()
         self.server.shutdown()
         self.server.server_close()

@@ -24,11 +24,13 @@ def _refresh(keys: Keys) -> None:
 
 
 def test_keys_at_an_url(issuer: Issuer, site: Site) -> None:
-    """They are fetched when they are asked for, again when that is long ago, and not more often than that."""
+    """Keys are fetched when a token names one, by nobody who waits, and not more often than every 30 seconds."""
     now = [10_000.0]
     site.body = json.dumps(issuer.key_set).encode()
     keys = Keys(site.url, clock=lambda: now[0])
+    site.opened.clear()
     assert keys.find("key-1", "RS256") is None
+    site.opened.set()
     for _ in range(5):
         _refresh(keys)
     assert keys.find("key-1", "RS256") is not None
