@@ -2,9 +2,12 @@
 
 import re
 
+import httpx
 from playwright.sync_api import expect
 
+from tests.servers import BrokerProcess
 from tests.ui.conftest import Open
+from tests.ui.samples import publish
 
 REFUSED = re.compile("401")
 
@@ -14,7 +17,7 @@ def test_a_wrong_password_is_said_and_nothing_is_shown(open_window: Open) -> Non
     window = open_window(name="")
     window.expected.append(REFUSED)
     window.log_in("guest", "wrong")
-    expect(window.page.get_by_role("alert")).to_contain_text("do not fit")
+    expect(window.page.get_by_role("alert")).to_contain_text("Wrong user name or password")
     expect(window.page.locator(".shell")).to_have_count(0)
 
 
@@ -36,6 +39,36 @@ def test_logging_out_forgets_the_password(open_window: Open) -> None:
     window.page.get_by_role("button", name="Log out").click()
     expect(window.page.get_by_role("button", name="Log in")).to_be_visible()
     assert window.page.evaluate("sessionStorage.getItem('flintmq.session')") is None
+
+
+def test_a_right_that_is_missing_is_no_lost_login(open_window: Open, broker: BrokerProcess) -> None:
+    """A user who may not do something is told so, and stays logged in; so does one who opens a page of administrators."""
+    publish(broker, "kept", b"message")
+    with httpx.Client(base_url=broker.http_url, auth=("guest", "guest")) as api:
+        api.put("/api/users/ada", json={"password": "ada", "tags": "management"}).raise_for_status()
+        api.put("/api/permissions/%2F/ada", json={"configure": "^$", "write": "^$", "read": ".*"}).raise_for_status()
+    window = open_window("ada")
+    window.expected.append(REFUSED)
+    window.go("queues/%2F/kept")
+    window.press("Delete")
+    window.dialog.get_by_role("textbox").fill("kept")
+    window.press("Delete", within=window.dialog)
+    expect(window.dialog.get_by_role("alert")).to_contain_text("access to queue 'kept'")
+    window.page.reload()
+    expect(window.heading).to_have_text("kept")
+    window.go("users")
+    expect(window.page.locator(".shell")).to_be_visible()
+    assert window.page.evaluate("sessionStorage.getItem('flintmq.session')") is not None
+
+
+def test_a_login_that_is_withdrawn_ends(open_window: Open, broker: BrokerProcess) -> None:
+    """A user who is deleted while logged in gets the login page, which says why."""
+    with httpx.Client(base_url=broker.http_url, auth=("guest", "guest")) as api:
+        api.put("/api/users/bob", json={"password": "bob", "tags": "management"}).raise_for_status()
+        window = open_window("bob")
+        window.expected.append(REFUSED)
+        api.delete("/api/users/bob").raise_for_status()
+    expect(window.page.get_by_role("alert")).to_contain_text("no longer accepts this login")
 
 
 def test_no_foreign_page_can_use_it(open_window: Open) -> None:

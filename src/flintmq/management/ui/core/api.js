@@ -1,10 +1,14 @@
 // The one way to the broker's HTTP API.
 import { current, end } from "./session.js";
 
+// The `error` of a 401 whose login is not accepted. A user who lacks a right gets a 401, too, with another one.
+const NOT_LOGGED_IN = "not_authorized";
+
 export class ApiError extends Error {
-  constructor(status, message) {
+  constructor(status, message, error = "") {
     super(message);
     this.status = status;
+    this.notLoggedIn = status === 401 && error === NOT_LOGGED_IN;
   }
 }
 
@@ -41,10 +45,11 @@ export async function call(method, address, { body, signal, extra = {}, authoriz
   const text = await response.text();
   const answer = parsed(text);
   if (response.ok) return answer;
-  if (response.status === 401 && current() && authorization === current().authorization) {
+  const error = new ApiError(response.status, complaint(answer) || `The broker answered with status ${response.status}.`, answer?.error);
+  if (error.notLoggedIn && current() && authorization === current().authorization) {
     end("The broker no longer accepts this login. Log in again.");
   }
-  throw new ApiError(response.status, complaint(answer) || `The broker answered with status ${response.status}.`);
+  throw error;
 }
 
 function parsed(text) {

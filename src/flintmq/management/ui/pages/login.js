@@ -21,7 +21,7 @@ export function Login({ reason }) {
       const who = await get("/api/whoami", { authorization });
       begin({ name: who.name, tags: tagsOf(who.tags), authorization });
     } catch (error) {
-      setComplaint(error.status === 401 ? "This name and password do not fit, or this user may not manage the broker." : error.message);
+      setComplaint(error.notLoggedIn ? "Wrong user name or password." : error.message);
       setBusy(false);
     }
   };
