@@ -1,6 +1,8 @@
 """The commands that are clients: `flintmq publish` and `flintmq consume` against a running broker."""
 
 import json
+import os
+import pty
 import socket
 import subprocess
 import threading
@@ -79,6 +81,34 @@ def test_failures_are_one_line(broker: BrokerProcess, arguments: tuple[str, ...]
     assert ran.stdout == ""
 
 
+def answered(broker: BrokerProcess, answer: bytes, *arguments: str) -> int:
+    """The status of a command at whose terminal somebody types this."""
+    ours, theirs = pty.openpty()
+    os.write(ours, answer)
+    url = f"amqp://guest:guest@127.0.0.1:{broker.port}/%2f"
+    try:
+        return subprocess.run(  # noqa: S603 - our own command
+            command(*arguments), env=environment(FLINTMQ_URL=url), stdin=theirs, capture_output=True, check=False
+        ).returncode
+    finally:
+        os.close(ours)
+        os.close(theirs)
+
+
+def test_what_deletes_messages_asks_first(broker: BrokerProcess) -> None:
+    """Purge and delete do nothing unless somebody agrees or --yes is given; without a terminal they say so."""
+    declare(broker, "kept")
+    run(broker, "publish", "kept", "x")
+    for arguments in (("purge", "kept"), ("delete", "queue", "kept"), ("delete", "queue", "kept", "--if-unused")):
+        refused = run(broker, *arguments)
+        assert (refused.returncode, "--yes" in refused.stderr) == (2, True)
+        assert answered(broker, b"n\n", *arguments) == 1
+    assert run(broker, "get", "kept", "--requeue").returncode == 0
+    assert answered(broker, b"y\n", "purge", "kept") == 0
+    assert answered(broker, b"y\n", "delete", "queue", "kept") == 0
+    assert "no queue 'kept'" in run(broker, "consume", "kept").stderr
+
+
 def test_a_topology_is_made_and_unmade(broker: BrokerProcess) -> None:
     """Queues, exchanges and bindings, of exchanges too, come and go by commands; what is there already is no error."""
     for _ in range(2):
@@ -89,7 +119,7 @@ def test_a_topology_is_made_and_unmade(broker: BrokerProcess) -> None:
     assert run(broker, "bind", "two", "made").returncode == 0
     assert run(broker, "publish", "a.b", "x", "--exchange", "one").stderr == "1 confirmed\n"
     assert run(broker, "delete", "queue", "made", "--if-empty").returncode != 0
-    assert run(broker, "purge", "made").stderr == "1 message deleted\n"
+    assert run(broker, "purge", "made", "--yes").stderr == "1 message deleted\n"
     assert run(broker, "unbind", "one", "two", "a.*", "--exchange").returncode == 0
     assert "NO_ROUTE" in run(broker, "publish", "a.b", "x", "--exchange", "one").stderr
     assert run(broker, "delete", "exchange", "two", "--if-unused").returncode != 0
@@ -139,7 +169,7 @@ def test_a_password_may_stand_in_a_file(broker: BrokerProcess, tmp_path: Path) -
     file.write_text("guest\n")
     url = f"amqp://guest:wrong@127.0.0.1:{broker.port}/"
     declare(broker, "secret")
-    assert run(broker, "purge", "secret", "--url", url, "--password-file", str(file)).returncode == 0
+    assert run(broker, "purge", "secret", "--yes", "--url", url, "--password-file", str(file)).returncode == 0
 
 
 @pytest.mark.parametrize("flags", [(), ("--transient", "--publishers", "2"), ("--rate", "1000", "--size", "1000")])

@@ -11,6 +11,10 @@ import flintmq.client as fc
 from tests.servers import BrokerProcess, command, environment
 
 
+def patterns(configure: str = ".*") -> tuple[str, ...]:
+    return ("--configure", configure, "--write", ".*", "--read", ".*")
+
+
 class Administrator:
     """Runs commands, with the login that is to be used; `ask` wants them to work."""
 
@@ -22,7 +26,7 @@ class Administrator:
     def run(self, *arguments: str, login: str = "guest:guest") -> "subprocess.CompletedProcess[str]":
         url = self.api.replace("http://", f"http://{login}@")
         return subprocess.run(  # noqa: S603 - our own command
-            command(*arguments), env=environment(FLINTMQ_API=url), capture_output=True, text=True, check=False
+            command(*arguments), env=environment(FLINTMQ_API=url), input="", capture_output=True, text=True, check=False
         )
 
     def ask(self, *arguments: str) -> str:
@@ -47,7 +51,7 @@ def admin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Administrator]:
         made = Administrator(broker, place)
         made.ask("vhost", "add", "v", "--description", "for tests", "--tag", "test")
         made.ask("user", "add", "anna", "--new-password-file", made.password("first"))
-        made.ask("permission", "set", "anna", "--vhost", "v")
+        made.ask("permission", "set", "anna", "--vhost", "v", *patterns())
         yield made
 
 
@@ -69,7 +73,7 @@ def test_a_user_has_another_password_and_other_tags(admin: Administrator) -> Non
 
 def test_permissions_open_and_close(admin: Administrator) -> None:
     """What is granted can be done, in that virtual host only, until it is taken away."""
-    admin.ask("permission", "set", "anna", "--vhost", "v", "--configure", "^mine")
+    admin.ask("permission", "set", "anna", "--vhost", "v", *patterns("^mine"))
     with admin.connect("first") as connection:
         connection.channel().declare_queue("mine")
         with pytest.raises(fc.ChannelClosed, match="403"):
@@ -77,7 +81,17 @@ def test_permissions_open_and_close(admin: Administrator) -> None:
     admin.ask("permission", "clear", "anna", "--vhost", "v")
     with pytest.raises(fc.ConnectionClosed, match="530"):
         admin.connect("first")
-    admin.ask("permission", "set", "anna", "--vhost", "v")
+    admin.ask("permission", "set", "anna", "--vhost", "v", *patterns())
+
+
+def test_permissions_are_never_granted_by_omission(admin: Administrator) -> None:
+    """Each of the three patterns has to be given, or nothing changes."""
+    for missing in range(3):
+        given = patterns("^mine")
+        ran = admin.run("permission", "set", "anna", "--vhost", "v", *given[: 2 * missing], *given[2 * missing + 2 :])
+        assert ran.returncode == 2
+        assert given[2 * missing] in ran.stderr
+    assert "^mine" not in admin.ask("list-permissions")
 
 
 def test_policies_hold(admin: Administrator) -> None:

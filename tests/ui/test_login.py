@@ -42,7 +42,7 @@ def test_logging_out_forgets_the_password(open_window: Open) -> None:
 
 
 def test_a_right_that_is_missing_is_no_lost_login(open_window: Open, broker: BrokerProcess) -> None:
-    """A user who may not do something is told so, and stays logged in; so does one who opens a page of administrators."""
+    """A user who lacks a right is told so and stays logged in; so does one who opens a page of administrators."""
     publish(broker, "kept", b"message")
     with httpx.Client(base_url=broker.http_url, auth=("guest", "guest")) as api:
         api.put("/api/users/ada", json={"password": "ada", "tags": "management"}).raise_for_status()

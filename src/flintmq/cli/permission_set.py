@@ -12,8 +12,6 @@ Pattern = Annotated[str, typer.Option(metavar="PATTERN", help="A regular express
 
 
 @administrative
-def set_permission(
-    api: Api, user: User, vhost: VHost = "/", configure: Pattern = ".*", write: Pattern = ".*", read: Pattern = ".*"
-) -> None:
-    """Say what a user may do in a virtual host; everything, if no pattern is given."""
+def set_permission(api: Api, user: User, configure: Pattern, write: Pattern, read: Pattern, vhost: VHost = "/") -> None:
+    """Set what a user may do in a virtual host: '.*' permits an operation on all names, '' on none."""
     api.put(path_of("permissions", vhost, user), {"configure": configure, "write": write, "read": read})

@@ -34,7 +34,10 @@ def run(stub: StubApi, *arguments: str) -> str:
         ("vhost add v --description text --tag a --tag b", ("PUT vhosts/v", {"description": "text", "tags": "a,b"})),
         ("vhost delete v --yes", ("DELETE vhosts/v", None)),
         ("user delete u", ("DELETE users/u", None)),
-        ("permission set u --read ^a", ("PUT permissions/%2F/u", {"configure": ".*", "write": ".*", "read": "^a"})),
+        (
+            "permission set u --configure ^$ --write .* --read ^a",
+            ("PUT permissions/%2F/u", {"configure": "^$", "write": ".*", "read": "^a"}),
+        ),
         ("permission clear u --vhost v", ("DELETE permissions/v/u", None)),
         (
             'policy set p ^q {"max-length":1} --apply-to queues',
