@@ -10,4 +10,10 @@ from flintmq.cli.tables import Column
 def list_limits(api: Api, as_json: Json = False) -> None:
     """The limits of virtual hosts and users."""
     limits = api.get("vhost-limits") + api.get("user-limits")
-    show_list(limits, as_json, Column("vhost", "vhost"), Column("user", "user"), Column("limits", "value"))
+    show_list(
+        limits,
+        as_json,
+        Column("vhost", "vhost", rank=0),
+        Column("user", "user", rank=0),
+        Column("limits", "value", rank=0),
+    )

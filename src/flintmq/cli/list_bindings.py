@@ -7,9 +7,9 @@ list_bindings = list_command(
     "bindings",
     "Bindings of queues and exchanges.",
     Column("vhost", "vhost"),
-    Column("source", "source"),
-    Column("destination", "destination"),
+    Column("source", "source", rank=0),
+    Column("destination", "destination", rank=0),
     Column("kind", "destination_type"),
-    Column("routing key", "routing_key"),
+    Column("routing key", "routing_key", rank=0),
     Column("arguments", "arguments"),
 )

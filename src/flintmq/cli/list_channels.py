@@ -6,7 +6,7 @@ from flintmq.cli.tables import Column
 list_channels = list_command(
     "channels",
     "Channels, and sessions of AMQP 1.0.",
-    Column("name", "name"),
+    Column("name", "name", rank=0),
     Column("user", "user"),
     Column("vhost", "vhost"),
     Column("state", "state"),

@@ -6,8 +6,8 @@ from flintmq.cli.tables import Column
 list_connections = list_command(
     "connections",
     "Connections of clients.",
-    Column("name", "name"),
-    Column("user", "user"),
+    Column("name", "name", rank=0),
+    Column("user", "user", rank=0),
     Column("vhost", "vhost"),
     Column("protocol", "protocol"),
     Column("tls", "ssl"),

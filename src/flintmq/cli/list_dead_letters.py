@@ -19,7 +19,7 @@ def list_dead_letters(api: Api, vhost: SomeVHost = None, as_json: Json = False) 
         queues,
         as_json,
         Column("vhost", "vhost"),
-        Column("queue", "queue"),
-        Column("messages", "messages", "count"),
-        Column("the oldest died of", "why"),
+        Column("queue", "queue", rank=0),
+        Column("messages", "messages", "count", rank=0),
+        Column("the oldest died of", "why", rank=0),
     )

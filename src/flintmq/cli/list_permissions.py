@@ -6,9 +6,9 @@ from flintmq.cli.tables import Column
 list_permissions = plain_list_command(
     "permissions",
     "Permissions: what users may configure, write and read, as patterns.",
-    Column("vhost", "vhost"),
-    Column("user", "user"),
-    Column("configure", "configure"),
-    Column("write", "write"),
-    Column("read", "read"),
+    Column("vhost", "vhost", rank=0),
+    Column("user", "user", rank=0),
+    Column("configure", "configure", rank=0),
+    Column("write", "write", rank=0),
+    Column("read", "read", rank=0),
 )

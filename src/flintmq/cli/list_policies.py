@@ -7,9 +7,9 @@ list_policies = list_command(
     "policies",
     "Policies.",
     Column("vhost", "vhost"),
-    Column("name", "name"),
-    Column("pattern", "pattern"),
+    Column("name", "name", rank=0),
+    Column("pattern", "pattern", rank=0),
     Column("apply to", "apply-to"),
     Column("priority", "priority", "count"),
-    Column("definition", "definition"),
+    Column("definition", "definition", rank=0),
 )

@@ -7,7 +7,7 @@ list_queues = list_command(
     "queues",
     "Queues and streams, with what is on them.",
     Column("vhost", "vhost"),
-    Column("name", "name"),
+    Column("name", "name", rank=0),
     Column("type", "type"),
     Column("state", "state"),
     Column("ready", "messages_ready", "count"),

@@ -7,7 +7,7 @@ list_streams = list_command(
     "streams",
     "Streams: queues that keep what was read.",
     Column("vhost", "vhost"),
-    Column("name", "name"),
+    Column("name", "name", rank=0),
     Column("records", "messages", "count"),
     Column("bytes", "message_bytes", "bytes"),
     Column("segments", "segments", "count"),

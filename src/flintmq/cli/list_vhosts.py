@@ -6,7 +6,7 @@ from flintmq.cli.tables import Column
 list_vhosts = plain_list_command(
     "vhosts",
     "Virtual hosts.",
-    Column("name", "name"),
+    Column("name", "name", rank=0),
     Column("description", "description"),
     Column("tags", "tags"),
     Column("default queue type", "default_queue_type"),

@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 _BODY_SHOWN: Final = 60
 _COLUMNS: Final = (
     Column("exchange", "exchange"),
-    Column("routing key", "routing_key"),
+    Column("routing key", "routing_key", rank=0),
     Column("again", "redelivered"),
     Column("properties", "properties"),
     Column("bytes", "bytes", "count"),
-    Column("body", "shown"),
+    Column("body", "shown", rank=0),
 )
 
 

@@ -46,11 +46,11 @@ def search(
     print_table(
         found,
         (
-            Column("position", "position", "count"),
+            Column("position", "position", "count", rank=0),
             Column("exchange", "exchange"),
-            Column("routing key", "routing_key"),
+            Column("routing key", "routing_key", rank=0),
             Column("again", "redelivered"),
             Column("properties", "properties"),
-            Column("body", "shown"),
+            Column("body", "shown", rank=0),
         ),
     )

@@ -11,13 +11,13 @@ from flintmq.cli.tables import Column, in_words, printable
 
 _COUNTS = ("connections", "channels", "queues", "exchanges", "consumers")
 _NODE = (
-    Column("uptime", "uptime", "milliseconds"),
-    Column("memory", "mem_used", "bytes"),
-    Column("memory limit", "mem_limit", "bytes"),
-    Column("disk free", "disk_free", "bytes"),
-    Column("disk limit", "disk_free_limit", "bytes"),
-    Column("sockets", "sockets_used", "count"),
-    Column("files", "fd_used", "count"),
+    Column("uptime", "uptime", "milliseconds", rank=0),
+    Column("memory", "mem_used", "bytes", rank=0),
+    Column("memory limit", "mem_limit", "bytes", rank=0),
+    Column("disk free", "disk_free", "bytes", rank=0),
+    Column("disk limit", "disk_free_limit", "bytes", rank=0),
+    Column("sockets", "sockets_used", "count", rank=0),
+    Column("files", "fd_used", "count", rank=0),
 )
 
 

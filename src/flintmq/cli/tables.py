@@ -4,6 +4,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+import typer
+
 from flintmq.cli.progress import size_in_words
 
 if TYPE_CHECKING:
@@ -25,13 +27,14 @@ _EDGES: Final = 4
 class Column:
     """`path` leads to the value, such as "message_stats.publish_details.rate"; `kind` says how it is shown.
 
-    Where there is no room for all columns, the one with the highest `rank` goes first; those of rank 0 stay.
+    On a terminal too narrow for all columns, the column with the highest `rank` is left out first, and of equal ranks
+    the last one; columns of rank 0 are always shown.
     """
 
     heading: str
     path: str
     kind: str = "text"
-    rank: int = 0
+    rank: int = 1
 
     def text(self, item: Mapping[str, Any]) -> str:
         value: Any = item
@@ -74,32 +77,36 @@ def time_in_words(seconds: int) -> str:
 
 
 def table_of(items: Iterable[Mapping[str, Any]], columns: Iterable[Column], width: int = _UNLIMITED) -> "Table":
-    """`width` is what there is room for."""
+    """A table of the columns that have room in `width` characters; one in which no item has a value is left out."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
-    shown = list(columns)
-    rows = [[printable(column.text(item)) for column in shown] for item in items]
-    # What nothing has leaves its room to the rest.
-    kept = [at for at in range(len(shown)) if not rows or any(row[at] for row in rows)]
-    widths = [_width(column, [row[at] for row in rows]) for at, column in enumerate(shown)]
-    while sum(widths[at] + _GAP for at in kept) - _GAP + _EDGES > width:
-        goes = max(kept, key=lambda at: shown[at].rank)
-        if not shown[goes].rank:
+    items = list(items)
+    shown, _ = _fitted(items, list(columns), width)
+    table = Table(box=box.SIMPLE_HEAD)
+    for column in shown:
+        is_number = column.kind != "text"
+        # A long name continues in the next line instead of being cut: the reader may need all of it.
+        table.add_column(column.heading, justify="right" if is_number else "left", no_wrap=is_number, overflow="fold")
+    for item in items:
+        # Text, because a name may look like markup of rich.
+        table.add_row(*(Text(printable(column.text(item))) for column in shown))
+    return table
+
+
+def _fitted(items: list[Mapping[str, Any]], columns: list[Column], width: int) -> tuple[list[Column], list[Column]]:
+    """The columns of a table of `width` characters, and those that have values but no room."""
+    widths = {column: _width(column, [printable(column.text(item)) for item in items]) for column in columns}
+    kept = [column for column in columns if not items or any(column.text(item) for item in items)]
+    left_out: list[Column] = []
+    while sum(widths[column] + _GAP for column in kept) - _GAP + _EDGES > width:
+        goes = max(reversed(kept), key=lambda column: column.rank)
+        if not goes.rank:
             break
         kept.remove(goes)
-    table = Table(box=box.SIMPLE_HEAD)
-    for at in kept:
-        is_number = shown[at].kind != "text"
-        # Nothing is cut off: whoever asks for names needs all of them.
-        table.add_column(
-            shown[at].heading, justify="right" if is_number else "left", no_wrap=is_number, overflow="fold"
-        )
-    for row in rows:
-        # As text: a name may look like markup.
-        table.add_row(*(Text(row[at]) for at in kept))
-    return table
+        left_out.append(goes)
+    return kept, [column for column in columns if column in left_out]
 
 
 def _width(column: Column, texts: list[str]) -> int:
@@ -110,7 +117,13 @@ def _width(column: Column, texts: list[str]) -> int:
 
 
 def print_table(items: Iterable[Mapping[str, Any]], columns: Iterable[Column]) -> None:
-    console_for_tables().print(table_of(items, columns))
+    """Prints a table on the standard output, and on standard error which columns have no room on this terminal."""
+    items, columns, console = list(items), list(columns), console_for_tables()
+    console.print(table_of(items, columns, console.width))
+    _, left_out = _fitted(items, columns, console.width)
+    if left_out:
+        names = ", ".join(column.heading for column in left_out)
+        typer.echo(f"Not shown, for want of room: {names}. Make the terminal wider, or use --json.", err=True)
 
 
 def console_for_tables() -> "Console":

@@ -37,7 +37,7 @@ _LEAST: Final = 9
 _TOTALS: Final = ("connection", "channel", "queue", "consumer")
 _COLUMNS: Final = (
     Column("vhost", "vhost", rank=1),
-    Column("queue", "name"),
+    Column("queue", "name", rank=0),
     Column("in", _PATHS[Order.IN], "rate", rank=3),
     Column("out", _PATHS[Order.OUT], "rate", rank=4),
     Column("acked", "message_stats.ack_details.rate", "rate", rank=8),
