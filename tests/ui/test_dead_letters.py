@@ -7,6 +7,17 @@ from tests.ui.chromium import Window
 from tests.ui.samples import BODIES, publish, reject, taken
 
 
+def test_causes_are_told_of_the_oldest_only(window: Window, broker: BrokerProcess) -> None:
+    """Where a queue has more dead letters than are looked into, the page says of how many the causes are."""
+    publish(broker, "crowded")
+    bodies = [b"message"] * 250
+    publish(broker, "weak", *bodies, arguments={"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "crowded"})
+    reject(broker, "weak")
+    window.go("dead")
+    expect(window.row("crowded")).to_contain_text("200 rejected on weak")
+    expect(window.row("crowded")).to_contain_text("of the oldest 200")
+
+
 def test_dead_letters_are_driven_back(window: Window, broker: BrokerProcess) -> None:
     """Rejected messages are listed with their reason; those that are selected go back, then all that are left."""
     publish(broker, "grave")

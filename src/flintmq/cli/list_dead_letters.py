@@ -14,12 +14,15 @@ def list_dead_letters(api: Api, vhost: SomeVHost = None, as_json: Json = False) 
     queues: list[dict[str, Any]] = api.get(path_of("dead-letters", *([vhost] if vhost else [])))
     if not as_json:
         for queue in queues:
-            queue["why"] = [f"{cause['reason']} on {cause['queue']}: {cause['count']}" for cause in queue["causes"]]
+            why = [f"{cause['reason']} on {cause['queue']}: {cause['count']}" for cause in queue["causes"]]
+            if queue["messages_examined"] < queue["messages"]:
+                why.append(f"of the oldest {queue['messages_examined']}")
+            queue["why"] = why
     show_list(
         queues,
         as_json,
         Column("vhost", "vhost"),
         Column("queue", "queue", rank=0),
         Column("messages", "messages", "count", rank=0),
-        Column("the oldest died of", "why", rank=0),
+        Column("died of", "why", rank=0),
     )

@@ -30,7 +30,7 @@ _TRUNCATE_BYTES: Final = 64 * 1024
 # Of one message: `get` shows all of a large one.
 _TRUNCATE_MAX_BYTES: Final = 1024 * 1024
 _MOVED_MAX_MESSAGES: Final = 1_000_000
-# Dead letters of a queue whose causes are counted, the oldest.
+# How many dead letters of a queue, the oldest, the causes are counted of; the answer says of how many.
 _CAUSES_OF_MESSAGES: Final = 200
 
 Positions = Annotated[list[int], Meta(max_length=POSITIONS_MAX)]
@@ -168,12 +168,19 @@ def _is_graveyard(vhost: VHost) -> set[Queue]:
 def _graveyard(queue: Queue) -> dict[str, object]:
     causes: Counter[tuple[str, str]] = Counter()
     look = queue.look(0, -1) if isinstance(queue, EntryQueue) else None
-    for entry in look.entries[:_CAUSES_OF_MESSAGES] if look is not None else []:
+    examined = look.entries[:_CAUSES_OF_MESSAGES] if look is not None else []
+    for entry in examined:
         death = last_death(entry.message)
         if death is not None:
             causes[str(death.get("reason", "")), str(death.get("queue", ""))] += 1
     told = [{"reason": reason, "queue": died_on, "count": count} for (reason, died_on), count in causes.most_common(8)]
-    return {"vhost": queue.vhost, "queue": queue.name, "messages": queue.message_count, "causes": told}
+    return {
+        "vhost": queue.vhost,
+        "queue": queue.name,
+        "messages": queue.message_count,
+        "messages_examined": len(examined),
+        "causes": told,
+    }
 
 
 async def _graveyards(vhosts: list[VHost]) -> Response:

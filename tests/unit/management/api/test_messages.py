@@ -277,6 +277,7 @@ def test_driving_back(api: Api) -> None:
         "vhost": "/",
         "queue": "q",
         "messages": 3,
+        "messages_examined": 3,
         "causes": [{"reason": "rejected", "queue": "work", "count": 2}],
     }
     assert api.found("/api/dead-letters/%2F") == [graveyard]
@@ -294,6 +295,19 @@ def test_driving_back(api: Api) -> None:
         ("one", "", "work"),
     ]
     assert back[0]["properties"]["headers"]["x-death"][0]["count"] == 1
+
+
+def test_causes_say_of_how_many_messages(api: Api) -> None:
+    """Causes are counted of the oldest 200 dead letters, and the answer tells that there are more."""
+    api.put("/api/queues/%2F/work", {"arguments": {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "q"}})
+    for number in range(250):
+        publish(api, f"message {number}", "work")
+    get = {"count": 250, "ackmode": "reject_requeue_false", "encoding": "auto"}
+    assert len(api.post("/api/queues/%2F/work/get", get).json()) == 250
+    api.broker.dispatch()
+    (graveyard,) = api.found("/api/dead-letters")
+    assert (graveyard["messages"], graveyard["messages_examined"]) == (250, 200)
+    assert graveyard["causes"] == [{"reason": "rejected", "queue": "work", "count": 200}]
 
 
 def forge(api: Api, queue: str, exchange: str, key: str, *, by_client: bool = False) -> None:

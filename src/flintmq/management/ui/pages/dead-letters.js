@@ -25,7 +25,8 @@ const COLUMNS = [
   { key: "messages", label: "Dead letters", number: true, render: (one) => html`<${Numbered} value=${one.messages} />` },
   {
     key: "causes", label: "Why", style: "wide",
-    render: (one) => html`<${Tags} tags=${(one.causes ?? []).map((cause) => [`${count(cause.count)} ${cause.reason} on ${cause.queue}`, "bad"])} />`,
+    render: (one) => html`<${Tags} tags=${one.causes.map((cause) => [`${count(cause.count)} ${cause.reason} on ${cause.queue}`, "bad"])} />
+      ${one.messages_examined < one.messages && html`<span class="quiet small">of the oldest ${count(one.messages_examined)}</span>`}`,
   },
   { key: "actions", label: "", style: "actions", render: (one) => html`<a class="button compact" href=${linkWith(["dead"], { vhost: one.vhost, queue: one.queue })}>Look into it</a>` },
 ];
