@@ -9,7 +9,7 @@ SIMS    := 460
 VENV    := .venv
 BIN     := $(VENV)/bin
 SOURCES := $(shell find src -name '*.py' -o -path '*/management/ui/*' -type f) pyproject.toml setup.py README.md LICENSE
-TYPED   := src tests benchmarks setup.py $(wildcard examples)
+TYPED   := src tests benchmarks setup.py prerequisites.py $(wildcard examples)
 NODE    := tests/interop/node tests/ui/node
 CONFORM := tests/conformance
 # Most tests wait for something; tests/conftest.py says which of them stay together, and which begin.
@@ -18,7 +18,7 @@ SIDE_BY_SIDE := -n 3 --dist loadscope --no-loadscope-reorder
 unexport PYTHONPATH
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help run test docs security conformance fuzz crash crash-long spark-long faults bitflips audit sim sim-long demo interop bench
+.PHONY: help run test prerequisites-of-tests prerequisites-of-demo docs security conformance fuzz crash crash-long spark-long faults bitflips audit sim sim-long demo interop bench
 .PHONY: bench-routing bench-depth bench-listing bench-recovery bench-spark lint format clean
 
 help:
@@ -46,16 +46,27 @@ help:
 	@echo 'make format       format the code, and mend what can be mended'
 	@echo 'make clean        remove what building and testing left; ./data stays'
 
+# What is missing is said first, before minutes of compiling; $(1) is what is about to be done.
+define prerequisites
+	@$(PYTHON) prerequisites.py $(1)
+endef
+
 run: $(VENV)/.broker
 	@$(BIN)/flintmq serve --data $(DATA)
 
-test: lint docs $(VENV)/.development $(VENV)/.node $(VENV)/.chromium
+test: prerequisites-of-tests lint docs $(VENV)/.development $(VENV)/.node $(VENV)/.chromium
 	@echo '==> All tests, compiled'
 	@FLINTMQ_EXPECT=compiled $(BIN)/python -m pytest $(SIDE_BY_SIDE)
 	@echo '==> The hot path again, interpreted'
 	@FLINTMQ_EXPECT=interpreted PYTHONPATH=src $(BIN)/python -m pytest $(SIDE_BY_SIDE) $(wildcard tests/unit tests/property)
 	@echo '==> 10,000 power losses, simulated'
 	@$(BIN)/python -m tests.sim --seeds $(SIMS)
+
+prerequisites-of-tests:
+	$(call prerequisites,test)
+
+prerequisites-of-demo:
+	$(call prerequisites,demo)
 
 # From the sources as they are: what is compiled does not tell its signatures.
 docs: $(VENV)/.development
@@ -96,7 +107,7 @@ sim-long: $(VENV)/.development
 conformance: $(VENV)/.development
 	@FLINTMQ_EXPECT=compiled $(BIN)/python -m pytest --write-conformance --ignore-glob "*/test_document.py" $(CONFORM)
 
-demo: $(VENV)/.demo
+demo: prerequisites-of-demo $(VENV)/.demo
 	@$(BIN)/python examples/flights/run.py
 
 interop: $(VENV)/.development
@@ -144,10 +155,10 @@ clean:
 
 # The stamps below say what .venv holds: they are older than what they were made from exactly when it changed.
 
+# A virtual environment that was made by halves would be taken for one the next time.
 $(BIN)/python:
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "FlintMQ needs Python 3.11 or newer")'
-	@$(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --upgrade pip
+	$(call prerequisites)
+	@$(PYTHON) -m venv $(VENV) && $(BIN)/python -m pip install --quiet --upgrade pip || { rm -rf $(VENV); exit 1; }
 
 # Modules that were deleted or renamed must not come back from the last build.
 $(VENV)/.broker: $(BIN)/python $(SOURCES)

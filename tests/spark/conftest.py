@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 
 import flintmq
 import flintmq.client as fc
+from prerequisites import JAVA_PACKAGE, has_java
 from tests.servers import BrokerProcess
 
 # What the packages under test are imported from: executors have no other way to learn it.
@@ -121,7 +122,11 @@ def cluster(broker: BrokerProcess, sessions: Sessions) -> SparkSession:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Whoever needs the cluster comes behind the others, so that it is started once."""
+    """Skips these tests where there is no Java; those that need the cluster run last, so that it is started once."""
+    if not has_java():
+        for item in items:
+            if item.path.is_relative_to(Path(__file__).parent):
+                item.add_marker(pytest.mark.skip(f"Java is not installed: apt-get install {JAVA_PACKAGE}"))
     items.sort(key=lambda item: "cluster" in getattr(item, "fixturenames", ()))
 
 
