@@ -35,6 +35,7 @@ from flintmq.base.errors import StorageError
 from flintmq.storage.backup.layout import DEFINITIONS, logs
 from flintmq.storage.backup.pins import Pins
 from flintmq.storage.block import Damage
+from flintmq.storage.definitions.sqlite import connect
 from flintmq.storage.files import RealDisk
 from flintmq.storage.reading import SegmentReader
 
@@ -148,7 +149,7 @@ class Cut:
 
     def copy_definitions(self, target: Path) -> None:
         """As they were at the cut, in one file."""
-        copy = sqlite3.connect(target, isolation_level=None)
+        copy = connect(target)
         try:
             self._definitions.backup(copy)
             # A file of its own has no log beside it.

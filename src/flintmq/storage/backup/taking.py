@@ -97,7 +97,6 @@ class Backup:
     def _copy_definitions(self, cut: Cut) -> BackedUp:
         path = self._partial / DEFINITIONS
         cut.copy_definitions(path)
-        path.chmod(0o640)
         file = self._disk.open(path)
         try:
             file.sync()

@@ -1,10 +1,12 @@
 """Definitions in SQLite: <data>/definitions.sqlite. Changes are staged as statements; the sync thread runs them."""
 
 import json
+import os
 import sqlite3
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Literal, final
+from typing import Final, Literal, final
 
 from flintmq.base.errors import StorageError
 from flintmq.broker.ports import (
@@ -27,10 +29,33 @@ from flintmq.storage.definitions.values import dump_table, load_table
 # SQL and its parameters.
 Statement = tuple[str, tuple[object, ...]]
 
+# SQLite's name for a database that has no file.
+IN_MEMORY: Final = Path(":memory:")
+# As all files of a data directory: hashes of passwords are nobody else's business.
+_MODE: Final = 0o640
+_RIGHTS_OF_OTHERS: Final = 0o007
+
 
 def connect(path: Path) -> sqlite3.Connection:
-    """In autocommit: transactions are begun and ended by name."""
+    """In autocommit: transactions are begun and ended by name. Users outside the group of the file cannot read it."""
+    if path != IN_MEMORY:
+        _keep_from_others(path)
     return sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+
+
+def _keep_from_others(path: Path) -> None:
+    """Make the file with our mode, since SQLite goes by the umask; the files beside it get the mode of this one.
+
+    What an older release has made is taken from others now.
+    """
+    with suppress(OSError):
+        # Where the file cannot be made, or belongs to somebody else, SQLite says what is wrong with it.
+        os.close(os.open(path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, _MODE))
+        for name in (path.name, f"{path.name}-wal", f"{path.name}-shm"):
+            with suppress(FileNotFoundError):
+                mode = path.with_name(name).stat().st_mode
+                if mode & _RIGHTS_OF_OTHERS:
+                    path.with_name(name).chmod(mode & ~_RIGHTS_OF_OTHERS & 0o7777)
 
 
 @final

@@ -1,5 +1,6 @@
 """Definitions: what was put is loaded after a restart, and a file that is not ours is refused."""
 
+import os
 import sqlite3
 from dataclasses import replace
 from decimal import Decimal
@@ -464,3 +465,22 @@ def test_an_update_that_fails_changes_nothing(tmp_path: Path) -> None:
     assert connection.execute("PRAGMA user_version").fetchone() == (1,)
     assert connection.execute("SELECT * FROM vhosts").fetchall() == [("/",), ("b",)]
     connection.close()
+
+
+def test_others_cannot_read_the_files(tmp_path: Path) -> None:
+    """The database and the files beside it have the mode 0640, whatever the umask, and what an older release made."""
+    before = os.umask(0)
+    try:
+        database, store = _store(tmp_path)
+        store.put_vhost(VHostRecord("/"))
+        database.apply(store.take())
+        names = ("definitions.sqlite", "definitions.sqlite-wal", "definitions.sqlite-shm")
+        assert {name: (tmp_path / name).stat().st_mode & 0o777 for name in names} == dict.fromkeys(names, 0o640)
+        for name in names:
+            (tmp_path / name).chmod(0o644)
+        again, _ = _store(tmp_path)
+        assert {name: (tmp_path / name).stat().st_mode & 0o777 for name in names} == dict.fromkeys(names, 0o640)
+        again.close()
+        database.close()
+    finally:
+        os.umask(before)
