@@ -387,6 +387,8 @@ class Received:
         self.parts: list[bytes] = []
         self.size: i64 = 0
         self.outcome: bytes | None = None
+        # Whether a transaction has still to say that this is the outcome: a crash rolls it back, so there is no note.
+        self.is_provisional = False
         self.notes: list[Entry] = []
 
     @property
@@ -428,8 +430,17 @@ class TargetTerminus(Terminus):
         received.parts = []
         received.size = 0
         received.outcome = outcome
+        received.is_provisional = False
         if self.keeps_notes:
             received.notes.append(self._notes.write(_OUTCOME + _named(tag) + outcome))
+        return received
+
+    def posted(self, tag: bytes, outcome: bytes) -> Received:
+        """A message belongs to a transaction. Its commit calls `received`, its rollback `forget`."""
+        self.forget(tag)
+        received = self._find(tag)
+        received.outcome = outcome
+        received.is_provisional = True
         return received
 
     def forget(self, tag: bytes) -> bool:
@@ -461,6 +472,8 @@ class TargetTerminus(Terminus):
         for tag, received in self.unsettled.items():
             if not self.keeps_notes:
                 self._drop(received)
+            elif received.is_provisional:
+                continue
             elif received.outcome is not None:
                 received.notes.append(self._notes.write(_OUTCOME + _named(tag) + received.outcome))
             else:

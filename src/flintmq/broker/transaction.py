@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, final
 
 from mypy_extensions import i64, mypyc_attr
 
-from flintmq.base.errors import PreconditionFailed
+from flintmq.base.errors import NotFound, PreconditionFailed
 from flintmq.base.limits import TRANSACTION_MAX_BYTES, TRANSACTION_MAX_COPIES, TRANSACTION_MAX_OPERATIONS
 from flintmq.broker.message import Message
 from flintmq.broker.queue.base import Queue
@@ -23,16 +23,26 @@ if TYPE_CHECKING:
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class StagedPublish:
-    """A message on its way; `more_keys` are routing keys beside the route's."""
+    """A message on its way; `more_keys` are routing keys beside the route's.
 
-    def __init__(self, route: Route, message: Message, more_keys: list[str] | None) -> None:
+    `queues` are where it goes, where its publisher was told so before the commit; None where the commit decides.
+    """
+
+    def __init__(
+        self, route: Route, message: Message, more_keys: list[str] | None, queues: list[Queue] | None = None
+    ) -> None:
         self.route = route
         self.message = message
         self.more_keys = more_keys
+        self.queues = queues
 
     @abstractmethod
     def put(self, queues: list[Queue]) -> None:
         """The commit: put the message on these queues, as if it came just now. This must not fail."""
+
+    def undo(self) -> None:
+        """The transaction was rolled back: the message is nowhere."""
+        return
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -111,7 +121,7 @@ class Transaction:
         be done.
         """
         # Each message is routed once: where chance has a part in that, the queues that have room for it are the queues
-        # it goes to.
+        # it goes to. What a publisher was told of a route holds, whatever is bound by now.
         vhost = self._vhost
         publishes = self._publishes
         for each in publishes:
@@ -119,7 +129,8 @@ class Transaction:
         ways: list[list[Queue]] = []
         copies: i64 = 0
         for each in publishes:
-            queues = vhost.queues_of(each.route, each.message, each.more_keys)
+            told = each.queues
+            queues = vhost.queues_of(each.route, each.message, each.more_keys) if told is None else _left_of(told)
             ways.append(queues)
             copies += max(i64(len(queues)), each.route.cost)
             _check_copies(copies)
@@ -144,8 +155,11 @@ class Transaction:
             journal.end_group()
 
     def roll_back(self) -> None:
+        publishes = self._publishes
         settlements = self._settlements
         self._forget()
+        for each in publishes:
+            each.undo()
         for settlement in settlements:
             settlement.undo()
 
@@ -153,6 +167,14 @@ class Transaction:
         self._publishes = []
         self._settlements = []
         self._bytes = 0
+
+
+def _left_of(told: list[Queue]) -> list[Queue]:
+    """The queues of a route that was told which are still there. Raises NotFound where all of them are gone."""
+    left = [queue for queue in told if not queue.gone]
+    if told and not left:
+        raise NotFound(f"queue '{told[0].name}' in vhost '{told[0].vhost}' was deleted before the commit")
+    return left
 
 
 def _check_copies(copies: i64) -> None:

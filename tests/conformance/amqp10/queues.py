@@ -13,6 +13,8 @@ from flintmq.wire.amqp091.methods import (
     QueueDeclare,
     QueueDelete,
     QueueDeleteOk,
+    QueueUnbind,
+    QueueUnbindOk,
 )
 from tests.conformance.amqp091.peer import Peer, fresh
 from tests.sockets import NO_PROPERTIES
@@ -45,6 +47,9 @@ class Queues:
 
     def bind(self, queue: str, exchange: str, key: str = "") -> None:
         self._peer.bind(queue, exchange, key)
+
+    def unbind(self, queue: str, exchange: str, key: str = "") -> None:
+        self._peer.ask(QueueUnbind(queue=queue, exchange=exchange, routing_key=key), QueueUnbindOk)
 
     def count(self, address: str) -> int:
         """How many messages are ready."""

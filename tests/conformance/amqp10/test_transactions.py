@@ -585,45 +585,55 @@ def test_4_4_4_outcome_same_transaction(controller: Controller, session: Session
     assert _posted(unbound, txn_id, text()) == TransactionalState(txn_id, RELEASED)
 
 
+@pytest.mark.parametrize("what", ["exchange", "queue", "binding"])
 @rule("4.4.4.outcome-withdrawn")
-def test_4_4_4_outcome_withdrawn(controller: Controller, session: Session, queues: Queues) -> None:
-    """Accepted was said of the post, then its exchange went: the discharge fails."""
+def test_4_4_4_outcome_withdrawn(controller: Controller, session: Session, queues: Queues, what: str) -> None:
+    """Accepted was said of the post, then its exchange, its queue or the binding went: it is there, or it fails."""
     exchange = queues.exchange("fanout")
-    queue = queues.new()
+    queue, other = queues.new(), queues.new()
     queues.bind(queue, exchange)
     txn_id = controller.declare()
     told = _posted(session.sender(f"/exchanges/{exchange}"), txn_id, text())
     assert told == TransactionalState(txn_id, ACCEPTED)
-    queues.delete_exchange(exchange)
+    assert _posted(session.sender(f"/queues/{other}"), txn_id, text()) == TransactionalState(txn_id, ACCEPTED)
+    if what == "exchange":
+        queues.delete_exchange(exchange)
+    elif what == "queue":
+        queues.delete(queue)
+    else:
+        queues.unbind(queue, exchange)
     link = controller.link
     id = link.send(value_body(Discharge(txn_id)))
     session.peer.wait(lambda: bool(link.detached) or id in session.outcomes, session.ill)
-    assert link.detached or _error(session.outcomes[id].state)
-    assert queues.count(queue) == 0
+    is_done = not link.detached and session.outcomes[id].state == ACCEPTED
+    assert queues.count(other) == int(is_done)
+    if queues.exists(queue):
+        assert queues.count(queue) == int(is_done)
+    else:
+        assert not is_done
 
 
+@pytest.mark.parametrize("resumes", ["behind the discharge", "before the discharge"])
 @rule("4.4.4.outcome-reflected")
-def test_4_4_4_outcome_reflected(session: Session, queues: Queues) -> None:
-    """Mode second, the post still unsettled: suspended and resumed, it is accepted."""
+def test_4_4_4_outcome_reflected(connect: Connect, session: Session, queues: Queues, resumes: str) -> None:
+    """Mode second, the post still unsettled: on a resumed link it is accepted, and not before the discharge."""
     controller = Controller(session)
-    sender = session.sender(queues.address(), rcv_settle_mode=1)
+    address = queues.address()
+    sender = session.sender(address, rcv_settle_mode=1)
     txn_id = controller.declare()
-    id = _post(sender, txn_id, text())
-    session.outcome(id)
-    controller.commit(txn_id)
-    session.sync()
+    session.outcome(_post(sender, txn_id, text()))
     tag = sender.tag
-    sender.detach(closed=False)
-    again = session.sender(_target(sender), name=sender.name, rcv_settle_mode=1, unsettled={tag: None})
-    assert (again.answer.unsettled or {}).get(tag) in (ACCEPTED, None)
-
-
-def _target(sender: Sender) -> str:
-    target = sender.answer.target
-    assert target is not None
-    assert not isinstance(target, Coordinator)
-    assert target.address is not None
-    return target.address
+    if resumes == "behind the discharge":
+        controller.commit(txn_id)
+    assert not sender.detach(closed=False).closed
+    if resumes == "before the discharge":
+        early = session.sender(address, name=sender.name, rcv_settle_mode=1, unsettled={tag: None})
+        assert (early.answer.unsettled or {}).get(tag) in (None, TransactionalState(txn_id, ACCEPTED))
+        assert not early.detach(closed=False).closed
+        controller.commit(txn_id)
+    again = session.sender(address, name=sender.name, rcv_settle_mode=1, unsettled={tag: None})
+    assert again.answer.unsettled == {tag: ACCEPTED}
+    assert queues.count(address) == 1
 
 
 @rule("4.4.4.controller-settles")

@@ -25,6 +25,7 @@ from flintmq.broker.queue.base import Holder, Queue
 from flintmq.broker.terminus import PART_BYTES, TargetTerminus
 from flintmq.gateway.amqp10.addresses import EXCHANGE, parse_to
 from flintmq.gateway.amqp10.codec import CODEC_10
+from flintmq.gateway.amqp10.posting import Posting
 from flintmq.gateway.amqp10.progress import OutcomeKept, PartKept, Progress, seen
 from flintmq.gateway.amqp10.promises import refuse_unsafe
 from flintmq.gateway.amqp10.publication import Publication
@@ -370,6 +371,12 @@ class IncomingLink(ReceiverOwner, Holder):
             self.link.settle(delivery, delivery.state if isinstance(delivery.state, Outcome) else ours)
         terminus.forget(delivery.tag)
 
+    def wait_for(self, posting: Posting, delivery: IncomingDelivery) -> None:
+        """A delivery has the outcome that its transaction comes to, and the client settles it when it likes."""
+        delivery.mark = posting
+        if self.terminus is not None:
+            posting.keep(self.terminus)
+
     # -- after it -----------------------------------------------------------------------------------------------
 
     def on_aborted(self, link: ReceiverLink, delivery: IncomingDelivery) -> None:
@@ -433,8 +440,13 @@ class IncomingLink(ReceiverOwner, Holder):
             terminus.expire()
         elif terminus is not None:
             for delivery in unsettled:
-                if isinstance(delivery.mark, Outcome) and delivery.tag not in terminus.unsettled:
-                    terminus.received(delivery.tag, encoded_state(delivery.mark))
+                mark = delivery.mark
+                if delivery.tag in terminus.unsettled:
+                    continue
+                if isinstance(mark, Outcome):
+                    terminus.received(delivery.tag, encoded_state(mark))
+                elif isinstance(mark, Posting):
+                    mark.keep(terminus)
             terminus.detach()
         elif self.queue is not None:
             leave(self.queue, self)

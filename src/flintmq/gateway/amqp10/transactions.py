@@ -13,6 +13,7 @@ from flintmq.base.errors import (
     FlintError,
     IllegalState,
     InvalidField,
+    NotFound,
     NotImplementedHere,
     ResourceError,
     TransactionRollback,
@@ -25,6 +26,7 @@ from flintmq.broker.terminus import Held
 from flintmq.broker.transaction import StagedPublish, StagedSettlement, Transaction
 from flintmq.gateway.amqp10.outcomes import settlement_of
 from flintmq.gateway.amqp10.outgoing import OutgoingLink
+from flintmq.gateway.amqp10.posting import Posting
 from flintmq.gateway.amqp10.promises import Answer
 from flintmq.gateway.amqp10.publication import Publication
 from flintmq.protocol.amqp10.delivery import IncomingDelivery, OutgoingDelivery
@@ -204,16 +206,26 @@ class Transactions:
         """A message that shall be there once the transaction is discharged. Raises UnknownTransaction."""
         found = self.find(state.txn_id)
         outcome: Outcome = ACCEPTED
+        posting: Posting | None = None
         try:
             publication, message, more_keys = link.read(payload)
-            if not delivery.is_settled and not self.session.vhost.queues_of(publication.route, message, more_keys):
+            # The outcome says that the message has a way, so the way is that of now (part 4 §4.4.4).
+            queues = self.session.vhost.queues_of(publication.route, message, more_keys)
+            if not queues:
+                if delivery.is_settled:
+                    raise NotFound(f"no queue takes a message to '{publication.address.exchange}', and it came settled")
                 outcome = RELEASED
-            found.work.publish(LinkPublish(link, publication, message, more_keys, outcome is RELEASED))
+            if delivery.settles_second and not delivery.is_settled:
+                posting = Posting(state.txn_id, delivery, outcome)
+            found.work.publish(LinkPublish(link, publication, message, queues, posting))
         except (AmqpError, Amqp10Error) as error:
             found.failure = error
+            posting = None
             outcome = Rejected(error=told(error))
         if not delivery.is_settled:
             link.link.settle(delivery, TransactionalState(txn_id=state.txn_id, outcome=outcome))
+            if posting is not None:
+                link.wait_for(posting, delivery)
 
     def settle(
         self, link: "OutgoingLink", delivery: OutgoingDelivery, state: TransactionalState, settled: bool
@@ -238,24 +250,32 @@ class Transactions:
 
 @final
 class LinkPublish(StagedPublish):
-    """`is_released`: its publisher was told that it goes nowhere, and that is so whatever is bound meanwhile."""
+    """Its publisher was told which outcome a discharge comes to: `queues` are where the message goes, whatever is bound
+    meanwhile. `posting` is for a delivery that the publisher settles later.
+    """
 
     def __init__(
         self,
         link: "IncomingLink",
         publication: Publication,
         message: Message,
-        more_keys: list[str] | None,
-        is_released: bool,
+        queues: list[Queue],
+        posting: Posting | None,
     ) -> None:
-        super().__init__(publication.route, message, more_keys)
+        super().__init__(publication.route, message, None, queues)
         self._link = link
         self._publication = publication
-        self._is_released = is_released
+        self._posting = posting
 
     def put(self, queues: list[Queue]) -> None:
-        if not self._is_released:
+        if queues:
             self._link.put(None, self._publication, self.message, queues)
+        if self._posting is not None:
+            self._posting.applied()
+
+    def undo(self) -> None:
+        if self._posting is not None:
+            self._posting.undone()
 
 
 @final
