@@ -1,7 +1,7 @@
-"""Which of two meanings a virtual host gives to AMQP 0-9-1 where the specification and RabbitMQ differ.
+"""Which of two meanings a virtual host gives to AMQP where the specifications and RabbitMQ differ (docs/dialects.md).
 
-`RABBITMQ` is what clients of today expect; `STRICT` is the specification to the letter. What RabbitMQ merely leaves out
-is no difference: both dialects do it.
+`RABBITMQ` is what clients of today expect; `STRICT` is the specifications to the letter. What RabbitMQ merely leaves
+out is no difference: both dialects do it.
 """
 
 import re
@@ -33,6 +33,8 @@ class Dialect:
     `unknown_type_ends_connection`: declaring an exchange of a type nobody knows is 503; RabbitMQ's is 406.
     `withholds_rejected`: what a channel gave back by a reject does not come to it again; RabbitMQ's may.
     `dead_letters_deleted`: the messages of a queue that is deleted go to its dead-letter exchange.
+    `checks_frames`: what AMQP 1.0 forbids and RabbitMQ lets pass ends the connection, the session or the link: an error
+    without a condition, a frame on a channel without a session, a detach for a handle without a link.
     `prefetch_spans_channel`: basic.qos limits a channel, and with `global` the connection; RabbitMQ's limits each
     consumer, and with `global` the channel.
     """
@@ -50,6 +52,7 @@ class Dialect:
         self.withholds_rejected = specified
         self.dead_letters_deleted = specified
         self.prefetch_spans_channel = specified
+        self.checks_frames = specified
 
     def check_name(self, what: str, name: str) -> None:
         """Raises PreconditionFailed for a name that an exchange or a queue must not have."""

@@ -19,10 +19,13 @@ message_max_bytes = 67_108_864
 name = "/"
 [[vhosts]]
 name = "other"
+[[vhosts]]
+name = "strict"
+dialect = "strict"
 [[users]]
 name = "guest"
 password = "guest"
-vhosts = ["/", "other"]
+vhosts = ["/", "other", "strict"]
 [[users]]
 name = "limited"
 password = "limited"
@@ -32,7 +35,7 @@ vhosts = ["/"]
 
 @pytest.fixture(scope="session")
 def settings(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two virtual hosts, and a user for both beside one for the first only."""
+    """Three virtual hosts, one of the strict dialect, and a user for all beside one for the first only."""
     file = tmp_path_factory.mktemp("amqp10") / "flintmq.toml"
     file.write_text(_SETTINGS)
     return file
@@ -99,6 +102,12 @@ def peer(connect: Connect) -> Peer:
 @pytest.fixture
 def session(peer: Peer) -> Session:
     return peer.session()
+
+
+@pytest.fixture
+def strict(connect: Connect) -> Session:
+    """A session in the dialect that refuses what RabbitMQ lets pass."""
+    return connect(vhost="strict").session()
 
 
 @pytest.fixture(scope="session")

@@ -20,6 +20,7 @@ _HEAD: Final = """\
 Written by `make conformance`. Whatever the specification says with MUST, MUST NOT, SHOULD or SHOULD NOT that concerns a
 broker or its peer is a rule here, and each rule has one test, named after it, that talks to a running broker over a
 socket. What it defines without these words has a test, too, where a client would notice: those have no level.
+Where RabbitMQ lets pass what the specification forbids, a test runs in the dialect strict ([dialects.md](dialects.md)).
 
 An id begins with the section in which a rule stands; the words are ours. The tests are in `tests/conformance/amqp10`.
 """

@@ -252,35 +252,35 @@ def _session_flow(session: Session) -> Flow:
 
 
 @rule("2.7.4.delivery-count-with-handle")
-def test_2_7_4_delivery_count_with_handle(session: Session, queues: Queues) -> None:
-    """Neither the server's, nor may ours."""
+def test_2_7_4_delivery_count_with_handle(session: Session, queues: Queues, strict: Session) -> None:
+    """Neither the server's, nor may ours in the strict dialect."""
     session.sender(queues.address()).accepted(text())
     assert _session_flow(session).delivery_count is None
-    _refused_flow(session, delivery_count=1)
+    _refused_flow(strict, delivery_count=1)
 
 
 @rule("2.7.4.link-credit-with-handle")
-def test_2_7_4_link_credit_with_handle(session: Session, queues: Queues) -> None:
-    """Neither the server's, nor may ours."""
+def test_2_7_4_link_credit_with_handle(session: Session, queues: Queues, strict: Session) -> None:
+    """Neither the server's, nor may ours in the strict dialect."""
     session.sender(queues.address()).accepted(text())
     assert _session_flow(session).link_credit is None
-    _refused_flow(session, link_credit=1)
+    _refused_flow(strict, link_credit=1)
 
 
 @rule("2.7.4.available-with-handle")
-def test_2_7_4_available_with_handle(session: Session, queues: Queues) -> None:
-    """Neither the server's, nor may ours."""
+def test_2_7_4_available_with_handle(session: Session, queues: Queues, strict: Session) -> None:
+    """Neither the server's, nor may ours in the strict dialect."""
     session.receiver(queues.address(), credit=1)
     assert _session_flow(session).available is None
-    _refused_flow(session, available=1)
+    _refused_flow(strict, available=1)
 
 
 @rule("2.7.4.drain-with-handle")
-def test_2_7_4_drain_with_handle(session: Session, queues: Queues) -> None:
-    """Neither the server's, nor may ours."""
+def test_2_7_4_drain_with_handle(session: Session, queues: Queues, strict: Session) -> None:
+    """Neither the server's, nor may ours in the strict dialect."""
     session.receiver(queues.address()).drain()
     assert not _session_flow(session).drain
-    _refused_flow(session, drain=True)
+    _refused_flow(strict, drain=True)
 
 
 def _refused_flow(session: Session, **fields: object) -> None:

@@ -129,6 +129,7 @@ class ServerConnection(ConnectionOwner, Party, Applicant):
         except NotAllowed as error:
             raise ResourceError(error.text) from None
         self.promises.traffic = vhost.traffic
+        self.engine.is_lenient = not vhost.dialect.checks_frames
         self.container = opening.container_id
         self.engine.accept_open()
         self._expiry.wait()

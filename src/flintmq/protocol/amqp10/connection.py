@@ -176,6 +176,10 @@ class Connection:
         self.peer: Open | None = None
         # Bytes that a frame to the peer may have (part 2 §2.4.1: until open it is this).
         self.peer_frame_max: i64 = spec.MIN_MAX_FRAME_SIZE
+        # Whether what the specification forbids and RabbitMQ lets pass is let pass here: an error without a condition,
+        # a frame for a session or a detach for a link that there is none of, a flow without a handle that speaks of a
+        # link, a delivery without a tag.
+        self.is_lenient: bool = False
         # Whether the next transfer, and what is behind it, has to wait; and whether one waits.
         self.holds_publishes: bool = False
         self.is_holding: bool = False
@@ -370,7 +374,7 @@ class Connection:
 
     def _receive_frame(self, session: Session | None, number: i64, data: bytes, body: i64, stop: i64) -> None:
         """Any frame on an open connection."""
-        performative, start = decode_body(data, body, stop)
+        performative, start = decode_body(data, body, stop, self.is_lenient)
         code = performative.descriptor
         if code not in CONNECTION[self.remote]:
             raise IllegalState(f"{performative.type_name} on a connection that is {self.remote.value} already")
@@ -382,6 +386,8 @@ class Connection:
             self._receive_begin(performative, number)
             return
         if session is None:
+            if self.is_lenient:
+                return
             self._channels.check(number)
             raise IllegalState(f"{performative.type_name} on channel {number}, on which no session has begun")
         if not session.is_listening:
@@ -413,7 +419,7 @@ class Connection:
         start = frame_body(data, pos, size, FRAME_AMQP)
         if start == stop:
             return
-        performative, _ = decode_body(data, start, stop)
+        performative, _ = decode_body(data, start, stop, self.is_lenient)
         if self.local is Endpoint.CLOSED:
             # After our close all that counts is the peer's (part 2 §2.4.6).
             if isinstance(performative, Close):

@@ -14,7 +14,7 @@ from flintmq.base.errors import (
     TransferLimitExceeded,
 )
 from flintmq.base.limits import UNACKED_TAGS_PER_UNIT
-from flintmq.protocol.amqp10.delivery import IncomingDelivery
+from flintmq.protocol.amqp10.delivery import IncomingDelivery, tag_of
 from flintmq.protocol.amqp10.link import Link, LinkOwner
 from flintmq.protocol.amqp10.serial import after, distance
 from flintmq.wire.amqp10.performatives import Attach, Flow, Transfer
@@ -287,6 +287,9 @@ class ReceiverLink(Link):
     def _begin(self, transfer: Transfer) -> IncomingDelivery:
         delivery_id = transfer.delivery_id
         tag = transfer.delivery_tag
+        if tag is None and delivery_id is not None and self.session.connection.is_lenient:
+            # A number that no delivery of this session shares for as long as it is unsettled.
+            tag = tag_of(delivery_id)
         if delivery_id is None or tag is None:
             raise InvalidField("the first transfer of a delivery needs delivery-id and delivery-tag")
         if len(tag) > _TAG_MAX_BYTES:

@@ -485,7 +485,7 @@ class Session:
                 self.at = link
                 link.receive_flow(flow)
                 self.at = None
-        elif (
+        elif not self.connection.is_lenient and (
             flow.delivery_count is not None or flow.link_credit is not None or flow.available is not None or flow.drain
         ):
             raise InvalidField("a flow without a handle that speaks of a link")
@@ -586,6 +586,8 @@ class Session:
         handles = self._by_remote_handle
         link = handles[handle] if handle < len(handles) else None
         if link is None:
+            if self.connection.is_lenient:
+                return
             raise UnattachedHandle(f"detach of handle {handle}, to which no link is attached")
         handles[handle] = None
         link.detached(detach, heard(detach.error))

@@ -67,12 +67,19 @@ def _read_list(reader: Reader, layout: Layout, depth: i64) -> Composite:
     value = _unset(layout)
     for i, kind in enumerate(layout.kinds):
         if i < count and not reader.is_null():
-            setattr(value, layout.attributes[i], _read_field(reader, kind, layout.labels[i], depth + 1))
-        elif layout.mandatory[i]:
+            field = _read_field(reader, kind, layout.labels[i], depth + 1)
+            if kind != composite.ERROR or not reader.is_lenient or not _says_nothing(field):
+                setattr(value, layout.attributes[i], field)
+        elif layout.mandatory[i] and not (reader.is_lenient and layout.code == spec.ERROR):
             raise DecodeError(f"{layout.labels[i]} is mandatory")
     if code != types.LIST0:
         reader.close(outer)
     return value
+
+
+def _says_nothing(error: object) -> bool:
+    """Whether no field of an error is set, which only a lenient reader lets pass: it stands for no error."""
+    return isinstance(error, Error) and not error.condition and error.description is None and not error.info
 
 
 def _unset(layout: Layout) -> Composite:

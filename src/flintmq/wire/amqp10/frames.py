@@ -61,12 +61,13 @@ def frame_channel(data: bytes, pos: i64) -> i64:
     return i64(read_i16_be(data, pos + 6)) & 0xFFFF
 
 
-def decode_body(data: bytes, pos: i64, end: i64) -> tuple[Performative, i64]:
+def decode_body(data: bytes, pos: i64, end: i64, is_lenient: bool = False) -> tuple[Performative, i64]:
     """The performative of a frame whose body is from `pos` to `end`, and where the payload begins.
 
-    Only a transfer has a payload. Raises DecodeError, and FramingError for what no AMQP frame can carry.
+    Only a transfer has a payload. What `is_lenient` lets pass, Reader says. Raises DecodeError, and FramingError for
+    what no AMQP frame can carry.
     """
-    reader = Reader(data, pos, end)
+    reader = Reader(data, pos, end, is_lenient)
     code = _body_descriptor(reader)
     if code == spec.TRANSFER:
         try:

@@ -43,13 +43,18 @@ ABSENT: Final = -1
 @final
 @mypyc_attr(free_list_len=1, acyclic=True)
 class Reader:
-    """A position in `data`, before `end`. `left` is how many more values may be made within lists, maps and arrays."""
+    """A position in `data`, before `end`. `left` is how many more values may be made within lists, maps and arrays.
 
-    def __init__(self, data: bytes, pos: i64, end: i64) -> None:
+    With `is_lenient`, an error may come without its condition, which the specification makes mandatory: RabbitMQ and
+    its Erlang client write an error of which no field is set where they mean none.
+    """
+
+    def __init__(self, data: bytes, pos: i64, end: i64, is_lenient: bool = False) -> None:
         self.data = data
         self.pos: i64 = pos
         self.end: i64 = end
         self.left: i64 = VALUE_COUNT_MAX
+        self.is_lenient = is_lenient
 
     def take(self, size: i64) -> i64:
         """Where the next `size` bytes are, which are passed over."""
