@@ -1,8 +1,10 @@
 """topic: by patterns of words between dots, where `*` is one word and `#` is any number of them.
 
-amqp-0-9-1 §3.1.3.3. The words of patterns up to their first `#` form a tree, and under each `#` the words behind it
-form another one, read from the end of the key. So matching visits a word of a pattern once at most, whatever the key.
-What stands between two `#` can be anywhere in the key: see `segments.py`.
+amqp-0-9-1 §3.1.3.3. A key has zero or more words: an empty one has none, as in RabbitMQ.
+
+The words of patterns up to their first `#` form a tree, and under each `#` the words behind it form another one, read
+from the end of the key. So matching visits a word of a pattern once at most, whatever the key. What stands between two
+`#` can be anywhere in the key: see `segments.py`.
 """
 
 from typing import final
@@ -62,6 +64,11 @@ class _Hash:
         return not self.bindings and not self.inner and self.tails.is_empty
 
 
+def words_of(key: str) -> list[str]:
+    """The words of a key or a pattern: none where it is empty, so that `*` does not match it."""
+    return key.split(".") if key else []
+
+
 def parts(pattern: str) -> list[list[str]]:
     """A pattern's words, split where its `#` are.
 
@@ -69,7 +76,7 @@ def parts(pattern: str) -> list[list[str]]:
     neighbouring `#` are one, and what is looked for anywhere begins with a literal.
     """
     split: list[list[str]] = [[]]
-    for word in pattern.split("."):
+    for word in words_of(pattern):
         if word == "#":
             split.append([])
         else:
@@ -158,7 +165,7 @@ class TopicExchange(Exchange):
     def match(self, keys: list[str], message: Message | None) -> list[Binding]:
         found: list[Binding] = []
         for key in keys:
-            self._match_key(key.split("."), found)
+            self._match_key(words_of(key), found)
         return found
 
     def _match_key(self, words: list[str], found: list[Binding]) -> None:
