@@ -80,7 +80,7 @@ def test_a_queue_is_deeper_than_the_memory(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path / "data", FLINTMQ_ALARMS_MEMORY_HIGH_WATERMARK=str(limit)) as broker:
         with fc.connect(broker.url) as connection:
             channel = connection.channel(confirms=True)
-            queue = channel.declare_queue("deep").name
+            queue = channel.declare_queue("deep", arguments={"x-max-priority": 1}).name
             for number in range(5_000):
                 channel.publish(number.to_bytes(4) + BODY, "", queue, fc.Properties(priority=number % 2))
             channel.wait_for_confirms()

@@ -120,7 +120,7 @@ class ModelQueue:
         self.max_length: Any = arguments.get("x-max-length")
         self.max_bytes: Any = arguments.get("x-max-length-bytes")
         self.overflow = arguments.get("x-overflow", "drop-head")
-        self.highest = int(str(arguments.get("x-max-priority", 9)))
+        self.highest = int(str(arguments.get("x-max-priority", 0)))
         self.delivery_limit: Any = arguments.get("x-delivery-limit")
         self.retry = arguments.get("x-delayed-retry-type")
         self.pause: Any = arguments.get("x-delayed-retry-min")

@@ -43,7 +43,7 @@ def group_of(entry: Entry) -> object:
 
 
 def order(entry: Entry) -> tuple[int, int]:
-    return -entry.message.handling.priority, entry.seq
+    return -max(0, entry.message.handling.priority), entry.seq
 
 
 class Model:
@@ -54,6 +54,8 @@ class Model:
         self.is_grouped = random.random() < 0.6
         self.is_ranked = random.random() < 0.4
         arguments: dict[str, object] = {"x-group-header": "group"} if self.is_grouped else {}
+        if self.is_ranked:
+            arguments["x-max-priority"] = 9
         if random.random() < 0.2:
             arguments["x-single-active-consumer"] = True
         self.queue = ClassicQueue(1, "/", "q", "classic", True, False, None, arguments, Agenda(), MemoryJournal())
@@ -161,7 +163,7 @@ class Model:
     def drop(self) -> None:
         """What a limit of length does: the oldest of the lowest priority goes."""
         entry = self.queue._store.drop_candidate()
-        first = min(self.ready, key=lambda each: (each.message.handling.priority, each.seq), default=None)
+        first = min(self.ready, key=lambda each: (max(0, each.message.handling.priority), each.seq), default=None)
         assert entry is first
         if entry is not None:
             self.leave(entry)

@@ -109,7 +109,7 @@ ARGUMENTS: dict[str, Sequence[object]] = {
     "x-message-ttl": (0, 7, 10, 30),
     "x-max-length": (0, 1, 2, 3),
     "x-max-length-bytes": (2, 5, 9),
-    "x-max-priority": (0, 2),
+    "x-max-priority": (2, 9),
     "x-delivery-limit": (0, 1, 3),
     "x-delayed-retry-type": ("all", "failed", "returned"),
     "x-group-header": ("group",),

@@ -35,6 +35,8 @@ class Dialect:
     `dead_letters_deleted`: the messages of a queue that is deleted go to its dead-letter exchange.
     `checks_frames`: what AMQP 1.0 forbids and RabbitMQ lets pass ends the connection, the session or the link: an error
     without a condition, a frame on a channel without a session, a detach for a handle without a link.
+    `ranks_all`: queues without x-max-priority tell priorities 0 to 9 apart; RabbitMQ's classic queues tell none, and
+    its quorum queues 0 to 31.
     `prefetch_spans_channel`: basic.qos limits a channel, and with `global` the connection; RabbitMQ's limits each
     consumer, and with `global` the channel.
     """
@@ -51,6 +53,7 @@ class Dialect:
         self.unknown_type_ends_connection = specified
         self.withholds_rejected = specified
         self.dead_letters_deleted = specified
+        self.ranks_all = specified
         self.prefetch_spans_channel = specified
         self.checks_frames = specified
 

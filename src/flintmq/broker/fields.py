@@ -116,7 +116,7 @@ class Field:
         if found_by == _DELIVERY_MODE:
             return "PERSISTENT" if message.handling.persistent else "NON_PERSISTENT"
         if found_by == _PRIORITY:
-            return int(message.handling.priority)
+            return max(0, int(message.handling.priority))
         return message.codec.property_value(message.properties, self._key)
 
 

@@ -21,6 +21,8 @@ PAUSE: Final = "pause"
 RESUME: Final = "resume"
 
 
+# The priority of a message that states none.
+UNSTATED: Final = -1
 # From so many levels on, AMQP 1.0 counts priorities from 0, as AMQP 0-9-1 always does.
 _TEN_LEVELS: Final = 10
 
@@ -30,8 +32,11 @@ _TEN_LEVELS: Final = 10
 class Handling:
     """What a message's properties ask of a queue, decoded once for all messages with the same properties.
 
+    `priority` is UNSTATED where the message has none: which level that is the queue says.
+
     `ttl_ms` is FOREVER where the message does not expire. `delay_ms` is how long queues hold it back; with `until_ms`
-    (Unix time) they do so up to that moment instead. `is_plain` says that none of this is asked for.
+    (Unix time) they do so up to that moment instead. `is_plain` says that none of this is asked for, and no priority
+    above 0.
 
     With `is_centred`, 4 is the priority in the middle of those that a queue tells apart, as AMQP 1.0 has it; without, 0
     is the lowest, and a queue with few of them takes all others for its highest.
@@ -45,7 +50,7 @@ class Handling:
     def __init__(
         self,
         persistent: bool,
-        priority: i64 = 0,
+        priority: i64 = UNSTATED,
         ttl_ms: i64 = FOREVER,
         delay_ms: i64 = 0,
         until_ms: i64 = 0,
@@ -62,10 +67,10 @@ class Handling:
         self.is_command = cancels != "" or command != ""
         self.hidden_keys: list[str] | None = None
         self.is_centred = False
-        self.is_plain = priority == 0 and ttl_ms == FOREVER and delay_ms == 0 and until_ms == 0
+        self.is_plain = priority <= 0 and ttl_ms == FOREVER and delay_ms == 0 and until_ms == 0
 
     def level(self, highest: i64) -> i64:
-        """The priority, as far as a queue whose levels are 0 to `highest` tells priorities apart."""
+        """A stated priority, as far as a queue whose levels are 0 to `highest` tells priorities apart."""
         if self.is_centred and highest < _TEN_LEVELS - 1:
             # amqp-1.0 part 3 §3.2.1: with n levels, the lowest is 5 - ceil(n/2), and all below are one with it.
             lowest: i64 = 5 - (highest + 2) // 2

@@ -239,6 +239,7 @@ class VHost:
                 arguments,
                 self._agenda,
                 self._journal,
+                self.dialect.ranks_all,
             )
         policy = arguments.get(LIFETIME)
         if isinstance(policy, str):

@@ -187,6 +187,8 @@ DIFFERENCES: Final[dict[str, str]] = {
     "queue.unbind.exchange.must-exist": _IDEMPOTENT.format("unbinding"),
     "queue.bind.exchange.default-exchange": "RabbitMQ: nobody binds to the default exchange: 403",
     "queue.unbind.exchange.default-exchange": "RabbitMQ: nobody unbinds from the default exchange: 403",
+    "basic.06": "RabbitMQ: a classic queue without x-max-priority is FIFO; a quorum queue tells 0 to 31 apart",
+    "basic.07": "RabbitMQ: a classic queue without x-max-priority is FIFO; a quorum queue tells 0 to 31 apart",
     "queue.delete.01": "RabbitMQ: the messages of a deleted queue are not dead-lettered",
     "basic.consume.consumer-tag.02": "RabbitMQ: cancelling a tag that this channel does not have is no error",
     "basic.reject.requeue.01": "RabbitMQ: a message may come back to who rejected it; here, if no other can take it",

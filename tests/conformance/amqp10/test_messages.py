@@ -129,7 +129,7 @@ def test_3_2_1_defaults(session: Session, queues: Queues) -> None:
     """Received as such a message; among others it has the node's own default: as AMQP 0-9-1's that say nothing."""
     message = _through(session, queues, value_section("m"))
     assert (message.priority, message.durable, message.ttl, message.delivery_count) == (4, False, None, 0)
-    address = queues.address()
+    address = queues.address(max_priority=9)
     queues.publish(address, b"older")
     session.sender(address).accepted(value_section("default"), text("high", priority=5), text("low", priority=3))
     found = [each.message for each in session.receiver(address, credit=4).take(4)]

@@ -7,7 +7,7 @@ from mypy_extensions import i64
 
 from flintmq.base.errors import StorageError, StorageFenced
 from flintmq.broker.consumer import Consumer
-from flintmq.broker.message import FOREVER, PERSISTENT, Address, ContentCodec, Entry, Handling, Message, Table
+from flintmq.broker.message import FOREVER, PERSISTENT, UNSTATED, Address, ContentCodec, Entry, Handling, Message, Table
 from flintmq.broker.ports import (
     BindingRecord,
     Definitions,
@@ -58,7 +58,9 @@ class HeaderCodec(ContentCodec):
 
         persistent = number("persistent", 0) == 1
         cancels = str(found.get("cancel", ""))
-        return Handling(persistent, number("priority", 0), number("ttl", FOREVER), number("delay", 0), cancels=cancels)
+        return Handling(
+            persistent, number("priority", UNSTATED), number("ttl", FOREVER), number("delay", 0), cancels=cancels
+        )
 
     def edited(self, properties: bytes, headers: Table, keeps_expiration: bool) -> bytes:
         kept = {name: value for name, value in headers.items() if keeps_expiration or name != "ttl"}

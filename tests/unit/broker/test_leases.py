@@ -28,7 +28,7 @@ class World:
         if storage is None:
             self.broker.now_ms = 1000
             self.broker.put_vhost(VHostRecord("/"))
-            self.declare("q")
+            self.declare("q", {"x-max-priority": 9})
         else:
             self.count = self.broker.recover(storage.definitions.load())
             self.broker.now_ms = 5000

@@ -32,8 +32,11 @@ class ClassicQueue(EntryQueue):
         arguments: Table,
         agenda: Agenda,
         journal: Journal,
+        ranks_all: bool = False,
     ) -> None:
-        super().__init__(queue_id, vhost, name, kind, durable, auto_delete, owner, arguments, agenda, journal)
+        super().__init__(
+            queue_id, vhost, name, kind, durable, auto_delete, owner, arguments, agenda, journal, ranks_all
+        )
         # The store, while not every consumer is to have every entry.
         self._matching: Matching | None = None
         self.configure(arguments)
@@ -65,7 +68,7 @@ class ClassicQueue(EntryQueue):
         """Not every consumer is to have every entry from now on."""
         matching = self._matching
         if matching is None:
-            matching = Matching(self._store, self.settings.highest_priority, self._groups)
+            matching = Matching(self._store, self._levels, self._groups)
             # Those that are there take anything.
             matching.serve(self._served())
             self._matching = matching

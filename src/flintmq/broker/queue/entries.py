@@ -24,6 +24,7 @@ from flintmq.broker.queue.delays import Delays
 from flintmq.broker.queue.expiry import Expiry
 from flintmq.broker.queue.groups import Groups
 from flintmq.broker.queue.last_values import LastValues
+from flintmq.broker.queue.levels import levels_of
 from flintmq.broker.queue.looking import Look
 from flintmq.broker.queue.paging import Paging
 from flintmq.broker.queue.ready import BLOCK_ENTRIES, Fifo, Ready, ranked
@@ -51,12 +52,14 @@ class EntryQueue(Queue, Stored):
         arguments: Table,
         agenda: Agenda,
         journal: Journal,
+        ranks_all: bool,
     ) -> None:
         super().__init__(queue_id, vhost, name, kind, durable, auto_delete, owner, arguments, agenda)
         self._journal = journal
         # An exclusive queue ends with its connection, durable or not.
         self._survives = durable and owner is None
         self._paging = None if agenda.pages is None else Paging(agenda.pages, self._left_page)
+        self._levels = levels_of(kind, arguments, ranks_all)
         self._store: Ready = Fifo(self._paging)
         self._seq: i64 = 0
         self._expiry: Expiry | None = None
@@ -257,12 +260,13 @@ class EntryQueue(Queue, Stored):
 
     def _level(self, message: Message) -> i64:
         """Its priority, as far as this queue tells priorities apart."""
-        return message.handling.level(self.settings.highest_priority)
+        return self._levels.of(message.handling)
 
     def enqueue(self, message: Message) -> Entry | None:
         entry = Entry(message, self._seq)
         self._seq += 1
-        if self._is_plain_in and message.handling.is_plain:
+        handling = message.handling
+        if self._is_plain_in and handling.is_plain and handling.priority <= self._levels.plain:
             self._store.append(entry)
             self._bytes += len(message.body)
         else:
@@ -274,7 +278,7 @@ class EntryQueue(Queue, Stored):
             self._place(entry, self.agenda.now_ms)
         if not self._is_ready and self.consumers:
             self.touch()
-        if self._survives and message.handling.persistent:
+        if self._survives and handling.persistent:
             return entry
         return None
 
@@ -377,7 +381,7 @@ class EntryQueue(Queue, Stored):
                     self.lifetime.left()
 
     def _rank(self, entry: Entry) -> None:
-        self._store = ranked(self._store, entry, self.settings.highest_priority)
+        self._store = ranked(self._store, entry, self._levels)
 
     def _ttl_of(self, message: Message) -> i64:
         """How long a message lives here once it is ready."""
@@ -479,7 +483,8 @@ class EntryQueue(Queue, Stored):
             message = entry.message
             entry.position = self._seq
             self._seq += 1
-            if self._is_plain_in and message.handling.is_plain:
+            handling = message.handling
+            if self._is_plain_in and handling.is_plain and handling.priority <= self._levels.plain:
                 self._store.append(entry)
                 self._bytes += len(message.body)
                 continue

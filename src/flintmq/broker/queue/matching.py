@@ -20,6 +20,7 @@ from flintmq.broker.consumer import Consumer
 from flintmq.broker.message import ACQUIRED, READY, REMOVED, Entry, Message
 from flintmq.broker.queue.groups import Group, Groups
 from flintmq.broker.queue.lanes import Bucket, Place, Present
+from flintmq.broker.queue.levels import Levels
 from flintmq.broker.queue.ready import Fifo, Priorities, Ready, ranked
 from flintmq.broker.queue.turns import Turns
 
@@ -45,13 +46,13 @@ class _Newcomer:
 
 @final
 class Matching(Ready):
-    """`tail` has what was not looked at; `highest` is the highest priority; `groups` is None where there are none."""
+    """`tail` has what was not looked at; `levels` are priorities that count; `groups` is None where there are none."""
 
-    def __init__(self, tail: Ready, highest: i64, groups: Groups | None) -> None:
+    def __init__(self, tail: Ready, levels: Levels, groups: Groups | None) -> None:
         super().__init__()
         self.count = tail.count
         self._tail = tail
-        self._highest: i64 = highest
+        self._levels = levels
         self._groups = groups
         self._places: dict[int, Place] = {}
         self._buckets: list[Bucket] = []
@@ -168,7 +169,7 @@ class Matching(Ready):
         message = entry.message
         members = tuple([consumer for consumer in self._choosy if consumer.suits(message)])
         group = self._groups.find(entry) if self._groups is not None else None
-        place = Place(entry, -message.handling.level(self._highest), self._bucket(members), group)
+        place = Place(entry, -self._levels.of(message.handling), self._bucket(members), group)
         place.home.size += 1
         self._places[int(entry.seq)] = place
         if self._newcomers:
@@ -267,7 +268,7 @@ class Matching(Ready):
     # -- what a store does --------------------------------------------------------------------------------------
 
     def append(self, entry: Entry) -> None:
-        self._tail = ranked(self._tail, entry, self._highest)
+        self._tail = ranked(self._tail, entry, self._levels)
         self._tail.append(entry)
         self.count += 1
 
@@ -295,7 +296,7 @@ class Matching(Ready):
         if best is None:
             return self._tail.count > 0
         first = self._tail.peek() if self._is_ranked() else None
-        return first is not None and -first.message.handling.level(self._highest) < best.rank
+        return first is not None and -self._levels.of(first.message.handling) < best.rank
 
     def _is_ranked(self) -> bool:
         """Whether the tail may have what goes before all that is not there."""
@@ -336,7 +337,7 @@ class Matching(Ready):
         last = self._tail.drop_candidate()
         if first is None or last is None:
             return last if first is None else first.entry
-        return last if last.message.handling.level(self._highest) < -first.rank else first.entry
+        return last if self._levels.of(last.message.handling) < -first.rank else first.entry
 
     def give_back(self, entries: list[Entry]) -> None:
         self.count += len(entries)

@@ -8,9 +8,9 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from flintmq.base.errors import InternalError
 from flintmq.broker.message import ACQUIRED, READY, REMOVED, Entry
 from flintmq.broker.ports import Page
+from flintmq.broker.queue.levels import Levels
 from flintmq.broker.queue.paging import Paging
 
 # Entries of a block: long enough that the bookkeeping per entry vanishes, short enough to be reversed in microseconds.
@@ -119,8 +119,6 @@ class Fifo(Ready):
         # Came back, and not sorted into the front yet: one by one that would take the square of their number.
         self._returned: list[Entry] = []
         self._removed: i64 = 0
-        # Whether any has a priority: one that has no effect here.
-        self.is_mixed = False
 
     def append(self, entry: Entry) -> None:
         # Not the entry that comes: it gets its place in the journal when it is on all its queues, and packed without
@@ -403,20 +401,19 @@ class Fifo(Ready):
 
 @final
 class Priorities(Ready):
-    """One Fifo per priority, the highest first. Priorities above `highest` count as that."""
+    """One Fifo per level, the highest first. `unstated` has what came so far, all of the level without a priority."""
 
-    def __init__(self, highest: i64, paging: Paging | None, lowest: Fifo | None = None) -> None:
+    def __init__(self, levels: Levels, paging: Paging | None, unstated: Fifo) -> None:
         super().__init__()
-        self._highest: i64 = highest
-        self._levels: list[Fifo] = [Fifo(paging) for _ in range(int(highest) + 1)]
-        if lowest is not None:
-            self._levels[0] = lowest
-            self.count = lowest.count
+        self._known = levels
+        self._levels: list[Fifo] = [Fifo(paging) for _ in range(int(levels.highest) + 1)]
+        self._levels[levels.unstated] = unstated
+        self.count = unstated.count
         # No level above this one has an entry.
-        self._top: i64 = 0
+        self._top: i64 = levels.unstated
 
     def _level(self, entry: Entry) -> i64:
-        return entry.message.handling.level(self._highest)
+        return self._known.of(entry.message.handling)
 
     def append(self, entry: Entry) -> None:
         level = self._level(entry)
@@ -469,25 +466,11 @@ class Priorities(Ready):
         return self._levels
 
 
-def ranked(store: Ready, entry: Entry, highest: i64) -> Ready:
-    """The store that is to take this entry: one by priority from the first on that has one."""
-    if entry.message.handling.priority == 0 or not isinstance(store, Fifo):
+def ranked(store: Ready, entry: Entry, levels: Levels) -> Ready:
+    """The store that is to take this entry: one by priority from the first on that is not at the common level."""
+    if not isinstance(store, Fifo) or levels.of(entry.message.handling) == levels.unstated:
         return store
-    if highest == 0:
-        store.is_mixed = True
-        return store
-    if not store.is_mixed:
-        return Priorities(highest, store.paging, store)
-    made = Priorities(highest, store.paging)
-    try:
-        while store.count > 0:
-            entry = store.take()
-            entry.state = READY
-            made.append(entry)
-    except InternalError:
-        store.give_back(made.entries())
-        raise
-    return made
+    return Priorities(levels, store.paging, store)
 
 
 def _ready(block: list[Entry]) -> list[Entry]:

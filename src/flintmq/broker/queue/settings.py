@@ -8,9 +8,6 @@ from flintmq.broker.arguments import age_ms
 from flintmq.broker.fields import Field
 from flintmq.broker.message import Table
 
-# amqp-0-9-1 §1.1.1: priorities of messages are 0 to 9; x-max-priority may allow more, or fewer.
-PRIORITY_MAX: Final = 9
-
 DROP_HEAD: Final = "drop-head"
 REJECT_PUBLISH_DLX: Final = "reject-publish-dlx"
 
@@ -36,8 +33,6 @@ class QueueSettings:
         self.dead_letter_exchange: str | None = _text(table, "x-dead-letter-exchange")
         self.dead_letter_key: str | None = _text(table, "x-dead-letter-routing-key")
         self.dead_letters_at_least_once = _text(table, "x-dead-letter-strategy") == "at-least-once"
-        priority = _number(table, "x-max-priority")
-        self.highest_priority: i64 = PRIORITY_MAX if priority < 0 else priority
         limit = _number(table, "x-delivery-limit")
         if limit < 0 and kind == "quorum" and "x-delivery-limit" not in table:
             limit = _QUORUM_DELIVERY_LIMIT

@@ -8,7 +8,7 @@ from mypy_extensions import i64
 from flintmq.base.errors import AmqpError, LocalProtocolError, PreconditionFailed
 from flintmq.base.limits import DELAY_MAX_MS, EXPIRY_MAX_MS
 from flintmq.base.values import Timestamp
-from flintmq.broker.message import FOREVER, PAUSE, RESUME, ContentCodec, Handling, Table
+from flintmq.broker.message import FOREVER, PAUSE, RESUME, UNSTATED, ContentCodec, Handling, Table
 from flintmq.gateway.conversion.ids import id_to_10, reply_to_10
 from flintmq.gateway.conversion.plain import plain
 from flintmq.wire.amqp091.properties import (
@@ -142,8 +142,8 @@ def handling(properties: bytes, found: Scan) -> Handling:
         cancels = _cancelled(table.get(CANCEL_HEADER))
     if found.headers_at and b"x-queue-command" in properties[found.headers_at : found.headers_end]:
         command = _command(headers(properties).get(COMMAND_HEADER))
-    priority = found.priority
-    return Handling(found.delivery_mode == _PERSISTENT, max(0, priority), ttl_ms, delay_ms, until_ms, cancels, command)
+    priority = UNSTATED if found.priority < 0 else found.priority
+    return Handling(found.delivery_mode == _PERSISTENT, priority, ttl_ms, delay_ms, until_ms, cancels, command)
 
 
 def _cancelled(value: object) -> str:

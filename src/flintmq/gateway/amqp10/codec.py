@@ -11,7 +11,7 @@ from mypy_extensions import i64
 from flintmq.base.errors import DecodeError, PreconditionFailed
 from flintmq.base.limits import DELAY_MAX_MS
 from flintmq.broker.exchange.headers import same
-from flintmq.broker.message import FOREVER, PAUSE, RESUME, ContentCodec, Handling, Table
+from flintmq.broker.message import FOREVER, PAUSE, RESUME, UNSTATED, ContentCodec, Handling, Table
 from flintmq.gateway.conversion import names
 from flintmq.gateway.conversion.ids import id_to_091, reply_to_091
 from flintmq.gateway.conversion.parts import (
@@ -183,7 +183,7 @@ def handling(sections: Sections) -> Handling:
     """What a message's sections ask of a queue. Raises DecodeError, PreconditionFailed where it is what cannot be."""
     header = read_header(sections.header)
     # As RabbitMQ: a message that does not say is not before those of AMQP 0-9-1 that do not either.
-    priority = 0 if header.priority is None else header.priority
+    priority = UNSTATED if header.priority is None else header.priority
     ttl: i64 = FOREVER if header.ttl is None else header.ttl
     encoded = sections.annotations
     if encoded and any(each in encoded for each in _ASKING):

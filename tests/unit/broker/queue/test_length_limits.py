@@ -158,7 +158,7 @@ def test_publishers_that_are_to_stop_make_nothing_go() -> None:
 
 def test_no_message_makes_a_more_important_one_go() -> None:
     """The oldest of the lowest priority goes first, and that may be the newcomer."""
-    queue = make(max_length=2)
+    queue = make(max_length=2, max_priority=9)
     publish(queue, "high", "priority=5")
     publish(queue, "low", "priority=1")
     publish(queue, "middle", "priority=2")

@@ -143,7 +143,7 @@ def test_long_matched_backlog_becomes_ordinary_in_time() -> None:
 
 def test_priorities_of_messages_and_consumers_hold() -> None:
     """The highest message first, to the highest consumer it suits."""
-    queue = make()
+    queue = make({"x-max-priority": 9})
     low, high = Choosy("m"), Choosy("m", credit=1)
     high.priority = 5
     queue.subscribe(low, {})
@@ -258,7 +258,7 @@ def test_asking_is_work() -> None:
 
 def test_what_comes_back_by_priority_does_not_overtake_either() -> None:
     """The same where the queue has priorities, and a dispatch had no time to look at all of one."""
-    queue = make()
+    queue = make({"x-max-priority": 9})
     blue = Choosy("blue")
     queue.subscribe(blue, {})
     fill(queue, "urgent", headers="priority=5")

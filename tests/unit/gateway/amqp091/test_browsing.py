@@ -73,7 +73,7 @@ def test_browsers_select() -> None:
     """A selector chooses what a browser sees; what another did not want is still there for it."""
     client = Client(Server())
     channel = client.channel()
-    channel.call(QueueDeclare(queue="q"))
+    channel.call(QueueDeclare(queue="q", arguments={"x-max-priority": 9}))
     for priority in (1, 9):
         channel.publish(str(priority), properties=encode_properties(Properties(priority=priority)))
     channel.call(BasicConsume(queue="q", arguments={"x-browse": True, "x-selector": "JMSPriority > 5"}))

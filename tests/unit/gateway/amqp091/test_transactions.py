@@ -139,7 +139,12 @@ def test_dead_letters_of_what_is_not_taken_are_part_of_the_commit() -> None:
     """What a full queue does not put on itself is among the dead letters only: a crash takes all of it, or nothing."""
     server = Server()
     client, channel = opened(server)
-    arguments: Table = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "q", "x-max-length": 1}
+    arguments: Table = {
+        "x-dead-letter-exchange": "",
+        "x-dead-letter-routing-key": "q",
+        "x-max-length": 1,
+        "x-max-priority": 5,
+    }
     channel.call(QueueDeclare(queue="s", durable=True, arguments=arguments))
     channel.publish("important", "s", properties=encode_properties(Properties(delivery_mode=2, priority=5)))
     channel.call(TxSelect())

@@ -6,7 +6,7 @@ import pytest
 
 from flintmq.base.errors import PreconditionFailed
 from flintmq.base.values import Timestamp
-from flintmq.broker.message import FOREVER
+from flintmq.broker.message import FOREVER, UNSTATED
 from flintmq.gateway.amqp10.codec import CODEC_10, handling
 from flintmq.gateway.conversion.decimals import to_decimal64
 from flintmq.gateway.conversion.parts import (
@@ -105,7 +105,7 @@ def test_the_header_says_how_to_handle_a_message() -> None:
     asked = CODEC_10.handling(MESSAGE)
     assert (asked.persistent, asked.priority, asked.ttl_ms) == (True, 7, 60_000)
     asked = CODEC_10.handling(BARE)
-    assert (asked.persistent, asked.priority, asked.ttl_ms) == (False, 0, FOREVER)
+    assert (asked.persistent, asked.priority, asked.ttl_ms) == (False, UNSTATED, FOREVER)
 
 
 @pytest.mark.parametrize("name", ["x-delay", "x-opt-delivery-delay"])
