@@ -190,6 +190,8 @@ class Broker:
         for vhost in self.vhosts.values():
             for queue in vhost.queues.values():
                 queue.page_out()
+            for queue in vhost.replies.values():
+                queue.page_out()
             vhost.stages.page_out()
 
     def dispatch(self) -> bool:

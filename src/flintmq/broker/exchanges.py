@@ -36,7 +36,8 @@ Deliver = Callable[[Message, list[Queue]], int]
 
 @final
 class Exchanges:
-    """`queues` are the virtual host's, by name: what the default exchange knows. `router` hears of every change.
+    """`queues` and `replies` are the virtual host's, by name: what the default exchange knows. `router` hears of every
+    change.
 
     `deliver` puts a message on queues; it is for what exchanges send without being published to.
     """
@@ -45,6 +46,7 @@ class Exchanges:
         self,
         vhost: str,
         queues: dict[str, Queue],
+        replies: dict[str, Queue],
         storage: Storage,
         policies: Policies,
         deliver: Deliver,
@@ -53,7 +55,7 @@ class Exchanges:
     ) -> None:
         self.dialect = dialect
         self._chance = chance
-        self._default = DefaultExchange(vhost, queues)
+        self._default = DefaultExchange(vhost, queues, replies)
         self.by_name: dict[str, Exchange] = {"": self._default}
         self.bindings = Bindings()
         self.router = Router(vhost, self.by_name)

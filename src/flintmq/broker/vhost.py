@@ -61,10 +61,16 @@ class VHost:
         self.traffic = Traffic()
         self.connections: dict[Access, None] = {}
         self.queues: dict[str, Queue] = {}
+        # Where answers go straight to who asked (direct reply-to), by address. Each is one consumer's alone, so they
+        # are not among the queues: whatever finds, lists, changes or reads queues does not know them. Only the default
+        # exchange sends to them.
+        self.replies: dict[str, Queue] = {}
         # Those of each connection that has some.
         self._exclusive: dict[object, dict[Queue, None]] = {}
         self.policies = Policies()
-        self.exchanges = Exchanges(name, self.queues, storage, self.policies, self.deliver, dialect, chance)
+        self.exchanges = Exchanges(
+            name, self.queues, self.replies, storage, self.policies, self.deliver, dialect, chance
+        )
         self.router = self.exchanges.router
         self._delayed = DelayedMessages(name, storage, agenda, ids, self.exchanges)
         self.exchanges.waiting = self._delayed
@@ -91,7 +97,7 @@ class VHost:
         for access in list(self.connections):
             access.expel(f"vhost '{self.name}' is deleted")
         self._delayed.discard()
-        for queue in list(self.queues.values()):
+        for queue in [*self.queues.values(), *self.replies.values()]:
             self.remove_queue(queue)
         self.termini.discard()
         self.stages.discard()
@@ -160,6 +166,23 @@ class VHost:
             raise NotFound(f"no queue '{name}' in vhost '{self.name}'")
         found.check_access(connection)
         return found
+
+    def addressee(self, name: str) -> Queue | None:
+        """What a message to the default exchange with this routing key would go to."""
+        found = self.queues.get(name)
+        return self.replies.get(name) if found is None else found
+
+    def make_reply_queue(self, name: str) -> Queue:
+        """A queue for answers to one consumer, which has to be subscribed to it: it ends with that.
+
+        The name is its address, and has to be one that nobody can guess. No policy and no limit counts for it.
+        """
+        queue = ClassicQueue(
+            self._ids.take(), self.name, name, "classic", False, True, None, {}, self._agenda, self._journal
+        )
+        self.replies[name] = queue
+        self.exchanges.queue_made()
+        return queue
 
     def declare_queue(
         self,
@@ -274,6 +297,12 @@ class VHost:
 
     def remove_queue(self, queue: Queue) -> int:
         """Take a queue out, with its bindings, messages and consumers."""
+        if self.replies.get(queue.name) is queue:
+            del self.replies[queue.name]
+            self.exchanges.queue_removed(queue)
+            count = queue.delete()
+            self.traffic.gone.add(queue)
+            return count
         if self.queues.get(queue.name) is not queue:
             return 0
         del self.queues[queue.name]

@@ -1,6 +1,7 @@
 """The default exchange: the routing key is a queue's name (amqp-0-9-1 §3.1.3.1).
 
-Its bindings are the queues; in the strict dialect clients may bind further keys.
+Its bindings are the queues, and the addresses of answers (direct reply-to). In the strict dialect clients may bind
+further keys.
 """
 
 from typing import final
@@ -14,9 +15,10 @@ from flintmq.broker.queue.base import Queue
 class DefaultExchange(Exchange):
     type = "direct"
 
-    def __init__(self, vhost: str, queues: dict[str, Queue]) -> None:
+    def __init__(self, vhost: str, queues: dict[str, Queue], replies: dict[str, Queue]) -> None:
         super().__init__(vhost, "", True, False, False, {})
         self._queues = queues
+        self._replies = replies
         # By routing key, beside the names of queues: where the dialect lets clients bind here.
         self._further: dict[str, list[Binding]] = {}
 
@@ -33,6 +35,8 @@ class DefaultExchange(Exchange):
         found: list[Binding] = []
         for key in keys:
             queue = self._queues.get(key)
+            if queue is None:
+                queue = self._replies.get(key)
             if queue is not None:
                 found.append(Binding(self, queue, key, {}))
             found.extend(self._further.get(key, ()))

@@ -6,6 +6,7 @@ Queues of one connection alone, such as those for replies, come and go with it: 
 from typing import Final
 
 from flintmq.broker.vhost import VHost
+from flintmq.gateway.amqp091.terms import is_reply_address
 from flintmq.wire.amqp091 import spec
 from flintmq.wire.amqp091.methods import (
     ExchangeBind,
@@ -45,7 +46,7 @@ def target_of(method: Method, vhost: VHost, last_queue: str) -> str:
         return f"exchange '{method.destination}' from exchange '{method.source}' by key '{method.routing_key}'"
     if isinstance(method, QueueDeclare):
         # One that has no name yet is nobody else's either.
-        is_private = method.passive or method.exclusive or method.queue == ""
+        is_private = method.passive or method.exclusive or method.queue == "" or is_reply_address(method.queue)
         return "" if is_private else f"queue '{method.queue}'"
     if isinstance(method, QueueBind | QueueUnbind):
         name = _queue(method.queue, vhost, last_queue)

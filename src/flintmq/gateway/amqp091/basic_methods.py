@@ -12,7 +12,7 @@ from flintmq.gateway.amqp091.codec import CODEC_091
 from flintmq.gateway.amqp091.consumer import ChannelConsumer
 from flintmq.gateway.amqp091.deliveries import annotated
 from flintmq.gateway.amqp091.queue_methods import generated_name
-from flintmq.gateway.amqp091.terms import REPLY_TO
+from flintmq.gateway.amqp091.terms import REPLY_PREFIX, REPLY_TO
 from flintmq.gateway.amqp091.transaction import REJECT, REQUEUE
 from flintmq.gateway.amqp091.unacked import Delivery
 from flintmq.gateway.amqp091.window import Window
@@ -116,12 +116,10 @@ def _reply_queue(channel: ServerChannel, no_ack: bool) -> Queue:
     """The queue behind amq.rabbitmq.reply-to: this channel's alone, and gone with its consumer."""
     if not no_ack:
         raise PreconditionFailed("reply consumer cannot acknowledge")
-    if channel.reply_queue and channel.reply_queue in channel.vhost.queues:
+    if channel.reply_queue in channel.vhost.replies:
         raise PreconditionFailed("reply consumer already set")
-    name = generated_name(f"{REPLY_TO}.", channel)
-    queue = channel.vhost.declare_queue(name, False, False, True, {}, channel.connection, True)
-    channel.reply_queue = name
-    return queue
+    channel.reply_queue = generated_name(REPLY_PREFIX, channel)
+    return channel.vhost.make_reply_queue(channel.reply_queue)
 
 
 def cancel(channel: ServerChannel, method: Method) -> None:

@@ -9,7 +9,7 @@ from typing import Final
 
 from flintmq.broker.permission import CONFIGURE, READ, WRITE
 from flintmq.gateway.amqp091.channel import ServerChannel
-from flintmq.gateway.amqp091.terms import REPLY_TO
+from flintmq.gateway.amqp091.terms import REPLY_TO, is_reply_address
 from flintmq.wire.amqp091 import spec
 from flintmq.wire.amqp091.methods import (
     BasicConsume,
@@ -33,11 +33,6 @@ from flintmq.wire.amqp091.methods import (
     StreamQuery,
     StreamSpan,
 )
-
-
-def _needs_none(queue: str) -> bool:
-    """Answers straight to a channel are that channel's own (RabbitMQ)."""
-    return queue == REPLY_TO or queue.startswith(f"{REPLY_TO}.")
 
 
 def _exchange_declare(channel: ServerChannel, method: Method) -> None:
@@ -85,10 +80,11 @@ def _source(channel: ServerChannel, exchange: str, routing_key: str) -> None:
 def _queue_declare(channel: ServerChannel, method: Method) -> None:
     """A name that the server makes up is checked once it is there."""
     assert isinstance(method, QueueDeclare)
+    if is_reply_address(method.queue):
+        # Declaring one tells whether somebody waits for answers there, and changes nothing (RabbitMQ).
+        return
     if method.passive:
-        name = channel.queue_name(method.queue)
-        if not _needs_none(name):
-            channel.rights.check_any("queue", name)
+        channel.rights.check_any("queue", channel.queue_name(method.queue))
     elif method.queue != "":
         check_queue(channel, method, method.queue)
 
@@ -126,9 +122,10 @@ def _queue_delete(channel: ServerChannel, method: Method) -> None:
 
 def _queue_read(channel: ServerChannel, method: Method) -> None:
     assert isinstance(method, (QueuePurge, BasicConsume, BasicGet, StreamQuery, StreamFetch, StreamSpan))
-    name = channel.queue_name(method.queue)
-    if not _needs_none(name):
-        channel.rights.check(READ, "queue", name)
+    if isinstance(method, BasicConsume) and method.queue == REPLY_TO:
+        # Answers straight to a channel are that channel's own.
+        return
+    channel.rights.check(READ, "queue", channel.queue_name(method.queue))
 
 
 def _lease(channel: ServerChannel, method: Method) -> None:

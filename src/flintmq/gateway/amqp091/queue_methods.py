@@ -2,8 +2,10 @@
 
 from base64 import urlsafe_b64encode
 
+from flintmq.base.errors import NotFound
 from flintmq.gateway.amqp091.channel import ServerChannel
 from flintmq.gateway.amqp091.permissions import check_queue
+from flintmq.gateway.amqp091.terms import REPLY_TO, is_reply_address
 from flintmq.wire.amqp091.methods import (
     Method,
     QueueBind,
@@ -27,6 +29,9 @@ def generated_name(prefix: str, channel: ServerChannel) -> str:
 def declare(channel: ServerChannel, method: Method) -> None:
     assert isinstance(method, QueueDeclare)
     vhost = channel.vhost
+    if is_reply_address(method.queue):
+        _declare_reply_address(channel, method)
+        return
     if method.passive:
         queue = channel.queue(method.queue)
         queue.used()
@@ -55,6 +60,19 @@ def declare(channel: ServerChannel, method: Method) -> None:
                 consumer_count=queue.consumer_count,
             )
         )
+
+
+def _declare_reply_address(channel: ServerChannel, method: QueueDeclare) -> None:
+    """Who is about to answer asks whether somebody waits (RabbitMQ): one consumer, and never a message.
+
+    Any channel may consume from the plain name, so that is always there. Raises NotFound.
+    """
+    name = method.queue
+    if name != REPLY_TO and name not in channel.vhost.replies:
+        raise NotFound(f"no queue '{name}' in vhost '{channel.vhost.name}'")
+    channel.last_queue = name
+    if not method.no_wait:
+        channel.reply(QueueDeclareOk(queue=name, message_count=0, consumer_count=1))
 
 
 def bind(channel: ServerChannel, method: Method) -> None:

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Final, final
 
-from flintmq.base.errors import PreconditionFailed
+from flintmq.base.errors import AccessRefused, PreconditionFailed
 from flintmq.broker.arguments import type_name
 from flintmq.broker.message import TRANSIENT, Handling, Table
 from flintmq.broker.permission import CONFIGURE
@@ -14,6 +14,13 @@ if TYPE_CHECKING:
 
 # The queue a client consumes from, and names in reply-to, for answers straight to its channel (RabbitMQ).
 REPLY_TO: Final = "amq.rabbitmq.reply-to"
+# What the addresses begin with that its requests carry instead.
+REPLY_PREFIX: Final = f"{REPLY_TO}."
+
+
+def is_reply_address(queue: str) -> bool:
+    """Whether it is the name of no queue but of a place for answers: a channel's own, or somebody's by its address."""
+    return queue == REPLY_TO or queue.startswith(REPLY_PREFIX)
 
 
 @final
@@ -53,7 +60,7 @@ def read_terms(channel: "ServerChannel", properties: bytes) -> Terms:
         dialect.check_field_names(headers(properties))
     kept = properties
     if found.reply_to_at and short_at(properties, found.reply_to_at) == REPLY_TO:
-        if channel.reply_queue not in channel.vhost.queues:
+        if channel.reply_queue not in channel.vhost.replies:
             raise PreconditionFailed("fast reply consumer does not exist")
         lasts = False
         decoded = decode_properties(properties)
@@ -82,6 +89,8 @@ def check_command(channel: "ServerChannel", exchange: str, keys: list[str]) -> N
             f"header '{COMMAND_HEADER}' is for the default exchange, where the routing key names the queue"
         )
     for key in keys:
+        if key in channel.vhost.replies:
+            raise AccessRefused(f"'{key}' is an address for answers: only its consumer says what becomes of them")
         channel.rights.check(CONFIGURE, "queue", key)
         queue = channel.vhost.queues.get(key)
         if queue is not None:

@@ -98,6 +98,9 @@ def _target(session: "ServerSession", link: ReceiverLink, target: Target) -> Inc
         place = _plain_target(session, place.name)
     if place.kind == QUEUE:
         session.rights.check(WRITE, "exchange", "")
+        if place.name in session.vhost.replies:
+            # Nobody's queue, but where somebody waits for an answer by AMQP 0-9-1.
+            return IncomingLink(session, link, target, session.publication("", place.name), None)
         if queue is None:
             # Whoever may write to the default exchange may send to anybody's queue, exclusive or not (RabbitMQ).
             queue = _queue(session, place)

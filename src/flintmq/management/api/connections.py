@@ -262,7 +262,9 @@ async def _channel(call: Call) -> Response:
             if f"{name_of(socket)} ({number_of(channel)})" == wanted:
                 shown = channel_facts(call, socket, channel, describing)
                 if isinstance(channel, ServerChannel):
-                    own = channel.deliveries.consumers.values()
+                    # Whoever knows an address for answers can send some: it is shown to nobody.
+                    hidden = channel.vhost.replies.values()
+                    own = [each for each in channel.deliveries.consumers.values() if each.queue not in hidden]
                     shown["consumer_details"] = [describing.consumer(consumer.queue, consumer) for consumer in own]
                 shown["publishes"] = []
                 shown["deliveries"] = []

@@ -150,6 +150,9 @@ async def passed(broker: Broker, queues: Sequence[Queue]) -> str:
         consumers += len(queue.consumers)
 
     await each(queues, look)
+    for vhost in list(broker.vhosts.values()):
+        # Answers are deliveries, too, though nobody is shown what they go by.
+        await each(list(vhost.replies.values()), total.add)
     churn = broker.agenda.churn
     total.add(churn.gone.gone)
     published = int(churn.published)

@@ -70,7 +70,8 @@ class Stats:
 
         def look(queue: Queue) -> None:
             of_queue, of_held = counts.of_queue(queue), counts.held_by(queue)
-            self.queues.take(queue, (*of_queue, *of_held), now_ms)
+            if queue.name in vhost.queues:
+                self.queues.take(queue, (*of_queue, *of_held), now_ms)
             # What came to a queue was published before, and counted there.
             for at, count in enumerate(of_queue[1:], _NOT_PUBLISHED + 1):
                 passed[at] += count
@@ -80,7 +81,7 @@ class Stats:
         def look_at_exchange(exchange: Exchange) -> None:
             self.exchanges.take(exchange, counts.of_exchange(exchange), now_ms)
 
-        await each(list(vhost.queues.values()), look)
+        await each([*vhost.queues.values(), *vhost.replies.values()], look)
         await each(list(vhost.exchanges.by_name.values()), look_at_exchange)
         course = (*passed, *held)
         self.vhosts.setdefault(vhost.name, Series()).add(now_ms, course)

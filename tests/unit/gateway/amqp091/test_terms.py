@@ -1,18 +1,30 @@
 """What a publisher's properties ask for: copies, time to live, delays, answers to this very channel, a user."""
 
+from collections.abc import Callable
+from functools import partial
+
 import pytest
 
 from flintmq.base.errors import ClosedByPeer
 from flintmq.base.values import Timestamp
 from flintmq.broker.message import Table
+from flintmq.broker.ports import LimitRecord, PolicyRecord
+from flintmq.gateway.amqp091.codec import COMMAND_HEADER
 from flintmq.wire.amqp091.methods import (
     BasicCancel,
     BasicConsume,
+    BasicConsumeOk,
     BasicGet,
     BasicGetOk,
+    LeaseOpen,
+    Method,
+    QueueBind,
     QueueDeclare,
     QueueDeclareOk,
     QueueDelete,
+    QueueDeleteOk,
+    QueuePurge,
+    StreamQuery,
 )
 from flintmq.wire.amqp091.properties import Properties, decode_properties, encode_properties
 from tests.unit.gateway.amqp091.pair import Client, ClientChannel, Server
@@ -166,16 +178,69 @@ def test_answer_comes_straight_to_the_channel() -> None:
     assert [body for _, body, _ in asking.deliveries()] == ["answer"]
 
 
-def test_reply_address_can_be_asked_for() -> None:
-    """Whether somebody still waits for an answer is what a passive declaration tells."""
+@pytest.mark.parametrize("passive", [True, False])
+def test_reply_address_can_be_asked_for(passive: bool) -> None:
+    """Whether somebody still waits for an answer is what any declaration tells: one consumer, or 404."""
     server = Server()
     _, asking = opened(server)
-    other, answering = opened(server)
+    _, answering = opened(server)
+    asking.call(BasicConsume(queue=REPLY_TO, no_ack=True, consumer_tag="t"))
+    (name,) = server.vhost.replies
+    server.allow("", "", "")
+    for declared in (name, REPLY_TO):
+        assert answering.call(QueueDeclare(queue=declared, passive=passive)) == [QueueDeclareOk(declared, 0, 1)]
+    asking.call(BasicCancel(consumer_tag="t"))
+    answering.call(QueueDeclare(queue=name, passive=passive))
+    assert code_of(answering.closed)[0] == 404
+    assert server.vhost.queues == server.vhost.replies == {}
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        BasicGet,
+        partial(BasicConsume, no_ack=True),
+        QueuePurge,
+        partial(QueueBind, exchange="amq.fanout"),
+        partial(LeaseOpen, consumer="l"),
+        StreamQuery,
+    ],
+)
+def test_nobody_else_uses_a_reply_queue(method: Callable[..., Method]) -> None:
+    """Who knows the address can send an answer there, and nothing else, whatever its permissions."""
+    server = Server()
+    _, asking = opened(server)
     asking.call(BasicConsume(queue=REPLY_TO, no_ack=True))
-    (name,) = server.vhost.queues
-    assert asking.call(QueueDeclare(queue=name, passive=True)) == [QueueDeclareOk(name, 0, 1)]
-    answering.publish("lost", "gone", mandatory=True)
-    assert other.connection.is_closed is False
+    (name,) = server.vhost.replies
+    _, thief = opened(server)
+    thief.call(method(queue=name))
+    assert code_of(thief.closed)[0] == 404
+
+
+def test_reply_queue_takes_no_commands_and_survives_a_deletion() -> None:
+    """What a message tells queues to do is refused, and who deletes its name deletes nothing."""
+    server = Server()
+    _, asking = opened(server)
+    asking.call(BasicConsume(queue=REPLY_TO, no_ack=True))
+    (name,) = server.vhost.replies
+    _, other = opened(server)
+    assert other.call(QueueDelete(queue=name)) == [QueueDeleteOk(message_count=0)]
+    assert list(server.vhost.replies) == [name]
+    other.publish("", name, properties=headed({COMMAND_HEADER: "pause"}))
+    other.call()
+    assert code_of(other.closed)[0] == 403
+
+
+def test_no_policy_and_no_limit_counts_for_replies() -> None:
+    """A policy for all queues changes none of them, and a virtual host that has all its queues has them still."""
+    server = Server()
+    server.broker.put_rule(PolicyRecord("/", "p", ".*", {"max-length": 1}))
+    server.broker.put_rule(LimitRecord("vhost", "/", "max-queues", 0))
+    _, asking = opened(server)
+    (answer,) = asking.call(BasicConsume(queue=REPLY_TO, no_ack=True))
+    assert isinstance(answer, BasicConsumeOk)
+    (queue,) = server.vhost.replies.values()
+    assert queue.is_guarded is False
 
 
 @pytest.mark.parametrize(
@@ -191,7 +256,7 @@ def test_reply_consumer_is_one_without_acks(first: list[BasicConsume], text: str
     _, channel = opened(server)
     channel.call(*first)
     assert code_of(channel.closed) == (406, f"PRECONDITION_FAILED - {text}")
-    assert server.vhost.queues == {}
+    assert server.vhost.replies == {}
 
 
 def test_request_without_a_reply_consumer() -> None:
@@ -215,7 +280,7 @@ def test_requests_go_with_the_reply_consumer_there_is() -> None:
         channel.call(BasicGet(queue="q", no_ack=True))
         (_, properties, _) = channel.contents[-1]
         addresses.append(decode_properties(properties).reply_to)
-        assert addresses[-1] in server.vhost.queues
+        assert addresses[-1] in server.vhost.replies
         channel.call(BasicCancel(consumer_tag="t"))
     assert addresses[0] != addresses[1]
     channel.publish("m", properties=request)
@@ -229,7 +294,7 @@ def test_failed_reply_consumer_leaves_no_queue() -> None:
     _, channel = opened(server)
     channel.call(BasicConsume(queue=REPLY_TO, no_ack=True, arguments={"x-priority": "high"}))
     assert code_of(channel.closed)[0] == 406
-    assert server.vhost.queues == {}
+    assert server.vhost.replies == {}
 
 
 def test_reply_queue_ends_with_its_consumer() -> None:
@@ -237,7 +302,7 @@ def test_reply_queue_ends_with_its_consumer() -> None:
     server = Server()
     _, channel = opened(server)
     channel.call(BasicConsume(queue=REPLY_TO, no_ack=True))
-    assert len(server.vhost.queues) == 1
+    assert len(server.vhost.replies) == 1
     channel.call(QueueDelete(queue="", if_empty=True))
     assert code_of(channel.closed)[0] == 404
-    assert server.vhost.queues == {}
+    assert server.vhost.replies == {}

@@ -337,3 +337,12 @@ def test_names_that_are_too_long(client: Client, server: Server) -> None:
     assert isinstance(state, Rejected)
     assert client.sender("/exchanges/amq.fanout/" + "k" * 256).refusal[0] == "amqp:invalid-field"
     assert server.vhost.queues["q"].message_count == 1
+
+
+def test_an_answer_goes_to_who_asked_by_the_other_protocol(client: Client, server: Server) -> None:
+    """A link can send to an address for answers (direct reply-to), and none can receive from it."""
+    waiting = server.vhost.make_reply_queue("amq.rabbitmq.reply-to.x")
+    assert client.sender("/queues/amq.rabbitmq.reply-to.x").publish("answer") == [ACCEPTED]
+    assert waiting.message_count == 1
+    refusal = client.receiver("/queues/amq.rabbitmq.reply-to.x").refusal
+    assert refusal == ("amqp:not-found", "no queue 'amq.rabbitmq.reply-to.x' in vhost '/'")
