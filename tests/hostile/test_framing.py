@@ -9,12 +9,16 @@ from flintmq.base.limits import FRAME_MAX_BYTES, FRAME_OVERHEAD_BYTES, HANDSHAKE
 from flintmq.wire.amqp091.frames import FRAME_BODY, FRAME_HEADER, FRAME_HEARTBEAT, FRAME_METHOD
 from flintmq.wire.amqp091.methods import (
     BasicDeliver,
+    BasicGet,
+    BasicGetOk,
     BasicPublish,
     BasicQos,
     ChannelOpen,
     ConfirmSelect,
     ConnectionOpen,
     ConnectionTune,
+    QueueDeclare,
+    QueueDeclareOk,
     encode_method,
 )
 from tests.servers import BrokerProcess
@@ -38,10 +42,10 @@ def _head(kind: int, channel: int, size: int) -> bytes:
 
 
 FAULTS = {
-    "frame one byte above frame_max": Fault(
-        _head(FRAME_METHOD, 1, FRAME_MAX_BYTES - FRAME_OVERHEAD_BYTES + 1), 501, "131073 bytes: a frame may have 131072"
+    "payload one byte above frame_max": Fault(
+        _head(FRAME_METHOD, 1, FRAME_MAX_BYTES + 1), 501, "131081 bytes: a frame may have 131080"
     ),
-    "frame of four gigabytes": Fault(_head(FRAME_BODY, 1, 0xFFFF_FFFF), 501, "a frame may have 131072"),
+    "frame of four gigabytes": Fault(_head(FRAME_BODY, 1, 0xFFFF_FFFF), 501, "a frame may have 131080"),
     "wrong end octet": Fault(QOS[:-1] + b"\xcd", 501, "end octet 0xcd, 0xce was due"),
     "end octet too late": Fault(QOS[:-1] + b"\x00\xce", 501, "end octet 0x00"),
     "unknown frame type": Fault(frame(9, 1, b"?"), 501, "frame type 9 is unknown"),
@@ -129,8 +133,24 @@ def test_an_oversized_frame_before_tuning(broker: BrokerProcess, attacker: AmqpS
 def test_the_negotiated_frame_max_holds(attacker: AmqpSocket) -> None:
     """A peer that agreed to smaller frames may not send larger ones, even if the broker offered them."""
     attacker.open(frame_max=4096).open_channel()
-    attacker.send(_head(FRAME_METHOD, 1, 4096 - FRAME_OVERHEAD_BYTES + 1))
-    assert "a frame may have 4096" in attacker.expect_close(501).reply_text
+    attacker.send(_head(FRAME_METHOD, 1, 4096 + 1))
+    assert "a frame may have 4104" in attacker.expect_close(501).reply_text
+
+
+def test_a_payload_of_frame_max_is_taken(attacker: AmqpSocket) -> None:
+    """Clients that count the eight bytes around a payload as none of frame-max publish large messages, and get them
+    back in frames that are none too large.
+    """
+    attacker.open().open_channel()
+    attacker.call(1, QueueDeclare(queue="overhang", exclusive=True), QueueDeclareOk)
+    body = bytes(FRAME_MAX_BYTES)
+    publish = method_frame(1, BasicPublish(routing_key="overhang"))
+    attacker.send(publish + header_frame(1, len(body)) + frame(FRAME_BODY, 1, body))
+    attacker.call(1, BasicGet(queue="overhang", no_ack=True), BasicGetOk)
+    assert attacker.read_frame().body_size == len(body)
+    parts = [attacker.read_frame().payload for _ in range(2)]
+    assert b"".join(parts) == body
+    assert len(parts[0]) == FRAME_MAX_BYTES - FRAME_OVERHEAD_BYTES
 
 
 def test_the_negotiated_channel_max_holds(attacker: AmqpSocket) -> None:

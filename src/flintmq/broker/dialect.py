@@ -37,6 +37,7 @@ class Dialect:
     without a condition, a frame on a channel without a session, a detach for a handle without a link.
     `ranks_all`: queues without x-max-priority tell priorities 0 to 9 apart; RabbitMQ's classic queues tell none, and
     its quorum queues 0 to 31.
+    `frame_max_is_whole`: a frame has frame-max bytes, its head and end octet included; in RabbitMQ's its payload may.
     `prefetch_spans_channel`: basic.qos limits a channel, and with `global` the connection; RabbitMQ's limits each
     consumer, and with `global` the channel.
     """
@@ -54,6 +55,7 @@ class Dialect:
         self.withholds_rejected = specified
         self.dead_letters_deleted = specified
         self.ranks_all = specified
+        self.frame_max_is_whole = specified
         self.prefetch_spans_channel = specified
         self.checks_frames = specified
 

@@ -185,7 +185,7 @@ class ServerConnection(ConnectionOwner, Applicant):
         if user is None:
             raise NotAllowed(f"access to vhost '{virtual_host}' refused for user '{self.user}'")
         self.access = enter(user, vhost, self.expel)
-        self.engine.accept_open()
+        self.engine.accept_open(takes_overhang=not vhost.dialect.frame_max_is_whole)
         self._expiry.wait()
 
     def on_blocked(self, reason: str | None) -> None:

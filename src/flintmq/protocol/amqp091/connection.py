@@ -614,9 +614,14 @@ class Connection:
         self._peer_table = b""
         return table
 
-    def accept_open(self) -> None:
+    def accept_open(self, takes_overhang: bool = False) -> None:
+        """Server: the client may use the virtual host. `takes_overhang`: a frame's payload alone may have as many bytes
+        as was agreed for all of the frame, which many clients take frame-max to mean.
+        """
         if self.state is not State.OPENING:
             return
+        if takes_overhang:
+            self._payload_max = self.tuning.frame_max
         self.state = State.OPEN
         self._is_open = True
         self._send(ConnectionOpenOk())

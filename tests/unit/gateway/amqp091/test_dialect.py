@@ -101,6 +101,15 @@ def test_field_names_of_the_lexicon_are_good(channel: ClientChannel) -> None:
     assert isinstance(answer(channel, QueueDeclare(queue="q", arguments=good)), QueueDeclareOk)
 
 
+def test_a_frame_may_have_eight_bytes_more_but_in_strict(client: Client, channel: ClientChannel, strict: bool) -> None:
+    """Where a payload of frame-max is too long, the connection is closed with 501."""
+    size = client.connection.engine.tuning.frame_max
+    engine = client.connection.engine
+    engine.receive(bytes([3, 0, channel.channel.number]) + size.to_bytes(4, "big"), 0.0)
+    client.tick()
+    assert getattr(client.side.closed[0], "code", 0) == 501 if strict else not client.side.closed
+
+
 def test_deleting_a_queue_that_is_not_there_is_a_fault_in_strict_only(channel: ClientChannel, strict: bool) -> None:
     """404, or nothing deleted."""
     came = channel.call(QueueDelete(queue="absent"))
