@@ -195,6 +195,33 @@ def test_nothing_is_settled_before_spark_has_it(broker: BrokerProcess) -> None:
     reader.stop()
 
 
+def test_a_new_checkpoint_at_the_same_position(broker: BrokerProcess) -> None:
+    """Positions of the new lease are not compared with those of the old one: as many messages again are all read."""
+    options = {"queue": "anew", "consumerName": "c"}
+    publish(broker, "anew", 0, 150)
+    older = Checkpoint()
+    Driver(broker.url, older, nothing, **options).run()
+    publish(broker, "anew", 150, 300)
+    anew = Checkpoint()
+    Driver(broker.url, anew, nothing, **options).run()
+    assert numbers(older.bodies) == list(range(150))
+    assert numbers(anew.bodies) == list(range(150, 300))
+    assert left(broker, "anew") == 0
+
+
+def test_a_stream_that_was_made_anew_ends_where_the_old_one_did(broker: BrokerProcess) -> None:
+    """A query that may lose data reads the new stream, although it has as many messages as the old one had."""
+    options = {"queue": "twice", "startingOffsets": "earliest", "failOnDataLoss": "false"}
+    publish(broker, "twice", 0, 50, "stream")
+    checkpoint = Checkpoint()
+    Driver(broker.url, checkpoint, nothing, **options).run()
+    with fc.connect(broker.url) as connection, connection.channel() as channel:
+        channel.delete_queue("twice")
+    publish(broker, "twice", 50, 100, "stream")
+    Driver(broker.url, checkpoint, nothing, **options).run()
+    assert numbers(checkpoint.bodies) == list(range(100))
+
+
 def test_an_older_driver_is_told(broker: BrokerProcess) -> None:
     """Of two drivers with one consumerName the older one ends, whatever it does next."""
     publish(broker, "fenced", 0, 30)

@@ -93,9 +93,21 @@ class Lease(Feed):
         except DataLost:
             if self._options.fail_on_data_loss:
                 raise
-            return self._open().first
+            return self._anew(offset, number)
         self._settle(now.first, offset)
         return offset
+
+    def _anew(self, offset: int, number: int) -> int:
+        """Where to begin again, as far as it is allowed to lose messages.
+
+        Where the broker's data are older than the checkpoint (a backup), the lease would give out positions a second
+        time that the checkpoint has had already: so they are those of another lease.
+        """
+        now = self._open()
+        if number == self.lease and offset > now.next:
+            self._call(lambda channel: channel.lease_release(self._queue, self._name, self._epoch))
+            now = self._open()
+        return now.first
 
     def _settle(self, first: int, offset: int) -> None:
         """In steps, each for good, so that the broker's other clients have their turn between them."""

@@ -41,6 +41,11 @@ def batch_end(since: Mapping[str, int], offsets: Mapping[str, int], **numbers: M
     return {**place(offsets, **numbers), "since": dict(since)}
 
 
+def is_at(saved: Place, offsets: Mapping[str, int], **numbers: Mapping[str, int]) -> bool:
+    """Whether a place is that of these offsets, of these leases and streams: offsets of others only look like them."""
+    return {key: value for key, value in saved.items() if key != "since"} == place(offsets, **numbers)
+
+
 def is_batch_end(saved: Mapping[str, Mapping[str, int]]) -> bool:
     """Or a place before all batches."""
     return "since" in saved

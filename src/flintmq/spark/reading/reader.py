@@ -24,6 +24,7 @@ from flintmq.spark.reading.offsets import (
     Place,
     batch_end,
     batch_ranges,
+    is_at,
     is_batch_end,
     leases_of,
     numbers_of,
@@ -140,7 +141,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if ends == since and any(found.values()) and self._available_now is None:
                 # A queue that is paused has messages, and gives none.
                 time.sleep(IDLE_SECONDS)
-            return start if ends == saved else batch_end(since, ends, **self._numbers())
+            return start if is_at(start, ends, **self._numbers()) else batch_end(since, ends, **self._numbers())
 
     def _begin(self, saved: dict[str, int], numbers: dict[str, int]) -> tuple[dict[str, int], dict[str, int]]:
         """Where a query without a batch begins, and of which leases and streams that is: found once."""
