@@ -54,6 +54,7 @@ def test_a_connection_knows_its_server(connection: fc.Connection) -> None:
             "direct_reply_to",
             "flintmq.stream",
             "flintmq.lease",
+            "flintmq.lease.query",
             "flintmq.stage",
         ),
         True,

@@ -15,6 +15,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 import flintmq.client as fc
 from flintmq.spark.columns import read_schema
 from flintmq.spark.failures import QueryFailed
+from flintmq.spark.reading.feed import BatchUnread
 from flintmq.spark.reading.options import stream_read_options
 from flintmq.spark.reading.reader import StreamReader
 from tests.servers import BrokerProcess
@@ -34,6 +35,8 @@ class Checkpoint:
         self.offsets: list[str] = []
         self.commits = 0
         self.batches: dict[int, list[bytes]] = {}
+        # Numbers of batches that the sink has of another query.
+        self.known: frozenset[int] = frozenset()
 
     @property
     def bodies(self) -> list[bytes]:
@@ -80,7 +83,8 @@ class Driver:
         kept = self._checkpoint
         start, end = json.loads(self._start(number)), json.loads(kept.offsets[number])
         found: list[bytes] = []
-        for partition in self.reader.partitions(start, end):
+        partitions = self.reader.partitions(start, end)
+        for partition in partitions if number not in kept.known else ():
             self._step()
             for batch in self.reader.read(partition):
                 found += batch.column("body").to_pylist()
@@ -207,6 +211,57 @@ def test_a_new_checkpoint_at_the_same_position(broker: BrokerProcess) -> None:
     assert numbers(older.bodies) == list(range(150))
     assert numbers(anew.bodies) == list(range(150, 300))
     assert left(broker, "anew") == 0
+
+
+def test_batches_that_the_sink_left_out(broker: BrokerProcess) -> None:
+    """What Spark commits and no task has read is not settled: the query ends with an error, as often as it is started,
+    and a new checkpoint and a new sink get all of it.
+    """
+    options = {"queue": "skipped", "consumerName": "c", "maxMessagesPerTrigger": "100"}
+    publish(broker, "skipped", 0, 150)
+    anew = Checkpoint()
+    anew.known = frozenset({0, 1})
+    for _ in range(2):
+        with pytest.raises(BatchUnread, match="a batch of 100 messages of queue 'skipped' that none of its tasks"):
+            Driver(broker.url, anew, nothing, **options).run()
+        broker.kill()
+        broker.start(broker.port)
+    fresh = Checkpoint()
+    Driver(broker.url, fresh, nothing, **options).run()
+    assert sorted(numbers(fresh.bodies)) == list(range(150))
+    assert left(broker, "skipped") == 0
+
+
+def test_a_batch_that_was_read_before_the_broker_restarted(broker: BrokerProcess) -> None:
+    """That tasks have read a batch is known for good, whoever is killed before Spark asks for the next one."""
+    publish(broker, "known", 0, 50)
+    checkpoint = Checkpoint()
+    died = False
+
+    def step() -> None:
+        nonlocal died
+        if checkpoint.commits and not died:
+            died = True
+            broker.kill()
+            broker.start(broker.port)
+            raise Died
+
+    options = {"queue": "known", "consumerName": "c"}
+    with pytest.raises(Died):
+        Driver(broker.url, checkpoint, step, **options).run()
+    Driver(broker.url, checkpoint, step, **options).run()
+    assert numbers(checkpoint.bodies) == list(range(50))
+    assert left(broker, "known") == 0
+
+
+def test_batches_that_nobody_needs(broker: BrokerProcess) -> None:
+    """Where the user says so, a batch is settled that no task has read."""
+    publish(broker, "unneeded", 0, 50)
+    checkpoint = Checkpoint()
+    checkpoint.known = frozenset({0})
+    Driver(broker.url, checkpoint, nothing, queue="unneeded", consumerName="c", settleUnread="true").run()
+    with fc.connect(broker.url) as connection, connection.channel() as channel:
+        assert channel.lease_query("unneeded", "c").first == 50
 
 
 def test_a_stream_that_was_made_anew_ends_where_the_old_one_did(broker: BrokerProcess) -> None:

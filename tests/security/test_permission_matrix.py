@@ -29,6 +29,7 @@ from flintmq.wire.amqp091.methods import (
     LeaseExtend,
     LeaseFetch,
     LeaseOpen,
+    LeaseQuery,
     LeaseRelease,
     LeaseSettle,
     Method,
@@ -122,6 +123,7 @@ MATRIX: list[tuple[Method, str]] = [
     (LeaseFetch(queue="q", consumer="l"), "r"),
     (LeaseSettle(queue="q", consumer="l"), "r"),
     (LeaseRelease(queue="q", consumer="l"), "r"),
+    (LeaseQuery(queue="q", consumer="l"), "r"),
     # These are about transactional ids, which are their user's; what is published in them needs what publishing does.
     (StageOpen(transactional_id="t"), NONE),
     (StageSelect(transactional_id="t"), NONE),

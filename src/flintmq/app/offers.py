@@ -37,6 +37,7 @@ def offer(settings: Settings) -> Offer:
                 "direct_reply_to": True,
                 "flintmq.stream": True,
                 "flintmq.lease": True,
+                "flintmq.lease.query": True,
                 "flintmq.stage": True,
             },
         },

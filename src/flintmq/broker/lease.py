@@ -34,12 +34,17 @@ if TYPE_CHECKING:
 
 # Epochs of one lease begin with its id, so that they are above those of any lease that had its name before.
 _EPOCHS_BITS: Final = 32
-# The first octet of a note says what it tells. Where the lease stands: its epoch and first position (int64), and
-# whether it has lapsed. Or what was leased at once: the first position (int64), and runs of numbers: the first (int64)
-# and how many (int32), negative where somebody may have had them before.
+# The first octet of a note says what it tells. Where the lease stands: its epoch and first position (int64), whether it
+# has lapsed, and the position behind the highest one that was fetched (int64; older notes end before it). Or what was
+# leased at once: the first position (int64), and runs of numbers: the first (int64) and how many (int32), negative where
+# somebody may have had them before.
 _STATE: Final = 0x53
 _EXTENSION: Final = 0x45
-_STATE_BYTES: Final = 18
+_LAPSED_AT: Final = 17
+_FETCHED_AT: Final = 18
+_STATE_BYTES: Final = 26
+# As old notes have it: all that was leased by then may have been fetched.
+_UNKNOWN: Final = -1
 _RUNS_AT: Final = 9
 _RUN_BYTES: Final = 12
 
@@ -109,7 +114,11 @@ class _Place:
 
 @final
 class Lease(Timed, Stored, Holder):
-    """`first` is the lowest position that is not settled, `next` the one that the next message gets."""
+    """`first` is the lowest position that is not settled, `next` the one that the next message gets.
+
+    `fetched` is behind the highest position that somebody has fetched, for readers who settle on the word of others: a
+    batch of which nothing was fetched has not been read, whoever says that it is done.
+    """
 
     def __init__(self, record: LeaseRecord, queue: EntryQueue, leases: "Leases") -> None:
         super().__init__()
@@ -118,6 +127,7 @@ class Lease(Timed, Stored, Holder):
         self.epoch: i64 = record.id << _EPOCHS_BITS
         self.first: i64 = 0
         self.next: i64 = 0
+        self.fetched: i64 = 0
         # Of the messages that were leased by the last call, the bodies.
         self.extended_bytes: i64 = 0
         # Nobody has called for so long that what it held has gone back.
@@ -258,6 +268,20 @@ class Lease(Timed, Stored, Holder):
         except StorageError as error:
             raise InternalError(str(error)) from error
 
+    def fetched_before(self, position: i64) -> bool:
+        """Somebody gets what is before this position; True where the journal is told.
+
+        It is told of the first of what is not settled only, and so once a batch, however often that is fetched.
+        """
+        is_first = self.fetched <= self.first < position
+        if position > self.fetched:
+            self.fetched = position
+        if is_first:
+            self._begin_group()
+            self._write_state()
+            self._end_group()
+        return is_first
+
     def settle(self, epoch: i64, up_to: i64) -> None:
         """All positions before this one are done with, as one; what was before is no matter.
 
@@ -375,6 +399,7 @@ class Lease(Timed, Stored, Holder):
         write_i64_be(note, self.epoch)
         write_i64_be(note, self.first)
         note.append(u8(self._has_lapsed))
+        write_i64_be(note, self.fetched)
         self._state = self._notes.write(note.getvalue())
 
     def _drop_state(self) -> None:
@@ -417,7 +442,8 @@ class Lease(Timed, Stored, Holder):
         self._state = entry
         self.epoch = read_i64_be(body, 1)
         self.first = read_i64_be(body, 9)
-        self._has_lapsed = body[_STATE_BYTES - 1] != 0
+        self._has_lapsed = body[_LAPSED_AT] != 0
+        self.fetched = read_i64_be(body, _FETCHED_AT) if len(body) >= _STATE_BYTES else _UNKNOWN
 
     def claimed(self, queue: Queue, entry: Entry) -> None:
         run = self._places.find(entry.seq)
@@ -459,6 +485,8 @@ class Lease(Timed, Stored, Holder):
         self._places = Runs()
         self._parts.sort(key=attrgetter("first"))
         self.next = max(self.next, self.first)
+        if self.fetched == _UNKNOWN:
+            self.fetched = self.next
         self._begin_group()
         self._drop_extensions()
         self._end_group()

@@ -361,6 +361,10 @@ class Channel:
         """Give back to the queue what is leased, and end the lease; returns how many messages. Epoch 0: by force."""
         return await self._ask(requests.lease_release(queue, name, epoch))
 
+    async def lease_query(self, queue: str, name: str) -> LeaseInfo:
+        """Where a lease stands and how far it was fetched, whoever has it. It needs flintmq.lease.query."""
+        return await self._ask(requests.lease_query(queue, name))
+
     async def _chunks(
         self, fetch: Callable[[int], Request[StreamChunk]], offset: int, end_offset: int
     ) -> AsyncIterator[StreamChunk]:

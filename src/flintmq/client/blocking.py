@@ -399,6 +399,10 @@ class Channel:
         """Give back to the queue what is leased, and end the lease; returns how many messages. Epoch 0: by force."""
         return self._ask(requests.lease_release(queue, name, epoch))
 
+    def lease_query(self, queue: str, name: str) -> LeaseInfo:
+        """Where a lease stands and how far it was fetched, whoever has it. It needs flintmq.lease.query."""
+        return self._ask(requests.lease_query(queue, name))
+
     def _chunks(
         self, fetch: Callable[[int], Request[StreamChunk]], offset: int, end_offset: int
     ) -> Iterator[StreamChunk]:

@@ -162,6 +162,10 @@ def lease_release(queue: str, name: str, epoch: int) -> Request[int]:
     )
 
 
+def lease_query(queue: str, name: str) -> Request[LeaseInfo]:
+    return Request(methods.LeaseQuery(queue=queue, consumer=name), (methods.LeaseQueryOk,), _lease_queried)
+
+
 def stage_open(transactional_id: str, owner: str) -> Request[StageInfo]:
     method = methods.StageOpen(transactional_id=transactional_id, owner=owner)
     return Request(method, (methods.StageOpenOk,), _stage_info)
@@ -278,6 +282,12 @@ def _lease_extended(epoch: int, answer: Answer) -> LeaseInfo:
     method = answer.method
     assert isinstance(method, methods.LeaseExtendOk)
     return LeaseInfo(epoch, method.first, method.next, method.ready, method.size)
+
+
+def _lease_queried(answer: Answer) -> LeaseInfo:
+    method = answer.method
+    assert isinstance(method, methods.LeaseQueryOk)
+    return LeaseInfo(method.epoch, method.first, method.next, method.ready, fetched=method.fetched)
 
 
 def _lease_released(answer: Answer) -> int:

@@ -33,7 +33,8 @@ class LeaseInfo:
     """A lease: who has it now (`epoch`), the first position that is not settled, and the one the next message gets.
 
     `ready` is how many messages wait on the queue, and `size` how many bytes the bodies of those have that were leased
-    by this call, as far as that was asked for.
+    by this call, as far as that was asked for. `fetched` is what `lease_query` tells: behind the highest position that
+    somebody has fetched.
     """
 
     epoch: int
@@ -41,6 +42,7 @@ class LeaseInfo:
     next: int
     ready: int = 0
     size: int = 0
+    fetched: int = 0
 
 
 @dataclass(frozen=True)

@@ -70,6 +70,13 @@ class Connecting:
             time.sleep(pause)
             pause = min(2 * pause, _RETRY_MOST_SECONDS)
 
+    def has(self, capability: str) -> bool:
+        """Whether the broker says so of itself. Raises FlintError."""
+        self.call(lambda _channel: None)
+        assert self._connection is not None
+        capabilities = self._connection.server_properties.get("capabilities")
+        return isinstance(capabilities, dict) and capabilities.get(capability) is True
+
     def _open(self) -> fc.Channel:
         if self._connection is None:
             self._connection = self._endpoint.connect()

@@ -52,6 +52,7 @@ NAMES: Final = {
     "failOnDataLoss": READING,
     "consumerName": STREAM,
     "leaseTimeout": STREAM,
+    "settleUnread": STREAM,
     "exchange": WRITING,
     "routingKey": WRITING,
     "persistent": WRITING,

@@ -234,5 +234,6 @@ def test_connection_capabilities(broker: BrokerProcess) -> None:
         "direct_reply_to",
         "flintmq.stream",
         "flintmq.lease",
+        "flintmq.lease.query",
         "flintmq.stage",
     }

@@ -204,6 +204,35 @@ def test_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     assert lease.extend(lease.epoch, 1, 0) == 1
 
 
+def test_what_was_fetched() -> None:
+    """The journal is told of the first of what is not settled, and so it outlives a restart that something was read."""
+    world = World()
+    world.put(*"abcdef")
+    lease = world.lease(6)
+    assert [lease.fetched_before(position) for position in (0, 2, 4, 3)] == [False, True, False, False]
+    assert lease.fetched == 4
+    again = world.restarted()
+    (found,) = again.leases.of(again.queue)
+    assert found.fetched == 2
+    found.settle(found.epoch, 4)
+    assert [found.fetched_before(position) for position in (3, 5)] == [False, True]
+    assert found.release(0) == 2
+    assert again.lease(1).fetched == 0
+
+
+def test_what_was_fetched_before_that_was_noted() -> None:
+    """A lease of an older version counts all that was leased as fetched: nobody can know."""
+    world = World()
+    world.put(*"ab")
+    lease = world.lease(2)
+    state = lease._state
+    assert state is not None
+    world.storage.memory_journal.kept[lease.record.id, state.seq] = state.message.body[:18]
+    again = world.restarted()
+    (found,) = again.leases.of(again.queue)
+    assert (found.epoch, found.first, found.fetched) == (lease.epoch, 0, 2)
+
+
 # -- what it holds -----------------------------------------------------------------------------------------------------
 
 

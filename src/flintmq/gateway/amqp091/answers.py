@@ -76,7 +76,11 @@ class Answers:
 
     def add(self, method: Method) -> None:
         """A reply in its turn, at the end of the tick at the earliest."""
-        self._replies.append(Reply(encode_method(method), None))
+        self.wait(Reply(encode_method(method), None))
+
+    def wait(self, reply: Reply) -> None:
+        """The same for a reply that is encoded."""
+        self._replies.append(reply)
 
     def give(self, reply: Reply) -> bool:
         """A reply that waits for nothing of its own; False when it has to wait for its turn."""

@@ -434,11 +434,20 @@ class ServerChannel(ChannelOwner, Party):
 
     def reply_with(self, method: Method, properties: bytes, pieces: list[bytes]) -> None:
         """Answer with content, a body in pieces; in its turn as `reply` does."""
+        self._reply(self._content(method, properties, pieces))
+
+    def reply_with_when_stored(self, method: Method, properties: bytes, pieces: list[bytes]) -> None:
+        """Answer with content once all that was staged by now is on the disk."""
+        self.answers.stored = True
+        self.answers.wait(self._content(method, properties, pieces))
+        self._activate()
+
+    def _content(self, method: Method, properties: bytes, pieces: list[bytes]) -> Reply:
         size: i64 = 0
         for piece in pieces:
             size += len(piece)
         self._engine.spend(size // ANSWER_BYTES_PER_UNIT)
-        self._reply(Reply(encode_method(method), None, properties, pieces))
+        return Reply(encode_method(method), None, properties, pieces)
 
     def reply_with_delivery(self, method: Method, properties: bytes, body: bytes) -> None:
         """The same for an answer that has a delivery tag: no higher one may go out before it."""

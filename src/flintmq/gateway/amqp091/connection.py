@@ -70,6 +70,7 @@ _HANDLERS: Final[dict[int, Handler]] = {
     spec.LEASE_FETCH: lease_methods.fetch,
     spec.LEASE_SETTLE: lease_methods.settle,
     spec.LEASE_RELEASE: lease_methods.release,
+    spec.LEASE_QUERY: lease_methods.query,
     spec.STAGE_OPEN: stage_methods.open_stage,
     spec.STAGE_SELECT: stage_methods.select,
     spec.STAGE_READY: stage_methods.ready,

@@ -19,6 +19,8 @@ from flintmq.wire.amqp091.methods import (
     LeaseFetchOk,
     LeaseOpen,
     LeaseOpenOk,
+    LeaseQuery,
+    LeaseQueryOk,
     LeaseRelease,
     LeaseReleaseOk,
     LeaseSettle,
@@ -69,9 +71,11 @@ def fetch(channel: ServerChannel, method: Method) -> None:
     chunk = Chunk(method.max_bytes)
     following = _fill(chunk, lease, start, stop)
     channel.spend(chunk.count)
-    channel.reply_with(
-        LeaseFetchOk(first_offset=start, next_offset=following, record_count=chunk.count), NO_PROPERTIES, chunk.take()
-    )
+    answer = LeaseFetchOk(first_offset=start, next_offset=following, record_count=chunk.count)
+    if not channel.gateway.failure and lease.fetched_before(following):
+        channel.reply_with_when_stored(answer, NO_PROPERTIES, chunk.take())
+    else:
+        channel.reply_with(answer, NO_PROPERTIES, chunk.take())
 
 
 def _fill(chunk: Chunk, lease: Lease, start: i64, stop: i64) -> i64:
@@ -108,6 +112,21 @@ def release(channel: ServerChannel, method: Method) -> None:
     channel.check_storage()
     count = _find(channel, method.queue, method.consumer).release(min(method.epoch, _HIGHEST))
     channel.reply_when_stored(LeaseReleaseOk(message_count=count))
+
+
+def query(channel: ServerChannel, method: Method) -> None:
+    """Where the lease stands, for whoever asks: it is no use of the lease."""
+    assert isinstance(method, LeaseQuery)
+    lease = _find(channel, method.queue, method.consumer)
+    channel.reply(
+        LeaseQueryOk(
+            epoch=lease.epoch,
+            first=lease.first,
+            next=lease.next,
+            ready=lease.queue.message_count,
+            fetched=lease.fetched,
+        )
+    )
 
 
 def _find(channel: ServerChannel, queue: str, consumer: str) -> Lease:

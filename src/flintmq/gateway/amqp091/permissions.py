@@ -21,6 +21,7 @@ from flintmq.wire.amqp091.methods import (
     LeaseExtend,
     LeaseFetch,
     LeaseOpen,
+    LeaseQuery,
     LeaseRelease,
     LeaseSettle,
     Method,
@@ -130,7 +131,7 @@ def _queue_read(channel: ServerChannel, method: Method) -> None:
 
 def _lease(channel: ServerChannel, method: Method) -> None:
     """Whoever may consume from a queue may as well take over what somebody else has of it."""
-    assert isinstance(method, (LeaseOpen, LeaseExtend, LeaseFetch, LeaseSettle, LeaseRelease))
+    assert isinstance(method, (LeaseOpen, LeaseExtend, LeaseFetch, LeaseSettle, LeaseRelease, LeaseQuery))
     channel.rights.check(READ, "queue", channel.queue_name(method.queue))
 
 
@@ -154,4 +155,5 @@ CHECKS: Final[dict[int, Callable[[ServerChannel, Method], None]]] = {
     spec.LEASE_FETCH: _lease,
     spec.LEASE_SETTLE: _lease,
     spec.LEASE_RELEASE: _lease,
+    spec.LEASE_QUERY: _lease,
 }

@@ -14,6 +14,10 @@ class DataLost(FlintError):
     """Messages that were to be read are not there any more."""
 
 
+class BatchUnread(FlintError):
+    """Spark has committed a batch whose messages no task has asked for: with it, they would be gone."""
+
+
 class Feed:
     """One queue, as the driver sees it. All methods raise FlintError."""
 
@@ -43,6 +47,12 @@ class Feed:
         """Where to go on after all before `offset` has been read, and Spark has it. Raises DataLost if it cannot.
 
         `number` is what that was when this offset was noted, 0 where it was not.
+        """
+
+    def check_read(self, number: int, start: int, end: int) -> None:
+        """Spark says that it is done with this batch. Raises BatchUnread where it goes by that and nobody has read it.
+
+        A stream keeps its messages, whatever Spark says.
         """
 
     def there(self, number: int, start: int, end: int) -> tuple[int, int]:

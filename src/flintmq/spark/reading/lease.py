@@ -14,13 +14,15 @@ from flintmq.base.limits import LEASE_EXTEND_MAX_BYTES, LEASE_EXTEND_MAX_MESSAGE
 from flintmq.spark.connecting import Connecting
 from flintmq.spark.failures import QueryFailed
 from flintmq.spark.reading.ahead import Ahead
-from flintmq.spark.reading.feed import DataLost, Feed
+from flintmq.spark.reading.feed import BatchUnread, DataLost, Feed
 from flintmq.spark.reading.options import EARLIEST, ReadOptions
 from flintmq.spark.reading.renewal import Renewal
 
 # Of what is leased the broker keeps track message by message, and it is everybody's broker.
 BATCH_MAX_MESSAGES: Final = 1_000_000
 
+# Of a broker that can tell how far a lease was fetched.
+_CAPABILITY: Final = "flintmq.lease.query"
 # What of an epoch tells it from others of the same lease.
 _EPOCHS_BITS: Final = 32
 
@@ -36,6 +38,8 @@ class Lease(Feed):
         # Of the lease this query has; 0 before it was opened.
         self._epoch = 0
         self._renewal: Renewal | None = None
+        # Up to here, what Spark has committed was read by its tasks.
+        self._read_up_to = -1
         self._check_options()
 
     def _check_options(self) -> None:
@@ -85,6 +89,24 @@ class Lease(Feed):
                 return end, end
             start = min(max(start, now.first), end)
         return start, min(end, max(start, now.next))
+
+    def check_read(self, number: int, start: int, end: int) -> None:
+        """Spark commits a batch also where its sink knows the batch's number, and takes it for one that it has: its own
+        sinks of files do, in a directory that a query with another checkpoint has written to. No task reads then.
+        """
+        if start == end or end <= self._read_up_to or self._options.settle_unread or number != self.lease:
+            return
+        if self._connecting.has(_CAPABILITY):
+            now = self._call(lambda channel: channel.lease_query(self._queue, self._name))
+            if now.first < end and now.fetched <= start:
+                raise BatchUnread(
+                    f"Spark has committed a batch of {end - start} messages of queue '{self._queue}' that none of its "
+                    "tasks has read: the sink has a batch of that number already, of a query with another checkpoint, "
+                    "and left this one out; or a function of foreachBatch did not use its rows. The messages are still "
+                    "leased. Start with a new checkpoint location and, where the sink is a directory of files, with a "
+                    "new directory. If batches need not be read, set the option settleUnread to true"
+                )
+        self._read_up_to = end
 
     def resume(self, offset: int, number: int) -> int:
         try:

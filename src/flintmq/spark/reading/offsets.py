@@ -77,7 +77,15 @@ def batch_ranges(start: Place, end: Place) -> dict[str, tuple[int, int]]:
     """First offset and end of a micro-batch in each queue; none when it is empty."""
     if start == end:
         return {}
-    since = end.get("since", start["offsets"])
+    return _ranges(end, end.get("since", start["offsets"]))
+
+
+def ranges_before(saved: Place) -> dict[str, tuple[int, int]]:
+    """The same of the micro-batch that ends at this place, if it does."""
+    return _ranges(saved, saved["since"]) if is_batch_end(saved) else {}
+
+
+def _ranges(end: Place, since: Mapping[str, int]) -> dict[str, tuple[int, int]]:
     return {queue: (since.get(queue, stop), stop) for queue, stop in end["offsets"].items()}
 
 

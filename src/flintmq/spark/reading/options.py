@@ -47,6 +47,7 @@ class ReadOptions:
     fail_on_data_loss: bool
     consumer_name: str
     lease_timeout_ms: int
+    settle_unread: bool
     columns: tuple[str, ...]
 
 
@@ -71,6 +72,7 @@ def read_options(given: Mapping[str, str], uses: frozenset[Use] = READING) -> Re
         fail_on_data_loss=o.truth("failOnDataLoss", True),
         consumer_name=o.text("consumerName") or "",
         lease_timeout_ms=o.duration_ms("leaseTimeout"),
+        settle_unread=o.truth("settleUnread", False),
         columns=_columns(o),
     )
 

@@ -31,6 +31,7 @@ from flintmq.spark.reading.offsets import (
     offsets_of,
     place,
     proportions,
+    ranges_before,
     shares,
     split,
 )
@@ -130,7 +131,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         with self._told():
             feeds = self._feeds()
             saved = offsets_of(start, feeds)
-            before = (saved, numbers_of(start)) if is_batch_end(start) else self._begin(saved, numbers_of(start))
+            numbers = numbers_of(start)
+            for queue, (first, end) in ranges_before(start).items():
+                feeds[queue].check_read(numbers.get(queue, 0), first, end)
+            before = (saved, numbers) if is_batch_end(start) else self._begin(saved, numbers)
             offsets, numbers = before
             since = {
                 queue: feed.resume(offsets[queue], numbers.get(queue, 0)) if queue in offsets else feed.start()

@@ -661,6 +661,25 @@ class LeaseReleaseOk(Method):
 
 @final
 @dataclass
+class LeaseQuery(Method):
+    queue: str = ""
+    consumer: str = ""
+
+
+@final
+@dataclass
+class LeaseQueryOk(Method):
+    """`fetched` is behind the highest position that somebody has fetched."""
+
+    epoch: int = 0
+    first: int = 0
+    next: int = 0
+    ready: int = 0
+    fetched: int = 0
+
+
+@final
+@dataclass
 class StageOpen(Method):
     transactional_id: str = ""
     owner: str = ""

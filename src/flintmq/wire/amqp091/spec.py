@@ -101,6 +101,8 @@ LEASE_SETTLE: Final = 0x00F1_0028
 LEASE_SETTLE_OK: Final = 0x00F1_0029
 LEASE_RELEASE: Final = 0x00F1_0032
 LEASE_RELEASE_OK: Final = 0x00F1_0033
+LEASE_QUERY: Final = 0x00F1_003C
+LEASE_QUERY_OK: Final = 0x00F1_003D
 
 STAGE_OPEN: Final = 0x00F2_000A
 STAGE_OPEN_OK: Final = 0x00F2_000B
@@ -275,6 +277,8 @@ METHOD_TABLE: Final[tuple[tuple[int, str, str], ...]] = (
     (LEASE_SETTLE_OK, "lease.settle-ok", ""),
     (LEASE_RELEASE, "lease.release", "queue:shortstr consumer:shortstr epoch:longlong"),
     (LEASE_RELEASE_OK, "lease.release-ok", "message_count:longlong"),
+    (LEASE_QUERY, "lease.query", "queue:shortstr consumer:shortstr"),
+    (LEASE_QUERY_OK, "lease.query-ok", "epoch:longlong first:longlong next:longlong ready:longlong fetched:longlong"),
     (STAGE_OPEN, "stage.open", "transactional_id:shortstr owner:shortstr"),
     (STAGE_OPEN_OK, "stage.open-ok", "epoch:longlong next_batch:longlong"),
     (

@@ -8,6 +8,8 @@ from flintmq.wire.amqp091.methods import (
     LeaseFetchOk,
     LeaseOpen,
     LeaseOpenOk,
+    LeaseQuery,
+    LeaseQueryOk,
     LeaseRelease,
     LeaseReleaseOk,
     LeaseSettle,
@@ -71,6 +73,7 @@ def test_anybody_may_fetch() -> None:
         LeaseFetch(queue="q", consumer="c", offset=0, end_offset=4, max_bytes=1),
     )
     other.tick()
+    other.durable()
     assert [method for method, _, _ in channel.contents] == [
         LeaseFetchOk(first_offset=1, next_offset=3, record_count=2),
         LeaseFetchOk(first_offset=2, next_offset=4, record_count=2),
@@ -88,6 +91,22 @@ def test_anybody_may_fetch() -> None:
     assert {(record.exchange, record.routing_key, record.properties, record.redelivered) for record in records} == {
         ("", "q", PERSISTENT, False)
     }
+
+
+def test_that_something_was_fetched_is_on_the_disk() -> None:
+    """Whoever got the first of what is not settled can rely on that being known; later fetches do not wait."""
+    server = Server()
+    client = Client(server)
+    channel, epoch = leased(client, 5, 5)
+    (before,) = channel.call(LeaseQuery(queue="q", consumer="c"))
+    assert before == LeaseQueryOk(epoch=epoch, first=0, next=5, ready=0, fetched=0)
+    for offset, end in ((2, 3), (0, 1)):
+        channel.send(LeaseFetch(queue="q", consumer="c", offset=offset, end_offset=end))
+        client.tick()
+        assert len(channel.contents) == (0 if end == 3 else 2)
+        client.durable()
+    (after,) = channel.call(LeaseQuery(queue="q", consumer="c"))
+    assert after == LeaseQueryOk(epoch=epoch, first=0, next=5, ready=0, fetched=3)
 
 
 def test_what_is_settled_cannot_be_fetched() -> None:

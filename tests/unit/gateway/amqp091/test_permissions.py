@@ -20,6 +20,7 @@ from flintmq.wire.amqp091.methods import (
     LeaseFetch,
     LeaseOpen,
     LeaseOpenOk,
+    LeaseQuery,
     LeaseRelease,
     LeaseSettle,
     Method,
@@ -83,6 +84,7 @@ ROWS = [
     row(LeaseExtend(queue="leased", consumer="c", epoch=EPOCH), "read queue leased"),
     row(LeaseFetch(queue="leased", consumer="c"), "read queue leased"),
     row(LeaseSettle(queue="leased", consumer="c", epoch=EPOCH), "read queue leased"),
+    row(LeaseQuery(queue="leased", consumer="c"), "read queue leased"),
     row(LeaseRelease(queue="leased", consumer="c", epoch=EPOCH), "read queue leased"),
     row(LeaseRelease(queue="leased", consumer="c"), "read queue leased"),
 ]
