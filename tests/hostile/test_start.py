@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import flintmq.client as fc
 from tests.hostile.disks import mounted_tmpfs
 from tests.servers import START_SECONDS, BrokerProcess, command, environment
 
@@ -93,6 +94,52 @@ def test_definitions_that_are_not_ours(tmp_path: Path) -> None:
     assert code == FAILURE
     assert "definitions.sqlite cannot be read" in complaint
     assert (data / "definitions.sqlite").read_bytes() == b"garbage" * 1000
+
+
+def _files(data: Path) -> dict[str, bytes]:
+    """What is in the journal and the streams."""
+    return {str(path): path.read_bytes() for name in ("journal", "streams") for path in (data / name).rglob("*.*")}
+
+
+@pytest.mark.parametrize("what", ["missing", "empty", "empty with its log"])
+def test_messages_without_definitions(tmp_path: Path, what: str) -> None:
+    """Messages whose definitions are lost stop the start, and stay; `verify` says so. Put back, all is as it was."""
+    with BrokerProcess(tmp_path / "data") as broker:
+        with fc.connect(broker.url) as connection:
+            channel = connection.channel(confirms=True)
+            for queue, arguments in (("orders", {}), ("log", {"x-queue-type": "stream"})):
+                channel.declare_queue(queue, arguments=arguments)
+                channel.publish(b"precious", "", queue, fc.Properties(delivery_mode=2))
+            channel.wait_for_confirms()
+        broker.kill()
+        before = _files(broker.data)
+        kept = {path: path.read_bytes() for path in broker.data.glob("definitions.sqlite*")}
+        for path in kept:
+            if what == "empty with its log" and path.suffix != ".sqlite":
+                continue
+            path.unlink()
+        if what != "missing":
+            (broker.data / "definitions.sqlite").touch()
+        there = {path.name for path in broker.data.iterdir()} - {"reserve"}
+        for _ in range(2):
+            code, complaint = _fails_to_start("--data", str(broker.data))
+            assert code == FAILURE
+            assert complaint.startswith(f"{broker.data}/definitions.sqlite ")
+            assert "put back a copy of it" in complaint
+        assert {path.name for path in broker.data.iterdir()} - {"reserve"} == there
+        assert _files(broker.data) == before
+        verified = subprocess.run(  # noqa: S603 - our own command
+            command("storage", "verify", str(broker.data)), capture_output=True, text=True, check=False
+        )
+        assert verified.returncode == 1
+        assert "definitions.sqlite at byte 0:" in verified.stdout
+        for path, content in kept.items():
+            path.write_bytes(content)
+        broker.start()
+        with fc.connect(broker.url) as connection:
+            channel = connection.channel()
+            assert channel.declare_queue("orders", passive=True).message_count == 1
+            assert channel.declare_queue("log", passive=True).message_count == 1
 
 
 BAD_SETTINGS = {

@@ -16,7 +16,7 @@ from flintmq.server.audit import AuditLog
 from flintmq.server.auth import hash_unless_known
 from flintmq.server.config import Settings
 from flintmq.storage.backup import manifest
-from flintmq.storage.backup.layout import is_data_directory
+from flintmq.storage.backup.layout import is_data_directory, lacks_definitions
 from flintmq.storage.backup.manifest import Manifest, Progress
 from flintmq.storage.backup.restoring import restore
 from flintmq.storage.backup.taking import Backup
@@ -51,6 +51,11 @@ def export_definitions_from(settings: Settings) -> dict[str, object]:
 def has_data(directory: Path) -> bool:
     """Whether a broker has kept its messages there."""
     return is_data_directory(directory)
+
+
+def has_lost_definitions(directory: Path) -> bool:
+    """Whether a broker refuses to start there, since nothing says of which queues the messages are."""
+    return lacks_definitions(directory)
 
 
 def backup_of(directory: Path, destination: Path) -> Backup:

@@ -27,8 +27,9 @@ def recover(broker: Broker, settings: Settings, hash_password: HashPassword) -> 
     if not is_new:
         log.info("recovered", **_found(broker, count), seconds=round(time.perf_counter() - started, 3))
     if isinstance(storage, NodeStorage):
-        for orphan in storage.remove_orphans({record.id for record in definitions.queues}):
-            log.warning("stream of no queue removed", directory=str(orphan))
+        for orphan, kept_in in storage.set_orphans_aside({record.id for record in definitions.queues}):
+            what = "stream of no queue set aside" if kept_in else "stream of no queue stays: the quarantine is full"
+            log.warning(what, directory=str(orphan), kept_in=str(kept_in or ""))
     if LOGIN_SECRET not in broker.secrets:
         broker.put_secret(LOGIN_SECRET, os.urandom(32))
     for remark in define(broker, settings, hash_password):

@@ -71,6 +71,8 @@ def _build(_settings: Settings) -> Iterator[Finding]:
 
 
 def _data(settings: Settings) -> Iterator[Finding]:
+    from flintmq.app import offline
+
     directory = settings.storage.directory.absolute()
     there = _nearest(directory)
     if directory.exists() and not directory.is_dir():
@@ -81,6 +83,9 @@ def _data(settings: Settings) -> Iterator[Finding]:
         yield _new_data(directory)
     elif holder := _holder(directory):
         yield Finding("data", "fine", f"{directory} is in use by a broker that runs (process {holder})")
+    elif offline.has_lost_definitions(directory):
+        text = f"{directory} has messages, and no definitions.sqlite: see `flintmq storage verify {directory}`"
+        yield Finding("data", "wrong", text)
     else:
         yield Finding("data", "fine", f"{directory} is there, and no broker runs on it")
 

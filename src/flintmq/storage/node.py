@@ -14,13 +14,14 @@ from flintmq.broker.ports import DefinitionStore, Journal, Pages, Storage, Strea
 from flintmq.storage.block import Damage
 from flintmq.storage.content import ContentReader
 from flintmq.storage.definitions.log import write_log_again
-from flintmq.storage.definitions.sqlite import DefinitionDatabase, SqliteDefinitions
+from flintmq.storage.definitions.sqlite import DefinitionDatabase, SqliteDefinitions, ways_out
 from flintmq.storage.failure import describe_failure, is_full
 from flintmq.storage.files import Disk, DiskLock, RealDisk
 from flintmq.storage.group_commit import Batch, GroupCommit, Rounds, RoundWriter, SyncThread
 from flintmq.storage.journal.encoder import JournalEncoder
 from flintmq.storage.journal.files import JournalFiles
 from flintmq.storage.journal.recovery import Replay
+from flintmq.storage.kept import holds_messages
 from flintmq.storage.pages.spill import Spill, SpillRunner, SpillThread
 from flintmq.storage.pages.store import PageStore
 from flintmq.storage.quarantine import Quarantine
@@ -111,7 +112,25 @@ class NodeStorage(Storage):
             write_log_again(self._disk, path)
         except OSError as error:
             raise self._unreadable(error) from error
-        return database(path)
+        opened = database(path)
+        try:
+            self._check_kept(opened)
+            opened.make()
+        except BaseException:
+            opened.withdraw()
+            raise
+        return opened
+
+    def _check_kept(self, database: DefinitionDatabase) -> None:
+        """Without definitions every message is one of no queue, and would be removed."""
+        try:
+            is_lost = database.is_blank and holds_messages(self._disk, self._path)
+        except OSError as error:
+            raise self._unreadable(error) from error
+        if is_lost:
+            raise StorageError(
+                f"{database.path} is missing or empty, and there are messages in {self._path}: {ways_out(self._path)}"
+            )
 
     @property
     def journal(self) -> Journal:
@@ -151,25 +170,41 @@ class NodeStorage(Storage):
             self._set_aside[damage] = None
         return new
 
-    def remove_orphans(self, queue_ids: set[int]) -> list[Path]:
-        """Remove the streams of all but these queues: a crash left them. Returns where they were."""
+    def set_orphans_aside(self, queue_ids: set[int]) -> list[tuple[Path, Path | None]]:
+        """Move the streams of all but these queues to the quarantine: a crash left them.
+
+        Returns where they were, and where they are now: None where there is too much in the quarantine, and they stay.
+        """
         directory = self._path / "streams"
-        orphans = [
-            directory / name
-            for name in self._disk.list_directory(directory)
-            if name.isdecimal() and int(name) not in queue_ids
-        ]
+        orphans = [directory / str(queue_id) for queue_id in self._stream_ids() if queue_id not in queue_ids]
         try:
-            for orphan in orphans:
-                remove_stream_directory(self._disk, orphan)
+            return [(orphan, self._quarantine.move_stream(orphan)) for orphan in orphans]
         except OSError as error:
             raise self._unreadable(error) from error
-        return orphans
+
+    def _stream_ids(self) -> list[int]:
+        """Of the streams that have files."""
+        return [int(name) for name in self._disk.list_directory(self._path / "streams") if name.isdecimal()]
+
+    def _check_age(self, highest_id: int) -> None:
+        """Definitions are on the disk before anything that needs them, and no id is given twice.
+
+        So ids that they have not given yet show that they are older than the data: all that they do not know would be
+        removed.
+        """
+        given = self._definitions.next_queue_id
+        if given and highest_id >= given:
+            raise StorageError(
+                f"{self._database.path} is older than the messages in {self._path}, which know of a queue with the "
+                f"number {highest_id}, where it has given none above {given - 1}: {ways_out(self._path)}"
+            )
 
     def recover(self, queue_ids: set[int], note_ids: set[int]) -> Iterator[tuple[int, Entry]]:
         replay = Replay(self._codecs, queue_ids, note_ids)
+        self._check_age(max(set(self._stream_ids()) - queue_ids, default=0))
         try:
             number = self._journal_files.recover(replay, self._journal.occupancy)
+            self._check_age(replay.highest_stranger)
             self._next_seqs = replay.next_seqs()
             self._journal.start(number, max(self._next_seqs.values(), default=1) - 1)
             # While it is there still: where nothing could be read, nothing lives.

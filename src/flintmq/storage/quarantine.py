@@ -1,4 +1,8 @@
-"""Damaged bytes are copied to <data>/quarantine/<file>-<position>-<length>, for whoever wants to see what they were."""
+"""What a broker cannot use is kept in <data>/quarantine, for whoever wants to see what it was.
+
+Damaged bytes are copied to <file>-<position>-<length> there. The stream of a queue that is not defined is moved to
+stream-<queue id>: a crash may have left it while its queue was deleted, or its definition may have been lost.
+"""
 
 from pathlib import Path
 from typing import Final, final
@@ -7,10 +11,13 @@ from flintmq.storage.block import Damage
 from flintmq.storage.files import Disk
 
 DIRECTORY: Final = "quarantine"
+ORPHAN_PREFIX: Final = "stream-"
 # Of one place: what is damaged is a sector or two, or so much that nobody will look at all of it.
 COPY_MAX_BYTES: Final = 1024 * 1024
 # Of all places together, so that a disk that breaks is not filled as well.
 QUARANTINE_MAX_BYTES: Final = 64 * 1024 * 1024
+# Of streams without a queue, all together. One that is too much stays where it is.
+ORPHANS_MAX_BYTES: Final = 1024 * 1024 * 1024
 
 
 @final
@@ -50,15 +57,29 @@ class Quarantine:
         if self._sizes is None:
             directory = self._root / DIRECTORY
             self._disk.make_directory(directory)
-            self._sizes = {name: self._size(directory / name) for name in self._disk.list_directory(directory)}
+            copies = [name for name in self._disk.list_directory(directory) if not name.startswith(ORPHAN_PREFIX)]
+            self._sizes = {name: self._disk.size_of(directory / name) for name in copies}
         return self._sizes
 
-    def _size(self, path: Path) -> int:
-        file = self._disk.open(path)
-        try:
-            return file.size()
-        finally:
-            file.close()
+    def move_stream(self, stream: Path) -> Path | None:
+        """Move the directory of a stream; returns where it is then, None where it stays. Raises OSError.
+
+        It stays where there is too much already. An id is never given twice, so it is in nobody's way.
+        """
+        directory = self._root / DIRECTORY
+        self._disk.make_directory(directory)
+        names = self._disk.list_directory(directory)
+        kept = [directory / name for name in names if name.startswith(ORPHAN_PREFIX)]
+        target = directory / f"{ORPHAN_PREFIX}{stream.name}"
+        if target in kept or sum(map(self._size_in, [*kept, stream])) > ORPHANS_MAX_BYTES:
+            return None
+        self._disk.rename(stream, target)
+        self._disk.sync_directory(directory)
+        self._disk.sync_directory(stream.parent)
+        return target
+
+    def _size_in(self, directory: Path) -> int:
+        return sum(self._disk.size_of(directory / name) for name in self._disk.list_directory(directory))
 
     def _read(self, path: Path, position: int, size: int) -> bytes:
         file = self._disk.open(path)

@@ -6,10 +6,12 @@ from pathlib import Path
 import pytest
 
 from flintmq.base.errors import StorageError
+from flintmq.broker.message import Entry
 from flintmq.broker.ports import QueueRecord
 from flintmq.storage.files import DiskLock
+from flintmq.storage.node import NodeStorage
 from tests.unit.storage.disks import FaultyDisk
-from tests.unit.storage.nodes import CODECS, OpenNode, segments
+from tests.unit.storage.nodes import CODECS, OpenNode, message, segments
 
 
 class _NoRoomDisk(FaultyDisk):
@@ -98,3 +100,27 @@ def test_restarts_leave_nothing_behind(tmp_path: Path) -> None:
         OpenNode(tmp_path).close()
     assert len(list((tmp_path / "journal").iterdir())) <= 2
     assert len(CODECS) == 1
+
+
+@pytest.mark.parametrize("kind", ["journal", "notes", "stream"])
+def test_definitions_older_than_the_data_are_refused(tmp_path: Path, kind: str) -> None:
+    """What speaks of an id that they have not given yet is newer than they are; nothing of it is touched."""
+    node = OpenNode(tmp_path)
+    node.storage.definitions.put_queue(QueueRecord(1, "/", "q"))
+    node.publish(b"m", 1)
+    node.sync()
+    if kind == "stream":
+        node.storage.open_stream(2).append(message(b"m"))
+    else:
+        sent = message(b"m")
+        node.storage.journal.append(sent, [2 if kind == "journal" else -2], [Entry(sent, 1)])
+    node.sync()
+    node.close()
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*.*") if path.suffix in (".journal", ".stream")}
+    for _ in range(2):
+        storage = NodeStorage(tmp_path, CODECS, lambda: None)
+        queue_ids = {queue.id for queue in storage.definitions.load().queues}
+        with pytest.raises(StorageError, match=r"definitions.sqlite is older than the messages .* number 2.*put back"):
+            storage.recover(queue_ids, set())
+        storage.close()
+        assert {path: path.read_bytes() for path in before} == before

@@ -92,15 +92,29 @@ def test_a_disk_that_takes_nothing_stops_nobody(tmp_path: Path) -> None:
     assert damage.kept_in == ""
 
 
-def test_orphaned_streams_are_removed(tmp_path: Path) -> None:
-    """A stream of a queue that does not exist goes, with its records; others stay."""
+def test_orphaned_streams_are_set_aside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stream of a queue that does not exist goes to the quarantine, as it is, unless that is full; others stay."""
     node = OpenNode(tmp_path)
-    for queue_id in (5, 6):
+    for queue_id in (5, 6, 7):
         node.storage.open_stream(queue_id).append(message(b"b"))
     node.sync()
     node.close()
+    streams = tmp_path / "streams"
+    content = {path.name: path.read_bytes() for path in (streams / "5").iterdir()}
+    monkeypatch.setattr(quarantine, "ORPHANS_MAX_BYTES", 1.5 * sum(map(len, content.values())))
     node = OpenNode(tmp_path)
-    assert node.storage.remove_orphans({6, 7}) == [tmp_path / "streams" / "5"]
-    assert [path.name for path in (tmp_path / "streams").iterdir()] == ["6"]
+    kept = tmp_path / "quarantine" / "stream-5"
+    assert node.storage.set_orphans_aside({6}) == [(streams / "5", kept), (streams / "7", None)]
+    assert {path.name: path.read_bytes() for path in kept.iterdir()} == content
+    assert sorted(path.name for path in streams.iterdir()) == ["6", "7"]
     assert node.storage.open_stream(6).next_offset == 1
     node.close()
+
+
+def test_copies_are_counted_without_streams(tmp_path: Path) -> None:
+    """A stream that was set aside does not keep damaged bytes from being copied."""
+    (tmp_path / "quarantine" / "stream-5").mkdir(parents=True)
+    damage = Damage(str(tmp_path / "file"), 10, "broken", 20)
+    (tmp_path / "file").write_bytes(bytes(100))
+    Quarantine(RealDisk(), tmp_path).keep(damage)
+    assert damage.kept_in

@@ -6,8 +6,10 @@ from pathlib import Path, PurePosixPath
 from typing import Final
 
 from flintmq.base.errors import StorageError
+from flintmq.storage.files import RealDisk
 from flintmq.storage.journal.files import SPARE
 from flintmq.storage.journal.files import SUFFIX as JOURNAL_SUFFIX
+from flintmq.storage.kept import holds_messages
 from flintmq.storage.quarantine import DIRECTORY as QUARANTINE
 from flintmq.storage.reserve import NAME as RESERVE
 from flintmq.storage.stream.files import DELETED_SUFFIX, DRAFT
@@ -25,7 +27,15 @@ _NOWHERE: Final = (SPARE, DRAFT)
 
 
 def is_data_directory(directory: Path) -> bool:
-    return (directory / DEFINITIONS).is_file()
+    """Whether it has definitions, or messages that have lost theirs."""
+    return (directory / DEFINITIONS).is_file() or holds_messages(RealDisk(), directory)
+
+
+def lacks_definitions(directory: Path) -> bool:
+    """Whether there are messages, and nothing that says of which queues."""
+    definitions = directory / DEFINITIONS
+    is_blank = not definitions.is_file() or not definitions.stat().st_size
+    return is_blank and holds_messages(RealDisk(), directory)
 
 
 def state_files(directory: Path) -> dict[str, int]:

@@ -15,6 +15,7 @@ from flintmq.storage.backup.layout import DEFINITIONS, is_data_directory, is_seg
 from flintmq.storage.backup.manifest import BackedUp, Manifest, Progress
 from flintmq.storage.backup.pins import Pins
 from flintmq.storage.block import Damage
+from flintmq.storage.definitions.sqlite import ways_out
 from flintmq.storage.files import RealDisk
 from flintmq.storage.reading import SegmentReader
 
@@ -41,6 +42,8 @@ class Backup:
     def __init__(self, directory: Path, destination: Path, flintmq: str) -> None:
         if not is_data_directory(directory):
             raise StorageError(f"{directory} is not a data directory of FlintMQ: there is no {DEFINITIONS} in it")
+        if not (directory / DEFINITIONS).is_file():
+            raise StorageError(f"{directory / DEFINITIONS} is missing: {ways_out(directory)}")
         if manifest.is_backup(directory):
             raise StorageError(f"{directory} is a backup itself: copy it as it is")
         if destination.exists() and (not destination.is_dir() or any(destination.iterdir())):

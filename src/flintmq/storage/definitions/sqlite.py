@@ -24,6 +24,7 @@ from flintmq.broker.ports import (
     VHostRecord,
 )
 from flintmq.storage.definitions import rules, schema
+from flintmq.storage.definitions.log import LOG_SUFFIX
 from flintmq.storage.definitions.values import dump_table, load_table
 
 # SQL and its parameters.
@@ -58,11 +59,19 @@ def _keep_from_others(path: Path) -> None:
                     path.with_name(name).chmod(mode & ~_RIGHTS_OF_OTHERS & 0o7777)
 
 
+def ways_out(directory: Path) -> str:
+    """What to do where definitions are lost or damaged."""
+    return (
+        f"put back a copy of it (a backup has one), or see `flintmq storage rebuild {directory}`; nothing was changed"
+    )
+
+
 @final
 class DefinitionDatabase:
     """The file. Opened and read at start-up, then used by the sync thread alone.
 
-    `synchronous` is SQLite's: what is not FULL is for data that may be lost.
+    `synchronous` is SQLite's: what is not FULL is for data that may be lost. `is_blank` says that the file was missing
+    or empty: the first call that needs its tables makes them, so that whoever knows of other data can refuse before.
     """
 
     def __init__(
@@ -72,6 +81,9 @@ class DefinitionDatabase:
         synchronous: Literal["FULL", "OFF"] = "FULL",
     ) -> None:
         self.path = path
+        self.is_blank = False
+        self._was_missing = not path.exists()
+        self._check_log()
         try:
             self._connection = connect(path)
             self._connection.execute(f"PRAGMA synchronous = {synchronous}")
@@ -80,15 +92,20 @@ class DefinitionDatabase:
             # What SQLite says of a damaged file may quote bytes of it that are no text.
             raise self._unreadable(error) from error
 
+    def _check_log(self) -> None:
+        """SQLite deletes the log of a database that has not a byte, whatever is in it."""
+        log = self.path.with_name(self.path.name + LOG_SUFFIX)
+        if log.exists() and log.stat().st_size and (self._was_missing or not self.path.stat().st_size):
+            raise self._unreadable("it has nothing in it, and its log has")
+
     def _prepare(self) -> None:
         run = self._connection.execute
         version: int = run("PRAGMA user_version").fetchone()[0]
         application: int = run("PRAGMA application_id").fetchone()[0]
         if version == 0 and application == 0 and not run("SELECT 1 FROM sqlite_master").fetchone():
-            mark = f"PRAGMA application_id = {schema.APPLICATION_ID};"
-            self._change_format((*schema.CREATE, mark), schema.VERSION)
-            version = schema.VERSION
-        elif application == schema.APPLICATION_ID:
+            self.is_blank = True
+            return
+        if application == schema.APPLICATION_ID:
             while version in schema.MIGRATIONS:
                 version += 1
                 self._change_format(schema.MIGRATIONS[version - 1], version)
@@ -98,17 +115,36 @@ class DefinitionDatabase:
                 f"{self.path} has definitions of format {version}, this FlintMQ reads and writes {schema.VERSION}: "
                 "start the release that wrote it, or choose another data directory"
             )
+        self._use_log()
+
+    def _use_log(self) -> None:
         # One sync per transaction, and readers of the file do not stop us.
-        run("PRAGMA journal_mode = WAL")
+        self._connection.execute("PRAGMA journal_mode = WAL")
+
+    def make(self) -> None:
+        """Make the tables, unless they are there. Raises StorageError."""
+        if not self.is_blank:
+            return
+        mark = f"PRAGMA application_id = {schema.APPLICATION_ID};"
+        try:
+            self._change_format((*schema.CREATE, mark), schema.VERSION)
+            self._use_log()
+        except sqlite3.Error as error:
+            raise self._unreadable(error) from error
+        self.is_blank = False
+
+    def withdraw(self) -> None:
+        """Close a blank database, and leave no file where there was none."""
+        self.close()
+        if self.is_blank and self._was_missing:
+            self.path.unlink(missing_ok=True)
 
     def _change_format(self, scripts: Sequence[str], version: int) -> None:
         """The pragmas are part of the transaction: the file has all of a format or none."""
         self._connection.executescript(f"BEGIN; {''.join(scripts)} PRAGMA user_version = {version}; COMMIT;")
 
-    def _unreadable(self, error: Exception) -> StorageError:
-        return StorageError(
-            f"{self.path} cannot be read ({error}): put back a copy of it, or move it away to start without definitions"
-        )
+    def _unreadable(self, error: object) -> StorageError:
+        return StorageError(f"{self.path} cannot be read ({error}): {ways_out(self.path.parent)}")
 
     def load(self) -> Definitions:
         try:
@@ -117,6 +153,7 @@ class DefinitionDatabase:
             raise self._unreadable(error) from error
 
     def _load(self) -> Definitions:
+        self.make()
         run = self._connection.execute
         fault: str = run("PRAGMA quick_check(1)").fetchone()[0]
         if fault != "ok":
@@ -175,6 +212,7 @@ class DefinitionDatabase:
 
     def apply(self, statements: Sequence[Statement]) -> None:
         """Run them as one transaction, synced on return. After an error, nothing of them is there."""
+        self.make()
         run = self._connection.execute
         try:
             run("BEGIN IMMEDIATE")
@@ -196,11 +234,15 @@ class SqliteDefinitions(DefinitionStore):
     """Stages changes for the next batch."""
 
     def __init__(self, database: DefinitionDatabase) -> None:
+        # What `load` found: all ids that were ever given are below. 0 before that.
+        self.next_queue_id = 0
         self._database = database
         self._statements: list[Statement] = []
 
     def load(self) -> Definitions:
-        return self._database.load()
+        definitions = self._database.load()
+        self.next_queue_id = definitions.next_queue_id
+        return definitions
 
     @property
     def staged(self) -> bool:

@@ -14,8 +14,9 @@ from flintmq.base.errors import StorageError
 from flintmq.broker.ports import Definitions
 from flintmq.storage.backup import manifest
 from flintmq.storage.backup.layout import DEFINITIONS, JOURNAL, is_data_directory, logs, state_files
-from flintmq.storage.definitions.sqlite import DefinitionDatabase
+from flintmq.storage.definitions.sqlite import DefinitionDatabase, ways_out
 from flintmq.storage.files import RealDisk
+from flintmq.storage.kept import holds_messages
 from flintmq.storage.reading import SegmentReader
 
 
@@ -31,7 +32,9 @@ class DataDirectory:
         if not path.is_dir():
             raise StorageError(f"there is no directory {path}")
         if not is_data_directory(path):
-            raise StorageError(f"{path} is no data directory of FlintMQ, nor a backup: it has no {DEFINITIONS}")
+            raise StorageError(
+                f"{path} is no data directory of FlintMQ, nor a backup: it has neither {DEFINITIONS} nor messages"
+            )
         self.path = path
         self.is_backup = manifest.is_backup(path)
         self.is_running = not self.is_backup and _is_locked(path / "lock")
@@ -101,6 +104,8 @@ class DataDirectory:
                 self._copy_definitions(copy)
                 database = DefinitionDatabase(copy)
                 try:
+                    if database.is_blank and holds_messages(self._disk, self.path):
+                        raise StorageError(f"{copy} is missing or empty: {ways_out(self.path)}")
                     return database.load()
                 finally:
                     database.close()

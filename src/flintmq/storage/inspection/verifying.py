@@ -82,7 +82,7 @@ class Verification:
 
     def _definitions(self) -> tuple[Definitions | None, FileReport]:
         path = self._directory.path / DEFINITIONS
-        report = FileReport(DEFINITIONS, DEFINITIONS_FILE, path.stat().st_size)
+        report = FileReport(DEFINITIONS, DEFINITIONS_FILE, _size(path))
         try:
             return self._directory.definitions(), report
         except StorageError as error:
@@ -102,7 +102,7 @@ class Verification:
     def _quarantine(self) -> list[FileReport]:
         """No damage by itself: a broker that started has dealt with it."""
         found = sorted((self._directory.path / QUARANTINE).glob("*"))
-        return [FileReport(f"{QUARANTINE}/{path.name}", QUARANTINED, path.stat().st_size) for path in found]
+        return [FileReport(f"{QUARANTINE}/{path.name}", QUARANTINED, _size_of_all(path)) for path in found]
 
     def _segment(self, path: str, places: Places, progress: Progress) -> FileReport | None:
         with self._directory.segment(path) as reader:
@@ -233,8 +233,13 @@ def _counts(definitions: Definitions) -> dict[str, int]:
     }
 
 
+def _size_of_all(path: Path) -> int:
+    """Of a file, or of all in a directory."""
+    return sum(map(_size, path.iterdir())) if path.is_dir() else _size(path)
+
+
 def _size(path: Path) -> int:
-    """0 for what a running broker has removed meanwhile."""
+    """0 for what is missing, or was removed by a running broker meanwhile."""
     try:
         return path.stat().st_size
     except FileNotFoundError:

@@ -37,6 +37,7 @@ BINDING = BindingRecord("/", "ex", "q", "key.#", {"x-match": "any"})
 
 def _store(path: Path) -> tuple[DefinitionDatabase, SqliteDefinitions]:
     database = DefinitionDatabase(path / "definitions.sqlite")
+    database.make()
     return database, SqliteDefinitions(database)
 
 
@@ -484,3 +485,29 @@ def test_others_cannot_read_the_files(tmp_path: Path) -> None:
         database.close()
     finally:
         os.umask(before)
+
+
+def test_a_blank_database_leaves_no_file(tmp_path: Path) -> None:
+    """Who refuses to use one that was missing leaves the directory as it was; one that was there stays."""
+    path = tmp_path / "definitions.sqlite"
+    database = DefinitionDatabase(path)
+    assert database.is_blank
+    database.withdraw()
+    assert not path.exists()
+    path.touch()
+    DefinitionDatabase(path).withdraw()
+    assert path.exists()
+    database = DefinitionDatabase(path)
+    assert database.load().queues == []
+    assert not database.is_blank
+    database.close()
+    assert not DefinitionDatabase(path).is_blank
+
+
+def test_a_log_without_its_database_is_kept(tmp_path: Path) -> None:
+    """SQLite would delete the log of a database that is empty."""
+    (tmp_path / "definitions.sqlite").touch()
+    (tmp_path / "definitions.sqlite-wal").write_bytes(b"precious")
+    with pytest.raises(StorageError, match="its log has"):
+        DefinitionDatabase(tmp_path / "definitions.sqlite")
+    assert (tmp_path / "definitions.sqlite-wal").read_bytes() == b"precious"
