@@ -227,7 +227,8 @@ class Stage(Stored):
         `client` is who wants it, to whom traces messages.
 
         It is published for good once this batch of the journal is durable. Raises PreconditionFailed, with everything
-        as before, where another writer has taken over, an attempt is not complete, or a queue has no room.
+        as before, where another writer has taken over, an attempt is not complete, a queue has no room, or messages
+        have no queue left.
         """
         self._check(epoch)
         if batch < self.next_batch:
@@ -240,6 +241,11 @@ class Stage(Stored):
                 raise PreconditionFailed(
                     f"{self._name} has not all of batch {batch}, partition {partition}, attempt {number}: "
                     "stage the batch again"
+                )
+            if attempt.lost > 0:
+                raise PreconditionFailed(
+                    f"{self._name} has {attempt.lost} messages of batch {batch}, partition {partition}, attempt "
+                    f"{number}, whose queues were deleted: stage the batch again"
                 )
             chosen.append(attempt)
         _check_room(chosen)

@@ -49,6 +49,8 @@ class Part(Reserver):
         self._keeps_all = queue.keeps_all
         self.count: i64 = 0
         self.size: i64 = 0
+        # Messages that go to this queue alone; a restart does not know them.
+        self.alone: i64 = 0
         self.attempt = attempt
         self._next: i64 = 0
         self._end: i64 = 0
@@ -234,6 +236,7 @@ class Attempt:
             if queue.is_guarded:
                 self._check(part, message)
             entry = part.take(message)
+            part.alone += 1
             self.count += 1
             if entry is None:
                 return ROUTED
@@ -258,6 +261,23 @@ class Attempt:
             return ROUTED
         self.stage.journal.append(message, ids, entries)
         return STORED
+
+    @property
+    def lost(self) -> i64:
+        """How many of its messages are nowhere because all their queues were deleted.
+
+        Exact for messages of one queue. Of others, and of all after a restart, it is what the counts prove.
+        """
+        lost: i64 = 0
+        others = self.count
+        left: i64 = 0
+        for part in self.parts.values():
+            others -= part.alone
+            if part.queue.gone:
+                lost += part.alone
+            else:
+                left += part.count - part.alone
+        return lost + max(0, others - left)
 
     def part_of(self, queue: Queue) -> Part:
         """What it has for this queue, maybe nothing yet."""

@@ -15,10 +15,11 @@ from flintmq.base.limits import (
     STAGES_USER_MAX,
 )
 from flintmq.broker.broker import Broker
-from flintmq.broker.message import Entry, Message, Table
+from flintmq.broker.message import Address, Entry, Message, Table
 from flintmq.broker.ports import Page, UserRecord, VHostRecord
 from flintmq.broker.publishing import ROUTED, STORED, UNROUTED
 from flintmq.broker.queue.base import Queue
+from flintmq.broker.routing import Route
 from flintmq.broker.stage import Stage
 from flintmq.broker.staging import Attempt
 from flintmq.broker.tap import Client as TapClient
@@ -636,6 +637,56 @@ def test_a_queue_that_is_deleted_takes_its_part_along(world: World) -> None:
     world.commit(0, {0: 0}, ticks=2)
     assert world.bodies() == numbered(1500)
     assert world.kept == []
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize("queues", [("p",), ("p", "o")])
+def test_a_commit_leaves_no_message_without_a_queue(world: World, queues: tuple[str, ...], restarts: bool) -> None:
+    """Their queues were deleted since they were staged: the batch is not committed, and what was staged anew is."""
+    for name in queues:
+        world.declare(name)
+    world.staged(["a"], partition=0)
+    attempt = world.stage.begin(world.epoch, (0, 1, 0))
+    world.put(attempt, ["b", "c"], *queues)
+    attempt.complete()
+    for name in queues:
+        world.vhost.remove_queue(world.vhost.queues[name])
+    if restarts:
+        world = world.restarted()
+    with pytest.raises(PreconditionFailed, match="2 messages of batch 0, partition 1, attempt 0, whose queues"):
+        world.commit(0, {0: 0, 1: 0})
+    world.tick()
+    assert world.bodies() == []
+    world.staged(["b", "c"], partition=1, number=1)
+    assert world.commit(0, {0: 0, 1: 1}) == (3, False)
+    assert world.bodies() == ["a", "b", "c"]
+
+
+def test_a_message_of_one_queue_is_missed_beside_others_of_two(world: World) -> None:
+    """What others have on further queues does not stand for it."""
+    for name in ("p", "o"):
+        world.declare(name)
+    attempt = world.stage.begin(world.epoch, (0, 0, 0))
+    world.put(attempt, ["alone"], "p")
+    world.put(attempt, ["many"], "q", "o")
+    attempt.complete()
+    world.vhost.remove_queue(world.vhost.queues["p"])
+    with pytest.raises(PreconditionFailed, match="1 messages"):
+        world.commit(0, {0: 0})
+
+
+def test_a_queue_that_is_unbound_gets_what_was_staged_for_it(world: World) -> None:
+    """The way of a message is that of the moment at which it was staged, and told to be safe."""
+    exchanges = world.vhost.exchanges
+    exchanges.bind_queue(world.queue, "amq.fanout", "", {})
+    attempt = world.stage.begin(world.epoch, (0, 0, 0))
+    letter = message("a", True)
+    route = Route(Address("amq.fanout", ""))
+    assert attempt.put(letter, world.vhost.queues_of(route, letter, None)) == STORED
+    attempt.complete()
+    exchanges.unbind_queue(world.queue, "amq.fanout", "", {})
+    assert world.commit(0, {0: 0}) == (1, False)
+    assert world.bodies() == ["a"]
 
 
 def test_a_deleted_vhost_takes_all_along(world: World) -> None:

@@ -21,6 +21,8 @@ from flintmq.wire.amqp091.methods import (
     Method,
     QueueBind,
     QueueDeclare,
+    QueueDelete,
+    QueueUnbind,
     TxCommit,
     TxCommitOk,
     TxRollback,
@@ -302,6 +304,25 @@ def test_unroutable_message_comes_back_at_the_commit() -> None:
     ((method, _, body),) = channel.contents
     assert isinstance(method, BasicReturn)
     assert (method.reply_code, method.reply_text, body) == (312, "NO_ROUTE", "lost")
+
+
+@pytest.mark.parametrize("mandatory", [False, True])
+@pytest.mark.parametrize("what", ["unbound", "deleted"])
+def test_a_way_that_went_before_the_commit(what: str, mandatory: bool) -> None:
+    """Nothing was promised before commit-ok: routed by the commit, a mandatory message comes back in front of it."""
+    server = Server()
+    client, channel = transactional(server)
+    other = client.channel()
+    other.call(QueueDeclare(queue="o", durable=True), QueueBind(queue="o", exchange="amq.fanout"))
+    channel.publish("good")
+    channel.publish("lost", exchange="amq.fanout", mandatory=mandatory)
+    client.tick()
+    other.call(
+        QueueUnbind(queue="o", exchange="amq.fanout") if what == "unbound" else QueueDelete(queue="o"),
+    )
+    assert channel.call(TxCommit()) == [TxCommitOk()]
+    assert [body for _, _, body in channel.contents] == ["lost"] * mandatory
+    assert kept(server) == ["good"]
 
 
 def test_missing_exchange_is_told_at_the_publish() -> None:

@@ -137,6 +137,45 @@ def test_a_post_counts_once(client: Client, control: Control, server: Server) ->
     assert server.vhost.router.published == before + 1
 
 
+@pytest.mark.parametrize("what", ["unbound", "deleted"])
+def test_a_letter_of_a_transaction_whose_way_went_before_the_discharge_is_kept(
+    client: Client, control: Control, server: Server, what: str
+) -> None:
+    """A rejection says nothing of where the letter goes: at-least-once keeps it until there is a way again."""
+    queue = _dead_lettering(server)
+    client.sender("/queues/source", attach=Attach(name="publisher")).publish("m")
+    receiver = client.receiver("/queues/source")
+    ((delivery, _),) = receiver.take()
+    assert delivery is not None
+    txn_id = control.declare()
+    receiver.link.update(delivery, TransactionalState(txn_id=txn_id, outcome=Rejected()))
+    client.tick()
+    exchanges = server.vhost.exchanges
+    if what == "unbound":
+        exchanges.unbind_queue(queue, "amq.fanout", "", {})
+    else:
+        server.vhost.remove_queue(queue)
+    assert control.commit(txn_id) == ACCEPTED
+    exchanges.bind_queue(_queue(server, "p"), "amq.fanout", "", {})
+    server.broker.now_ms += 10_000
+    client.durable()
+    assert _queue(server, "p").message_count == 1
+    assert _queue(server, "source").is_idle
+
+
+def _dead_lettering(server: Server) -> Queue:
+    """The queue `source` with its dead letters' exchange, and the queue bound to that."""
+    server.queue(
+        "source",
+        queue_type="quorum",
+        dead_letter_exchange="amq.fanout",
+        dead_letter_strategy="at-least-once",
+        overflow="reject-publish",
+    )
+    server.vhost.exchanges.bind_queue(_queue(server), "amq.fanout", "", {})
+    return _queue(server)
+
+
 # -- links that are resumed -------------------------------------------------------------------------------------------
 
 
