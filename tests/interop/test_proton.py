@@ -277,10 +277,14 @@ def test_release_and_modify(connection: BlockingConnection, queue: str) -> None:
     receiver.accept()
 
 
-def test_undeliverable_here(connection: BlockingConnection, queue: str) -> None:
-    """A message that one link cannot use goes to another, with the annotations it got, and not to the first again."""
-    fill(connection, queue, "not for me")
-    first = connection.create_receiver(f"/queues/{queue}", credit=10)
+def test_undeliverable_here(connection: BlockingConnection, channel: PeerChannel, queue: str, name: str) -> None:
+    """A message that a client says it cannot use is a dead letter, with the annotations it got (RabbitMQ)."""
+    used = f"{name}-used"
+    channel.declare_queue(
+        used, durable=True, arguments={"x-dead-letter-exchange": "", "x-dead-letter-routing-key": queue}
+    )
+    fill(connection, used, "not for me")
+    first = connection.create_receiver(f"/queues/{used}", credit=10)
     assert first.receive().body == "not for me"
     disposition = first.fetcher.unsettled[0].local
     disposition.undeliverable = True
@@ -292,6 +296,7 @@ def test_undeliverable_here(connection: BlockingConnection, queue: str) -> None:
     assert message.body == "not for me"
     assert message.annotations[symbol("x-opt-seen-by")] == "first"
     second.accept()
+    channel.delete_queue(used)
 
 
 def test_credit_is_kept_to(connection: BlockingConnection, queue: str) -> None:

@@ -116,7 +116,7 @@ class DeadLetters:
         new_key = letter.queue.settings.dead_letter_key
         _wait_no_more(headers)
         properties = codec.edited(original.properties, headers, False)
-        failures = int(letter.entry.returns) + (letter.reason == REJECTED)
+        failures = int(letter.entry.returns)
         if failures > 0:
             properties = codec.failed(properties, failures)
         return Message(

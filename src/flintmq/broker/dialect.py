@@ -38,6 +38,8 @@ class Dialect:
     `ranks_all`: queues without x-max-priority tell priorities 0 to 9 apart; RabbitMQ's classic queues tell none, and
     its quorum queues 0 to 31.
     `frame_max_is_whole`: a frame has frame-max bytes, its head and end octet included; in RabbitMQ's its payload may.
+    `bars_undeliverable`: a message that a receiver of AMQP 1.0 modifies with undeliverable-here is for other receivers;
+    RabbitMQ's is dead-lettered.
     `prefetch_spans_channel`: basic.qos limits a channel, and with `global` the connection; RabbitMQ's limits each
     consumer, and with `global` the channel.
     """
@@ -58,6 +60,7 @@ class Dialect:
         self.frame_max_is_whole = specified
         self.prefetch_spans_channel = specified
         self.checks_frames = specified
+        self.bars_undeliverable = specified
 
     def check_name(self, what: str, name: str) -> None:
         """Raises PreconditionFailed for a name that an exchange or a queue must not have."""

@@ -5,7 +5,9 @@
 - released: it goes back to its place, as if it had never been taken but for the sign that it was (`redelivered`);
 - modified: it goes back too. With `delivery_failed` this was a failure of the consumer, and is counted: AMQP 0-9-1's
   requeue, and what its recover and the end of its channels come to, as with RabbitMQ. With `undeliverable_here` the
-  consumers of this context do not get it again, for as long as there is this context.
+  consumers of this context do not get it again, for as long as there is this context;
+- discarded: modified with `undeliverable_here` as RabbitMQ means it: as rejected, but that it counts as a failure only
+  with `delivery_failed`.
 
 What is counted is the message's delivery-count (x-delivery-count in AMQP 0-9-1), and counts towards a queue's delivery
 limit. A message that is released, or modified without `delivery_failed`, can come back for ever.
@@ -22,6 +24,7 @@ _ACCEPT: Final = 0
 _REJECT: Final = 1
 _RELEASE: Final = 2
 _MODIFY: Final = 3
+_DISCARD: Final = 4
 
 
 @final
@@ -45,7 +48,7 @@ class Outcome:
         settings = queue.settings
         if settings.dead_letter_exchange is None or self.kind == _ACCEPT:
             return False
-        return self.kind == _REJECT or (
+        return self.kind in (_REJECT, _DISCARD) or (
             self.delivery_failed and 0 <= settings.delivery_limit <= int(entry.returns) and not queue.keeps_all
         )
 
@@ -58,6 +61,12 @@ class Outcome:
         else:
             if self.annotations and not queue.keeps_all:
                 queue.rewrite(entry, _annotated(entry.message, self.annotations))
+            if self.kind == _DISCARD:
+                if self.delivery_failed:
+                    queue.reject(entry)
+                else:
+                    queue.give_up(entry)
+                return
             if self.undeliverable_here and context is not None:
                 queue.bar(entry, context)
             if self.delivery_failed:
@@ -75,6 +84,10 @@ FAILED: Final = Outcome(_MODIFY, True)
 
 def modified(delivery_failed: bool, undeliverable_here: bool, annotations: Table | None = None) -> Outcome:
     return Outcome(_MODIFY, delivery_failed, undeliverable_here, annotations)
+
+
+def discarded(delivery_failed: bool, annotations: Table | None = None) -> Outcome:
+    return Outcome(_DISCARD, delivery_failed, False, annotations)
 
 
 def _annotated(message: Message, annotations: Table) -> Message:

@@ -111,6 +111,13 @@ def strict(connect: Connect) -> Session:
 
 
 @pytest.fixture(scope="session")
+def strict_queues(broker: BrokerProcess) -> Iterator[Queues]:
+    """The queues of the virtual host that `strict` is in."""
+    with Queues(broker.port, "strict") as queues:
+        yield queues
+
+
+@pytest.fixture(scope="session")
 def queues(broker: BrokerProcess) -> Iterator[Queues]:
     """Makes queues and looks at them, by AMQP 0-9-1."""
     with Queues(broker.port) as queues:

@@ -21,8 +21,8 @@ from tests.sockets import NO_PROPERTIES
 
 
 class Queues:
-    def __init__(self, port: int) -> None:
-        self._peer = Peer(port).start()
+    def __init__(self, port: int, vhost: str = "/") -> None:
+        self._peer = Peer(port).start(vhost)
 
     def __enter__(self) -> Self:
         return self

@@ -5,7 +5,7 @@ import pytest
 from flintmq.broker.broker import Broker
 from flintmq.broker.message import Entry, Message, Table
 from flintmq.broker.queue.base import Queue
-from flintmq.broker.settlement import ACCEPTED, FAILED, REJECTED, RELEASED, Outcome, modified
+from flintmq.broker.settlement import ACCEPTED, FAILED, REJECTED, RELEASED, Outcome, discarded, modified
 from tests.unit.broker.memory import HeaderCodec, MemoryStorage, Taker, message
 
 
@@ -94,6 +94,20 @@ def test_the_delivery_limit_is_of_failures(outcome: Outcome, is_limited: bool) -
         world.broker.dispatch()
     assert letters == [False, False, is_limited]
     assert (world.queue.message_count, world.dead.message_count) == ((0, 1) if is_limited else (1, 0))
+
+
+@pytest.mark.parametrize("delivery_failed", [False, True])
+def test_discarded(delivery_failed: bool) -> None:
+    """It is a dead letter at once, however often it may fail."""
+    world = World({"x-delivery-limit": 5})
+    world.put("m")
+    entry = world.next()
+    outcome = discarded(delivery_failed)
+    assert outcome.makes_letter(world.queue, entry)
+    outcome.apply(world.queue, entry, None)
+    world.broker.dispatch()
+    assert (world.queue.message_count, world.queue.unacked, world.dead.message_count) == (0, 0, 1)
+    assert entry.returns == delivery_failed
 
 
 def test_undeliverable_here() -> None:

@@ -199,7 +199,11 @@ class Queue(Outflow):
 
     @abstractmethod
     def reject(self, entry: Entry) -> None:
-        """An acquired entry is not wanted: it is dead-lettered, or dropped."""
+        """An acquired entry is not wanted: it is dead-lettered, or dropped. It counts as a delivery that failed."""
+
+    def give_up(self, entry: Entry) -> None:
+        """The same, and it does not count as a delivery that failed."""
+        self.reject(entry)
 
     @abstractmethod
     def requeue(self, entries: list[Entry]) -> None:

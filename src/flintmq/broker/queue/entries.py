@@ -775,6 +775,10 @@ class EntryQueue(Queue, Stored):
         """A consumer does not hold the group of this entry for its sake any more."""
 
     def reject(self, entry: Entry) -> None:
+        entry.returns += 1
+        self.give_up(entry)
+
+    def give_up(self, entry: Entry) -> None:
         self._handed_back(entry)
         self._give_up(entry, REJECTED)
 

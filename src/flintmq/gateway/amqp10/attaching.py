@@ -181,7 +181,7 @@ def _send_from(
     session.rights.check(READ, "queue", queue.name)
     queue.check_access(session.connection)
     wanted = read_filters(source.filter, queue.keeps_all)
-    source.default_outcome, settlement = default_of(source)
+    source.default_outcome, settlement = default_of(source, session.vhost.dialect)
     # What was by this name goes only when there is what comes instead.
     found = session.free_sender(link.name)
     is_asked = attach.source is not None

@@ -4,6 +4,7 @@ from typing import Final
 
 from flintmq.base.errors import SCOPE_LINK, InvalidField
 from flintmq.broker import settlement
+from flintmq.broker.dialect import Dialect
 from flintmq.broker.message import Table
 from flintmq.wire.amqp10.spec import SYMBOLS
 from flintmq.wire.amqp10.states import (
@@ -23,16 +24,16 @@ OUTCOMES: Final = [SYMBOLS[each.descriptor] for each in (Accepted, Rejected, Rel
 DEFAULT_OUTCOME: Final[Outcome] = RELEASED
 
 
-def default_of(source: Source) -> tuple[Outcome, settlement.Outcome]:
+def default_of(source: Source, dialect: Dialect) -> tuple[Outcome, settlement.Outcome]:
     """What becomes of deliveries whose receiver does not say it. Raises InvalidField."""
     chosen = source.default_outcome or DEFAULT_OUTCOME
-    settled = settlement_of(chosen)
+    settled = settlement_of(chosen, dialect)
     if settled is None:
         raise InvalidField(f"{chosen.type_name} cannot be a default outcome", SCOPE_LINK)
     return chosen, settled
 
 
-def settlement_of(state: DeliveryState | None) -> settlement.Outcome | None:
+def settlement_of(state: DeliveryState | None, dialect: Dialect) -> settlement.Outcome | None:
     """None for a state that is no final one."""
     if isinstance(state, Accepted):
         return settlement.ACCEPTED
@@ -42,6 +43,8 @@ def settlement_of(state: DeliveryState | None) -> settlement.Outcome | None:
         return settlement.REJECTED
     if isinstance(state, Modified):
         annotations: Table = {name: value for name, value in state.message_annotations.items() if isinstance(name, str)}
+        if state.undeliverable_here and not dialect.bars_undeliverable:
+            return settlement.discarded(state.delivery_failed, annotations)
         if state.delivery_failed and not state.undeliverable_here and not annotations:
             return settlement.FAILED
         return settlement.modified(state.delivery_failed, state.undeliverable_here, annotations)

@@ -278,7 +278,7 @@ class OutgoingLink(SenderOwner):
                 if settled:
                     self._forgotten(delivery)
             return
-        outcome = settlement_of(state)
+        outcome = settlement_of(state, self.session.vhost.dialect)
         if outcome is None:
             if not settled:
                 # How far it has come: nothing to decide yet.

@@ -81,7 +81,7 @@ class Resumption:
         self._has_settled = True
         for held, planned in self._todo:
             if planned.action in _OUTCOMES:
-                outcome = settlement_of(planned.state)
+                outcome = settlement_of(planned.state, self._owner.session.vhost.dialect)
                 assert outcome is not None
                 self._is_waiting |= held.note is not None
                 self._owner.settle_held(held.tag, outcome)

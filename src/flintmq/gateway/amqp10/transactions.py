@@ -236,7 +236,9 @@ class Transactions:
             # part 4 §4.4.2
             self.end(found.link, f"delivery {delivery.tag.hex()} was acquired in another transaction")
             return
-        outcome = link.default_outcome if state.outcome is None else settlement_of(state.outcome)
+        outcome = (
+            link.default_outcome if state.outcome is None else settlement_of(state.outcome, self.session.vhost.dialect)
+        )
         if outcome is None:
             raise InvalidField("a transactional state needs an outcome", SCOPE_SESSION)
         entry = delivery.mark

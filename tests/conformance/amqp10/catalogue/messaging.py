@@ -89,7 +89,7 @@ RULES: Final = listed(
     ("3.4.4.delivery-count-kept", "MUST NOT", "Released: delivery-count as it was"),
     ("3.4.5.modified-applied", "SHOULD", "Modified: the changes asked for are made at the node"),
     ("3.4.5.delivery-failed", "MUST", "delivery-failed: delivery-count one more"),
-    ("3.4.5.undeliverable-here", "MUST NOT", "undeliverable-here: not to that link again, but to another"),
+    ("3.4.5.undeliverable-here", "MUST NOT", "undeliverable-here: not to that link again"),
     ("3.4.6.tag-1-resend", "MUST", "Only the sender knows it: the message is sent again"),
     ("3.4.6.tag-1-not-resumed", "MUST NOT", "Only the sender knows it: it is sent as a new delivery"),
     ("3.4.6.tag-2-receiver-skips", "MUST", "What the receiver has already is passed over, wherever the sender begins"),

@@ -2,6 +2,7 @@
 
 import pytest
 
+from flintmq.broker.ports import VHostRecord
 from flintmq.broker.queue.base import Queue
 from flintmq.wire.amqp10.composite import Fields
 from flintmq.wire.amqp10.performatives import Attach
@@ -94,8 +95,34 @@ def test_failed_deliveries_are_counted(client: Client) -> None:
     assert decode_header(payload, 0).delivery_count == 1
 
 
-def test_what_is_undeliverable_here_goes_to_others(client: Client) -> None:
-    """The link that says so does not get the message again; another does."""
+@pytest.mark.parametrize(("failed", "count"), [(False, 0), (True, 1)])
+def test_what_is_undeliverable_here_is_a_dead_letter(client: Client, server: Server, failed: bool, count: int) -> None:
+    """As RabbitMQ has it: the annotations go along, and it is a failure if the receiver says so."""
+    server.queue("dead")
+    server.queue("source", dead_letter_exchange="", dead_letter_routing_key="dead")
+    client.sender("/queues/source").publish("one")
+    receiver = client.receiver("/queues/source")
+    receiver.settle(receiver.take()[0][0], Modified(failed, True, {"x-seen": "by me"}))
+    assert receiver.take() == []
+    assert server.vhost.queues["source"].message_count == 0
+    ((_, payload),) = client.receiver("/queues/dead").take()
+    found = scan(payload)
+    annotations = decode_message_annotations(payload, found.message_annotations)
+    assert (annotations["x-seen"], annotations["x-first-death-reason"]) == ("by me", "rejected")
+    assert decode_header(payload, found.header).delivery_count == count
+
+
+def test_what_is_undeliverable_here_is_dropped_without_dead_letters(client: Client, server: Server) -> None:
+    """Where there is nowhere to, the message is gone, and nobody gets it."""
+    receiver = _one(client)
+    receiver.settle(receiver.take()[0][0], Modified(undeliverable_here=True))
+    assert server.vhost.queues["q"].message_count == 0
+    assert client.receiver(attach=Attach(name="other", snd_settle_mode=SND_UNSETTLED)).take() == []
+
+
+def test_what_is_undeliverable_here_goes_to_others(client: Client, server: Server) -> None:
+    """In the strict dialect, the link that says so does not get the message again, and another does."""
+    server.broker.put_vhost(VHostRecord("/", "strict"))
     receiver = _one(client)
     receiver.settle(receiver.take()[0][0], Modified(undeliverable_here=True))
     assert receiver.take() == []
