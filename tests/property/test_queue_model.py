@@ -324,8 +324,9 @@ class QueueMachine(RuleBasedStateMachine):
             self.queue(model).subscribe(subscriber, {})
             self.subscribers.append(subscriber)
             model.clients.append(subscriber.client)
-            if not model.single_active:
-                model.clients.sort(key=lambda client: -client.priority)
+            # Nobody goes before a single active consumer by coming.
+            first = 1 if model.single_active else 0
+            model.clients[first:] = sorted(model.clients[first:], key=lambda client: -client.priority)
 
     @precondition(lambda self: self.subscribers)
     @rule(data=st.data(), closes=st.booleans())

@@ -51,6 +51,13 @@ class Consumer:
         """False while the client has asked for nothing to be sent (amqp-0-9-1 channel.flow)."""
         return True
 
+    def holds_any(self) -> bool:
+        """Whether it has deliveries that it has not settled."""
+        return False
+
+    def stood_down(self) -> None:
+        """It was the single active consumer of its queue, and waits for its turn from now on."""
+
     def suits(self, message: "Message") -> bool:
         """Whether the consumer wants this message at all. The answer for one message is always the same."""
         return True

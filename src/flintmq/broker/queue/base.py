@@ -95,7 +95,7 @@ class Queue(Outflow):
         # As declared; `settings` is what they come to together with policies.
         self.arguments = arguments
         self.settings = QueueSettings({}, kind)
-        # Sorted by priority, the highest first.
+        # Sorted by priority, the highest first; with a single active one, that one before the others.
         self.consumers: list[Consumer] = []
         # When it was used last (Unix time in ms), for queues that end when nobody does.
         self.used_ms: i64 = agenda.now_ms
@@ -276,14 +276,18 @@ class Queue(Outflow):
         is_taken = bool(self.consumers) and (consumer.exclusive or self.consumers[0].exclusive)
         if is_taken or (consumer.exclusive and (self.settings.single_active or self.lease_count > 0)):
             raise AccessRefused(f"queue '{self.name}' in vhost '{self.vhost}' in exclusive use")
-        consumers = self.consumers
-        at = len(consumers)
-        if not self.settings.single_active:
-            while at > 0 and consumers[at - 1].priority < consumer.priority:
-                at -= 1
-        consumers.insert(at, consumer)
+        # Nobody goes before the active one by coming; those that wait for its place do so by priority (RabbitMQ).
+        self._line_up(consumer, 1 if self.settings.single_active else 0)
         self._turns.rank()
         self.touch()
+
+    def _line_up(self, consumer: Consumer, first: int) -> None:
+        """Put a consumer into its place by priority, behind those that were there before, and these in any case."""
+        consumers = self.consumers
+        at = len(consumers)
+        while at > first and consumers[at - 1].priority < consumer.priority:
+            at -= 1
+        consumers.insert(at, consumer)
 
     def unsubscribe(self, consumer: Consumer) -> None:
         if consumer in self.consumers:

@@ -50,19 +50,46 @@ class ClassicQueue(EntryQueue):
 
     def subscribe(self, consumer: Consumer, arguments: Table) -> None:
         super().subscribe(consumer, arguments)
+        self._look_at_line()
         if self._matching is not None or consumer.is_choosy:
             self._match().join(consumer, self._served())
 
     def unsubscribe(self, consumer: Consumer) -> None:
         is_known = consumer in self.consumers
         super().unsubscribe(consumer)
+        self._look_at_line()
         if self._matching is not None and is_known:
             self._matching.leave(consumer, self._served())
             self._match_no_more(self._matching)
 
     def _served(self) -> list[Consumer]:
         """The consumers that may be given something."""
+        if self._is_handing_over:
+            return []
         return self.consumers[:1] if self.settings.single_active else self.consumers
+
+    def _look_at_line(self) -> None:
+        """A quorum queue goes over to a consumer of higher priority than its single active one has (RabbitMQ)."""
+        consumers = self.consumers
+        self._is_handing_over = (
+            self.kind == "quorum"
+            and self.settings.single_active
+            and len(consumers) > 1
+            and consumers[0].priority < consumers[1].priority
+        )
+
+    def _hand_over_to_next(self) -> None:
+        """It goes over once the active one has settled all that it has, so that no message overtakes another."""
+        consumers = self.consumers
+        before = consumers[0]
+        if before.holds_any():
+            return
+        del consumers[0]
+        self._line_up(before, 1)
+        self._is_handing_over = False
+        before.stood_down()
+        if self._matching is not None:
+            self._matching.serve(self._served())
 
     def _match(self) -> Matching:
         """Not every consumer is to have every entry from now on."""
@@ -100,6 +127,10 @@ class ClassicQueue(EntryQueue):
 
     def _dispatch(self) -> bool:
         consumers = self.consumers
+        if self._is_handing_over:
+            self._hand_over_to_next()
+            if self._is_handing_over:
+                return False
         if not consumers or self.settings.paused:
             return False
         if self._withheld is not None:

@@ -79,6 +79,8 @@ class EntryQueue(Queue, Stored):
         self._claims: Runs[Holder] = Runs()
         # The same for numbers whose entries had not come to the queue yet.
         self._reserved: Runs[Reserver] = Runs()
+        # Whether the single active consumer gets nothing more, and is relieved once it has settled what it has.
+        self._is_handing_over = False
         # Whether dead letters wait for room here.
         self._is_awaited = False
         # Bytes of the bodies that are ready.
@@ -555,6 +557,8 @@ class EntryQueue(Queue, Stored):
         self.unacked_bytes += len(entry.message.body)
 
     def _handed_back(self, entry: Entry) -> None:
+        if self._is_handing_over:
+            self.touch()
         self.unacked -= 1
         self.unacked_bytes -= len(entry.message.body)
 

@@ -82,6 +82,9 @@ class ChannelConsumer(Consumer):
     def is_active(self) -> bool:
         return self._deliveries.is_flowing
 
+    def holds_any(self) -> bool:
+        return self.window.messages > 0
+
     def suits(self, message: Message) -> bool:
         if self._no_local and message.origin == self.channel.connection.number:
             return False

@@ -78,6 +78,12 @@ class LinkConsumer(Consumer):
             return False
         return self.started and self._link.can_send
 
+    def holds_any(self) -> bool:
+        return self._link.unsettled > 0
+
+    def stood_down(self) -> None:
+        self.owner.stand_by()
+
     def suits(self, message: Message) -> bool:
         if self.no_local and message.origin == self._origin:
             return False
@@ -202,6 +208,12 @@ class OutgoingLink(SenderOwner):
         link.available = self.queue.message_count
         link.drained()
         return True
+
+    def stand_by(self) -> None:
+        """Another consumer is the single active one of the queue from now on."""
+        self._is_standby = True
+        self.consumer.is_special = True
+        self.link.tell({ACTIVE: False})
 
     # -- deliveries that are more than sending -------------------------------------------------------------------
 

@@ -416,6 +416,24 @@ def test_a_single_active_consumer_knows_that_it_is(client: Client, server: Serve
     assert second.bodies() == ["one"]
 
 
+def test_a_single_active_consumer_of_a_quorum_queue_is_relieved(client: Client, server: Server) -> None:
+    """One of higher priority takes over once what the first one has is settled, and both are told."""
+    server.queue("single", queue_type="quorum", single_active_consumer=True)
+    first = client.receiver("/queues/single", attach=Attach(name="first", snd_settle_mode=SND_UNSETTLED))
+    sender = client.sender("/queues/single")
+    sender.publish("one")
+    ((held, body),) = first.take()
+    assert body_of(body) == "one"
+    attach = Attach(name="second", snd_settle_mode=SND_UNSETTLED, properties={"rabbitmq:priority": Int(5)})
+    second = client.receiver("/queues/single", attach=attach)
+    sender.publish("two")
+    assert (first.bodies(), second.bodies()) == ([], [])
+    first.settle(held, ACCEPTED)
+    assert (first.bodies(), second.bodies()) == ([], ["two"])
+    assert [flow for flow in first.flows if flow] == [{"rabbitmq:active": True}, {"rabbitmq:active": False}]
+    assert [flow for flow in second.flows if flow] == [{"rabbitmq:active": False}, {"rabbitmq:active": True}]
+
+
 def test_no_local_keeps_a_clients_own_messages_from_it(client: Client, server: Server) -> None:
     """What came by the same connection is for others."""
     filters: Fields = {"l": Described(Symbol("apache.org:no-local-filter:list"), [])}
