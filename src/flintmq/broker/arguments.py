@@ -49,7 +49,9 @@ QUEUE_COMPARED: Final = (
 )
 EXCHANGE_COMPARED: Final = ("alternate-exchange",)
 # Those that make no sense on a queue of the kind, and are refused there.
-_NOT_ON_QUORUM: Final = ("x-max-priority",)
+# RabbitMQ's, for how it keeps classic queues: without effect here.
+_OF_CLASSIC: Final = ("x-queue-mode", "x-queue-version", "x-queue-master-locator")
+_NOT_ON_QUORUM: Final = ("x-max-priority", *_OF_CLASSIC)
 _NOT_ON_STREAM: Final = (
     "x-expires",
     "x-message-ttl",
@@ -60,6 +62,7 @@ _NOT_ON_STREAM: Final = (
     "x-max-priority",
     "x-overflow",
     "x-delivery-limit",
+    *_OF_CLASSIC,
     *_BEYOND_RABBITMQ,
     "x-paused",
     LIFETIME,
@@ -98,11 +101,16 @@ _TEXTS: Final = (
     "x-dead-letter-strategy",
     "x-delayed-retry-type",
     "x-overflow",
+    "x-queue-leader-locator",
+    "x-queue-mode",
     LIFETIME,
 )
 OVERFLOWS: Final = ("drop-head", "reject-publish", "reject-publish-dlx")
 RETRY_TYPES: Final = ("disabled", "all", "failed", "returned")
 STRATEGIES: Final = ("at-most-once", "at-least-once")
+# On which node RabbitMQ puts a queue, and where it keeps its messages: without effect here.
+LOCATORS: Final = ("client-local", "balanced", "random", "least-leaders", "min-masters")
+QUEUE_MODES: Final = ("default", "lazy")
 # Those that name what of a message tells it from others.
 _FIELDS: Final = ("x-group-header", "x-last-value-key")
 _AGE_UNITS: Final = {
@@ -200,6 +208,10 @@ def _fault(argument: str, value: object, arguments: Table) -> str:
             return f"a routing key of at most {SHORTSTR_MAX_BYTES} bytes is due"
         if argument == "x-overflow" and value not in OVERFLOWS:
             return "invalid_overflow"
+        if argument == "x-queue-leader-locator" and value not in LOCATORS:
+            return "invalid_queue_locator_arg"
+        if argument == "x-queue-mode" and value not in QUEUE_MODES:
+            return "invalid_queue_mode"
         if argument == LIFETIME and value not in POLICIES:
             return f"one of {', '.join(POLICIES)} is due"
         if argument == "x-dead-letter-strategy" and value not in STRATEGIES:

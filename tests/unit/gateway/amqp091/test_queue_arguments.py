@@ -45,6 +45,43 @@ def test_values(name: str, value: object, fault: str) -> None:
     assert declared({**STREAM, name: value}) == f"{told} of queue type stream"
 
 
+@pytest.mark.parametrize("kind", ["classic", "quorum", "stream"])
+@pytest.mark.parametrize(
+    ("value", "fault"),
+    [
+        ("client-local", ""),
+        ("balanced", ""),
+        ("min-masters", ""),
+        ("somewhere", "invalid_queue_locator_arg"),
+        ("", "invalid_queue_locator_arg"),
+        (1, "{unacceptable_type,signedint}"),
+    ],
+)
+def test_where_a_queue_is_to_be(kind: str, value: object, fault: str) -> None:
+    """There is one node; an answer that RabbitMQ does not know is a mistake all the same."""
+    told = "406 PRECONDITION_FAILED - invalid arg 'x-queue-leader-locator' for queue 'q' in vhost '/'"
+    arguments: Table = {"x-queue-type": kind, "x-queue-leader-locator": value}
+    assert declared(arguments) == (f"{told}: {fault}" if fault else "")
+
+
+@pytest.mark.parametrize(
+    ("value", "fault"),
+    [("lazy", ""), ("default", ""), ("fast", "invalid_queue_mode"), (True, "{unacceptable_type,bool}")],
+)
+def test_how_a_classic_queue_is_kept(value: object, fault: str) -> None:
+    """There is one way; a word that was never one of RabbitMQ's is a mistake all the same."""
+    told = "406 PRECONDITION_FAILED - invalid arg 'x-queue-mode' for queue 'q' in vhost '/'"
+    assert declared({"x-queue-mode": value}) == (f"{told}: {fault}" if fault else "")
+
+
+@pytest.mark.parametrize("kind", ["quorum", "stream"])
+@pytest.mark.parametrize("name", ["x-queue-mode", "x-queue-version", "x-queue-master-locator"])
+def test_what_is_of_classic_queues_alone(kind: str, name: str) -> None:
+    """RabbitMQ refuses it on queues of other types, whatever the value."""
+    told = f"406 PRECONDITION_FAILED - invalid arg '{name}' for queue 'q' in vhost '/' of queue type {kind}"
+    assert declared({"x-queue-type": kind, name: "default"}) == told
+
+
 @pytest.mark.parametrize("name", ["x-dedup-window", "x-dedup-size"])
 def test_what_has_to_agree(name: str) -> None:
     """A queue that deduplicates is declared again as such."""
