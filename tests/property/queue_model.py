@@ -73,12 +73,16 @@ class World:
         for queue in queues:
             queue.rearrange()
         for queue in queues:
-            queue.run(self.now - 1)
+            queue.expire(self.now - 1)
+        for queue in queues:
+            queue.end_delays()
         for queue in queues:
             queue.dispatch()
         for queue in queues:
-            queue.run(self.now)
+            queue.expire(self.now)
         self.bury()
+        for queue in queues:
+            queue.dispatch()
         for queue in queues:
             if queue.expires is not None and not queue.clients and queue.used + queue.expires <= self.now:
                 queue.delete()
@@ -281,11 +285,10 @@ class ModelQueue:
 
     # -- time ---------------------------------------------------------------------------------------------------
 
-    def run(self, limit: int) -> None:
-        """All that is due by then: what expires goes before what becomes ready."""
-        self.expire(limit)
+    def end_delays(self) -> None:
+        """All that is due by now; what has expired by then goes before."""
         while True:
-            due = [item for item in self.held if item.until <= limit]
+            due = [item for item in self.held if item.until <= self.world.now]
             if not due:
                 break
             item = min(due, key=lambda each: (each.until, each.seq))
@@ -303,7 +306,6 @@ class ModelQueue:
             item.position = self.number()
             self.make_ready(item)
             self.trim()
-        self.expire(limit)
 
     def expire(self, limit: int) -> None:
         for item in sorted(self.ready, key=lambda each: (each.expires, each.seq)):
@@ -380,6 +382,10 @@ class ModelQueue:
         self.give_back(back)
 
     def give_back(self, items: list[Item]) -> None:
+        for item in [item for item in items if item.expires <= self.world.now]:
+            items.remove(item)
+            if not self.is_outdated(item):
+                self.give_up(item, "expired")
         self.make_way(len(items), sum(len(item.body) for item in items))
         self.ready += [item for item in items if not self.is_outdated(item)]
         self.trim()

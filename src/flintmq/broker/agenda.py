@@ -53,6 +53,9 @@ class Agenda:
     def __init__(self) -> None:
         self.now_ms: i64 = 0
         self.timers = Timers()
+        # When queues have messages that expire. What is due at the same time goes first, so that what becomes ready by
+        # it can still be delivered.
+        self.expiries = Timers()
         # Where queues put what is far from its turn; None: it stays with them.
         self.pages: Pages | None = None
         # Consumers that were asked, one by one, whether they take a message at once: whoever published pays for that.

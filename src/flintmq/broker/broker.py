@@ -30,6 +30,7 @@ from flintmq.broker.queue.classic import ClassicQueue
 from flintmq.broker.queue.ids import QueueIds
 from flintmq.broker.queue.stream import StreamQueue
 from flintmq.broker.rules import check_rule
+from flintmq.broker.timers import NEVER
 from flintmq.broker.user import User
 from flintmq.broker.vhost import VHost
 
@@ -203,14 +204,17 @@ class Broker:
         if agenda.rearranged:
             self._rearrange()
         # A message whose time is up just now may still be delivered at once: that is what a time of zero asks for.
-        agenda.timers.run(agenda.now_ms - 1)
+        agenda.expiries.run(agenda.now_ms - 1)
+        agenda.timers.run(agenda.now_ms)
         more = self._publish_staged() if agenda.stages else False
         more |= self._dispatch_ready()
-        agenda.timers.run(agenda.now_ms)
-        if agenda.tap is not None:
-            agenda.tap.end_dispatch()
+        agenda.expiries.run(agenda.now_ms)
         if agenda.dead_letters or agenda.discarded or agenda.roomy:
             more |= self._dead_letters.publish()
+            # They may live no time, either, where they come to.
+            more |= self._dispatch_ready()
+        if agenda.tap is not None:
+            agenda.tap.end_dispatch()
         while agenda.unused:
             queue = agenda.unused.pop()
             vhost = self.vhosts.get(queue.vhost)
@@ -306,7 +310,8 @@ class Broker:
     @property
     def next_due_ms(self) -> int:
         """When `dispatch` has something to do even if nothing comes (Unix time in ms); 0 for never."""
-        return self.agenda.timers.next_ms
+        due_ms, expires_ms = self.agenda.timers.next_ms, self.agenda.expiries.next_ms
+        return min(due_ms, expires_ms) if due_ms != NEVER and expires_ms != NEVER else max(due_ms, expires_ms)
 
     def on_durable(self) -> None:
         """The storage made progress: streams may have more to deliver at the end of the next tick."""

@@ -118,6 +118,8 @@ class AmqpServer(Host):
         self._drained: asyncio.Event | None = None
         self._connection_max = connection_max
         self._is_tick_due = False
+        # Whether the broker's time is this tick's already.
+        self._has_moment = False
         self._is_closed = False
         # When the broker wants a tick, whatever comes.
         self._alarm: asyncio.TimerHandle | None = None
@@ -267,9 +269,20 @@ class AmqpServer(Host):
         self.want_tick()
 
     def now(self) -> float:
-        """The loop's time, and the broker's set: whatever calls into an engine begins with this."""
-        self.gateway.broker.now_ms = self.clock_ms()
+        """The loop's time, and the broker's set: whatever calls into an engine begins with this.
+
+        The broker's time stands still from the first such call to the end of the tick: a message that lives no time at
+        all would expire between its publish and the dispatch of the same tick.
+        """
+        if not self._has_moment:
+            self._begin_moment()
+            # A moment ends with a tick.
+            self.want_tick()
         return self._loop.time()
+
+    def _begin_moment(self) -> None:
+        self._has_moment = True
+        self.gateway.broker.now_ms = self.clock_ms()
 
     def heard(self, peer: Peer) -> None:
         """The first bytes of a peer in this tick came."""
@@ -289,7 +302,8 @@ class AmqpServer(Host):
         self._is_tick_due = False
         if self._is_closed:
             return
-        self.now()
+        if not self._has_moment:
+            self._begin_moment()
         self._feed_starved()
         try:
             more = self.gateway.end_tick()
@@ -300,6 +314,7 @@ class AmqpServer(Host):
         else:
             if self._changed:
                 self._promise()
+        self._has_moment = False
         self._flush()
         heard = self._heard
         self._heard = []

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from mypy_extensions import i64
 
 from flintmq.base.errors import StorageError, StorageFenced
+from flintmq.broker.agenda import Agenda
 from flintmq.broker.consumer import Consumer
 from flintmq.broker.message import FOREVER, PERSISTENT, UNSTATED, Address, ContentCodec, Entry, Handling, Message, Table
 from flintmq.broker.ports import (
@@ -512,3 +513,9 @@ class Taker(Consumer):
     @property
     def bodies(self) -> list[str]:
         return [entry.message.body.decode() for entry in self.taken]
+
+
+def run_due(agenda: Agenda, now_ms: int) -> None:
+    """All that was due by then happens, as at the beginning of a tick."""
+    agenda.expiries.run(now_ms)
+    agenda.timers.run(now_ms)

@@ -134,6 +134,7 @@ class ClassicQueue(EntryQueue):
         if not consumers or self.settings.paused:
             return False
         if self._withheld is not None:
+            self._expire_withheld(self._withheld)
             self._offer_withheld(self._withheld)
         if self._matching is not None:
             return self._dispatch_matching(self._matching)

@@ -395,7 +395,7 @@ class EntryQueue(Queue, Stored):
 
     def _expire_later(self, entry: Entry) -> None:
         if self._expiry is None:
-            self._expiry = Expiry(self.agenda.timers, self._expired, self._paging)
+            self._expiry = Expiry(self.agenda.expiries, self._expired, self._paging)
             if self._paging is not None:
                 self._paging.expiry = self._expiry
             self._set_plain()
@@ -541,10 +541,16 @@ class EntryQueue(Queue, Stored):
         if self._expiry is not None:
             self._expiry.on_due(self.agenda.now_ms)
         if self._withheld is not None:
+            self._expire_withheld(self._withheld)
             withheld = self._withheld.take(context)
             if withheld is not None:
                 return withheld
         return None if self._first() is None else self._take()
+
+    def _expire_withheld(self, withheld: Withheld) -> None:
+        """What waits for other consumers lives no longer for that."""
+        for entry in withheld.expired(self.agenda.now_ms):
+            self._give_up(entry, EXPIRED)
 
     def sent(self, entry: Entry) -> None:
         self.got -= 1
@@ -623,6 +629,7 @@ class EntryQueue(Queue, Stored):
     def _take_within(self, room: i64, is_first: bool) -> Entry | None:
         """The next entry, if its body is not larger; the first one in any case."""
         if self._withheld is not None:
+            self._expire_withheld(self._withheld)
             withheld = self._withheld.take(None)
             if withheld is not None:
                 return withheld
@@ -856,7 +863,8 @@ class EntryQueue(Queue, Stored):
         return self.dispatch()
 
     def _give_back(self, entries: list[Entry]) -> None:
-        """They are ready again, as far as there is room for them."""
+        """They are ready again, as far as there is room for them, and they have not expired meanwhile."""
+        entries = self._living(entries)
         if self._barred is not None:
             entries = self._keep_back(self._barred, entries)
         if self.is_guarded:
@@ -873,6 +881,17 @@ class EntryQueue(Queue, Stored):
         self._store.give_back(entries)
         if self.is_guarded:
             self._trim()
+
+    def _living(self, entries: list[Entry]) -> list[Entry]:
+        """Those of acquired entries that have time to live left; the others are dead letters."""
+        now_ms = self.agenda.now_ms
+        living: list[Entry] = []
+        for entry in entries:
+            if entry.expires_ms == 0 or entry.expires_ms > now_ms:
+                living.append(entry)
+            elif not self._is_outdated(entry):
+                self._give_up(entry, EXPIRED)
+        return living
 
     def _is_outdated(self, entry: Entry) -> bool:
         """Whether a newer entry has this one's key, so that it is settled instead of coming back."""

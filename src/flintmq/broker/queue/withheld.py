@@ -8,6 +8,8 @@ behind them.
 from bisect import insort
 from typing import Final, final
 
+from mypy_extensions import i64
+
 from flintmq.broker.message import Entry
 
 # Where fewer come than this part of what is here, each is put in its place, and all others are left alone.
@@ -35,6 +37,18 @@ class Withheld:
                 del self.entries[at]
                 return entry
         return None
+
+    def expired(self, now_ms: i64) -> list[Entry]:
+        """Take out those whose time is up."""
+        gone: list[Entry] = []
+        kept: list[tuple[Entry, tuple[object, ...]]] = []
+        for each in self.entries:
+            if each[0].expires_ms != 0 and each[0].expires_ms <= now_ms:
+                gone.append(each[0])
+            else:
+                kept.append(each)
+        self.entries = kept
+        return gone
 
     def release(self, context: object) -> list[Entry]:
         """All that was withheld from this context alone, which has ended."""

@@ -13,7 +13,7 @@ from flintmq.broker.queue.base import Queue
 from flintmq.broker.queue.browse import View
 from flintmq.broker.queue.classic import ClassicQueue
 from flintmq.broker.queue.stream import StreamQueue
-from tests.unit.broker.memory import MemoryDefinitions, MemoryJournal, MemoryStream, Taker, message
+from tests.unit.broker.memory import MemoryDefinitions, MemoryJournal, MemoryStream, Taker, message, run_due
 
 
 class Picky(Taker):
@@ -137,7 +137,7 @@ def test_delays_are_not_looked_into() -> None:
     view.dispatch()
     assert browser.bodies == []
     queue.agenda.now_ms = 10
-    queue.agenda.timers.run(10)
+    run_due(queue.agenda, 10)
     view.dispatch()
     assert browser.bodies == ["later"]
 

@@ -13,7 +13,7 @@ from flintmq.broker.queue.dedup import Dedup
 from flintmq.broker.routing import Route
 from flintmq.gateway.amqp091.codec import CODEC_091
 from flintmq.wire.amqp091.properties import Properties, encode_properties
-from tests.unit.broker.memory import HeaderCodec, MemoryJournal, MemoryStorage, message
+from tests.unit.broker.memory import HeaderCodec, MemoryJournal, MemoryStorage, message, run_due
 
 
 def make(durable: bool = True, **arguments: object) -> tuple[ClassicQueue, MemoryJournal]:
@@ -43,7 +43,7 @@ def consume(queue: ClassicQueue) -> Entry:
 
 def pass_time(queue: ClassicQueue, now_ms: int) -> None:
     queue.agenda.now_ms = now_ms
-    queue.agenda.timers.run(now_ms)
+    run_due(queue.agenda, now_ms)
 
 
 def notes(journal: MemoryJournal) -> list[bytes]:

@@ -6,7 +6,7 @@ from flintmq.broker.publishing import ROUTED, STORED, TURNED_AWAY, put
 from flintmq.broker.queue.classic import ClassicQueue
 from flintmq.broker.queue.delays import Delays
 from flintmq.broker.timers import Timers
-from tests.unit.broker.memory import HeaderCodec, MemoryJournal, message
+from tests.unit.broker.memory import HeaderCodec, MemoryJournal, message, run_due
 
 
 def make() -> tuple[ClassicQueue, MemoryJournal]:
@@ -20,7 +20,7 @@ def publish(queue: ClassicQueue, headers: str, body: str = "m") -> int:
 
 def pass_time(queue: ClassicQueue, now_ms: int) -> None:
     queue.agenda.now_ms = now_ms
-    queue.agenda.timers.run(now_ms)
+    run_due(queue.agenda, now_ms)
 
 
 def test_held_until_due() -> None:

@@ -6,7 +6,7 @@ from flintmq.broker.agenda import Agenda
 from flintmq.broker.message import Entry
 from flintmq.broker.queue.classic import ClassicQueue
 from flintmq.broker.queue.ready import Fifo
-from tests.unit.broker.memory import MemoryJournal, Taker, message
+from tests.unit.broker.memory import MemoryJournal, Taker, message, run_due
 
 
 def make(**arguments: object) -> tuple[ClassicQueue, MemoryJournal]:
@@ -81,7 +81,7 @@ def test_delayed_value_replaces_what_came_before_its_time() -> None:
     assert entry is not None
     journal.append(delayed, [queue.id], [entry])
     put(queue, journal, "a2")
-    queue.agenda.timers.run(100)
+    run_due(queue.agenda, 100)
     assert ready(queue) == ["a1"]
     assert list(journal.kept.values()) == [b"a1"]
 
@@ -103,7 +103,7 @@ def test_restart_does_not_bring_back_an_older_value_that_pauses(returns: tuple[i
         found(queue, journal, f"a{seq}", seq, count)
     queue.start_at(10)
     queue.agenda.now_ms = 1000
-    queue.agenda.timers.run(1000)
+    run_due(queue.agenda, 1000)
     assert ready(queue) == ["a1"]
     assert list(journal.kept.values()) == [b"a1"]
 

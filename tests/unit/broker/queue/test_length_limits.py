@@ -9,7 +9,7 @@ from flintmq.broker.agenda import Agenda
 from flintmq.broker.message import Entry, Message
 from flintmq.broker.publishing import ROUTED, STORED, TURNED_AWAY, UNDELIVERED, put, put_at_once
 from flintmq.broker.queue.classic import ClassicQueue
-from tests.unit.broker.memory import MemoryJournal, Taker, message
+from tests.unit.broker.memory import MemoryJournal, Taker, message, run_due
 
 if TYPE_CHECKING:
     from flintmq.broker.queue.base import Queue
@@ -52,7 +52,7 @@ def take(queue: ClassicQueue) -> Entry:
 
 def pass_time(queue: ClassicQueue, now_ms: int) -> None:
     queue.agenda.now_ms = now_ms
-    queue.agenda.timers.run(now_ms)
+    run_due(queue.agenda, now_ms)
 
 
 @pytest.mark.parametrize("limit", [{"max_length": 2}, {"max_length_bytes": 2}])

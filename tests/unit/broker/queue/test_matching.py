@@ -6,7 +6,7 @@ from flintmq.base.limits import DISPATCH_BURST_MESSAGES
 from flintmq.broker.agenda import Agenda
 from flintmq.broker.message import Message
 from flintmq.broker.queue.classic import ClassicQueue
-from tests.unit.broker.memory import MemoryJournal, Taker, message
+from tests.unit.broker.memory import MemoryJournal, Taker, message, run_due
 
 
 class Choosy(Taker):
@@ -172,7 +172,7 @@ def test_expiry_and_limits_find_entries_wherever_they_stand() -> None:
         queue.enqueue(each)
     assert [entry.message.body for entry in queue._store.entries()] == [b"x3", b"x4", b"x5"]
     queue.agenda.now_ms = 11
-    queue.agenda.timers.run(11)
+    run_due(queue.agenda, 11)
     assert queue.message_count == 3
 
 

@@ -7,7 +7,7 @@ from flintmq.broker.agenda import Agenda
 from flintmq.broker.message import Entry
 from flintmq.broker.ports import Page, PlacesOfPage
 from flintmq.broker.queue.classic import ClassicQueue
-from tests.unit.broker.memory import MemoryJournal, MemoryPages, Taker, message
+from tests.unit.broker.memory import MemoryJournal, MemoryPages, Taker, message, run_due
 
 # What a queue keeps in memory before it packs, and what a page has.
 LOOSE = 8 * 1024
@@ -74,7 +74,7 @@ def test_a_page_of_which_nothing_is_left_is_gone() -> None:
     fill(queue, 2 * PAGE, LOOSE + 3 * PAGE)
     before = len(pages.kept)
     queue.agenda.now_ms += 5_000
-    queue.agenda.timers.run(queue.agenda.now_ms)
+    run_due(queue.agenda, queue.agenda.now_ms)
     assert queue.message_count == LOOSE + 4 * PAGE
     assert len(pages.kept) == before - 1
     hands = taken(queue, LOOSE + 5)
@@ -145,12 +145,12 @@ def test_looking_at_pages_takes_turns() -> None:
     count = queue.message_count
     over = len(range(0, 40 * PAGE, 500))
     queue.agenda.now_ms += 60_000
-    queue.agenda.timers.run(queue.agenda.now_ms)
+    run_due(queue.agenda, queue.agenda.now_ms)
     gone = count - queue.message_count
     assert 0 < gone < over // 2
     for _ in range(10):
         queue.agenda.now_ms += 100
-        queue.agenda.timers.run(queue.agenda.now_ms)
+        run_due(queue.agenda, queue.agenda.now_ms)
     assert over - 1 <= count - queue.message_count <= over + 1
 
 

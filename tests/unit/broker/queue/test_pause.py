@@ -19,6 +19,7 @@ from tests.unit.broker.memory import (
     MemoryStream,
     Taker,
     message,
+    run_due,
 )
 
 
@@ -82,7 +83,7 @@ def test_other_rules_go_on() -> None:
     for body in ("a", "b"):
         put([queue], message(body), journal)
     queue.agenda.now_ms = 10
-    queue.agenda.timers.run(10)
+    run_due(queue.agenda, 10)
     assert [letter.reason for letter in queue.agenda.dead_letters] == [MAXLEN, EXPIRED]
 
 

@@ -8,7 +8,7 @@ from flintmq.broker.publishing import put
 from flintmq.broker.queue.classic import ClassicQueue
 from flintmq.broker.queue.retry import pause_ms
 from flintmq.broker.queue.settings import QueueSettings
-from tests.unit.broker.memory import MemoryJournal, Taker, message
+from tests.unit.broker.memory import MemoryJournal, Taker, message, run_due
 
 
 def make(**arguments: object) -> tuple[ClassicQueue, MemoryJournal]:
@@ -26,7 +26,7 @@ def put_one(queue: ClassicQueue, journal: MemoryJournal, headers: str = "") -> E
 
 def pass_time(queue: ClassicQueue, now_ms: int) -> None:
     queue.agenda.now_ms = now_ms
-    queue.agenda.timers.run(now_ms)
+    run_due(queue.agenda, now_ms)
 
 
 @pytest.mark.parametrize(

@@ -54,3 +54,18 @@ def test_consumers_are_not_asked_about_each_message_they_rejected() -> None:
     assert other.bodies == [str(number) for number in range(40)]
     assert queue.message_count == 60
     assert [rejecter.asked for rejecter in rejecters] == [1] * 5
+
+
+def test_what_is_withheld_lives_no_longer_for_that() -> None:
+    """A message that waits for another consumer than the one that rejected it is not given to one that comes late."""
+    agenda = Agenda()
+    queue = ClassicQueue(1, "/", "q", "classic", False, False, None, {"x-message-ttl": 10}, agenda, MemoryJournal())
+    rejecter = Counting(2, "rejecter")
+    queue.subscribe(rejecter, {})
+    for number in range(2):
+        queue.enqueue(message(str(number)))
+    queue.dispatch()
+    queue.withhold(rejecter.taken, "rejecter")
+    agenda.now_ms = 11
+    assert queue.get("other") is None
+    assert queue.message_count == 0
