@@ -31,8 +31,8 @@ from flintmq.broker.queue.ids import QueueIds
 from flintmq.broker.queue.stream import StreamQueue
 from flintmq.broker.rules import check_rule
 from flintmq.broker.timers import NEVER
-from flintmq.broker.user import User
-from flintmq.broker.vhost import VHost
+from flintmq.broker.user import User, check_user_size
+from flintmq.broker.vhost import VHost, check_vhost_size
 
 
 @final
@@ -74,6 +74,8 @@ class Broker:
     def put_vhost(self, record: VHostRecord) -> VHost:
         """Make a virtual host, or change what is said of it. Raises ConfigurationError."""
         vhost = self.vhosts.get(record.name)
+        if vhost is None or vhost.record != record:
+            check_vhost_size(record, vhost is None)
         if vhost is None:
             vhost = self._make_vhost(record)
         else:
@@ -109,8 +111,10 @@ class Broker:
         return found
 
     def put_user(self, record: UserRecord) -> User:
-        """Make a user, or change password and tags."""
+        """Make a user, or change password and tags. Raises ConfigurationError."""
         user = self.users.get(record.name)
+        if user is None or user.record.tags != record.tags:
+            check_user_size(record, user is None)
         if user is None:
             user = User(record)
             self.users[record.name] = user

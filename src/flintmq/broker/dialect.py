@@ -8,6 +8,7 @@ import re
 from typing import Final, final
 
 from flintmq.base.errors import ConfigurationError, PreconditionFailed, SyntaxFault
+from flintmq.broker import bounds
 from flintmq.broker.message import Table
 
 # The specification's domains exchange-name and queue-name.
@@ -64,6 +65,7 @@ class Dialect:
 
     def check_name(self, what: str, name: str) -> None:
         """Raises PreconditionFailed for a name that an exchange or a queue must not have."""
+        bounds.check_name(f"{what} name", name)
         if self.checks_names and (len(name) > _NAME_MAX or not _NAME.fullmatch(name)):
             raise PreconditionFailed(
                 f"{what} name '{name}' is not made of letters, digits, hyphen, underscore, period and colon, "

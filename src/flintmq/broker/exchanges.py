@@ -6,6 +6,7 @@ from typing import Final, final
 from flintmq.base.errors import AccessRefused, CommandInvalid, NotFound, PreconditionFailed, TypeKept
 from flintmq.broker import arguments as args
 from flintmq.broker.bindings import Bindings
+from flintmq.broker.bounds import check_arguments, check_name
 from flintmq.broker.chance import Chance
 from flintmq.broker.dialect import Dialect
 from flintmq.broker.exchange.base import Binding, Exchange
@@ -82,6 +83,7 @@ class Exchanges:
         """Make an exchange, or find the equal one that is there."""
         _refuse_default(name)
         self.dialect.check_name("exchange", name)
+        check_arguments(f"exchange '{name}' in vhost '{self._vhost}'", arguments)
         self.dialect.check_field_names(arguments)
         self._check_type(kind)
         found = self.by_name.get(name)
@@ -194,8 +196,10 @@ class Exchanges:
 
     def _bind(self, binding: Binding) -> None:
         source = binding.source
-        source.check_binding(binding)
         where = f"binding of exchange '{source.name}' in vhost '{self._vhost}'"
+        check_name("routing key", binding.routing_key)
+        check_arguments(where, binding.arguments)
+        source.check_binding(binding)
         binding.filter = selector_of(binding.arguments, where)
         if not self.bindings.add(binding):
             return

@@ -5,6 +5,7 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from flintmq.base.errors import AccessRefused, NotFound
+from flintmq.broker.bounds import check_name
 from flintmq.broker.exchange.base import Exchange
 from flintmq.broker.message import Address, Message
 from flintmq.broker.queue.base import Queue
@@ -71,7 +72,8 @@ class Router:
     def queues(self, route: Route, message: Message) -> list[Queue]:
         """The queues the message goes to, each once; the list is not the caller's to change.
 
-        Raises NotFound when there is no such exchange, AccessRefused when it is internal.
+        Raises NotFound when there is no such exchange, AccessRefused when it is internal, PreconditionFailed for a name
+        or a key that is too long.
         """
         if route.version != self.version:
             self._renew(route)
@@ -114,6 +116,9 @@ class Router:
     def _renew(self, route: Route) -> None:
         if route.version < self._oldest or any(exchange.changed > route.version for exchange in route.way):
             exchange = self.exchange(route.address.exchange)
+            # Once for all messages of an address. One that no delivery could name is not for any queue.
+            check_name("exchange name", exchange.name)
+            check_name("routing key", route.address.routing_key)
             if exchange.internal:
                 raise AccessRefused(f"cannot publish to internal exchange '{exchange.name}' in vhost '{self._vhost}'")
             route.way = [exchange]

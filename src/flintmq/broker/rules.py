@@ -1,8 +1,7 @@
 """What rules have to be like, whoever brings them."""
 
 from flintmq.base.errors import ConfigurationError
-from flintmq.base.json_values import is_nested_deeper
-from flintmq.base.limits import TABLE_DEPTH_MAX
+from flintmq.broker.bounds import name_fault, value_fault
 from flintmq.broker.limits import check_limit
 from flintmq.broker.permission import check_permission, check_topic_permission
 from flintmq.broker.policy import check_policy
@@ -18,18 +17,22 @@ from flintmq.broker.ports import (
 def check_rule(rule: Rule) -> None:
     """Raises ConfigurationError for a rule that makes no sense, whomever and whatever it is for."""
     if isinstance(rule, PermissionRecord):
+        _check_size("permission", rule.user, [rule.configure, rule.write, rule.read])
         check_permission(rule)
     elif isinstance(rule, TopicPermissionRecord):
+        _check_size("exchange of a topic permission", rule.exchange, [rule.write, rule.read])
         check_topic_permission(rule)
     elif isinstance(rule, PolicyRecord):
-        _check_depth(rule.name, rule.definition)
+        _check_size("policy", rule.name, [rule.pattern, rule.definition])
         check_policy(rule)
     elif isinstance(rule, LimitRecord):
         check_limit(rule)
     else:
-        _check_depth(rule.name, rule.value)
+        _check_size("component", rule.component, None)
+        _check_size("parameter", rule.name, rule.value)
 
 
-def _check_depth(name: str, value: object) -> None:
-    if is_nested_deeper(value, TABLE_DEPTH_MAX):
-        raise ConfigurationError(f"what '{name}' is has more than {TABLE_DEPTH_MAX} objects within each other")
+def _check_size(what: str, name: str, value: object) -> None:
+    fault = name_fault(f"{what} name", name) or value_fault(f"what {what} '{name}' says", value)
+    if fault:
+        raise ConfigurationError(fault)

@@ -4,6 +4,8 @@ from typing import TYPE_CHECKING, Final, final
 
 from mypy_extensions import i64
 
+from flintmq.base.errors import ConfigurationError
+from flintmq.broker.bounds import name_fault, value_fault
 from flintmq.broker.limits import Limits
 from flintmq.broker.permission import Rights
 from flintmq.broker.ports import UserRecord
@@ -22,6 +24,17 @@ _ADMINISTRATOR: Final = "administrator"
 def is_by_token(owner: str) -> bool:
     """Whether it is somebody whom only the issuer of tokens knows."""
     return owner.endswith(_SUFFIX)
+
+
+def check_user_size(record: UserRecord, is_new: bool) -> None:
+    """Raises ConfigurationError for a name that the property user-id has no room for, and for too many tags.
+
+    A user who is there under a longer name, from an earlier release, may stay.
+    """
+    fault = name_fault("user name", record.name) if is_new else ""
+    fault = fault or value_fault(f"tags of user '{record.name}'", list(record.tags))
+    if fault:
+        raise ConfigurationError(fault)
 
 
 @final

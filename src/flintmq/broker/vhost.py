@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, final
 from flintmq.base.errors import AccessRefused, ConfigurationError, NotFound, PreconditionFailed
 from flintmq.broker import arguments as args
 from flintmq.broker.agenda import Agenda
+from flintmq.broker.bounds import check_arguments, name_fault, value_fault
 from flintmq.broker.chance import Chance
 from flintmq.broker.consumer import Consumer
 from flintmq.broker.delayed import WAITING_PREFIX, DelayedMessages
@@ -38,6 +39,17 @@ def check_vhost(record: VHostRecord) -> None:
         raise ConfigurationError(
             f"queue type '{record.default_queue_type}' is unknown: there are {', '.join(args.QUEUE_KINDS)}"
         )
+
+
+def check_vhost_size(record: VHostRecord, is_new: bool) -> None:
+    """Raises ConfigurationError for a name that no client could open, and for more than anybody says of one.
+
+    One that is there under a longer name, from an earlier release, may stay.
+    """
+    fault = name_fault("vhost name", record.name) if is_new else ""
+    fault = fault or value_fault(f"what is said of vhost '{record.name}'", [record.description, list(record.tags)])
+    if fault:
+        raise ConfigurationError(fault)
 
 
 @final
@@ -197,6 +209,7 @@ class VHost:
         """Make a queue, or find the equal one that is there. `generated`: the name was made by the server."""
         dialect = self.dialect
         dialect.check_name("queue", name)
+        check_arguments(f"queue '{name}' in vhost '{self.name}'", arguments)
         arguments = self._with_default_type(arguments, durable and not exclusive and not auto_delete)
         kind = args.queue_kind(arguments, name, self.name)
         args.check_queue_arguments(arguments, kind, name, self.name)

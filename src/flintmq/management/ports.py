@@ -174,6 +174,10 @@ class Node(Protocol):
         """What the body of a message may have, whichever way it comes."""
 
     @property
+    def properties_max_bytes(self) -> int:
+        """The same for its properties, encoded as AMQP 0-9-1 has them: they have to fit one frame."""
+
+    @property
     def takes_tokens(self) -> bool:
         """Whether there is somebody whose tokens count."""
 

@@ -161,6 +161,10 @@ class Operation:
         return int(self._server.amqp091.offer.tuning.message_max)
 
     @property
+    def properties_max_bytes(self) -> int:
+        return int(self._server.amqp091.offer.tuning.properties_max)
+
+    @property
     def takes_tokens(self) -> bool:
         return self._server.gateway.policy.takes_tokens
 

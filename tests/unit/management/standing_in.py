@@ -75,6 +75,7 @@ class NodeInMemory:
         # By their tokens.
         self.bearers: dict[str, Bearer] = {}
         self.message_max_bytes = 1_000
+        self.properties_max_bytes = 500
         self.takes_tokens = True
         self.allows_clear_text = False
         self.attempts = Attempts()
@@ -135,7 +136,11 @@ class Api:
     """There are the virtual host / and users named after their tags; `admin` is the administrator and may do all."""
 
     def __init__(
-        self, routes: Sequence[Route] = ROUTES, address: str = "127.0.0.1", beside: Sequence[BaseRoute] = ()
+        self,
+        routes: Sequence[Route] = ROUTES,
+        address: str = "127.0.0.1",
+        beside: Sequence[BaseRoute] = (),
+        body_max_bytes: int = BODY_MAX_BYTES,
     ) -> None:
         self.node = NodeInMemory()
         self.broker = self.node.broker
@@ -145,7 +150,7 @@ class Api:
             self.user(tag, tag)
         self.user("nobody")
         self.stats = Stats(self.node)
-        self._app = application(self.node, self.stats, routes, BODY_MAX_BYTES, beside)
+        self._app = application(self.node, self.stats, routes, body_max_bytes, beside)
         self._address = address
 
     def user(self, name: str, *tags: str, vhosts: tuple[str, ...] = ()) -> None:

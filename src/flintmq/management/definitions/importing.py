@@ -24,7 +24,8 @@ from flintmq.broker.ports import (
     VHostRecord,
 )
 from flintmq.broker.rules import check_rule
-from flintmq.broker.vhost import check_vhost
+from flintmq.broker.user import check_user_size
+from flintmq.broker.vhost import check_vhost, check_vhost_size
 from flintmq.management.definitions.document import (
     BindingEntry,
     Document,
@@ -127,11 +128,17 @@ def _records(document: Document, broker: Broker, hasher: Hasher) -> Iterator[Seq
 
     def user(entry: UserEntry) -> list[_Record]:
         known = broker.users.get(entry.name)
-        return _user(entry, known.record if known else None, hasher)
+        records = _user(entry, known.record if known else None, hasher)
+        for record in records:
+            if isinstance(record, UserRecord):
+                check_user_size(record, known is None)
+        return records
 
     def vhost(entry: VHostEntry) -> list[_Record]:
         known = broker.vhosts.get(entry.name)
-        return _vhost(entry, known.record if known else VHostRecord(entry.name))
+        record = _vhost(entry, known.record if known else VHostRecord(entry.name))
+        check_vhost_size(record, known is None)
+        return [record]
 
     sections: dict[str, Callable[..., Sequence[_Record]]] = {
         "vhosts": vhost,
@@ -175,7 +182,7 @@ def _expect(record: _Record | Entry, vhosts: set[str], users: set[str]) -> None:
         check_rule(record)
 
 
-def _vhost(entry: VHostEntry, known: VHostRecord) -> list[_Record]:
+def _vhost(entry: VHostEntry, known: VHostRecord) -> VHostRecord:
     data = entry.metadata
     queue_type = entry.default_queue_type or data.default_queue_type or known.default_queue_type
     description = entry.description or data.description or known.description
@@ -188,7 +195,7 @@ def _vhost(entry: VHostEntry, known: VHostRecord) -> list[_Record]:
         tags,
     )
     check_vhost(record)
-    return [record]
+    return record
 
 
 def _user(entry: UserEntry, known: UserRecord | None, hasher: Hasher) -> list[_Record]:

@@ -7,6 +7,7 @@ from typing import Final, final
 
 from flintmq.base.errors import ConfigurationError, NotFound
 from flintmq.broker import arguments as args
+from flintmq.broker.bounds import check_arguments, check_name
 from flintmq.broker.broker import Broker
 from flintmq.broker.chance import Chance
 from flintmq.broker.dialect import dialect_named
@@ -81,6 +82,7 @@ class Topology:
         if name == "" or place.find_exchange(name) or name.startswith(RESERVED):
             return
         place.dialect.check_name("exchange", name)
+        check_arguments(f"exchange '{name}' in vhost '{entry.vhost}'", arguments)
         place.dialect.check_field_names(arguments)
         check_type(entry.type)
         made = make_exchange(
@@ -96,6 +98,7 @@ class Topology:
         if place.has_queue(name) or name.startswith(RESERVED):
             return
         place.dialect.check_name("queue", name)
+        check_arguments(f"queue '{name}' in vhost '{entry.vhost}'", arguments)
         default = place.record.default_queue_type
         if default and entry.durable and not entry.auto_delete:
             arguments = {"x-queue-type": default, **arguments}
@@ -120,8 +123,11 @@ class Topology:
         source = place.find_exchange(entry.source)
         if source is None:
             raise NotFound(f"no exchange '{entry.source}' in vhost '{entry.vhost}'")
+        where = f"binding of exchange '{entry.source}' in vhost '{entry.vhost}'"
+        check_name("routing key", entry.routing_key)
+        check_arguments(where, arguments)
         place.dialect.check_field_names(arguments)
-        selector_of(arguments, f"binding of exchange '{entry.source}' in vhost '{entry.vhost}'")
+        selector_of(arguments, where)
         if source.type != "x-local-random":
             # The other types do not ask where a binding leads to, which may not be there yet.
             source.check_binding(Binding(source, source, entry.routing_key, arguments))

@@ -10,8 +10,7 @@ from typing import Final
 from msgspec import Raw, json
 
 from flintmq.base.errors import AmqpError, DecodeError, LocalProtocolError
-from flintmq.base.json_values import is_nested_deeper
-from flintmq.base.limits import TABLE_DEPTH_MAX
+from flintmq.broker.bounds import value_fault
 from flintmq.broker.message import Message, Table
 from flintmq.gateway.amqp091.codec import CODEC_091
 from flintmq.gateway.conversion.converted import TO_091
@@ -160,10 +159,11 @@ def _number(name: str, value: object) -> int:
 
 
 def checked_table(given: TableGiven, what: str) -> Table:
-    """Raises BadRequest for numbers that no table of AMQP can hold, and for too many objects within each other."""
+    """Raises BadRequest for what no table of AMQP can hold, or no frame."""
     checked: Table = dict(given)
-    if is_nested_deeper(checked, TABLE_DEPTH_MAX):
-        raise BadRequest(f"{what}: more than {TABLE_DEPTH_MAX} objects within each other")
+    fault = value_fault(what, checked)
+    if fault:
+        raise BadRequest(fault)
     todo: list[object] = [checked]
     while todo:
         each = todo.pop()

@@ -20,6 +20,10 @@ def publish(
     caller.rights_in(vhost.name).check(WRITE, "exchange", exchange)
     if len(body) > node.message_max_bytes:
         raise PreconditionFailed(f"message size {len(body)} is larger than max size {node.message_max_bytes}")
+    if len(properties) > node.properties_max_bytes:
+        raise PreconditionFailed(
+            f"{len(properties)} bytes of properties: a frame of AMQP 0-9-1 has room for {node.properties_max_bytes}"
+        )
     decoded = decode_properties(properties)
     if decoded.user_id is not None and decoded.user_id != caller.name:
         raise PreconditionFailed(

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Final, final
 
 from flintmq.base.errors import AccessRefused
+from flintmq.broker.bounds import name_fault
 from flintmq.broker.message import Address, Entry, Message, Table
 from flintmq.broker.permission import WRITE, Rights
 from flintmq.broker.queue.base import Queue
@@ -56,7 +57,13 @@ class Redrive:
     def _address(self, queue: Queue, death: Table, keys: list[str], message: Message) -> Address:
         """The one it had there, where that still leads there and the caller may publish to it; the queue's own else."""
         name = death.get("exchange")
-        if isinstance(name, str) and self._may_publish(name, keys[0]) and self._leads(name, keys, message, queue):
+        # The history may have been written by a publisher, and a header holds more than a routing key.
+        if (
+            isinstance(name, str)
+            and not name_fault("", keys[0])
+            and self._may_publish(name, keys[0])
+            and self._leads(name, keys, message, queue)
+        ):
             return Address(name, keys[0])
         return Address("", queue.name)
 

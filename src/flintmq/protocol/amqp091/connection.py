@@ -46,6 +46,7 @@ from flintmq.protocol.output import Output
 from flintmq.protocol.role import Role
 from flintmq.wire.amqp091 import spec
 from flintmq.wire.amqp091.frames import (
+    CONTENT_HEADER_BYTES,
     FRAME_BODY,
     FRAME_END,
     FRAME_HEADER,
@@ -91,6 +92,12 @@ class Tuning:
     frame_max: int = FRAME_MAX_BYTES
     heartbeat: int = HEARTBEAT_SECONDS
     message_max: int = MESSAGE_MAX_BYTES
+
+    @property
+    def properties_max(self) -> int:
+        """Bytes of properties that a server takes: with what it adds, they fit one content header."""
+        whole = self.frame_max - FRAME_OVERHEAD_BYTES
+        return whole - whole // HEADER_RESERVE_DIVISOR - CONTENT_HEADER_BYTES
 
 
 @dataclass(frozen=True)
@@ -209,8 +216,9 @@ class Connection:
 
     def _header_max(self) -> i64:
         """A server leaves room in a content header for what it adds to it."""
-        whole: i64 = self.tuning.frame_max - FRAME_OVERHEAD_BYTES
-        return whole - whole // HEADER_RESERVE_DIVISOR if self._is_server else whole
+        if self._is_server:
+            return self.tuning.properties_max + CONTENT_HEADER_BYTES
+        return self.tuning.frame_max - FRAME_OVERHEAD_BYTES
 
     # -- bytes in -----------------------------------------------------------------------------------------------
 

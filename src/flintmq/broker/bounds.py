@@ -1,0 +1,118 @@
+"""How long names and tables of definitions may be, whichever way they come in.
+
+AMQP 0-9-1 sets these bounds by itself: a name is a short string, and a table fits a frame. The HTTP API, definitions
+files, the configuration and AMQP 1.0 have no such bounds, and what they let in would be what no client of AMQP 0-9-1
+can be told of. So the broker checks them, once, below all of these.
+
+Every function returns what is wrong, in words for whoever sent it, or "" where nothing is: each caller has its own
+type of error.
+"""
+
+from typing import Final
+
+from mypy_extensions import i64
+
+from flintmq.base.errors import PreconditionFailed
+from flintmq.base.limits import ARGUMENTS_MAX_BYTES, SHORTSTR_MAX_BYTES, TABLE_DEPTH_MAX, TABLE_ENTRIES_MAX
+from flintmq.broker.message import Table
+
+_INT64_MIN: Final = -(2**63)
+_UINT64_MAX: Final = 2**64 - 1
+# What a number, or any other value of a fixed size, takes in a table: its type and eight bytes.
+_FIXED_BYTES: Final = 9
+# The type and the length in front of a text, a list or a table.
+_LENGTH_BYTES: Final = 5
+
+
+def name_fault(what: str, name: str) -> str:
+    """What is wrong with a name or a routing key: it is no short string (amqp-0-9-1 §4.2.5.3)."""
+    if len(name) * 3 <= SHORTSTR_MAX_BYTES and name.isascii():
+        return ""
+    try:
+        size = len(name.encode())
+    except UnicodeEncodeError:
+        return f"the {what} {name[:32]!r} has lone surrogates, which UTF-8 cannot carry"
+    if size <= SHORTSTR_MAX_BYTES:
+        return ""
+    return f"the {what} '{name[:32]}...' has {size} bytes in UTF-8: at most {SHORTSTR_MAX_BYTES} are taken"
+
+
+def check_name(what: str, name: str) -> None:
+    """Raises PreconditionFailed where `name_fault` finds something."""
+    fault = name_fault(what, name)
+    if fault:
+        raise PreconditionFailed(fault)
+
+
+def short(name: str) -> str:
+    """As much of a routing key as a delivery can say: of one that is too long, what stands in front."""
+    if not name_fault("", name):
+        return name
+    return name.encode(errors="replace")[:SHORTSTR_MAX_BYTES].decode(errors="ignore")
+
+
+def value_fault(what: str, value: object) -> str:
+    """What is wrong with a table, or with anything that JSON can say: too large, too deep, or names too long."""
+    if isinstance(value, dict) and not value:
+        return ""
+    size: i64 = 0
+    level: list[object] = [value]
+    depth = 0
+    while level:
+        inner: list[object] = []
+        for each in level:
+            if depth >= TABLE_DEPTH_MAX and isinstance(each, (dict, list, tuple)):
+                return f"{what}: more than {TABLE_DEPTH_MAX} objects within each other"
+            if isinstance(each, dict):
+                size += _LENGTH_BYTES
+                fault = _entries_fault(what, each)
+                if fault:
+                    return fault
+                for name in each:
+                    size += 1 + len(name)
+                inner += each.values()
+            elif isinstance(each, (list, tuple)):
+                size += _LENGTH_BYTES
+                if len(each) > TABLE_ENTRIES_MAX:
+                    return f"{what}: a list of {len(each)} values, at most {TABLE_ENTRIES_MAX} are taken"
+                inner += each
+            elif isinstance(each, str):
+                size += _LENGTH_BYTES + _utf8_size(each)
+            elif isinstance(each, (bytes, bytearray)):
+                size += _LENGTH_BYTES + len(each)
+            elif isinstance(each, int) and not _INT64_MIN <= each <= _UINT64_MAX:
+                return f"{what}: {_shown(each)} has more than 64 bits"
+            else:
+                size += _FIXED_BYTES
+            if size > ARGUMENTS_MAX_BYTES:
+                return f"{what}: more than {ARGUMENTS_MAX_BYTES} bytes, which is the most that is taken"
+        level = inner
+        depth += 1
+    return ""
+
+
+def check_arguments(what: str, arguments: Table) -> None:
+    """Raises PreconditionFailed where `value_fault` finds something in the arguments of a declaration."""
+    if arguments:
+        fault = value_fault(f"arguments of {what}", arguments)
+        if fault:
+            raise PreconditionFailed(fault)
+
+
+def _entries_fault(what: str, table: Table) -> str:
+    if len(table) > TABLE_ENTRIES_MAX:
+        return f"{what}: a table of {len(table)} entries, at most {TABLE_ENTRIES_MAX} are taken"
+    for name in table:
+        fault = name_fault("field name", name)
+        if fault:
+            return f"{what}: {fault}"
+    return ""
+
+
+def _utf8_size(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode(errors="surrogatepass"))
+
+
+def _shown(number: int) -> str:
+    # One of thousands of digits may not even be written (sys.set_int_max_str_digits).
+    return str(number) if -(2**80) < number < 2**80 else "a number"
