@@ -23,6 +23,8 @@ REJECTED: Final = "rejected"
 EXPIRED: Final = "expired"
 MAXLEN: Final = "maxlen"
 DELIVERY_LIMIT: Final = "delivery_limit"
+# No frame can hold it: it was stored by a release that let in longer names or properties.
+OVERSIZED: Final = "oversized"
 # The strict dialect's own.
 DELETED: Final = "deleted"
 

@@ -11,6 +11,8 @@ from flintmq.broker.traffic import Traffic
 class Churn:
     """`queues_declared` counts declarations, of queues that were there as well. A session of AMQP 1.0 is a channel.
 
+    `unsendable` are messages that queues gave up because no frame could hold them, or that were passed over in streams.
+
     `published` and `gone` are what passed through virtual hosts that are deleted. `dead_letters` are by the kind of
     queue they are from, the strategy (RabbitMQ's name) and the reason.
     """
@@ -24,6 +26,7 @@ class Churn:
         self.queues_created: i64 = 0
         self.queues_deleted: i64 = 0
         self.published: i64 = 0
+        self.unsendable: i64 = 0
         # Of channels that closed: what they had published and nobody will confirm any more.
         self.unconfirmed: i64 = 0
         self.gone = Traffic()

@@ -37,7 +37,11 @@ class Consumer:
 
     @abstractmethod
     def deliver(self, queue: "Queue", entry: "Entry") -> None:
-        """Hand over an acquired entry. Without `no_ack`, the consumer settles it or gives it back to the queue."""
+        """Hand over an acquired entry. Without `no_ack`, the consumer settles it or gives it back to the queue.
+
+        One that cannot be encoded for any consumer of its protocol is marked UNSENDABLE instead, and is not delivered:
+        the queue gives it up at once.
+        """
 
     @abstractmethod
     def cancelled(self) -> None:

@@ -11,6 +11,7 @@ from mypy_extensions import i64
 from flintmq.base.limits import TABLE_ENTRIES_MAX
 from flintmq.base.values import Timestamp
 from flintmq.broker.agenda import DELIVERY_LIMIT, REJECTED, Agenda, DeadLetter
+from flintmq.broker.bounds import short
 from flintmq.broker.exchanges import Exchanges
 from flintmq.broker.held_letters import LETTER_BYTES_PER_TICK, LETTERS_PER_TICK, HeldLetters
 from flintmq.broker.message import Address, Message, Table
@@ -120,7 +121,7 @@ class DeadLetters:
         if failures > 0:
             properties = codec.failed(properties, failures)
         return Message(
-            Address(exchange, original.address.routing_key if new_key is None else new_key),
+            Address(exchange, short(original.address.routing_key if new_key is None else new_key)),
             codec,
             properties,
             original.body,

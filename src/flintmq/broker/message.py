@@ -184,6 +184,8 @@ READY: Final = 0
 ACQUIRED: Final = 1
 # Taken out from the middle of a store, which will notice when it comes to it.
 REMOVED: Final = 2
+# Acquired, and given back by its consumer because no frame can hold it: its queue gives it up.
+UNSENDABLE: Final = 3
 
 
 @final

@@ -59,6 +59,9 @@ class Host:
     def channel_failed(self, peer: str, user: str, channel: int, error: AmqpError) -> None:
         """A fault of the client cost it this channel, and the connection goes on: somebody may want to know."""
 
+    def unsendable(self, user: str, vhost: str, queue: str, why: str) -> None:
+        """A queue gave up a message that no client can be sent, or a stream passed over one: it is in no other log."""
+
     def administered(self, act: Act) -> None:
         """Somebody changed what is defined, or was refused it: the audit log wants to know."""
 

@@ -254,6 +254,9 @@ class AmqpServer(Host):
     def channel_failed(self, peer: str, user: str, channel: int, error: AmqpError) -> None:
         log.warning("channel closed", peer=peer, user=user, channel=channel, reason=error.reply_text)
 
+    def unsendable(self, user: str, vhost: str, queue: str, why: str) -> None:
+        log.warning("message given up", user=user, vhost=vhost, queue=queue, reason=why)
+
     def administered(self, act: Act) -> None:
         self._audit.record(act)
 

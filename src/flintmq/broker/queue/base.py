@@ -205,6 +205,11 @@ class Queue(Outflow):
         """The same, and it does not count as a delivery that failed."""
         self.reject(entry)
 
+    def discard_unsendable(self, entry: Entry) -> None:
+        """An acquired entry cannot be sent to anybody (UNSENDABLE): it is dead-lettered, or dropped, and counted."""
+        self.agenda.churn.unsendable += 1
+        self.reject(entry)
+
     @abstractmethod
     def requeue(self, entries: list[Entry]) -> None:
         """Acquired entries come back, flagged as redelivered, each to the place it had."""

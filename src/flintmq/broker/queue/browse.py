@@ -151,6 +151,7 @@ class View(Queue):
                 if not consumer.is_choosy or consumer.suits(entry.message):
                     if consumer.is_measured and not consumer.fits(entry.message):
                         return False
+                    # One that cannot be sent is passed over: who browses takes nothing, and gives nothing up.
                     consumer.deliver(self, _copy(entry))
                 burst -= consumer.suiting_cost
             browser.at += 1

@@ -11,7 +11,7 @@ from flintmq.base.errors import InternalError, StorageError
 from flintmq.base.limits import DISPATCH_BURST_MESSAGES
 from flintmq.broker.agenda import EXPIRED, Agenda
 from flintmq.broker.consumer import Consumer
-from flintmq.broker.message import Entry, Message, Table
+from flintmq.broker.message import UNSENDABLE, Entry, Message, Table
 from flintmq.broker.ports import Journal
 from flintmq.broker.queue.entries import EntryQueue
 from flintmq.broker.queue.matching import Matching
@@ -225,6 +225,10 @@ class ClassicQueue(EntryQueue):
         if entry.redelivered:
             self.redelivered += 1
         consumer.deliver(self, entry)
+        if entry.state == UNSENDABLE:
+            self._handed_out(entry)
+            self.discard_unsendable(entry)
+            return
         if not consumer.no_ack:
             self.delivered += 1
             self._handed_out(entry)

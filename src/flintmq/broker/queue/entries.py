@@ -12,7 +12,7 @@ from typing import Final
 from mypy_extensions import i32, i64
 
 from flintmq.base.errors import AccessRefused, InternalError, PreconditionFailed, StorageError
-from flintmq.broker.agenda import DELETED, DELIVERY_LIMIT, EXPIRED, MAXLEN, REJECTED, Agenda, DeadLetter
+from flintmq.broker.agenda import DELETED, DELIVERY_LIMIT, EXPIRED, MAXLEN, OVERSIZED, REJECTED, Agenda, DeadLetter
 from flintmq.broker.message import ACQUIRED, FOREVER, PAUSE, READY, Entry, Message, Table
 from flintmq.broker.ports import Journal, Page, Pages, PlacesOfPage
 from flintmq.broker.queue.acquired import Acquired
@@ -792,6 +792,11 @@ class EntryQueue(Queue, Stored):
     def give_up(self, entry: Entry) -> None:
         self._handed_back(entry)
         self._give_up(entry, REJECTED)
+
+    def discard_unsendable(self, entry: Entry) -> None:
+        self.agenda.churn.unsendable += 1
+        self._handed_back(entry)
+        self._give_up(entry, OVERSIZED)
 
     def _give_up(self, entry: Entry, reason: str) -> None:
         """Dead-letter an entry that is out of the store, or drop it where there is nowhere to."""

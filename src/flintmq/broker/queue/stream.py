@@ -10,7 +10,7 @@ from flintmq.base.values import Timestamp
 from flintmq.broker.agenda import Agenda
 from flintmq.broker.arguments import READER, age_ms
 from flintmq.broker.consumer import Consumer
-from flintmq.broker.message import Entry, Message, Table
+from flintmq.broker.message import UNSENDABLE, Entry, Message, Table
 from flintmq.broker.ports import DefinitionStore, ReaderOffset, StreamLimits, StreamLog
 from flintmq.broker.queue.base import Queue
 from flintmq.broker.queue.reader import Reader, stream_filter
@@ -337,6 +337,10 @@ class StreamQueue(Queue):
             self.delivered += 1
             self.unacked += 1
             consumer.deliver(self, entry)
+            if entry.state == UNSENDABLE:
+                # The stream keeps it all the same, and its reader goes on behind it.
+                self.delivered -= 1
+                self.discard_unsendable(entry)
         return burst <= 0
 
 

@@ -2,9 +2,17 @@
 passes through.
 """
 
+from typing import Final
+
 from flintmq.base.errors import NotAllowed, PreconditionFailed, ResourceLocked
-from flintmq.base.limits import BROWSED_ENTRIES_PER_UNIT, DISPATCH_BURST_MESSAGES, UNACKED_TAGS_PER_UNIT
+from flintmq.base.limits import (
+    ADDRESS_WORK_UNITS,
+    BROWSED_ENTRIES_PER_UNIT,
+    DISPATCH_BURST_MESSAGES,
+    UNACKED_TAGS_PER_UNIT,
+)
 from flintmq.broker.arguments import check_consumer_arguments
+from flintmq.broker.message import Entry
 from flintmq.broker.queue.base import Queue
 from flintmq.broker.selector.selectors import selector_of
 from flintmq.gateway.amqp091.channel import ServerChannel
@@ -42,6 +50,9 @@ from flintmq.wire.amqp091.methods import (
     Method,
 )
 from flintmq.wire.amqp091.tables import INT64_MAX, encode_shortstr
+
+# Messages that one basic.get gives up, because they cannot be sent, before it says that the queue is empty.
+_GIVEN_UP_MAX: Final = 1_024
 
 
 def qos(channel: ServerChannel, method: Method) -> None:
@@ -147,7 +158,7 @@ def get(channel: ServerChannel, method: Method) -> None:
             f"cannot obtain access to locked queue '{queue.name}' in vhost '{queue.vhost}'. basic.get operations are "
             "not supported by quorum queues with single active consumer"
         )
-    entry = queue.get(deliveries)
+    entry = _next_sendable(channel, queue)
     if entry is None:
         deliveries.got_empty += 1
         if queue.message_count > 0 and not queue.settings.paused:
@@ -185,6 +196,19 @@ def get(channel: ServerChannel, method: Method) -> None:
         message_count=queue.message_count,
     )
     channel.reply_with_delivery(answer, properties, body)
+
+
+def _next_sendable(channel: ServerChannel, queue: Queue) -> Entry | None:
+    """What is next on the queue; what cannot be sent to anybody is given up on the way, up to a number of messages."""
+    deliveries = channel.deliveries
+    for _ in range(_GIVEN_UP_MAX):
+        entry = queue.get(deliveries)
+        if entry is None or not deliveries.is_unsendable(queue, entry.message, entry.message.properties):
+            return entry
+        queue.got -= 1
+        queue.discard_unsendable(entry)
+        channel.spend(ADDRESS_WORK_UNITS)
+    return None
 
 
 def reject(channel: ServerChannel, method: Method) -> None:

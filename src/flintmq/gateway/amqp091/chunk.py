@@ -5,10 +5,11 @@ from typing import Final, final
 from librt.strings import BytesWriter
 from mypy_extensions import i64
 
-from flintmq.broker.message import Message
+from flintmq.base.errors import LocalProtocolError
+from flintmq.broker.message import Address, Message
 from flintmq.gateway.amqp091.codec import CODEC_091
 from flintmq.gateway.conversion.converted import TO_091
-from flintmq.wire.amqp091.chunk import REDELIVERED, push_record, push_run
+from flintmq.wire.amqp091.chunk import REDELIVERED, push_long_record, push_record, push_run
 from flintmq.wire.amqp091.tables import encode_address
 
 # What one answer may carry, beyond a single message that is larger: some ten milliseconds of the event loop's time.
@@ -20,6 +21,15 @@ NO_PROPERTIES: Final = b"\x00\x00"
 _PIECE_BYTES: Final = 96 * 1024
 # No offset.
 _NO_RUN: Final = -1
+
+
+def _encode(address: Address) -> bool:
+    """False where these are no short strings."""
+    try:
+        address.encoded = encode_address(address.exchange, address.routing_key)
+    except LocalProtocolError:
+        return False
+    return True
 
 
 @final
@@ -52,10 +62,13 @@ class Chunk:
         if self._run_next != _NO_RUN:
             self._lay_aside()
         address = message.address
-        if not address.encoded:
-            address.encoded = encode_address(address.exchange, address.routing_key)
         flags: i64 = REDELIVERED if redelivered else 0
-        push_record(self._writer, offset, message.timestamp_ms, flags, address.encoded, properties, body)
+        if not address.encoded and not _encode(address):
+            # Stored by a release that let in longer names.
+            names = [address.exchange.encode(), address.routing_key.encode()]
+            push_long_record(self._writer, offset, message.timestamp_ms, flags, names, properties, body)
+        else:
+            push_record(self._writer, offset, message.timestamp_ms, flags, address.encoded, properties, body)
         if len(self._writer) >= _PIECE_BYTES:
             self._lay_aside()
         self.count += 1

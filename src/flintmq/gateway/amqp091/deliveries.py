@@ -4,9 +4,9 @@ from typing import TYPE_CHECKING, Final, final
 
 from mypy_extensions import i64
 
-from flintmq.base.errors import AmqpError, ContentTooLarge, PreconditionFailed
+from flintmq.base.errors import AmqpError, ContentTooLarge, LocalProtocolError, PreconditionFailed
 from flintmq.base.limits import ANSWER_BYTES_PER_UNIT, ASKED_CONSUMERS_PER_UNIT, FRAME_OVERHEAD_BYTES
-from flintmq.broker.message import PERSISTENT, Address, Entry, Message
+from flintmq.broker.message import PERSISTENT, UNSENDABLE, Address, Entry, Message
 from flintmq.broker.queue.base import Queue
 from flintmq.broker.timers import Timed
 from flintmq.broker.traffic import Outflow
@@ -61,6 +61,9 @@ class Deliveries(Outflow):
         self._output = output
         # Whatever is sent has its properties in one frame (amqp-0-9-1 §4.2.6.1).
         self._properties_max: i64 = output.frame_max - FRAME_OVERHEAD_BYTES - CONTENT_HEADER_BYTES
+        # What would fit the frames of a client that takes the largest there are.
+        largest: i64 = owner.service.offer.tuning.frame_max
+        self._properties_most: i64 = max(largest - FRAME_OVERHEAD_BYTES - CONTENT_HEADER_BYTES, self._properties_max)
         # Queues that may keep from this channel what it rejected.
         self._withholding: dict[Queue, None] = {}
         self._timeout = _Timeout(self)
@@ -86,14 +89,15 @@ class Deliveries(Outflow):
             tag = self.unacked.add(Delivery(entry, queue, consumer, size, now_ms))
             if consumer.timeout_ms != 0:
                 self._agenda.timers.at(now_ms + consumer.timeout_ms, self._timeout)
-        self._send(consumer, queue, entry, tag)
+        if not self._send(consumer, queue, entry, tag):
+            self._take_back(consumer, entry, tag)
+            return
         if queue.adds_headers and queue.keeps_all:
             # The queue has it, however long this client takes.
             entry.message = NO_MESSAGE
 
-    def _send(self, consumer: ChannelConsumer, queue: Queue, entry: Entry, tag: i64) -> None:
-        if self._agenda.tap is not None:
-            self._agenda.tap.delivered(self._owner.client(), queue, entry)
+    def _send(self, consumer: ChannelConsumer, queue: Queue, entry: Entry, tag: i64) -> bool:
+        """False where it cannot be sent to any client of AMQP 0-9-1."""
         message = entry.message
         properties = message.properties
         body = message.body
@@ -106,12 +110,48 @@ class Deliveries(Outflow):
                 properties, body = TO_091.in_091_alone(message)
                 properties = annotated(queue, entry, properties) if queue.adds_headers else properties
             if len(properties) > self._properties_max:
+                if self.is_unsendable(queue, message, properties):
+                    return False
                 self._cannot_deliver(consumer, queue, properties)
-                return
+                return True
         address = message.address
-        if not address.encoded:
-            address.encoded = encode_address(address.exchange, address.routing_key)
+        if not address.encoded and self.is_unsendable(queue, message, properties):
+            return False
+        if self._agenda.tap is not None:
+            self._agenda.tap.delivered(self._owner.client(), queue, entry)
         self._channel.send_delivery(consumer.prefix, tag, entry.redelivered, address.encoded, properties, body)
+        return True
+
+    def _take_back(self, consumer: ChannelConsumer, entry: Entry, tag: i64) -> None:
+        """What was to be sent under this tag was not, and its queue is to give it up."""
+        self.redelivered -= entry.redelivered
+        if consumer.no_ack:
+            self.delivered_no_ack -= 1
+        else:
+            self.delivered -= 1
+            for delivery in self.unacked.take(tag, False):
+                self._release(delivery)
+        entry.state = UNSENDABLE
+
+    def is_unsendable(self, queue: Queue, message: Message, properties: bytes) -> bool:
+        """Whether no client of AMQP 0-9-1 can be sent this message, which is then told to the log.
+
+        Releases before this one took such messages over HTTP. What came by AMQP 1.0 with more properties than a frame
+        holds is for consumers of AMQP 1.0.
+        """
+        why = ""
+        address = message.address
+        if len(properties) > self._properties_most and message.codec is CODEC_091:
+            why = f"it has {len(properties)} bytes of properties, and a frame holds {self._properties_most}"
+        elif not address.encoded:
+            try:
+                address.encoded = encode_address(address.exchange, address.routing_key)
+            except LocalProtocolError as error:
+                why = str(error)
+        if why == "":
+            return False
+        self._owner.gateway.host.unsendable(self._connection.user, queue.vhost, queue.name, why)
+        return True
 
     def _cannot_deliver(self, consumer: ChannelConsumer, queue: Queue, properties: bytes) -> None:
         """The channel is closed, and the message goes back: another consumer may be able to take it.
@@ -234,6 +274,7 @@ class Deliveries(Outflow):
             entry.redelivered = True
             delivery.since_ms = self._agenda.now_ms
             self._engine.spend(1 + delivery.size // ANSWER_BYTES_PER_UNIT)
+            # It was sent before, so it can be sent.
             self._send(consumer, delivery.queue, entry, self.unacked.add(delivery))
         self.requeue(homeless)
 

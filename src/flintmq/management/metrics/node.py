@@ -18,6 +18,7 @@ _ALARMS: Final = (
     ("free_disk_space_watermark", "disk", "Publishers wait because the disk is nearly full"),
     ("file_descriptor_limit", "file_descriptor", "Never: a socket too many is refused instead"),
 )
+_UNSENDABLE: Final = "Messages that queues gave up because no frame could hold them, or that streams passed over"
 # Counted name, suffix and help.
 _CHURN: Final = (
     ("connections_opened", "connections_opened_total", "Connections opened"),
@@ -221,4 +222,5 @@ async def ours(node: Node, queues: Sequence[Queue]) -> str:
         histogram("flintmq_tick_seconds", "How long the broker takes for a tick", node.timings["tick"])
         + histogram("flintmq_sync_seconds", "How long it takes to write and sync a batch", node.timings["sync"])
         + "".join([single(f"flintmq_{name}", GAUGE, text, value) for name, text, value in shown])
+        + single("flintmq_messages_unsendable_total", COUNTER, _UNSENDABLE, int(broker.agenda.churn.unsendable))
     )

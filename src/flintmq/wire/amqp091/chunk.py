@@ -9,8 +9,8 @@ of the storage (docs/storage-format.md), so that a stream's records go out as th
 from dataclasses import dataclass
 from typing import Final
 
-from librt.strings import BytesWriter, read_i16_be, read_i32_be, read_i64_be, write_i32_be, write_i64_be
-from mypy_extensions import i32, i64, u8
+from librt.strings import BytesWriter, read_i16_be, read_i32_be, read_i64_be, write_i16_be, write_i32_be, write_i64_be
+from mypy_extensions import i16, i32, i64, u8
 
 from flintmq.base.errors import SyntaxFault
 
@@ -45,16 +45,35 @@ def push_record(
     w: BytesWriter, offset: i64, timestamp_ms: i64, flags: i64, address: bytes, properties: bytes, body: bytes
 ) -> None:
     """`address` is the exchange and the routing key, encoded as short strings."""
-    push_run(w, offset, 1)
-    w.append(FORMAT)
-    w.append(u8(flags))
-    write_i64_be(w, timestamp_ms)
+    _begin_record(w, offset, timestamp_ms, flags)
     key_at: i64 = 1 + i64(address[0])
     # A length of two bytes, of which the first is 0.
     w.append(0)
     w.write(address[:key_at])
     w.append(0)
     w.write(address[key_at:])
+    _end_record(w, properties, body)
+
+
+def push_long_record(
+    w: BytesWriter, offset: i64, timestamp_ms: i64, flags: i64, names: list[bytes], properties: bytes, body: bytes
+) -> None:
+    """The same for an exchange and a routing key that are no short strings: records have room for longer ones."""
+    _begin_record(w, offset, timestamp_ms, flags)
+    for name in names:
+        write_i16_be(w, i16(len(name)))
+        w.write(name)
+    _end_record(w, properties, body)
+
+
+def _begin_record(w: BytesWriter, offset: i64, timestamp_ms: i64, flags: i64) -> None:
+    push_run(w, offset, 1)
+    w.append(FORMAT)
+    w.append(u8(flags))
+    write_i64_be(w, timestamp_ms)
+
+
+def _end_record(w: BytesWriter, properties: bytes, body: bytes) -> None:
     write_i32_be(w, i32(len(properties)))
     w.write(properties)
     write_i32_be(w, i32(len(body)))

@@ -36,6 +36,8 @@ class OpenHost(Host):
         self.refused: list[str] = []
         self.errors: list[Exception] = []
         self.acts: list[Act] = []
+        # User, virtual host, queue and reason of messages that could not be sent.
+        self.unsent: list[tuple[str, str, str, str]] = []
         self.users = {"u"}
         # By their tokens.
         self.bearers: dict[str, Bearer] = {}
@@ -69,6 +71,9 @@ class OpenHost(Host):
 
     def channel_failed(self, peer: str, user: str, channel: int, error: AmqpError) -> None:
         self.failed.append((channel, error))
+
+    def unsendable(self, user: str, vhost: str, queue: str, why: str) -> None:
+        self.unsent.append((user, vhost, queue, why))
 
     def administered(self, act: Act) -> None:
         self.acts.append(act)
