@@ -9,7 +9,7 @@ from abc import abstractmethod
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, final
 
-from mypy_extensions import i64
+from mypy_extensions import i64, trait
 
 from flintmq.broker.message import Entry
 from flintmq.broker.notes import Notes
@@ -41,6 +41,15 @@ CONNECTION_CLOSE: Final = "connection-close"
 NEVER: Final = "never"
 
 
+@trait
+class DetachedLink:
+    """A link that has let go of its terminus while its session goes on: its peer can still settle what went over it."""
+
+    @abstractmethod
+    def superseded(self) -> None:
+        """Another link uses the terminus, or it is gone: what is said of deliveries by this link counts no more."""
+
+
 class Terminus(Timed, Stored):
     """`link` is who uses it, over `session` and `connection`; these are the last ones while it is suspended."""
 
@@ -48,6 +57,8 @@ class Terminus(Timed, Stored):
         super().__init__()
         self.record = record
         self.link: object | None = None
+        # Who used it last, as long as that one's deliveries can be settled (amqp-1.0 §2.7.6).
+        self.detached: DetachedLink | None = None
         self.session: object | None = None
         self.connection: object | None = None
         # Expired, or closed: the name may stand for another one by now.
@@ -80,6 +91,7 @@ class Terminus(Timed, Stored):
     def attach(self, link: object, session: object, connection: object) -> None:
         self._termini.timers.cancel(self)
         self._is_restored = False
+        self._supersede()
         self._termini.leave(self)
         self.link = link
         self.session = session
@@ -112,19 +124,27 @@ class Terminus(Timed, Stored):
             self._keep_or_drop_notes()
             self._notes.end_group()
 
-    def detach(self) -> None:
-        """The link has let go of it, and may come back."""
+    def detach(self, detached: DetachedLink | None = None) -> None:
+        """The link has let go of it, and may come back. Until then `detached` tells what is said of its deliveries."""
         self.link = None
+        self.detached = detached
         if self.record.expiry == LINK_DETACH:
             self._expire_later()
 
+    def _supersede(self) -> None:
+        detached, self.detached = self.detached, None
+        if detached is not None:
+            detached.superseded()
+
     def end_session(self) -> None:
         self.link = None
+        self.detached = None
         if self.record.expiry in (LINK_DETACH, SESSION_END):
             self._expire_later()
 
     def close_connection(self) -> None:
         self.link = None
+        self.detached = None
         if self.record.expiry != NEVER:
             self._expire_later()
 
@@ -143,6 +163,7 @@ class Terminus(Timed, Stored):
         """Its virtual host is deleted, with its definition."""
         self.gone = True
         self.link = None
+        self._supersede()
         self._termini.timers.cancel(self)
         self._termini.forget(self)
         self._disown()
@@ -290,6 +311,7 @@ class SourceTerminus(Terminus, Holder):
         self._queues = {}
 
     def queue_gone(self, queue: Queue) -> None:
+        self._supersede()
         self._queues.pop(queue, None)
         for held in self._staged:
             if held.queue is queue:

@@ -360,8 +360,28 @@ def test_2_7_6_direction(session: Session, queues: Queues) -> None:
     assert queues.count(address) == 1
 
 
+@pytest.mark.parametrize("settled", [True, False])
 @rule("2.7.6.live")
-def test_2_7_6_live(session: Session, queues: Queues) -> None:
+def test_2_7_6_live(session: Session, queues: Queues, settled: bool) -> None:
+    """Accepted behind the detach: the message is gone, at once and for the link that is resumed."""
+    address = queues.address()
+    session.sender(address).accepted(text())
+    receiver = session.receiver(address, credit=1)
+    found = receiver.get()
+    assert not receiver.detach(closed=False).closed
+    session.dispose(found.id, state=ACCEPTED, settled=settled)
+    session.sync()
+    if not settled:
+        session.peer.wait(lambda: any(not said.role and said.settled for said in session.dispositions), session.ill)
+    again = session.receiver(address, credit=1, name=receiver.name, unsettled={} if settled else {found.tag: ACCEPTED})
+    assert not again.answer.unsettled
+    assert again.is_silent()
+    again.detach()
+    assert queues.count(address) == 0
+
+
+@clause("2.7.6.several-links")
+def test_2_7_6_several_links(session: Session, queues: Queues) -> None:
     """Deliveries of two links in turn, all settled by one range, with credit and window used up."""
     addresses = [queues.address(), queues.address()]
     receivers = [session.receiver(address) for address in addresses]

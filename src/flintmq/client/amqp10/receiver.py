@@ -115,6 +115,8 @@ class ClientReceiver(ReceiverOwner):
         self.arrived: i64 = 0
         self._window = window
         self._link: ReceiverLink | None = None
+        # The one before, while there is none.
+        self._former: ReceiverLink | None = None
         self._messages: deque[Delivery] = deque()
         self._unsettled: dict[bytes, Delivery] = {}
         # What we could tell of it when attaching, where not all of it fitted; what the program has decided of that; and
@@ -161,10 +163,11 @@ class ClientReceiver(ReceiverOwner):
             unsettled=None if self.peer is None else dict(unsettled),
             properties=self.properties,
         )
-        if self._link is not None:
+        former = self._link or self._former
+        if former is not None:
             # Where it is attached still, nothing that is said there concerns us any more.
-            self._link.owner = _Left()
-            self._link.take_unsettled()
+            former.owner = _Left()
+            former.take_unsettled()
         link = session.attach_receiver(self, attach)
         link.wants_parts = True
         self._link = link
@@ -396,10 +399,9 @@ class ClientReceiver(ReceiverOwner):
     def _end(self, error: FlintError) -> None:
         if self.ended.is_ready:
             return
-        link = self._link
-        if link is not None:
-            link.take_unsettled()
-            self._link = None
+        # Where it was neither closed nor in error, the server may go on settling its deliveries (part 2 §2.7.6).
+        self._former = self._link
+        self._link = None
         self.error = error
         self._is_partial = False
         self._comes_again = False

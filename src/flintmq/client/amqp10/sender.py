@@ -77,6 +77,8 @@ class ClientSender(SenderOwner):
         # What the server says of itself.
         self.peer: Attach | None = None
         self._link: SenderLink | None = None
+        # The one before, while there is none.
+        self._former: SenderLink | None = None
         self._count = 0
         # Without an outcome: to be resumed, waiting for credit, and by number, in their order, those that were sent.
         self._resuming: deque[Sent] = deque()
@@ -125,10 +127,11 @@ class ClientSender(SenderOwner):
             unsettled=None if is_another else unsettled,
             properties=self.properties,
         )
-        if self._link is not None:
+        former = self._link or self._former
+        if former is not None:
             # Where it is attached still, nothing that is said there concerns us any more.
-            self._link.owner = _Left()
-            self._link.take_unsettled()
+            former.owner = _Left()
+            former.take_unsettled()
         self._link = session.attach_sender(self, attach)
 
     def close(self, closed: bool) -> None:
@@ -285,8 +288,8 @@ class ClientSender(SenderOwner):
         is_final = isinstance(state, (Outcome, TransactionalState))
         if not settled and not is_final:
             return
-        if not settled and self._link is not None:
-            self._link.settle(delivery)
+        if not settled:
+            delivery.link.settle(delivery)
         self._settle(sent, state)
         if self._is_partial:
             self._pump()
@@ -309,10 +312,9 @@ class ClientSender(SenderOwner):
     def _end(self, error: FlintError) -> None:
         if self.ended.is_ready:
             return
-        link = self._link
-        if link is not None:
-            link.take_unsettled()
-            self._link = None
+        # Where it was neither closed nor in error, the server may go on settling its deliveries (part 2 §2.7.6).
+        self._former = self._link
+        self._link = None
         self._resuming.clear()
         self._strange.clear()
         self._is_partial = False

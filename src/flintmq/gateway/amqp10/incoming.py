@@ -22,7 +22,7 @@ from flintmq.base.limits import ADDRESS_WORK_UNITS, ASKED_CONSUMERS_PER_UNIT
 from flintmq.broker.message import Entry, Message
 from flintmq.broker.publishing import STORED, TURNED_AWAY, UNROUTED
 from flintmq.broker.queue.base import Holder, Queue
-from flintmq.broker.terminus import PART_BYTES, TargetTerminus
+from flintmq.broker.terminus import PART_BYTES, DetachedLink, TargetTerminus
 from flintmq.gateway.amqp10.addresses import EXCHANGE, parse_to
 from flintmq.gateway.amqp10.codec import CODEC_10
 from flintmq.gateway.amqp10.posting import Posting
@@ -61,7 +61,7 @@ _GRACE_BYTES: Final = 1024 * 1024
 
 
 @final
-class IncomingLink(ReceiverOwner, Holder):
+class IncomingLink(ReceiverOwner, Holder, DetachedLink):
     """`publication` is where all messages go, None where each says that itself.
 
     With an `exchange` it says the routing key, as its subject; without one all of its address, in `to`.
@@ -431,7 +431,7 @@ class IncomingLink(ReceiverOwner, Holder):
             self.queue.hold_no_more_for(self)
         if self._connection.receivers.get(self.link.name) is self:
             del self._connection.receivers[self.link.name]
-        unsettled = self.link.take_unsettled()
+        unsettled = self.link.live()
         if self.terminus is None and is_suspended and unsettled and self.session.engine.is_open:
             # It may come back until the session ends.
             self._make_terminus()
@@ -440,16 +440,27 @@ class IncomingLink(ReceiverOwner, Holder):
             terminus.expire()
         elif terminus is not None:
             for delivery in unsettled:
-                mark = delivery.mark
-                if delivery.tag in terminus.unsettled:
-                    continue
-                if isinstance(mark, Outcome):
-                    terminus.received(delivery.tag, encoded_state(mark))
-                elif isinstance(mark, Posting):
-                    mark.keep(terminus)
-            terminus.detach()
-        elif self.queue is not None:
-            leave(self.queue, self)
+                self._remember(terminus, delivery)
+            terminus.detach(self)
+        else:
+            self.link.forget_all()
+            if self.queue is not None:
+                leave(self.queue, self)
+
+    def _remember(self, terminus: TargetTerminus, delivery: IncomingDelivery) -> None:
+        """A delivery is unsettled while the link is suspended: the next link's map tells its outcome."""
+        mark = delivery.mark
+        if delivery.tag not in terminus.unsettled:
+            if isinstance(mark, Outcome):
+                terminus.received(delivery.tag, encoded_state(mark))
+            elif isinstance(mark, Posting):
+                mark.keep(terminus)
+        if not delivery.settles_second:
+            # What we would settle with the outcome is the map's to tell: the client may not listen any more.
+            self.link.forget(delivery)
+
+    def superseded(self) -> None:
+        self.link.forget_all()
 
 
 def _too_long(queues: list[Queue]) -> Rejected:

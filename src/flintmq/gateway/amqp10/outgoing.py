@@ -20,7 +20,7 @@ from flintmq.broker.consumer import Consumer
 from flintmq.broker.exchange.base import Filter
 from flintmq.broker.message import Entry, Message
 from flintmq.broker.queue.base import Queue
-from flintmq.broker.terminus import Held, SourceTerminus
+from flintmq.broker.terminus import DetachedLink, Held, SourceTerminus
 from flintmq.gateway.amqp10.outcomes import settlement_of
 from flintmq.gateway.amqp10.outlet import Outlet
 from flintmq.gateway.amqp10.promises import Answer
@@ -133,7 +133,7 @@ class LinkConsumer(Consumer):
 
 
 @final
-class OutgoingLink(SenderOwner):
+class OutgoingLink(SenderOwner, DetachedLink):
     """`default_outcome` is what becomes of a delivery of which the client does not say it.
 
     `node` is what the source names; `queue` is where the consumer is, which may be a view of that.
@@ -283,6 +283,8 @@ class OutgoingLink(SenderOwner):
     # -- outcomes -----------------------------------------------------------------------------------------------
 
     def on_disposition(self, delivery: OutgoingDelivery, state: DeliveryState | None, settled: bool) -> None:
+        if self.is_over and not self.is_live:
+            return
         if isinstance(state, TransactionalState):
             try:
                 self.session.transactions.settle(self, delivery, state, settled)
@@ -358,6 +360,14 @@ class OutgoingLink(SenderOwner):
             self.link.settle(delivery, state)
 
     @property
+    def is_live(self) -> bool:
+        """Whether the link, which is detached, still decides of its deliveries (part 2 §2.7.6)."""
+        return self.terminus is not None and self.terminus.detached is self
+
+    def superseded(self) -> None:
+        self.link.forget_all()
+
+    @property
     def context(self) -> object:
         """What a message that is undeliverable here is kept from."""
         return self if self.terminus is None else self.terminus
@@ -404,21 +414,19 @@ class OutgoingLink(SenderOwner):
         consumer.started = False
         # First the subscription, so that nothing comes back to it.
         self.queue.unsubscribe(consumer)
-        unsettled = self.link.take_unsettled()
         terminus = self.terminus
         if terminus is None and is_suspended and session.engine.is_open:
             # It may come back until the session ends.
             self._make_terminus()
             terminus = self.terminus
         if terminus is not None and is_suspended:
-            for delivery in unsettled:
+            for delivery in self.link.live():
                 entry = delivery.mark
                 if isinstance(entry, Entry) and delivery.tag not in terminus.unsettled:
                     terminus.hold(delivery.tag, self.queue, entry)
-                delivery.mark = None
-            terminus.detach()
+            terminus.detach(self)
         else:
-            self._give_back(unsettled)
+            self._give_back(self.link.take_unsettled())
             if terminus is not None:
                 terminus.expire()
             self.queue.release(self)
@@ -478,7 +486,7 @@ class Settling(Answer):
         self._state = state
 
     def give(self) -> None:
-        # Nothing, where the link is gone: then the delivery is.
+        # Nothing, where the delivery is gone with its link.
         self._delivery.link.settle(self._delivery, self._state)
 
     def fail(self, reason: str) -> None:

@@ -336,14 +336,21 @@ class LinkSettlement(StagedSettlement):
 
     def undo(self) -> None:
         """Where the client has no say any more, what was agreed on for that holds (part 4 §4.4.4)."""
-        self._link.staged.pop(self, None)
+        link = self._link
+        link.staged.pop(self, None)
         delivery = self._delivery
-        if self._settled or delivery is None or delivery.is_settled or self._link.is_over:
-            self._apply(self._link.default_outcome)
-        else:
-            delivery.mark = self._entry
-            if self._held is not None and self._link.terminus is not None:
-                self._link.terminus.unstage(self._held)
+        if self._settled or delivery is None or delivery.is_settled or (link.is_over and not link.is_live):
+            self._apply(link.default_outcome)
+            return
+        delivery.mark = self._entry
+        terminus = link.terminus
+        if terminus is None:
+            return
+        if self._held is not None:
+            terminus.unstage(self._held)
+        elif link.is_over:
+            # It has been suspended since, without what the transaction had.
+            terminus.hold(delivery.tag, link.queue, self._entry)
 
 
 @final

@@ -32,7 +32,8 @@ class LinkOwner:
         """The peer detached the link, or the session is over; told once, and not where we detached it ourselves.
 
         `closed` says that it is the link's end; where it is False, the terminus may wait to be attached again. What is
-        unsettled by then is in `link.take_unsettled()`.
+        unsettled by then is in `link.live()`. Where the link is not closed and there is no error, dispositions for it
+        may still come (part 2 §2.7.6), until `link.take_unsettled()`.
         """
 
     def on_released(self) -> None:
@@ -97,6 +98,7 @@ class Link:
         """Send detach: nothing more goes out or comes in. `on_released` follows. Harmless when it was done already.
 
         Where it closes the link, or there is an error, what is unsettled is forgotten; `take_unsettled` comes before.
+        Otherwise it can be settled still, until `take_unsettled`.
         With an error and not `closed`, the terminus may still be there to be resumed (part 2 §2.6.5).
         """
         if self.local is Endpoint.UNSENT:

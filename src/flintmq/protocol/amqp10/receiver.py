@@ -133,16 +133,22 @@ class ReceiverLink(Link):
             self.unsettled -= 1
             self.session.incoming.remove(delivery)
 
+    def live(self) -> list[IncomingDelivery]:
+        """What is unsettled, the oldest first.
+
+        It is there still when the link is detached, unless that closed it or was for an error (part 2 §2.7.6).
+        """
+        if self.unsettled == 0:
+            return []
+        incoming = self.session.incoming.all()
+        self.session.connection.spend(len(incoming) // UNACKED_TAGS_PER_UNIT)
+        return [each for each in incoming if isinstance(each, IncomingDelivery) and each.link is self]
+
     def take_unsettled(self) -> list[IncomingDelivery]:
-        """What is unsettled, the oldest first, and forgotten here from now on: dispositions no longer reach it."""
-        taken: list[IncomingDelivery] = []
-        if self.unsettled > 0:
-            incoming = self.session.incoming.all()
-            self.session.connection.spend(len(incoming) // UNACKED_TAGS_PER_UNIT)
-            for delivery in incoming:
-                if isinstance(delivery, IncomingDelivery) and delivery.link is self:
-                    self.forget(delivery)
-                    taken.append(delivery)
+        """The same, and forgotten here from now on: dispositions no longer reach it."""
+        taken = self.live()
+        for delivery in taken:
+            self.forget(delivery)
         return taken
 
     @property

@@ -224,16 +224,22 @@ class SenderLink(Link):
         """Send a flow with what this end knows: `available`, and properties if there are any."""
         self.session.send_flow(self._flow(properties))
 
+    def live(self) -> list[OutgoingDelivery]:
+        """What is unsettled, the oldest first.
+
+        It is there still when the link is detached, unless that closed it or was for an error (part 2 §2.7.6).
+        """
+        if self.unsettled == 0:
+            return []
+        outgoing = self.session.outgoing.all()
+        self.session.connection.spend(len(outgoing) // UNACKED_TAGS_PER_UNIT)
+        return [each for each in outgoing if isinstance(each, OutgoingDelivery) and each.link is self]
+
     def take_unsettled(self) -> list[OutgoingDelivery]:
-        """What is unsettled, the oldest first, and forgotten here from now on: dispositions no longer reach it."""
-        taken: list[OutgoingDelivery] = []
-        if self.unsettled > 0:
-            outgoing = self.session.outgoing.all()
-            self.session.connection.spend(len(outgoing) // UNACKED_TAGS_PER_UNIT)
-            for delivery in outgoing:
-                if isinstance(delivery, OutgoingDelivery) and delivery.link is self:
-                    self.forget(delivery)
-                    taken.append(delivery)
+        """The same, and forgotten here from now on: dispositions no longer reach it."""
+        taken = self.live()
+        for delivery in taken:
+            self.forget(delivery)
         return taken
 
     def _check_free(self) -> None:

@@ -162,7 +162,11 @@ RULES: Final = listed(
     ("2.7.5.resume-first-transfer", "MUST", "A resumed delivery of several transfers says so on the first"),
     ("2.7.5.aborted-payload", "MUST", "Payload of an aborting transfer is ignored"),
     ("2.7.6.direction", "MUST", "A disposition is for deliveries of the direction that its role says"),
-    ("2.7.6.live", "MUST", "A delivery can be settled while its link is open, also by a range over several links"),
+    (
+        "2.7.6.live",
+        "MUST",
+        "A state is applied to deliveries of links that are detached, but not closed and not in error",
+    ),
     ("2.7.9.close-sent", "MUST", "Going down in order, the server sends a close"),
 )
 
@@ -180,6 +184,7 @@ CLAUSES: Final = listed(
     ("2.7.5.message-format", "", "A message-format other than 0 is refused, or kept"),
     ("2.7.5.batchable", "", "Batchable transfers are answered, too"),
     ("2.7.6.range", "", "One disposition for many deliveries"),
+    ("2.7.6.several-links", "", "One disposition for deliveries of several links"),
     ("2.8.14.error-fields", "", "Errors have condition, description and, where there is more to say, info"),
     ("2.8.18.transfer-limit", "", "More deliveries than credit: transfer-limit-exceeded"),
     ("2.8.18.stolen", "", "A link attached again from elsewhere: stolen"),

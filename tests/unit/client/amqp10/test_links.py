@@ -104,6 +104,63 @@ def test_credit_is_kept_up(pair: Pair) -> None:
     assert outgoing.link.credit == 3
 
 
+@pytest.mark.parametrize("settled", [False, True])
+def test_an_outcome_behind_the_detach_comes_to_the_sender(pair: Pair, settled: bool) -> None:
+    """The message is not sent again when the link is resumed, although the server has forgotten it."""
+    link = sender()
+    pair.attach(link)
+    sent = link.send(b"one")
+    pair.run()
+    (incoming,) = pair.server.incoming
+    ((delivery, _),) = incoming.messages
+    assert delivery is not None
+    link.close(False)
+    pair.run()
+    if settled:
+        incoming.link.settle(delivery, ACCEPTED)
+    else:
+        incoming.link.update(delivery, ACCEPTED)
+    pair.run()
+    assert (sent.outcome, link.unsettled) == (ACCEPTED, 0)
+    pair.attach(link)
+    assert pair.server.incoming[-1].messages == []
+
+
+def test_what_the_server_settles_behind_the_detach_is_forgotten(pair: Pair) -> None:
+    """In settle mode second: the link that is resumed does not speak of it."""
+    link = receiver(second=True)
+    pair.attach(link)
+    (outgoing,) = pair.server.outgoing
+    sent = outgoing.link.send(7, b"", b"message", settled=False)
+    assert sent is not None
+    pair.run()
+    (delivery,) = link.take(1)
+    link.settle(delivery, ACCEPTED)
+    pair.run()
+    link.close(False)
+    pair.run()
+    outgoing.link.settle(sent, ACCEPTED)
+    pair.run()
+    assert delivery.is_settled
+    assert link.unsettled == 0
+
+
+def test_nothing_is_said_behind_the_close_of_a_link(pair: Pair) -> None:
+    """Its messages failed with it."""
+    link = sender()
+    pair.attach(link)
+    sent = link.send(b"one")
+    pair.run()
+    (incoming,) = pair.server.incoming
+    ((delivery, _),) = incoming.messages
+    assert delivery is not None
+    link.close(True)
+    pair.run()
+    incoming.link.session.say(True, delivery.id, ACCEPTED, True)
+    pair.run()
+    assert sent.outcome is None
+
+
 @pytest.mark.parametrize("outcome", [ACCEPTED, RELEASED, REJECTED, Modified(undeliverable_here=True)], ids=str)
 @pytest.mark.parametrize("second", [False, True], ids=["first", "second"])
 def test_outcomes_go_to_the_server(pair: Pair, outcome: DeliveryState, *, second: bool) -> None:
