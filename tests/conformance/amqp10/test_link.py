@@ -109,12 +109,23 @@ def test_2_6_5_endpoint_destroyed(session: Session, queues: Queues) -> None:
     session.sender(address, handle=sender.handle, name=sender.name).accepted(text())
 
 
+@pytest.mark.parametrize("by", ["its handle", "a delivery-id", "delivery-ids", "a delivery-id, detached by both"])
 @rule("2.6.5.errant-link")
-def test_2_6_5_errant_link(session: Session, queues: Queues) -> None:
-    """A flow for the handle behind our own detach; what was on its way before is forgiven or ends the session."""
-    sender = _failed(session, queues)
-    session.flow(handle=sender.handle, link_credit=0, delivery_count=0)
-    session.peer.wait(lambda: session.ended is not None)
+def test_2_6_5_errant_link(session: Session, queues: Queues, by: str) -> None:
+    """A flow for the handle, and a disposition for what is unsettled on it, behind the server's detach."""
+    sender = session.sender(queues.address(), rcv_settle_mode=1)
+    id = sender.send(text())
+    session.outcome(id)
+    session.transfer(Transfer(sender.handle, id + 1, b"t", 0), b"no message")
+    session.peer.wait(lambda: sender.detached is not None, session.ill)
+    if by == "its handle":
+        session.flow(handle=sender.handle, link_credit=0, delivery_count=0)
+    elif by == "delivery-ids":
+        session.dispose(id, id + 5, ACCEPTED, role=False)
+    else:
+        if by == "a delivery-id, detached by both":
+            session.write(Detach(sender.handle, closed=True))
+        session.dispose(id, state=ACCEPTED, role=False)
     session.expect_end("amqp:session:errant-link")
 
 

@@ -65,7 +65,8 @@ class Link:
         self.owes_flow = False
         # How many deliveries on it are not settled.
         self.unsettled: i64 = 0
-        # We detached it for a fault of the peer: whatever it still sends on it ends the session (part 2 §2.6.5).
+        # We detached it for a fault of the peer: what it still sends on it, or says of its deliveries, ends the session
+        # (part 2 §2.6.5).
         self.is_errant: bool = False
 
     # -- what the owner says ------------------------------------------------------------------------------------
@@ -116,6 +117,7 @@ class Link:
             self.refuse(error)
             return
         self.is_errant = True
+        self.session.note_errant(self)
         self._detach(error, True)
         owner = self.link_owner()
         if owner is not None:

@@ -27,6 +27,7 @@ from flintmq.base.errors import (
 )
 from flintmq.base.limits import SESSION_WINDOW_TRANSFERS, UNACKED_TAGS_PER_UNIT
 from flintmq.protocol.amqp10.delivery import Delivery, IncomingDelivery, OutgoingDelivery, Unsettled
+from flintmq.protocol.amqp10.errant import ErrantDeliveries
 from flintmq.protocol.amqp10.faults import heard, told
 from flintmq.protocol.amqp10.intake import Intake
 from flintmq.protocol.amqp10.link import Link
@@ -94,6 +95,9 @@ class Session:
         # Deliveries that are not settled, ours and the peer's.
         self.outgoing: Unsettled = Unsettled()
         self.incoming: Unsettled = Unsettled()
+        # What was unsettled on links that the peer did wrong on.
+        self._errant_outgoing = ErrantDeliveries()
+        self._errant_incoming = ErrantDeliveries()
         # Links whose message went out in part; a dict, because they go on in their order.
         self.stalled: dict[SenderLink, None] = {}
         # Both sides have begun it, and we have not ended it.
@@ -345,6 +349,13 @@ class Session:
                 if owner is not None:
                     owner.on_room(each)
 
+    def note_errant(self, link: Link) -> None:
+        """The peer did wrong on a link, which is about to be detached for it."""
+        if isinstance(link, SenderLink):
+            self._errant_outgoing.add(link.live())
+        elif isinstance(link, ReceiverLink):
+            self._errant_incoming.add(link.live())
+
     # -- what arrives -------------------------------------------------------------------------------------------
 
     def begun(self, begin: Begin, remote_number: i64) -> None:
@@ -438,13 +449,20 @@ class Session:
         settled = disposition.settled
         # A receiver speaks of what we sent.
         unsettled = self.outgoing if disposition.role else self.incoming
+        errant = self._errant_outgoing if disposition.role else self._errant_incoming
         if first == last:
             only = unsettled.get(first)
             if only is not None:
                 self._dispose(only, state, settled)
+            elif errant.meet(first, first):
+                raise ErrantLink(f"a disposition of delivery {first}, whose link was detached with an error")
             return
         if distance(first, last) < 0:
             raise InvalidField(f"a disposition of deliveries {first} to {last}")
+        if errant.meet(first, last):
+            raise ErrantLink(
+                f"a disposition of deliveries {first} to {last}: a link of theirs was detached with an error"
+            )
         found = unsettled.between(first, last)
         self.connection.spend(len(found) + unsettled.looked_at // UNACKED_TAGS_PER_UNIT)
         for delivery in found:

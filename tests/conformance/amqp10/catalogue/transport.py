@@ -85,7 +85,11 @@ RULES: Final = listed(
     ("2.6.4.detach-answered", "MUST", "A detach is answered with a detach"),
     ("2.6.5.detached-with-error", "MUST", "An error of a link detaches it, with the error"),
     ("2.6.5.endpoint-destroyed", "MUST", "That endpoint is gone: its handle can be taken by another link"),
-    ("2.6.5.errant-link", "MUST", "Input for it that is no detach, after both knew, ends the session: errant-link"),
+    (
+        "2.6.5.errant-link",
+        "MUST",
+        "Behind a peer's fault, input for the link by its handle or by delivery-ids ends the session: errant-link",
+    ),
     ("2.6.5.resumed-not-reattached", "MUST", "Such a link comes back by being resumed"),
     ("2.6.5.resume-has-unsettled", "MUST", "Resuming is an attach whose unsettled map is not null"),
     ("2.6.5.pipelined-reattach", "MUST", "An attach that crosses the detach, without that map, ends the session"),
