@@ -4,7 +4,7 @@ import pytest
 
 from flintmq.wire.amqp10.performatives import Attach, Detach, Disposition, Flow, Transfer
 from flintmq.wire.amqp10.states import ACCEPTED, Error
-from flintmq.wire.amqp10.termini import Source, Target
+from flintmq.wire.amqp10.termini import Coordinator, Source, Target
 from tests.conformance.amqp10.catalogue import clause, rule
 from tests.conformance.amqp10.conftest import Connect
 from tests.conformance.amqp10.encoding import data_section, text
@@ -14,8 +14,29 @@ from tests.conformance.amqp10.queues import Queues
 from tests.conformance.amqp10.session import Session
 
 
+@pytest.mark.parametrize("elsewhere", ["connection", "session"])
+@pytest.mark.parametrize("kind", ["sender", "receiver", "controller"])
 @rule("2.6.1.unique")
-def test_2_6_1_unique(connect: Connect, queues: Queues) -> None:
+def test_2_6_1_unique(connect: Connect, queues: Queues, kind: str, elsewhere: str) -> None:
+    """Of two links of one name and direction between two containers, the first is detached: stolen."""
+    name, address, peer = fresh("shared name"), queues.address(), connect()
+    peers = [peer, peer if elsewhere == "session" else connect(peer.container)]
+    links: list[Sender | Receiver] = []
+    for each in peers:
+        session = each.session()
+        if kind == "receiver":
+            links.append(session.receiver(address, name=name))
+        else:
+            target = address if kind == "sender" else Coordinator(["amqp:local-transactions"])
+            links.append(session.sender(target, name=name))
+    first, second = links
+    first.expect_detach("amqp:link:stolen", closed=False)
+    second.session.sync()
+    assert second.detached is None
+
+
+@clause("2.6.1.others")
+def test_2_6_1_others(connect: Connect, queues: Queues) -> None:
     """One name: a sender and a receiver of a container, and both of another, are four links."""
     name, address = fresh("shared name"), queues.address()
     sessions = [connect().session() for _ in range(2)]

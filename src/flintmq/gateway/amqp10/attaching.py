@@ -78,7 +78,7 @@ def _receive_from(
     if made.terminus is not None:
         answer.unsettled = made.unsettled()
         link.wants_parts = True
-    session.connection.receivers[link.name] = made
+    session.names.take(made.name_key, made)
     _answer(session, target, _Attached(made, None, link, answer, found is not None), bool(answer.unsettled))
     return made
 
@@ -230,6 +230,7 @@ def _send_from(
         raise
     join(queue, owner, terminus, source.dynamic)
     session.connection.senders[link.name] = owner
+    session.names.take(owner.name_key, owner)
     tells = terminus is not None and terminus.keeps_notes
     _answer(session, source, _Attached(None, owner, link, answer, found is not None), tells)
     return owner

@@ -28,7 +28,6 @@ from flintmq.protocol.sasl import amqplain
 from flintmq.wire.amqp10.performatives import Begin, Open
 
 if TYPE_CHECKING:
-    from flintmq.gateway.amqp10.incoming import IncomingLink
     from flintmq.gateway.amqp10.outgoing import OutgoingLink
 
 # Capabilities of a connection as RabbitMQ names them: management by a pair of links, and targets without an address.
@@ -62,9 +61,8 @@ class ServerConnection(ConnectionOwner, Party, Applicant):
         self._expiry = Expiry(self._login, service.gateway.agenda.timers, self.fail)
         mechanisms = [name for name in self._login.mechanisms if name != amqplain.NAME]
         self.engine = Connection(Role.SERVER, self, output, offer.tuning, opening, mechanisms)
-        # Links by name: a second one of the same takes the first one's place.
+        # Links on which the client receives, by name.
         self.senders: dict[str, OutgoingLink] = {}
-        self.receivers: dict[str, IncomingLink] = {}
         self.sessions: dict[ServerSession, None] = {}
         # Links whose peer wants to know when there is nothing more for it now.
         self._draining: dict[OutgoingLink, None] = {}

@@ -25,6 +25,7 @@ from flintmq.broker.queue.base import Holder, Queue
 from flintmq.broker.terminus import PART_BYTES, DetachedLink, TargetTerminus
 from flintmq.gateway.amqp10.addresses import EXCHANGE, parse_to
 from flintmq.gateway.amqp10.codec import CODEC_10
+from flintmq.gateway.amqp10.names import Key, NamedLink
 from flintmq.gateway.amqp10.posting import Posting
 from flintmq.gateway.amqp10.progress import OutcomeKept, PartKept, Progress, seen
 from flintmq.gateway.amqp10.promises import refuse_unsafe
@@ -61,7 +62,7 @@ _GRACE_BYTES: Final = 1024 * 1024
 
 
 @final
-class IncomingLink(ReceiverOwner, Holder, DetachedLink):
+class IncomingLink(ReceiverOwner, Holder, DetachedLink, NamedLink):
     """`publication` is where all messages go, None where each says that itself.
 
     With an `exchange` it says the routing key, as its subject; without one all of its address, in `to`.
@@ -77,6 +78,7 @@ class IncomingLink(ReceiverOwner, Holder, DetachedLink):
     ) -> None:
         self.session = session
         self.link = link
+        self.name_key: Key = session.name_key(link.name, True)
         self.target = target
         # What outlives the link, where there is such a thing.
         self.terminus: TargetTerminus | None = None
@@ -429,8 +431,7 @@ class IncomingLink(ReceiverOwner, Holder, DetachedLink):
         self.session.incoming.pop(self, None)
         if self.queue is not None:
             self.queue.hold_no_more_for(self)
-        if self._connection.receivers.get(self.link.name) is self:
-            del self._connection.receivers[self.link.name]
+        self.session.names.leave(self.name_key, self)
         unsettled = self.link.live()
         if self.terminus is None and is_suspended and unsettled and self.session.engine.is_open:
             # It may come back until the session ends.

@@ -21,6 +21,7 @@ from flintmq.broker.exchange.base import Filter
 from flintmq.broker.message import Entry, Message
 from flintmq.broker.queue.base import Queue
 from flintmq.broker.terminus import DetachedLink, Held, SourceTerminus
+from flintmq.gateway.amqp10.names import Key, NamedLink
 from flintmq.gateway.amqp10.outcomes import settlement_of
 from flintmq.gateway.amqp10.outlet import Outlet
 from flintmq.gateway.amqp10.promises import Answer
@@ -133,7 +134,7 @@ class LinkConsumer(Consumer):
 
 
 @final
-class OutgoingLink(SenderOwner, DetachedLink):
+class OutgoingLink(SenderOwner, DetachedLink, NamedLink):
     """`default_outcome` is what becomes of a delivery of which the client does not say it.
 
     `node` is what the source names; `queue` is where the consumer is, which may be a view of that.
@@ -144,6 +145,7 @@ class OutgoingLink(SenderOwner, DetachedLink):
     ) -> None:
         self.session = session
         self.link = link
+        self.name_key: Key = session.name_key(link.name, False)
         self.source = source
         self.queue = queue
         self.default_outcome = settlement.RELEASED
@@ -408,6 +410,7 @@ class OutgoingLink(SenderOwner, DetachedLink):
             return
         self.is_over = True
         session = self.session
+        session.names.leave(self.name_key, self)
         if session.connection.senders.get(self.link.name) is self:
             del session.connection.senders[self.link.name]
         consumer = self.consumer

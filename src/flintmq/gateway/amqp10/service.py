@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import final
 
+from flintmq.gateway.amqp10.names import LinkNames
 from flintmq.gateway.amqp10.publication import Publications
 from flintmq.gateway.by_rights import ByRights
 from flintmq.gateway.gateway import Gateway
@@ -27,3 +28,4 @@ class Service:
         self.gateway = gateway
         self.offer = offer
         self.publications = ByRights(Publications)
+        self.names = LinkNames()

@@ -12,6 +12,7 @@ from flintmq.broker.traffic import Outflow
 from flintmq.gateway.amqp10.attaching import receive_from, send_to
 from flintmq.gateway.amqp10.incoming import IncomingLink
 from flintmq.gateway.amqp10.management_links import ManagementPairs, leads_there
+from flintmq.gateway.amqp10.names import Key
 from flintmq.gateway.amqp10.outgoing import OutgoingLink
 from flintmq.gateway.amqp10.publication import Publication
 from flintmq.gateway.amqp10.retention import known_source, known_target, source_terminus, target_terminus
@@ -35,6 +36,7 @@ class ServerSession(SessionOwner):
         self.vhost = access.vhost
         self.rights = access.rights
         self.gateway = connection.gateway
+        self.names = connection.service.names
         self._publications = connection.service.publications.of(access.rights)
         # Links by which messages come, for when there is an alarm.
         self.incoming: dict[IncomingLink, None] = {}
@@ -67,12 +69,16 @@ class ServerSession(SessionOwner):
         """Under which the ends of a link are kept: a container is who it says it is, for its own user alone."""
         return self.access.user.owner, self.connection.container, name
 
+    def name_key(self, name: str, is_receiver: bool) -> Key:
+        """The same for links that are attached; `is_receiver` says that the broker receives by it."""
+        return self.vhost.name, *self.key(name), is_receiver
+
     def source_of(self, name: str) -> Source | None:
         """What was said last of a source by this name; the link that uses it is left alone."""
         found = self.vhost.termini.sources.get(self.key(name))
         if found is not None:
             return known_source(found)
-        user = self.connection.senders.get(name)
+        user = self.names.find(self.name_key(name, False))
         return user.source if isinstance(user, OutgoingLink) else None
 
     def target_of(self, name: str) -> Target | None:
@@ -80,7 +86,7 @@ class ServerSession(SessionOwner):
         found = self.vhost.termini.targets.get(self.key(name))
         if found is not None:
             return known_target(found)
-        user = self.connection.receivers.get(name)
+        user = self.names.find(self.name_key(name, True))
         return user.target if isinstance(user, IncomingLink) else None
 
     def free_sender(self, name: str) -> SourceTerminus | None:
@@ -88,25 +94,13 @@ class ServerSession(SessionOwner):
 
         Only for who may have the link: the one before is gone then.
         """
-        key = self.key(name)
-        sources = self.vhost.termini.sources
-        found = sources.get(key)
-        user = self.connection.senders.get(name) if found is None else found.link
-        if isinstance(user, OutgoingLink):
-            user.stolen()
-            found = sources.get(key)
-        return found
+        self.names.free(self.name_key(name, False))
+        return self.vhost.termini.sources.get(self.key(name))
 
     def free_receiver(self, name: str) -> TargetTerminus | None:
         """The same of a target."""
-        key = self.key(name)
-        targets = self.vhost.termini.targets
-        found = targets.get(key)
-        user = self.connection.receivers.get(name) if found is None else found.link
-        if isinstance(user, IncomingLink):
-            user.stolen()
-            found = targets.get(key)
-        return found
+        self.names.free(self.name_key(name, True))
+        return self.vhost.termini.targets.get(self.key(name))
 
     def use_source(self, link: OutgoingLink, found: SourceTerminus | None) -> None:
         """The link uses its terminus from now on, whatever was known of that. Raises ResourceError."""

@@ -13,6 +13,7 @@ from flintmq.base.errors import (
     FlintError,
     IllegalState,
     InvalidField,
+    LinkStolen,
     NotFound,
     NotImplementedHere,
     ResourceError,
@@ -24,6 +25,7 @@ from flintmq.broker.message import Entry, Message
 from flintmq.broker.queue.base import Queue
 from flintmq.broker.terminus import Held
 from flintmq.broker.transaction import StagedPublish, StagedSettlement, Transaction
+from flintmq.gateway.amqp10.names import Key, NamedLink
 from flintmq.gateway.amqp10.outcomes import settlement_of
 from flintmq.gateway.amqp10.outgoing import OutgoingLink
 from flintmq.gateway.amqp10.posting import Posting
@@ -98,6 +100,8 @@ class Transactions:
         capabilities = [LOCAL_TRANSACTIONS, MULTI_TXNS_PER_SSN]
         outcomes = attach.source.outcomes if attach.source is not None else []
         owner = _Control(self, link, not outcomes or _REJECTED in outcomes)
+        self.session.names.free(owner.name_key)
+        self.session.names.take(owner.name_key, owner)
         link.accept(Attach(source=attach.source, target=Coordinator(capabilities=capabilities)))
         link.grant(_CREDIT)
         return owner
@@ -354,10 +358,11 @@ class LinkSettlement(StagedSettlement):
 
 
 @final
-class _Control(ReceiverOwner):
+class _Control(ReceiverOwner, NamedLink):
     """A link to the coordinator: declares and discharges come as messages, and their outcomes are the answers."""
 
     def __init__(self, transactions: Transactions, link: ReceiverLink, rejects: bool) -> None:
+        self.name_key: Key = transactions.session.name_key(link.name, True)
         self._transactions = transactions
         self._link = link
         # Whether the client wants to hear of errors as outcomes; it loses the link otherwise (part 4 §4.2).
@@ -418,7 +423,16 @@ class _Control(ReceiverOwner):
         """The client knows already."""
 
     def on_detached(self, error: FlintError | None, closed: bool) -> None:
+        self._transactions.session.names.leave(self.name_key, self)
         self._transactions.roll_back_of(self._link)
+
+    def on_released(self) -> None:
+        self._transactions.session.names.leave(self.name_key, self)
+
+    def stolen(self) -> None:
+        self._link.detach(LinkStolen(f"link '{self._link.name}' was attached somewhere else"), closed=False)
+        self._transactions.roll_back_of(self._link)
+        self._transactions.session.connection.touch()
 
 
 @final

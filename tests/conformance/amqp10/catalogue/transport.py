@@ -187,6 +187,7 @@ CLAUSES: Final = listed(
     ("2.7.3.max-message-size", "", "A message over max-message-size: message-size-exceeded; the server says its own"),
     ("2.7.5.message-format", "", "A message-format other than 0 is refused, or kept"),
     ("2.7.5.batchable", "", "Batchable transfers are answered, too"),
+    ("2.6.1.others", "", "The other direction and other containers have their own names"),
     ("2.7.6.range", "", "One disposition for many deliveries"),
     ("2.7.6.several-links", "", "One disposition for deliveries of several links"),
     ("2.8.14.error-fields", "", "Errors have condition, description and, where there is more to say, info"),
