@@ -8,11 +8,13 @@ from base64 import b64decode, b64encode
 from collections.abc import Iterable
 from decimal import Decimal
 
-from flintmq.base.values import Timestamp
+from flintmq.base.values import INTEGER_TYPES, Timestamp, TypedInt, typed
 
 
 def to_json(value: object) -> object:
     """Raises TypeError for what no table can hold."""
+    if isinstance(value, TypedInt):
+        return {f"${value.type}": int(value)}
     if value is None or isinstance(value, (str, bool, int, float)):
         return value
     if isinstance(value, (bytes, bytearray)):
@@ -55,4 +57,66 @@ def from_json(value: object) -> object:
         return Decimal(value["$decimal"])
     if "$timestamp" in value:
         return Timestamp(value["$timestamp"])
+    if len(value) == 1:
+        (name,) = value
+        if name[1:] in INTEGER_TYPES and name.startswith("$"):
+            return typed(name[1:], value[name])
     return {key: from_json(item) for key, item in value.get("$table", value).items()}
+
+
+# Types of integers in a table: by the name of a field, or the number of an item, a type's name or more of the same.
+Types = dict[str, object]
+
+
+def without_types(value: object) -> object:
+    """The same with plain integers: what other programs read as they stand."""
+    if isinstance(value, TypedInt):
+        return int(value)
+    if isinstance(value, dict):
+        return {key: without_types(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [without_types(item) for item in value]
+    return value
+
+
+def types_in(value: object) -> Types:
+    """The types that `without_types` takes away; empty where it takes away none."""
+    found: Types = {}
+    for name, item in _items(value):
+        if isinstance(item, TypedInt):
+            found[name] = item.type
+        else:
+            inner = types_in(item)
+            if inner:
+                found[name] = inner
+    return found
+
+
+def typed_table(table: dict[str, object], types: Types) -> dict[str, object]:
+    """A table with integers of these types. Raises ValueError or TypeError for types that are none, or not of
+    what is there.
+    """
+    found = _with_types(table, types) if types else table
+    assert isinstance(found, dict)
+    return found
+
+
+def _with_types(value: object, types: object) -> object:
+    if isinstance(types, str):
+        return typed(types, value)
+    if not isinstance(types, dict):
+        raise TypeError(f"the types of integers are names, and objects of them, not {types!r:.100}")
+    there = dict(_items(value))
+    for name in types:
+        if name not in there:
+            raise ValueError(f"there is no '{name}' that could be of a type")
+    changed = {name: _with_types(item, types[name]) if name in types else item for name, item in there.items()}
+    return list(changed.values()) if isinstance(value, list) else changed if isinstance(value, dict) else value
+
+
+def _items(value: object) -> list[tuple[str, object]]:
+    if isinstance(value, dict):
+        return [(str(name), item) for name, item in value.items()]
+    if isinstance(value, (list, tuple)):
+        return [(str(at), item) for at, item in enumerate(value)]
+    return []

@@ -1,6 +1,8 @@
 """Values that tables of headers and arguments hold and Python has no type for."""
 
-from typing import final
+from typing import ClassVar, Final, final
+
+from mypy_extensions import mypyc_attr
 
 
 @final
@@ -18,3 +20,80 @@ class Timestamp:
 
     def __repr__(self) -> str:
         return f"Timestamp({self.seconds})"
+
+
+# Compiled classes cannot extend int; these are made where arguments of definitions are read, and nowhere else.
+@mypyc_attr(native_class=False)
+class TypedInt(int):
+    """An integer in an argument of a definition that is not of 64 bits: whoever lists it gets the type it came with.
+
+    It is equal to every integer of its value. `type` is its name in AMQP 1.0, `name_091` RabbitMQ's in AMQP 0-9-1;
+    `least` and `most` are the ends of what it can hold.
+    """
+
+    type: ClassVar[str] = ""
+    name_091: ClassVar[str] = ""
+    least: ClassVar[int] = 0
+    most: ClassVar[int] = 0
+
+
+@mypyc_attr(native_class=False)
+class Int8(TypedInt):
+    type = "byte"
+    name_091 = "byte"
+    least = -0x80
+    most = 0x7F
+
+
+@mypyc_attr(native_class=False)
+class UInt8(TypedInt):
+    type = "ubyte"
+    name_091 = "unsignedbyte"
+    most = 0xFF
+
+
+@mypyc_attr(native_class=False)
+class Int16(TypedInt):
+    type = "short"
+    name_091 = "short"
+    least = -0x8000
+    most = 0x7FFF
+
+
+@mypyc_attr(native_class=False)
+class UInt16(TypedInt):
+    type = "ushort"
+    name_091 = "unsignedshort"
+    most = 0xFFFF
+
+
+@mypyc_attr(native_class=False)
+class Int32(TypedInt):
+    type = "int"
+    name_091 = "signedint"
+    least = -0x8000_0000
+    most = 0x7FFF_FFFF
+
+
+@mypyc_attr(native_class=False)
+class UInt32(TypedInt):
+    type = "uint"
+    name_091 = "unsignedint"
+    most = 0xFFFF_FFFF
+
+
+INTEGER_TYPES: Final[dict[str, type[TypedInt]]] = {
+    each.type: each for each in (Int8, UInt8, Int16, UInt16, Int32, UInt32)
+}
+
+
+def typed(name: str, value: object) -> TypedInt:
+    """Raises ValueError for a type there is not, or a value that is none of it."""
+    kind = INTEGER_TYPES.get(name)
+    if kind is None:
+        raise ValueError(
+            f"integer type '{name}' is unknown: there are {', '.join(INTEGER_TYPES)}, and long without one"
+        )
+    if isinstance(value, bool) or not isinstance(value, int) or not kind.least <= value <= kind.most:
+        raise ValueError(f"{value!r:.100} is no {name}: {kind.least} to {kind.most} is due")
+    return kind(value)

@@ -23,13 +23,12 @@ class Bindings:
         self._to.setdefault(binding.destination, {})[binding] = None
         return True
 
-    def remove(self, source: Exchange, key: BindingKey) -> bool:
-        """False when there is none."""
+    def remove(self, source: Exchange, key: BindingKey) -> Binding | None:
+        """The one that was there; None when there was none."""
         binding = source.unbind(key)
-        if binding is None:
-            return False
-        self._forget(binding)
-        return True
+        if binding is not None:
+            self._forget(binding)
+        return binding
 
     def to(self, destination: Queue | Exchange) -> list[Binding]:
         return list(self._to.get(destination, {}))

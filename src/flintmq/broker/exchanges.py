@@ -234,11 +234,13 @@ class Exchanges:
     def _unbind(self, binding: Binding) -> bool:
         """False when there is none."""
         source = binding.source
-        if not self.bindings.remove(source, binding.key):
+        # Integers are equal whatever their types: the one that was there may have others, by which it is stored.
+        found = self.bindings.remove(source, binding.key)
+        if found is None:
             return False
         self.router.changed(source)
-        if is_durable(binding):
-            self._storage.definitions.delete_binding(self._record(binding))
+        if is_durable(found):
+            self._storage.definitions.delete_binding(self._record(found))
         if _is_unused(source):
             self._remove([source])
         return True

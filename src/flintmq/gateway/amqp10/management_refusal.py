@@ -4,7 +4,7 @@ from typing import final
 
 from flintmq.base.errors import FlintError
 from flintmq.broker.message import Table
-from flintmq.gateway.conversion.plain import plain
+from flintmq.gateway.conversion.plain import argument_value
 from flintmq.wire.amqp10.values import MapKey, Symbol, Wrapped
 
 
@@ -45,7 +45,7 @@ def arguments(value: object) -> Table:
     found: Table = {}
     for key, argument in entries(value, "arguments").items():
         name = key.name if isinstance(key, Symbol) else key
-        known = plain(argument)
+        known = argument_value(argument)
         if not isinstance(name, str) or (known is None and argument is not None):
             raise Refusal("400", f"unsupported argument {{{term(key)},{term(argument)}}}")
         found[name] = known

@@ -8,7 +8,7 @@ from typing import Final
 
 from librt.strings import read_f32_be
 
-from flintmq.base.values import Timestamp
+from flintmq.base.values import Int8, Int16, Int32, Timestamp, TypedInt, UInt8, UInt16, UInt32
 from flintmq.broker.message import Table
 from flintmq.gateway.conversion import names
 from flintmq.gateway.conversion.decimals import from_ieee, to_decimal64, to_scaled
@@ -16,16 +16,21 @@ from flintmq.gateway.conversion.tables import key_text
 from flintmq.wire.amqp10.composite import Annotations
 from flintmq.wire.amqp10.values import (
     Array,
+    Byte,
     Char,
     Decimal32,
     Decimal64,
     Decimal128,
     Float32,
+    Int,
     MapKey,
+    Short,
     Symbol,
     TimestampMs,
+    UByte,
     UInt,
     ULong,
+    UShort,
     Uuid,
     WrappedInt,
 )
@@ -69,6 +74,34 @@ def plain(value: object) -> object:
     if isinstance(value, (Decimal32, Decimal64, Decimal128)):
         return from_ieee(value)
     return _compound(value)
+
+
+def argument_value(value: object) -> object:
+    """A value in an argument of a definition, as the tables of the broker hold it: `plain`, and integers keep their
+    types. Only a ulong becomes a long, as in RabbitMQ.
+    """
+    if isinstance(value, Int):
+        return Int32(value.value)
+    if isinstance(value, UInt):
+        return UInt32(value.value)
+    if isinstance(value, Short):
+        return Int16(value.value)
+    if isinstance(value, UShort):
+        return UInt16(value.value)
+    if isinstance(value, Byte):
+        return Int8(value.value)
+    if isinstance(value, UByte):
+        return UInt8(value.value)
+    if isinstance(value, dict):
+        table: Table = {}
+        for key, item in value.items():
+            name = key_text(key.value if isinstance(key, MapKey) else key)
+            if name is not None:
+                table[name] = argument_value(item)
+        return table
+    if isinstance(value, (list, Array)):
+        return [argument_value(item) for item in _items(value)]
+    return plain(value)
 
 
 def _compound(value: object) -> object:
@@ -138,6 +171,8 @@ def _death_map(death: Table) -> dict[object, object]:
 
 def amqp10_value(value: object) -> object:
     """A value of the broker's tables as AMQP 1.0 has it."""
+    if isinstance(value, TypedInt):
+        return _wrapped(value)
     if isinstance(value, int) and not isinstance(value, bool) and value > _INT64_MAX:
         return ULong(value)
     if isinstance(value, Timestamp):
@@ -153,3 +188,16 @@ def amqp10_value(value: object) -> object:
             table[Symbol(key) if isinstance(key, str) and key.isascii() else key] = amqp10_value(item)
         return table
     return value
+
+
+def _wrapped(value: TypedInt) -> WrappedInt:
+    number = int(value)
+    if isinstance(value, Int32):
+        return Int(number)
+    if isinstance(value, UInt32):
+        return UInt(number)
+    if isinstance(value, Int16):
+        return Short(number)
+    if isinstance(value, UInt16):
+        return UShort(number)
+    return Byte(number) if isinstance(value, Int8) else UByte(number)

@@ -17,7 +17,7 @@ from flintmq.broker.queue.base import Queue
 from flintmq.broker.vhost import VHost
 from flintmq.management.api.exchanges import exchange_of
 from flintmq.management.api.queues import queue_of
-from flintmq.management.api.values import table
+from flintmq.management.api.values import arguments_shown
 from flintmq.management.http.access import Right
 from flintmq.management.http.call import Call, TableGiven, answer, created, no_content
 from flintmq.management.http.errors import Missing
@@ -32,6 +32,7 @@ _HASH_CHARACTERS: Final = 22
 class BindingDeclaration(Struct):
     routing_key: str = ""
     arguments: TableGiven = field(default_factory=dict)
+    argument_types: dict[str, Any] = field(default_factory=dict)
 
 
 @final
@@ -53,7 +54,7 @@ class _Edge:
             "destination": self.destination,
             "destination_type": self.destination_type,
             "routing_key": self.key,
-            "arguments": table(self.arguments),
+            **arguments_shown(self.arguments),
             "properties_key": properties_key(self.key, self.arguments),
         }
 
@@ -165,7 +166,7 @@ def _check(call: Call, source: Exchange, destination: Queue | Exchange, key: str
 async def _bind(call: Call, kind: str) -> Response:
     given = await call.body(BindingDeclaration)
     source, destination = exchange_of(call, "source"), _destination(call, kind)
-    arguments = checked_table(given.arguments, "arguments")
+    arguments = checked_table(given.arguments, "arguments", given.argument_types)
     _check(call, source, destination, given.routing_key)
     exchanges = call.vhost().exchanges
     if isinstance(destination, Queue):

@@ -9,7 +9,7 @@ from starlette.responses import Response
 from flintmq.broker.exchange.base import Exchange
 from flintmq.broker.permission import CONFIGURE, READ, WRITE
 from flintmq.broker.vhost import VHost
-from flintmq.management.api.values import table
+from flintmq.management.api.values import arguments_shown
 from flintmq.management.http.access import Right
 from flintmq.management.http.call import Call, TableGiven, answer, no_content, put
 from flintmq.management.http.errors import BadRequest, Missing
@@ -32,6 +32,7 @@ class ExchangeDeclaration(Struct):
     auto_delete: bool = False
     internal: bool = False
     arguments: TableGiven = field(default_factory=dict)
+    argument_types: dict[str, Any] = field(default_factory=dict)
 
 
 class Publish(Struct):
@@ -66,7 +67,7 @@ def facts(call: Call, exchange: Exchange) -> dict[str, object]:
         "durable": exchange.durable,
         "auto_delete": exchange.auto_delete,
         "internal": exchange.internal,
-        "arguments": table(exchange.arguments),
+        **arguments_shown(exchange.arguments),
         "policy": ours.name if ours else None,
         "user_who_performed_action": "rmq-internal",
     }
@@ -110,7 +111,7 @@ async def _put(call: Call) -> Response:
     if isinstance(given.type, UnsetType):
         raise BadRequest("key_missing: type")
     vhost, name = call.vhost(), call.path("name")
-    arguments = checked_table(given.arguments, "arguments")
+    arguments = checked_table(given.arguments, "arguments", given.argument_types)
     rights = call.caller.rights_in(vhost.name)
     rights.check(CONFIGURE, "exchange", name)
     was_there = name in vhost.exchanges.by_name

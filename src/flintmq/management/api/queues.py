@@ -16,7 +16,7 @@ from flintmq.broker.queue.entries import EntryQueue
 from flintmq.broker.queue.stream import StreamQueue
 from flintmq.broker.vhost import VHost
 from flintmq.management.api.described import Describing
-from flintmq.management.api.values import table
+from flintmq.management.api.values import arguments_shown, table
 from flintmq.management.http.access import Right
 from flintmq.management.http.call import Call, TableGiven, answer, no_content, put
 from flintmq.management.http.errors import BadRequest, HttpError, Missing
@@ -37,6 +37,7 @@ class QueueDeclaration(Struct):
     durable: bool = True
     auto_delete: bool = False
     arguments: TableGiven = field(default_factory=dict)
+    argument_types: dict[str, Any] = field(default_factory=dict)
 
 
 class GetRequest(Struct):
@@ -77,7 +78,7 @@ def facts(call: Call, queue: Queue, describing: Describing) -> dict[str, object]
         "durable": queue.durable,
         "auto_delete": queue.auto_delete,
         "exclusive": queue.owner is not None,
-        "arguments": table(queue.arguments),
+        **arguments_shown(queue.arguments),
         "node": call.node.name,
         "state": "running",
         "consumers": len(queue.consumers),
@@ -175,7 +176,7 @@ async def _put(call: Call) -> Response:
     vhost, name = call.vhost(), call.path("name")
     rights = call.caller.rights_in(vhost.name)
     rights.check(CONFIGURE, "queue", name)
-    arguments = checked_table(given.arguments, "arguments")
+    arguments = checked_table(given.arguments, "arguments", given.argument_types)
     letters = arguments.get("x-dead-letter-exchange")
     was_there = name in vhost.queues
     if isinstance(letters, str) and not was_there:

@@ -3,7 +3,8 @@
 from base64 import b64encode
 from decimal import Decimal
 
-from flintmq.base.values import Timestamp
+from flintmq.base.json_values import types_in
+from flintmq.base.values import Timestamp, TypedInt
 from flintmq.broker.message import Table
 
 
@@ -20,6 +21,9 @@ def shown(value: object) -> object:
         return value.seconds
     if isinstance(value, float) and value != value:  # noqa: PLR0124 - not a number, which JSON has no word for
         return None
+    if isinstance(value, TypedInt):
+        # Where its type matters, `types_in` tells it.
+        return int(value)
     return value if value is None or isinstance(value, (str, bool, int, float)) else str(value)
 
 
@@ -29,6 +33,13 @@ def text_of(value: bytes) -> str:
         return value.decode()
     except UnicodeDecodeError:
         return b64encode(value).decode()
+
+
+def arguments_shown(value: Table) -> dict[str, object]:
+    """Fields of what was declared with these arguments; the types of integers stand beside those that are no long."""
+    types = types_in(value)
+    shown_: dict[str, object] = {"arguments": table(value)}
+    return {**shown_, "argument_types": types} if types else shown_
 
 
 def table(value: Table) -> dict[str, object]:

@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from flintmq.base.errors import ConfigurationError
-from flintmq.base.json_values import from_json, is_nested_deeper
+from flintmq.base.json_values import from_json, is_nested_deeper, typed_table
 from flintmq.base.limits import TABLE_DEPTH_MAX
 from flintmq.broker.message import Table
 
@@ -122,6 +122,7 @@ class QueueEntry(Entry, frozen=True, kw_only=True):
     durable: bool = True
     auto_delete: bool = False
     arguments: _Fields = {}
+    argument_types: dict[str, Any] = {}
 
 
 class ExchangeEntry(Entry, frozen=True, kw_only=True):
@@ -132,6 +133,7 @@ class ExchangeEntry(Entry, frozen=True, kw_only=True):
     auto_delete: bool = False
     internal: bool = False
     arguments: _Fields = {}
+    argument_types: dict[str, Any] = {}
 
 
 class BindingEntry(Entry, frozen=True, kw_only=True):
@@ -141,6 +143,7 @@ class BindingEntry(Entry, frozen=True, kw_only=True):
     destination_type: str = "queue"
     routing_key: str = ""
     arguments: _Fields = {}
+    argument_types: dict[str, Any] = {}
 
     @property
     def label(self) -> str:
@@ -197,6 +200,14 @@ class Document:
             name = entry.get("name", "") if isinstance(entry, dict) else ""
             called = f" ('{name}')" if name else ""
             raise ConfigurationError(f"{self.place}: {place}{called}: {error}") from error
+
+
+def arguments_of(entry: QueueEntry | ExchangeEntry | BindingEntry) -> Table:
+    """Raises ConfigurationError for what no table can hold."""
+    try:
+        return typed_table(table(entry.arguments), entry.argument_types)
+    except (ValueError, TypeError) as error:
+        raise ConfigurationError(f"argument_types: {error}") from error
 
 
 def table(fields: _Fields) -> Table:

@@ -6,7 +6,7 @@ What ends with the broker or with a connection is left out, and so is what every
 from collections.abc import Iterator
 from typing import Any
 
-from flintmq.base.json_values import to_json
+from flintmq.base.json_values import to_json, types_in, without_types
 from flintmq.broker.broker import Broker
 from flintmq.broker.exchanges import is_durable
 from flintmq.broker.message import Table
@@ -151,7 +151,7 @@ def _queues(vhost: VHost) -> Iterator[Fields]:
             "vhost": vhost.name,
             "durable": True,
             "auto_delete": queue.auto_delete,
-            "arguments": _table(queue.arguments),
+            **_arguments(queue.arguments),
         }
         for queue in list(vhost.queues.values())
         if queue.durable and queue.owner is None
@@ -167,7 +167,7 @@ def _exchanges(vhost: VHost) -> Iterator[Fields]:
             "durable": True,
             "auto_delete": exchange.auto_delete,
             "internal": exchange.internal,
-            "arguments": _table(exchange.arguments),
+            **_arguments(exchange.arguments),
         }
         for exchange in list(vhost.exchanges.by_name.values())
         if exchange.durable and exchange.name and not exchange.name.startswith("amq.")
@@ -182,12 +182,19 @@ def _bindings(vhost: VHost) -> Iterator[Fields]:
             "destination": binding.destination.name,
             "destination_type": binding.destination_type,
             "routing_key": binding.routing_key,
-            "arguments": _table(binding.arguments),
+            **_arguments(binding.arguments),
         }
         for exchange in list(vhost.exchanges.by_name.values())
         for binding in list(exchange.bindings.values())
         if is_durable(binding)
     )
+
+
+def _arguments(table: Table) -> Fields:
+    """With plain numbers, as RabbitMQ reads them; the types of those that are no long stand beside them."""
+    types = types_in(table)
+    fields: Fields = {"arguments": {name: to_json(without_types(value)) for name, value in table.items()}}
+    return {**fields, "argument_types": types} if types else fields
 
 
 def _table(table: Table) -> Fields:

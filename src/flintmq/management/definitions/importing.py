@@ -41,6 +41,7 @@ from flintmq.management.definitions.document import (
     UserLimitEntry,
     VHostEntry,
     VHostLimitEntry,
+    arguments_of,
     table,
     words,
 )
@@ -164,7 +165,7 @@ def _records(document: Document, broker: Broker, hasher: Hasher) -> Iterator[Seq
         for at, entry in enumerate(getattr(document, section)):
             with _named(document, section, at, entry):
                 _expect(entry, vhosts, users)
-                table(entry.arguments)
+                arguments_of(entry)
             yield []
 
 
@@ -275,22 +276,20 @@ def _global_parameter(entry: GlobalParameterEntry) -> list[_Record]:
 def _declare_exchange(broker: Broker, entry: ExchangeEntry) -> None:
     exchanges = broker.vhost(entry.vhost).exchanges
     if entry.name not in exchanges.by_name and not entry.name.startswith(RESERVED):
-        exchanges.declare(
-            entry.name, entry.type, entry.durable, entry.auto_delete, entry.internal, table(entry.arguments)
-        )
+        exchanges.declare(entry.name, entry.type, entry.durable, entry.auto_delete, entry.internal, arguments_of(entry))
 
 
 def _declare_queue(broker: Broker, entry: QueueEntry) -> None:
     vhost = broker.vhost(entry.vhost)
     if entry.name not in vhost.queues and not entry.name.startswith(RESERVED):
-        vhost.declare_queue(entry.name, entry.durable, False, entry.auto_delete, table(entry.arguments), None)
+        vhost.declare_queue(entry.name, entry.durable, False, entry.auto_delete, arguments_of(entry), None)
 
 
 def _bind(broker: Broker, entry: BindingEntry) -> None:
     vhost = broker.vhost(entry.vhost)
     if is_implied(entry):
         return
-    arguments = table(entry.arguments)
+    arguments = arguments_of(entry)
     if entry.destination_type == "exchange":
         vhost.exchanges.bind_exchange(entry.destination, entry.source, entry.routing_key, arguments)
     elif entry.destination_type == "queue":

@@ -18,7 +18,7 @@ from flintmq.broker.limits import Limits, check_vhost_queues
 from flintmq.broker.ports import LimitRecord, VHostRecord
 from flintmq.broker.selector.selectors import selector_of
 from flintmq.broker.vhost import VHost
-from flintmq.management.definitions.document import BindingEntry, ExchangeEntry, QueueEntry, table
+from flintmq.management.definitions.document import BindingEntry, ExchangeEntry, QueueEntry, arguments_of
 
 # Every broker has its own of these, whatever a file says of them.
 RESERVED: Final = "amq."
@@ -78,7 +78,7 @@ class Topology:
 
     def exchange(self, entry: ExchangeEntry) -> None:
         place = self._places[entry.vhost]
-        name, arguments = entry.name, table(entry.arguments)
+        name, arguments = entry.name, arguments_of(entry)
         if name == "" or place.find_exchange(name) or name.startswith(RESERVED):
             return
         place.dialect.check_name("exchange", name)
@@ -94,7 +94,7 @@ class Topology:
 
     def queue(self, entry: QueueEntry) -> None:
         place = self._places[entry.vhost]
-        name, arguments = entry.name, table(entry.arguments)
+        name, arguments = entry.name, arguments_of(entry)
         if place.has_queue(name) or name.startswith(RESERVED):
             return
         place.dialect.check_name("queue", name)
@@ -113,7 +113,7 @@ class Topology:
         if is_implied(entry):
             return
         place = self._places[entry.vhost]
-        arguments = table(entry.arguments)
+        arguments = arguments_of(entry)
         if entry.destination_type not in ("queue", "exchange"):
             raise ConfigurationError(f"a destination_type is queue or exchange, not {entry.destination_type}")
         is_queue = entry.destination_type == "queue"

@@ -5,11 +5,12 @@ from base64 import b64decode, b64encode
 from binascii import Error as BadBase64
 from codecs import getincrementaldecoder
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
 from msgspec import Raw, json
 
 from flintmq.base.errors import AmqpError, DecodeError, LocalProtocolError
+from flintmq.base.json_values import typed_table
 from flintmq.broker.bounds import value_fault
 from flintmq.broker.message import Message, Table
 from flintmq.gateway.amqp091.codec import CODEC_091
@@ -158,8 +159,10 @@ def _number(name: str, value: object) -> int:
     return value
 
 
-def checked_table(given: TableGiven, what: str) -> Table:
-    """Raises BadRequest for what no table of AMQP can hold, or no frame."""
+def checked_table(given: TableGiven, what: str, types: dict[str, Any] | None = None) -> Table:
+    """Its integers are of these `types`, as the API shows them. Raises BadRequest for what no table of AMQP can hold,
+    or no frame.
+    """
     checked: Table = dict(given)
     fault = value_fault(what, checked)
     if fault:
@@ -173,4 +176,7 @@ def checked_table(given: TableGiven, what: str) -> Table:
             todo += each
         elif isinstance(each, int) and not isinstance(each, bool) and each not in _INT64:
             raise BadRequest(f"{what}: {each} has more than 64 bits")
-    return checked
+    try:
+        return typed_table(checked, types or {})
+    except (ValueError, TypeError) as error:
+        raise BadRequest(f"{what}: {error}") from error

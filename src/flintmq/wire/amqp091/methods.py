@@ -15,7 +15,7 @@ from flintmq.base.errors import NotImplementedHere, SyntaxFault
 from flintmq.wire.amqp091 import spec
 from flintmq.wire.amqp091.tables import (
     Table,
-    decode_table,
+    decode_arguments,
     encode_table,
     pull_long,
     pull_longlong,
@@ -865,7 +865,7 @@ def _pull_argument(payload: bytes, pos: i64, kind: int) -> tuple[object, i64]:
     if kind == SHORT:
         return pull_short(payload, pos)
     if kind == TABLE:
-        return decode_table(payload, pos)
+        return decode_arguments(payload, pos)
     if kind == LONG:
         return pull_long(payload, pos)
     if kind == LONGSTR:

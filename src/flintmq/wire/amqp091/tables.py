@@ -24,9 +24,10 @@ from mypy_extensions import i16, i32, i64, u8
 
 from flintmq.base.errors import LocalProtocolError, SyntaxFault
 from flintmq.base.limits import SHORTSTR_MAX_BYTES, TABLE_DEPTH_MAX, TABLE_ENTRIES_MAX
-from flintmq.base.values import Timestamp
+from flintmq.base.values import Int8, Int16, Int32, Timestamp, TypedInt, UInt8, UInt16, UInt32
 
-# Keys to str, bytes, bool, int, float, Decimal, Timestamp, None, and tables and lists of these.
+# Keys to str, bytes, bool, int, float, Decimal, Timestamp, None, and tables and lists of these; arguments of methods
+# also have integers of types (TypedInt).
 Table = dict[str, object]
 
 # The octet before a value names its type. Where amqp-0-9-1 §4.2.1 and RabbitMQ disagree, this is RabbitMQ's reading,
@@ -116,7 +117,12 @@ def decode_table(data: bytes, pos: i64) -> tuple[Table, i64]:
 
     Raises SyntaxFault.
     """
-    return _pull_table(data, pos, len(data), 1)
+    return _pull_table(data, pos, len(data), 1, False)
+
+
+def decode_arguments(data: bytes, pos: i64) -> tuple[Table, i64]:
+    """The same with the types of integers, which definitions keep. What is not of 64 bits is a TypedInt."""
+    return _pull_table(data, pos, len(data), 1, True)
 
 
 def _pull_end(data: bytes, pos: i64, limit: i64, depth: i64, what: str) -> i64:
@@ -131,7 +137,7 @@ def _pull_end(data: bytes, pos: i64, limit: i64, depth: i64, what: str) -> i64:
     return pos + 4 + size
 
 
-def _pull_table(data: bytes, pos: i64, limit: i64, depth: i64) -> tuple[Table, i64]:
+def _pull_table(data: bytes, pos: i64, limit: i64, depth: i64, types: bool) -> tuple[Table, i64]:
     end = _pull_end(data, pos, limit, depth, "table")
     table: Table = {}
     entries: i64 = 0
@@ -143,30 +149,30 @@ def _pull_table(data: bytes, pos: i64, limit: i64, depth: i64) -> tuple[Table, i
         key, at = pull_shortstr(data, at)
         if at >= end:
             raise SyntaxFault(f"table at byte {pos} ends within an entry")
-        table[key], at = _pull_value(data, at, end, depth)
+        table[key], at = _pull_value(data, at, end, depth, types)
     return table, end
 
 
-def _pull_list(data: bytes, pos: i64, limit: i64, depth: i64) -> tuple[list[object], i64]:
+def _pull_list(data: bytes, pos: i64, limit: i64, depth: i64, types: bool) -> tuple[list[object], i64]:
     end = _pull_end(data, pos, limit, depth, "list")
     values: list[object] = []
     at = pos + 4
     while at < end:
         if len(values) == TABLE_ENTRIES_MAX:
             raise SyntaxFault(f"list at byte {pos} has more than {TABLE_ENTRIES_MAX} entries")
-        value, at = _pull_value(data, at, end, depth)
+        value, at = _pull_value(data, at, end, depth, types)
         values.append(value)
     return values, end
 
 
-def _pull_value(data: bytes, pos: i64, end: i64, depth: i64) -> tuple[object, i64]:
+def _pull_value(data: bytes, pos: i64, end: i64, depth: i64, types: bool) -> tuple[object, i64]:
     """The value whose tag is at `pos` (which is before `end`), and the position behind it, at most `end`."""
     tag = data[pos]
     at = pos + 1
     if tag == TAG_TABLE:
-        return _pull_table(data, at, end, depth + 1)
+        return _pull_table(data, at, end, depth + 1, types)
     if tag == TAG_LIST:
-        return _pull_list(data, at, end, depth + 1)
+        return _pull_list(data, at, end, depth + 1, types)
     if tag == TAG_LONGSTR or tag == TAG_BYTES:
         raw, after = pull_longstr(data, at)
         if after > end:
@@ -175,7 +181,22 @@ def _pull_value(data: bytes, pos: i64, end: i64, depth: i64) -> tuple[object, i6
     size = _fixed_size(tag, pos)
     if size > end - at:
         raise SyntaxFault(f"value at byte {pos} needs {size} bytes, {end - at} are left in the table or list around it")
-    return _fixed_value(data, at, tag), at + size
+    value = _fixed_value(data, at, tag)
+    return (_typed(value, tag) if types and isinstance(value, int) else value), at + size
+
+
+def _typed(value: int, tag: int) -> object:
+    if tag == TAG_INT32:
+        return Int32(value)
+    if tag == TAG_UINT32:
+        return UInt32(value)
+    if tag == TAG_INT16 or tag == TAG_SHORT_INT:
+        return Int16(value)
+    if tag == TAG_UINT16:
+        return UInt16(value)
+    if tag == TAG_INT8:
+        return Int8(value)
+    return UInt8(value) if tag == TAG_UINT8 else value
 
 
 def _text_or_bytes(raw: bytes) -> object:
@@ -443,7 +464,9 @@ def _push_value(w: BytesWriter, key: str, value: object, depth: i64) -> None:
 
 
 def _push_int(w: BytesWriter, key: str, value: int) -> None:
-    if INT32_MIN <= value <= INT32_MAX:
+    if isinstance(value, TypedInt):
+        _push_typed(w, value)
+    elif INT32_MIN <= value <= INT32_MAX:
         w.append(TAG_INT32)
         write_i32_be(w, i32(value))
     elif INT64_MIN <= value <= INT64_MAX:
@@ -451,6 +474,30 @@ def _push_int(w: BytesWriter, key: str, value: int) -> None:
         write_i64_be(w, i64(value))
     else:
         raise _refused(key, value)
+
+
+def _push_typed(w: BytesWriter, value: TypedInt) -> None:
+    # All of these fit, whatever else Python lets one make of the class.
+    least, most = value.least, value.most
+    number = min(max(int(value), least), most)
+    if isinstance(value, Int32):
+        w.append(TAG_INT32)
+        write_i32_be(w, i32(number))
+    elif isinstance(value, UInt32):
+        w.append(TAG_UINT32)
+        push_long(w, number, "uint32")
+    elif isinstance(value, Int16):
+        w.append(TAG_INT16)
+        write_i16_be(w, i16(number))
+    elif isinstance(value, UInt16):
+        w.append(TAG_UINT16)
+        push_short(w, number, "uint16")
+    elif isinstance(value, Int8):
+        w.append(TAG_INT8)
+        w.append(number & 0xFF)
+    else:
+        w.append(TAG_UINT8)
+        w.append(number)
 
 
 def _push_decimal(w: BytesWriter, key: str, value: Decimal) -> None:

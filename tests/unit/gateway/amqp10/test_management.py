@@ -1,15 +1,18 @@
 """HTTP over AMQP: each resource, each method, and RabbitMQ's answers to what cannot be."""
 
 import pytest
+from librt.strings import BytesWriter
 
 from flintmq.base.errors import AccessRefused, InvalidField, SyntaxFault
+from flintmq.base.values import Int32, UInt8
 from flintmq.broker.access import enter
 from flintmq.broker.ports import LimitRecord
 from flintmq.gateway.amqp10.management import Management
 from flintmq.gateway.conversion.parts import write_properties
+from flintmq.wire.amqp091.tables import decode_arguments, encode_table
 from flintmq.wire.amqp10 import sections as wire
 from flintmq.wire.amqp10.properties import Properties
-from flintmq.wire.amqp10.values import Array, Described, Symbol, UInt, ULong
+from flintmq.wire.amqp10.values import Array, Byte, Described, Int, Short, Symbol, UByte, UInt, ULong, UShort
 from tests.unit.broker.memory import message
 from tests.unit.gateway.amqp091.pair import Server
 
@@ -101,7 +104,7 @@ def test_what_is_declared_is_what_was_asked_for(client: Client) -> None:
         durable=False,
         exclusive=True,
         auto_delete=True,
-        arguments={"x-queue-type": "classic", "x-max-length": 5},
+        arguments={"x-queue-type": "classic", "x-max-length": UInt(5)},
     )
     assert client.vhost.queues["q"].owner is OWNER
 
@@ -137,6 +140,63 @@ def test_exchanges_and_bindings(client: Client) -> None:
     assert client.ask("DELETE", "/exchanges/x") == ("204", None)
     assert client.ask("DELETE", "/exchanges/x") == ("204", None)
     assert "x" not in client.vhost.exchanges.by_name
+
+
+# All that a binding may have by which it is unbound; a ulong is a long, as in RabbitMQ.
+_NUMBERS: dict[str, object] = {
+    "byte": Byte(-1),
+    "ubyte": UByte(255),
+    "short": Short(-1),
+    "ushort": UShort(5),
+    "int": Int(5),
+    "uint": UInt(5),
+    "long": 5,
+    "list": [UInt(1), 1],
+    "map": {Symbol("inner"): Short(1)},
+}
+
+
+def test_integers_of_arguments_keep_their_types(client: Client) -> None:
+    """A client that compares what is listed with what it asked for finds its binding, and its queue's arguments."""
+    client.ask("PUT", "/exchanges/x", {"type": "headers", "arguments": {}})
+    client.ask("PUT", "/queues/q", {"arguments": {"x-max-length": UInt(7)}})
+    _, described = client.ask("GET", "/queues/q")
+    assert isinstance(described, dict)
+    assert described["arguments"]["x-max-length"] == UInt(7)
+    binding = {"source": "x", "destination_queue": "q", "binding_key": "k", "arguments": _NUMBERS}
+    assert client.ask("POST", "/bindings", binding) == ("204", None)
+    _, listed = client.ask("GET", "/bindings?src=x&dstq=q&key=k")
+    assert isinstance(listed, list)
+    assert listed[0]["arguments"] == _NUMBERS
+    assert client.ask("DELETE", listed[0]["location"]) == ("204", None)
+    assert client.ask("GET", "/bindings?src=x&dstq=q&key=k") == ("200", [])
+
+
+def test_arguments_of_the_older_protocol_keep_their_types(client: Client) -> None:
+    """What was bound by AMQP 0-9-1 is listed with the types that it came with."""
+    client.ask("PUT", "/exchanges/x", {"type": "headers"})
+    client.ask("PUT", "/queues/q", {})
+    w = BytesWriter()
+    encode_table(w, {"n": Int32(5), "m": UInt8(5), "long": 5_000_000_000})
+    arguments = decode_arguments(w.getvalue(), 0)[0]
+    client.vhost.exchanges.bind_queue(client.vhost.queues["q"], "x", "k", arguments)
+    _, listed = client.ask("GET", "/bindings?src=x&dstq=q&key=k")
+    assert isinstance(listed, list)
+    assert listed[0]["arguments"] == {"n": Int(5), "m": UByte(5), "long": 5_000_000_000}
+
+
+def test_integers_of_all_types_are_equal(client: Client) -> None:
+    """A binding is unbound by its values, whatever integers they are, and does not come back with a restart."""
+    client.ask("PUT", "/exchanges/x", {"type": "headers"})
+    client.ask("PUT", "/queues/q", {})
+    binding = {"source": "x", "destination_queue": "q", "binding_key": "k", "arguments": {"n": UInt(5)}}
+    for number in (UInt(5), Int(5), 5):
+        client.ask("POST", "/bindings", {**binding, "arguments": {"n": number}})
+    definitions = client.server.storage.memory_definitions
+    assert [record.arguments for record in definitions.bindings] == [{"n": 5}]
+    client.vhost.exchanges.unbind_queue(client.vhost.queues["q"], "x", "k", {"n": 5})
+    assert not definitions.bindings
+    assert client.ask("GET", "/bindings?src=x&dstq=q&key=k") == ("200", [])
 
 
 REFUSED = [

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flintmq.base.values import Timestamp
+from flintmq.base.values import INTEGER_TYPES, Timestamp
 from flintmq.broker.message import Table
 from flintmq.storage.definitions.values import dump_table, load_table
 
@@ -19,8 +19,9 @@ SCALARS = (
     | st.binary()
     | st.decimals(allow_nan=False, allow_infinity=False)
     | st.builds(Timestamp, st.integers(0, 2**64 - 1))
+    | st.sampled_from([kind(number) for kind in INTEGER_TYPES.values() for number in (kind.least, kind.most)])
 )
-KEYS = st.text() | st.sampled_from(["$bytes", "$table", "$decimal", "$timestamp", "$"])
+KEYS = st.text() | st.sampled_from(["$bytes", "$table", "$decimal", "$timestamp", "$uint", "$"])
 VALUES = st.recursive(
     SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=3), max_leaves=10
 )

@@ -8,9 +8,10 @@ from librt.strings import BytesWriter
 
 from flintmq.base.errors import LocalProtocolError, SyntaxFault
 from flintmq.base.limits import TABLE_DEPTH_MAX, TABLE_ENTRIES_MAX
-from flintmq.base.values import Timestamp
+from flintmq.base.values import Int8, Int16, Int32, Timestamp, UInt8, UInt16, UInt32
 from flintmq.wire.amqp091.tables import (
     Table,
+    decode_arguments,
     decode_table,
     encode_address,
     encode_shortstr,
@@ -75,6 +76,40 @@ DECODED_ONLY: list[tuple[str, str, object]] = [
     ("any-octet-but-0-is-true", "74 02", True),
     ("S-not-utf8", "53 00000002 c328", b"\xc3\x28"),
 ]
+
+
+@pytest.mark.parametrize(
+    ("value_hex", "value"),
+    [
+        ("62 80", Int8(-0x80)),
+        ("42 ff", UInt8(0xFF)),
+        ("73 8000", Int16(-0x8000)),
+        ("75 ffff", UInt16(0xFFFF)),
+        ("49 80000000", Int32(-0x8000_0000)),
+        ("69 ffffffff", UInt32(0xFFFF_FFFF)),
+        ("41 00000004 62 ff 42 ff", [Int8(-1), UInt8(0xFF)]),
+        ("46 00000005 016b 73 0001", {"k": Int16(1)}),
+    ],
+)
+def test_arguments_keep_the_types_of_integers(value_hex: str, value: object) -> None:
+    """What is not of 64 bits has its own type, within lists and tables, too, and is written as that."""
+    raw = _table("01 6e" + value_hex)
+    table, end = decode_arguments(raw, 0)
+    assert (end, table) == (len(raw), {"n": value})
+    assert repr(_kinds(table["n"])) == repr(_kinds(value))
+    assert _encode(table) == raw
+
+
+def _kinds(value: object) -> object:
+    if isinstance(value, list):
+        return [_kinds(item) for item in value]
+    return {key: _kinds(item) for key, item in value.items()} if isinstance(value, dict) else type(value)
+
+
+def test_arguments_of_64_bits_are_plain() -> None:
+    """Both tags of a long are Python's integers."""
+    table, _ = decode_arguments(_table("01 61 6c 0000000000000005 01 62 4c 0000000000000005"), 0)
+    assert [type(value) for value in table.values()] == [int, int]
 
 
 @pytest.mark.parametrize(("value_hex", "value"), [row[1:] for row in BOTH_WAYS], ids=[row[0] for row in BOTH_WAYS])
