@@ -10,7 +10,6 @@ import flintmq.client as fc
 from flintmq.wire.amqp091.methods import (
     BasicConsume,
     BasicConsumeOk,
-    ChannelFlow,
     ConnectionBlocked,
     ConnectionUnblocked,
     QueueDeclare,
@@ -117,14 +116,6 @@ def test_a_blocked_connection_lives_on_heartbeats(full_disk: BrokerProcess) -> N
         assert connection.is_open
         ended = [line for line in full_disk.log if line["event"] == "connection ended"]
         assert not ended
-
-
-def test_a_client_without_the_capability_gets_flow(full_disk: BrokerProcess) -> None:
-    """channel.flow is what the specification has for it."""
-    with AmqpSocket(full_disk.port) as client:
-        client.open().open_channel()
-        client.send(publish_frames(1, "", "nowhere", b"waits"))
-        assert client.expect(ChannelFlow, 1) == ChannelFlow(active=False)
 
 
 def test_a_broker_with_a_blocked_publisher_stops_in_order(full_disk: BrokerProcess) -> None:

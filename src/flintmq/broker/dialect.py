@@ -41,6 +41,8 @@ class Dialect:
     `frame_max_is_whole`: a frame has frame-max bytes, its head and end octet included; in RabbitMQ's its payload may.
     `bars_undeliverable`: a message that a receiver of AMQP 1.0 modifies with undeliverable-here is for other receivers;
     RabbitMQ's is dead-lettered.
+    `stops_publishers_by_flow`: a publisher that connection.blocked says nothing to is asked to stop by channel.flow;
+    clients made for RabbitMQ do not expect that: theirs just wait.
     `prefetch_spans_channel`: basic.qos limits a channel, and with `global` the connection; RabbitMQ's limits each
     consumer, and with `global` the channel.
     """
@@ -59,6 +61,7 @@ class Dialect:
         self.dead_letters_deleted = specified
         self.ranks_all = specified
         self.frame_max_is_whole = specified
+        self.stops_publishers_by_flow = specified
         self.prefetch_spans_channel = specified
         self.checks_frames = specified
         self.bars_undeliverable = specified

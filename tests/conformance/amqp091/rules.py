@@ -172,6 +172,7 @@ rule = AMQP091.rule
 extension = AMQP091.addition
 
 _IDEMPOTENT: Final = "RabbitMQ: {0} asserts that it is not there; repeating it is no error"
+_BLOCKED: Final = "RabbitMQ: the server never sends flow: connection.blocked says so to clients that announced it"
 DIFFERENCES: Final[dict[str, str]] = {
     "exchange.declare.exchange.syntax": "RabbitMQ: the lexicon is not enforced; here any name is taken",
     "queue.declare.queue.syntax": "RabbitMQ: the lexicon is not enforced; here any name is taken",
@@ -189,6 +190,8 @@ DIFFERENCES: Final[dict[str, str]] = {
     "queue.unbind.exchange.default-exchange": "RabbitMQ: nobody unbinds from the default exchange: 403",
     "basic.06": "RabbitMQ: a classic queue without x-max-priority is FIFO; a quorum queue tells 0 to 31 apart",
     "basic.07": "RabbitMQ: a classic queue without x-max-priority is FIFO; a quorum queue tells 0 to 31 apart",
+    "basic.03": _BLOCKED,
+    "channel.flow.throttling": _BLOCKED,
     "queue.delete.01": "RabbitMQ: the messages of a deleted queue are not dead-lettered",
     "basic.consume.consumer-tag.02": "RabbitMQ: cancelling a tag that this channel does not have is no error",
     "basic.reject.requeue.01": "RabbitMQ: a message may come back to who rejected it; here, if no other can take it",

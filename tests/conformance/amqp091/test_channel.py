@@ -9,6 +9,7 @@ from flintmq.wire.amqp091.methods import (
     ChannelFlowOk,
     ChannelOpen,
     ChannelOpenOk,
+    ConnectionBlocked,
     QueueDeclare,
     QueueDelete,
 )
@@ -90,24 +91,33 @@ def test_channel_close_ok_reporting(broker: BrokerProcess, peer: Peer) -> None:
 
 
 @rule("channel.flow.throttling")
-def test_channel_flow_throttling(full_disk: BrokerProcess) -> None:
+def test_channel_flow_throttling(full_disk: BrokerProcess, strict: bool) -> None:
     """Where a publisher cannot be told that it is blocked, it is paused by flow; who does not publish is not."""
-    with Peer(full_disk.port) as other, Peer(full_disk.port) as publisher:
+    hears = {} if strict else {"connection.blocked": True}
+    with Peer(full_disk.port, **hears) as other, Peer(full_disk.port, **hears) as publisher:
         other.start()
         publisher.start().publish(b"m", "nowhere")
-        assert publisher.waits(ChannelFlow).active is False
+        if strict:
+            assert publisher.waits(ChannelFlow).active is False
+        else:
+            assert publisher.waits(ConnectionBlocked).reason == "low on disk"
+        assert not publisher.aside
         other.sync()
         assert not other.aside
 
 
 @rule("channel.flow.expected-behaviour")
-def test_channel_flow_expected_behaviour(full_disk: BrokerProcess) -> None:
+def test_channel_flow_expected_behaviour(full_disk: BrokerProcess, strict: bool) -> None:
     """Who goes on publishing is not cut off, but it is not heard either: nothing gets in."""
-    with Peer(full_disk.port) as other, Peer(full_disk.port) as publisher:
+    hears = {} if strict else {"connection.blocked": True}
+    with Peer(full_disk.port) as other, Peer(full_disk.port, **hears) as publisher:
         queue = other.start().queue(fresh("q"), exclusive=False, auto_delete=True)
         publisher.start().publish(b"m", queue)
-        publisher.waits(ChannelFlow)
-        publisher.send_method(1, ChannelFlowOk(active=False))
+        if strict:
+            publisher.waits(ChannelFlow)
+            publisher.send_method(1, ChannelFlowOk(active=False))
+        else:
+            publisher.waits(ConnectionBlocked)
         for _ in range(10):
             publisher.publish(b"m", queue)
         other.sync()

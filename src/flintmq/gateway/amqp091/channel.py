@@ -347,8 +347,8 @@ class ServerChannel(ChannelOwner, Party):
         return self._publication is not None
 
     def stop_flow(self) -> None:
-        """Ask the client to stop publishing, where connection.blocked would say nothing to it."""
-        if not self._is_stopped and not self._is_closed:
+        """Ask the client to stop publishing, where connection.blocked would say nothing to it, and its dialect does."""
+        if not self._is_stopped and not self._is_closed and self.vhost.dialect.stops_publishers_by_flow:
             self._is_stopped = True
             self._channel.send(ChannelFlow(active=False))
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from flintmq.broker.dialect import STRICT
 from flintmq.broker.message import Table
 from flintmq.wire.amqp091.methods import (
     BasicConsume,
@@ -124,8 +125,9 @@ def test_a_message_that_has_begun_is_taken(server: Server) -> None:
     assert count(channel) == 1
 
 
-def test_a_client_that_cannot_be_told_is_asked_to_stop(server: Server) -> None:
+def test_a_client_that_cannot_be_told_is_asked_to_stop() -> None:
     """Channels that published get channel.flow at once, others at their first publish; and all get it back."""
+    server = Server(STRICT)
     client = Client(server, properties=NOTIFIED)
     publishes, first, silent = client.channel(), client.channel(), client.channel()
     publishes.call(QueueDeclare(queue="q", durable=True))
@@ -144,6 +146,23 @@ def test_a_client_that_cannot_be_told_is_asked_to_stop(server: Server) -> None:
     alarm.off()
     assert [channel.came() for channel in (publishes, first, silent)] == [[go], [go], []]
     assert client.side.blocked == []
+    assert count(publishes) == 2
+
+
+def test_nobody_is_asked_to_stop_by_flow_in_rabbitmqs_dialect(server: Server) -> None:
+    """Clients made for RabbitMQ do not expect it: one that cannot be told of alarms waits without a word."""
+    client = Client(server, properties=NOTIFIED)
+    publishes, first = client.channel(), client.channel()
+    publishes.call(QueueDeclare(queue="q", durable=True))
+    publishes.publish("m")
+    client.tick()
+    alarm = Alarm(server, client)
+    alarm.on()
+    first.publish("held")
+    client.tick()
+    assert client.connection.engine.is_holding
+    alarm.off()
+    assert [channel.came() for channel in (publishes, first)] == [[], []]
     assert count(publishes) == 2
 
 
