@@ -294,7 +294,8 @@ class VHost:
         queue = self.queue(name, connection)
         if if_unused and queue.consumers:
             raise PreconditionFailed(f"queue '{name}' in vhost '{self.name}' in use")
-        if if_empty and queue.message_count + queue.held_count > 0:
+        held = queue.unacked if self.dialect.unacknowledged_protect else 0
+        if if_empty and queue.message_count + queue.held_count + held > 0:
             raise PreconditionFailed(f"queue '{name}' in vhost '{self.name}' not empty")
         return self.remove_queue(queue)
 

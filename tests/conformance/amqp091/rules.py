@@ -192,6 +192,7 @@ DIFFERENCES: Final[dict[str, str]] = {
     "basic.07": "RabbitMQ: a classic queue without x-max-priority is FIFO; a quorum queue tells 0 to 31 apart",
     "basic.03": _BLOCKED,
     "channel.flow.throttling": _BLOCKED,
+    "queue.delete.if-empty.not-empty": "RabbitMQ: messages that clients have not acknowledged do not protect a queue",
     "queue.delete.01": "RabbitMQ: the messages of a deleted queue are not dead-lettered",
     "basic.consume.consumer-tag.02": "RabbitMQ: cancelling a tag that this channel does not have is no error",
     "basic.reject.requeue.01": "RabbitMQ: a message may come back to who rejected it; here, if no other can take it",

@@ -17,6 +17,8 @@ from flintmq.wire.amqp091.methods import (
     ConnectionCloseOk,
     QueueDelete,
     QueueDeleteOk,
+    QueuePurge,
+    QueuePurgeOk,
     TxSelect,
     TxSelectOk,
 )
@@ -143,7 +145,7 @@ def test_basic_deliver_01(peer: Peer) -> None:
 
 @rule("basic.ack.multiple.exists")
 def test_basic_ack_multiple_exists(peer: Peer) -> None:
-    """A tag from nowhere, and one that was acknowledged, are 406; zero for all is fine where there are none."""
+    """A tag from nowhere, and one that was settled, are 406, in whatever order; zero for all is fine at any time."""
     queue = peer.queue()
     peer.ack(0, multiple=True)
     peer.sync()
@@ -154,6 +156,17 @@ def test_basic_ack_multiple_exists(peer: Peer) -> None:
     assert peer.get(queue, no_ack=False) is not None
     peer.ack(1)
     peer.refused(BasicAck(delivery_tag=1), 406)
+    # Out of order, while others are outstanding on both sides of it.
+    for settlement in (BasicAck(delivery_tag=2), BasicReject(delivery_tag=2, requeue=False)):
+        for again in (BasicAck(delivery_tag=2), BasicAck(delivery_tag=2, multiple=True), BasicReject(delivery_tag=2)):
+            for _ in range(3):
+                peer.publish(b"m", queue)
+            peer.sync()
+            for _ in range(3):
+                assert peer.get(queue, no_ack=False) is not None
+            peer.send_method(1, settlement)
+            peer.refused(again, 406)
+            assert peer.ask(QueuePurge(queue=queue), QueuePurgeOk).message_count == 2
     # At once, and not when it is committed.
     peer.ask(TxSelect(), TxSelectOk)
     peer.refused(BasicAck(delivery_tag=1), 406)
