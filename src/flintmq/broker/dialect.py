@@ -41,6 +41,7 @@ class Dialect:
     `frame_max_is_whole`: a frame has frame-max bytes, its head and end octet included; in RabbitMQ's its payload may.
     `bars_undeliverable`: a message that a receiver of AMQP 1.0 modifies with undeliverable-here is for other receivers;
     RabbitMQ's is dead-lettered.
+    `passive_without_answer_is_void`: a passive declare with no-wait has no effect; RabbitMQ's can be 404.
     `unacknowledged_protect`: if-empty keeps a queue that has messages in clients' hands; RabbitMQ counts what is ready.
     `stops_publishers_by_flow`: a publisher that connection.blocked says nothing to is asked to stop by channel.flow;
     clients made for RabbitMQ do not expect that: theirs just wait.
@@ -62,6 +63,7 @@ class Dialect:
         self.dead_letters_deleted = specified
         self.ranks_all = specified
         self.frame_max_is_whole = specified
+        self.passive_without_answer_is_void = specified
         self.unacknowledged_protect = specified
         self.stops_publishers_by_flow = specified
         self.prefetch_spans_channel = specified

@@ -1,7 +1,8 @@
-"""The 115 rules of the AMQP 0-9-1 specification, and what RabbitMQ adds to it: ids, levels, and our few words for each.
+"""What AMQP 0-9-1 demands, and what RabbitMQ adds to it: ids, levels, and our few words for each.
 
-`rule` and `extension` tie a test to one of them. `DIFFERENCES` says where RabbitMQ's meaning wins in the dialect
-"rabbitmq", and why: its documentation's reason, in our words.
+`RULES` are the 115 that the specification's XML marks as rules, `CLAUSES` sentences beside them. `rule` and `extension`
+tie a test to one of these. `CONTRADICTED` names the rule that another one contradicts. `DIFFERENCES` says where
+RabbitMQ's meaning wins in the dialect "rabbitmq", and why: its documentation's reason, in our words.
 """
 
 from typing import Final
@@ -75,7 +76,11 @@ RULES: Final = listed(
     ("queue.declare.queue.reserved", "MUST", "amq. names are refused unless they are there already"),
     ("queue.declare.queue.syntax", "MUST", "Names are of letters, digits, hyphen, underscore, period, colon"),
     ("queue.declare.passive.passive", "MUST", "A passive declare finds a queue, or is 404"),
-    ("queue.declare.passive.equivalent", "MUST", "A redeclaration has to agree in durable, exclusive and arguments"),
+    (
+        "queue.declare.passive.equivalent",
+        "MUST",
+        "A redeclaration has to agree in durable, exclusive, arguments, and auto-delete",
+    ),
     ("queue.declare.durable.persistence", "MUST", "A durable queue is there after a restart"),
     ("queue.declare.durable.types", "MUST", "There are durable and transient queues"),
     ("queue.declare.exclusive.types", "MUST", "There are exclusive and shared queues"),
@@ -147,6 +152,19 @@ RULES: Final = listed(
     ("tx.rollback.transacted", "MUST", "Rollback without a transaction is 406"),
 )
 
+# Of the descriptions of methods and fields: "must" in lower case, the one SHOULD, and what a field does not apply to.
+CLAUSES: Final = listed(
+    ("connection.start-ok.locale", "must", "Our client names a locale that the server offered: every server has en_US"),
+    ("exchange.declare.passive.ignored", "", "A passive declare goes by the name alone; with no-wait it has no effect"),
+    ("queue.declare.passive.ignored", "", "A passive declare goes by the name alone; with no-wait it has no effect"),
+    ("basic.qos.prefetch-size.no-ack", "", "The prefetch size does not limit consumers without acknowledgements"),
+    ("basic.qos.prefetch-count.no-ack", "", "The prefetch count does not limit consumers without acknowledgements"),
+    ("basic.get-ok.acknowledged", "must", "What basic.get took is to be acknowledged unless no-ack was set"),
+    ("tx.atomic", "SHOULD", "Publishes to one queue, or acknowledgements of one, happen all or not at all"),
+    ("tx.select.first", "must", "Commit and rollback need a select before them, once on the channel"),
+    ("tx.rollback.recover", "should", "A rollback redelivers nothing by itself; basic.recover does"),
+)
+
 EXTENSIONS: Final = listed(
     ("exchange.bind", "", "Exchanges bound to exchanges: messages travel on"),
     ("exchange.bind.cycle", "", "Exchanges bound in a circle deliver once"),
@@ -167,7 +185,13 @@ EXTENSIONS: Final = listed(
     ("connection.capabilities", "", "The capabilities table names what there is"),
 )
 
-AMQP091: Final = Catalogue("amqp091", RULES, EXTENSIONS)
+# By the contradicted rule: what the other one says.
+CONTRADICTED: Final[dict[str, str]] = {
+    "queue.declare.passive.equivalent": "It wants auto-delete compared; `queue.declare.auto-delete.pre-existence` "
+    "wants it ignored where the queue exists. In `strict` it is, and durable, exclusive and arguments are compared.",
+}
+
+AMQP091: Final = Catalogue("amqp091", {**RULES, **CLAUSES}, EXTENSIONS)
 rule = AMQP091.rule
 extension = AMQP091.addition
 
@@ -192,6 +216,8 @@ DIFFERENCES: Final[dict[str, str]] = {
     "basic.07": "RabbitMQ: a classic queue without x-max-priority is FIFO; a quorum queue tells 0 to 31 apart",
     "basic.03": _BLOCKED,
     "channel.flow.throttling": _BLOCKED,
+    "exchange.declare.passive.ignored": "RabbitMQ: with no-wait, what is not there is 404 all the same",
+    "queue.declare.passive.ignored": "RabbitMQ: with no-wait, what is not there is 404 all the same",
     "queue.delete.if-empty.not-empty": "RabbitMQ: messages that clients have not acknowledged do not protect a queue",
     "queue.delete.01": "RabbitMQ: the messages of a deleted queue are not dead-lettered",
     "basic.consume.consumer-tag.02": "RabbitMQ: cancelling a tag that this channel does not have is no error",

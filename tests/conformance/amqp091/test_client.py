@@ -72,6 +72,16 @@ def test_connection_start_ok_client_properties_required_fields(dialect: str) -> 
         assert properties.get(name), f"{name} is missing from {sorted(properties)}"
 
 
+@rule("connection.start-ok.locale")
+def test_connection_start_ok_locale(dialect: str) -> None:
+    """Of several, the one that all servers have."""
+    start = ConnectionStart(mechanisms=b"PLAIN", locales=b"de_DE en_US")
+    said = _heard(method_frame(0, start), fc.connect, bytes([FRAME_END]))
+    answer = decode_method(said[len(PROTOCOL_HEADER) + 7 : -1])
+    assert isinstance(answer, ConnectionStartOk)
+    assert answer.locale == "en_US"
+
+
 @rule("connection.start-ok.mechanism.security")
 def test_connection_start_ok_mechanism_security(dialect: str) -> None:
     """Of a list, the client takes what it knows; where it knows none it sends no password."""

@@ -4,7 +4,7 @@ import importlib
 from pathlib import Path
 
 from tests.conformance.amqp091.document import DIALECTS, DOCUMENT, render
-from tests.conformance.amqp091.rules import AMQP091, DIFFERENCES, RULES
+from tests.conformance.amqp091.rules import AMQP091, CONTRADICTED, DIFFERENCES, RULES
 
 
 def _import_all() -> None:
@@ -22,8 +22,15 @@ def test_every_rule_has_a_test() -> None:
 
 def test_differences_are_rules() -> None:
     """RabbitMQ differs from rules only, and says why."""
-    assert set(DIFFERENCES) <= set(RULES)
+    assert set(DIFFERENCES) <= set(AMQP091.rules)
     assert all(reason.startswith("RabbitMQ: ") for reason in DIFFERENCES.values())
+
+
+def test_a_contradiction_names_both_rules() -> None:
+    """The rule that cannot hold as a whole, and in the words the one that it would have to break."""
+    for id, words in CONTRADICTED.items():
+        assert id in RULES
+        assert any(f"`{other}`" in words for other in RULES if other != id)
 
 
 def test_the_document_is_up_to_date() -> None:

@@ -177,8 +177,23 @@ def test_exchange_declare_passive_equivalent(peer: Peer, strict: bool) -> None:
         )
     else:
         peer.ask(otherwise, ExchangeDeclareOk)
-    # A passive declare compares nothing.
-    peer.ask(ExchangeDeclare(exchange=name, type="fanout", passive=True), ExchangeDeclareOk)
+
+
+@rule("exchange.declare.passive.ignored")
+def test_exchange_declare_passive_ignored(peer: Peer, strict: bool) -> None:
+    """Whatever else is said is not looked at. Without an answer to wait for, nothing comes of it (RabbitMQ: 404)."""
+    name = peer.exchange("topic", durable=True, auto_delete=True)
+    other = ExchangeDeclare(exchange=name, type="nonsense", passive=True, internal=True, arguments={"colour": "red"})
+    peer.ask(other, ExchangeDeclareOk)
+    peer.send_method(1, ExchangeDeclare(exchange=name, passive=True, no_wait=True))
+    peer.sync()
+    absent = ExchangeDeclare(exchange=fresh("absent"), passive=True, no_wait=True)
+    if strict:
+        peer.send_method(1, absent)
+        peer.sync()
+    else:
+        peer.refused(absent, 404)
+    peer.refused(ExchangeDeclare(exchange=absent.exchange, passive=True), 404)
 
 
 @rule("exchange.declare.durable.support")

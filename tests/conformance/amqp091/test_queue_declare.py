@@ -11,6 +11,7 @@ from flintmq.wire.amqp091.methods import (
     QueueDeclareOk,
     QueueDelete,
     QueuePurge,
+    QueuePurgeOk,
     QueueUnbind,
 )
 from tests.conformance.amqp091.conftest import Connect
@@ -103,8 +104,32 @@ def test_queue_declare_passive_equivalent(peer: Peer, strict: bool) -> None:
     # What both know is compared by both.
     known = QueueDeclare(queue=name, durable=True, arguments={"colour": "red", "x-queue-type": "stream"})
     assert "x-queue-type" in peer.refused(known, 406)
-    # A passive declare compares nothing.
-    peer.ask(QueueDeclare(queue=name, passive=True), QueueDeclareOk)
+    # Auto-delete is what the rules contradict each other in.
+    flagged = QueueDeclare(queue=name, durable=True, auto_delete=True, arguments={"colour": "red"})
+    if strict:
+        peer.ask(flagged, QueueDeclareOk)
+    else:
+        assert "auto_delete" in peer.refused(flagged, 406)
+
+
+@rule("queue.declare.passive.ignored")
+def test_queue_declare_passive_ignored(peer: Peer, strict: bool) -> None:
+    """Whatever else is said is not looked at. Without an answer to wait for, nothing comes of it (RabbitMQ: 404)."""
+    queue = peer.queue(fresh("q"))
+    other = QueueDeclare(queue=queue, passive=True, durable=True, arguments={"x-queue-type": "nonsense"})
+    assert peer.ask(other, QueueDeclareOk).queue == queue
+    last = peer.queue()
+    peer.send_method(1, QueueDeclare(queue=queue, passive=True, no_wait=True))
+    peer.sync(1)
+    absent = QueueDeclare(queue=fresh("absent"), passive=True, no_wait=True)
+    if strict:
+        peer.queue(last, passive=True)
+        peer.send_method(1, absent)
+        # It is not the queue that was named last either.
+        assert peer.ask(QueuePurge(), QueuePurgeOk).message_count == 0
+        peer.refused(QueueDeclare(queue=absent.queue, passive=True), 404)
+    else:
+        peer.refused(absent, 404)
 
 
 @rule("queue.declare.durable.persistence")

@@ -172,6 +172,58 @@ def test_basic_ack_multiple_exists(peer: Peer) -> None:
     peer.refused(BasicAck(delivery_tag=1), 406)
 
 
+@rule("basic.qos.prefetch-count.no-ack")
+def test_basic_qos_prefetch_count_no_ack(peer: Peer) -> None:
+    """A consumer without acknowledgements gets all there is beside one with them, which gets its one."""
+    free, held = peer.queue(), peer.queue()
+    peer.prefetch(1)
+    peer.consume(held)
+    peer.consume(free, no_ack=True)
+    for number in range(50):
+        peer.publish(bytes([number]), free)
+        peer.publish(b"held", held)
+    peer.sync()
+    bodies = [content.body for content in peer.delivered]
+    assert bodies.count(b"held") == 1
+    assert [body for body in bodies if body != b"held"] == [bytes([number]) for number in range(50)]
+
+
+@rule("basic.qos.prefetch-size.no-ack")
+def test_basic_qos_prefetch_size_no_ack(peer: Peer) -> None:
+    """The same for a window of bytes."""
+    free, held = peer.queue(), peer.queue()
+    peer.prefetch(0, size=100)
+    peer.consume(held)
+    peer.consume(free, no_ack=True)
+    for number in range(50):
+        peer.publish(bytes([number]) * 60, free)
+        peer.publish(b"held" * 15, held)
+    peer.sync()
+    bodies = [content.body for content in peer.delivered]
+    assert bodies.count(b"held" * 15) == 1
+    assert [body for body in bodies if body[0] != b"h"[0] or len(set(body)) == 1] == [
+        bytes([n]) * 60 for n in range(50)
+    ]
+
+
+@rule("basic.get-ok.acknowledged")
+def test_basic_get_ok_acknowledged(peer: Peer) -> None:
+    """Without no-ack a message comes again with the end of its channel, unless it was acknowledged; with it never."""
+    queue = peer.queue()
+    for body in (b"kept", b"acknowledged", b"no-ack"):
+        peer.publish(body, queue)
+    peer.sync()
+    assert peer.get(queue, no_ack=False) is not None
+    acknowledged = peer.get(queue, no_ack=False)
+    assert acknowledged is not None
+    assert peer.body(queue) == b"no-ack"
+    peer.ack(acknowledged.tag)
+    peer.send_method(1, ChannelClose(reply_code=200))
+    assert peer.answer() == (1, ChannelCloseOk())
+    peer.ask(ChannelOpen(), ChannelOpenOk)
+    assert [peer.body(queue), peer.body(queue)] == [b"kept", None]
+
+
 @rule("basic.reject.01")
 def test_basic_reject_01(peer: Peer, connect: Connect) -> None:
     """A client that reads nothing has 4 MB and more on their way to it; it rejects, and another gets the message."""

@@ -32,6 +32,8 @@ def declare(channel: ServerChannel, method: Method) -> None:
     if is_reply_address(method.queue):
         _declare_reply_address(channel, method)
         return
+    if method.passive and method.no_wait and vhost.dialect.passive_without_answer_is_void:
+        return
     if method.passive:
         queue = channel.queue(method.queue)
         queue.used()
