@@ -39,6 +39,10 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def time(self) -> float:
         return self._now
 
+    def stand_still(self, seconds: float) -> None:
+        """Time passes, and nothing is done in it: whatever was due by then is late."""
+        self._now += seconds
+
     def run(self, until: float) -> None:
         """Do all there is to do up to a time. Raises what a callback raises."""
         ready = self._due

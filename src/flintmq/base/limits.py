@@ -31,6 +31,9 @@ IDLE_TIMEOUT_MIN_MS: Final = 100
 PIPELINED_MAX_BYTES: Final = 8_192
 # RabbitMQ's default: dead peers are found in two intervals, and idle links cost one frame a half-minute.
 HEARTBEAT_SECONDS: Final = 60
+# How long whoever judges others by the time waits for what they sent before: an event loop reads in between, and knows
+# no times shorter than a millisecond.
+READ_FIRST_SECONDS: Final = 0.005
 # File descriptors that sockets may not take: segments, streams and the database open files at any time, and a storage
 # that cannot is fenced.
 RESERVED_DESCRIPTORS: Final = 256

@@ -5,6 +5,7 @@ import ssl
 from typing import Final, TypeVar, cast, final
 
 from flintmq.base.errors import ConnectionLost, FlintError
+from flintmq.base.limits import READ_FIRST_SECONDS
 from flintmq.client.delivery import Inbox
 from flintmq.client.driven import Driven
 from flintmq.client.errors import ConnectFailed, ConnectTimeout, TimedOut
@@ -170,8 +171,13 @@ class LoopLink(asyncio.Protocol):
             self._timer = self._loop.call_at(due, self._on_timer)
 
     def _on_timer(self) -> None:
+        """After a standstill of the process, timers come before what waits in the socket: it is read first, and the
+        server judged by the time it is now.
+        """
+        self._timer = self._loop.call_later(READ_FIRST_SECONDS, self._judge, self._loop.time())
+
+    def _judge(self, now: float) -> None:
         session = self.session
-        now = self._loop.time()
         if not self._is_reading:
             # Silent because we do not read, not because the server is gone.
             session.receive(b"", now)

@@ -136,6 +136,10 @@ class SocketLink:
             self._read(now)
         due = engine.next_timer()
         if due is not None and now >= due:
+            # A process that stood still was woken by the time, and has not looked what came meanwhile.
+            waiting = self._poll.poll(0)
+            if waiting and waiting[0][1] & ~select.POLLOUT:
+                self._read(now)
             engine.handle_timer(now)
             session.notice_end()
         return bool(ready) or session.ended.is_ready or stop is None or now < stop

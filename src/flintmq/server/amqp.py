@@ -12,6 +12,7 @@ from flintmq.base.limits import (
     JOURNAL_BACKLOG_HIGH_BYTES,
     JOURNAL_BACKLOG_LOW_BYTES,
     OUTPUT_CHOKE_BYTES,
+    READ_FIRST_SECONDS,
 )
 from flintmq.broker.bearer import Bearer
 from flintmq.broker.broker import Broker
@@ -39,6 +40,9 @@ from flintmq.server.trickling import Tricklers
 # What a crowd brings is looked through by the garbage collector a little at a time: left to itself, it waits until
 # there are 50,000 objects, and takes 20 ms for them.
 _STEPS_PER_COLLECTION: Final = 64
+
+# A timer that is so late was not held up by others' work.
+_LATE_MS: Final = 1_000
 
 log = logs.get_logger()
 
@@ -381,7 +385,11 @@ class AmqpServer(Host):
 
     def _is_due(self) -> None:
         self._alarm = None
-        self.want_tick()
+        if self.clock_ms() - self._alarm_ms > _LATE_MS:
+            # The process stood still: an acknowledgement or a lease that was renewed in time may wait in a socket.
+            self._loop.call_later(READ_FIRST_SECONDS, self.want_tick)
+        else:
+            self.want_tick()
 
     def _flush(self) -> None:
         waiting = self.outbox.waiting

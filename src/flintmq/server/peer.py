@@ -5,7 +5,13 @@ from typing import TYPE_CHECKING, cast, final
 
 from flintmq.base.addresses import is_loopback
 from flintmq.base.errors import ConnectionLost, FlintError, InternalError
-from flintmq.base.limits import CLOSE_WAIT_SECONDS, HANDSHAKE_SECONDS, OUTPUT_LOW_WATER_BYTES, TICK_READ_BYTES
+from flintmq.base.limits import (
+    CLOSE_WAIT_SECONDS,
+    HANDSHAKE_SECONDS,
+    OUTPUT_LOW_WATER_BYTES,
+    READ_FIRST_SECONDS,
+    TICK_READ_BYTES,
+)
 from flintmq.gateway.login import OPEN, Security
 from flintmq.protocol.output import Output
 from flintmq.protocol.sniff import TLS_HEADER, sniff
@@ -280,8 +286,15 @@ class Peer(asyncio.Protocol):
             self._timer = self._loop.call_at(due, self._on_timer)
 
     def _on_timer(self) -> None:
+        """A process that stood still (stopped, suspended, moved) finds its timers due before it has read what came
+        meanwhile. So the peer is judged in another turn of the loop, which reads first, and by the time it is now.
+        """
+        self._timer = self._loop.call_later(READ_FIRST_SECONDS, self._judge, self._server.now())
+
+    def _judge(self, now: float) -> None:
+        """Let the engine do what was due at that time: all that came until then has been read."""
         engine = self.connection.engine
-        now = self._server.now()
+        self._server.now()
         unsent = self.unsent_bytes()
         makes_progress = not self._is_choked or unsent < self._unsent_bytes
         self._unsent_bytes = unsent

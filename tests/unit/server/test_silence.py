@@ -1,0 +1,117 @@
+"""A peer is judged by its silence once all has been read that came before."""
+
+import asyncio
+from typing import Any, cast
+
+import pytest
+
+from flintmq.base.errors import FlintError
+from flintmq.broker.broker import Broker
+from flintmq.broker.ports import PermissionRecord, UserRecord
+from flintmq.gateway.amqp091.service import Offer
+from flintmq.protocol.amqp091.connection import Login, Tuning
+from flintmq.protocol.role import Role
+from flintmq.protocol.sasl import plain
+from flintmq.server.amqp import AmqpServer, Logins
+from flintmq.server.peer import Peer
+from flintmq.wire.amqp091.frames import HEARTBEAT_FRAME
+from tests.sim.loop import VirtualLoop
+from tests.unit.broker.memory import MemoryStorage
+from tests.unit.protocol.amqp091.pair import Side
+
+TUNING = Tuning(heartbeat=10)
+
+
+class OpenDoor:
+    def check(self, *arguments: Any) -> None:  # noqa: ANN401 - what there is to say of a login
+        arguments[-1]("")
+
+    def close(self) -> None:
+        pass
+
+
+class Wire(asyncio.Transport):
+    """What the server writes goes to the client at once; what the client says is read when the test says so."""
+
+    def __init__(self, client: Side) -> None:
+        super().__init__()
+        self._client = client
+        self.is_over = False
+
+    def write(self, data: Any) -> None:  # noqa: ANN401 - bytes of some kind
+        self._client.engine.receive(bytes(data), 0.0)
+
+    def writelines(self, list_of_data: Any) -> None:  # noqa: ANN401
+        self.write(b"".join(list_of_data))
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:  # noqa: ANN401
+        return ("127.0.0.1", 1) if name.endswith("name") else default
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        pass
+
+    def is_closing(self) -> bool:
+        return self.is_over
+
+    def abort(self) -> None:
+        self.is_over = True
+
+    def close(self) -> None:
+        self.is_over = True
+
+
+@pytest.fixture
+def loop() -> VirtualLoop:
+    return VirtualLoop(100.0)
+
+
+@pytest.fixture
+def opened(loop: VirtualLoop) -> tuple[Peer, Wire]:
+    """A connection with a heartbeat of ten seconds, of which the client has just said something."""
+    client = Side(Role.CLIENT, TUNING, Login("PLAIN", plain.response("u", "secret"), "/", {}))
+    wire = Wire(client)
+
+    async def accept() -> Peer:
+        broker = Broker(MemoryStorage())
+        broker.add_vhost("/")
+        broker.put_user(UserRecord("u", ""))
+        broker.put_rule(PermissionRecord("/", "u", ".*", ".*", ".*"))
+        logins = cast(Logins, OpenDoor())
+        server = AmqpServer(broker, Offer({}, TUNING), logins, bytes, 10, lambda: int(loop.time() * 1000))
+        peer = server.protocol()
+        peer.connection_made(wire)
+        return peer
+
+    peer = loop.complete(accept(), loop.time())
+    while not peer.has_spoken or not peer.connection.engine.is_open:
+        if said := client.sent():
+            peer.data_received(said)
+        loop.run(loop.time())
+    return peer, wire
+
+
+def closed(peer: Peer) -> FlintError | None:
+    return peer.connection.closed
+
+
+def test_what_came_during_a_standstill_is_read_first(loop: VirtualLoop, opened: tuple[Peer, Wire]) -> None:
+    """A heartbeat that the event loop finds in its next turn, behind the timers that are late, counts."""
+    peer, wire = opened
+    for _ in range(3):
+        loop.stand_still(30.0)
+        loop.call_later(0.001, peer.data_received, HEARTBEAT_FRAME)
+        loop.run(loop.time() + 1.0)
+        assert closed(peer) is None
+    assert not wire.is_over
+
+
+def test_silence_ends_a_connection_after_a_standstill(loop: VirtualLoop, opened: tuple[Peer, Wire]) -> None:
+    """Where nothing came meanwhile, the peer is lost as it would have been."""
+    peer, wire = opened
+    loop.stand_still(30.0)
+    loop.run(loop.time() + 1.0)
+    assert "missed heartbeats" in str(closed(peer))
+    assert wire.is_over
