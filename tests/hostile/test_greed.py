@@ -2,6 +2,8 @@
 
 import threading
 import time
+from contextlib import suppress
+from pathlib import Path
 
 from flintmq.base.limits import OUTPUT_CHOKE_BYTES
 from flintmq.wire.amqp091.frames import FRAME_BODY, FRAME_HEARTBEAT
@@ -130,3 +132,26 @@ def test_a_client_that_never_agrees_to_a_close(broker: BrokerProcess, attacker: 
     attacker.send_method(1, QueueDeclare(exclusive=True))
     assert attacker.rest() == b""
     broker.wait_for_log("connection ended", peer=attacker.name)
+
+
+def test_a_client_that_reads_nothing_is_cut_off_though_it_says_it_lives(tmp_path: Path) -> None:
+    """Its heartbeats do not help: when the send timeout is over, what it was sent goes to who reads."""
+    with BrokerProcess(tmp_path / "data", FLINTMQ_LIMITS_SEND_TIMEOUT_SECONDS="2") as broker:
+        with AmqpSocket(broker.port) as deaf, AmqpSocket(broker.port) as other:
+            deaf.open(heartbeat=60).open_channel()
+            other.open().open_channel()
+            queue = other.call(1, QueueDeclare(), QueueDeclareOk).queue
+            for _ in range(40):
+                other.send(publish_frames(1, "", queue, bytes(MIB)))
+            deaf.call(1, BasicConsume(queue=queue), BasicConsumeOk)
+            stop = time.monotonic() + 120
+            with suppress(OSError):
+                while time.monotonic() < stop and all(line["event"] != "connection ended" for line in broker.log):
+                    deaf.send(frame(FRAME_HEARTBEAT, 0, b""))
+                    time.sleep(0.1)
+            line = broker.wait_for_log("connection ended", peer=deaf.name)
+            assert "send timeout: the client has read nothing for 2 s" in line["reason"]
+            for _ in range(40):
+                other.call(1, BasicGet(queue=queue, no_ack=True), BasicGetOk)
+                assert len(other.read_content()[1]) == MIB
+        assert broker.stop() == 0

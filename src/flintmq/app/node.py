@@ -133,6 +133,7 @@ class Node:
             offer_10=offer_10(settings),
             audit=self._audit,
             tidy=self._surroundings.tidy,
+            send_timeout_seconds=settings.limits.send_timeout_seconds,
         )
         self._server = server
         alarms = Alarms(

@@ -29,6 +29,7 @@ def reloaded_parts(
         def apply() -> None:
             server.amqp091.offer = offer(settings)
             server.amqp10.offer = offer_10(settings)
+            server.unread.seconds = settings.limits.send_timeout_seconds
 
         return apply
 

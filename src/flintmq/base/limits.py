@@ -31,6 +31,8 @@ IDLE_TIMEOUT_MIN_MS: Final = 100
 PIPELINED_MAX_BYTES: Final = 8_192
 # RabbitMQ's default: dead peers are found in two intervals, and idle links cost one frame a half-minute.
 HEARTBEAT_SECONDS: Final = 60
+# How long a client may take nothing of what is sent to it, though its heartbeats come: as long as one without any has.
+SEND_TIMEOUT_SECONDS: Final = 120
 # How long whoever judges others by the time waits for what they sent before: an event loop reads in between, and knows
 # no times shorter than a millisecond.
 READ_FIRST_SECONDS: Final = 0.005

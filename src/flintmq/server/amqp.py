@@ -13,6 +13,7 @@ from flintmq.base.limits import (
     JOURNAL_BACKLOG_LOW_BYTES,
     OUTPUT_CHOKE_BYTES,
     READ_FIRST_SECONDS,
+    SEND_TIMEOUT_SECONDS,
 )
 from flintmq.broker.bearer import Bearer
 from flintmq.broker.broker import Broker
@@ -36,6 +37,7 @@ from flintmq.server.certificates import Tls
 from flintmq.server.connection import Connection
 from flintmq.server.peer import Peer
 from flintmq.server.trickling import Tricklers
+from flintmq.server.unread import Unread
 
 # What a crowd brings is looked through by the garbage collector a little at a time: left to itself, it waits until
 # there are 50,000 objects, and takes 20 ms for them.
@@ -79,7 +81,8 @@ class AmqpServer(Host):
 
     What the sockets brought in one turn of the event loop is taken in first; then, once, queues are dispatched, the
     storage gets its batch, and every connection with output writes it. `clock_ms` tells Unix time. `tidy` is
-    called now and then while many connect: it looks for what is garbage among new objects.
+    called now and then while many connect: it looks for what is garbage among new objects. A client has
+    `send_timeout_seconds` to take something of what waits for it; 0 is for ever.
     """
 
     def __init__(
@@ -95,6 +98,7 @@ class AmqpServer(Host):
         offer_10: amqp10.Offer | None = None,
         audit: AuditLog | None = None,
         tidy: Callable[[], object] = lambda: None,
+        send_timeout_seconds: float = SEND_TIMEOUT_SECONDS,
     ) -> None:
         self.outbox = Outbox()
         self.gateway = Gateway(broker, self, random_bytes, policy)
@@ -111,6 +115,7 @@ class AmqpServer(Host):
         self._open: dict[Connection, Peer] = {}
         self.tick_seconds = Histogram()
         self.tricklers = Tricklers(self._loop)
+        self.unread = Unread(self._loop, send_timeout_seconds)
         # How often somebody came, or said what it speaks.
         self._steps = 0
         self._tidy = tidy
@@ -505,6 +510,7 @@ class AmqpServer(Host):
             peer.abort()
         self._logins.close()
         self.tricklers.close()
+        self.unread.close()
         # The loop tells of lost connections in its next turn, and they take their queues with them.
         if self._peers:
             await self._deserted.wait()

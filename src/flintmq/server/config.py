@@ -105,12 +105,14 @@ class StorageSettings:
 class LimitSettings:
     """What one connection may take. `heartbeat_seconds` is what the server proposes; 0 proposes none.
 
+    A client for which data waits, and that reads none of it for `send_timeout_seconds`, is disconnected; 0 is never.
     `consumers_per_channel_max` of 0 is no limit.
     """
 
     frame_max_bytes: Annotated[int, Meta(ge=limits.FRAME_MIN_BYTES, le=_FRAME_CEILING_BYTES)] = limits.FRAME_MAX_BYTES
     channel_max: Annotated[int, Meta(ge=1, le=_SHORT_MAX)] = limits.CHANNEL_MAX
     heartbeat_seconds: Annotated[int, Meta(ge=0, le=_SHORT_MAX)] = limits.HEARTBEAT_SECONDS
+    send_timeout_seconds: Annotated[int, Meta(ge=0, le=_SHORT_MAX)] = limits.SEND_TIMEOUT_SECONDS
     consumers_per_channel_max: Annotated[int, Meta(ge=0)] = 0
     message_max_bytes: Annotated[int, Meta(ge=1, le=_MESSAGE_CEILING_BYTES)] = limits.MESSAGE_MAX_BYTES
 

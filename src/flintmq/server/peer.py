@@ -200,12 +200,7 @@ class Peer(asyncio.Protocol):
             # It was refused.
             return
         if self._connection is not None:
-            self._server.now()
-            try:
-                self._connection.engine.lost(ConnectionLost(str(exc)) if exc else None)
-            except Exception as error:
-                log.exception("internal error", peer=self._name)
-                self._fail(error)
+            self._lose(ConnectionLost(str(exc)) if exc else None)
             if not self._is_told:
                 self._log_end(self._connection)
         elif not self._is_told:
@@ -217,6 +212,15 @@ class Peer(asyncio.Protocol):
                 timer.cancel()
         self._transport = None
         self._server.want_tick()
+
+    def _lose(self, reason: ConnectionLost | None) -> None:
+        """The connection is over, whatever becomes of its socket."""
+        self._server.now()
+        try:
+            self.connection.engine.lost(reason)
+        except Exception as error:
+            log.exception("internal error", peer=self._name)
+            self._fail(error)
 
     def pause_writing(self) -> None:
         self.is_full = True
@@ -234,6 +238,18 @@ class Peer(asyncio.Protocol):
     def unsent_bytes(self) -> int:
         return 0 if self._transport is None else self._transport.get_write_buffer_size()
 
+    @property
+    def taken_bytes(self) -> int:
+        """How much the kernel has taken to send; -1 where nothing waits for that."""
+        unsent = self.unsent_bytes()
+        return self.sent_bytes - unsent if unsent > 0 else -1
+
+    def cut_off(self, seconds: float) -> None:
+        """The client reads nothing: what it holds is for others."""
+        self._lose(ConnectionLost(f"send timeout: the client has read nothing for {seconds:g} s"))
+        self.abort()
+        self._server.want_tick()
+
     def flush(self) -> None:
         chunks = self.output.take()
         transport = self._transport
@@ -246,6 +262,8 @@ class Peer(asyncio.Protocol):
             self.sent_bytes += sum(map(len, chunks))
             transport.writelines(chunks)
         self.output.backlog = transport.get_write_buffer_size()
+        if self.output.backlog > 0:
+            self._server.unread.watch(self)
         engine = self.connection.engine
         now = self._loop.time()
         engine.sent(now)
