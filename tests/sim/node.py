@@ -54,10 +54,10 @@ class _OpenDoor:
     ) -> None:
         raise AssertionError("nobody has a token here")
 
-    def obstacle(self, address: str) -> str:
+    def obstacle(self, user: str, address: str) -> str:
         return ""
 
-    def failed(self, address: str) -> None:
+    def failed(self, user: str, address: str) -> None:
         raise AssertionError("nobody is refused here")
 
     def refusal(self, user: str, address: str) -> str:

@@ -9,7 +9,15 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, final
 
 from flintmq import __version__, compiled
-from flintmq.app.logins import KNOWN_TO_ALL, LOGIN_SECRET, has_scram, keep_learned, login_policy
+from flintmq.app.logins import (
+    KNOWN_TO_ALL,
+    LOGIN_SECRET,
+    PLACES_SECRET,
+    has_scram,
+    keep_learned,
+    keep_places,
+    login_policy,
+)
 from flintmq.app.offers import COMPATIBLE_VERSION, offer, offer_10
 from flintmq.app.recovering import recover, tell_damage
 from flintmq.app.reloaded import reloaded_parts
@@ -28,6 +36,7 @@ from flintmq.server.certificates import Tls, tls_of
 from flintmq.server.config import ManagementSettings, Settings, TracingSettings
 from flintmq.server.oauth.tokens import tokens_of
 from flintmq.server.operation import Listener, Operation
+from flintmq.server.places import Places
 from flintmq.server.reloading import Apply, Part
 from flintmq.storage.backup.pins import remove_abandoned
 from flintmq.storage.node import NodeStorage
@@ -113,14 +122,19 @@ class Node:
         def learn(record: UserRecord, learned: Learned) -> None:
             self._loop.call_soon_threadsafe(keep_learned, broker, record, learned)
 
+        def keep(places: bytes) -> None:
+            self._loop.call_soon_threadsafe(keep_places, broker, places)
+
+        secret = broker.secrets[LOGIN_SECRET]
         logins = Authenticator(
             broker.users,
             KNOWN_TO_ALL,
             learn,
             learns_scram=has_scram(policy),
             rehashes=self._surroundings.hash_password is hash_unless_known,
-            secret=broker.secrets[LOGIN_SECRET],
+            secret=secret,
             tokens=tokens_of(settings.oauth),
+            places=Places(secret, broker.secrets.get(PLACES_SECRET, b""), keep),
         )
         server = AmqpServer(
             broker,

@@ -36,8 +36,8 @@ class Host:
         """The same for a token: `answer` is called with why it is refused, or with who came with it."""
 
     @abstractmethod
-    def obstacle(self, peer: str) -> str:
-        """Why nobody may try to log in from there just now; empty where somebody may."""
+    def obstacle(self, peer: str, user: str) -> str:
+        """Why nobody may try to log in from there as this user just now; empty where somebody may."""
 
     @abstractmethod
     def refusal(self, peer: str, user: str) -> str:
@@ -48,8 +48,8 @@ class Host:
         """What is kept of a user's password for this mechanism; for others, something that no password fits."""
 
     @abstractmethod
-    def login_refused(self, peer: str, why: str) -> None:
-        """Somebody may want to know."""
+    def login_refused(self, peer: str, user: str, why: str) -> None:
+        """Somebody may want to know. `user` is whom the client said to be, empty where it had not said that."""
 
     @abstractmethod
     def internal_error(self, error: Exception) -> None:

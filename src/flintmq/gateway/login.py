@@ -176,7 +176,7 @@ class Login:
                 self.bearer.renew(newer)
             except NotAllowed as error:
                 why = error.text
-                self._gateway.host.login_refused(self._peer, why)
+                self._gateway.host.login_refused(self._peer, self._user, why)
         self._applicant.renewed(why)
 
     def _checked(self, why: str) -> None:
@@ -189,12 +189,13 @@ class Login:
         host = self._gateway.host
         exchange = self._scram
         if exchange is None:
-            why = host.obstacle(self._peer)
-            if why:
-                raise AuthenticationFailed(why)
             nonce = self._gateway.random_bytes(_NONCE_BYTES).hex()
             exchange = scram.ServerExchange(self._mechanism, host.scram_keys, nonce)
             challenge = exchange.challenge(response)
+            self._user = exchange.user
+            why = host.obstacle(self._peer, exchange.user)
+            if why:
+                raise AuthenticationFailed(why)
             self._scram = exchange
             self._applicant.challenge(challenge)
         else:
@@ -211,7 +212,7 @@ class Login:
             self._applicant.admit(user, last)
 
     def _refuse(self, why: str) -> None:
-        self._gateway.host.login_refused(self._peer, why)
+        self._gateway.host.login_refused(self._peer, self._user, why)
         self._applicant.turn_away(self._mechanism)
 
 

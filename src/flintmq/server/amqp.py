@@ -60,9 +60,9 @@ class Logins(Protocol):
         self, token: str, address: str, is_wanted: Callable[[], bool], answer: Callable[[str, Bearer | None], None]
     ) -> None: ...
 
-    def obstacle(self, address: str) -> str: ...
+    def obstacle(self, user: str, address: str) -> str: ...
 
-    def failed(self, address: str) -> None: ...
+    def failed(self, user: str, address: str) -> None: ...
 
     def refusal(self, user: str, address: str) -> str: ...
 
@@ -239,8 +239,8 @@ class AmqpServer(Host):
         answer(why, bearer)
         self.want_tick()
 
-    def obstacle(self, peer: str) -> str:
-        return self._logins.obstacle(_address(peer))
+    def obstacle(self, peer: str, user: str) -> str:
+        return self._logins.obstacle(user, _address(peer))
 
     def refusal(self, peer: str, user: str) -> str:
         why = self._logins.refusal(user, _address(peer))
@@ -251,10 +251,10 @@ class AmqpServer(Host):
     def scram_keys(self, user: str, mechanism: str) -> Keys:
         return self._logins.scram_keys(user, mechanism)
 
-    def login_refused(self, peer: str, why: str) -> None:
+    def login_refused(self, peer: str, user: str, why: str) -> None:
         self._count(peer, False)
         if why != TOO_MANY:
-            self._logins.failed(_address(peer))
+            self._logins.failed(user, _address(peer))
         _log_refusal(peer, why)
 
     def internal_error(self, error: Exception) -> None:

@@ -3,12 +3,10 @@
 import time
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from hashlib import new as new_digest
-from heapq import heappop, heappush
 from hmac import compare_digest
-from queue import Empty, SimpleQueue
 from secrets import token_bytes
 from threading import Thread
 from typing import Final
@@ -25,7 +23,9 @@ from flintmq.broker.user import User
 from flintmq.protocol.sasl import scram
 from flintmq.server import logs
 from flintmq.server.backoff import TOO_MANY, Backoff
+from flintmq.server.login_queue import Login, LoginQueue
 from flintmq.server.oauth.tokens import Tokens, UnknownKey
+from flintmq.server.places import Places
 
 log = logs.get_logger()
 
@@ -119,26 +119,6 @@ class Learned:
 Learn = Callable[[UserRecord, Learned], None]
 
 
-@dataclass(frozen=True, slots=True)
-class _Login:
-    """One that waits to be looked at: of a user with a password, or of a token."""
-
-    user: str
-    secret: str = field(repr=False)
-    address: str
-    is_wanted: Callable[[], bool]
-    answer: Callable[[str], None] | None
-    answer_bearer: Callable[[str, Bearer | None], None] | None = None
-    # Whether keys were looked for because of its token.
-    is_second_try: bool = False
-
-    def refuse(self, why: str) -> None:
-        if self.answer is not None:
-            self.answer(why)
-        elif self.answer_bearer is not None:
-            self.answer_bearer(why, None)
-
-
 class Authenticator:
     """`users` are those of the moment; `loopback_only` may not come from another machine: all know their passwords.
 
@@ -148,6 +128,7 @@ class Authenticator:
     `learn` is given what a user's password gave, from another thread: keys for SCRAM where it `learns_scram`, a hash of
     ours for one that is quicker to guess where it `rehashes`.
     `secret` decides what strangers are told of users that do not exist: the same at every start, or they could tell.
+    `places` are those from which users were let in before, where they do not wait for others' wrong passwords.
     """
 
     def __init__(
@@ -160,6 +141,7 @@ class Authenticator:
         rehashes: bool = True,
         secret: bytes = b"",
         tokens: Tokens | None = None,
+        places: Places | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._users = users
@@ -172,14 +154,10 @@ class Authenticator:
         self._learns_scram = learns_scram
         self._rehashes = rehashes
         self._tokens = tokens
-        self._clock = clock
         self._backoff = Backoff(clock)
+        self._places = places or Places(self._secret)
         self._remembered: dict[str, bytes] = {}
-        # Those who wait are strangers, and may be many: what an executor keeps for each would be a sixth of their cost.
-        self._waiting: SimpleQueue[_Login | None] = SimpleQueue()
-        # Of these, those whose turn has a time, by the thread alone.
-        self._later: list[tuple[float, int, _Login]] = []
-        self._count = 0
+        self._waiting = LoginQueue(self._backoff, self._places.of, self._refuse_unseen, clock)
         self._is_closed = False
         self._thread = Thread(target=self._run, name="flintmq-auth", daemon=True)
         self._thread.start()
@@ -194,32 +172,34 @@ class Authenticator:
         remembered = self._remembered.get(user)
         known = self._users.get(user)
         if remembered and known and compare_digest(remembered, self._digest(known.record, password)):
-            answer(self._verdict(user, True, address))
+            answer(self._accepted(user, address))
         else:
-            self._waiting.put(_Login(user, password, address, is_wanted, answer))
+            self._waiting.put(Login(user, password, address, is_wanted, answer))
 
     def check_token(
         self, token: str, address: str, is_wanted: Callable[[], bool], answer: Callable[[str, Bearer | None], None]
     ) -> None:
         """The same for a token: `answer` gets why it is refused, or who came with it."""
-        self._waiting.put(_Login("", token, address, is_wanted, None, answer))
+        self._waiting.put(Login("", token, address, is_wanted, None, answer))
 
-    def obstacle(self, address: str) -> str:
-        """Why nobody may try to log in from there just now; empty where somebody may. It counts as a try."""
-        if self._backoff.is_barred(address) or self._backoff.reserve(address) != 0:
+    def obstacle(self, user: str, address: str) -> str:
+        """Why nobody may try to log in from there as this user just now; empty where somebody may, which is a try."""
+        place = self._places.of(user, address)
+        if self._backoff.free_at(place) != 0:
             return TOO_MANY
+        self._backoff.take(place)
         return ""
 
-    def failed(self, address: str) -> None:
-        """Somebody there tried in a way that is not checked here, and was wrong."""
-        self._backoff.failed(address)
+    def failed(self, user: str, address: str) -> None:
+        """Somebody there tried to be this user in a way that is not checked here, and was wrong."""
+        self._backoff.failed(self._places.of(user, address))
 
     def _run(self) -> None:
         while self._serve():
             pass
 
     def _serve(self) -> bool:
-        login = self._next()
+        login = self._waiting.next()
         if login is None or self._is_closed:
             return False
         # One that goes wrong must not end the thread that all others wait for.
@@ -230,42 +210,21 @@ class Authenticator:
             log.exception("internal error", user=login.user)
         return True
 
-    def _next(self) -> _Login | None:
-        """The next one to be looked at; None at the end."""
-        while True:
-            wait = None
-            if self._later:
-                wait = self._later[0][0] - self._clock()
-                if wait <= 0:
-                    return heappop(self._later)[2]
-            try:
-                login = self._waiting.get(timeout=wait)
-            except Empty:
-                continue
-            if login is None:
-                return None
-            at = 0.0 if login.is_second_try else self._backoff.reserve(login.address)
-            if at == 0:
-                return login
-            if at < 0:
-                self._refuse_unseen(login)
-            else:
-                self._count += 1
-                heappush(self._later, (at, self._count, login))
-
-    def _refuse_unseen(self, login: _Login) -> None:
+    def _refuse_unseen(self, login: Login, why: str) -> None:
         try:
             if login.is_wanted():
-                login.refuse(TOO_MANY)
+                login.refuse(why)
         except Exception:
             log.exception("internal error", user=login.user)
 
-    def _decide(self, login: _Login) -> None:
+    def _decide(self, login: Login) -> None:
         if login.answer is not None:
             right = self._is_right(login.user, login.secret)
-            if not right:
-                self._backoff.failed(login.address)
-            login.answer(self._verdict(login.user, right, login.address))
+            if right:
+                login.answer(self._accepted(login.user, login.address))
+            else:
+                self.failed(login.user, login.address)
+                login.answer(self._verdict(login.user, False, login.address))
             return
         assert login.answer_bearer is not None
         tokens = self._tokens
@@ -276,14 +235,12 @@ class Authenticator:
             bearer = tokens.bearer(login.secret)
         except UnknownKey as error:
             if login.is_second_try:
-                self._backoff.failed(login.address)
                 login.refuse(error.text)
             else:
                 again = replace(login, is_second_try=True)
                 tokens.keys.refresh(lambda: self._waiting.put(again))
             return
         except AuthenticationFailed as error:
-            self._backoff.failed(login.address)
             login.refuse(error.text)
             return
         why = self._place_refusal(bearer.user.name, login.address)
@@ -328,7 +285,14 @@ class Authenticator:
 
     def refusal(self, user: str, address: str) -> str:
         """Why a client that has proved to be this user may not come in; empty where it may."""
-        return self._verdict(user, True, address)
+        return self._accepted(user, address)
+
+    def _accepted(self, user: str, address: str) -> str:
+        """The verdict on who has shown to be this user."""
+        why = self._verdict(user, True, address)
+        if not why:
+            self._places.seen(user, address)
+        return why
 
     def _verdict(self, user: str, right: bool, address: str) -> str:
         if user not in self._users:

@@ -16,6 +16,7 @@ from flintmq.protocol.sasl.scram import NAMES, parse_keys
 from flintmq.server import auth
 from flintmq.server.auth import Authenticator, Learned, hash_password, hash_unless_known, matches, scram_keys
 from flintmq.server.backoff import TOO_MANY
+from flintmq.server.places import Places
 
 HASH = hash_password("right")
 
@@ -205,28 +206,100 @@ def test_what_strangers_see_is_the_same_after_a_restart() -> None:
     assert len(salts) == 2
 
 
-def test_who_guesses_has_to_wait() -> None:
-    """After some wrong passwords, those from the address wait, then are refused unseen; not those of a known password.
+class Attack:
+    """Somebody at one address who tries wrong passwords, more than anybody looks at."""
 
-    Nor those from elsewhere.
+    def __init__(self, places: Places | None = None) -> None:
+        self.now = 1_000.0
+        names = ("anna", "otto", "emma")
+        users = {name: User(UserRecord(name, HASH)) for name in names}
+        self.checker = Authenticator(users, frozenset(), places=places, clock=lambda: self.now)
+        self.answers: SimpleQueue[str] = SimpleQueue()
+
+    def begin(self, *users: str) -> None:
+        """The first of them until its place is known for that, then each of them many times."""
+        for _ in range(11):
+            assert "wrong" in verdict(self.checker, users[0], "wrong", "10.0.0.1")
+        for number in range(200):
+            self.checker.check(users[number % len(users)], "wrong", "10.0.0.1", lambda: True, self.answers.put)
+
+    def come(self, user: str) -> "SimpleQueue[str]":
+        """The right password, from the same address."""
+        mine: SimpleQueue[str] = SimpleQueue()
+        self.checker.check(user, "right", "10.0.0.1", lambda: True, mine.put)
+        return mine
+
+    def nudge(self, seconds: float) -> None:
+        """Time passes, and the thread looks at the clock."""
+        self.now += seconds
+        assert verdict(self.checker, "nobody", "x", "10.9.9.9")
+
+
+def test_who_guesses_has_to_wait() -> None:
+    """After some wrong passwords, those from the address wait, and are refused unseen when a handshake would be over.
+
+    Others at other addresses do not notice, nor those whose password is remembered.
     """
-    now = [1_000.0]
-    users = {name: User(UserRecord(name, HASH)) for name in ("anna", "otto")}
-    checker = Authenticator(users, frozenset(), clock=lambda: now[0])
+    attack = Attack()
+    checker = attack.checker
     assert verdict(checker, "anna", "right", "10.0.0.1") == ""
-    for _ in range(11):
-        assert "wrong" in verdict(checker, "otto", "wrong", "10.0.0.1")
-    answers: SimpleQueue[str] = SimpleQueue()
-    for _ in range(200):
-        checker.check("otto", "wrong", "10.0.0.1", lambda: True, answers.put)
-    assert answers.get(timeout=60) == TOO_MANY
+    attack.begin("otto")
     assert verdict(checker, "anna", "right", "10.0.0.1") == ""
     assert verdict(checker, "otto", "right", "10.0.0.2") == ""
-    assert checker.obstacle("10.0.0.1") == TOO_MANY
-    assert checker.obstacle("10.0.0.2") == ""
-    # Those that wait have their turn, and by and by the address is like any other.
-    now[0] += 600
-    assert verdict(checker, "otto", "right", "10.0.0.1") == ""
+    assert checker.obstacle("emma", "10.0.0.1") == TOO_MANY
+    assert checker.obstacle("emma", "10.0.0.2") == ""
+    attack.nudge(60)
+    refused = [attack.answers.get(timeout=60) for _ in range(199)]
+    assert refused.count(TOO_MANY) >= 198
+    # By and by the address is like any other.
+    attack.nudge(600)
+    assert verdict(checker, "emma", "right", "10.0.0.1") == ""
+
+
+def test_a_right_password_from_an_address_under_attack_gets_in() -> None:
+    """Users take turns there: who comes for the first time waits for a turn, and not behind all guesses."""
+    attack = Attack()
+    attack.begin("otto")
+    mine = attack.come("emma")
+    for _ in range(3):
+        attack.nudge(1.1)
+    assert mine.get(timeout=60) == ""
+
+
+def test_who_was_let_in_from_there_before_does_not_wait_after_a_restart() -> None:
+    """The broker keeps where users have been, and their guessers' failures are no business of others there."""
+    kept: list[bytes] = []
+    before = Attack(Places(b"secret", keep=kept.append))
+    assert verdict(before.checker, "emma", "right", "10.0.0.1") == ""
+    assert verdict(before.checker, "otto", "wrong", "10.0.0.1")
+    assert len(kept) == 1
+    attack = Attack(Places(b"secret", kept[-1]))
+    attack.begin("otto", "anna", "none")
+    assert attack.checker.obstacle("emma", "10.0.0.1") == ""
+    assert attack.come("emma").get(timeout=60) == ""
+
+
+def test_guesses_at_a_known_user_are_slowed_down_as_well() -> None:
+    """Its own place has its own pauses: a user who has been there is no easier to guess."""
+    places = Places(b"secret")
+    places.seen("otto", "10.0.0.1")
+    attack = Attack(places)
+    attack.begin("otto")
+    assert attack.checker.obstacle("otto", "10.0.0.1") == TOO_MANY
+    assert attack.checker.obstacle("emma", "10.0.0.1") == ""
+
+
+def test_places_have_a_bound() -> None:
+    """The one known longest is forgotten; what is kept is no name and no address."""
+    kept: list[bytes] = []
+    places = Places(b"secret", keep=kept.append)
+    for number in range(1_100):
+        places.seen(f"user{number}", "10.0.0.1")
+    assert len(kept[-1]) == 8 * 1_024
+    assert places.of("user0", "10.0.0.1") == "10.0.0.1"
+    assert places.of("user1099", "10.0.0.1") != "10.0.0.1"
+    assert places.of("user1099", "10.0.0.2") == "10.0.0.2"
+    assert b"user" not in kept[-1]
 
 
 def test_keys_for_scram_of_anybody(checker: Authenticator) -> None:

@@ -54,7 +54,7 @@ class OpenHost(Host):
         bearer = self.bearers.get(token)
         answer("" if bearer else "the token is not valid", bearer)
 
-    def obstacle(self, peer: str) -> str:
+    def obstacle(self, peer: str, user: str) -> str:
         return self.barred
 
     def refusal(self, peer: str, user: str) -> str:
@@ -63,7 +63,7 @@ class OpenHost(Host):
     def scram_keys(self, user: str, mechanism: str) -> Keys:
         return derive_keys(mechanism, "secret" if user in self.users else "unknown", b"0123456789abcdef")
 
-    def login_refused(self, peer: str, why: str) -> None:
+    def login_refused(self, peer: str, user: str, why: str) -> None:
         self.refused.append(why)
 
     def internal_error(self, error: Exception) -> None:
