@@ -4,9 +4,12 @@ import socket
 import ssl
 from collections.abc import Iterator
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
+import httpx
 import pika
+import pika.exceptions
 import pytest
 import trustme
 
@@ -194,3 +197,69 @@ def test_no_certificate_no_external(tls_port: int, trusting: ssl.SSLContext) -> 
     """It is not offered to a client that has shown none."""
     with pytest.raises(pika.exceptions.AMQPConnectionError):
         pika.BlockingConnection(_external(tls_port, trusting))
+
+
+def _own_address() -> str:
+    """One of this machine that is none of its loopback interface's; empty where it has no network."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            # Nothing is sent: the system says which address it would send from.
+            probe.connect(("192.0.2.1", 9))
+        except OSError:
+            return ""
+        address: str = probe.getsockname()[0]
+        return address
+
+
+def test_where_certificates_are_required_nobody_elsewhere_comes_without(
+    authority: trustme.CA, trusting: ssl.SSLContext, tmp_path: Path
+) -> None:
+    """The ordinary port, too, wants TLS and a certificate of other machines, and the API a login by TLS; this machine
+    need not show one, and the log says so.
+    """
+    elsewhere = _own_address()
+    if not elsewhere:
+        pytest.skip("this machine has no address but the loopback interface's")
+    authority.cert_pem.write_to_path(tmp_path / "ca.pem")
+    authority.issue_cert("localhost", "127.0.0.1", elsewhere).private_key_and_cert_chain_pem.write_to_path(
+        tmp_path / "server.pem"
+    )
+    settings: dict[str, Any] = {
+        "FLINTMQ_TLS_CERTIFICATE": str(tmp_path / "server.pem"),
+        "FLINTMQ_TLS_CA": str(tmp_path / "ca.pem"),
+        "FLINTMQ_TLS_PORT": "0",
+        "FLINTMQ_TLS_VERIFY": "required",
+        "FLINTMQ_LISTEN_HOST": "0.0.0.0",
+        "FLINTMQ_MANAGEMENT_HOST": "0.0.0.0",
+        "FLINTMQ_AUTH_ALLOW_CLEAR_TEXT": "true",
+        "FLINTMQ_DEFAULT_USER_NAME": "anna",
+        "FLINTMQ_DEFAULT_USER_PASSWORD": "secret",
+    }
+    login = pika.PlainCredentials("anna", "secret")
+    with BrokerProcess(tmp_path / "data", **settings) as broker:
+        broker.wait_for_log("clients on this machine need no certificate; all others do")
+        _use(pika.ConnectionParameters("127.0.0.1", broker.port, credentials=login))
+        with socket.create_connection((elsewhere, broker.port)) as stranger:
+            stranger.sendall(PROTOCOL_HEADER)
+            assert stranger.makefile("rb").read() == TLS_HEADER
+        line = broker.wait_for_log("connection refused")
+        assert 'tls.verify is "required"' in line["reason"]
+        with pytest.raises(pika.exceptions.AMQPConnectionError):
+            _use(
+                pika.ConnectionParameters(
+                    elsewhere, broker.port, credentials=login, ssl_options=pika.SSLOptions(trusting, elsewhere)
+                )
+            )
+        ours = ssl.create_default_context()
+        authority.configure_trust(ours)
+        authority.issue_cert("anna@example.org", common_name="anna").configure_cert(ours)
+        shown = pika.SSLOptions(ours, elsewhere)
+        _use(pika.ConnectionParameters(elsewhere, broker.port, credentials=login, ssl_options=shown))
+        port = broker.http_url.rpartition(":")[2]
+        answers = [
+            httpx.get(f"http://{host}:{port}/api/whoami", auth=("anna", "secret"), timeout=60).status_code
+            for host in ("127.0.0.1", elsewhere)
+        ]
+        assert answers[0] == 200
+        assert answers[1] in (401, 403)
+        assert broker.stop() == 0

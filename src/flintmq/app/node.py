@@ -169,6 +169,8 @@ class Node:
         )
         if tls_port:
             log.info("listening", amqps=f"amqps://{host}:{tls_port}")
+        if tls is not None and tls.is_required:
+            log.info("clients on this machine need no certificate; all others do", amqp=self.port)
         self._watching = [self._loop.create_task(_watch_storage(storage))]
         if tls is not None:
             self._watching.append(self._loop.create_task(_watch_certificates(tls)))

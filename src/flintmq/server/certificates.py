@@ -57,6 +57,11 @@ class Tls:
         self._take_up()
 
     @property
+    def is_required(self) -> bool:
+        """Whether clients have to show a certificate, so that none of another machine may come without TLS."""
+        return self.loaded.settings.verify == "required"
+
+    @property
     def files(self) -> list[Path]:
         """Those with the certificates that are shown."""
         settings = self.loaded.settings

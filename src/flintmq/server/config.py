@@ -56,9 +56,10 @@ class TlsSettings:
     """TLS, where there is a `certificate`: on `port`, and on the ordinary one for clients that begin with it there.
 
     Files are PEM; `certificate` may be a chain, and hold the `key`. With `verify`, clients may ("optional") or have to
-    ("required") show certificates signed by those in `ca`, and `login_from` is where EXTERNAL finds their names: in the
-    subject, or among its alternatives the one of `login_san_type` and the place `login_san_index` among those, from 0.
-    Files that change are loaded again; so they are on SIGHUP.
+    ("required") show certificates signed by those in `ca`. If they have to, no client on another machine can log in
+    without TLS, on any port, whatever `auth.allow_clear_text` says. `login_from` is where EXTERNAL finds their names:
+    in the subject, or among its alternatives the one of `login_san_type` and the place `login_san_index` among those,
+    from 0. Files that change are loaded again; so they are on SIGHUP.
     """
 
     certificate: Path | None = None

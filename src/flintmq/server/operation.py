@@ -170,6 +170,8 @@ class Operation:
 
     @property
     def allows_clear_text(self) -> bool:
+        if self._tls is not None and self._tls.is_required:
+            return False
         return self._server.gateway.policy.allows_clear_text
 
     async def hash_passwords(self, passwords: Sequence[tuple[UserRecord | None, str]]) -> list[Secret]:

@@ -147,6 +147,13 @@ class Peer(asyncio.Protocol):
                 self._begin_tls(transport)
                 self.data_received(data)
                 return
+            if self._server.tls.is_required and not is_loopback(self._address):
+                log.warning("connection refused", peer=self._name, reason='no TLS, and tls.verify is "required"')
+                self._is_told = True
+                # What would be taken instead (amqp-1.0 §2.2).
+                transport.write(TLS_HEADER)
+                transport.close()
+                return
         self._connection = self._server.connection(spoken, self.output, self._name, self._security())
         self._take(data)
 
