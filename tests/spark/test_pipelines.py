@@ -390,6 +390,40 @@ def test_what_spark_does_not_understand(
     assert "\n" not in said
 
 
+COPY = """\
+pipeline: copy
+checkpoints: {state}
+broker: {{urlEnv: BROKER_URL}}
+trigger: availableNow
+flows:
+  copy:
+    source: {{flintmq: {{queue: "{queue}", startingOffsets: earliest}}}}
+    sinks: [{{parquet: {{path: lake}}}}]
+"""
+
+
+def test_a_directory_of_another_checkpoint(spark: SparkSession, queues: Queues, tmp_path: Path) -> None:
+    """Spark would leave out batches whose numbers its directory of Parquet knows: such a flow does not start."""
+    queue = queues.stream(b"one", b"two")
+    file = tmp_path / "copy.yaml"
+
+    def copied(state: str) -> int:
+        file.write_text(COPY.format(queue=queue, state=state))
+        status = run(load(str(file)), spark, Stop(), lambda _status: None)
+        assert status.state is State.FINISHED, status.error
+        return spark.read.parquet(str(tmp_path / "lake")).count()
+
+    assert copied("state") == 2
+    queues.add(queue, b"three")
+    assert copied("state") == 3
+    with pytest.raises(
+        ConfigurationError, match=r"copy.yaml:\d+: the flow copy would lose messages: .* up to number 1 of"
+    ):
+        copied("new")
+    queues.add(queue, b"four")
+    assert copied("state") == 4
+
+
 def test_a_flow_that_fails(spark: SparkSession, queues: Queues, tmp_path: Path) -> None:
     """One flow's failure ends the pipeline, and is said in one line that names the flow."""
     file = tmp_path / "copy.yaml"

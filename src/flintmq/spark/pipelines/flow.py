@@ -10,6 +10,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from flintmq.base.errors import ConfigurationError
 from flintmq.spark.lake.bodies import Body, Framing, Kind, OnMismatch, decode_bodies
+from flintmq.spark.pipelines.batch_numbers import check_batch_numbers
 from flintmq.spark.pipelines.broker_options import source_options
 from flintmq.spark.pipelines.definition import FLINTMQ, LAKE, SOURCE_VIEW, Flow, Pipeline
 from flintmq.spark.pipelines.failure import cause, line_of_sql
@@ -59,8 +60,11 @@ def check(pipeline: Pipeline, flow: Flow, spark: SparkSession) -> None:
 
 
 def start(pipeline: Pipeline, flow: Flow, frame: DataFrame) -> StreamingQuery:
-    """The flow runs. Raises what Spark raises."""
+    """The flow runs. Raises ConfigurationError where its checkpoint and its sink do not belong together, and what Spark
+    raises.
+    """
     checkpoint = f"{pipeline.checkpoints}/{flow.name}"
+    check_batch_numbers(pipeline, flow, checkpoint)
     writer = (
         frame.writeStream.queryName(f"{pipeline.name}.{flow.name}")
         .outputMode(flow.output_mode)

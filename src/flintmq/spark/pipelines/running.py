@@ -115,6 +115,8 @@ class _Running:
     def _query(self, flow: Flow, frame: DataFrame) -> StreamingQuery:
         try:
             return start(self._pipeline, flow, frame)
+        except ConfigurationError:
+            raise
         except Exception as error:
             where = self._pipeline.where(flow.line)
             raise ConfigurationError(f"{where}the flow {flow.name} does not start: {cause(error)}") from error
