@@ -21,7 +21,7 @@ from flintmq.spark.reading.reader import StreamReader
 from tests.servers import BrokerProcess
 
 PERSISTENT = fc.encode_properties(fc.Properties(delivery_mode=2))
-SCHEMA = read_schema(["offset", "body", "queue"])
+SCHEMA = read_schema(["offset", "body", "queue", "generation"])
 
 
 class Died(Exception):
@@ -35,6 +35,7 @@ class Checkpoint:
         self.offsets: list[str] = []
         self.commits = 0
         self.batches: dict[int, list[bytes]] = {}
+        self.generations: set[int | None] = set()
         # Numbers of batches that the sink has of another query.
         self.known: frozenset[int] = frozenset()
 
@@ -87,6 +88,7 @@ class Driver:
         for partition in partitions if number not in kept.known else ():
             self._step()
             for batch in self.reader.read(partition):
+                kept.generations.update(batch.column("generation").to_pylist())
                 found += batch.column("body").to_pylist()
         self._step()
         kept.batches.setdefault(number, found)
@@ -210,6 +212,8 @@ def test_a_new_checkpoint_at_the_same_position(broker: BrokerProcess) -> None:
     Driver(broker.url, anew, nothing, **options).run()
     assert numbers(older.bodies) == list(range(150))
     assert numbers(anew.bodies) == list(range(150, 300))
+    assert len(older.generations) == len(anew.generations) == 1
+    assert older.generations.isdisjoint(anew.generations)
     assert left(broker, "anew") == 0
 
 

@@ -15,6 +15,8 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from flintmq.spark.columns import READABLE
+from flintmq.spark.lake.capture import capture
 from flintmq.spark.lake.manifest import Manifest
 from tests.servers import BrokerProcess
 from tests.spark.conftest import Queues
@@ -233,6 +235,24 @@ def test_other_columns(lake: Lake) -> None:
     with pytest.raises(Exception, match="is in the format parquet, not delta"):
         lake.write(lake.spark.sql("SELECT 1 AS n, 'x' AS key"), "delta", partitionBy="key")
     assert rows(lake.path, "parquet", "n") == [(1,)]
+
+
+def test_a_lake_without_generations(lake: Lake, queues: Queues) -> None:
+    """What is captured says which lease or stream its offsets are of; a lake that was begun without that goes on so."""
+    source = {"url": lake.url, "queue": queues.stream(*numbers(0, 10))}
+    old = [name for name in READABLE if name != "generation"]
+    given = {"path": str(lake.path), "lakeFormat": "parquet"}
+    lake.capture(lake.read(source["queue"], columns=",".join(old)), "parquet")
+    queues.add(source["queue"], *numbers(10, 15))
+    query = capture(lake.spark, source, given, checkpoint=str(lake.checkpoint), available_now=True)
+    assert query.awaitTermination(PATIENCE_SECONDS)
+    assert rows(lake.path, "parquet", "offset") == [(n,) for n in range(15)]
+    anew = {**given, "path": f"{lake.path}.new"}
+    query = capture(lake.spark, source, anew, checkpoint=f"{lake.checkpoint}.new", available_now=True)
+    assert query.awaitTermination(PATIENCE_SECONDS)
+    found = lake.spark.read.format("flintmq_lake").options(**anew).load()
+    (generation,) = found.select("generation").distinct().collect()
+    assert generation[0] > 0
 
 
 def test_wrong_options(lake: Lake) -> None:

@@ -29,6 +29,10 @@ MESSAGE: Final[dict[str, DataType]] = {
     "timestamp": TimestampType(),
     "redelivered": BooleanType(),
 }
+# Which lease or which stream the offset belongs to: queue, generation and offset together identify a message. Only who
+# asks for it by name gets it, because tables that were begun without it keep their columns.
+GENERATION: Final = "generation"
+PLACE: Final[dict[str, DataType]] = {**MESSAGE, GENERATION: LongType()}
 # What its publisher said about it: null where it did not. `message_timestamp` is the publisher's clock.
 PROPERTIES: Final[dict[str, DataType]] = {
     "content_type": StringType(),
@@ -53,7 +57,7 @@ HEADER_FORMS: Final[dict[str, DataType]] = {
     HEADERS_TYPED: MapType(StringType(), TYPED_VALUE),
 }
 
-READABLE: Final[dict[str, DataType]] = {**MESSAGE, **PROPERTIES, **HEADER_FORMS}
+READABLE: Final[dict[str, DataType]] = {**PLACE, **PROPERTIES, **HEADER_FORMS}
 
 
 def read_schema(names: Iterable[str]) -> StructType:

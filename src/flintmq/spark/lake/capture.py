@@ -4,12 +4,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from flintmq.base.errors import ConfigurationError
-from flintmq.spark.columns import READABLE
+from flintmq.spark.columns import GENERATION, READABLE
 from flintmq.spark.lake.bodies import Body, decode_bodies
+from flintmq.spark.lake.options import READ_NAMES
 
 LAKE: Final = "flintmq_lake"
 Transform = Callable[[DataFrame], DataFrame]
@@ -50,7 +52,11 @@ def capture(
     otherwise. With `available_now`, what is there is captured, and the query ends. Raises ConfigurationError, and what
     Spark raises.
     """
-    options = {**_defaults(source), **((window or Window()).options() if not available_now else {}), **source}
+    options = {
+        **_defaults(spark, source, lake),
+        **((window or Window()).options() if not available_now else {}),
+        **source,
+    }
     frame = decode_bodies(spark.readStream.format("flintmq").options(**options).load(), body or Body())
     if transform is not None:
         frame = transform(frame)
@@ -60,11 +66,22 @@ def capture(
     return (writer.trigger(availableNow=True) if available_now else writer).start()
 
 
-def _defaults(source: Mapping[str, str]) -> dict[str, str]:
+def _defaults(spark: SparkSession, source: Mapping[str, str], lake: Mapping[str, str]) -> dict[str, str]:
     said = {option.lower() for option in source}
     found = {}
     if said.isdisjoint({"columns", "includeproperties", "includeheaders"}):
-        found["columns"] = ",".join(READABLE)
+        left_out = {GENERATION} - _columns(spark, lake)
+        found["columns"] = ",".join(name for name in READABLE if name not in left_out)
     if said.isdisjoint({"startingoffsets", "startingoffsetsbytimestamp"}):
         found["startingOffsets"] = "earliest"
     return found
+
+
+def _columns(spark: SparkSession, lake: Mapping[str, str]) -> set[str]:
+    """Those of the lake, which keeps them: earlier versions knew fewer columns. A lake that is to be made has all."""
+    names = {name.lower() for name in READ_NAMES}
+    options = {name: value for name, value in lake.items() if name.lower() in names}
+    try:
+        return set(spark.read.format(LAKE).options(**options).load().columns)
+    except PySparkException:
+        return set(READABLE)

@@ -12,7 +12,8 @@ class DataFile:
     """A Parquet file with rows of one queue (if rows have one) and one value of each partition column.
 
     `path` is below the lake's own; times are microseconds since 1970, as the column `timestamp` has them. First and
-    last are the lowest and highest. What rows do not have is None.
+    last are the lowest and highest, and `generation` is the highest value of that column. What rows do not have is
+    None.
     """
 
     path: str
@@ -24,6 +25,7 @@ class DataFile:
     last_offset: int | None = None
     first_timestamp_us: int | None = None
     last_timestamp_us: int | None = None
+    generation: int | None = None
 
     def order(self) -> tuple[int, str, int, str]:
         """Older messages come first; within a queue, in its order."""

@@ -58,6 +58,7 @@ def _event(events: Events, place: Place, batch: Batch, file: DataFile) -> fc.Pub
         "last_offset": file.last_offset,
         "first_timestamp_us": file.first_timestamp_us,
         "last_timestamp_us": file.last_timestamp_us,
+        "generation": file.generation,
     }
     properties = fc.Properties(
         content_type="application/json", delivery_mode=2, message_id=_identity(file), type=FILE_CREATED

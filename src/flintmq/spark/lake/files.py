@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from flintmq.base.errors import ConfigurationError
+from flintmq.spark.columns import GENERATION
 from flintmq.spark.lake.datafile import DataFile
 from flintmq.spark.lake.layout import Layout, partition_text
 from flintmq.spark.lake.options import LakeFormat, LakeWriteOptions
@@ -136,6 +137,7 @@ class _Growing:
         self._written_bytes = 0
         self._rows = 0
         self._offsets = _Bounds("offset", pa.int64(), layout)
+        self._generations = _Bounds(GENERATION, pa.int64(), layout)
         self._times = _Bounds("timestamp", pa.timestamp("us", "UTC"), layout)
 
     @property
@@ -145,6 +147,7 @@ class _Growing:
     def add(self, rows: pa.RecordBatch) -> None:
         self._offsets.widen(rows)
         self._times.widen(rows)
+        self._generations.widen(rows)
         self._rows += rows.num_rows
         rows = rows.select(self._schema.names)
         self._waiting.append(rows)
@@ -176,6 +179,7 @@ class _Growing:
             self._offsets.last,
             self._times.first,
             self._times.last,
+            self._generations.last,
         )
 
     def discard(self) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -144,15 +144,17 @@ class Lake:
         """A batch that comes again ends where it ended: else the next one begins elsewhere than behind what was
         decided, and rows are lost or doubled. Raises ConfigurationError.
         """
-        there = _ends(decided)
-        other = [queue for queue, end in sorted(_ends(batch).items()) if there.get(queue) != end]
+        there, here = _ends(decided), _ends(batch)
+        other = [queue for queue, end in sorted(here.items()) if there.get(queue) != end]
         if not other or not batch.goes_on:
             return
         queue, path = other[0], self._options.place.path
-        had = f"up to offset {there[queue]}" if queue in there else "none"
+        had = f"up to offset {there[queue].offset}" if queue in there else "none"
+        if queue in there and there[queue].offset == here[queue].offset:
+            had += f" of another generation ({there[queue].generation}, not {here[queue].generation})"
         raise ConfigurationError(
             f"batch {batch.number} of {batch.query} comes again with messages of the queue {queue!r} up to offset "
-            f"{_ends(batch)[queue]}, and the batch of that number in the lake {path} has {had}: the query has an old "
+            f"{here[queue].offset}, and the batch of that number in the lake {path} has {had}: the query has an old "
             "checkpoint, or its rows are others each time it is run (by rand, or tables that change), and would be "
             "lost or doubled. It needs a new checkpoint location and, to begin behind what the lake has of streams, "
             f"startingOffsets {json.dumps(self._behind({*there, *other}))}"
@@ -162,7 +164,7 @@ class Lake:
         """The offsets behind the highest ones that the lake has, whichever query wrote them."""
         found: dict[str, int] = {}
         for batch in self._manifest.batches(self._manifest.heads()):
-            found.update({queue: max(end + 1, found.get(queue, 0)) for queue, end in _ends(batch).items()})
+            found.update({queue: max(end.offset + 1, found.get(queue, 0)) for queue, end in _ends(batch).items()})
         return {queue: found.get(queue, 0) for queue in sorted(queues)}
 
     def discard(self, batch: Batch, attempt: str = "", is_undecided: bool = False) -> None:
@@ -275,12 +277,19 @@ class LakeBatchWriter(DataSourceArrowWriter):
         self._lake.discard(_batch(messages, self._number, self._goes_on), self._lake.attempt, None in messages)
 
 
-def _ends(batch: Batch) -> dict[str, int]:
-    """The highest offset of each queue that rows have."""
-    found: dict[str, int] = {}
+class _End(NamedTuple):
+    """The highest offset that rows of a queue have, and of which generation; -1 where they do not say."""
+
+    generation: int
+    offset: int
+
+
+def _ends(batch: Batch) -> dict[str, _End]:
+    found: dict[str, _End] = {}
     for file in batch.files:
         if file.queue is not None and file.last_offset is not None:
-            found[file.queue] = max(file.last_offset, found.get(file.queue, -1))
+            end = _End(-1 if file.generation is None else file.generation, file.last_offset)
+            found[file.queue] = max(end, found.get(file.queue, end))
     return found
 
 

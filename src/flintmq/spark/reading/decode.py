@@ -14,7 +14,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from flintmq.base.errors import SyntaxFault
-from flintmq.spark.columns import HEADER_FORMS, HEADERS, HEADERS_TYPED, PROPERTIES
+from flintmq.spark.columns import GENERATION, HEADER_FORMS, HEADERS, HEADERS_TYPED, PROPERTIES
 from flintmq.spark.headers import text, typed
 from flintmq.wire.amqp091.chunk import REDELIVERED
 from flintmq.wire.amqp091.chunk_index import BOUNDS, ChunkIndex, index_chunk
@@ -30,11 +30,17 @@ _SECONDS_MAX: Final = 0x7FFF_FFFF_FFFF_FFFF // 1_000_000
 
 
 class ChunkDecoder:
-    """Makes record batches of exactly `schema`, whose columns are some or all of those in columns.py."""
+    """Makes record batches of exactly `schema`, whose columns are some or all of those in columns.py.
 
-    def __init__(self, schema: StructType, queue: str, partition: int, knows_times: bool = True) -> None:
+    `generation` is 0 where offsets are of no lease and no stream.
+    """
+
+    def __init__(
+        self, schema: StructType, queue: str, partition: int, generation: int = 0, knows_times: bool = True
+    ) -> None:
         self._queue = queue
         self._partition = partition
+        self._generation = generation or None
         self._knows_times = knows_times
         self._schema = to_arrow_schema(schema, timezone="UTC")
         self._needs_properties = any(name in PROPERTIES or name in HEADER_FORMS for name in self._schema.names)
@@ -59,6 +65,8 @@ class ChunkDecoder:
             return pa.repeat(pa.scalar(self._partition, column.type), fields.count)
         if name == "offset":
             return fields.numbers(fields.index.offsets, column.type)
+        if name == GENERATION:
+            return pa.repeat(pa.scalar(self._generation, column.type), fields.count)
         if name == "timestamp":
             times = fields.index.timestamps_us
             return fields.numbers(times, column.type) if self._knows_times else pa.nulls(fields.count, column.type)

@@ -8,7 +8,7 @@ again.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from pyspark.sql.datasource import InputPartition
@@ -22,7 +22,7 @@ Place = dict[str, dict[str, int]]
 class OffsetRange(InputPartition):
     """The messages of one task: of a stream, or of a lease, from `start` up to, not including, `end`.
 
-    `partition` is the queue's place in the option.
+    `partition` is the queue's place in the option, and `generation` the number of the lease or stream; 0: not known.
     """
 
     queue: str
@@ -30,6 +30,7 @@ class OffsetRange(InputPartition):
     start: int
     end: int
     is_leased: bool = False
+    generation: int = 0
 
 
 def place(offsets: Mapping[str, int], **numbers: Mapping[str, int]) -> Place:
@@ -98,7 +99,7 @@ def split(ranges: Iterable[OffsetRange], at_least: int, most_messages: int) -> l
         count = whole.end - whole.start
         parts = min(max(-(-at_least * count // total), -(-count // most_messages)), count)
         edges = [whole.start + count * part // parts for part in range(parts + 1)]
-        found += [OffsetRange(whole.queue, whole.partition, *edge, whole.is_leased) for edge in pairwise(edges)]
+        found += [replace(whole, start=first, end=stop) for first, stop in pairwise(edges)]
     return found
 
 

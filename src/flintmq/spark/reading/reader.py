@@ -54,7 +54,7 @@ def read_partition(options: ReadOptions, schema: StructType, partition: InputPar
             decoder = ChunkDecoder(schema, queue, partition.partition, knows_times=False)
             chunks = look(connecting, partition, options.fetch_bytes)
         else:
-            decoder = ChunkDecoder(schema, queue, partition.partition)
+            decoder = ChunkDecoder(schema, queue, partition.partition, partition.generation)
             kind = Lease if partition.is_leased else Stream
             chunks = kind(connecting, options, queue).chunks(partition.start, partition.end)
         for chunk in chunks:
@@ -91,7 +91,7 @@ class BatchReader(DataSourceReader):
                 f"the options say to start at offset {start} of the stream '{queue}' and to end at {end}, which is "
                 "before it"
             )
-        return OffsetRange(queue, number, start, end)
+        return OffsetRange(queue, number, start, end, generation=stream.number)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return read_partition(self._options, self._schema, partition)
@@ -197,17 +197,17 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         with self._told():
             offsets_of(end, options.queues)
             leases = leases_of(end)
+            numbers = numbers_of(end)
             ranges = [
-                OffsetRange(queue, options.queues.index(queue), first, stop, queue in leases)
+                OffsetRange(queue, options.queues.index(queue), first, stop, queue in leases, numbers.get(queue, 0))
                 for queue, (first, stop) in batch_ranges(start, end).items()
             ]
             # After a restart: the batch may be one that an earlier process planned.
-            numbers = numbers_of(end)
-            there = [self._there(each, numbers.get(each.queue, 0)) for each in ranges]
+            there = [self._there(each) for each in ranges]
             return [*split(there, options.min_partitions, options.max_messages_per_partition)]
 
-    def _there(self, planned: OffsetRange, number: int) -> OffsetRange:
-        start, end = self._feeds()[planned.queue].there(number, planned.start, planned.end)
+    def _there(self, planned: OffsetRange) -> OffsetRange:
+        start, end = self._feeds()[planned.queue].there(planned.generation, planned.start, planned.end)
         return replace(planned, start=start, end=end)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

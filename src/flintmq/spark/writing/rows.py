@@ -21,7 +21,7 @@ from pyspark.sql.types import (
 
 from flintmq.base.counting import counted
 from flintmq.base.errors import ConfigurationError, FlintError
-from flintmq.spark.columns import HEADER_FORMS, HEADERS, HEADERS_TYPED, MESSAGE, PROPERTIES, is_same
+from flintmq.spark.columns import HEADER_FORMS, HEADERS, HEADERS_TYPED, PLACE, PROPERTIES, is_same
 from flintmq.spark.headers import table_of
 from flintmq.spark.writing.options import DeliveryMode, WriteOptions
 from flintmq.wire.amqp091.properties import Properties, encode_properties
@@ -44,7 +44,7 @@ _NUMBER: Final = (IntegralType,)
 _TEXT_OR_NUMBER: Final = (StringType, IntegralType)
 _HEADER_VALUES: Final = (StringType, BinaryType, BooleanType, IntegralType, FractionalType)
 # Reading yields these too; a data frame that was read can be written as it is, and the broker sets them anew.
-_LEFT_OUT: Final = frozenset({"queue", "partition", "offset", "timestamp", "redelivered"})
+_LEFT_OUT: Final = frozenset(PLACE) - {_BODY, "exchange", "routing_key"}
 # The property that a column of another name sets.
 _PROPERTY_OF: Final = {"message_timestamp": "timestamp", HEADERS_TYPED: HEADERS}
 _PROPERTY_ORDER: Final = tuple(field.name for field in fields(Properties))
@@ -148,7 +148,7 @@ def _check(name: str, column: StructField) -> None:
             raise ConfigurationError(
                 f"the column {column.name} is {kind.simpleString()}: it must be {HEADER_FORMS[name].simpleString()}"
             )
-    elif name not in PROPERTIES and name not in MESSAGE:
+    elif name not in PROPERTIES and name not in PLACE:
         known = [_BODY, "exchange", "routing_key", *PROPERTIES, *HEADER_FORMS]
         raise ConfigurationError(
             f"the column {column.name} is nothing that a message has: drop it, or put it into the body. Known are "

@@ -27,6 +27,7 @@ from pyspark.sql.types import (
 )
 
 from flintmq.base.errors import ConfigurationError, FlintError
+from flintmq.spark.columns import PLACE
 from flintmq.spark.lake.formats.delta import DeltaLake
 from flintmq.spark.lake.formats.iceberg import IcebergLake
 from flintmq.spark.lake.manifest import Manifest
@@ -415,6 +416,25 @@ def test_an_old_checkpoint(tmp_path: Path, format: str) -> None:
         commit(1, 0, 5, queue="another")
     assert parquet_files(path) == written
     assert rows(path, format, "offset") == [(n,) for n in range(30)]
+
+
+def test_a_batch_of_another_lease(tmp_path: Path) -> None:
+    """Rows of another generation are others, although their offsets are the same."""
+    schema = StructType(
+        [StructField(name, kind) for name, kind in PLACE.items() if name in ("queue", "offset", "generation")]
+    )
+    path = tmp_path / "lake"
+    lake = a_lake(path, "parquet", schema)
+
+    def commit(generation: int) -> None:
+        rows = {"queue": ["q"] * 5, "offset": range(5), "generation": [generation] * 5}
+        lake.commit(replace(batch(lake, 0, pa.RecordBatch.from_pydict(rows, lake._layout.arrow)), goes_on=True))
+
+    commit(7)
+    commit(7)
+    with pytest.raises(ConfigurationError, match=r"up to offset 4 of another generation \(7, not 8\)"):
+        commit(8)
+    assert len(rows(path, "parquet", "offset")) == 5
 
 
 @pytest.mark.parametrize("format", FORMATS)

@@ -153,6 +153,14 @@ def test_unknown_times() -> None:
     assert [row["timestamp"] for row in rows] == [None, None]
 
 
+def test_generations() -> None:
+    """Rows tell which lease or stream their offsets are of; null where they are of none."""
+    schema = read_schema(["generation"])
+    for given, expected in ((7, 7), (0, None)):
+        rows = ChunkDecoder(schema, "q", 0, given).decode(chunk((b"a", b"\0\0"))).to_pylist()
+        assert rows == [{"generation": expected}]
+
+
 def test_no_messages() -> None:
     """An empty chunk is an empty record batch."""
     assert decode(WHOLE, b"").num_rows == 0

@@ -198,6 +198,16 @@ def test_partitions() -> None:
     assert reader.partitions(upto(0, 10), upto(0, 10)) == []
 
 
+def test_generations_travel_with_partitions() -> None:
+    """Each task knows which lease or stream its offsets belong to, however a batch is cut."""
+    reader = Reader(0, maxMessagesPerPartition="5")
+    end = batch_end({"q": 0}, {"q": 10}, leases={"q": 7})
+    assert reader.partitions(at(0), end) == [
+        OffsetRange("q", 0, 0, 5, is_leased=True, generation=7),
+        OffsetRange("q", 0, 5, 10, is_leased=True, generation=7),
+    ]
+
+
 def test_reported_end() -> None:
     """The place Spark's progress shows is the queue's end, whatever the limit."""
     assert Reader(30).reportLatestOffset() == at(30)
