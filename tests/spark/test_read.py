@@ -49,6 +49,21 @@ def test_what_was_published(read: Read, queues: Queues) -> None:
         assert abs(row.timestamp.astimezone(UTC) - before).total_seconds() < 60
 
 
+def test_headers_within_headers(read: Read, queues: Queues) -> None:
+    """Headers that are nested as deep as they may be cost a reader no more than others."""
+    value: object = "deep"
+    for _ in range(63):
+        value = {"a": value}
+    queue = queues.stream()
+    properties = fc.encode_properties(fc.Properties(headers={"h": value}))
+    queues.channel.publish_batch([("", queue, b"", properties)] * 10)
+    rows = read(queue, columns="headers, headers_typed").collect()
+    assert len(rows) == 10
+    for row in rows:
+        assert row.headers["h"].count("deep") == row.headers_typed["h"].value.count("deep") == 1
+        assert len(row.headers_typed["h"].value) < 2000
+
+
 def test_ranges(read: Read, queues: Queues) -> None:
     """Options choose a range of offsets, from which nothing is missing and nothing else comes."""
     queue = queues.stream(*[b"%d" % number for number in range(100)])

@@ -2,7 +2,11 @@
 
 A typed value is a pair of texts. Types: string; long; double; boolean (`true`, `false`); binary (base64); decimal;
 timestamp (seconds since 1970); null (no value); table and array, whose value is JSON with [type, value] in place of
-each value.
+each value. The value of a table or an array within one is JSON too, not a text with JSON in it: each level would double
+its quotes and backslashes. Such texts, which earlier versions wrote, are read.
+
+`encoded` is a table or array whose text would be too long: base64 of a field table of AMQP 0-9-1 that has it under an
+empty key.
 """
 
 import json
@@ -12,9 +16,17 @@ from collections.abc import Callable, Iterable, Mapping
 from decimal import Decimal, InvalidOperation
 from typing import Final
 
-from flintmq.base.errors import FlintError
+from librt.strings import BytesWriter
+
+from flintmq.base.errors import FlintError, SyntaxFault
+from flintmq.base.limits import TABLE_DEPTH_MAX
 from flintmq.base.values import Timestamp
-from flintmq.wire.amqp091.tables import Table
+from flintmq.wire.amqp091.tables import Table, decode_table, encode_table
+
+# Of one header: a frame of the usual size has no more, unless it is full of what is short in AMQP and long in JSON.
+TEXT_MAX_CHARACTERS: Final = 1024 * 1024
+# Of a value that is none, in an error.
+_SHOWN: Final = 200
 
 Typed = tuple[str, str | None]
 
@@ -54,11 +66,25 @@ def typed(value: object) -> Typed:
         return "binary", b64encode(value).decode()
     if isinstance(value, Timestamp):
         return "timestamp", str(value.seconds)
-    if isinstance(value, dict):
-        return "table", json.dumps({key: typed(item) for key, item in value.items()}, ensure_ascii=False)
-    if isinstance(value, list):
-        return "array", json.dumps([typed(item) for item in value], ensure_ascii=False)
+    if isinstance(value, (dict, list)):
+        kind, nested = _nested(value)
+        said = json.dumps(nested, ensure_ascii=False)
+        return (kind, said) if len(said) <= TEXT_MAX_CHARACTERS else ("encoded", _encoded(value))
     return "decimal", str(value)
+
+
+def _nested(value: object) -> tuple[str, object]:
+    if isinstance(value, dict):
+        return "table", {key: _nested(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return "array", [_nested(item) for item in value]
+    return typed(value)
+
+
+def _encoded(value: object) -> str:
+    w = BytesWriter()
+    encode_table(w, {"": value})
+    return b64encode(w.getvalue()).decode()
 
 
 def table_of(entries: Iterable[tuple[str, Mapping[str, str | None] | None]]) -> Table:
@@ -76,17 +102,41 @@ def _untyped(key: str, value: Mapping[str, str | None] | None) -> object:
 
 def untyped(kind: object, value: object) -> object:
     """The value that `typed` made a pair of. Raises FlintError."""
+    return _value(kind, value, 1)
+
+
+def _value(kind: object, value: object, depth: int) -> object:
+    """`depth` says within how many tables and arrays the value would be, with itself. Raises FlintError."""
     if kind == "null":
         return None
-    read = _READERS.get(kind) if isinstance(kind, str) else None
-    if read is None:
-        raise FlintError(f"a header has the type {kind!r}: there are {', '.join(_READERS)} and null")
+    if depth > TABLE_DEPTH_MAX:
+        raise FlintError(f"a header has more than {TABLE_DEPTH_MAX} tables and arrays within each other")
     try:
+        if kind in ("table", "array"):
+            return _container(kind, json.loads(value) if isinstance(value, str) else value, depth)
+        read = _READERS.get(kind) if isinstance(kind, str) else None
+        if read is None:
+            known = ", ".join([*_READERS, "table", "array"])
+            raise FlintError(f"a header has the type {kind!r}: there are {known} and null")
         if isinstance(value, str):
             return read(value)
-    except (ValueError, InvalidOperation, NoBase64, TypeError):
+    except (ValueError, InvalidOperation, NoBase64, TypeError, RecursionError, SyntaxFault):
         pass
-    raise FlintError(f"a header of type {kind} cannot be {value!r}")
+    raise FlintError(f"a header of type {kind} cannot be {_cut(value)}")
+
+
+def _container(kind: object, found: object, depth: int) -> object:
+    """Raises TypeError or ValueError for what is none."""
+    if kind == "table" and isinstance(found, dict):
+        return {key: _value(inner, value, depth + 1) for key, (inner, value) in found.items()}
+    if kind == "array" and isinstance(found, list):
+        return [_value(inner, value, depth + 1) for inner, value in found]
+    raise TypeError(kind)
+
+
+def _cut(value: object) -> str:
+    said = repr(value)
+    return said if len(said) <= _SHOWN else f"{said[:_SHOWN]} ..."
 
 
 def _boolean(value: str) -> bool:
@@ -95,16 +145,11 @@ def _boolean(value: str) -> bool:
     return value == "true"
 
 
-def _table(value: str) -> object:
-    return {key: untyped(*pair) for key, pair in json.loads(value).items()} if value.startswith("{") else _wrong(value)
-
-
-def _array(value: str) -> object:
-    return [untyped(*pair) for pair in json.loads(value)] if value.startswith("[") else _wrong(value)
-
-
-def _wrong(value: str) -> object:
-    raise ValueError(value)
+def _decoded(value: str) -> object:
+    table, _ = decode_table(b64decode(value, validate=True), 0)
+    if [*table] != [""]:
+        raise ValueError(value)
+    return table[""]
 
 
 _READERS: Final[dict[str, Callable[[str], object]]] = {
@@ -115,6 +160,5 @@ _READERS: Final[dict[str, Callable[[str], object]]] = {
     "binary": lambda value: b64decode(value, validate=True),
     "decimal": Decimal,
     "timestamp": lambda value: Timestamp(int(value)),
-    "table": _table,
-    "array": _array,
+    "encoded": _decoded,
 }

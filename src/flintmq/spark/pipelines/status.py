@@ -89,5 +89,5 @@ def parse_status(body: bytes) -> PipelineStatus:
     """Raises FlintError for what no pipeline said."""
     try:
         return msgspec.json.decode(body, type=PipelineStatus)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, RecursionError) as error:
         raise FlintError(f"this is no status of a pipeline: {error}") from error
