@@ -340,6 +340,7 @@ class ModelQueue:
         self.used = self.world.now
         if self.is_paused:
             return None
+        self.catch_up()
         self.expire(self.world.now)
         item = next((item for item in self.in_order() if self.is_free(item, None)), None)
         if item is not None:

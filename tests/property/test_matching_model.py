@@ -174,8 +174,10 @@ class Model:
         self.queue.settle(entry)
 
     def get(self) -> None:
-        free = [each for each in self.ready if self.may_have(None, each)]
+        # Consumers that wait go first.
+        self.avoided = {entry.seq: entry.avoid for entry in self.ready}
         entry = self.queue.get()
+        free = [each for each in self.ready if self.may_have(None, each)]
         assert entry is min(free, key=order, default=None)
         if entry is not None:
             self.ready.remove(entry)

@@ -64,6 +64,8 @@ class Agenda:
         self.asked: i64 = 0
         # Queues that may have something for their consumers.
         self.ready: list[Queue] = []
+        # Those that go before: there is more now of what their consumers share, and they take turns at it.
+        self.in_turn: list[Queue] = []
         # Stages with messages that are on their way to their queues, or to be discarded.
         self.stages: list[Stage] = []
         # Copies that are to be appended to streams right behind this tick's batch.

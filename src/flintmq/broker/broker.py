@@ -287,16 +287,20 @@ class Broker:
         self._dead_letters.publish_given_up(since)
 
     def _dispatch_ready(self) -> bool:
-        ready = self.agenda.ready
-        if not ready:
+        ready, in_turn = self.agenda.ready, self.agenda.in_turn
+        if not ready and not in_turn:
             return False
-        turn = ready[:]
+        turn = in_turn + ready if in_turn else ready[:]
         ready.clear()
+        in_turn.clear()
         more = False
         turn.reverse()
         try:
             while turn:
                 queue = turn.pop()
+                if not queue.is_due:
+                    # It was on both lists, or has been dispatched for somebody who could not wait.
+                    continue
                 queue.dispatched()
                 if queue.dispatch():
                     queue.touch()
@@ -309,7 +313,7 @@ class Broker:
     @property
     def has_ready(self) -> bool:
         """Whether a queue may have something to deliver."""
-        return bool(self.agenda.ready)
+        return bool(self.agenda.ready) or bool(self.agenda.in_turn)
 
     @property
     def next_due_ms(self) -> int:

@@ -105,6 +105,7 @@ class Queue(Outflow):
         self.adds_headers = self.keeps_all
         self.agenda = agenda
         self._is_ready = False
+        self._is_in_turn = False
         self._turns = Turns(self.consumers)
         self._unused: Unused | None = None
         self._holders: dict[Holder, None] = {}
@@ -319,14 +320,22 @@ class Queue(Outflow):
             self._is_ready = True
             self.agenda.ready.append(self)
 
+    def touch_in_turn(self) -> None:
+        """The same, before all queues that are only touched: the order of these calls is whose turn it is."""
+        if not self._is_in_turn and self.consumers:
+            self._is_in_turn = True
+            self._is_ready = True
+            self.agenda.in_turn.append(self)
+
     @property
     def is_due(self) -> bool:
-        """Whether it is on the list, so that there may be more to deliver."""
+        """Whether it is on a list, so that there may be more to deliver."""
         return self._is_ready
 
     def dispatched(self) -> None:
-        """The tick has taken this queue off the list."""
+        """The tick has taken this queue off its lists."""
         self._is_ready = False
+        self._is_in_turn = False
 
     def check_access(self, connection: object) -> None:
         """Raises ResourceLocked when another connection owns this queue exclusively."""

@@ -526,6 +526,7 @@ class EntryQueue(Queue, Stored):
 
     def get(self, context: object | None = None) -> Entry | None:
         self.used()
+        self._serve_consumers()
         entry = self._next_for_get(context)
         if entry is None:
             self.got_empty += 1
@@ -534,6 +535,11 @@ class EntryQueue(Queue, Stored):
             self.redelivered += entry.redelivered
             self._handed_out(entry)
         return entry
+
+    def _serve_consumers(self) -> None:
+        """Somebody asks for messages now: what consumers can take that were there before goes to them first."""
+        if self._is_ready and not self._catch_up():
+            self.dispatched()
 
     def _next_for_get(self, context: object | None) -> Entry | None:
         if self.settings.paused:
@@ -601,6 +607,7 @@ class EntryQueue(Queue, Stored):
         acquired = Acquired(pages)
         if self.settings.paused:
             return acquired
+        self._serve_consumers()
         if self._expiry is not None:
             self._expiry.on_due(self.agenda.now_ms)
         try:

@@ -7,6 +7,7 @@ from typing import Final
 from flintmq.base.errors import NotAllowed, PreconditionFailed, ResourceLocked
 from flintmq.base.limits import (
     ADDRESS_WORK_UNITS,
+    ASKED_CONSUMERS_PER_UNIT,
     BROWSED_ENTRIES_PER_UNIT,
     DISPATCH_BURST_MESSAGES,
     UNACKED_TAGS_PER_UNIT,
@@ -135,10 +136,11 @@ def _reply_queue(channel: ServerChannel, no_ack: bool) -> Queue:
 
 def cancel(channel: ServerChannel, method: Method) -> None:
     assert isinstance(method, BasicCancel)
-    consumer = channel.deliveries.consumers.pop(method.consumer_tag, None)
+    consumer = channel.deliveries.consumers.get(method.consumer_tag)
     if consumer is None:
         channel.forget_tag(method.consumer_tag)
     else:
+        channel.deliveries.forget(consumer)
         channel.vhost.unsubscribe(consumer.queue, consumer)
     if not method.no_wait:
         channel.reply(BasicCancelOk(consumer_tag=method.consumer_tag))
@@ -158,6 +160,8 @@ def get(channel: ServerChannel, method: Method) -> None:
             f"cannot obtain access to locked queue '{queue.name}' in vhost '{queue.vhost}'. basic.get operations are "
             "not supported by quorum queues with single active consumer"
         )
+    if queue.is_due:
+        channel.spend(len(queue.consumers) // ASKED_CONSUMERS_PER_UNIT)
     entry = _next_sendable(channel, queue)
     if entry is None:
         deliveries.got_empty += 1

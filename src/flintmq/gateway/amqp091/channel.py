@@ -499,7 +499,7 @@ class ServerChannel(ChannelOwner, Party):
             self._activate()
 
     def consumer_cancelled(self, consumer: ChannelConsumer) -> None:
-        self.deliveries.consumers.pop(consumer.tag, None)
+        self.deliveries.forget(consumer)
         if self.vhost.dialect.foreign_tag_is_fault:
             self._ended_tags.add(consumer.tag)
         if self._notify_cancel:

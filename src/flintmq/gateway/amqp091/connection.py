@@ -12,6 +12,7 @@ from flintmq.base.errors import (
     LocalProtocolError,
     NotAllowed,
 )
+from flintmq.base.rotation import behind
 from flintmq.broker.access import Access, enter
 from flintmq.broker.message import Table
 from flintmq.gateway.amqp091 import (
@@ -24,6 +25,7 @@ from flintmq.gateway.amqp091 import (
     tx_methods,
 )
 from flintmq.gateway.amqp091.channel import Handler, ServerChannel
+from flintmq.gateway.amqp091.deliveries import Deliveries
 from flintmq.gateway.amqp091.permissions import CHECKS
 from flintmq.gateway.amqp091.service import Service
 from flintmq.gateway.amqp091.window import Window
@@ -93,6 +95,8 @@ class ServerConnection(ConnectionOwner, Applicant):
         self.number: i64 = gateway.next_number()
         # What all channels together may hold unacknowledged.
         self.window = Window()
+        # The deliveries of the channel that got something last.
+        self.last: Deliveries | None = None
         self.user = ""
         self.mechanism = ""
         self.access: Access | None = None
@@ -210,8 +214,8 @@ class ServerConnection(ConnectionOwner, Applicant):
 
     def resume(self) -> None:
         """The socket has room again."""
-        for channel in self.channels.values():
-            channel.deliveries.resume()
+        for deliveries in behind([channel.deliveries for channel in self.channels.values()], self.last):
+            deliveries.resume()
 
     # -- alarms -------------------------------------------------------------------------------------------------
 

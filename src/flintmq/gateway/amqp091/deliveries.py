@@ -6,6 +6,7 @@ from mypy_extensions import i64
 
 from flintmq.base.errors import AmqpError, ContentTooLarge, LocalProtocolError, PreconditionFailed
 from flintmq.base.limits import ANSWER_BYTES_PER_UNIT, ASKED_CONSUMERS_PER_UNIT, FRAME_OVERHEAD_BYTES
+from flintmq.base.rotation import behind
 from flintmq.broker.message import PERSISTENT, UNSENDABLE, Address, Entry, Message
 from flintmq.broker.queue.base import Queue
 from flintmq.broker.timers import Timed
@@ -52,6 +53,8 @@ class Deliveries(Outflow):
         self.is_flowing = True
         # Whether deliveries may go out: the client lets them flow, and no answer that is one itself waits.
         self.is_open = True
+        # Who got something last, and is the last one to be asked when there is room again.
+        self._last: ChannelConsumer | None = None
         self._waiting_gets: i64 = 0
         self._owner = owner
         self._connection = owner.connection
@@ -74,6 +77,8 @@ class Deliveries(Outflow):
         return self._output.has_room()
 
     def deliver(self, consumer: ChannelConsumer, queue: Queue, entry: Entry) -> None:
+        self._last = consumer
+        self._connection.last = self
         if entry.redelivered:
             self.redelivered += 1
         if consumer.no_ack:
@@ -172,6 +177,12 @@ class Deliveries(Outflow):
             f"{self._properties_max} in a frame: connect with a larger frame_max"
         )
 
+    def forget(self, consumer: ChannelConsumer) -> None:
+        """Its subscription has ended."""
+        self.consumers.pop(consumer.tag, None)
+        if self._last is consumer:
+            self._last = None
+
     def flow(self, active: bool) -> None:
         """The client suspends its consumers, or lets them go on."""
         self.is_flowing = active
@@ -196,10 +207,10 @@ class Deliveries(Outflow):
             self.resume()
 
     def resume(self) -> None:
-        """The socket has room again, or a window: the queues of this channel's consumers may go on."""
+        """The socket has room again, or a window: the queues of this channel's consumers may go on, in turn."""
         self._engine.spend(len(self.consumers) // ASKED_CONSUMERS_PER_UNIT)
-        for consumer in self.consumers.values():
-            consumer.queue.touch()
+        for consumer in behind(list(self.consumers.values()), self._last):
+            consumer.queue.touch_in_turn()
 
     @property
     def unacked_count(self) -> int:
@@ -324,6 +335,9 @@ class Deliveries(Outflow):
         """The channel is closed: nothing more goes out, and what is unsettled goes back. Returns who consumed."""
         consumers = list(self.consumers.values())
         self.consumers = {}
+        self._last = None
+        if self._connection.last is self:
+            self._connection.last = None
         self._agenda.timers.cancel(self._timeout)
         # First the subscriptions, so that nothing is requeued into a consumer that is on its way out.
         for consumer in consumers:

@@ -185,6 +185,9 @@ class OutgoingLink(SenderOwner, DetachedLink, NamedLink):
         self._look()
 
     def on_room(self, link: SenderLink) -> None:
+        # Links are told so in turn, and the order of what they deliver is to be that one.
+        if link.credit > 0:
+            self.queue.touch_in_turn()
         self._look()
 
     def _look(self) -> None:

@@ -44,6 +44,7 @@ from flintmq.base.limits import (
     SESSION_CHANNEL_MAX,
     TICK_WORK_UNITS,
 )
+from flintmq.base.rotation import behind
 from flintmq.protocol.amqp10.channels import Channels
 from flintmq.protocol.amqp10.faults import heard, scope_of, told
 from flintmq.protocol.amqp10.intake import Intake
@@ -193,6 +194,8 @@ class Connection:
         self._frame_work: i64 = METHOD_WORK_UNITS if role is Role.SERVER else 0
         self._channels = Channels(self, tuning.channel_max)
         self._dirty: list[Session] = []
+        # The session that sent something last.
+        self.last: Session | None = None
         self._usual = UsualTransfer()
         # The session that the frame in hand is for: whose fault an error would be.
         self._at: Session | None = None
@@ -682,7 +685,7 @@ class Connection:
 
     def resume(self) -> None:
         """The output has room again."""
-        for session in self.sessions:
+        for session in behind(self.sessions, self.last):
             session.pump()
 
     # -- work ---------------------------------------------------------------------------------------------------

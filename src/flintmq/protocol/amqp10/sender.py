@@ -110,7 +110,7 @@ class SenderLink(Link):
             return self._send_long(number, b"", [head, body], settled, 0, None, False, mark)
         if session.is_saying:
             session.finish_saying()
-        delivery_id = session.take_delivery_id()
+        delivery_id = session.take_delivery_id(self)
         self.delivery_count = after(self.delivery_count, 1)
         self.credit -= 1
         output = session.output
@@ -173,7 +173,7 @@ class SenderLink(Link):
         session.send_transfer(
             Transfer(
                 handle=self.handle,
-                delivery_id=session.take_delivery_id(),
+                delivery_id=session.take_delivery_id(self),
                 delivery_tag=tag,
                 message_format=0,
                 settled=True,
@@ -345,7 +345,7 @@ class SenderLink(Link):
         mark: object,
     ) -> OutgoingDelivery | None:
         session = self.session
-        delivery = OutgoingDelivery(self, session.take_delivery_id(), number, tag, mark)
+        delivery = OutgoingDelivery(self, session.take_delivery_id(self), number, tag, mark)
         self.delivery_count = after(self.delivery_count, 1)
         self.credit -= 1
         if settled:

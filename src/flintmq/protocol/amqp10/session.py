@@ -26,6 +26,7 @@ from flintmq.base.errors import (
     WindowViolation,
 )
 from flintmq.base.limits import SESSION_WINDOW_TRANSFERS, UNACKED_TAGS_PER_UNIT
+from flintmq.base.rotation import behind
 from flintmq.protocol.amqp10.delivery import Delivery, IncomingDelivery, OutgoingDelivery, Unsettled
 from flintmq.protocol.amqp10.errant import ErrantDeliveries
 from flintmq.protocol.amqp10.faults import heard, told
@@ -111,6 +112,8 @@ class Session:
         self._incoming_left: i64 = SESSION_WINDOW_TRANSFERS
         self._next_delivery_id: i64 = 0
         self._is_starved = False
+        # The link that sent something last, and is the last one to be asked when there is room again.
+        self._last: SenderLink | None = None
         self._by_handle: list[Link | None] = []
         self._by_remote_handle: list[Link | None] = []
         # Links that we attached and the peer has not: by role (ours) and name.
@@ -204,7 +207,10 @@ class Session:
         self._is_starved = True
         return False
 
-    def take_delivery_id(self) -> i64:
+    def take_delivery_id(self, link: SenderLink) -> i64:
+        """A link begins a delivery: others are asked before it the next time that there is room."""
+        self._last = link
+        self.connection.last = self
         delivery_id = self._next_delivery_id
         self._next_delivery_id = after(delivery_id, 1)
         return delivery_id
@@ -343,8 +349,9 @@ class Session:
             link.go_on()
             if self._is_starved:
                 return
-        for each in self.links:
-            if isinstance(each, SenderLink) and each.can_resume:
+        senders = [each for each in self.links if isinstance(each, SenderLink)]
+        for each in behind(senders, self._last):
+            if each.can_resume:
                 owner = each.owner
                 if owner is not None:
                     owner.on_room(each)
