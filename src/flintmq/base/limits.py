@@ -62,6 +62,8 @@ SHORTSTR_MAX_BYTES: Final = 255
 # Arguments of a declaration, and what a policy or a parameter says: what a frame holds, which is as much as a client of
 # AMQP 0-9-1 can send of it. Definitions stay in memory, and no alarm makes them fewer.
 ARGUMENTS_MAX_BYTES: Final = FRAME_MAX_BYTES
+# Arguments of something new while an alarm is on: what consumers declare, who are to make room, has some hundred bytes.
+ARGUMENTS_IN_ALARM_MAX_BYTES: Final = 1_024
 # How much a connection may have waiting for a slow reader before its consumers get no more.
 OUTPUT_HIGH_WATER_BYTES: Final = 4 * 1024 * 1024
 OUTPUT_LOW_WATER_BYTES: Final = 1024 * 1024

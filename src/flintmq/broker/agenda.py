@@ -54,6 +54,8 @@ class Agenda:
 
     def __init__(self) -> None:
         self.now_ms: i64 = 0
+        # Why publishers have to wait ("low on memory"); empty while they need not.
+        self.alarm = ""
         self.timers = Timers()
         # When queues have messages that expire. What is due at the same time goes first, so that what becomes ready by
         # it can still be delivered.

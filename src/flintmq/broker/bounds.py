@@ -12,8 +12,14 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from flintmq.base.errors import PreconditionFailed
-from flintmq.base.limits import ARGUMENTS_MAX_BYTES, SHORTSTR_MAX_BYTES, TABLE_DEPTH_MAX, TABLE_ENTRIES_MAX
+from flintmq.base.errors import PreconditionFailed, ResourceError
+from flintmq.base.limits import (
+    ARGUMENTS_IN_ALARM_MAX_BYTES,
+    ARGUMENTS_MAX_BYTES,
+    SHORTSTR_MAX_BYTES,
+    TABLE_DEPTH_MAX,
+    TABLE_ENTRIES_MAX,
+)
 from flintmq.broker.message import Table
 
 _INT64_MIN: Final = -(2**63)
@@ -51,7 +57,7 @@ def short(name: str) -> str:
     return name.encode(errors="replace")[:SHORTSTR_MAX_BYTES].decode(errors="ignore")
 
 
-def value_fault(what: str, value: object) -> str:
+def value_fault(what: str, value: object, most: int = ARGUMENTS_MAX_BYTES) -> str:
     """What is wrong with a table, or with anything that JSON can say: too large, too deep, or names too long."""
     if isinstance(value, dict) and not value:
         return ""
@@ -84,8 +90,8 @@ def value_fault(what: str, value: object) -> str:
                 return f"{what}: {_shown(each)} has more than 64 bits"
             else:
                 size += _FIXED_BYTES
-            if size > ARGUMENTS_MAX_BYTES:
-                return f"{what}: more than {ARGUMENTS_MAX_BYTES} bytes, which is the most that is taken"
+            if size > most:
+                return f"{what}: more than {most} bytes, which is the most that is taken"
         level = inner
         depth += 1
     return ""
@@ -116,3 +122,13 @@ def _utf8_size(text: str) -> int:
 def _shown(number: int) -> str:
     # One of thousands of digits may not even be written (sys.set_int_max_str_digits).
     return str(number) if -(2**80) < number < 2**80 else "a number"
+
+
+def check_room(alarm: str, what: str, arguments: Table) -> None:
+    """Raises ResourceError for something new with large arguments while an alarm is on: what is declared stays in
+    memory. Consumers can still declare what they consume from, so that there is room again.
+    """
+    if alarm and arguments:
+        fault = value_fault(f"arguments of {what}", arguments, ARGUMENTS_IN_ALARM_MAX_BYTES)
+        if fault:
+            raise ResourceError(f"{alarm}, so it cannot be declared now. {fault} until there is room again")

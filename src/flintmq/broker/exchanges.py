@@ -5,8 +5,9 @@ from typing import Final, final
 
 from flintmq.base.errors import AccessRefused, CommandInvalid, NotFound, PreconditionFailed, TypeKept
 from flintmq.broker import arguments as args
+from flintmq.broker.agenda import Agenda
 from flintmq.broker.bindings import Bindings
-from flintmq.broker.bounds import check_arguments, check_name
+from flintmq.broker.bounds import check_arguments, check_name, check_room
 from flintmq.broker.chance import Chance
 from flintmq.broker.dialect import Dialect
 from flintmq.broker.exchange.base import Binding, Exchange
@@ -49,6 +50,7 @@ class Exchanges:
         queues: dict[str, Queue],
         replies: dict[str, Queue],
         storage: Storage,
+        agenda: Agenda,
         policies: Policies,
         deliver: Deliver,
         dialect: Dialect,
@@ -62,6 +64,7 @@ class Exchanges:
         self.router = Router(vhost, self.by_name)
         self._vhost = vhost
         self._storage = storage
+        self._agenda = agenda
         self._policies = policies
         self._deliver = deliver
         # Holds what delayed exchanges get too early; set by the virtual host.
@@ -101,6 +104,7 @@ class Exchanges:
             args.check_same_arguments("exchange", name, self._vhost, args.EXCHANGE_COMPARED, arguments, found.arguments)
             return found
         _refuse_reserved(name)
+        check_room(self._agenda.alarm, f"exchange '{name}' in vhost '{self._vhost}'", arguments)
         exchange = make_exchange(self._vhost, name, kind, durable, auto_delete, internal, arguments, self._chance)
         exchange.alternate = args.alternate_exchange(name, self._vhost, arguments)
         exchange.check()
@@ -201,6 +205,8 @@ class Exchanges:
         check_arguments(where, binding.arguments)
         source.check_binding(binding)
         binding.filter = selector_of(binding.arguments, where)
+        if binding.arguments and binding.key not in source.bindings:
+            check_room(self._agenda.alarm, where, binding.arguments)
         if not self.bindings.add(binding):
             return
         self.router.changed(source)

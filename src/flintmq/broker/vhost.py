@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, final
 from flintmq.base.errors import AccessRefused, ConfigurationError, NotFound, PreconditionFailed
 from flintmq.broker import arguments as args
 from flintmq.broker.agenda import Agenda
-from flintmq.broker.bounds import check_arguments, name_fault, value_fault
+from flintmq.broker.bounds import check_arguments, check_room, name_fault, value_fault
 from flintmq.broker.chance import Chance
 from flintmq.broker.consumer import Consumer
 from flintmq.broker.delayed import WAITING_PREFIX, DelayedMessages
@@ -81,7 +81,7 @@ class VHost:
         self._exclusive: dict[object, dict[Queue, None]] = {}
         self.policies = Policies()
         self.exchanges = Exchanges(
-            name, self.queues, self.replies, storage, self.policies, self.deliver, dialect, chance
+            name, self.queues, self.replies, storage, agenda, self.policies, self.deliver, dialect, chance
         )
         self.router = self.exchanges.router
         self._delayed = DelayedMessages(name, storage, agenda, ids, self.exchanges)
@@ -234,6 +234,7 @@ class VHost:
             return found
         if name.startswith("amq.") and not generated:
             raise AccessRefused(f"queue name '{name}' contains reserved prefix 'amq.*'")
+        check_room(self._agenda.alarm, f"queue '{name}' in vhost '{self.name}'", arguments)
         check_vhost_queues(self.limits, self.name, name, len(self.queues))
         if kind != "classic":
             args.check_replicated(kind, name, self.name, durable, exclusive, auto_delete, generated)

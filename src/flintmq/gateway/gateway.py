@@ -118,8 +118,6 @@ class Gateway:
         self.host = host
         self.random_bytes = random_bytes
         self.policy = policy or LoginPolicy()
-        # Why publishers have to wait; empty while they need not.
-        self.alarm = ""
         # Why the storage takes nothing any more; empty while it does.
         self.failure = ""
         # The newest batch handed over: what came in before the end of the last tick is safe with it.
@@ -129,6 +127,15 @@ class Gateway:
         self._active: list[Party] = []
         # Those that wait for a batch to become durable.
         self._waiting: dict[Party, None] = {}
+
+    @property
+    def alarm(self) -> str:
+        """Why publishers have to wait; empty while they need not."""
+        return self.agenda.alarm
+
+    @alarm.setter
+    def alarm(self, reason: str) -> None:
+        self.agenda.alarm = reason
 
     def next_number(self) -> int:
         """Connections are told apart by a number that is never used again."""

@@ -24,6 +24,7 @@ from flintmq.management.http.errors import Missing
 from flintmq.management.http.listing import listed
 from flintmq.management.http.routes import Route
 from flintmq.management.http.slices import gathered
+from flintmq.management.messages.alarms import check_alarms
 from flintmq.management.messages.form import checked_table
 
 _HASH_CHARACTERS: Final = 22
@@ -169,6 +170,8 @@ async def _bind(call: Call, kind: str) -> Response:
     arguments = checked_table(given.arguments, "arguments", given.argument_types)
     _check(call, source, destination, given.routing_key)
     exchanges = call.vhost().exchanges
+    if Binding(source, destination, given.routing_key, arguments).key not in source.bindings:
+        check_alarms(call.node)
     if isinstance(destination, Queue):
         exchanges.bind_queue(destination, source.name, given.routing_key, arguments)
     else:

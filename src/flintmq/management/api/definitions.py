@@ -19,6 +19,7 @@ from flintmq.management.http.listing import encoded_object
 from flintmq.management.http.routes import Route
 from flintmq.management.http.slices import gathered
 from flintmq.management.http.turns import LISTS
+from flintmq.management.messages.alarms import check_alarms
 from flintmq.management.ports import Secret
 
 # How errors name what was sent.
@@ -81,6 +82,7 @@ async def _import_vhost(call: Call) -> Response:
 
 async def _imported(call: Call, vhost: str | None) -> Response:
     """What is wrong with the file is found before anything is changed; what is there already may refuse the rest."""
+    check_alarms(call.node)
     # Reading a large file is tens of milliseconds, which the event loop goes on in.
     document = await asyncio.to_thread(Document, await call.data(), _PLACE, vhost)
     secrets = iter(await _secrets(call, document))

@@ -119,6 +119,8 @@ async def _put(call: Call) -> Response:
     if isinstance(alternate, str) and not was_there:
         rights.check(READ, "exchange", name)
         rights.check(WRITE, "exchange", alternate)
+    if not was_there:
+        check_alarms(call.node)
     vhost.exchanges.declare(name, given.type, given.durable, given.auto_delete, given.internal, arguments)
     await call.node.durable()
     return put(was_there)

@@ -22,6 +22,7 @@ from flintmq.management.http.call import Call, TableGiven, answer, no_content, p
 from flintmq.management.http.errors import BadRequest, HttpError, Missing
 from flintmq.management.http.listing import encoded_list, listed, picked
 from flintmq.management.http.routes import NO_ACT, Route
+from flintmq.management.messages.alarms import check_alarms
 from flintmq.management.messages.form import ENCODINGS, checked_table, in_091, payload_in_slices, properties_shown
 from flintmq.management.stats import counts
 from flintmq.management.stats.counts import message_stats
@@ -182,6 +183,8 @@ async def _put(call: Call) -> Response:
     if isinstance(letters, str) and not was_there:
         rights.check(READ, "queue", name)
         rights.check(WRITE, "exchange", letters)
+    if not was_there:
+        check_alarms(call.node)
     vhost.declare_queue(name, given.durable, False, given.auto_delete, arguments, None)
     await call.node.durable()
     return put(was_there)

@@ -2,6 +2,8 @@
 
 import pytest
 
+from flintmq.base.errors import ClosedByPeer
+from flintmq.base.limits import ARGUMENTS_IN_ALARM_MAX_BYTES
 from flintmq.broker.dialect import STRICT
 from flintmq.broker.message import Table
 from flintmq.wire.amqp091.methods import (
@@ -9,6 +11,9 @@ from flintmq.wire.amqp091.methods import (
     ChannelFlow,
     ChannelFlowOk,
     ConfirmSelect,
+    ExchangeDeclare,
+    Method,
+    QueueBind,
     QueueDeclare,
     QueueDeclareOk,
 )
@@ -198,3 +203,31 @@ def test_a_publish_where_none_may_be_is_no_reason_to_wait(server: Server) -> Non
     channel.publish("nowhere")
     client.tick()
     assert "504" in str(client.closed)
+
+
+@pytest.mark.parametrize(
+    "declaration",
+    [
+        QueueDeclare(queue="p", arguments={"x-what": "x" * ARGUMENTS_IN_ALARM_MAX_BYTES}),
+        ExchangeDeclare(exchange="x", type="fanout", arguments={"x-what": "x" * ARGUMENTS_IN_ALARM_MAX_BYTES}),
+        QueueBind(queue="q", exchange="amq.topic", arguments={"x-what": "x" * ARGUMENTS_IN_ALARM_MAX_BYTES}),
+    ],
+)
+def test_nothing_large_is_declared_meanwhile(server: Server, declaration: Method) -> None:
+    """What is new and has large arguments would take more of the memory that is short: it ends in 506. Consumers can
+    declare what they consume from, and what is there already can be declared again.
+    """
+    channel = Client(server).channel()
+    channel.call(QueueDeclare(queue="q", durable=True))
+    server.gateway.alarm = "low on memory"
+    channel.call(QueueDeclare(queue="mine", exclusive=True, arguments={"x-message-ttl": 1000}))
+    assert "mine" in server.vhost.queues
+    channel.call(declaration)
+    assert isinstance(channel.closed, ClosedByPeer)
+    assert channel.closed.code == 506
+    assert channel.closed.text.startswith("RESOURCE_ERROR - low on memory")
+    again = Client(server).channel()
+    server.gateway.alarm = ""
+    again.call(declaration)
+    server.gateway.alarm = "low on memory"
+    assert [type(answer) for answer in again.call(declaration)] != []

@@ -6,7 +6,7 @@ from flintmq.base.limits import ARGUMENTS_MAX_BYTES
 from flintmq.broker.message import Address, Message
 from flintmq.gateway.amqp091.codec import CODEC_091
 from flintmq.wire.amqp091.properties import Properties, encode_properties
-from tests.unit.management.standing_in import BODY_MAX_BYTES, Api, refused
+from tests.unit.management.standing_in import BODY_MAX_BYTES, Alarmed, Api, refused
 
 LONG = "n" * 256
 ENTERED = {"pattern": ".*", "definition": {"max-length": 1}, "apply-to": "queues"}
@@ -124,3 +124,28 @@ def test_a_history_that_a_publisher_wrote(api: Api) -> None:
     assert api.post("/api/queues/%2F/q/redrive", {}).json()["redriven"] == 1
     (shown,) = api.found("/api/queues/%2F/d/messages")["messages"]
     assert (shown["exchange"], shown["routing_key"]) == ("", "d")
+
+
+def test_declarations_wait_for_room(api: Api) -> None:
+    """While an alarm is on, what is new is refused with a 503; what is there already may be declared again, policies
+    may be made that give room, and all may be deleted.
+    """
+    api.node.alarms = [Alarmed("memory")]
+    for method, path, body in (
+        ("PUT", "/api/queues/%2F/p", {"durable": True}),
+        ("PUT", "/api/exchanges/%2F/x", {"type": "fanout"}),
+        ("POST", "/api/bindings/%2F/e/f/q/q", {"routing_key": "another"}),
+        ("POST", "/api/bindings/%2F/e/f/e/amq.topic", {}),
+        ("POST", "/api/definitions", {"queues": []}),
+        ("POST", "/api/definitions/%2F", {"queues": []}),
+    ):
+        status, error, reason = refused(api.request(method, path, body))
+        assert (status, error) == (503, "service_unavailable")
+        assert reason.startswith("the memory alarm is on")
+    assert api.put("/api/queues/%2F/q", {"durable": True}).status_code == 204
+    assert api.put("/api/exchanges/%2F/f", {"type": "fanout", "durable": True}).status_code == 204
+    assert api.post("/api/bindings/%2F/e/f/q/q", {}).status_code == 201
+    assert api.put("/api/policies/%2F/p", ENTERED).status_code == 201
+    assert api.delete("/api/queues/%2F/q").status_code == 204
+    api.node.alarms = []
+    assert api.put("/api/queues/%2F/p", {"durable": True}).status_code == 201
