@@ -204,6 +204,12 @@ HTTP_WHOLE_WAIT_SECONDS: Final = 30.0
 HTTP_ANSWER_SECONDS: Final = 120.0
 # Sockets of the API: people, dashboards and scripts. Each is a file descriptor that clients of AMQP do not get.
 HTTP_CONNECTIONS_MAX: Final = 256
+# Of these, one user's who has logged in: a browser opens six, a script with a pool some tens.
+HTTP_USER_CONNECTIONS_MAX: Final = 64
+# And one address's, whichever users they are; a proxy in front of the API is one address.
+HTTP_ADDRESS_CONNECTIONS_MAX: Final = 128
+# What others cannot take from administrators, those who monitor, and health checks.
+HTTP_RESERVED_CONNECTIONS: Final = 32
 # Requests on one connection that were sent before the one in front was answered; browsers send none.
 HTTP_PIPELINED_MAX: Final = 16
 # A body is one piece of memory, and who sends it has logged in. Definitions of 50,000 queues are about 10 MiB.

@@ -29,6 +29,8 @@ from flintmq.management.stats.sampling import Stats
 
 # What lets a look at a virtual host, or at something in it, be told from one at nothing.
 _VHOST: Final = "vhost"
+# What load balancers ask, who have to be told also where others take all there is.
+_CHECKS: Final = ("/api/health/checks/", "/api/aliveness-test/", "/metrics")
 # Of rights that are given, in the audit log: also of those that are refused for their length.
 _GIVEN_MAX_CHARACTERS: Final = 1_024
 
@@ -129,7 +131,7 @@ class _Resource:
         if route.right is not Right.ANYBODY:
             vhost = call.broker.vhosts.get(call.path(_VHOST)) if _VHOST in request.path_params else None
             check_access(call.caller, route.right, vhost)
-            meet(request)
+            meet(request, call.caller, is_check=route.path.startswith(_CHECKS))
         if route.turns:
             await turn.enter_async_context(self._turns[route.turns].taken(_who(call)))
         self._node.now_ms()

@@ -4,14 +4,14 @@ import asyncio
 from base64 import b64decode
 from binascii import Error as Base64Error
 from collections.abc import Awaitable
-from typing import Any, Final, TypeVar, final
+from typing import Any, Final, Protocol, TypeVar
 
 from starlette.requests import HTTPConnection
 
 from flintmq.base.addresses import is_loopback
 from flintmq.gateway.login import is_token
 from flintmq.management.http.access import Caller
-from flintmq.management.http.errors import NotAuthenticated, NotAuthorised
+from flintmq.management.http.errors import NotAuthenticated, NotAuthorised, ServiceUnavailable
 from flintmq.management.http.guard import KNOWN
 from flintmq.management.ports import Node
 
@@ -23,12 +23,11 @@ SENDER: Final = "sender"
 T = TypeVar("T")
 
 
-@final
-class Sender:
+class Sender(Protocol):
     """Whoever is at the other end of a connection: a stranger, until somebody has logged in there."""
 
-    def __init__(self) -> None:
-        self.is_known = False
+    def introduce(self, who: str, is_preferred: bool) -> str:
+        """Somebody has logged in; returns why the connection cannot be kept all the same, or ""."""
 
 
 async def identify(connection: HTTPConnection, node: Node) -> Caller:
@@ -44,12 +43,21 @@ async def identify(connection: HTTPConnection, node: Node) -> Caller:
     return await authenticated(connection, node, user, password)
 
 
-def meet(connection: HTTPConnection) -> None:
-    """Whoever sends this has logged in, and is no stranger any more."""
-    connection.scope[KNOWN] = True
+def meet(connection: HTTPConnection, caller: Caller, *, is_check: bool = False) -> None:
+    """Whoever sends this has logged in, and is no stranger any more.
+
+    Raises ServiceUnavailable where the user has its share of sockets already; a health check is answered all the same.
+    """
     state: dict[str, Any] = connection.scope.get("state", {})
-    if SENDER in state:
-        state[SENDER].is_known = True
+    sender: Sender | None = state.get(SENDER)
+    if sender is not None:
+        who = caller.name if caller.is_ours else f"{caller.name} by token"
+        refusal = sender.introduce(who, caller.is_monitoring)
+        if refusal and not is_check:
+            raise ServiceUnavailable(refusal)
+        if refusal:
+            return
+    connection.scope[KNOWN] = True
 
 
 async def authenticated(connection: HTTPConnection, node: Node, user: str, password: str) -> Caller:

@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import ssl
-from collections import Counter
 from typing import Any, Final
 
 from starlette.types import ASGIApp
@@ -12,7 +11,6 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from flintmq.base.limits import (
-    HTTP_CONNECTIONS_MAX,
     HTTP_HEAD_MAX_BYTES,
     HTTP_HEAD_SECONDS,
     HTTP_IDLE_SECONDS,
@@ -20,7 +18,8 @@ from flintmq.base.limits import (
     HTTP_STRANGER_IDLE_SECONDS,
     HTTP_UNREAD_SECONDS,
 )
-from flintmq.management.http.auth import LOGINS, SENDER, Sender
+from flintmq.management.http.auth import LOGINS, SENDER
+from flintmq.management.http.shares import STRANGER, make_room, may_sit
 
 _CLOSED_SECONDS: Final = 1.0
 # What uvicorn says of its connections: strangers could fill a log with it.
@@ -34,8 +33,11 @@ class _Connection(HttpToolsProtocol):
     def __init__(self, config: Config, state: ServerState, loop: asyncio.AbstractEventLoop) -> None:
         # The tasks of requests whose sender is not known yet.
         self._logins: set[asyncio.Task[Any]] = set()
-        self.sender = Sender()
-        super().__init__(config, state, {LOGINS: self._logins, SENDER: self.sender}, loop)
+        # Whose it is, in the words of `shares`.
+        self.who = STRANGER
+        self.is_preferred = False
+        self.since = loop.time()
+        super().__init__(config, state, {LOGINS: self._logins, SENDER: self}, loop)
         self.logger = _QUIET
         # What the parser was given since a head ended, or a piece of a body came: it may keep all of that.
         self._kept_bytes = 0
@@ -44,30 +46,43 @@ class _Connection(HttpToolsProtocol):
         self._is_refused = False
         # Whether the head of a request has come at all.
         self._has_begun = False
-        self.since = loop.time()
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        if not self._has_room():
+        if not make_room(self._others()):
             self._is_refused = True
             transport.abort()
             return
         super().connection_made(transport)
         self._await_head()
 
-    def _has_room(self) -> bool:
-        """Strangers make room, so that no number of them keeps out who can log in."""
+    def _others(self) -> "list[_Connection]":
         connections: set[Any] = self.connections
-        others: list[_Connection] = [each for each in connections if not each.transport.is_closing()]
-        if len(others) < HTTP_CONNECTIONS_MAX:
-            return True
-        strangers = [each for each in others if not each.sender.is_known]
-        if not strangers:
-            return False
-        per_address = Counter(each.address for each in strangers)
-        # Whoever has most of them has to give up one: those of other addresses do not suffer from it.
-        goes = max(strangers, key=lambda each: (per_address[each.address], -each.since))
-        goes.transport.abort()
-        return True
+        return [each for each in connections if each is not self and not each.transport.is_closing()]
+
+    def introduce(self, who: str, is_preferred: bool) -> str:
+        """Somebody has logged in; returns why the connection cannot be kept all the same, or ""."""
+        if who != self.who:
+            refusal = may_sit(who, self.address, is_preferred, self._others())
+            if refusal:
+                self.who = STRANGER
+                return refusal
+        self.who, self.is_preferred = who, is_preferred
+        return ""
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing was asked that is not answered."""
+        # uvicorn says that it is never None, and begins with that.
+        cycle: Any = self.cycle
+        return cycle is None or bool(cycle.response_complete and not self.pipeline)
+
+    def leave(self) -> None:
+        """Another socket needs the place of this one."""
+        if self.transport.get_write_buffer_size() > 0:
+            # It is answered, but its client does not read: it could stay for long.
+            self.transport.abort()
+        else:
+            self.transport.close()
 
     @property
     def address(self) -> str:
@@ -145,7 +160,8 @@ class _Connection(HttpToolsProtocol):
             self._await_reader()
 
     def on_response_complete(self) -> None:
-        self.timeout_keep_alive = HTTP_IDLE_SECONDS if self.sender.is_known else HTTP_STRANGER_IDLE_SECONDS
+        self.since = self.loop.time()
+        self.timeout_keep_alive = HTTP_IDLE_SECONDS if self.who else HTTP_STRANGER_IDLE_SECONDS
         super().on_response_complete()
         if self.transport.is_closing():
             # It goes once all is written, which is up to the client.

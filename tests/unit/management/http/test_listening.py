@@ -12,7 +12,7 @@ from starlette.routing import Route
 from flintmq.base.limits import HTTP_HEAD_MAX_BYTES
 from flintmq.broker.ports import UserRecord
 from flintmq.management.api.table import ROUTES
-from flintmq.management.http import listening
+from flintmq.management.http import listening, shares
 from flintmq.management.http.app import application
 from flintmq.management.http.listening import HttpServer
 from flintmq.management.stats.sampling import Stats
@@ -139,7 +139,7 @@ def test_a_head_that_comes_in_one_piece() -> None:
 
 def test_strangers_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
     """However many strangers there are, whoever can log in does, and keeps the connection."""
-    monkeypatch.setattr(listening, "HTTP_CONNECTIONS_MAX", 4)
+    monkeypatch.setattr(shares, "HTTP_CONNECTIONS_MAX", 4)
 
     async def come() -> None:
         node = NodeInMemory()

@@ -1,0 +1,207 @@
+"""The API's sockets: no user, and no address, keeps others out."""
+
+import asyncio
+import base64
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+
+import pytest
+
+from flintmq.base.limits import (
+    HTTP_ADDRESS_CONNECTIONS_MAX,
+    HTTP_CONNECTIONS_MAX,
+    HTTP_RESERVED_CONNECTIONS,
+    HTTP_USER_CONNECTIONS_MAX,
+)
+from flintmq.broker.ports import PermissionRecord, UserRecord
+from flintmq.management.api.table import ROUTES
+from flintmq.management.http import shares
+from flintmq.management.http.app import application
+from flintmq.management.http.listening import HttpServer
+from flintmq.management.http.shares import STRANGER, make_room, may_sit
+from flintmq.management.metrics.endpoint import ROUTES as METRICS
+from flintmq.management.stats.sampling import Stats
+from tests.unit.management.standing_in import BODY_MAX_BYTES, NodeInMemory
+
+USUAL = HTTP_CONNECTIONS_MAX - HTTP_RESERVED_CONNECTIONS
+
+
+class Chair:
+    def __init__(
+        self, who: str, since: float = 0.0, address: str = "a", *, is_preferred: bool = False, is_idle: bool = True
+    ) -> None:
+        self.who = who
+        self.since = since
+        self.address = address
+        self.is_preferred = is_preferred
+        self.is_idle = is_idle
+        self.has_left = False
+
+    def leave(self) -> None:
+        self.has_left = True
+
+
+def left(seats: Sequence[Chair]) -> list[int]:
+    return [at for at, seat in enumerate(seats) if seat.has_left]
+
+
+def test_there_is_room() -> None:
+    """Nobody goes while there is."""
+    seats = [Chair(STRANGER) for _ in range(HTTP_CONNECTIONS_MAX - 1)]
+    assert make_room(seats)
+    assert left(seats) == []
+
+
+def test_strangers_go_first() -> None:
+    """The oldest of the address that has most of them; one whose login is being checked, only if there is no other."""
+    seats = [Chair("u", 1.0) for _ in range(HTTP_CONNECTIONS_MAX - 4)]
+    strangers = [
+        Chair(STRANGER, 2.0, "b"),
+        Chair(STRANGER, 4.0),
+        Chair(STRANGER, 3.0),
+        Chair(STRANGER, 1.0, is_idle=False),
+    ]
+    for expected in (2, 1, 0, 3):
+        assert make_room(
+            [*seats, *(seat for seat in strangers if not seat.has_left)][:HTTP_CONNECTIONS_MAX] + seats[:4]
+        )
+        assert strangers[expected].has_left
+    assert left(seats) == []
+
+
+def test_then_who_is_idle() -> None:
+    """Of those who have most, the one that was idle longest; those who may use the reserve after all others."""
+    seats = [
+        *(Chair("many", 5.0, is_idle=at == 7) for at in range(40)),
+        *(Chair("few", 1.0) for _ in range(10)),
+        *(Chair("admin", 0.0, is_preferred=True) for _ in range(HTTP_CONNECTIONS_MAX - 50)),
+    ]
+    assert make_room(seats)
+    assert left(seats) == [7]
+    for seat in seats:
+        seat.is_idle = False
+    assert not make_room(seats)
+
+
+def test_a_users_share() -> None:
+    """Its own idlest goes; with none of them idle, the new one is not kept, whoever it is."""
+    seats = [Chair("u", float(at)) for at in range(5, 5 + HTTP_USER_CONNECTIONS_MAX)]
+    others = [Chair("v", 0.0)]
+    assert may_sit("u", "b", False, [*seats, *others]) == ""
+    assert (left(seats), left(others)) == ([0], [])
+    for seat in seats:
+        seat.is_idle = False
+    assert "user 'u' has" in may_sit("u", "b", False, [*seats, *others])
+    assert "user 'u' has" in may_sit("u", "b", True, [*seats, *others])
+    assert may_sit("w", "b", False, [*seats, *others]) == ""
+
+
+def test_an_addresss_share() -> None:
+    """The same for all users that come from there, but for those who may use the reserve."""
+    seats = [Chair(f"u{at}", is_idle=False) for at in range(HTTP_ADDRESS_CONNECTIONS_MAX)]
+    assert may_sit("u", "a", False, seats).startswith("a has")
+    assert may_sit("u", "b", False, seats) == ""
+    assert may_sit("u", "a", True, seats) == ""
+    seats[3].is_idle = True
+    assert may_sit("u", "a", False, seats) == ""
+    assert left(seats) == [3]
+
+
+def test_the_reserve() -> None:
+    """However many users there are at however many addresses, some sockets are not theirs."""
+    seats = [Chair(f"u{at}", address=str(at), is_idle=False) for at in range(USUAL)]
+    assert may_sit("u", "a", False, seats)
+    assert may_sit("u", "a", True, seats) == ""
+    preferred = [Chair(f"p{at}", is_preferred=True) for at in range(HTTP_RESERVED_CONNECTIONS)]
+    assert may_sit("u", "a", False, seats[1:] + preferred) == ""
+
+
+# -- over sockets -------------------------------------------------------------------------------------------------
+
+
+def request(user: str, path: str = "/api/whoami") -> bytes:
+    login = base64.b64encode(f"{user}:{user}".encode()).decode()
+    return f"GET {path} HTTP/1.1\r\nhost: x\r\nauthorization: Basic {login}\r\n\r\n".encode()
+
+
+@asynccontextmanager
+async def served() -> AsyncIterator[int]:
+    node = NodeInMemory()
+    node.broker.put_user(UserRecord("admin", "admin", ("administrator",)))
+    node.broker.put_user(UserRecord("prometheus", "prometheus", ("monitoring",)))
+    node.broker.add_vhost("/")
+    for number in range(8):
+        node.broker.put_user(UserRecord(f"u{number}", f"u{number}", ("management",)))
+        node.broker.put_rule(PermissionRecord("/", f"u{number}", ".*", ".*", ".*"))
+    server = HttpServer(application(node, Stats(node), (*ROUTES, *METRICS), BODY_MAX_BYTES))
+    yield await server.listen("127.0.0.1", 0)
+    await server.close()
+
+
+class Socket:
+    """A connection that is kept between requests."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+
+    async def ask(self, user: str, path: str = "/api/whoami") -> int:
+        """The status."""
+        self.writer.write(request(user, path))
+        async with asyncio.timeout(60):
+            head = await self.reader.readuntil(b"\r\n\r\n")
+            _, is_there, rest = head.lower().partition(b"content-length: ")
+            if is_there:
+                await self.reader.readexactly(int(rest.split(b"\r\n")[0]))
+        return int(head.split()[1])
+
+
+async def opened(port: int, stack: AsyncExitStack) -> Socket:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    stack.callback(writer.close)
+    return Socket(reader, writer)
+
+
+def test_idle_sockets_keep_nobody_out() -> None:
+    """As many kept sockets as there are, of one user and then of many: administrators, Prometheus and the user itself
+    get in, and who has one and uses it keeps it.
+    """
+
+    async def come() -> None:
+        async with served() as port, AsyncExitStack() as stack:
+            first = await opened(port, stack)
+            assert await first.ask("admin") == 200
+            for number in range(HTTP_CONNECTIONS_MAX + 10):
+                assert await (await opened(port, stack)).ask("u0") == 200, number
+            for number in range(HTTP_CONNECTIONS_MAX + 10):
+                assert await (await opened(port, stack)).ask(f"u{number % 8}") == 200, number
+            assert await (await opened(port, stack)).ask("prometheus", "/metrics") == 200
+            assert await (await opened(port, stack)).ask("admin") == 200
+            assert await (await opened(port, stack)).ask("u0") == 200
+            assert await first.ask("admin") == 200
+
+    asyncio.run(come())
+
+
+def test_busy_sockets_keep_others_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A user whose sockets all have a request that never ends gets no more of them; a health check is answered all the
+    same, and others are not concerned.
+    """
+    monkeypatch.setattr(shares, "HTTP_USER_CONNECTIONS_MAX", 4)
+
+    async def come() -> None:
+        async with served() as port, AsyncExitStack() as stack:
+            for _ in range(4):
+                busy = await opened(port, stack)
+                assert await busy.ask("u0") == 200
+                head = request("u0", "/api/queues/%2F/q/get").replace(b"GET", b"POST")[:-2]
+                busy.writer.write(head + b"expect: 100-continue\r\ncontent-length: 10\r\n\r\n")
+                # Its body is asked for, and does not come.
+                assert b"100" in await busy.reader.readline()
+            refused = await opened(port, stack)
+            assert await refused.ask("u0") == 503
+            assert await refused.reader.read() == b""
+            assert await (await opened(port, stack)).ask("u0", "/api/health/checks/alarms") == 200
+            assert await (await opened(port, stack)).ask("u1") == 200
+
+    asyncio.run(come())
