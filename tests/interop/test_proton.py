@@ -13,7 +13,6 @@ from proton.reactor import AtLeastOnce, AtMostOnce, Container, Copy, DurableSubs
 from proton.utils import (
     BlockingConnection,
     BlockingReceiver,
-    ConnectionClosed,
     LinkDetached,
     SendException,
     SyncRequestResponse,
@@ -638,7 +637,7 @@ def test_who_may_log_in(broker: BrokerProcess) -> None:
 
 def test_virtual_hosts(open_connection: Open) -> None:
     """A virtual host is named by `vhost:` and its name; one that does not exist is refused."""
-    with pytest.raises(ConnectionClosed):
+    with pytest.raises(ConnectionException):
         open_connection(virtual_host="vhost:no-such-host")
     open_connection(virtual_host="vhost:/")
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import rabbitmq_amqp_python_client as rmq
+from rabbitmq_amqp_python_client.qpid.proton import ConnectionException
 from rabbitmq_amqp_python_client.qpid.proton.utils import SendException
 
 from tests.servers import BrokerProcess
@@ -188,6 +189,13 @@ def test_exchanges_bound_to_exchanges(connection: rmq.Connection, queue: str, na
     management.unbind(rmq.ExchangeToExchangeBindingSpecification(f"{name}-1", f"{name}-2", "k"))
     management.delete_exchange(f"{name}-1")
     management.delete_exchange(f"{name}-2")
+
+
+def test_a_virtual_host_that_is_not_there(broker: BrokerProcess) -> None:
+    """The client says so at once, and does not try for ever to recover what never was."""
+    environment = rmq.Environment(uri=f"amqp://guest:guest@127.0.0.1:{broker.port}/no-such-host")
+    with pytest.raises(ConnectionException):
+        environment.connection().dial()
 
 
 def test_purge(connection: rmq.Connection, queue: str) -> None:

@@ -131,10 +131,14 @@ def test_address_vhost(connect: Connect, queues: Queues) -> None:
 
 @clause("address.refused")
 def test_address_refused(broker: BrokerProcess, queues: Queues) -> None:
-    """A user who may not enter the virtual host, and one who may not write."""
+    """A user who may not enter a strict virtual host is told so; another is hung up on, as RabbitMQ does."""
     with Peer(broker.port) as peer:
         peer.log_in("limited", "limited")
         peer.write(0, Open("limited", "vhost:other"))
+        assert peer.rest() == b""
+    with Peer(broker.port) as peer:
+        peer.log_in("limited", "limited")
+        peer.write(0, Open("limited", "vhost:strict"))
         peer.wait(lambda: peer.closed is not None)
         assert peer.closed is not None
         assert peer.closed.error is not None

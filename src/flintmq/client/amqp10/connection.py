@@ -40,6 +40,7 @@ class ClientConnection(ConnectionOwner):
         self._scram: scram.ClientExchange | None = None
         if self._mechanism in scram.NAMES:
             self._scram = scram.ClientExchange(mechanism, target.user, target.password, nonce)
+        self._is_admitted = False
         self._links: list[ClientSender | ClientReceiver] = []
         self._session: Session | None = None
         self._outbox = Outbox()
@@ -149,6 +150,7 @@ class ClientConnection(ConnectionOwner):
             raise AuthenticationFailed(f"{self._mechanism} has no challenges")
 
     def on_sasl_outcome(self, additional: bytes | None) -> None:
+        self._is_admitted = True
         if self._scram is not None:
             # A server that does not know the keys of the password is none to trust.
             self._scram.check(additional or b"")
@@ -163,7 +165,7 @@ class ClientConnection(ConnectionOwner):
     def on_closed(self, error: FlintError | None) -> None:
         reason = connection_error(error)
         if not self.opened.is_ready:
-            reason = login_error(error)
+            reason = login_error(error, self._target.virtual_host if self._is_admitted else None)
             self.opened.fail(reason)
         self.closed = reason
         for link in self._links:

@@ -91,8 +91,12 @@ def connection_error(error: FlintError | None) -> FlintError:
     return error
 
 
-def login_error(error: FlintError | None) -> FlintError:
-    """Why no connection came about."""
+def login_error(error: FlintError | None, virtual_host: str | None) -> FlintError:
+    """Why no connection came about. `virtual_host` is the one that was asked for, None before the login was accepted."""
+    if isinstance(error, ConnectionLost) and virtual_host is not None:
+        # As RabbitMQ and FlintMQ do where the reason is not the password.
+        why = f"there is no virtual host '{virtual_host}', the user may not enter it, or has too many connections"
+        return ConnectionEnded("closed", f"by the server after the login, without a reason: perhaps {why}")
     if isinstance(error, ConnectionLost):
         return ConnectionLost(f"{error} before the connection was open: does it speak AMQP 1.0?")
     if isinstance(error, AuthenticationFailed):

@@ -14,6 +14,7 @@ from flintmq.base.errors import (
     ResourceError,
 )
 from flintmq.broker.access import Access, enter
+from flintmq.broker.vhost import VHost
 from flintmq.gateway.amqp10.promises import Answer, Promises, refuse_unsafe
 from flintmq.gateway.amqp10.service import Service
 from flintmq.gateway.amqp10.session import ServerSession
@@ -115,8 +116,23 @@ class ServerConnection(ConnectionOwner, Party, Applicant):
         name = self.service.offer.default_vhost
         if hostname.startswith(_VHOST_PREFIX):
             name = hostname[len(_VHOST_PREFIX) :]
-        broker = self.gateway.broker
-        vhost = broker.vhosts.get(name)
+        vhosts = self.gateway.broker.vhosts
+        vhost = vhosts.get(name)
+        try:
+            self._enter(name, vhost)
+        except AmqpError as error:
+            # Where there is no virtual host to say which dialect it is, the default one does.
+            decides = vhost or vhosts.get(self.service.offer.default_vhost)
+            if decides is not None and decides.dialect.opens_to_refuse:
+                raise
+            self.engine.lost(error)
+            return
+        self.container = opening.container_id
+        self.engine.accept_open()
+        self._expiry.wait()
+
+    def _enter(self, name: str, vhost: VHost | None) -> None:
+        """Raises AuthenticationFailed or ResourceError."""
         if vhost is None:
             raise AuthenticationFailed(f"AMQP 1.0 connection failed: virtual host '{name}' does not exist")
         user = self._login.account(name)
@@ -128,9 +144,6 @@ class ServerConnection(ConnectionOwner, Party, Applicant):
             raise ResourceError(error.text) from None
         self.promises.traffic = vhost.traffic
         self.engine.is_lenient = not vhost.dialect.checks_frames
-        self.container = opening.container_id
-        self.engine.accept_open()
-        self._expiry.wait()
 
     # -- sessions -----------------------------------------------------------------------------------------------
 

@@ -3,7 +3,7 @@
 import pytest
 
 from flintmq.base.errors import ConnectionForced, EndedByPeer
-from flintmq.broker.ports import LimitRecord
+from flintmq.broker.ports import LimitRecord, VHostRecord
 from flintmq.wire.amqp10.performatives import Attach
 from flintmq.wire.amqp10.spec import SND_UNSETTLED
 from flintmq.wire.amqp10.states import ACCEPTED
@@ -22,6 +22,10 @@ def _reason(client: Client) -> tuple[str, str]:
     (error,) = client.closed
     assert isinstance(error, EndedByPeer)
     return error.condition, error.text
+
+
+def _strict(server: Server) -> None:
+    server.broker.put_vhost(VHostRecord("/", "strict"))
 
 
 def test_a_wrong_password_lets_nobody_in(server: Server) -> None:
@@ -49,7 +53,7 @@ def test_a_hostname_that_names_no_virtual_host_means_the_default(server: Server,
 
 def test_a_hostname_names_a_virtual_host(server: Server) -> None:
     """Another virtual host has its own queues and permissions."""
-    server.broker.add_vhost("other")
+    server.broker.put_vhost(VHostRecord("other", "strict"))
     assert _reason(Client(server, hostname="vhost:other")) == (
         "amqp:unauthorized-access",
         "access to vhost 'other' refused for user 'u'",
@@ -59,15 +63,33 @@ def test_a_hostname_names_a_virtual_host(server: Server) -> None:
 
 
 def test_a_virtual_host_that_is_not_there(server: Server) -> None:
-    """The connection is closed with RabbitMQ's words."""
+    """Where the default one is strict, the connection is opened, and closed with RabbitMQ's words."""
+    _strict(server)
     assert _reason(Client(server, hostname="vhost:no")) == (
         "amqp:unauthorized-access",
         "AMQP 1.0 connection failed: virtual host 'no' does not exist",
     )
 
 
+@pytest.mark.parametrize(
+    ("hostname", "why"),
+    [
+        ("vhost:no", "AMQP 1.0 connection failed: virtual host 'no' does not exist"),
+        ("vhost:other", "access to vhost 'other' refused for user 'u'"),
+    ],
+)
+def test_who_may_not_enter_is_hung_up_on(server: Server, hostname: str, why: str) -> None:
+    """As RabbitMQ does: its clients would take a connection that was opened for one to recover. We know the reason."""
+    server.broker.add_vhost("other")
+    client = Client(server, hostname=hostname)
+    assert client.connection.engine.is_closed
+    assert (client.opened, client.closed) == ([], [])
+    assert why in str(client.connection.closed)
+
+
 def test_limits_of_connections_hold(server: Server) -> None:
     """A user's, or a virtual host's, counts connections of all protocols."""
+    _strict(server)
     server.broker.put_rule(LimitRecord("vhost", "/", "max-connections", 1))
     first = Client(server)
     assert _reason(Client(server))[0] == "amqp:resource-limit-exceeded"
