@@ -39,7 +39,7 @@ class Dialect:
     `ranks_all`: queues without x-max-priority tell priorities 0 to 9 apart; RabbitMQ's classic queues tell none, and
     its quorum queues 0 to 31.
     `frame_max_is_whole`: a frame has frame-max bytes, its head and end octet included; in RabbitMQ's its payload may.
-    `opens_to_refuse`: a connection of AMQP 1.0 that may not enter the virtual host is opened, and closed with the reason;
+    `opens_to_refuse`: a connection of AMQP 1.0 that may not enter the virtual host is opened, and closed with a reason;
     RabbitMQ hangs up, and its clients, which take what was opened for something to recover, rely on that.
     `bars_undeliverable`: a message that a receiver of AMQP 1.0 modifies with undeliverable-here is for other receivers;
     RabbitMQ's is dead-lettered.

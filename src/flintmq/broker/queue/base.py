@@ -262,6 +262,10 @@ class Queue(Outflow):
             self.dispatch()
         return self.message_count == 0 and any(consumer.would_take(message) for consumer in self.consumers)
 
+    def available_to(self, consumer: "Consumer") -> int:
+        """About how many messages there are that a consumer could still get (amqp-1.0 part 2 §2.6.7 available)."""
+        return self.message_count
+
     def view(self) -> "Queue":
         """What consumers that take nothing consume from. Raises PreconditionFailed where there is no such thing."""
         raise PreconditionFailed(

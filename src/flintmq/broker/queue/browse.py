@@ -131,6 +131,14 @@ class View(Queue):
             if not self._logs and not self.gone:
                 self._ended()
 
+    def available_to(self, consumer: Consumer) -> int:
+        """What it is yet to see, among which some may have left the queue."""
+        for log in self._logs:
+            for browser in log.browsers:
+                if browser.consumer is consumer:
+                    return min(len(log.entries) - int(browser.at), self._queue.message_count)
+        return 0
+
     def dispatch(self) -> bool:
         more = False
         for log in self._logs[:]:

@@ -283,6 +283,14 @@ class StreamQueue(Queue):
         end = self.log.next_offset
         return max([end - int(reader.cursor.offset) for reader in self._readers], default=0)
 
+    def available_to(self, consumer: Consumer) -> int:
+        """What is behind its reader: messages before are there, and not for it."""
+        for reader in self._readers:
+            if reader.consumer is consumer:
+                behind = self.log.next_offset - int(reader.cursor.offset)
+                return max(behind, 0) + (reader.held is not None)
+        return 0
+
     # -- the tick -----------------------------------------------------------------------------------------------
 
     def dispatch(self) -> bool:

@@ -92,7 +92,7 @@ def connection_error(error: FlintError | None) -> FlintError:
 
 
 def login_error(error: FlintError | None, virtual_host: str | None) -> FlintError:
-    """Why no connection came about. `virtual_host` is the one that was asked for, None before the login was accepted."""
+    """Why no connection came about. `virtual_host` is the one that was asked for; None where the login was refused."""
     if isinstance(error, ConnectionLost) and virtual_host is not None:
         # As RabbitMQ and FlintMQ do where the reason is not the password.
         why = f"there is no virtual host '{virtual_host}', the user may not enter it, or has too many connections"

@@ -255,6 +255,9 @@ class ServerConnection(ConnectionOwner, Party, Applicant):
 
     def fail(self, error: AmqpError) -> None:
         """Close from our side, for a reason that is none of the client's doing."""
+        if isinstance(error, ConnectionForced):
+            # RabbitMQ's clients connect again where they find these words.
+            error = ConnectionForced(f"Connection forced: {error.text}")
         self.engine.close(error)
 
     def expel(self, reason: str) -> None:

@@ -29,7 +29,7 @@ from flintmq.gateway.amqp10.resumption import Resumption
 from flintmq.gateway.amqp10.retention import join, leave
 from flintmq.protocol.amqp10.delivery import OutgoingDelivery, tag_of
 from flintmq.protocol.amqp10.sender import SenderLink, SenderOwner
-from flintmq.wire.amqp10.spec import MESSAGE_FORMAT, SND_SETTLED
+from flintmq.wire.amqp10.spec import MESSAGE_FORMAT, SND_SETTLED, UINT_MAX
 from flintmq.wire.amqp10.states import DeliveryState, TransactionalState
 from flintmq.wire.amqp10.termini import Source
 
@@ -181,7 +181,7 @@ class OutgoingLink(SenderOwner, DetachedLink, NamedLink):
         if link.flow_properties is not None and TXN_ID in link.flow_properties:
             txn_id = link.flow_properties[TXN_ID]
             self.session.transactions.acquire(self, txn_id if isinstance(txn_id, bytes) else None)
-        link.available = self.queue.message_count
+        link.available = self._available()
         self._look()
 
     def on_room(self, link: SenderLink) -> None:
@@ -210,7 +210,7 @@ class OutgoingLink(SenderOwner, DetachedLink, NamedLink):
             is_busy = is_busy or self.queue.is_due or not link.can_send
         if link.credit > 0 and is_busy:
             return False
-        link.available = self.queue.message_count
+        link.available = self._available()
         link.drained()
         return True
 
@@ -219,6 +219,9 @@ class OutgoingLink(SenderOwner, DetachedLink, NamedLink):
         self._is_standby = True
         self.consumer.is_special = True
         self.link.tell({ACTIVE: False})
+
+    def _available(self) -> int:
+        return min(self.queue.available_to(self.consumer), UINT_MAX)
 
     # -- deliveries that are more than sending -------------------------------------------------------------------
 

@@ -115,7 +115,7 @@ def test_who_is_deleted_is_expelled(server: Server) -> None:
     client = Client(server)
     server.broker.delete_user("u")
     client.tick()
-    assert _reason(client) == ("amqp:connection:forced", "user 'u' is deleted")
+    assert _reason(client) == ("amqp:connection:forced", "Connection forced: user 'u' is deleted")
     assert server.vhost.connections == {}
 
 
@@ -124,7 +124,10 @@ def test_a_shutdown_is_told(server: Server) -> None:
     client = Client(server)
     client.connection.fail(ConnectionForced("broker forced connection closure with reason 'shutdown'"))
     client.tick()
-    assert _reason(client) == ("amqp:connection:forced", "broker forced connection closure with reason 'shutdown'")
+    assert _reason(client) == (
+        "amqp:connection:forced",
+        "Connection forced: broker forced connection closure with reason 'shutdown'",
+    )
 
 
 def test_an_alarm_that_is_on_gives_no_credit(server: Server) -> None:

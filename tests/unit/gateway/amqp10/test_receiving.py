@@ -467,3 +467,18 @@ def test_a_header_that_cannot_be_read_says_nothing(server: Server, client: Clien
     sender.send("next", True)
     client.durable()
     assert receiver.bodies() == ["odd", "next"]
+
+
+@pytest.mark.parametrize("arguments", [{"queue_type": "stream"}, {}])
+def test_available_is_what_is_left_for_the_link(client: Client, server: Server, arguments: dict[str, object]) -> None:
+    """What a reader of a stream, or a link that copies, has had is there still, and not available to it."""
+    server.queue("kept", **arguments)
+    client.sender("/queues/kept").publish("one", "two", "three")
+    offset = "rabbitmq:stream-offset-spec"
+    filters: Fields = {offset: Described(Symbol(offset), "first")} if arguments else {}
+    receiver = client.receiver(source=Source(address="/queues/kept", distribution_mode=COPY, filter=filters), credit=0)
+    for credit, expected in ((1, (["one"], 2)), (10, (["two", "three"], 0)), (10, ([], 0))):
+        receiver.link.grant(credit)
+        receiver.link.drain_credit()
+        client.durable()
+        assert (receiver.bodies(), receiver.link.available) == expected
