@@ -26,10 +26,11 @@ _COUNT_MAX: Final = 2**63 - 1
 # How many deaths are remembered, the latest: all of them stand in one frame, and are read for each further one.
 _DEATHS_MAX: Final = 256
 _DEATHS: Final = "x-death"
+_DELIVERY_COUNT: Final = "x-delivery-count"
 _FIRST: Final = ("x-first-death-exchange", "x-first-death-queue", "x-first-death-reason")
 _LAST: Final = ("x-last-death-exchange", "x-last-death-queue", "x-last-death-reason")
-# Headers that a table may have beside those.
-_OTHERS_MAX: Final = TABLE_ENTRIES_MAX - 7
+# Headers that a table may have beside those, and the count of deliveries.
+_OTHERS_MAX: Final = TABLE_ENTRIES_MAX - 8
 
 
 @final
@@ -163,7 +164,7 @@ def _buried(headers: Table, letter: DeadLetter, keys: list[str], now_ms: i64) ->
     """Write this death into the headers; returns all deaths, the latest first."""
     if letter.entry.message.origin != 0:
         # Straight from a client, who may have got these headers with an earlier message: that history is another's.
-        for field in (_DEATHS, *_FIRST):
+        for field in (_DEATHS, *_FIRST, _DELIVERY_COUNT):
             headers.pop(field, None)
     listed = headers.get(_DEATHS)
     deaths: list[Table] = [death for death in listed if isinstance(death, dict)] if isinstance(listed, list) else []
@@ -209,7 +210,8 @@ def _buried(headers: Table, letter: DeadLetter, keys: list[str], now_ms: i64) ->
 def _make_room(headers: Table) -> None:
     """The history goes before what a publisher put last into a table as large as there may be."""
     if len(headers) > _OTHERS_MAX:
-        others = [field for field in headers if field != _DEATHS and field not in _FIRST and field not in _LAST]
+        own = (_DEATHS, _DELIVERY_COUNT, *_FIRST, *_LAST)
+        others = [field for field in headers if field not in own]
         for field in others[_OTHERS_MAX:]:
             del headers[field]
 

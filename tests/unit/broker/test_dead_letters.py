@@ -314,7 +314,7 @@ def test_as_many_headers_as_there_may_be() -> None:
     node.reject(second)
     found = headers(letter(last))
     assert len(found) == TABLE_ENTRIES_MAX
-    assert [name for name in found if name.startswith("h")] == [f"h{number}" for number in range(TABLE_ENTRIES_MAX - 7)]
+    assert [name for name in found if name.startswith("h")] == [f"h{number}" for number in range(TABLE_ENTRIES_MAX - 8)]
 
 
 def test_a_claimed_history_is_no_longer_than_one_of_ours() -> None:

@@ -30,6 +30,10 @@ DELAY_HEADER: Final = "x-delay"
 DELIVER_AT_HEADER: Final = "x-deliver-at"
 # Takes back the message of this message-id, if a queue still holds it; nothing is delivered of the one that says so.
 CANCEL_HEADER: Final = "x-delay-cancel"
+# How often a message was delivered in vain, where somebody counts that.
+DELIVERY_COUNT: Final = "x-delivery-count"
+_DELIVERY_COUNT: Final = DELIVERY_COUNT.encode()
+_UINT_MAX: Final = 2**32 - 1
 # What AMQP 0-9-1 has no property for, or another one.
 _ONLY_IN_10: Final = (
     "to", "subject", "creation_time", "absolute_expiry_time", "group_id", "group_sequence", "reply_to_group_id",
@@ -100,6 +104,12 @@ class Codec091(ContentCodec):
             decoded.expiration = None
         return encode_properties(decoded)
 
+    def failed(self, properties: bytes, times: int) -> bytes:
+        """As the header that RabbitMQ has for it."""
+        decoded = decode_properties(properties)
+        decoded.headers = {**(decoded.headers or {}), DELIVERY_COUNT: failures(properties) + times}
+        return encode_properties(decoded)
+
     def annotated(self, properties: bytes, annotations: Table) -> bytes:
         """Annotations are headers here, but for those of values that a header cannot have."""
         decoded = decode_properties(properties)
@@ -119,6 +129,15 @@ class Codec091(ContentCodec):
 
 
 CODEC_091: Final = Codec091()
+
+
+def failures(properties: bytes) -> int:
+    """How often a message was delivered in vain before it became a dead letter."""
+    # A search that finds nothing is cheaper by far than decoding a table.
+    if _DELIVERY_COUNT not in properties:
+        return 0
+    count = CODEC_091.headers(properties).get(DELIVERY_COUNT)
+    return min(count, _UINT_MAX) if isinstance(count, int) and not isinstance(count, bool) and count > 0 else 0
 
 
 def handling(properties: bytes, found: Scan) -> Handling:

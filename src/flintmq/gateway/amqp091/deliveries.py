@@ -11,7 +11,7 @@ from flintmq.broker.message import PERSISTENT, UNSENDABLE, Address, Entry, Messa
 from flintmq.broker.queue.base import Queue
 from flintmq.broker.timers import Timed
 from flintmq.broker.traffic import Outflow
-from flintmq.gateway.amqp091.codec import CODEC_091
+from flintmq.gateway.amqp091.codec import CODEC_091, DELIVERY_COUNT, failures
 from flintmq.gateway.amqp091.consumer import ChannelConsumer
 from flintmq.gateway.amqp091.transaction import ACCEPT, REQUEUE
 from flintmq.gateway.amqp091.unacked import Delivery, Unacked
@@ -34,7 +34,11 @@ def annotated(queue: Queue, entry: Entry, properties: bytes) -> bytes:
     """An entry's properties with what the queue has to say of it (RabbitMQ's headers)."""
     if queue.keeps_all:
         return add_header(properties, "x-stream-offset", entry.seq)
-    return add_header(properties, "x-delivery-count", int(entry.returns)) if entry.returns > 0 else properties
+    if entry.returns == 0:
+        return properties
+    # A dead letter that fails once more has failed before; what a publisher says of that is nobody's count.
+    before = failures(properties) if entry.message.origin == 0 else 0
+    return add_header(properties, DELIVERY_COUNT, before + int(entry.returns))
 
 
 @final

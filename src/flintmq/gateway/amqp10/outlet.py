@@ -13,7 +13,9 @@ from flintmq.base.errors import DecodeError
 from flintmq.broker.agenda import Agenda
 from flintmq.broker.message import Address, Entry
 from flintmq.broker.queue.base import Queue
+from flintmq.gateway.amqp091.codec import CODEC_091, failures
 from flintmq.gateway.amqp10.codec import CODEC_10
+from flintmq.gateway.conversion import names
 from flintmq.gateway.conversion.converted import TO_10
 from flintmq.wire.amqp10.properties import Header
 from flintmq.wire.amqp10.sections import (
@@ -36,6 +38,7 @@ _STREAM_OFFSET: Final = "x-stream-offset"
 
 _NO_HEADER: Final = Header()
 _NO_ADDRESS: Final = Address("", "")
+_DEATHS: Final = names.DEATHS.encode()
 _UINT_MAX: Final = 0xFFFF_FFFF
 _DESCRIPTION_BYTES: Final = 3
 
@@ -85,9 +88,15 @@ class Outlet:
         ttl = header.ttl
         if ttl is not None:
             ttl = max(0, ttl - int(self._agenda.now_ms - message.timestamp_ms))
-        returns = min(header.delivery_count + int(entry.returns), _UINT_MAX)
-        encoded = encode_header(header.durable, header.priority, ttl, not entry.redelivered, returns)
         annotations = self._with_address(sections[header_end:bare], address)
+        returns = header.delivery_count + int(entry.returns)
+        is_new = not entry.redelivered
+        if message.origin == 0 and _DEATHS in annotations:
+            # Somebody may have had a dead letter before it became one (RabbitMQ).
+            is_new = False
+            if message.codec is CODEC_091:
+                returns += failures(message.properties)
+        encoded = encode_header(header.durable, header.priority, ttl, is_new, min(returns, _UINT_MAX))
         if queue.keeps_all:
             annotations = _added(annotations, _offset(entry.seq), 2)
         led = encoded + annotations

@@ -2,11 +2,13 @@
 
 import pytest
 
+from flintmq.broker.message import Address, Message
 from flintmq.broker.ports import VHostRecord
 from flintmq.broker.queue.base import Queue
+from flintmq.gateway.amqp091.codec import CODEC_091
 from flintmq.wire.amqp10.composite import Fields
 from flintmq.wire.amqp10.performatives import Attach
-from flintmq.wire.amqp10.properties import Properties
+from flintmq.wire.amqp10.properties import Header, Properties
 from flintmq.wire.amqp10.sections import decode_header, decode_message_annotations, encode_data, scan
 from flintmq.wire.amqp10.spec import CODES, COPY, RCV_SECOND, SND_SETTLED, SND_UNSETTLED
 from flintmq.wire.amqp10.states import ACCEPTED, RELEASED, Accepted, Modified, Received, Rejected
@@ -482,3 +484,46 @@ def test_available_is_what_is_left_for_the_link(client: Client, server: Server, 
         receiver.link.drain_credit()
         client.durable()
         assert (receiver.bodies(), receiver.link.available) == expected
+
+
+def _dead(client: Client, server: Server) -> Header:
+    """The header of what is a dead letter of `source`, and taken from it."""
+    ((_, payload),) = client.receiver("/queues/dead").take()
+    return decode_header(payload, scan(payload).header)
+
+
+def _with_dead_letters(server: Server, **more: object) -> Queue:
+    server.queue("dead")
+    server.queue("source", dead_letter_exchange="", dead_letter_routing_key="dead", **more)
+    return server.vhost.queues["source"]
+
+
+@pytest.mark.parametrize("requeued", [0, 2])
+def test_a_dead_letter_of_the_older_protocol_was_delivered_before(
+    client: Client, server: Server, requeued: int
+) -> None:
+    """It says that somebody may have had it, and how often it was delivered in vain: a reject counts as well."""
+    queue = _with_dead_letters(server)
+    nothing = CODEC_091.nothing
+    server.vhost.deliver(
+        Message(Address("", "source"), CODEC_091, nothing, b"m", CODEC_091.handling(nothing), 0, 1), [queue]
+    )
+    for _ in range(requeued):
+        entry = queue.get()
+        assert entry is not None
+        queue.fail([entry])
+    entry = queue.get()
+    assert entry is not None
+    queue.reject(entry)
+    client.tick()
+    header = _dead(client, server)
+    assert (header.first_acquirer, header.delivery_count) == (False, requeued + 1)
+
+
+def test_a_dead_letter_that_expired_was_not_delivered_in_vain(client: Client, server: Server) -> None:
+    """It says that somebody may have had it (RabbitMQ), and counts no failure."""
+    queue = _with_dead_letters(server, message_ttl=0)
+    client.sender("/queues/source").publish("one")
+    assert queue.message_count == 0
+    header = _dead(client, server)
+    assert (header.first_acquirer, header.delivery_count) == (False, 0)
