@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 _EPOCHS_BITS: Final = 32
 # The first octet of a note says what it tells. Where the lease stands: its epoch and first position (int64), whether it
 # has lapsed, and the position behind the highest one that was fetched (int64; older notes end before it). Or what was
-# leased at once: the first position (int64), and runs of numbers: the first (int64) and how many (int32), negative where
-# somebody may have had them before.
+# leased at once: the first position (int64), and runs of numbers: the first (int64) and how many (int32), which is
+# negative where somebody may have had them before.
 _STATE: Final = 0x53
 _EXTENSION: Final = 0x45
 _LAPSED_AT: Final = 17
