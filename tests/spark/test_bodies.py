@@ -1,6 +1,7 @@
 """Bodies as columns: what they say, and what becomes of one that says something else."""
 
 import json
+from decimal import Decimal
 from io import BytesIO
 
 import pytest
@@ -58,6 +59,50 @@ def test_json(spark: SparkSession) -> None:
         "it is not UTF-8",
     ]
     assert [row.body is None for row in found] == [True, True, *[False] * 7]
+
+
+def test_something_behind_json(spark: SparkSession) -> None:
+    """A body is one object: a second one behind it, or anything else, is not passed over."""
+    behind = ('{"a": 2}', "x", "]", "}", "]}", "}]", ',{"a": 2}', ',"b": 2', ",", "\0", "}, {", "]]")
+    given = frame(spark, b' {"a": 1}\n ', *(b'{"a": 1}' + rest.encode() for rest in behind))
+    decoded = decode_bodies(given, Body(Kind.JSON, "a INT", OnMismatch.QUARANTINE)).orderBy("offset").collect()
+    assert (decoded[0].value.a, decoded[0].mismatch) == (1, None)
+    for row in decoded[1:]:
+        assert (row.value, row.mismatch) == (None, "something stands behind its first JSON object"), bytes(row.body)
+
+
+DECIMALS = "n DECIMAL(10,2), x STRUCT<list: ARRAY<DECIMAL(30,20)>, map: MAP<STRING, DECIMAL(4,0)>>"
+
+
+def test_decimals(spark: SparkSession) -> None:
+    """They are read to the last digit, from numbers and from texts, wherever they stand."""
+    given = frame(
+        spark,
+        b'{"n": 12.345, "x": {"list": [0.12345678901234567891, null, "1e-3"], "map": {"a": -7, "b": "1,234"}}}',
+        b'{"n": 1e7, "x": null}',
+        b"{}",
+    )
+    rows = decode_bodies(given, Body(Kind.JSON, DECIMALS)).orderBy("offset").collect()
+    whole, short, empty = [row.value.asDict(recursive=True) for row in rows]
+    assert whole["n"] == Decimal("12.35")
+    assert whole["x"]["list"] == [Decimal("0.12345678901234567891"), None, Decimal("0.001")]
+    assert whole["x"]["map"] == {"a": Decimal(-7), "b": Decimal(1234)}
+    assert short == {"n": Decimal(10_000_000), "x": None}
+    assert empty == {"n": None, "x": None}
+
+
+@pytest.mark.parametrize("number", ["1e2147483647", "1e-100000000", "1e100000000", "9" * 900])
+def test_numbers_that_no_decimal_holds(spark: SparkSession, number: str) -> None:
+    """However few bytes say a number of millions of digits, it does not fit, and takes no time."""
+    said = (
+        f'{{"n": {number}}}',
+        f'{{"n": "{number}"}}',
+        f'{{"x": {{"list": [1, {number}]}}}}',
+        f'{{"x": {{"map": {{"a": {number}}}}}}}',
+    )
+    found = frame(spark, *(text.encode() for text in said))
+    rows = decode_bodies(found, Body(Kind.JSON, DECIMALS, OnMismatch.QUARANTINE)).collect()
+    assert [row.value for row in rows] == [None] * 4
 
 
 def test_avro(spark: SparkSession) -> None:

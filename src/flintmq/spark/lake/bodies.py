@@ -7,9 +7,10 @@ from typing import Final
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
-from pyspark.sql.types import DataType, StringType, StructField, StructType
+from pyspark.sql.types import DataType, StructType
 
 from flintmq.base.errors import ConfigurationError
+from flintmq.spark.lake.json_bodies import decoded_json
 
 VALUE: Final = "value"
 MISMATCH: Final = "mismatch"
@@ -88,24 +89,7 @@ def _decoded(body: Body) -> Column:
     text = F.try_validate_utf8(F.col("body").cast("string"))
     if body.kind is Kind.TEXT:
         return F.struct(text.alias("value"), F.when(text.isNull(), F.lit("it is not UTF-8")).alias("mismatch"))
-    return _json(text, _fields(body.schema))
-
-
-def _json(text: Column, schema: StructType) -> Column:
-    corrupt = "_corrupt"
-    parsed = F.from_json(
-        text,
-        StructType([*schema.fields, StructField(corrupt, StringType())]),
-        {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": corrupt},
-    )
-    said = ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in schema.fields)
-    unfit = F.when(text.isNull(), F.lit("it is not UTF-8"))
-    unfit = unfit.when(parsed.isNull() | parsed[corrupt].isNotNull(), F.lit(f"it is no JSON object of {said}"))
-    for field in schema.fields:
-        if not field.nullable:
-            unfit = unfit.when(parsed[field.name].isNull(), F.lit(f"it has no {field.name}"))
-    value = F.struct(*[parsed[field.name].alias(field.name) for field in schema.fields])
-    return F.struct(F.when(unfit.isNull(), value).alias("value"), unfit.alias("mismatch"))
+    return decoded_json(text, _fields(body.schema))
 
 
 def _fields(schema: str) -> StructType:
