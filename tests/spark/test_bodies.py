@@ -110,13 +110,22 @@ def test_avro(spark: SparkSession) -> None:
     out = BytesIO()
     schemaless_writer(out, json.loads(AVRO), {"id": 5, "tags": {"a": "b"}})
     given = frame(spark, b"\x00\x00\x00\x00\x01" + out.getvalue(), b"?")
-    body = Body(Kind.AVRO, AVRO, OnMismatch.QUARANTINE, framing=Framing.CONFLUENT)
+    body = Body(Kind.AVRO, AVRO, OnMismatch.QUARANTINE, framing=Framing.CONFLUENT, schema_id=1)
     good, bad = decode_bodies(given, body).orderBy("offset").collect()
     assert (good.value.id, good.value.tags, good.mismatch) == (5, {"a": "b"}, None)
     assert (bad.value, bad.mismatch) == (
         None,
         "it does not begin with the id of a schema, as a Confluent registry gives it",
     )
+
+
+def test_avro_that_no_column_holds(spark: SparkSession) -> None:
+    """One body whose number is larger than its column is quarantined, and those beside it are read."""
+    schema = '{"type": "record", "name": "R", "fields": [{"name": "n", "type": "int"}]}'
+    given = frame(spark, b"\x02", b"\xfe\xff\xff\xff\xff\x3f", b"\x04")
+    rows = decode_bodies(given, Body(Kind.AVRO, schema, OnMismatch.QUARANTINE)).orderBy("offset").collect()
+    assert [row.value and row.value.n for row in rows] == [1, None, 2]
+    assert rows[1].mismatch.startswith("a value does not fit its column")
 
 
 def test_text(spark: SparkSession) -> None:

@@ -1,6 +1,7 @@
 """Bodies as columns: what JSON, Avro or text says, and what becomes of a body that says something else."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
@@ -11,6 +12,7 @@ from pyspark.sql.types import DataType, StructType
 
 from flintmq.base.errors import ConfigurationError
 from flintmq.spark.lake.json_bodies import decoded_json
+from flintmq.spark.pipelines.definition import check_schema_ids
 
 VALUE: Final = "value"
 MISMATCH: Final = "mismatch"
@@ -33,7 +35,7 @@ class OnMismatch(StrEnum):
 
 class Framing(StrEnum):
     """What stands before a body in Avro: nothing, its schema's fingerprint, or the id that a Confluent registry gave
-    it.
+    its schema.
     """
 
     NONE = "none"
@@ -45,6 +47,9 @@ class Framing(StrEnum):
 class Body:
     """`schema` is Spark's for JSON ("id BIGINT NOT NULL, name STRING"), and the JSON text of Avro's for Avro.
 
+    With the framing CONFLUENT, `schema_id` is the id of `schema`, and `writers` has schemas of other ids: what was
+    written by one of these is read as `schema`, as far as Avro's rules allow it. Bodies of other ids do not fit.
+
     With `keep`, the column body stays as it came: what is published again is the same, byte by byte.
     """
 
@@ -53,6 +58,16 @@ class Body:
     on_mismatch: OnMismatch = OnMismatch.FAIL
     keep: bool = True
     framing: Framing = Framing.NONE
+    schema_id: int | None = None
+    writers: Mapping[int, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        check_schema_ids(self.framing, self.schema_id, self.writers)
+
+    @property
+    def by_id(self) -> dict[int, str]:
+        """The schema that each known id stands for."""
+        return {**({} if self.schema_id is None else {self.schema_id: self.schema}), **self.writers}
 
 
 def decode_bodies(frame: DataFrame, body: Body) -> DataFrame:
@@ -85,7 +100,7 @@ def _decoded(body: Body) -> Column:
     if body.kind is Kind.AVRO:
         from flintmq.spark.lake.avro import decoded_avro  # noqa: PLC0415 - needs a library that others do not
 
-        return decoded_avro(body.schema, body.framing)
+        return decoded_avro(body.schema, body.framing, body.by_id)
     text = F.try_validate_utf8(F.col("body").cast("string"))
     if body.kind is Kind.TEXT:
         return F.struct(text.alias("value"), F.when(text.isNull(), F.lit("it is not UTF-8")).alias("mismatch"))

@@ -58,6 +58,19 @@ def check_interval(text: str, what: str) -> None:
         raise ConfigurationError(f"{text!r} is no interval for {what}: write it as '10 seconds' or '5 minutes'")
 
 
+def check_schema_ids(framing: str, schema_id: int | None, writers: Mapping[int, str]) -> None:
+    """Raises ConfigurationError unless it is known which schemas the ids before bodies stand for, if there are any."""
+    has_ids = schema_id is not None or bool(writers)
+    if framing != "confluent" and has_ids:
+        raise ConfigurationError("ids of schemas stand before bodies with the framing confluent only")
+    if framing == "confluent" and not has_ids:
+        raise ConfigurationError(
+            "before each body with the framing confluent stands the id of the schema that it was written by. Bodies of "
+            "other schemas would be read into the wrong columns: say the id that the registry gave this schema "
+            "(schemaId), and the schemas of other ids that bodies have (writers)"
+        )
+
+
 @dataclass(frozen=True)
 class Decode:
     """How a body becomes the column `value`: see flintmq.spark.lake.bodies.Body, whose words these are."""
@@ -66,8 +79,11 @@ class Decode:
     schema: str = ""
     on_mismatch: str = "fail"
     framing: str = "none"
+    schema_id: int | None = None
+    writers: Mapping[int, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        check_schema_ids(self.framing, self.schema_id, self.writers)
         for word, allowed, what in (
             (self.format, DECODE_FORMATS, "format of bodies"),
             (self.on_mismatch, ON_MISMATCH, "thing to do with a body that does not fit"),

@@ -88,7 +88,14 @@ def _source(pipeline: Pipeline, flow: Flow, session: SparkSession) -> DataFrame:
         frame = files.load(source.options["path"])
     if source.decode is not None:
         decode = source.decode
-        body = Body(Kind(decode.format), decode.schema, OnMismatch(decode.on_mismatch), framing=Framing(decode.framing))
+        body = Body(
+            Kind(decode.format),
+            decode.schema,
+            OnMismatch(decode.on_mismatch),
+            framing=Framing(decode.framing),
+            schema_id=decode.schema_id,
+            writers=decode.writers,
+        )
         frame = decode_bodies(frame, body)
     watermark = source.watermark
     if watermark is not None:

@@ -189,14 +189,32 @@ def _decode(node: Node) -> Decode:
     if node.is_text:
         return Decode(node.choice(("text",)))
     mismatch, framing = node.child("onMismatch"), node.child("framing")
+    schema_id, writers = node.child("schemaId"), node.child("writers")
     kind, schema = node.one_of(("json", "avro"), "how bodies become columns, such as {json: 'id BIGINT'}")
     node.finish()
-    return Decode(
+    said = (
         kind,
         schema.text(),
         mismatch.choice(ON_MISMATCH) if mismatch else ON_MISMATCH[0],
         framing.choice(FRAMINGS) if framing else FRAMINGS[0],
+        _of(schema_id, _schema_id) if schema_id else None,
+        dict(_writer(each) for each in writers.elements("schema")) if writers else {},
     )
+    return _named(framing or node, lambda: Decode(*said))
+
+
+def _writer(node: Node) -> tuple[int, str]:
+    """What an id before bodies stands for."""
+    number = node.required("id", "the number that the registry gave the schema")
+    schema = node.required("avro", "the schema of that id")
+    node.finish()
+    return _of(number, _schema_id), schema.text()
+
+
+def _schema_id(text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and int(text) < 1 << 32):
+        raise ConfigurationError(f"{text!r} is no id of a schema: it is a number")
+    return int(text)
 
 
 def _watermark(node: Node) -> Watermark:

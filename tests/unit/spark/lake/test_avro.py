@@ -1,8 +1,9 @@
 """Bodies in Avro: what types Spark has for a schema, and what a body of it says."""
 
 import json
+import re
 from datetime import UTC, date, datetime
-from decimal import Decimal
+from decimal import Context, Decimal
 from io import BytesIO
 from typing import Any
 from uuid import UUID
@@ -14,7 +15,7 @@ from fastavro.schema import fingerprint, to_parsing_canonical_form
 from pyspark.sql.types import StringType, StructField, StructType
 
 from flintmq.base.errors import ConfigurationError
-from flintmq.spark.lake.avro import _decode_all, spark_type
+from flintmq.spark.lake.avro import check_writers, decode_all, spark_type
 from flintmq.spark.lake.bodies import Framing
 
 ADDRESS = {"type": "record", "name": "Address", "fields": [{"name": "city", "type": "string"}]}
@@ -53,10 +54,21 @@ def encoded(schema: Any, value: Any) -> bytes:  # noqa: ANN401 - whatever Avro s
     return out.getvalue()
 
 
-def decoded(schema: Any, *bodies: bytes | None, framing: Framing = Framing.NONE) -> list[dict[str, Any]]:  # noqa: ANN401
+def decoded(
+    schema: Any,  # noqa: ANN401 - whatever Avro says
+    *bodies: bytes | None,
+    framing: Framing = Framing.NONE,
+    writers: dict[int, Any] | None = None,
+) -> list[dict[str, Any]]:
     text = json.dumps(schema)
     result = StructType([StructField("value", spark_type(text)), StructField("mismatch", StringType())])
-    found: list[dict[str, Any]] = _decode_all(text, framing, result, pa.array(bodies, pa.binary())).to_pylist()
+    found: list[dict[str, Any]] = decode_all(
+        text,
+        framing,
+        {number: json.dumps(writer) for number, writer in (writers or {}).items()},
+        result,
+        pa.array(bodies, pa.binary()),
+    ).to_pylist()
     return found
 
 
@@ -92,8 +104,106 @@ def test_framing() -> None:
     found = decoded("string", b"\xc3\x01" + mark + body, b"\xc3\x01" + bytes(8) + body, framing=Framing.SINGLE_OBJECT)
     assert [one["value"] for one in found] == ["x", None]
     assert found[1]["mismatch"] == "it does not begin with the fingerprint of the schema"
-    found = decoded("string", b"\x00\x00\x00\x00\x09" + body, body, framing=Framing.CONFLUENT)
+    given = b"\x00\x00\x00\x00\x09" + body
+    found = decoded("string", given, body, framing=Framing.CONFLUENT, writers={9: "string"})
     assert [one["value"] for one in found] == ["x", None]
+
+
+def record(*fields: tuple[str, Any]) -> dict[str, Any]:
+    return {"type": "record", "name": "R", "fields": [{"name": name, "type": kind} for name, kind in fields]}
+
+
+def test_ids_of_a_registry() -> None:
+    """A body is read by the schema that its id stands for, as the one that was asked for; others do not fit."""
+    now = record(("a", "long"), ("b", "string"))
+    before = record(("b", "string"), ("gone", "int"), ("a", "int"))
+    other = record(("b", "string"))
+    bodies = (
+        b"\0\0\0\0\x07" + encoded(now, {"a": 1, "b": "new"}),
+        b"\0\0\0\0\x08" + encoded(before, {"a": 2, "b": "old", "gone": 3}),
+        b"\0\0\0\0\x09" + encoded(other, {"b": "x"}),
+        b"\0\0\0\0\x0a" + encoded(now, {"a": 1, "b": "x"}),
+    )
+    found = decoded(now, *bodies, framing=Framing.CONFLUENT, writers={7: now, 8: before, 9: other})
+    assert [one["value"] for one in found] == [{"a": 1, "b": "new"}, {"a": 2, "b": "old"}, None, None]
+    assert found[2]["mismatch"].startswith("it is no Avro of the schema (")
+    assert found[3]["mismatch"] == "its schema has the id 10 in the registry, and known are 7, 8, 9"
+
+
+def test_decimals_of_other_scales() -> None:
+    """Avro takes no decimal for one of another scale: a schema that would do so is refused."""
+
+    def prices(scale: int) -> str:
+        decimal = {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": scale}
+        return json.dumps(
+            record(("of", {"type": "array", "items": ["null", record(("price", decimal)) | {"name": "P"}]}))
+        )
+
+    check_writers(prices(2), {7: prices(2)})
+    with pytest.raises(
+        ConfigurationError, match=r"decimal of.price has the scale 3 in the schema of the id 7, and 2 in"
+    ):
+        check_writers(prices(2), {7: prices(3)})
+
+
+AMOUNT = {"type": "bytes", "logicalType": "decimal", "precision": 38, "scale": 2}
+
+
+@pytest.mark.parametrize(
+    ("kind", "writes", "given", "good", "expected"),
+    [
+        ("int", "long", 2**40, 5, "a value does not fit its column: .*1099511627776"),
+        ("int", "long", -(2**62), 5, "a value does not fit its column"),
+        (AMOUNT | {"precision": 4}, "bytes", b"\x27\x10", b"\x27\x0f", "a decimal has more than the 4 digits"),
+        (AMOUNT, "bytes", b"\x7f" * 1_000_000, b"", "a decimal has more than the 38 digits"),
+        (
+            {"type": "long", "logicalType": "timestamp-micros"},
+            "long",
+            2**62,
+            0,
+            "it is no Avro|does not fit its column",
+        ),
+        ({"type": "int", "logicalType": "date"}, "long", 2**30, 0, "it is no Avro|does not fit its column"),
+    ],
+)
+def test_values_that_no_column_holds(kind: Any, writes: str, given: Any, good: Any, expected: str) -> None:  # noqa: ANN401
+    """They do not fit, with a reason and in no time, and bodies beside them do."""
+    found = decoded(record(("n", kind)), *(encoded(writes, value) for value in (good, given, good)))
+    assert [one["value"] is None for one in found] == [False, True, False]
+    assert re.match(expected, found[1]["mismatch"])
+
+
+def test_decimals() -> None:
+    """All of their digits count, and those that are negative are."""
+    for unscaled in (0, 1, -1, 10**38 - 1, 1 - 10**38):
+        size = (unscaled.bit_length() + 8) // 8
+        (found,) = decoded(AMOUNT, encoded("bytes", unscaled.to_bytes(size, "big", signed=True)))
+        assert found["value"] == Decimal(unscaled).scaleb(-2, Context(prec=40))
+
+
+def test_many_bodies() -> None:
+    """They become columns piece by piece, and stay in their order."""
+    bodies = [encoded("bytes", bytes(300_000) + b"%d" % number) for number in range(20)]
+    assert [one["value"][-1:] for one in decoded("bytes", *bodies)] == [(b"%d" % number)[-1:] for number in range(20)]
+
+
+@pytest.mark.parametrize(
+    "items",
+    [
+        record(),
+        {"type": "fixed", "name": "F", "size": 0},
+        "null",
+        record(("a", record() | {"name": "S"}), ("b", "null")),
+        {"type": "map", "values": {"type": "array", "items": "null"}},
+    ],
+)
+def test_arrays_of_nothing(items: Any) -> None:  # noqa: ANN401 - whatever Avro says
+    """Ten bytes could say that there are millions of items, where one takes no bytes: such a schema is refused."""
+    schema = json.dumps({"type": "array", "items": items})
+    with pytest.raises(ConfigurationError, match="an array whose items take no bytes"):
+        spark_type(schema)
+    with pytest.raises(ConfigurationError, match="an array whose items take no bytes"):
+        check_writers('"int"', {1: schema})
 
 
 @pytest.mark.parametrize(

@@ -207,3 +207,28 @@ def test_several_in_one_file(tmp_path: Path) -> None:
     assert load(f"{file}:others").name == "others"
     with pytest.raises(ConfigurationError, match="there is no @pipeline third: known are carriers, others"):
         load(f"{file}:third")
+
+
+def test_ids_of_schemas(tmp_path: Path) -> None:
+    """Which schema an id before a body stands for is in the definition, for this schema and for older ones."""
+    decode = "{avro: '\"long\"', framing: confluent, schemaId: 9, writers: [{id: 8, avro: '\"int\"'}]}"
+    text = GOOD.replace('{json: "carrier STRING, delay BIGINT"}', decode)
+    made = load(written(tmp_path, text)).flows[0].source.decode
+    assert made is not None
+    assert (made.schema, made.schema_id, made.writers) == ('"long"', 9, {8: '"int"'})
+
+
+@pytest.mark.parametrize(
+    ("decode", "expected"),
+    [
+        ("framing: confluent", r"say the id that the registry gave this schema \(schemaId\)"),
+        ("schemaId: 9", "stand before bodies with the framing confluent only"),
+        ("framing: confluent, schemaId: x", "'x' is no id of a schema"),
+        ("framing: confluent, writers: [{id: 8}]", "has no avro: the schema of that id"),
+    ],
+)
+def test_ids_that_are_wrong(tmp_path: Path, decode: str, expected: str) -> None:
+    """A definition by which bodies could be read into the wrong columns is refused, with its line."""
+    text = GOOD.replace('{json: "carrier STRING, delay BIGINT"}', "{avro: '\"long\"', " + decode + "}")
+    with pytest.raises(ConfigurationError, match=f"carriers.yaml:15: .*{expected}"):
+        load(written(tmp_path, text))
