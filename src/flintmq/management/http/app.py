@@ -25,6 +25,7 @@ from flintmq.management.http.guard import Guard
 from flintmq.management.http.routes import NO_ACT, Route
 from flintmq.management.http.turns import LISTS, METRICS, Turns
 from flintmq.management.ports import Node
+from flintmq.management.stats.course import RANGES, span
 from flintmq.management.stats.sampling import Stats
 
 # What lets a look at a virtual host, or at something in it, be told from one at nothing.
@@ -134,6 +135,9 @@ class _Resource:
             meet(request, call.caller, is_check=route.path.startswith(_CHECKS))
         if route.turns:
             await turn.enter_async_context(self._turns[route.turns].taken(_who(call)))
+        if route.method == "GET":
+            for what in RANGES:
+                span(request.query_params, what)
         self._node.now_ms()
         return await route.handler(call)
 

@@ -1,14 +1,19 @@
 """What counts were over time, in the shape and under the names of RabbitMQ, where a request asks for it."""
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, final
 
+from flintmq.management.http.errors import BadRequest
 from flintmq.management.http.slices import each
 from flintmq.management.stats.counts import GIVEN, HELD, Counts, Names, Point, read
 
 _AGE_MAX_SECONDS: Final = 86_400
-# What one answer holds at most, whatever increments are asked for.
-_POINTS_MAX: Final = 2_000
+# RabbitMQ's: increments that a course may have.
+_RANGE_MAX: Final = 500
+# What a request may ask the course of; of data_rates and node_stats there is none here.
+RANGES: Final = ("lengths", "msg_rates", "data_rates", "node_stats")
+_NUMBER: Final = re.compile(r"[+-]?[0-9]{1,18}")
 
 Query = Mapping[str, str]
 
@@ -28,7 +33,7 @@ class Span:
         for at_ms, counts in newest_first:
             if not points:
                 oldest_ms, due_ms = at_ms - self.age_ms, at_ms
-            if at_ms < oldest_ms or len(points) >= _POINTS_MAX:
+            if at_ms < oldest_ms or len(points) > _RANGE_MAX:
                 break
             if at_ms <= due_ms:
                 points.append((at_ms, counts))
@@ -37,15 +42,21 @@ class Span:
 
 
 def span(query: Query, what: str) -> Span | None:
-    """None where no course is asked for: `what` is lengths or msg_rates."""
+    """None where no course is asked for: `what` is one of RANGES. Raises BadRequest, in RabbitMQ's words, for one that
+    is none, or of more points than anybody looks at.
+    """
     age_s, increment_s = _seconds(query, f"{what}_age"), _seconds(query, f"{what}_incr")
-    return Span(age_s, increment_s) if age_s and increment_s else None
+    if age_s is None or increment_s is None:
+        return None
+    if age_s <= 0 or increment_s <= 0 or age_s // increment_s > _RANGE_MAX:
+        raise BadRequest(f"Invalid range parameters: age {age_s}, incr {increment_s}")
+    return Span(min(age_s, _AGE_MAX_SECONDS), min(increment_s, _AGE_MAX_SECONDS))
 
 
-def _seconds(query: Query, name: str) -> int:
+def _seconds(query: Query, name: str) -> int | None:
     """What is no number is as good as nothing (as in RabbitMQ)."""
     text = query.get(name, "")
-    return min(int(text), _AGE_MAX_SECONDS) if text.isascii() and text.isdigit() and len(text) < 10 else 0
+    return int(text) if _NUMBER.fullmatch(text) else None
 
 
 def course(points: Sequence[Point], of: Callable[[Counts], float]) -> dict[str, object]:

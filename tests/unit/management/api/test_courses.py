@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.unit.management.api.test_live_objects import publish
-from tests.unit.management.standing_in import Api
+from tests.unit.management.standing_in import Api, refused
 
 COURSE = "lengths_age=60&lengths_incr=5&msg_rates_age=60&msg_rates_incr=10"
 Q = "/api/queues/%2F/q"
@@ -29,7 +29,7 @@ def values(details: dict[str, Any]) -> list[int]:
 
 def test_the_course_of_a_queue(api: Api) -> None:
     """Samples of all that is counted, the newest first, with their averages, each by its own age and increment."""
-    api.put(Q, {})
+    api.put(Q, {"durable": True})
     for _ in range(4):
         publish(api, "m")
         sample(api)
@@ -60,9 +60,9 @@ def test_the_course_of_a_queue(api: Api) -> None:
 
 def test_only_where_it_is_asked_for(api: Api) -> None:
     """Without both age and increment there is a rate, as in lists, which never have more."""
-    api.put(Q, {})
+    api.put(Q, {"durable": True})
     sample(api, 3)
-    for query in ("", "?lengths_age=60", "?lengths_age=60&lengths_incr=0", "?lengths_age=x&lengths_incr=5"):
+    for query in ("", "?lengths_age=60", "?lengths_age=x&lengths_incr=5"):
         assert api.found(f"{Q}{query}")["messages_details"] == {"rate": 0.0}
     (listed,) = api.found(f"/api/queues?{COURSE}")
     assert listed["messages_details"] == listed["message_stats"]["publish_details"] == {"rate": 0.0}
@@ -70,9 +70,22 @@ def test_only_where_it_is_asked_for(api: Api) -> None:
     assert values(columns["messages_details"]) == [0, 0, 0]
 
 
+@pytest.mark.parametrize(
+    "path", [Q, "/api/queues", "/api/overview", "/api/exchanges/%2F/amq.direct", "/api/vhosts/%2F"]
+)
+@pytest.mark.parametrize("what", ["lengths", "msg_rates"])
+@pytest.mark.parametrize(("age", "increment"), [(0, 5), (60, 0), (-60, 5), (60, -5), (501, 1), (10**17, 10**3)])
+def test_ranges_that_are_none(api: Api, path: str, what: str, age: int, increment: int) -> None:
+    """They are refused in RabbitMQ's words: what is not positive, and more than 500 increments."""
+    api.put(Q, {"durable": True})
+    answered = api.get(f"{path}?{what}_age={age}&{what}_incr={increment}")
+    assert refused(answered) == (400, "bad_request", f"Invalid range parameters: age {age}, incr {increment}")
+    assert api.get(f"{path}?{what}_age=500&{what}_incr=1").status_code == 200
+
+
 def test_a_stream_and_an_exchange(api: Api) -> None:
     """Streams have it at both of their addresses, and exchanges of what came and went."""
-    api.put("/api/queues/%2F/s", {"arguments": {"x-queue-type": "stream"}})
+    api.put("/api/queues/%2F/s", {"durable": True, "arguments": {"x-queue-type": "stream"}})
     for number in range(3):
         publish(api, f"m{number}", "s")
         sample(api)
@@ -88,14 +101,14 @@ def test_a_stream_and_an_exchange(api: Api) -> None:
 
 def test_a_queue_has_ten_minutes(api: Api) -> None:
     """Older samples are gone; a queue that was idle for so long keeps nothing, and was as it is all the time."""
-    api.put(Q, {})
+    api.put(Q, {"durable": True})
     sample(api)
     publish(api, "m")
     sample(api, 3)
     assert api.stats.queues.remembered_bytes > 0
     sample(api, 118)
-    whole = api.found(f"{Q}?lengths_age=3600&lengths_incr=1")["messages_details"]
-    assert values(whole) == [1] * 121
+    whole = api.found(f"{Q}?lengths_age=3600&lengths_incr=8")["messages_details"]
+    assert values(whole) == [1] * 61
     assert whole["samples"][0]["timestamp"] - whole["samples"][-1]["timestamp"] == 600_000
     sample(api)
     assert api.stats.queues.remembered_bytes == 0
@@ -104,12 +117,12 @@ def test_a_queue_has_ten_minutes(api: Api) -> None:
 
 def test_a_queue_of_the_same_name_is_another_one(api: Api) -> None:
     """With a queue its past is deleted, from the moment on that another one has its name."""
-    api.put(Q, {})
+    api.put(Q, {"durable": True})
     sample(api)
     publish(api, "m")
     sample(api)
     api.delete(Q)
-    api.put(Q, {})
+    api.put(Q, {"durable": True})
     assert values(api.found(f"{Q}?{COURSE}")["messages_details"]) == []
     sample(api)
     assert values(api.found(f"{Q}?{COURSE}")["messages_details"]) == [0]
