@@ -24,10 +24,31 @@ ALGORITHMS: Final = (
     "rabbit_password_hashing_md5",
 )
 
+# How passwords are hashed where an export does not say so: RabbitMQ's default since 3.6.
+DEFAULT_ALGORITHM: Final = "rabbit_password_hashing_sha256"
+# By the bytes of salt and digest.
+_BY_SIZE: Final = {
+    4 + 16: "rabbit_password_hashing_md5",
+    4 + 32: "rabbit_password_hashing_sha256",
+    4 + 64: "rabbit_password_hashing_sha512",
+}
+
 # The PHC string format: parameters, salt and digest; these have no padding.
 _ARGON2ID_HASH: Final = re.compile(
     r"\$argon2id\$v=19\$m=([0-9]{1,9}),t=([0-9]{1,9}),p=([0-9]{1,9})\$[A-Za-z0-9+/]{11,}\$[A-Za-z0-9+/]{16,}"
 )
+
+
+def algorithm_of(password_hash: str) -> str:
+    """The algorithm of a hash that came without saying it: by its length, that of four bytes of salt and a digest.
+
+    Exports before RabbitMQ 3.6.1 do not say it, and before 3.6 it was MD5. One of another length is taken for SHA-256.
+    """
+    try:
+        size = len(b64decode(password_hash, validate=True))
+    except ValueError:
+        size = 0
+    return _BY_SIZE.get(size, DEFAULT_ALGORITHM)
 
 
 def check_password_hash(algorithm: str, password_hash: str) -> None:

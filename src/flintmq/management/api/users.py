@@ -5,12 +5,11 @@ from typing import Any, Final
 from msgspec import UNSET, Struct, UnsetType
 from starlette.responses import Response
 
-from flintmq.broker.password_hash import check_password_hash
+from flintmq.broker.password_hash import algorithm_of, check_password_hash
 from flintmq.broker.ports import PermissionRecord, UserRecord
 from flintmq.broker.rules import check_rule
 from flintmq.broker.user import User
 from flintmq.management.definitions.document import words
-from flintmq.management.definitions.importing import DEFAULT_ALGORITHM
 from flintmq.management.http.access import Right
 from flintmq.management.http.call import Call, answer, no_content, put
 from flintmq.management.http.errors import BadRequest, Missing
@@ -120,7 +119,8 @@ async def _record(call: Call, name: str, wanted: UserWanted, tags: tuple[str, ..
     if wanted.password:
         (secret,) = await call.node.hash_passwords([(known, wanted.password)])
         return UserRecord(name, secret.hash, tags, secret.algorithm, secret.scram)
-    algorithm, password_hash = wanted.hashing_algorithm or DEFAULT_ALGORITHM, wanted.password_hash or ""
+    password_hash = wanted.password_hash or ""
+    algorithm = wanted.hashing_algorithm or algorithm_of(password_hash)
     # What a user has already stays, however it came about.
     if known is None or (known.hashing_algorithm, known.password_hash) != (algorithm, password_hash):
         check_password_hash(algorithm, password_hash)

@@ -117,8 +117,11 @@ class UserLimitEntry(Entry, frozen=True, kw_only=True):
 
 
 class QueueEntry(Entry, frozen=True, kw_only=True):
+    """`type` counts where the arguments name none."""
+
     name: str
     vhost: str
+    type: str | None = None
     durable: bool = True
     auto_delete: bool = False
     arguments: _Fields = {}

@@ -149,6 +149,7 @@ def _queues(vhost: VHost) -> Iterator[Fields]:
         {
             "name": queue.name,
             "vhost": vhost.name,
+            "type": queue.kind,
             "durable": True,
             "auto_delete": queue.auto_delete,
             **_arguments(queue.arguments),

@@ -12,7 +12,7 @@ from typing import Final
 
 from flintmq.base.errors import AmqpError, ConfigurationError
 from flintmq.broker.broker import Broker
-from flintmq.broker.password_hash import check_password_hash
+from flintmq.broker.password_hash import algorithm_of, check_password_hash
 from flintmq.broker.ports import (
     LimitRecord,
     ParameterRecord,
@@ -45,20 +45,11 @@ from flintmq.management.definitions.document import (
     table,
     words,
 )
-from flintmq.management.definitions.topology import RESERVED, Topology, is_implied
+from flintmq.management.definitions.topology import QUEUE_TYPES, RESERVED, Topology, is_implied, queue_arguments
 
 # What RabbitMQ calls the parameters that are rules of ours.
 VHOST_LIMITS: Final = "vhost-limits"
 OPERATOR_POLICY: Final = "operator_policy"
-# How passwords are hashed where an export does not say so: RabbitMQ's default since 3.6.
-DEFAULT_ALGORITHM: Final = "rabbit_password_hashing_sha256"
-# How RabbitMQ may write queue types, and that a virtual host has none of its own.
-_QUEUE_TYPES: Final = {
-    "undefined": "",
-    "rabbit_classic_queue": "classic",
-    "rabbit_quorum_queue": "quorum",
-    "rabbit_stream_queue": "stream",
-}
 _KEPT_ONLY: Final = "is kept for the next export, and has no effect"
 
 # The hash and its algorithm for a password in plain text; the present ones of a user whose password it is.
@@ -191,7 +182,7 @@ def _vhost(entry: VHostEntry, known: VHostRecord) -> VHostRecord:
     record = VHostRecord(
         entry.name,
         entry.dialect or known.dialect,
-        _QUEUE_TYPES.get(queue_type, queue_type),
+        QUEUE_TYPES.get(queue_type, queue_type),
         description,
         tags,
     )
@@ -201,8 +192,8 @@ def _vhost(entry: VHostEntry, known: VHostRecord) -> VHostRecord:
 
 def _user(entry: UserEntry, known: UserRecord | None, hasher: Hasher) -> list[_Record]:
     if entry.password_hash is not None:
-        algorithm = entry.hashing_algorithm or DEFAULT_ALGORITHM
         password_hash = entry.password_hash
+        algorithm = entry.hashing_algorithm or algorithm_of(password_hash)
         # What a user has already stays, however it came about.
         if known is None or (known.hashing_algorithm, known.password_hash) != (algorithm, password_hash):
             check_password_hash(algorithm, password_hash)
@@ -282,7 +273,8 @@ def _declare_exchange(broker: Broker, entry: ExchangeEntry) -> None:
 def _declare_queue(broker: Broker, entry: QueueEntry) -> None:
     vhost = broker.vhost(entry.vhost)
     if entry.name not in vhost.queues and not entry.name.startswith(RESERVED):
-        vhost.declare_queue(entry.name, entry.durable, False, entry.auto_delete, arguments_of(entry), None)
+        arguments = queue_arguments(entry, vhost.record.default_queue_type)
+        vhost.declare_queue(entry.name, entry.durable, False, entry.auto_delete, arguments, None)
 
 
 def _bind(broker: Broker, entry: BindingEntry) -> None:

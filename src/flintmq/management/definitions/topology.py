@@ -15,11 +15,19 @@ from flintmq.broker.exchange.base import Binding, Exchange
 from flintmq.broker.exchange.types import check_type, make_exchange
 from flintmq.broker.exchanges import PREDECLARED, TRACE_EXCHANGE
 from flintmq.broker.limits import Limits, check_vhost_queues
+from flintmq.broker.message import Table
 from flintmq.broker.ports import LimitRecord, VHostRecord
 from flintmq.broker.selector.selectors import selector_of
 from flintmq.broker.vhost import VHost
 from flintmq.management.definitions.document import BindingEntry, ExchangeEntry, QueueEntry, arguments_of
 
+# How RabbitMQ may write queue types, and that a virtual host has none of its own.
+QUEUE_TYPES: Final = {
+    "undefined": "",
+    "rabbit_classic_queue": "classic",
+    "rabbit_quorum_queue": "quorum",
+    "rabbit_stream_queue": "stream",
+}
 # Every broker has its own of these, whatever a file says of them.
 RESERVED: Final = "amq."
 # Queues of names that the server made went with their connections, and so did what was bound to them.
@@ -94,7 +102,7 @@ class Topology:
 
     def queue(self, entry: QueueEntry) -> None:
         place = self._places[entry.vhost]
-        name, arguments = entry.name, arguments_of(entry)
+        name, arguments = entry.name, queue_arguments(entry, place.record.default_queue_type)
         if place.has_queue(name) or name.startswith(RESERVED):
             return
         place.dialect.check_name("queue", name)
@@ -131,6 +139,18 @@ class Topology:
         if source.type != "x-local-random":
             # The other types do not ask where a binding leads to, which may not be there yet.
             source.check_binding(Binding(source, source, entry.routing_key, arguments))
+
+
+def queue_arguments(entry: QueueEntry, default_type: str) -> Table:
+    """The arguments of a queue, with its type where that is said beside them alone, as in exports of ours, and is not
+    what the queue would be anyway.
+    """
+    arguments = arguments_of(entry)
+    usual = default_type if default_type and entry.durable and not entry.auto_delete else "classic"
+    kind = QUEUE_TYPES.get(entry.type or "", entry.type)
+    if "x-queue-type" not in arguments and kind in args.QUEUE_KINDS and kind != usual:
+        return {"x-queue-type": kind, **arguments}
+    return arguments
 
 
 def is_implied(entry: BindingEntry) -> bool:

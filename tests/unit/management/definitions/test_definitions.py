@@ -1,6 +1,7 @@
 """Files of definitions: RabbitMQ's exports come in, mistakes name their entry, and what goes out comes in again."""
 
 import json
+from base64 import b64encode
 from pathlib import Path
 from typing import Any
 
@@ -174,6 +175,39 @@ def test_a_hash_without_algorithm() -> None:
     """It is the one that was RabbitMQ's default when exports did not say."""
     broker = imported({"users": [{"name": "a", "password_hash": "AAAA", "tags": ""}]})
     assert broker.users["a"].record == UserRecord("a", "AAAA", (), "rabbit_password_hashing_sha256")
+
+
+@pytest.mark.parametrize(
+    ("size", "algorithm"), [(20, "md5"), (36, "sha256"), (68, "sha512"), (3, "sha256"), (0, "sha256")]
+)
+def test_a_hash_tells_its_algorithm(size: int, algorithm: str) -> None:
+    """Where an export does not say it, as those before RabbitMQ 3.6.1, the hash is as long as it makes hashes."""
+    password_hash = b64encode(bytes(size)).decode()
+    broker = imported({"users": [{"name": "a", "password_hash": password_hash, "hashing_algorithm": None, "tags": ""}]})
+    assert broker.users["a"].record.hashing_algorithm == f"rabbit_password_hashing_{algorithm}"
+    said = {"name": "a", "password_hash": password_hash, "hashing_algorithm": "rabbit_password_hashing_sha512"}
+    assert imported({"users": [said]}).users["a"].record.hashing_algorithm == "rabbit_password_hashing_sha512"
+
+
+@pytest.mark.parametrize(
+    ("default", "said", "kind"),
+    [
+        ("", "quorum", "quorum"),
+        ("", "rabbit_stream_queue", "stream"),
+        ("quorum", "classic", "classic"),
+        ("quorum", None, "quorum"),
+        ("", "rabbit_mqtt_qos0_queue", "classic"),
+    ],
+)
+def test_the_type_of_a_queue(default: str, said: str | None, kind: str) -> None:
+    """It counts where the arguments say none, whatever the virtual host's own type is; and exports say it of all."""
+    queue = {"name": "q", "vhost": "v", "durable": True, "arguments": {}, **({"type": said} if said else {})}
+    document = {"vhosts": [{"name": "v", "default_queue_type": default}], "queues": [queue]}
+    broker = imported(document)
+    assert broker.vhosts["v"].queues["q"].kind == kind
+    exported = export_definitions(broker, "1")
+    assert [each["type"] for each in exported["queues"]] == [kind]
+    assert export_definitions(imported(exported), "1") == exported
 
 
 def test_our_own_lists_of_limits() -> None:
