@@ -95,8 +95,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         broker.wait_for_log("spans are sent")
         # What is copied shows who was connected how, and with which message.
         world.ask("PUT", "/api/vhosts/%2F", json={"tracing": True})
-        world.ask("PUT", "/api/queues/%2F/copies", json={})
-        world.ask("PUT", "/api/queues/%2F/used", json={})
+        world.ask("PUT", "/api/queues/%2F/copies", json={"durable": True})
+        world.ask("PUT", "/api/queues/%2F/used", json={"durable": True})
         world.ask("POST", "/api/bindings/%2F/e/amq.rabbitmq.trace/q/copies", json={"routing_key": "#"})
         _use(world)
         world.ask("POST", "/api/queues/%2F/copies/get", json=GET)

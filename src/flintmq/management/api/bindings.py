@@ -167,19 +167,20 @@ def _check(call: Call, source: Exchange, destination: Queue | Exchange, key: str
 async def _bind(call: Call, kind: str) -> Response:
     given = await call.body(BindingDeclaration)
     source, destination = exchange_of(call, "source"), _destination(call, kind)
+    key = given.routing_key
     arguments = checked_table(given.arguments, "arguments", given.argument_types)
-    _check(call, source, destination, given.routing_key)
+    _check(call, source, destination, key)
     exchanges = call.vhost().exchanges
-    if Binding(source, destination, given.routing_key, arguments).key not in source.bindings:
+    if Binding(source, destination, key, arguments).key not in source.bindings:
         check_alarms(call.node)
     if isinstance(destination, Queue):
-        exchanges.bind_queue(destination, source.name, given.routing_key, arguments)
+        exchanges.bind_queue(destination, source.name, key, arguments)
     else:
-        exchanges.bind_exchange(destination.name, source.name, given.routing_key, arguments)
+        exchanges.bind_exchange(destination.name, source.name, key, arguments)
     await call.node.durable()
     # Relative to the path that was asked for, and quoted once more, as parts of paths are.
-    key = properties_key(given.routing_key, arguments)
-    return created("/".join(quote(part, safe="") for part in (destination.name, key)))
+    place = properties_key(key, arguments)
+    return created("/".join(quote(part, safe="") for part in (destination.name, place)))
 
 
 async def _unbind(call: Call, kind: str) -> Response:
@@ -225,10 +226,19 @@ def _routes_between(kind: str, to: str) -> list[Route]:
 _READS: Final = Right.VHOST_VISIBLE
 _MANY: Final = list[dict[str, Any]]
 _EXCHANGE: Final = "/api/exchanges/{vhost}/{name}/bindings"
+_DEFAULT: Final = "/api/exchanges/{vhost}//bindings"
 ROUTES: Final = (
     Route("GET", "/api/bindings", _all, Right.USER, "All bindings that the caller may see.", _MANY),
     Route("GET", "/api/bindings/{vhost}", _of_vhost, _READS, "The bindings of a virtual host.", _MANY),
     Route("GET", f"{_EXCHANGE}/source", _from_exchange, _READS, "What an exchange leads to.", _MANY),
+    Route(
+        "GET",
+        f"{_DEFAULT}/source",
+        _from_exchange,
+        _READS,
+        "What the default exchange leads to, by its empty name.",
+        _MANY,
+    ),
     Route("GET", f"{_EXCHANGE}/destination", _to_exchange, _READS, "What leads to an exchange.", _MANY),
     Route("GET", "/api/queues/{vhost}/{name}/bindings", _to_queue, _READS, "What leads to a queue.", _MANY),
     *_routes_between("q", "a queue"),

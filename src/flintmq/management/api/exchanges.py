@@ -3,7 +3,7 @@
 from functools import partial
 from typing import Any, Final
 
-from msgspec import UNSET, Struct, UnsetType, field
+from msgspec import Struct, field
 from starlette.responses import Response
 
 from flintmq.broker.exchange.base import Exchange
@@ -12,7 +12,7 @@ from flintmq.broker.vhost import VHost
 from flintmq.management.api.values import arguments_shown
 from flintmq.management.http.access import Right
 from flintmq.management.http.call import Call, TableGiven, answer, no_content, put
-from flintmq.management.http.errors import BadRequest, Missing
+from flintmq.management.http.errors import Missing
 from flintmq.management.http.listing import listed, picked
 from flintmq.management.http.routes import NO_ACT, Route
 from flintmq.management.messages.alarms import check_alarms
@@ -27,8 +27,10 @@ DEFAULT: Final = "amq.default"
 
 
 class ExchangeDeclaration(Struct):
-    type: str | UnsetType = UNSET
-    durable: bool = True
+    """What is left out is as in exchange.declare of AMQP 0-9-1 (RabbitMQ)."""
+
+    type: str = "direct"
+    durable: bool = False
     auto_delete: bool = False
     internal: bool = False
     arguments: TableGiven = field(default_factory=dict)
@@ -38,7 +40,7 @@ class ExchangeDeclaration(Struct):
 class Publish(Struct):
     """`payload_encoding` is string or base64."""
 
-    routing_key: str
+    routing_key: str | None
     payload: str
     payload_encoding: str
     properties: TableGiven = field(default_factory=dict)
@@ -108,8 +110,6 @@ async def _one(call: Call) -> Response:
 
 async def _put(call: Call) -> Response:
     given = await call.body(ExchangeDeclaration)
-    if isinstance(given.type, UnsetType):
-        raise BadRequest("key_missing: type")
     vhost, name = call.vhost(), call.path("name")
     arguments = checked_table(given.arguments, "arguments", given.argument_types)
     rights = call.caller.rights_in(vhost.name)
@@ -140,12 +140,14 @@ async def _publish(call: Call) -> Response:
     encoded = properties_of(given.properties)
     body = payload_of(given.payload, given.payload_encoding)
     check_alarms(call.node)
-    routed = publish(call.node, call.vhost(), call.caller, exchange.name, given.routing_key, encoded, body)
+    routed = publish(call.node, call.vhost(), call.caller, exchange.name, given.routing_key or "", encoded, body)
     await call.node.durable()
     return answer(Published(routed))
 
 
 _WHERE: Final = "/api/exchanges/{vhost}/{name}"
+# The default exchange by its own name, which is empty, as some clients write it; amq.default is the better way.
+_DEFAULT: Final = "/api/exchanges/{vhost}/"
 _READS: Final = Right.VHOST_VISIBLE
 ROUTES: Final = (
     Route("GET", "/api/exchanges", _all, Right.USER, "All exchanges that the caller may see.", list[dict[str, Any]]),
@@ -154,4 +156,14 @@ ROUTES: Final = (
     Route("PUT", _WHERE, _put, Right.VHOST, "Declare an exchange.", takes=ExchangeDeclaration, act="exchange.declare"),
     Route("DELETE", _WHERE, _delete, Right.VHOST, "Delete an exchange (if-unused).", act="exchange.delete"),
     Route("POST", f"{_WHERE}/publish", _publish, Right.VHOST, "Publish a message.", Published, Publish, NO_ACT),
+    Route(
+        "POST",
+        f"{_DEFAULT}/publish",
+        _publish,
+        Right.VHOST,
+        "Publish to the default exchange, by its empty name.",
+        Published,
+        Publish,
+        NO_ACT,
+    ),
 )

@@ -35,7 +35,9 @@ _ACK_MODES: Final = ("ack_requeue_true", "ack_requeue_false", "reject_requeue_tr
 
 
 class QueueDeclaration(Struct):
-    durable: bool = True
+    """What is left out is as in queue.declare of AMQP 0-9-1 (RabbitMQ): a queue is not durable unless that is said."""
+
+    durable: bool = False
     auto_delete: bool = False
     arguments: TableGiven = field(default_factory=dict)
     argument_types: dict[str, Any] = field(default_factory=dict)

@@ -1,7 +1,7 @@
 """One request, as a handler sees it, and the answers it may give."""
 
 import asyncio
-from typing import Annotated, Any, TypeVar, final
+from typing import Annotated, Any, TypeVar, final, get_args
 from urllib.parse import unquote
 
 import msgspec
@@ -52,9 +52,9 @@ class Call:
     # -- what was asked -----------------------------------------------------------------------------------------
 
     def path(self, name: str) -> str:
-        """A variable of the path. Raises BadRequest for bytes that are no text."""
+        """A variable of the path; empty where the path has none. Raises BadRequest for bytes that are no text."""
         try:
-            return unquote(self.request.path_params[name], errors="strict")
+            return unquote(self.request.path_params.get(name, ""), errors="strict")
         except UnicodeDecodeError as error:
             raise BadRequest(f"{name} in the path is not UTF-8") from error
 
@@ -109,7 +109,9 @@ class Call:
         return b"".join(parts)
 
     async def body(self, kind: type[T]) -> T:
-        """The body, which is an object in JSON; none is an empty object (as in RabbitMQ). Raises BadRequest."""
+        """The body, which is an object in JSON; none is an empty object, and a field that is null one that is left out
+        (as in RabbitMQ). Raises BadRequest.
+        """
         data = await self.data()
         if data.strip() in (b"", b"null", b"undefined"):
             data = b"{}"
@@ -117,9 +119,23 @@ class Call:
             # Numbers and truths may be written as text: many scripts do.
             return msgspec.json.decode(data, type=kind, strict=False)
         except msgspec.ValidationError as error:
-            raise BadRequest(str(error)) from error
+            if b"null" not in data:
+                raise BadRequest(str(error)) from error
+            return _without_nulls(data, kind)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise BadRequest("not_json") from error
+
+
+def _without_nulls(data: bytes, kind: type[T]) -> T:
+    """Read once more without fields that are null, but for those that may be."""
+    given = msgspec.json.decode(data)
+    if isinstance(given, dict) and issubclass(kind, msgspec.Struct):
+        may_be_null = {each.name for each in msgspec.structs.fields(kind) if type(None) in get_args(each.type)}
+        given = {name: value for name, value in given.items() if value is not None or name in may_be_null}
+    try:
+        return msgspec.convert(given, kind, strict=False)
+    except msgspec.ValidationError as error:
+        raise BadRequest(str(error)) from error
 
 
 # -- answers ------------------------------------------------------------------------------------------------------

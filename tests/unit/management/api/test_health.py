@@ -128,7 +128,7 @@ def test_the_overview() -> None:
     assert (found["default_queue_type"], found["rates_mode"]) == ("classic", "basic")
     assert [each["port"] for each in found["contexts"]] == [15672]
     assert found["churn_rates"]["queue_created"] == 0
-    assert api.put("/api/queues/%2F/q", {}).status_code == 201
+    assert api.put("/api/queues/%2F/q", {"durable": True}).status_code == 201
     assert api.found("/api/overview")["churn_rates"]["queue_created"] == 1
     assert not {"listeners", "churn_rates"} & set(api.found("/api/overview", by="management"))
     assert api.found("/api/overview", by="management")["object_totals"]["exchanges"] == 0

@@ -18,8 +18,8 @@ Q = "/api/queues/%2F/q"
 @pytest.fixture
 def api() -> Api:
     made = Api()
-    made.put(Q, {})
-    made.put("/api/queues/%2F/other", {})
+    made.put(Q, {"durable": True})
+    made.put("/api/queues/%2F/other", {"durable": True})
     return made
 
 
@@ -164,7 +164,7 @@ def test_moving_all(api: Api, packed: bool) -> None:
 @pytest.mark.parametrize("limit", [{"x-max-length": 3}, {"x-max-length-bytes": 3 * len("message 0")}])
 def test_moving_to_a_full_queue(api: Api, overflow: str, limit: dict[str, int]) -> None:
     """What has no room there stays where it is, and nothing goes for its sake."""
-    api.put("/api/queues/%2F/small", {"arguments": {**limit, "x-overflow": overflow}})
+    api.put("/api/queues/%2F/small", {"durable": True, "arguments": {**limit, "x-overflow": overflow}})
     fill(api, 10)
     assert api.post(f"{Q}/move", {"destination": "small"}).json() == {"moved": 3, "skipped": 7, "next": None}
     assert (queue(api).message_count, queue(api, "small").message_count) == (7, 3)
@@ -246,7 +246,9 @@ def test_alarms(api: Api) -> None:
 
 def test_looking_by_get(api: Api) -> None:
     """What is taken and put back does not count as a failure; what is rejected and put back does."""
-    api.put("/api/queues/%2F/limited", {"arguments": {"x-queue-type": "quorum", "x-delivery-limit": 2}})
+    api.put(
+        "/api/queues/%2F/limited", {"durable": True, "arguments": {"x-queue-type": "quorum", "x-delivery-limit": 2}}
+    )
     publish(api, "precious", "limited")
     get = {"count": 1, "ackmode": "ack_requeue_true", "encoding": "auto"}
     for _ in range(5):
@@ -265,7 +267,7 @@ def test_moves_that_make_no_sense(api: Api) -> None:
 def test_driving_back(api: Api) -> None:
     """Dead letters go back to the queue they died on, with the key they had; others stay."""
     arguments = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "q"}
-    api.put("/api/queues/%2F/work", {"arguments": arguments})
+    api.put("/api/queues/%2F/work", {"durable": True, "arguments": arguments})
     publish(api, "no letter")
     for body in ("one", "two"):
         publish(api, body, "work", delivery_mode=2)
@@ -325,11 +327,11 @@ def forge(api: Api, queue: str, exchange: str, key: str, *, by_client: bool = Fa
 
 def test_forged_deaths(api: Api) -> None:
     """A message goes back to no queue that does not send its dead letters here, whatever it tells of itself."""
-    api.put("/api/queues/%2F/payroll", {})
+    api.put("/api/queues/%2F/payroll", {"durable": True})
     elsewhere = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "other"}
-    api.put("/api/queues/%2F/buried-elsewhere", {"arguments": elsewhere})
+    api.put("/api/queues/%2F/buried-elsewhere", {"durable": True, "arguments": elsewhere})
     here = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "q"}
-    api.put("/api/queues/%2F/work", {"arguments": here})
+    api.put("/api/queues/%2F/work", {"durable": True, "arguments": here})
     for name in ("payroll", "buried-elsewhere", "q", "none"):
         forge(api, name, "", name)
     forge(api, "work", "", "work", by_client=True)
@@ -339,7 +341,7 @@ def test_forged_deaths(api: Api) -> None:
 def test_an_address_that_does_not_lead_there(api: Api) -> None:
     """What goes back has the exchange and key it tells of only where they lead to that queue, and one may use them."""
     here = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "q"}
-    api.put("/api/queues/%2F/work", {"arguments": here})
+    api.put("/api/queues/%2F/work", {"durable": True, "arguments": here})
     api.put("/api/exchanges/%2F/jobs", {"type": "topic"})
     api.put("/api/exchanges/%2F/secure-ex", {"type": "direct"})
     api.post("/api/bindings/%2F/e/jobs/q/work", {"routing_key": "job.#"})
@@ -354,7 +356,7 @@ def test_an_address_that_does_not_lead_there(api: Api) -> None:
 
 def test_deaths_by_a_policy(api: Api) -> None:
     """Where dead letters of a queue go may be said by a policy, and by an exchange that they are routed by."""
-    api.put("/api/queues/%2F/work", {})
+    api.put("/api/queues/%2F/work", {"durable": True})
     api.put("/api/exchanges/%2F/dead", {"type": "topic"})
     api.post("/api/bindings/%2F/e/dead/q/q", {"routing_key": "job.#"})
     policy = {"pattern": "^work$", "definition": {"dead-letter-exchange": "dead"}, "apply-to": "queues"}

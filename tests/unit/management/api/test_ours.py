@@ -19,7 +19,7 @@ def api() -> Api:
 
 def test_streams(api: Api) -> None:
     """Where a stream begins and ends; its messages are looked at by offset, and cannot be moved."""
-    api.put("/api/queues/%2F/s", {"arguments": {"x-queue-type": "stream"}})
+    api.put("/api/queues/%2F/s", {"durable": True, "arguments": {"x-queue-type": "stream"}})
     assert api.found("/api/streams/%2F/s")["last_offset"] is None
     for number in range(5):
         publish(api, f"m{number}", "s")
@@ -35,13 +35,13 @@ def test_streams(api: Api) -> None:
     assert [each["position"] for each in page["messages"]] == [2, 3, 4]
     assert page["next"] is None
     assert refused(api.post("/api/queues/%2F/s/move", {"destination": "s"}))[0] == 400
-    api.put("/api/queues/%2F/q", {})
+    api.put("/api/queues/%2F/q", {"durable": True})
     assert refused(api.get("/api/streams/%2F/q"))[0] == 404
 
 
 def test_places_of_readers(api: Api) -> None:
     """A reader with a name is known while it does not read, and how far it is behind."""
-    api.put("/api/queues/%2F/s", {"arguments": {"x-queue-type": "stream"}})
+    api.put("/api/queues/%2F/s", {"durable": True, "arguments": {"x-queue-type": "stream"}})
     publish(api, "m", "s")
     publish(api, "m", "s")
     stream = api.broker.vhosts["/"].queues["s"]
@@ -52,7 +52,7 @@ def test_places_of_readers(api: Api) -> None:
 
 def test_ranges_that_were_read(api: Api) -> None:
     """Who reads by ranges leaves no consumer: how far and when is told, and before anybody did, that nobody has."""
-    api.put("/api/queues/%2F/s", {"arguments": {"x-queue-type": "stream"}})
+    api.put("/api/queues/%2F/s", {"durable": True, "arguments": {"x-queue-type": "stream"}})
     stream = api.broker.vhosts["/"].queues["s"]
     assert isinstance(stream, StreamQueue)
     shown = api.found("/api/streams/%2F/s")
@@ -65,7 +65,7 @@ def test_ranges_that_were_read(api: Api) -> None:
 
 def test_leases(api: Api) -> None:
     """Who holds how much of a queue; ending a lease gives that back."""
-    api.put("/api/queues/%2F/q", {})
+    api.put("/api/queues/%2F/q", {"durable": True})
     for _ in range(3):
         publish(api, "m", "q", delivery_mode=2)
     vhost = api.broker.vhosts["/"]
@@ -86,7 +86,7 @@ def test_leases(api: Api) -> None:
 
 def test_pipelines(api: Api) -> None:
     """The last word of each; one that has not been heard of for long is silent, unless it has ended."""
-    api.put("/api/queues/%2F/flintmq.pipelines", {"arguments": {"x-last-value-key": "pipeline"}})
+    api.put("/api/queues/%2F/flintmq.pipelines", {"durable": True, "arguments": {"x-last-value-key": "pipeline"}})
     now = api.node.now
     for name, state, updated in (("a", "running", now), ("b", "running", now - 60_000), ("c", "failed", 0)):
         status = {"pipeline": name, "state": state, "updated_ms": updated, "flows": [{"name": "f", "rows": 1}]}
@@ -99,7 +99,7 @@ def test_pipelines(api: Api) -> None:
 
 def test_the_course_of_the_node(api: Api) -> None:
     """The overview has rates and, where they are asked for, samples, the newest first."""
-    api.put("/api/queues/%2F/q", {})
+    api.put("/api/queues/%2F/q", {"durable": True})
     for _ in range(4):
         publish(api, "m")
         asyncio.run(api.stats.sample())

@@ -125,7 +125,7 @@ def test_what_is_nested_too_deep(api: Api, depth: int) -> None:
     policy = {**POLICY, "definition": {"max-length": 1, "federation-upstream": nested(depth)}}
     assert refused(api.put("/api/policies/v/q", policy))[0] == 400
     arguments = {"x-other": nested(depth)}
-    assert refused(api.put("/api/queues/%2F/q", {"arguments": arguments}))[0] == 400
+    assert refused(api.put("/api/queues/%2F/q", {"durable": True, "arguments": arguments}))[0] == 400
     for section, entry in {
         "global_parameters": {"name": "q", "value": nested(depth)},
         "queues": {"vhost": "v", "name": "q", "arguments": arguments},

@@ -43,7 +43,7 @@ def test_who_makes_one_may_go_on_in_it() -> None:
     assert api.put("/api/vhosts/new").status_code == 201
     all_of_it = {"user": "admin", "vhost": "new", "configure": ".*", "write": ".*", "read": ".*"}
     assert api.found("/api/vhosts/new/permissions") == [all_of_it]
-    assert api.put("/api/queues/new/q", {}).status_code == 201
+    assert api.put("/api/queues/new/q", {"durable": True}).status_code == 201
     assert api.found("/api/vhosts/new")["metadata"]["default_queue_type"] == "classic"
     assert api.delete("/api/permissions/new/admin").status_code == 204
     assert api.put("/api/vhosts/new", {"description": "d"}).status_code == 204
@@ -53,7 +53,7 @@ def test_who_makes_one_may_go_on_in_it() -> None:
 def test_what_is_in_it_and_passes() -> None:
     """A virtual host tells how many messages it holds, how many passed, and their rates between two looks."""
     api = Api()
-    api.put("/api/queues/%2F/q", {})
+    api.put("/api/queues/%2F/q", {"durable": True})
     assert api.found("/api/vhosts/%2F")["messages"] == 0
     asyncio.run(api.stats.sample())
     for _ in range(10):

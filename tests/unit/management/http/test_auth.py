@@ -39,7 +39,7 @@ def test_a_virtual_host_made_with_a_token() -> None:
     api = _api("tag:administrator", "configure:*/*")
     assert api.request("PUT", "/api/vhosts/v", by=None, headers=_bearing(TOKEN)).status_code == 201
     assert api.found("/api/vhosts/v/permissions") == []
-    assert api.request("PUT", "/api/queues/v/q", {}, by=None, headers=_bearing(TOKEN)).status_code == 201
+    assert api.request("PUT", "/api/queues/v/q", {"durable": True}, by=None, headers=_bearing(TOKEN)).status_code == 201
 
 
 def test_a_token_without_a_tag() -> None:

@@ -261,7 +261,7 @@ def test_a_client_that_takes_its_time_is_no_work(monkeypatch: pytest.MonkeyPatch
 def test_what_takes_slices_of_its_own_is_no_work(monkeypatch: pytest.MonkeyPatch) -> None:
     """Messages that are large are shown in slices, which are not counted again as one."""
     api = Api()
-    api.put("/api/queues/%2F/q", {})
+    api.put("/api/queues/%2F/q", {"durable": True})
     vhost = api.broker.vhosts["/"]
     queue = vhost.queues["q"]
     for _ in range(4):
