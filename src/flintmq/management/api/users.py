@@ -10,7 +10,7 @@ from flintmq.broker.ports import PermissionRecord, UserRecord
 from flintmq.broker.rules import check_rule
 from flintmq.broker.user import User
 from flintmq.management.definitions.document import words
-from flintmq.management.http.access import Right
+from flintmq.management.http.access import PROTECTED, Right
 from flintmq.management.http.call import Call, answer, no_content, put
 from flintmq.management.http.errors import BadRequest, Missing
 from flintmq.management.http.listing import listed, picked
@@ -76,8 +76,16 @@ async def _get(call: Call) -> Response:
     return answer(picked(call, _describe(user_of(call))))
 
 
+def _check_unprotected(call: Call, name: str) -> None:
+    """Raises BadRequest for a user that is marked as one that other programs rely on (RabbitMQ)."""
+    user = call.broker.users.get(name)
+    if user is not None and PROTECTED in user.record.tags:
+        raise BadRequest("Protected users cannot be modified via the HTTP API")
+
+
 async def _put(call: Call) -> Response:
     name = call.path("user")
+    _check_unprotected(call, name)
     wanted = await call.body(UserWanted)
     if wanted.tags is UNSET:
         raise BadRequest("Object missing required field `tags`")
@@ -86,6 +94,7 @@ async def _put(call: Call) -> Response:
     record = await _record(call, name, wanted, tags)
     # Others had their turn while the password was hashed.
     call.node.now_ms()
+    _check_unprotected(call, name)
     known = name in call.broker.users
     given = [] if known else _permissions(call, name, wanted)
     for each in given:
@@ -128,7 +137,9 @@ async def _record(call: Call, name: str, wanted: UserWanted, tags: tuple[str, ..
 
 
 async def _delete(call: Call) -> Response:
-    call.broker.delete_user(user_of(call).name)
+    name = user_of(call).name
+    _check_unprotected(call, name)
+    call.broker.delete_user(name)
     await call.node.durable()
     return no_content()
 
@@ -136,7 +147,9 @@ async def _delete(call: Call) -> Response:
 async def _bulk_delete(call: Call) -> Response:
     wanted = await call.body(UsersToDelete)
     for name in wanted.users:
-        if name in call.broker.users:
+        user = call.broker.users.get(name)
+        # As in RabbitMQ: those that are protected stay, and the others go.
+        if user is not None and PROTECTED not in user.record.tags:
             call.broker.delete_user(name)
             call.did(name)
     await call.node.durable()

@@ -13,6 +13,8 @@ ADMINISTRATOR: Final = "administrator"
 MONITORING: Final = "monitoring"
 POLICYMAKER: Final = "policymaker"
 MANAGEMENT: Final = "management"
+# Of a user that nobody may change or delete by the API (RabbitMQ).
+PROTECTED: Final = "protected"
 # One of these opens the API at all.
 _MANAGEMENT_TAGS: Final = frozenset({ADMINISTRATOR, MONITORING, POLICYMAKER, MANAGEMENT})
 

@@ -198,3 +198,20 @@ def test_limits_of_users() -> None:
         assert api.delete("/api/user-limits/management/max-channels").status_code == 204
     assert api.delete("/api/user-limits/management/max-queues").status_code == 404
     assert api.found("/api/user-limits") == []
+
+
+def test_protected_users() -> None:
+    """One with the tag protected is neither changed nor deleted by the API, alone or among others; an import may."""
+    api = Api()
+    made = {"password": "p", "tags": "protected,monitoring"}
+    assert api.put("/api/users/service", made).status_code == 201
+    for response in (api.put("/api/users/service", {"password": "q", "tags": ""}), api.delete("/api/users/service")):
+        assert refused(response) == (400, "bad_request", "Protected users cannot be modified via the HTTP API")
+    api.put("/api/users/other", {"password": "p", "tags": ""})
+    assert api.post("/api/users/bulk-delete", {"users": ["service", "other"]}).status_code == 204
+    assert "other" not in api.broker.users
+    assert api.broker.users["service"].record.password_hash == "p"
+    assert api.found("/api/users/service")["tags"] == ["protected", "monitoring"]
+    document = {"users": [{"name": "service", "password_hash": "", "tags": []}]}
+    assert api.post("/api/definitions", document).status_code == 204
+    assert api.delete("/api/users/service").status_code == 204
