@@ -25,7 +25,7 @@ from flintmq.management.api import (
     vhosts,
     whoami,
 )
-from flintmq.management.http import openapi
+from flintmq.management.http import manual, openapi
 from flintmq.management.http.routes import Route
 from flintmq.management.metrics import endpoint
 
@@ -53,4 +53,6 @@ _RESOURCES: Final[tuple[Route, ...]] = (
     *whoami.ROUTES,
     *endpoint.ROUTES,
 )
-ROUTES: Final[tuple[Route, ...]] = (*_RESOURCES, openapi.route(_RESOURCES))
+# For people.
+PAGES: Final = manual.routes(_RESOURCES)
+ROUTES: Final[tuple[Route, ...]] = (*_RESOURCES, openapi.route(_RESOURCES), *PAGES)

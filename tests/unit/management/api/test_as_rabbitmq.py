@@ -51,3 +51,20 @@ def test_properties_that_are_none(api: Api) -> None:
     assert api.post("/api/exchanges/%2F//publish", {**MESSAGE, "properties": properties}).json() == {"routed": True}
     (shown,) = api.found("/api/queues/%2F/q/messages")["messages"]
     assert shown["properties"] == {"priority": 3}
+
+
+@pytest.mark.parametrize("path", ["/api", "/api/", "/api/index.html"])
+def test_the_page_about_the_api(api: Api, path: str) -> None:
+    """Whoever opens the API in a browser reads what it can do, without a login; no path in it is markup."""
+    page = api.get(path, by=None)
+    assert (page.status_code, page.headers["content-type"]) == (200, "text/html; charset=utf-8")
+    assert "<td><code>/api/queues/{vhost}/{name}</code></td>" in page.text
+
+
+def test_the_page_about_the_command_line(api: Api) -> None:
+    """RabbitMQ's place for rabbitmqadmin has a page that says where it is; the script itself is not here."""
+    for path in ("/cli", "/cli/", "/cli/index.html"):
+        assert "rabbitmqadmin" in api.get(path, by=None).text
+    status, error, reason = refused(api.get("/cli/rabbitmqadmin", by=None))
+    assert (status, error) == (404, "not_found")
+    assert reason.startswith("rabbitmqadmin is a program of RabbitMQ's")

@@ -270,7 +270,7 @@ def test_all_routes_are_told_apart() -> None:
     """No row of the table hides another, and each says what it does."""
     keys = [(route.method, route.path) for route in ROUTES]
     assert len(set(keys)) == len(keys)
-    assert all(route.path.startswith(("/api/", "/metrics")) and route.summary.endswith(".") for route in ROUTES)
+    assert all(route.path.startswith(("/api", "/metrics", "/cli")) and route.summary.endswith(".") for route in ROUTES)
 
 
 def test_what_the_audit_log_gets() -> None:
