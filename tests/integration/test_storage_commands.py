@@ -114,6 +114,41 @@ def test_a_backup_comes_back(broker: BrokerProcess, tmp_path: Path) -> None:
         assert taken.body.decode() == "orders 40 ü"
 
 
+def test_lost_definitions_are_rebuilt(tmp_path: Path) -> None:
+    """Queues come back with names, arguments and messages; users do not, so the default one may come in again."""
+    with BrokerProcess(tmp_path / "data") as broker:
+        with fc.connect(broker.url) as connection:
+            channel = connection.channel(confirms=True)
+            arguments = {"x-max-length": 5, "x-queue-type": "classic"}
+            channel.declare_queue("orders", arguments=arguments)
+            channel.declare_queue("log", arguments={"x-queue-type": "stream"})
+            channel.declare_exchange("late", "x-delayed-message", arguments={"x-delayed-type": "direct"})
+            channel.bind("orders", "late", "k")
+            properties = fc.Properties(delivery_mode=2)
+            channel.publish_batch([fc.Publish("", queue, b"precious", properties) for queue in ("orders", "log")])
+            later = fc.Properties(delivery_mode=2, headers={"x-delay": 3_600_000})
+            channel.publish_batch([fc.Publish("late", "k", b"held", later)])
+        broker.kill()
+        for path in broker.data.glob("definitions.sqlite*"):
+            path.unlink()
+        ran = run("backup", broker.data, tmp_path / "backup")
+        assert (ran.returncode, "put back a copy" in ran.stderr) == (1, True)
+        ran = run("rebuild", broker.data)
+        assert (ran.returncode, ran.stderr) == (0, "")
+        assert "rebuilt 1 vhost, 1 exchange, 3 queues" in ran.stdout
+        assert "users, permissions, policies and bindings are not known" in ran.stdout
+        assert as_json("verify", broker.data)["messages"] == 2
+        broker.start()
+        with fc.connect(broker.url) as connection:
+            channel = connection.channel()
+            assert channel.declare_queue("orders", arguments=arguments).message_count == 1
+            assert channel.declare_queue("log", passive=True).message_count == 1
+            channel.declare_exchange("late", "x-delayed-message", arguments={"x-delayed-type": "direct"})
+        broker.stop()
+        ran = run("rebuild", broker.data)
+        assert (ran.returncode, "no need" in ran.stderr) == (1, True)
+
+
 def test_a_start_removes_what_a_killed_backup_left(tmp_path: Path) -> None:
     """Second names of files would keep these on the disk for ever."""
     left = tmp_path / "data" / ".backup-1"

@@ -73,9 +73,15 @@ def _make_defaults(broker: Broker, settings: Settings, document: Document | None
     if not has_vhosts or not has_users:
         broker.add_vhost("/")
     if not has_users:
-        default = UserSettings(settings.default_user.name, settings.default_user.password, ("administrator",))
-        broker.put_user(_user_record(broker, settings, hash_password, default))
-        broker.put_rule(PermissionRecord("/", default.name, ".*", ".*", ".*"))
+        add_default_user(broker, settings, hash_password)
+
+
+def add_default_user(broker: Broker, settings: Settings, hash_password: HashPassword) -> None:
+    """An administrator, who has all permissions in every virtual host there is."""
+    default = UserSettings(settings.default_user.name, settings.default_user.password, ("administrator",))
+    broker.put_user(_user_record(broker, settings, hash_password, default))
+    for vhost in broker.vhosts:
+        broker.put_rule(PermissionRecord(vhost, default.name, ".*", ".*", ".*"))
 
 
 def _user_record(broker: Broker, settings: Settings, hash_password: HashPassword, user: UserSettings) -> UserRecord:

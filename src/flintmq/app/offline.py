@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from flintmq import __version__
-from flintmq.app.defining import define
+from flintmq.app.defining import add_default_user, define
 from flintmq.app.surroundings import CODECS
 from flintmq.base.errors import ConfigurationError, StorageError
 from flintmq.broker.broker import Broker
@@ -22,7 +22,9 @@ from flintmq.storage.backup.restoring import restore
 from flintmq.storage.backup.taking import Backup
 from flintmq.storage.inspection.dumping import Dump
 from flintmq.storage.inspection.verifying import Verification
+from flintmq.storage.kept import JOURNAL
 from flintmq.storage.node import NodeStorage
+from flintmq.storage.rebuilding.rebuild import Rebuilt, rebuild
 
 
 def import_definitions_into(settings: Settings) -> list[str]:
@@ -71,6 +73,23 @@ def verification_of(directory: Path) -> Verification:
 def dump_of(directory: Path) -> Dump:
     """What is to be read of a data directory, or of a backup. Raises FlintError."""
     return Dump(directory, CODECS)
+
+
+def rebuild_definitions(settings: Settings, progress: Progress) -> Rebuilt:
+    """Make the definitions of a broker that does not run from its messages, and its default user where none is known.
+
+    Raises FlintError.
+    """
+    rebuilt = rebuild(settings.storage.directory, progress)
+    if not rebuilt.definitions.users:
+        with stopped(settings) as broker:
+            add_default_user(broker, settings, hash_unless_known)
+            broker.storage.commit()
+    return rebuilt
+
+
+def size_of_journal(directory: Path) -> int:
+    return sum(path.stat().st_size for path in (directory / JOURNAL).glob("*.journal"))
 
 
 def manifest_of(backup: Path) -> Manifest:

@@ -88,6 +88,7 @@ _COMMANDS: Final[dict[str, _Place | _Group]] = {
             "dump": ("storage_dump", "dump"),
             "backup": ("storage_backup", "backup"),
             "restore": ("storage_restore", "restore"),
+            "rebuild": ("storage_rebuild", "rebuild"),
         },
     ),
     "pipeline": (

@@ -13,11 +13,14 @@ from flintmq.broker.message import ContentCodec, Entry
 from flintmq.broker.ports import DefinitionStore, Journal, Pages, Storage, StreamLog
 from flintmq.storage.block import Damage
 from flintmq.storage.content import ContentReader
+from flintmq.storage.definitions.catalogue import Catalogue
+from flintmq.storage.definitions.fitting import check_ids, check_marks
 from flintmq.storage.definitions.log import write_log_again
 from flintmq.storage.definitions.sqlite import DefinitionDatabase, SqliteDefinitions, ways_out
 from flintmq.storage.failure import describe_failure, is_full
 from flintmq.storage.files import Disk, DiskLock, RealDisk
 from flintmq.storage.group_commit import Batch, GroupCommit, Rounds, RoundWriter, SyncThread
+from flintmq.storage.journal.described import newest_described
 from flintmq.storage.journal.encoder import JournalEncoder
 from flintmq.storage.journal.files import JournalFiles
 from flintmq.storage.journal.recovery import Replay
@@ -32,6 +35,8 @@ from flintmq.storage.stream.open_files import OpenFiles
 
 # What packed messages of deep queues may have of the memory, where nobody says otherwise.
 PAGES_MEMORY_MAX_BYTES: Final = 256 * 1024 * 1024
+# What a segment of the journal begins with, about the definitions, takes no more of it than this part.
+_DEFINITIONS_DIVISOR: Final = 4
 
 
 @final
@@ -70,7 +75,10 @@ class NodeStorage(Storage):
         except StorageError:
             self._lock.release()
             raise
-        self._definitions = SqliteDefinitions(self._database)
+        self._catalogue = Catalogue(self._marks.identity, self._marks.generation)
+        self._definitions = SqliteDefinitions(self._database, self._catalogue)
+        # Until then nothing can be written to the journal.
+        self._is_recovered = False
         self._journal_files = JournalFiles(self._disk, path / "journal", segment_bytes)
         self._journal = JournalEncoder(segment_bytes, self._journal_files.pieces)
         self._content = ContentReader(codecs)
@@ -116,10 +124,16 @@ class NodeStorage(Storage):
         try:
             self._check_kept(opened)
             opened.make()
+            self._marks = opened.marks(self._draw_identity)
+            self._check_marks(opened)
         except BaseException:
             opened.withdraw()
             raise
         return opened
+
+    def _draw_identity(self) -> int:
+        # SQLite knows signed integers only, and 0 is for none.
+        return max(int.from_bytes(self._disk.random_bytes(8)) >> 1, 1)
 
     def _check_kept(self, database: DefinitionDatabase) -> None:
         """Without definitions every message is one of no queue, and would be removed."""
@@ -131,6 +145,13 @@ class NodeStorage(Storage):
             raise StorageError(
                 f"{database.path} is missing or empty, and there are messages in {self._path}: {ways_out(self._path)}"
             )
+
+    def _check_marks(self, database: DefinitionDatabase) -> None:
+        try:
+            described = newest_described(self._disk, self._path / "journal", self._disk.open)
+        except OSError as error:
+            raise self._unreadable(error) from error
+        check_marks(database.path, self._marks, described)
 
     @property
     def journal(self) -> Journal:
@@ -187,17 +208,8 @@ class NodeStorage(Storage):
         return [int(name) for name in self._disk.list_directory(self._path / "streams") if name.isdecimal()]
 
     def _check_age(self, highest_id: int) -> None:
-        """Definitions are on the disk before anything that needs them, and no id is given twice.
-
-        So ids that they have not given yet show that they are older than the data: all that they do not know would be
-        removed.
-        """
-        given = self._definitions.next_queue_id
-        if given and highest_id >= given:
-            raise StorageError(
-                f"{self._database.path} is older than the messages in {self._path}, which know of a queue with the "
-                f"number {highest_id}, where it has given none above {given - 1}: {ways_out(self._path)}"
-            )
+        if self._definitions.next_queue_id:
+            check_ids(self._database.path, self._definitions.next_queue_id, highest_id)
 
     def recover(self, queue_ids: set[int], note_ids: set[int]) -> Iterator[tuple[int, Entry]]:
         replay = Replay(self._codecs, queue_ids, note_ids)
@@ -207,6 +219,7 @@ class NodeStorage(Storage):
             self._check_age(replay.highest_stranger)
             self._next_seqs = replay.next_seqs()
             self._journal.start(number, max(self._next_seqs.values(), default=1) - 1)
+            self._is_recovered = True
             # While it is there still: where nothing could be read, nothing lives.
             for damage in self._journal_files.damage:
                 self._quarantine.keep(damage)
@@ -269,7 +282,9 @@ class NodeStorage(Storage):
         self._deleted_streams.append(stream.files)
 
     def _stream_files(self, queue_id: int) -> StreamFiles:
-        return StreamFiles(self._disk, self._path / "streams" / str(queue_id), self._segment_bytes, self._content)
+        directory = self._path / "streams" / str(queue_id)
+        description = self._catalogue.text_of_queue(queue_id)
+        return StreamFiles(self._disk, directory, self._segment_bytes, self._content, description)
 
     def commit(self) -> int:
         if self._rounds.failure:
@@ -277,9 +292,11 @@ class NodeStorage(Storage):
             # Nothing will come of those that were not durable; who waited for them is told so.
             self._definitions_batch = 0
             raise StorageFenced(self._rounds.failure)
+        definitions = self._definitions.take()
+        if self._is_recovered:
+            self._describe()
         journal = self._journal.take() if self._journal.staged else None
         streams = [(stream.files, stream.take()) for stream in self._staged_streams]
-        definitions = self._definitions.take()
         if journal is None and not (streams or definitions or self._deleted_streams):
             return self._batch
         size = journal.size if journal is not None else 0
@@ -295,12 +312,24 @@ class NodeStorage(Storage):
         self._deleted_streams = []
         return self._batch
 
+    def _describe(self) -> None:
+        """Have journal and streams say of definitions what is needed to rebuild them."""
+        journal = self._journal
+        if self._definitions.change:
+            journal.describe(self._definitions.change)
+        if journal.wants_definitions:
+            journal.wants_definitions = False
+            journal.describe(self._catalogue.whole(self._segment_bytes // _DEFINITIONS_DIVISOR))
+        for stream in self._staged_streams:
+            if not stream.files.description:
+                stream.files.description = self._catalogue.text_of_queue(int(stream.files.directory.name))
+
     def begin_behind(self) -> None:
         self._is_behind = True
 
     def discard(self) -> None:
         self._journal.discard()
-        self._definitions.take()
+        self._definitions.discard()
         for stream in self._staged_streams:
             stream.take()
         self._staged_streams.clear()

@@ -1,7 +1,8 @@
 """What a broker cannot use is kept in <data>/quarantine, for whoever wants to see what it was.
 
 Damaged bytes are copied to <file>-<position>-<length> there. The stream of a queue that is not defined is moved to
-stream-<queue id>: a crash may have left it while its queue was deleted, or its definition may have been lost.
+stream-<queue id>: a crash may have left it while its queue was deleted, or its definition may have been lost. The old
+definitions, where they were rebuilt, are in definitions-<number>.
 """
 
 from pathlib import Path
@@ -12,6 +13,9 @@ from flintmq.storage.files import Disk
 
 DIRECTORY: Final = "quarantine"
 ORPHAN_PREFIX: Final = "stream-"
+DEFINITIONS_PREFIX: Final = "definitions-"
+# What is not a copy of damaged bytes.
+_DIRECTORIES: Final = (ORPHAN_PREFIX, DEFINITIONS_PREFIX)
 # Of one place: what is damaged is a sector or two, or so much that nobody will look at all of it.
 COPY_MAX_BYTES: Final = 1024 * 1024
 # Of all places together, so that a disk that breaks is not filled as well.
@@ -57,7 +61,7 @@ class Quarantine:
         if self._sizes is None:
             directory = self._root / DIRECTORY
             self._disk.make_directory(directory)
-            copies = [name for name in self._disk.list_directory(directory) if not name.startswith(ORPHAN_PREFIX)]
+            copies = [name for name in self._disk.list_directory(directory) if not name.startswith(_DIRECTORIES)]
             self._sizes = {name: self._disk.size_of(directory / name) for name in copies}
         return self._sizes
 

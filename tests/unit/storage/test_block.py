@@ -50,7 +50,7 @@ def test_header_snapshot() -> None:
     header = encode_header(FileHeader(KIND_JOURNAL, 5, 6, MAGIC))
     assert (
         header.rstrip(b"\x00").hex(" ", 4)
-        == "464c494e 544d5100 00000003 00000001 00000000 00000005 00000000 00000006 face0001 4dfaa179"
+        == "464c494e 544d5100 00000004 00000001 00000000 00000005 00000000 00000006 face0001 83aa5dd1"
     )
     assert len(header) == HEADER_BYTES
 
@@ -72,7 +72,7 @@ def test_header_of_another_version_is_refused() -> None:
     """A file of a later format is not guessed at."""
     fields = HEADER[:11] + b"\x09" + HEADER[12:36]
     forged = (fields + crc32(fields).to_bytes(4)).ljust(HEADER_BYTES, b"\x00")
-    with pytest.raises(StorageError, match="storage format 9, this FlintMQ reads and writes 3"):
+    with pytest.raises(StorageError, match="storage format 9, this FlintMQ reads and writes 4"):
         decode_header(forged, "file")
 
 

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-VERSION: Final = 7
+VERSION: Final = 8
 # "FLNT": tells our database from somebody else's of the same name.
 APPLICATION_ID: Final = 0x464C4E54
 
@@ -50,6 +50,12 @@ _SECRETS: Final = """
 CREATE TABLE secrets (name TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
 """
 
+# The first is drawn by whoever opens the database (0: not yet); the second counts transactions.
+_MARKS: Final = """
+INSERT OR IGNORE INTO meta VALUES ('identity', 0);
+INSERT OR IGNORE INTO meta VALUES ('generation', 0);
+"""
+
 _META: Final = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE vhosts (
@@ -66,7 +72,7 @@ CREATE TABLE queues (
     arguments TEXT NOT NULL, UNIQUE (vhost, name));
 INSERT INTO meta VALUES ('next_queue_id', 1);
 """
-CREATE: Final = (_META, _BINDINGS, _RULES, _READERS, _TERMINI, _LEASES, _STAGES, _SECRETS)
+CREATE: Final = (_META, _BINDINGS, _RULES, _READERS, _TERMINI, _LEASES, _STAGES, _SECRETS, _MARKS)
 
 # From the format that is the key to the next one: scripts, to be run one after the other. Format 1 had no permissions:
 # every user could do everything.
@@ -96,4 +102,5 @@ INSERT INTO permissions SELECT vhosts.name, users.name, '.*', '.*', '.*' FROM vh
     4: (_TERMINI,),
     5: (_LEASES, _STAGES),
     6: (_SECRETS,),
+    7: (_MARKS,),
 }

@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, Literal, final
+from typing import Final, Literal, NamedTuple, final
 
 from flintmq.base.errors import StorageError
 from flintmq.broker.ports import (
@@ -24,6 +24,7 @@ from flintmq.broker.ports import (
     VHostRecord,
 )
 from flintmq.storage.definitions import rules, schema
+from flintmq.storage.definitions.catalogue import Catalogue
 from flintmq.storage.definitions.log import LOG_SUFFIX
 from flintmq.storage.definitions.values import dump_table, load_table
 
@@ -35,6 +36,13 @@ IN_MEMORY: Final = Path(":memory:")
 # As all files of a data directory: hashes of passwords are nobody else's business.
 _MODE: Final = 0o640
 _RIGHTS_OF_OTHERS: Final = 0o007
+
+
+class Marks(NamedTuple):
+    """What tells whether definitions belong to the data beside them. `generation` counts transactions."""
+
+    identity: int
+    generation: int
 
 
 def connect(path: Path) -> sqlite3.Connection:
@@ -133,6 +141,17 @@ class DefinitionDatabase:
             raise self._unreadable(error) from error
         self.is_blank = False
 
+    def marks(self, draw: Callable[[], int]) -> Marks:
+        """An identity is drawn where there is none yet. Raises StorageError."""
+        try:
+            found = dict(self._connection.execute("SELECT key, value FROM meta"))
+            if not found["identity"]:
+                found["identity"] = draw()
+                self.apply([("UPDATE meta SET value = ? WHERE key = 'identity'", (found["identity"],))])
+            return Marks(*(found[name] for name in Marks._fields))
+        except (sqlite3.Error, KeyError) as error:
+            raise self._unreadable(error) from error
+
     def withdraw(self) -> None:
         """Close a blank database, and leave no file where there was none."""
         self.close()
@@ -225,23 +244,37 @@ class DefinitionDatabase:
                 run("ROLLBACK")
             raise
 
+    def close_alone(self) -> None:
+        """Close, and leave all of it in one file, without a log. Raises StorageError."""
+        try:
+            self._connection.execute("PRAGMA journal_mode = DELETE")
+        except sqlite3.Error as error:
+            raise self._unreadable(error) from error
+        self.close()
+
     def close(self) -> None:
         self._connection.close()
 
 
 @final
 class SqliteDefinitions(DefinitionStore):
-    """Stages changes for the next batch."""
+    """Stages changes for the next batch, and tells `catalogue` of those that it is about."""
 
-    def __init__(self, database: DefinitionDatabase) -> None:
+    def __init__(self, database: DefinitionDatabase, catalogue: Catalogue | None = None) -> None:
         # What `load` found: all ids that were ever given are below. 0 before that.
         self.next_queue_id = 0
+        self.catalogue = catalogue or Catalogue(0, 0)
+        # What the journal is to have of the batch that was taken last; empty for nothing.
+        self.change = b""
+        # Places of readers change all the time, and nothing else goes by them.
+        self._has_more_than_places = False
         self._database = database
         self._statements: list[Statement] = []
 
     def load(self) -> Definitions:
         definitions = self._database.load()
         self.next_queue_id = definitions.next_queue_id
+        self.catalogue.load(definitions)
         return definitions
 
     @property
@@ -252,9 +285,24 @@ class SqliteDefinitions(DefinitionStore):
         """End the batch."""
         statements = self._statements
         self._statements = []
+        self.change = b""
+        if self._has_more_than_places:
+            self._has_more_than_places = False
+            statements.append(("UPDATE meta SET value = value + 1 WHERE key = 'generation'", ()))
+            self.change = self.catalogue.change()
         return statements
 
+    def discard(self) -> None:
+        """Forget what was staged since the last batch."""
+        self._statements = []
+        self._has_more_than_places = False
+        self.catalogue.forget_changes()
+
     def _stage(self, sql: str, *parameters: object) -> None:
+        self._has_more_than_places = True
+        self._stage_place(sql, *parameters)
+
+    def _stage_place(self, sql: str, *parameters: object) -> None:
         for parameter in parameters:
             if isinstance(parameter, str):
                 # Refused here, where the caller can be told, and not by the sync thread, which would have to stop.
@@ -271,6 +319,7 @@ class SqliteDefinitions(DefinitionStore):
             vhost.description,
             json.dumps(vhost.tags),
         )
+        self.catalogue.put_vhost(vhost)
 
     def delete_vhost(self, name: str) -> None:
         self._stage("DELETE FROM vhosts WHERE name = ?", name)
@@ -279,6 +328,7 @@ class SqliteDefinitions(DefinitionStore):
         self._stage("DELETE FROM termini WHERE vhost = ?", name)
         self._stage("DELETE FROM leases WHERE vhost = ?", name)
         self._stage("DELETE FROM stages WHERE vhost = ?", name)
+        self.catalogue.delete_vhost(name)
 
     def put_user(self, user: UserRecord) -> None:
         self._stage(
@@ -313,6 +363,7 @@ class SqliteDefinitions(DefinitionStore):
             exchange.internal,
             dump_table(exchange.arguments),
         )
+        self.catalogue.put_exchange(exchange)
 
     def delete_exchange(self, vhost: str, name: str) -> None:
         self._stage("DELETE FROM exchanges WHERE vhost = ? AND name = ?", vhost, name)
@@ -320,6 +371,7 @@ class SqliteDefinitions(DefinitionStore):
         self._stage(
             "DELETE FROM bindings WHERE vhost = ? AND destination = ? AND destination_type = 'exchange'", vhost, name
         )
+        self.catalogue.delete_exchange(vhost, name)
 
     def put_queue(self, queue: QueueRecord) -> None:
         self._stage(
@@ -331,6 +383,7 @@ class SqliteDefinitions(DefinitionStore):
             dump_table(queue.arguments),
         )
         self._use_id(queue.id)
+        self.catalogue.put_queue(queue)
 
     def _use_id(self, queue_id: int) -> None:
         self._stage("UPDATE meta SET value = max(value, ?) WHERE key = 'next_queue_id'", queue_id + 1)
@@ -351,9 +404,11 @@ class SqliteDefinitions(DefinitionStore):
             terminus.node_id,
         )
         self._use_id(terminus.id)
+        self.catalogue.put_terminus(terminus)
 
     def delete_terminus(self, terminus: TerminusRecord) -> None:
         self._stage("DELETE FROM termini WHERE id = ?", terminus.id)
+        self.catalogue.delete_terminus(terminus.id)
 
     def put_lease(self, lease: LeaseRecord) -> None:
         self._stage(
@@ -365,22 +420,26 @@ class SqliteDefinitions(DefinitionStore):
             lease.timeout_ms,
         )
         self._use_id(lease.id)
+        self.catalogue.put_lease(lease)
 
     def delete_lease(self, lease: LeaseRecord) -> None:
         self._stage("DELETE FROM leases WHERE id = ?", lease.id)
+        self.catalogue.delete_lease(lease.id)
 
     def put_stage(self, stage: StageRecord) -> None:
         self._stage("INSERT OR REPLACE INTO stages VALUES (?, ?, ?, ?)", stage.id, stage.vhost, stage.name, stage.user)
         self._use_id(stage.id)
+        self.catalogue.put_stage(stage)
 
     def delete_stage(self, stage: StageRecord) -> None:
         self._stage("DELETE FROM stages WHERE id = ?", stage.id)
+        self.catalogue.delete_stage(stage.id)
 
     def put_secret(self, name: str, value: bytes) -> None:
         self._stage("INSERT OR REPLACE INTO secrets VALUES (?, ?)", name, value)
 
     def put_reader_offset(self, offset: ReaderOffset) -> None:
-        self._stage(
+        self._stage_place(
             "INSERT OR REPLACE INTO reader_offsets VALUES (?, ?, ?)", offset.queue_id, offset.reader, offset.offset
         )
 
@@ -397,6 +456,7 @@ class SqliteDefinitions(DefinitionStore):
         self._stage(
             "DELETE FROM bindings WHERE vhost = ? AND destination = ? AND destination_type = 'queue'", vhost, name
         )
+        self.catalogue.delete_queue(vhost, name)
 
     def put_binding(self, binding: BindingRecord) -> None:
         self._stage(

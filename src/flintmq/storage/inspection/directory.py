@@ -14,8 +14,10 @@ from flintmq.base.errors import StorageError
 from flintmq.broker.ports import Definitions
 from flintmq.storage.backup import manifest
 from flintmq.storage.backup.layout import DEFINITIONS, JOURNAL, is_data_directory, logs, state_files
+from flintmq.storage.definitions.fitting import check_marks
 from flintmq.storage.definitions.sqlite import DefinitionDatabase, ways_out
 from flintmq.storage.files import RealDisk
+from flintmq.storage.journal.described import newest_described
 from flintmq.storage.kept import holds_messages
 from flintmq.storage.reading import SegmentReader
 
@@ -101,11 +103,14 @@ class DataDirectory:
         with tempfile.TemporaryDirectory(prefix="flintmq-") as scratch:
             copy = Path(scratch) / DEFINITIONS
             try:
+                # Before the definitions, in which a broker that runs makes each change first.
+                described = newest_described(self._disk, self.path / JOURNAL, self._disk.open_to_read)
                 self._copy_definitions(copy)
                 database = DefinitionDatabase(copy)
                 try:
                     if database.is_blank and holds_messages(self._disk, self.path):
                         raise StorageError(f"{copy} is missing or empty: {ways_out(self.path)}")
+                    check_marks(copy, database.marks(lambda: 0), described)
                     return database.load()
                 finally:
                     database.close()
@@ -113,7 +118,8 @@ class DataDirectory:
                 raise StorageError(f"{error.filename} cannot be read: {error.strerror}") from error
             except (StorageError, sqlite3.Error) as error:
                 # Who asks knows nothing of the copy.
-                raise StorageError(str(error).replace(str(copy), str(self.path / DEFINITIONS))) from error
+                text = str(error).replace(str(copy), str(self.path / DEFINITIONS))
+                raise StorageError(text.replace(scratch, str(self.path))) from error
 
     def _copy_definitions(self, copy: Path) -> None:
         original = self.path / DEFINITIONS

@@ -13,6 +13,7 @@ from flintmq.base.errors import StorageError
 from flintmq.broker.message import ContentCodec
 from flintmq.broker.ports import QueueRecord
 from flintmq.storage.block import TYPE_JOURNAL, TYPE_STREAM, Damage
+from flintmq.storage.definitions.catalogue import decode_described
 from flintmq.storage.inspection.directory import DataDirectory
 from flintmq.storage.inspection.places import Places
 from flintmq.storage.inspection.records import (
@@ -28,6 +29,7 @@ from flintmq.storage.inspection.records import (
 from flintmq.storage.journal.checkpoint import Checkpoint
 from flintmq.storage.journal.records import (
     RECORD_CHECKPOINT,
+    RECORD_DEFINITIONS,
     RECORD_MESSAGE,
     RECORD_MOVED,
     RECORD_RETURN,
@@ -122,6 +124,10 @@ class Dump:
             needed = [number for number in checkpoint.covered if checkpoint.is_needed(number)]
             unneeded = [number for number in checkpoint.covered if not checkpoint.is_needed(number)]
             return {"record": "checkpoint", "live_segments": needed, "dead_segments": unneeded}
+        if kind == RECORD_DEFINITIONS:
+            described = decode_described(data, position)
+            marks = {"identity": described.identity, "generation": described.generation}
+            return {"record": "definitions", **marks, "whole": described.is_whole, "entries": described.entries}
         seq, returns = returned_by(data, position)
         return {"record": "return", "queue_id": queue_of(data, position), "seq": seq, "returns": returns}
 
@@ -163,6 +169,6 @@ class Dump:
 def _queue_ids(data: bytes, position: int) -> set[int]:
     if data[position] in (RECORD_MESSAGE, RECORD_MOVED):
         return {queue_id for queue_id, _ in places_of(data, position)}
-    if data[position] == RECORD_CHECKPOINT:
+    if data[position] in (RECORD_CHECKPOINT, RECORD_DEFINITIONS):
         return set()
     return {queue_of(data, position)}

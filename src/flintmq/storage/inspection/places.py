@@ -2,6 +2,8 @@
 
 from typing import final
 
+from mypy_extensions import i64
+
 from flintmq.storage.inspection.ranges import Ranges
 from flintmq.storage.inspection.records import places_of, queue_of, returned_by, settled_by
 
@@ -18,6 +20,8 @@ class Places:
         self.returns: dict[tuple[int, int], int] = {}
         # How many records of a place have a later one in the same segment: by that, queue and place.
         self.replaced: dict[tuple[str, int, int], int] = {}
+        # The highest id that a record speaks of, whosever it is.
+        self.highest_id: i64 = 0
         self._queue_ids = queue_ids
         self._settled: dict[int, Ranges] = {}
         # By segment, in order, and queue.
@@ -29,6 +33,7 @@ class Places:
         count = 0
         for queue_id, seq in places_of(data, position):
             count += 1
+            self.highest_id = max(self.highest_id, queue_id, -queue_id)
             if queue_id in self._queue_ids or -queue_id in self._queue_ids:
                 ranges = written.get(queue_id)
                 if ranges is None:

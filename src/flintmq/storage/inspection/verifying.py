@@ -10,6 +10,7 @@ from flintmq.storage.backup import manifest
 from flintmq.storage.backup.layout import DEFINITIONS, is_segment
 from flintmq.storage.backup.manifest import Manifest, Progress
 from flintmq.storage.block import KIND_JOURNAL, KIND_STREAM, TYPE_JOURNAL, TYPE_STREAM, Damage
+from flintmq.storage.definitions.fitting import check_ids
 from flintmq.storage.inspection.directory import DataDirectory
 from flintmq.storage.inspection.places import Places
 from flintmq.storage.inspection.records import (
@@ -63,6 +64,9 @@ class Verification:
             report = self._segment(path, places, progress) if is_segment(path) else self._other(path, progress)
             if report is not None:
                 reports.append(report)
+        if definitions is not None and not directory.is_running:
+            # A broker that runs may have given more since they were read.
+            self._check_ids(definitions, max([int(places.highest_id), *directory.streams]), definitions_report)
         live = places.live()
         for report in reports:
             if report.kind == JOURNAL_SEGMENT:
@@ -88,6 +92,13 @@ class Verification:
         except StorageError as error:
             report.damage.append(Damage(str(path), 0, str(error)))
             return None, report
+
+    def _check_ids(self, definitions: Definitions, highest_id: int, report: FileReport) -> None:
+        path = self._directory.path / DEFINITIONS
+        try:
+            check_ids(path, definitions.next_queue_id, highest_id)
+        except StorageError as error:
+            report.damage.append(Damage(str(path), 0, str(error)))
 
     def _other(self, path: str, progress: Progress) -> FileReport:
         progress(self._sizes[path])

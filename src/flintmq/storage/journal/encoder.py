@@ -140,6 +140,10 @@ class JournalEncoder(Journal):
         self._highest_seq: i64 = 0
         # What the segment that was just begun begins with; empty once it is written, or where there is nothing to say.
         self._checkpoint = b""
+        # Whether a segment was begun that does not say yet which definitions there are.
+        self.wants_definitions = False
+        # Of the present batch.
+        self._definitions_blocks: i64 = 0
 
     def start(self, segment: int, highest_seq: int = 0) -> None:
         """Begin with a new segment, behind those that recovery put into `occupancy`; no number it found was higher."""
@@ -149,6 +153,13 @@ class JournalEncoder(Journal):
     def _begin(self, segment: i64) -> None:
         self._segment = self.occupancy.open(segment)
         self._checkpoint = encode_checkpoint(self.occupancy, self._highest_seq)
+        self.wants_definitions = True
+
+    def describe(self, definitions: bytes) -> None:
+        """Write a definitions record, in a block of its own before all else of the batch."""
+        self._blocks.insert(0, (definitions,))
+        self._batch_bytes += len(definitions)
+        self._definitions_blocks += 1
 
     def append(self, message: Message, queue_ids: list[int], entries: list[Entry]) -> None:
         # First, since an address can be refused.
@@ -328,7 +339,8 @@ class JournalEncoder(Journal):
         if len(writer) > 0:
             self._add_block((writer.getvalue(),), len(writer))
         segment = self._segment
-        if self._checkpoint:
+        # A checkpoint stands before all records of messages, and waits for the first of them.
+        if self._checkpoint and len(self._blocks) > self._definitions_blocks:
             self._batch_bytes += len(self._checkpoint)
             self._blocks.insert(0, (self._checkpoint,))
             self._checkpoint = b""
@@ -345,11 +357,13 @@ class JournalEncoder(Journal):
         """Forget what is staged, and take no more: of what lives, more was settled than will ever be on the disk."""
         self._clear()
         self._is_over = True
+        self.wants_definitions = False
 
     def _clear(self) -> None:
         self._writer.truncate(0)
         self._blocks = []
         self._batch_bytes = 0
+        self._definitions_blocks = 0
         self._messages = 0
         self._pending.clear()
         self._settled = Settled(_NO_QUEUE, -2, -2)

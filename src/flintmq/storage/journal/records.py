@@ -7,9 +7,12 @@
 - settlement: queue id i64, count u32, then first i64 and length u32 of each range of seqs;
 - return: queue id i64, seq i64, and u32 how often that entry has come back to its queue;
 - checkpoint: bytes u32 of all behind the next fields; first segment i64 of this life of the broker, highest seq i64,
-  count u32; then of each segment what lives (see checkpoint.py).
+  count u32; then of each segment what lives (see checkpoint.py);
+- definitions: bytes u32 of the text; identity i64, generation i64, 1 (u8) if it is about all of them; then what there
+  is, as JSON (see definitions/catalogue.py). It is a block of its own.
 """
 
+import struct
 from typing import Final
 
 from librt.strings import read_i32_be
@@ -22,6 +25,7 @@ RECORD_SETTLEMENT: Final = 2
 RECORD_RETURN: Final = 3
 RECORD_MOVED: Final = 4
 RECORD_CHECKPOINT: Final = 5
+RECORD_DEFINITIONS: Final = 6
 
 # Where the entries of a message begin in its record, and the bytes of each.
 ENTRIES_AT: Final = 5
@@ -33,6 +37,9 @@ RANGES_AT: Final = 13
 RANGE_BYTES: Final = 12
 RETURN_BYTES: Final = 21
 CHECKPOINT_HEAD_BYTES: Final = 25
+# Of definitions: all but the text.
+DEFINITIONS_HEAD: Final = struct.Struct(">BIqqB")
+DEFINITIONS_HEAD_BYTES: Final = 22
 
 
 def content_position(data: bytes, position: i64) -> i64:
@@ -54,4 +61,6 @@ def record_end(data: bytes, position: i64) -> i64:
         return position + RETURN_BYTES
     if record == RECORD_CHECKPOINT:
         return position + CHECKPOINT_HEAD_BYTES + i64(read_i32_be(data, position + 1))
+    if record == RECORD_DEFINITIONS:
+        return position + DEFINITIONS_HEAD_BYTES + i64(read_i32_be(data, position + 1))
     return 0

@@ -24,6 +24,8 @@ from flintmq.storage.stream.scan import SegmentScan, block_behind, scan_segment
 SUFFIX: Final = ".stream"
 INDEX_SUFFIX: Final = ".index"
 DRAFT: Final = "draft"
+# Which queue's stream it is, as the journal has it (definitions/catalogue.py): all else there knows only its id.
+DESCRIPTION: Final = "queue.json"
 DELETED_SUFFIX: Final = ".deleted"
 # Indexes of old segments in memory: about 24 KiB each for segments of the default size.
 INDEXES_MAX: Final = 8
@@ -55,8 +57,12 @@ class StreamFiles:
     of all segments, `max_age_ms` of a record. Whole segments go, from the oldest, and never the last one.
     """
 
-    def __init__(self, disk: Disk, directory: Path, segment_limit: int, content: ContentReader) -> None:
+    def __init__(
+        self, disk: Disk, directory: Path, segment_limit: int, content: ContentReader, description: str = ""
+    ) -> None:
         self.directory = directory
+        # To be kept beside the segments; empty while it is not known.
+        self.description = description
         self.segments: list[StreamSegment] = []
         self.written_offset = 0
         # Written and synced up to here.
@@ -96,8 +102,24 @@ class StreamFiles:
             self._disk.sync_directory(self.directory)
         for orphan in indexed.difference(numbers):
             self._disk.unlink(self._index_path(orphan))
+        if names and DESCRIPTION not in names:
+            self._describe()
         self.segments[:0] = [self._sealed(number) for number in numbers[:-1]]
         self.durable_offset = self.written_offset
+
+    def _describe(self) -> None:
+        """Under its name the file has all of its content: a directory is synced when a segment is made in it."""
+        if not self.description:
+            return
+        draft = self.directory / DRAFT
+        file = self._disk.create(draft)
+        try:
+            file.write_at(0, [self.description.encode()])
+            file.truncate(len(self.description.encode()))
+            file.sync()
+        finally:
+            file.close()
+        self._disk.rename(draft, self.directory / DESCRIPTION)
 
     def _sealed(self, number: int) -> StreamSegment:
         path = self._path(number)
@@ -267,6 +289,8 @@ class StreamFiles:
     def _roll(self, first: StreamBlock) -> SegmentFile:
         if self._writer is None:
             self._disk.make_directory(self.directory)
+            if DESCRIPTION not in self._disk.list_directory(self.directory):
+                self._describe()
         else:
             self._end_segment()
         path = self._path(first.first_offset)

@@ -1,0 +1,207 @@
+"""What the journal says of the definitions: a second place for what messages cannot be given back without.
+
+That are virtual hosts, exchanges, queues, and whatever else has an id that journal records speak of. A segment begins
+with all of them, and each change follows in the batch that has it; so they can be rebuilt (storage/rebuilding) where
+definitions.sqlite is lost. Bindings, users and rules are not there.
+
+Each record has two numbers by which a start tells whether definitions belong to the journal it has: `identity`, drawn
+when the definitions were made, and `generation`, which grows by one with each transaction of theirs, and is on the disk
+in the definitions before it is in the journal.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import fields
+from typing import Any, Final, NamedTuple, final
+
+from flintmq.base.json_values import to_json
+from flintmq.broker.message import Table
+from flintmq.broker.ports import (
+    Definitions,
+    ExchangeRecord,
+    LeaseRecord,
+    QueueRecord,
+    StageRecord,
+    TerminusRecord,
+    VHostRecord,
+)
+from flintmq.storage.journal.records import DEFINITIONS_HEAD, RECORD_DEFINITIONS
+
+VHOST: Final = "vhost"
+EXCHANGE: Final = "exchange"
+QUEUE: Final = "queue"
+TERMINUS: Final = "terminus"
+LEASE: Final = "lease"
+STAGE: Final = "stage"
+
+# What tells things of a kind apart: ids, or names.
+Key = tuple[str, int | str, str]
+
+
+class Described(NamedTuple):
+    """A definitions record. `is_whole`: it has all there is, and not only what changed.
+
+    Each of `entries` has a `kind` and the fields of its definition, or a key and `gone`.
+    """
+
+    identity: int
+    generation: int
+    is_whole: bool
+    entries: list[dict[str, Any]]
+
+
+def encode_described(identity: int, generation: int, is_whole: bool, entries: Iterable[str]) -> bytes:
+    text = f"[{','.join(entries)}]".encode()
+    return DEFINITIONS_HEAD.pack(RECORD_DEFINITIONS, len(text), identity, generation, is_whole) + text
+
+
+def decode_described(data: bytes, position: int) -> Described:
+    """The definitions record at `position`. Raises ValueError for a text that is none of ours."""
+    _, length, identity, generation, is_whole = DEFINITIONS_HEAD.unpack_from(data, position)
+    begin = position + DEFINITIONS_HEAD.size
+    entries = json.loads(data[begin : begin + length])
+    return Described(identity, generation, bool(is_whole), entries)
+
+
+@final
+class Catalogue:
+    """`identity` and `generation` are those of the definitions, as of the newest change that was taken."""
+
+    def __init__(self, identity: int, generation: int) -> None:
+        self.identity = identity
+        self.generation = generation
+        # By key: the virtual host it is in, and its text.
+        self._entries: dict[Key, tuple[str, str]] = {}
+        self._queue_ids: dict[tuple[str, str], int] = {}
+        # Leases go with their queue.
+        self._leases: dict[int, int] = {}
+        self._changes: list[str] = []
+        self._size = 0
+        # Where the next part begins of what is too long for one segment.
+        self._turn = 0
+
+    def load(self, definitions: Definitions) -> None:
+        for vhost in definitions.vhosts:
+            self.put_vhost(vhost)
+        for exchange in definitions.exchanges:
+            self.put_exchange(exchange)
+        for queue in definitions.queues:
+            self.put_queue(queue)
+        for terminus in definitions.termini:
+            self.put_terminus(terminus)
+        for lease in definitions.leases:
+            self.put_lease(lease)
+        for stage in definitions.stages:
+            self.put_stage(stage)
+        self._changes.clear()
+
+    def change(self) -> bytes:
+        """The record of what changed since this was asked last, which is one more transaction of the definitions."""
+        self.generation += 1
+        changes = self._changes
+        self._changes = []
+        return encode_described(self.identity, self.generation, False, changes)
+
+    def forget_changes(self) -> None:
+        """They will never be on the disk."""
+        self._changes.clear()
+
+    def whole(self, size_max: int) -> bytes:
+        """The record of all there is; of a part of it, if that is longer: the next one goes on where it ends."""
+        texts = [text for _, text in self._entries.values()]
+        if self._size <= size_max:
+            return encode_described(self.identity, self.generation, True, texts)
+        part: list[str] = []
+        size = 0
+        first = self._turn % len(texts)
+        for text in texts[first:] + texts[:first]:
+            size += len(text)
+            if size > size_max and part:
+                break
+            part.append(text)
+        self._turn = first + len(part)
+        return encode_described(self.identity, self.generation, False, part)
+
+    def text_of_queue(self, queue_id: int) -> str:
+        """Empty where it is not known."""
+        return self._entries.get((QUEUE, queue_id, ""), ("", ""))[1]
+
+    # -- changes ------------------------------------------------------------------------------------------------
+
+    def put_vhost(self, vhost: VHostRecord) -> None:
+        self._put((VHOST, vhost.name, ""), "", _fields(vhost))
+
+    def delete_vhost(self, name: str) -> None:
+        self._delete((VHOST, name, ""), {"name": name})
+        for key in [key for key, (vhost, _) in self._entries.items() if vhost == name and key[0] != VHOST]:
+            self._forget(key)
+        self._queue_ids = {place: queue_id for place, queue_id in self._queue_ids.items() if place[0] != name}
+
+    def put_exchange(self, exchange: ExchangeRecord) -> None:
+        record = {**_fields(exchange), "arguments": _table(exchange.arguments)}
+        self._put((EXCHANGE, exchange.vhost, exchange.name), exchange.vhost, record)
+
+    def delete_exchange(self, vhost: str, name: str) -> None:
+        self._delete((EXCHANGE, vhost, name), {"vhost": vhost, "name": name})
+
+    def put_queue(self, queue: QueueRecord) -> None:
+        record = {**_fields(queue), "arguments": _table(queue.arguments)}
+        self._put((QUEUE, queue.id, ""), queue.vhost, record)
+        self._queue_ids[queue.vhost, queue.name] = queue.id
+
+    def delete_queue(self, vhost: str, name: str) -> None:
+        queue_id = self._queue_ids.pop((vhost, name), None)
+        if queue_id is not None:
+            self._delete_id(QUEUE, queue_id)
+            for lease_id in [lease_id for lease_id, leased in self._leases.items() if leased == queue_id]:
+                self.delete_lease(lease_id)
+
+    def put_terminus(self, terminus: TerminusRecord) -> None:
+        record = {**_fields(terminus), "configuration": terminus.configuration.hex()}
+        self._put((TERMINUS, terminus.id, ""), terminus.vhost, record)
+
+    def delete_terminus(self, terminus_id: int) -> None:
+        self._delete_id(TERMINUS, terminus_id)
+
+    def put_lease(self, lease: LeaseRecord) -> None:
+        self._put((LEASE, lease.id, ""), lease.vhost, _fields(lease))
+        self._leases[lease.id] = lease.queue_id
+
+    def delete_lease(self, lease_id: int) -> None:
+        self._delete_id(LEASE, lease_id)
+
+    def put_stage(self, stage: StageRecord) -> None:
+        self._put((STAGE, stage.id, ""), stage.vhost, _fields(stage))
+
+    def delete_stage(self, stage_id: int) -> None:
+        self._delete_id(STAGE, stage_id)
+
+    def _put(self, key: Key, vhost: str, record: Mapping[str, object]) -> None:
+        text = json.dumps({"kind": key[0], **record}, separators=(",", ":"))
+        self._forget(key)
+        self._entries[key] = (vhost, text)
+        self._size += len(text)
+        self._changes.append(text)
+
+    def _delete_id(self, kind: str, numbered: int) -> None:
+        self._delete((kind, numbered, ""), {"id": numbered})
+
+    def _delete(self, key: Key, named: Mapping[str, object]) -> None:
+        self._forget(key)
+        self._changes.append(json.dumps({"kind": key[0], **named, "gone": True}, separators=(",", ":")))
+
+    def _forget(self, key: Key) -> None:
+        found = self._entries.pop(key, None)
+        if found is not None:
+            self._size -= len(found[1])
+            if key[0] == LEASE and isinstance(key[1], int):
+                self._leases.pop(key[1], None)
+
+
+def _fields(record: object) -> dict[str, object]:
+    """Of a dataclass, which has no `__dict__` where it is compiled."""
+    return {field.name: getattr(record, field.name) for field in fields(record)}  # type: ignore[arg-type]
+
+
+def _table(arguments: Table) -> dict[str, object]:
+    return {name: to_json(value) for name, value in arguments.items()}

@@ -1,0 +1,43 @@
+"""What the journal said last of the definitions (definitions/catalogue.py): found without reading all of it."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from flintmq.storage.block import BLOCK_HEAD_BYTES, HEADER_BYTES, TYPE_JOURNAL, block_end, decode_header, find_magic
+from flintmq.storage.definitions.catalogue import Described, decode_described
+from flintmq.storage.files import Disk, DiskFile
+from flintmq.storage.journal.records import RECORD_DEFINITIONS
+
+_SUFFIX: Final = ".journal"
+_BEGINS: Final = bytes([TYPE_JOURNAL, RECORD_DEFINITIONS])
+
+
+def newest_described(disk: Disk, directory: Path, open_file: Callable[[Path], DiskFile]) -> Described | None:
+    """The last intact definitions record of the newest segment that has one. Raises OSError, and StorageError.
+
+    One that a crash has torn off counts, too: what it speaks of was on the disk before it was written.
+    """
+    for name in reversed([name for name in disk.list_directory(directory) if name.endswith(_SUFFIX)]):
+        file = open_file(directory / name)
+        try:
+            data = file.read_at(0, file.size())
+        finally:
+            file.close()
+        header = decode_header(data, str(directory / name))
+        number = int(name.removesuffix(_SUFFIX))
+        magic = find_magic(data, number) if header is None else header.block_magic
+        found = _last_in(data, magic) if magic else None
+        if found is not None:
+            return found
+    return None
+
+
+def _last_in(data: bytes, magic: bytes) -> Described | None:
+    begins = BLOCK_HEAD_BYTES - 1
+    at = data.rfind(magic, HEADER_BYTES)
+    while at >= 0:
+        if data[at + begins : at + begins + len(_BEGINS)] == _BEGINS and block_end(data, at, magic):
+            return decode_described(data, at + BLOCK_HEAD_BYTES)
+        at = data.rfind(magic, HEADER_BYTES, at + len(magic) - 1)
+    return None

@@ -1,0 +1,122 @@
+"""What journal and streams say of the definitions."""
+
+import json
+import secrets
+from contextlib import suppress
+from typing import Any, final
+
+from flintmq.broker.notes import NOTE_CODEC
+from flintmq.storage.backup.manifest import Progress
+from flintmq.storage.block import TYPE_JOURNAL
+from flintmq.storage.definitions.catalogue import EXCHANGE, QUEUE, VHOST, Described, decode_described
+from flintmq.storage.inspection.directory import DataDirectory
+from flintmq.storage.inspection.places import Places
+from flintmq.storage.inspection.records import BrokenBlock, journal_records, places_of
+from flintmq.storage.journal.records import (
+    RECORD_DEFINITIONS,
+    RECORD_MESSAGE,
+    RECORD_MOVED,
+    RECORD_SETTLEMENT,
+    content_position,
+)
+from flintmq.storage.stream.files import DESCRIPTION
+
+# The kind, and the id or the name, the latter behind its virtual host.
+Key = tuple[str, object]
+
+
+@final
+class Evidence:
+    """What journal and streams say."""
+
+    def __init__(self) -> None:
+        self.known: dict[Key, dict[str, Any]] = {}
+        self._gone: set[Key] = set()
+        # A record about all definitions was found. At that time, ids up to this one had been met.
+        self._is_whole = False
+        self._whole_through = 0
+        self.newest: Described | None = None
+        self.highest_id = 0
+        self.streams: set[int] = set()
+        # Queues with messages.
+        self.live: set[int] = set()
+        self._ids: set[int] = set()
+        self._places = Places(self._ids)
+
+    def read(self, directory: DataDirectory, progress: Progress) -> None:
+        for path in directory.journal:
+            with directory.segment(path) as reader:
+                if reader is None:
+                    continue
+                for block in reader.blocks(directory.synced(path, reader)):
+                    if block.type == TYPE_JOURNAL:
+                        with suppress(BrokenBlock):
+                            self._read_block(path, block.data, block.at, block.length)
+                progress(reader.size)
+        for in_segment in self._places.live().values():
+            self.live |= {queue_id for queue_id, places in in_segment.items() if queue_id > 0 and places.count}
+        for queue_id in directory.streams:
+            self.streams.add(queue_id)
+            self._see(queue_id)
+            with suppress(OSError, ValueError):
+                text = (directory.path / "streams" / str(queue_id) / DESCRIPTION).read_text()
+                self.known.setdefault((QUEUE, queue_id), json.loads(text))
+
+    def _read_block(self, path: str, data: bytes, start: int, length: int) -> None:
+        for position in journal_records(data, start, length):
+            record = data[position]
+            if record == RECORD_DEFINITIONS:
+                with suppress(ValueError):
+                    self._describe(decode_described(data, position))
+            elif record in (RECORD_MESSAGE, RECORD_MOVED):
+                is_note = data[content_position(data, position)] == NOTE_CODEC.format
+                for queue_id, _ in places_of(data, position):
+                    self._see(queue_id)
+                    if queue_id > 0 and not is_note:
+                        self._ids.add(queue_id)
+                self._places.message(path, data, position)
+            elif record == RECORD_SETTLEMENT:
+                self._places.settlement(data, position)
+
+    def _see(self, queue_id: int) -> None:
+        self.highest_id = max(self.highest_id, abs(queue_id))
+
+    def _describe(self, described: Described) -> None:
+        self.newest = described
+        if described.is_whole:
+            self._is_whole = True
+            self.known.clear()
+            self._gone.clear()
+        for entry in described.entries:
+            key = key_of(entry)
+            if "id" in entry:
+                self._see(entry["id"])
+            if not entry.get("gone"):
+                self.known[key] = entry
+                self._gone.discard(key)
+                continue
+            self.known.pop(key, None)
+            self._gone.add(key)
+            if entry["kind"] == VHOST:
+                self.known = {key: each for key, each in self.known.items() if each.get("vhost") != entry["name"]}
+        if described.is_whole:
+            self._whole_through = self.highest_id
+
+    @property
+    def identity(self) -> int:
+        """Of the definitions; a new one where the journal does not say."""
+        return self.newest.identity if self.newest is not None else secrets.randbits(62) | 1
+
+    def was_deleted(self, key: Key) -> bool:
+        """Whether this was not there any more, as far as the journal says."""
+        if key in self.known:
+            return False
+        is_older = self._is_whole and (not isinstance(key[1], int) or key[1] <= self._whole_through)
+        return key in self._gone or is_older
+
+
+def key_of(entry: dict[str, Any]) -> Key:
+    kind = entry["kind"]
+    if kind == VHOST:
+        return kind, entry["name"]
+    return kind, (entry["vhost"], entry["name"]) if kind == EXCHANGE else entry["id"]
