@@ -81,6 +81,8 @@ def test_page_by_page(api: Api, packed: bool) -> None:
 
 def test_priorities(api: Api) -> None:
     """They are seen in the order in which they will be delivered, across pages, too."""
+    api.delete(Q)
+    api.put(Q, {"durable": True, "arguments": {"x-max-priority": 9}})
     for number, priority in enumerate([0, 5, 0, 9, 5]):
         publish(api, f"{priority}-{number}", priority=priority)
     expected = ["9-3", "5-1", "5-4", "0-0", "0-2"]
