@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING
 
 from mypy_extensions import i64, mypyc_attr
 
+from flintmq.broker.queue.seen import Seen
+
 if TYPE_CHECKING:
     from flintmq.base.errors import StorageError
     from flintmq.broker.message import Entry, Message
@@ -30,6 +32,8 @@ class Consumer:
         self.suiting_cost: i64 = 0
         self.is_measured = False
         self.context: object | None = None
+        # Of a consumer that takes nothing: what it has been sent, on links before this one, too.
+        self.seen: Seen | None = None
 
     @abstractmethod
     def can_take(self) -> bool:

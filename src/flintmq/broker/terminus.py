@@ -16,6 +16,8 @@ from flintmq.broker.notes import Notes
 from flintmq.broker.ports import TerminusRecord
 from flintmq.broker.queue.base import Holder, Queue, Stored
 from flintmq.broker.queue.entries import EntryQueue
+from flintmq.broker.queue.seen import Seen
+from flintmq.broker.queue.seen import decoded as decoded_seen
 from flintmq.broker.settlement import Outcome
 from flintmq.broker.timers import Timed
 
@@ -223,6 +225,12 @@ class SourceTerminus(Terminus, Holder):
     def __init__(self, record: TerminusRecord, termini: "Termini") -> None:
         super().__init__(record, termini)
         self.unsettled: dict[bytes, Held] = {}
+        # What its links were sent, where they take nothing from their queue. The note of it says what a restart must
+        # not send again: of a stream all, since what is not settled has notes of its own, and else what is settled.
+        self.seen: Seen | None = None
+        self._settled: Seen | None = None
+        self._seen_note: Entry | None = None
+        self._noted_end = 0
         # Those of which a transaction decides: it settles them, whatever becomes of the terminus meanwhile.
         self._staged: dict[Held, None] = {}
         # Those it holds something of, or has.
@@ -251,15 +259,46 @@ class SourceTerminus(Terminus, Holder):
 
     def _apply(self, held: Held, outcome: Outcome) -> None:
         note = held.note
-        if note is None:
+        seen = self.seen if self.keeps_notes else None
+        if note is None and seen is None:
             outcome.apply(held.queue, held.entry, self)
             return
         self._notes.begin_group()
         try:
-            self._notes.drop(note)
+            if note is not None:
+                self._notes.drop(note)
+            if seen is not None:
+                self._note_seen(seen, held)
             outcome.apply(held.queue, held.entry, self)
         finally:
             self._notes.end_group()
+
+    def _note_seen(self, seen: Seen, held: Held) -> None:
+        """A delivery is settled that took nothing from its queue: no restart may send it again."""
+        if held.queue.keeps_all:
+            if self._noted_end == seen.end:
+                return
+            self._noted_end = seen.end
+            noted = seen
+        else:
+            settled = self._settled
+            if settled is None or settled.queue_id != seen.queue_id:
+                lacking = [*self.unsettled.values(), *self._staged]
+                settled = seen.without([int(each.entry.seq) for each in lacking])
+                self._settled = settled
+            settled.add(held.entry.seq)
+            noted = settled
+        before = self._seen_note
+        self._seen_note = self._notes.write(_SEEN + noted.encoded())
+        if before is not None:
+            self._notes.drop(before)
+
+    def _drop_seen(self) -> None:
+        note, self._seen_note = self._seen_note, None
+        self._noted_end = 0
+        self._settled = None
+        if note is not None:
+            self._notes.drop(note)
 
     def stage(self, tag: bytes) -> Held | None:
         """From now on only `settle_staged` settles a delivery, or `unstage` has it back; a crash has, too.
@@ -292,6 +331,7 @@ class SourceTerminus(Terminus, Holder):
         return held
 
     def let_go(self) -> None:
+        self._drop_seen()
         for held in self._staged:
             self._drop(held)
         unsettled = list(self.unsettled.values())
@@ -312,6 +352,7 @@ class SourceTerminus(Terminus, Holder):
 
     def queue_gone(self, queue: Queue) -> None:
         self._supersede()
+        self._drop_seen()
         self._queues.pop(queue, None)
         for held in self._staged:
             if held.queue is queue:
@@ -323,6 +364,8 @@ class SourceTerminus(Terminus, Holder):
                 queue.settle(held.entry)
 
     def _keep_or_drop_notes(self) -> None:
+        if not self.keeps_notes:
+            self._drop_seen()
         for held in [*self.unsettled.values(), *self._staged]:
             if self.keeps_notes:
                 self._write(held)
@@ -344,6 +387,9 @@ class SourceTerminus(Terminus, Holder):
 
     def restore(self, entry: Entry) -> None:
         """A note, before the entries of any queue."""
+        if entry.message.body[:1] == _SEEN:
+            self._restore_seen(entry)
+            return
         queue_id, seq, tag = entry.message.body.split(b" ", 2)
         queue = self._termini.queue_by_id(int(queue_id))
         if queue is None:
@@ -364,6 +410,17 @@ class SourceTerminus(Terminus, Holder):
         if older is None and isinstance(queue, EntryQueue):
             queue.claim(number, 1, self)
 
+    def _restore_seen(self, entry: Entry) -> None:
+        """The latest counts; an older one is there where damage took the record that it was dropped."""
+        self._drop_seen()
+        seen = decoded_seen(entry.message.body[1:])
+        if self._termini.queue_by_id(seen.queue_id) is None:
+            self._notes.drop(entry)
+            return
+        self.seen = seen
+        self._seen_note = entry
+        self._noted_end = seen.end
+
     def claimed(self, queue: Queue, entry: Entry) -> None:
         held = self._found[queue].pop(int(entry.seq))
         held.entry = entry
@@ -381,6 +438,9 @@ class SourceTerminus(Terminus, Holder):
                         del self.unsettled[held.tag]
                     self._drop(held)
                 else:
+                    if self.seen is None:
+                        self.seen = Seen(queue.id)
+                    self.seen.pass_over(entry.seq + 1)
                     # No reader of now had it.
                     entry.position = 0
                     held.entry = entry
@@ -391,6 +451,10 @@ class SourceTerminus(Terminus, Holder):
             self._drop(held)
             held.queue.put_back([held.entry])
         self._strays = []
+
+
+# How the note of what links were sent begins; others begin with the number of a queue.
+_SEEN: Final = b"s"
 
 
 def _stub(note: Entry, seq: int) -> Entry:

@@ -2,9 +2,12 @@
 
 import time
 
+import pytest
+
 from flintmq.wire.amqp10.spec import DURABLE_CONFIGURATION, DURABLE_NONE, DURABLE_UNSETTLED_STATE
 from flintmq.wire.amqp10.states import ACCEPTED, Received
 from flintmq.wire.amqp10.termini import Source, Target
+from flintmq.wire.amqp10.values import Described, Symbol
 from tests.conformance.amqp10.catalogue import clause
 from tests.conformance.amqp10.conftest import Connect
 from tests.conformance.amqp10.encoding import text
@@ -203,6 +206,33 @@ def test_3_5_5_unsettled_state_source(mortal: BrokerProcess) -> None:
     assert link.is_silent()
     link.detach()
     assert killed.count() == 0
+
+
+@pytest.mark.parametrize("kind", ["classic", "stream"])
+@clause("3.5.5.unsettled-state-copy")
+def test_3_5_5_unsettled_state_copy(mortal: BrokerProcess, kind: str) -> None:
+    """Two copies, one of them accepted, a kill: that one does not come again, and the other one does."""
+    killed = Killed(mortal)
+    with Queues(mortal.port) as queues:
+        killed.address = queues.address(queue_type=kind)
+    killed.session.sender(killed.address).accepted(text("one", durable=True), text("two", durable=True))
+    filters: dict[str, object] = {}
+    if kind == "stream":
+        filters["offset"] = Described(Symbol("rabbitmq:stream-offset-spec"), "first")
+
+    def copies(unsettled: Unsettled | None) -> Receiver:
+        source = Source(killed.address, DURABLE_UNSETTLED_STATE, "never", distribution_mode="copy", filter=filters)
+        return killed.session.receiver(source, 2, name=killed.name, unsettled=unsettled)
+
+    link = copies(None)
+    one, _ = link.take(2)
+    link.settle(one, ACCEPTED, settled=False)
+    # What the server says of it means that it is kept.
+    killed.session.peer.wait(lambda: any(each.settled and not each.role for each in killed.session.dispositions))
+    killed.kill()
+    again = copies({})
+    assert again.get().message.value == "two"
+    assert again.is_silent()
 
 
 @clause("3.5.5.unsettled-state-target")

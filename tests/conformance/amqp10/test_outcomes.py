@@ -1,5 +1,7 @@
 """Part 3 §3.3 to §3.4.5: the states of a message at a node, and what each outcome does to it."""
 
+import pytest
+
 from flintmq.wire.amqp10 import spec
 from flintmq.wire.amqp10.states import ACCEPTED, RELEASED, Error, Modified, Outcome, Received, Rejected
 from flintmq.wire.amqp10.termini import Source
@@ -224,20 +226,6 @@ def test_3_4_5_annotations_merged(session: Session, queues: Queues) -> None:
 # -- §3.5.2, §3.5.3: which outcomes, and for how long -----------------------------------------------------------------
 
 
-@rule("3.5.2.accepted-not-resent")
-def test_3_5_2_accepted_not_resent(session: Session, queues: Queues) -> None:
-    """Accepted, the link detached and attached again: nothing comes, by move and by copy."""
-    address = _fill(session, queues, "m")
-    for mode in ("copy", "move"):
-        source = Source(address=address, distribution_mode=mode)
-        receiver = session.receiver(source, credit=5, name=f"{mode}-{address}")
-        assert receiver.bodies(1) == ["m"]
-        assert receiver.is_silent()
-        receiver.detach(closed=mode == "move")
-        if mode == "move":
-            assert session.receiver(source, credit=5).is_silent()
-
-
 @rule("3.5.2.copy-link-remembers")
 def test_3_5_2_copy_link_remembers(session: Session, queues: Queues) -> None:
     """Each once, in order, whatever is said of it, and with new messages coming."""
@@ -252,6 +240,38 @@ def test_3_5_2_copy_link_remembers(session: Session, queues: Queues) -> None:
     assert copy.bodies(1) == ["three"]
     assert copy.is_silent()
     assert queues.count(address) == 3
+
+
+@pytest.mark.parametrize("over", ["session", "connection"])
+@pytest.mark.parametrize("kind", ["classic", "move", "stream"])
+@rule("3.5.2.accepted-not-resent")
+def test_3_5_2_accepted_not_resent(connect: Connect, queues: Queues, kind: str, over: str) -> None:
+    """Accepted, by copy of a queue or a stream, or by move: the link that is resumed gets what comes behind alone."""
+    session = connect().session()
+    address = _fill_kind(session, queues, kind, "one", "two")
+    filters: dict[str, object] = {}
+    if kind == "stream":
+        filters["offset"] = Described(Symbol("rabbitmq:stream-offset-spec"), "first")
+    mode = "move" if kind == "move" else "copy"
+    source = Source(address=address, distribution_mode=mode, filter=filters, expiry_policy="never")
+    copy = session.receiver(source, credit=2, name=fresh("copy"))
+    assert copy.bodies(2) == ["one", "two"]
+    if over == "session":
+        assert not copy.detach(closed=False).closed
+    else:
+        session.sync()
+        session.peer.close()
+        session = connect(session.peer.container).session()
+    session.sender(address).accepted(text("three"))
+    again = session.receiver(source, credit=5, name=copy.name, unsettled={})
+    assert again.bodies(1) == ["three"]
+    assert again.is_silent()
+
+
+def _fill_kind(session: Session, queues: Queues, kind: str, *values: str) -> str:
+    address = queues.address(queue_type="stream" if kind == "stream" else "classic")
+    session.sender(address).accepted(*map(text, values))
+    return address
 
 
 @clause("3.5.2.copy")

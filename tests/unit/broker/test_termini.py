@@ -10,6 +10,7 @@ from flintmq.broker.broker import Broker
 from flintmq.broker.message import Entry, Table
 from flintmq.broker.ports import VHostRecord
 from flintmq.broker.queue.base import Queue
+from flintmq.broker.queue.seen import Seen
 from flintmq.broker.settlement import ACCEPTED, RELEASED, modified
 from flintmq.broker.termini import Termini
 from flintmq.broker.terminus import (
@@ -242,7 +243,37 @@ def test_a_stream_is_held_by_offset() -> None:
     assert [(tag, held.entry.message.body) for tag, held in found.unsettled.items()] == [(b"0", b"a"), (b"1", b"b")]
     assert found.settle(b"0", ACCEPTED)
     assert found.settle(b"1", RELEASED)
+    # How far its links have read is known as long as the terminus is.
+    assert again.kept == [b"s%d 0 2" % stream.id]
+    found.expire()
     assert again.kept == []
+
+
+@pytest.mark.parametrize("how", ["expires", "queue deleted", "not durable any more"])
+def test_what_was_sent_of_copies_is_known_as_long_as_the_terminus(how: str) -> None:
+    """One note says it, whatever was settled before; it goes with the terminus, its queue, or its durability."""
+    world = World()
+    world.put("a", "b", "c")
+    source = world.source()
+    source.seen = Seen(world.queue.id)
+    for seq in range(3):
+        source.seen.add(seq)
+        source.hold(b"%d" % seq, world.queue.view(), Entry(message(str(seq)), seq))
+    for tag in (b"0", b"2"):
+        assert source.settle(tag, ACCEPTED)
+    assert [body for body in world.kept if body.startswith(b"s")] == [b"s%d 0 1 2 3" % world.queue.id]
+    again = world.restarted()
+    found = again.termini.sources["u", "c", "l"]
+    assert found.seen is not None
+    assert [found.seen.has(seq) for seq in range(4)] == [True, False, True, False]
+    if how == "expires":
+        found.expire()
+    elif how == "queue deleted":
+        again.vhost.remove_queue(again.queue)
+        again = again.restarted()
+    else:
+        found.configure(CONFIGURATION, NEVER, 0, b"source")
+    assert [body for body in again.kept if body.startswith(b"s")] == []
 
 
 def test_a_time_to_live_goes_on_while_it_is_held() -> None:

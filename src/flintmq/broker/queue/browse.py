@@ -149,11 +149,12 @@ class View(Queue):
 
     def _show(self, browser: _Browser, entries: list[Entry]) -> bool:
         consumer = browser.consumer
+        seen = consumer.seen
         burst: i64 = DISPATCH_BURST_MESSAGES
         while browser.at < len(entries) and burst > 0:
             entry = entries[browser.at]
             burst -= 1
-            if entry.state == READY:
+            if entry.state == READY and (seen is None or not seen.has(entry.seq)):
                 if not consumer.can_take():
                     return False
                 if not consumer.is_choosy or consumer.suits(entry.message):

@@ -7,6 +7,8 @@ from flintmq.base.limits import BROWSED_ENTRIES_PER_UNIT, SELECTOR_UNITS_PER_CHA
 from flintmq.broker.exchange.base import Exchange
 from flintmq.broker.permission import READ, WRITE
 from flintmq.broker.queue.base import Queue
+from flintmq.broker.queue.seen import Seen
+from flintmq.broker.terminus import SourceTerminus
 from flintmq.gateway.amqp10 import nodes
 from flintmq.gateway.amqp10.addresses import EXCHANGE, PLAIN, QUEUE, Place, parse, refused
 from flintmq.gateway.amqp10.filters import read_filters
@@ -211,6 +213,10 @@ def _send_from(
         consumer.priority = priority.value
     if consumer.is_choosy:
         session.connection.engine.spend(queue.message_count // BROWSED_ENTRIES_PER_UNIT)
+    if consumed is not queue or queue.keeps_all:
+        consumer.seen = _seen(queue, source, found)
+        if queue.keeps_all and consumer.seen.end > 0:
+            wanted.arguments["x-stream-offset"] = consumer.seen.end
     answer = Attach(source=source, target=attach.target, properties=attach.properties)
     if found is not None or source.dynamic or outlasts(source):
         session.use_source(owner, found)
@@ -234,6 +240,19 @@ def _send_from(
     tells = terminus is not None and terminus.keeps_notes
     _answer(session, source, _Attached(None, owner, link, answer, found is not None), tells)
     return owner
+
+
+def _seen(queue: Queue, source: Source, found: SourceTerminus | None) -> Seen:
+    """What links of this source have been sent, and this one is not sent again (part 3 §3.5.2).
+
+    Of a stream a client may want it again: it asks for that by other filters than before.
+    """
+    seen = None if found is None else found.seen
+    if found is None or seen is None or seen.queue_id != queue.id:
+        return Seen(queue.id)
+    if queue.keeps_all and known_source(found).filter != source.filter:
+        return Seen(queue.id)
+    return seen
 
 
 def _answer(session: "ServerSession", terminus: Source | Target, answer: "_Attached", tells: bool) -> None:

@@ -99,6 +99,11 @@ class LinkConsumer(Consumer):
             self._cannot_deliver(queue, entry, len(head) + len(body))
             return
         self.number += 1
+        if self.seen is not None:
+            if queue.keeps_all:
+                self.seen.pass_over(entry.seq + 1)
+            else:
+                self.seen.add(entry.seq)
         if self._agenda.tap is not None:
             self._agenda.tap.delivered(self.owner.session.client(), queue, entry)
         outflow = self._outflow
@@ -331,7 +336,7 @@ class OutgoingLink(SenderOwner, DetachedLink, NamedLink):
         if held is None:
             outcome.apply(self.queue, entry, self.context)
             return False
-        return held.note is not None
+        return held.note is not None or self.consumer.seen is not None
 
     def settle_held(self, tag: bytes, outcome: settlement.Outcome) -> Held | None:
         """Settle what the terminus holds by this tag; None if it holds nothing.

@@ -105,6 +105,7 @@ class ServerSession(SessionOwner):
     def use_source(self, link: OutgoingLink, found: SourceTerminus | None) -> None:
         """The link uses its terminus from now on, whatever was known of that. Raises ResourceError."""
         terminus = source_terminus(self, link.link.name, link.source, found)
+        terminus.seen = link.consumer.seen
         terminus.attach(link, self, self.connection)
         link.terminus = terminus
 

@@ -215,6 +215,7 @@ CLAUSES: Final = listed(
         "",
         "durable unsettled-state: after a kill a source knows what it sent and resumes it",
     ),
+    ("3.5.5.unsettled-state-copy", "", "unsettled-state: what was accepted by copy does not come again after a kill"),
     ("3.5.5.unsettled-state-target", "", "durable unsettled-state: after a kill a target knows what it received"),
     ("3.5.6.link-detach", "", "link-detach: a detached terminus goes when its time is up"),
     ("3.5.6.session-end", "", "session-end: it goes with the session"),

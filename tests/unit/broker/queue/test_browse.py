@@ -12,6 +12,7 @@ from flintmq.broker.publishing import put
 from flintmq.broker.queue.base import Queue
 from flintmq.broker.queue.browse import View
 from flintmq.broker.queue.classic import ClassicQueue
+from flintmq.broker.queue.seen import Seen
 from flintmq.broker.queue.stream import StreamQueue
 from tests.unit.broker.memory import MemoryDefinitions, MemoryJournal, MemoryStream, Taker, message, run_due
 
@@ -295,3 +296,30 @@ def test_a_browser_sees_what_was_ready_when_it_came(returns: bool, taken: int) -
             assert set(seen) >= set(expected)
         else:
             assert seen == expected
+
+
+def test_a_browser_does_not_stop_at_what_others_took() -> None:
+    """What it was to see next is with somebody else, and it goes on with the one behind."""
+    queue, journal = make()
+    fill(queue, journal, "one", "two", "three")
+    taker = Taker(credit=1)
+    view = browse(queue, taker)
+    view.dispatch()
+    assert taker.bodies == ["one"]
+    taken = [take(queue), take(queue)]
+    assert [entry.message.body for entry in taken] == [b"one", b"two"]
+    taker.credit = 5
+    view.dispatch()
+    assert taker.bodies == ["one", "three"]
+
+
+def test_a_browser_is_not_shown_what_it_has_seen() -> None:
+    """One that comes back has a record of that, and adds to it."""
+    queue, journal = make()
+    fill(queue, journal, "one", "two", "three")
+    taker = Taker()
+    taker.seen = Seen(queue.id)
+    taker.seen.add(1)
+    view = browse(queue, taker)
+    view.dispatch()
+    assert taker.bodies == ["one", "three"]
