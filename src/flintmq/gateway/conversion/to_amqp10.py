@@ -26,6 +26,8 @@ _PERSISTENT: Final = 2
 _TRANSIENT: Final = 1
 _UINT_MAX: Final = 2**32 - 1
 _MS_MAX: Final = 2**63 - 1
+# A content-encoding that says that there is none (RFC 2616 §3.5).
+_IDENTITY: Final = "identity"
 # Headers that would be taken for annotations that conversion has made.
 _OURS: Final = (names.HEADERS, names.PROPERTIES_091)
 # Lists and tables within each other: what is around them takes a few of the levels that values of 1.0 may have.
@@ -43,10 +45,13 @@ def convert(encoded: bytes, body: bytes) -> tuple[Sections, bytes]:
     # One that says the body is encoded goes without saying where the body can be nothing else, and is wrong otherwise.
     if kind is not None and (kind != names.ENCODED_TYPE if content is None else _is_data(content)):
         annotations[names.TYPE] = kind
+    found = _properties(properties)
+    if content is None or _is_data(content):
+        found.content_encoding = _content_encoding(properties)
     sections = Sections(
         write_header(_header(properties)),
         write_annotations(annotations),
-        write_properties(_properties(properties)),
+        write_properties(found),
         write_application(application),
     )
     return sections, data_section(body) if content is None else content
@@ -90,12 +95,22 @@ def _properties(properties: Properties) -> Properties10:
     # Symbols are ASCII.
     if properties.content_type is not None and properties.content_type.isascii():
         found.content_type = properties.content_type
-    if properties.content_encoding is not None and properties.content_encoding.isascii():
-        found.content_encoding = properties.content_encoding
     if properties.timestamp is not None and properties.timestamp * 1000 <= _MS_MAX:
         found.creation_time = properties.timestamp * 1000
     found.group_id = properties.app_id
     return found
+
+
+def _content_encoding(properties: Properties) -> str | None:
+    """Only of a body that is data, and never the encoding that is none (amqp-1.0 part 3 §3.2.4)."""
+    said = properties.content_encoding
+    if said is None or not said.isascii():
+        return None
+    encodings = said.split(",")
+    left = [each for each in encodings if each.strip().lower() != _IDENTITY]
+    if len(left) == len(encodings):
+        return said
+    return ",".join(left).strip() or None
 
 
 def _sorted(table: dict[str, object]) -> tuple[Annotations, dict[str, object]]:

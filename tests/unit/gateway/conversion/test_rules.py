@@ -15,6 +15,7 @@ from flintmq.gateway.conversion.parts import (
     read_application,
     read_header,
     read_properties,
+    split,
     split_body,
     write_annotations,
     write_application,
@@ -95,6 +96,37 @@ def test_properties(of_10: Properties10, of_091: Properties) -> None:
     """Both ways."""
     assert to_091(properties=of_10)[0] == of_091
     assert read_properties(to_10(of_091)[0].properties) == of_10
+
+
+@pytest.mark.parametrize(
+    ("said", "left"),
+    [
+        ("identity", None),
+        ("Identity", None),
+        ("gzip, identity", "gzip"),
+        ("identity,gzip,deflate", "gzip,deflate"),
+        ("identity, identity", None),
+        ("identityx", "identityx"),
+        ("gzip , deflate", "gzip , deflate"),
+        ("", ""),
+    ],
+)
+def test_no_encoding_is_not_called_one(said: str, left: str | None) -> None:
+    """1.0 has no word for it but to leave the field out (part 3 §3.2.4); on the way back it is there again."""
+    encoded = encode_properties(Properties(content_encoding=said))
+    head, body = lossless.to_10(encoded, b"m")
+    assert read_properties(split(head).properties).content_encoding == left
+    assert lossless.to_091(head, body) == (encoded, b"m")
+
+
+@pytest.mark.parametrize("body", [encode_amqp_value("m"), encode_sequence([1, 2])])
+def test_a_value_has_no_content_encoding(body: bytes) -> None:
+    """It is for data alone (part 3 §3.2.4); on the way back it is there again."""
+    encoded = encode_properties(Properties(type=names.ENCODED_TYPE, content_encoding="gzip"))
+    head, content = lossless.to_10(encoded, body)
+    assert content == body
+    assert read_properties(split(head).properties).content_encoding is None
+    assert lossless.to_091(head, content) == (encoded, body)
 
 
 @pytest.mark.parametrize(("of_10", "of_091"), HEADERS)
