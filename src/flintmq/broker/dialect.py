@@ -36,6 +36,8 @@ class Dialect:
     `dead_letters_deleted`: the messages of a queue that is deleted go to its dead-letter exchange.
     `checks_frames`: what AMQP 1.0 forbids and RabbitMQ lets pass ends the connection, the session or the link: an error
     without a condition, a frame on a channel without a session, a detach for a handle without a link.
+    `checks_annotations`: a message of AMQP 1.0 with an annotation that nobody here understands, under a key that does
+    not begin with x-opt-, costs its sender the link; RabbitMQ passes it on, as is done here where it begins with x-.
     `ranks_all`: queues without x-max-priority tell priorities 0 to 9 apart; RabbitMQ's classic queues tell none, and
     its quorum queues 0 to 31.
     `frame_max_is_whole`: a frame has frame-max bytes, its head and end octet included; in RabbitMQ's its payload may.
@@ -70,6 +72,7 @@ class Dialect:
         self.stops_publishers_by_flow = specified
         self.prefetch_spans_channel = specified
         self.checks_frames = specified
+        self.checks_annotations = specified
         self.bars_undeliverable = specified
         self.opens_to_refuse = specified
 

@@ -3,6 +3,8 @@
 import time
 from typing import Any
 
+import pytest
+
 from flintmq.wire.amqp091.properties import Properties, encode_properties
 from flintmq.wire.amqp10.spec import (
     AMQP_SEQUENCE,
@@ -10,9 +12,11 @@ from flintmq.wire.amqp10.spec import (
     DATA,
     DELIVERY_ANNOTATIONS,
     FOOTER,
+    MESSAGE_ANNOTATIONS,
     PROPERTIES,
 )
-from flintmq.wire.amqp10.states import ACCEPTED, RELEASED, Rejected
+from flintmq.wire.amqp10.states import ACCEPTED, RELEASED, Modified, Rejected
+from flintmq.wire.amqp10.termini import Target
 from flintmq.wire.amqp10.values import (
     Array,
     Byte,
@@ -295,16 +299,52 @@ def test_3_2_10_x_opt_ignored(session: Session, queues: Queues) -> None:
     session.sender(queues.address()).accepted(delivery_annotations(unknown) + annotations(unknown) + text())
 
 
+# A key that is reserved, one that is a number, and one that nobody here understands.
+_KEYS = {"reserved": Symbol("nobody-knows"), "a number": ULong(7), "x-": Symbol("x-nobody-knows")}
+_MAPS = {"delivery": DELIVERY_ANNOTATIONS, "message": MESSAGE_ANNOTATIONS, "footer": FOOTER}
+
+
+@pytest.mark.parametrize("key", _KEYS)
+@pytest.mark.parametrize("kind", _MAPS)
 @rule("3.2.10.not-understood")
-def test_3_2_10_not_understood(session: Session, queues: Queues) -> None:
-    """A reserved key, of either kind of annotations: the link is detached, and the message is not kept."""
-    address = queues.address()
-    reserved = {"nobody-knows": "this"}
-    for message in (delivery_annotations(reserved) + text(), annotations(reserved) + text()):
-        link = session.sender(address)
-        link.send(message)
+def test_3_2_10_not_understood(strict: Session, strict_queues: Queues, kind: str, key: str) -> None:
+    """Of either kind of annotations, and in a footer: the link is detached, and the message is not kept.
+
+    Also where each message says its own address.
+    """
+    queue = strict_queues.new()
+    unknown = section(_MAPS[kind], {_KEYS[key]: "this"})
+    bare = properties(to=f"/queues/{queue}") + text()
+    for target in (Target(f"/queues/{queue}"), Target()):
+        link = strict.sender(target)
+        link.send(bare + unknown if kind == "footer" else unknown + bare)
         link.expect_detach("amqp:not-implemented")
-    assert queues.count(address) == 0
+    assert strict_queues.count(queue) == 0
+
+
+@pytest.mark.parametrize("settled", [False, True])
+@clause("3.2.10.of-outcomes")
+def test_3_2_10_of_outcomes(session: Session, queues: Queues, settled: bool) -> None:
+    """A modified outcome with a reserved key detaches the link, and the message is there again without it."""
+    address = queues.address()
+    session.sender(address).accepted(text("m"))
+    receiver = session.receiver(address, credit=1)
+    receiver.settle(receiver.get(), Modified(message_annotations={"nobody-knows": "this"}), settled)
+    receiver.expect_detach("amqp:not-implemented")
+    again = session.receiver(address, credit=1).get()
+    assert again.message.value == "m"
+    assert "nobody-knows" not in again.message.annotations
+
+
+@clause("3.2.10.as-in-rabbitmq")
+def test_3_2_10_as_in_rabbitmq(session: Session, queues: Queues) -> None:
+    """In the dialect rabbitmq, keys that begin with x- are passed on; reserved ones cost the link there, too."""
+    unknown = {"x-nobody-knows": "this"}
+    found = _through(session, queues, annotations(unknown) + text())
+    assert found.annotations.items() >= unknown.items()
+    link = session.sender(queues.address())
+    link.send(annotations({"nobody-knows": "this"}) + text())
+    link.expect_detach("amqp:not-implemented")
 
 
 # -- §3.2.4 properties ------------------------------------------------------------------------------------------------

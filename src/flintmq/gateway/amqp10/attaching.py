@@ -11,6 +11,7 @@ from flintmq.broker.queue.seen import Seen
 from flintmq.broker.terminus import SourceTerminus
 from flintmq.gateway.amqp10 import nodes
 from flintmq.gateway.amqp10.addresses import EXCHANGE, PLAIN, QUEUE, Place, parse, refused
+from flintmq.gateway.amqp10.annotations import check_state
 from flintmq.gateway.amqp10.filters import read_filters
 from flintmq.gateway.amqp10.incoming import IncomingLink
 from flintmq.gateway.amqp10.outcomes import OUTCOMES, default_of
@@ -182,6 +183,9 @@ def _send_from(
 ) -> OutgoingLink:
     session.rights.check(READ, "queue", queue.name)
     queue.check_access(session.connection)
+    is_strict = session.vhost.dialect.checks_annotations
+    for state in (source.default_outcome, *(attach.unsettled or {}).values()):
+        check_state(state, is_strict)
     wanted = read_filters(source.filter, queue.keeps_all)
     source.default_outcome, settlement = default_of(source, session.vhost.dialect)
     # What was by this name goes only when there is what comes instead.

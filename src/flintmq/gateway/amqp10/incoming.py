@@ -14,6 +14,7 @@ from flintmq.base.errors import (
     LinkStolen,
     MessageSizeExceeded,
     NotFound,
+    NotImplementedHere,
     PreconditionFailed,
     ResourceDeleted,
     ResourceError,
@@ -90,7 +91,7 @@ class IncomingLink(ReceiverOwner, Holder, DetachedLink, NamedLink):
         self._promises = session.connection.promises
         self._fixed = publication
         self._publications = session.connection.service.publications.of(session.rights)
-        self._intake = Intake(session.access.user)
+        self._intake = Intake(session.access.user, session.vhost.dialect.checks_annotations)
         self._grace: i64 = _GRACE_BYTES
         self._most: i64 = LINK_CREDIT
         self._top_up_at: i64 = LINK_CREDIT // 2
@@ -268,6 +269,9 @@ class IncomingLink(ReceiverOwner, Holder, DetachedLink, NamedLink):
 
         What a message says itself of its address is refused with it (amqp anonymous terminus 1.0 §2.2.2).
         """
+        if isinstance(error, NotImplementedHere):
+            # An annotation that is not understood (part 3 §3.2.10).
+            raise error
         if self._fixed is not None or self._exchange is not None or delivery is None or delivery.is_settled:
             if delivery is not None and not delivery.is_settled and isinstance(error, NotFound):
                 self.link.settle(delivery, RELEASED)

@@ -21,6 +21,7 @@ from flintmq.broker.exchange.base import Filter
 from flintmq.broker.message import Entry, Message
 from flintmq.broker.queue.base import Queue
 from flintmq.broker.terminus import DetachedLink, Held, SourceTerminus
+from flintmq.gateway.amqp10.annotations import check_state
 from flintmq.gateway.amqp10.names import Key, NamedLink
 from flintmq.gateway.amqp10.outcomes import settlement_of
 from flintmq.gateway.amqp10.outlet import Outlet
@@ -30,7 +31,7 @@ from flintmq.gateway.amqp10.retention import join, leave
 from flintmq.protocol.amqp10.delivery import OutgoingDelivery, tag_of
 from flintmq.protocol.amqp10.sender import SenderLink, SenderOwner
 from flintmq.wire.amqp10.spec import MESSAGE_FORMAT, SND_SETTLED, UINT_MAX
-from flintmq.wire.amqp10.states import DeliveryState, TransactionalState
+from flintmq.wire.amqp10.states import DeliveryState, Modified, TransactionalState
 from flintmq.wire.amqp10.termini import Source
 
 if TYPE_CHECKING:
@@ -298,6 +299,13 @@ class OutgoingLink(SenderOwner, DetachedLink, NamedLink):
     def on_disposition(self, delivery: OutgoingDelivery, state: DeliveryState | None, settled: bool) -> None:
         if self.is_over and not self.is_live:
             return
+        if isinstance(state, (Modified, TransactionalState)):
+            try:
+                check_state(state, self.session.vhost.dialect.checks_annotations)
+            except AmqpError:
+                if settled:
+                    self._forgotten(delivery)
+                raise
         if isinstance(state, TransactionalState):
             try:
                 self.session.transactions.settle(self, delivery, state, settled)

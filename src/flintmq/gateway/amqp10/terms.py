@@ -9,9 +9,10 @@ from typing import Final, final
 from librt.strings import read_i32_be
 from mypy_extensions import i64
 
-from flintmq.base.errors import SCOPE_LINK, AccessRefused, DecodeError, InvalidField, NotImplementedHere
+from flintmq.base.errors import SCOPE_LINK, AccessRefused, DecodeError, InvalidField
 from flintmq.broker.message import TRANSIENT, Handling
 from flintmq.broker.user import User
+from flintmq.gateway.amqp10.annotations import check_annotations
 from flintmq.gateway.amqp10.codec import handling
 from flintmq.gateway.conversion.parts import split
 from flintmq.wire.amqp10.composite import Annotations
@@ -19,6 +20,7 @@ from flintmq.wire.amqp10.reader import Reader
 from flintmq.wire.amqp10.sections import (
     ABSENT,
     decode_delivery_annotations,
+    decode_footer,
     decode_message_annotations,
     scan,
     section_at,
@@ -70,12 +72,16 @@ _NO_TERMS: Final = Terms(TRANSIENT, None)
 
 @final
 class Intake:
-    """Takes messages apart, one after the other; `properties` and `body` are the last one's, as a queue keeps them."""
+    """Takes messages apart, one after the other; `properties` and `body` are the last one's, as a queue keeps them.
 
-    def __init__(self, user: User) -> None:
+    `is_strict`: annotations are taken by the letter of the specification.
+    """
+
+    def __init__(self, user: User, is_strict: bool = False) -> None:
         self.properties = b""
         self.body = b""
         self._user = user
+        self._is_strict = is_strict
         # The sections before the last body as they came, and of them the header and annotations that were understood.
         self._before = _UNKNOWN
         self._lead = b""
@@ -120,15 +126,17 @@ class Intake:
             self.properties = payload[: found.body]
         else:
             # They are for the next hop, which is here.
-            _check_hop(decode_delivery_annotations(payload, found.delivery_annotations))
+            _check_hop(decode_delivery_annotations(payload, found.delivery_annotations), self._is_strict)
             stop = found.bare if found.message_annotations == ABSENT else found.message_annotations
             lead = payload[: found.delivery_annotations] + payload[stop : found.bare]
             self.properties = lead + payload[found.bare : found.body]
+        if found.footer != ABSENT:
+            check_annotations(decode_footer(payload, found.footer), self._is_strict)
         self.body = payload[found.body :]
         self._before = _UNKNOWN
         self._fields_at = -1
         if lead != self._lead:
-            self._terms = _read_terms(lead)
+            self._terms = _read_terms(lead, self._is_strict)
             self._lead = lead
         self._payload = payload
         if found.properties != ABSENT:
@@ -235,28 +243,21 @@ def _is_plain_body(data: bytes, pos: i64, end: i64) -> bool:
     return pos + _BODY_BYTES_MIN + 3 + (i64(read_i32_be(data, pos + 4)) & 0xFFFF_FFFF) == end
 
 
-def _read_terms(lead: bytes) -> Terms:
+def _read_terms(lead: bytes, is_strict: bool) -> Terms:
     at = scan(lead).message_annotations
     annotations = {} if at == ABSENT else decode_message_annotations(lead, at)
-    _check_keys(annotations)
+    check_annotations(annotations, is_strict)
     return Terms(handling(split(lead)), _copies(annotations.get(_COPIES)))
 
 
-def _check_hop(annotations: Annotations) -> None:
+def _check_hop(annotations: Annotations, is_strict: bool) -> None:
     """What the hop before has to say to us. Raises InvalidField or NotImplementedHere."""
     rejected = annotations.pop(_REJECTED, None)
     if rejected is not None and not isinstance(rejected, Error):
         described = rejected.descriptor if isinstance(rejected, Described) else None
         if described not in (ULong(ERROR), Symbol(SYMBOLS[ERROR])):
             raise InvalidField(f"the delivery-annotation '{_REJECTED}' is an error", SCOPE_LINK)
-    _check_keys(annotations)
-
-
-def _check_keys(annotations: Annotations) -> None:
-    """Keys are reserved but for those of x-, and none of them is understood (part 3 §3.2.10)."""
-    for key in annotations:
-        if not isinstance(key, str) or not key.startswith("x-"):
-            raise NotImplementedHere(f"annotation '{key}' is not understood: keys of one's own begin with x-opt-")
+    check_annotations(annotations, is_strict)
 
 
 def _copies(keys: object) -> list[str] | None:

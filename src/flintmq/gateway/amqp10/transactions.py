@@ -224,6 +224,8 @@ class Transactions:
             found.work.publish(LinkPublish(link, publication, message, queues, posting))
         except (AmqpError, Amqp10Error) as error:
             found.failure = error
+            if isinstance(error, NotImplementedHere):
+                raise
             posting = None
             outcome = Rejected(error=told(error))
         if not delivery.is_settled:

@@ -75,7 +75,11 @@ RULES: Final = listed(
         "Several encodings are there only if a sender said so, of either protocol",
     ),
     ("3.2.10.x-opt-ignored", "MUST", "Annotations whose key begins with x-opt- do no harm"),
-    ("3.2.10.not-understood", "MUST", "Another annotation key that is not understood: detach, not-implemented"),
+    (
+        "3.2.10.not-understood",
+        "MUST",
+        "Another annotation key that is not understood: detach, not-implemented (dialect strict)",
+    ),
     (
         "3.4.1.received-only-on-resumption",
         "MUST NOT",
@@ -176,6 +180,8 @@ CLAUSES: Final = listed(
     ("3.2.7.sequence-sections", "", "Several sequence sections stay several"),
     ("3.2.8.value-types", "", "A value of every type of part 1 arrives as it was sent"),
     ("3.2.9.footer", "", "A footer arrives as it was sent"),
+    ("3.2.10.of-outcomes", "", "Annotations of a modified outcome have the same keys"),
+    ("3.2.10.as-in-rabbitmq", "", "Dialect rabbitmq: unknown annotation keys that begin with x- are passed on"),
     ("3.2.11.message-ids", "", "Message ids that are ulong, uuid, binary or string keep their type"),
     ("3.3.acquired-is-exclusive", "", "An acquired message goes to no other link"),
     ("3.3.accepted-archives", "", "accepted: gone from the node"),
