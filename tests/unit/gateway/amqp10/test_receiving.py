@@ -474,7 +474,7 @@ def test_a_header_that_cannot_be_read_says_nothing(server: Server, client: Clien
 @pytest.mark.parametrize("arguments", [{"queue_type": "stream"}, {}])
 def test_available_is_what_is_left_for_the_link(client: Client, server: Server, arguments: dict[str, object]) -> None:
     """What a reader of a stream, or a link that copies, has had is there still, and not available to it."""
-    server.queue("kept", **arguments)
+    server.queue("kept", True, **arguments)
     client.sender("/queues/kept").publish("one", "two", "three")
     offset = "rabbitmq:stream-offset-spec"
     filters: Fields = {offset: Described(Symbol(offset), "first")} if arguments else {}
@@ -494,7 +494,7 @@ def _dead(client: Client, server: Server) -> Header:
 
 def _with_dead_letters(server: Server, **more: object) -> Queue:
     server.queue("dead")
-    server.queue("source", dead_letter_exchange="", dead_letter_routing_key="dead", **more)
+    server.queue("source", True, dead_letter_exchange="", dead_letter_routing_key="dead", **more)
     return server.vhost.queues["source"]
 
 
