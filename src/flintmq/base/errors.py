@@ -43,6 +43,8 @@ class AmqpError(FlintError):
     def __init__(self, text: str) -> None:
         super().__init__(text)
         self.text = text
+        # Of AMQP 1.0: the delivery at fault, where nothing else says which one it was.
+        self.delivery_tag: bytes | None = None
 
     @property
     def reply_text(self) -> str:
@@ -196,6 +198,8 @@ class Amqp10Error(FlintError):
         super().__init__(text)
         self.text = text
         self.scope: int = self.usual_scope if scope is None else scope
+        # The delivery at fault, where nothing else says which one it was.
+        self.delivery_tag: bytes | None = None
 
 
 class DecodeError(Amqp10Error):

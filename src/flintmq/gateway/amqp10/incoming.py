@@ -100,6 +100,9 @@ class IncomingLink(ReceiverOwner, Holder, DetachedLink, NamedLink):
         self.is_over = False
         # How the message comes in of which a part is here.
         self._progress: Progress | None = None
+        # Each message says itself where it goes: what ends the link says which message that was.
+        self._is_anonymous = publication is None and exchange is None
+        link.wants_tags = self._is_anonymous
 
     def start(self) -> None:
         """The client has been answered: it may send."""
@@ -275,6 +278,8 @@ class IncomingLink(ReceiverOwner, Holder, DetachedLink, NamedLink):
         if self._fixed is not None or self._exchange is not None or delivery is None or delivery.is_settled:
             if delivery is not None and not delivery.is_settled and isinstance(error, NotFound):
                 self.link.settle(delivery, RELEASED)
+            if delivery is not None and self._is_anonymous:
+                error.delivery_tag = delivery.tag
             raise error
         self._settle(delivery, Rejected(error=told(error)))
 

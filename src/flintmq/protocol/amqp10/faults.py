@@ -9,20 +9,26 @@ from flintmq.base.errors import (
     EndedByPeer,
     InternalError,
 )
+from flintmq.wire.amqp10.composite import Fields
 from flintmq.wire.amqp10.states import Error
 
 # With it, an error fits the smallest frame that a peer may ask for (amqp-1.0 part 2 §2.8.19).
 _DESCRIPTION_MAX_BYTES: Final = 384
+# What the tag of a delivery takes beside that, with its name.
+_TAG_MAX_BYTES: Final = 64
 
 
 def told(error: AmqpError | Amqp10Error | None) -> Error | None:
     """What the peer is told of an error of ours."""
     if error is None:
         return None
-    return Error(
-        condition=error.condition,
-        description=error.text.encode()[:_DESCRIPTION_MAX_BYTES].decode(errors="ignore"),
-    )
+    room = _DESCRIPTION_MAX_BYTES
+    info: Fields = {}
+    if error.delivery_tag is not None:
+        # amqp anonymous terminus 1.0 §2.2.2
+        info["delivery-tag"] = error.delivery_tag
+        room -= _TAG_MAX_BYTES
+    return Error(condition=error.condition, description=error.text.encode()[:room].decode(errors="ignore"), info=info)
 
 
 def heard(error: Error | None) -> EndedByPeer | None:

@@ -79,6 +79,8 @@ class ReceiverLink(Link):
         self.message_max: i64 = session.tuning.message_max
         # Messages of several transfers are told as they come, and not gathered.
         self.wants_parts = False
+        # Whether the owner is told the delivery of what was sent settled, too, for the sake of its tag.
+        self.wants_tags = False
         # Our map of unsettled deliveries was not complete (part 2 §2.7.3): new ones are an error until we attach again.
         self.only_resumes: bool = False
         # Tags that we said were unsettled: the only ones that can be resumed.
@@ -208,6 +210,7 @@ class ReceiverLink(Link):
             or self.credit <= 0
             or self.snd_settle_mode == SND_UNSETTLED
             or self.only_resumes
+            or self.wants_tags
             or (self.message_max != 0 and stop - start > self.message_max)
         ):
             return False
@@ -275,7 +278,7 @@ class ReceiverLink(Link):
                 # The sender has forgotten it, perhaps with this last transfer.
                 self.forget(delivery)
         if is_whole:
-            owner.on_message(self, _worth_telling(delivery), data[start:stop])
+            owner.on_message(self, self._worth_telling(delivery), data[start:stop])
         elif self.wants_parts:
             owner.on_part(self, delivery, data[start:stop], transfer.more)
         elif transfer.more:
@@ -288,7 +291,12 @@ class ReceiverLink(Link):
                 self._held = None
                 held.write(payload)
                 payload = held.getvalue()
-            owner.on_message(self, _worth_telling(delivery), payload)
+            owner.on_message(self, self._worth_telling(delivery), payload)
+
+    def _worth_telling(self, delivery: IncomingDelivery) -> IncomingDelivery | None:
+        """None for one that nothing can be said of: sent settled, in the usual format and with no state."""
+        is_plain = delivery.sent_settled and delivery.message_format == 0 and delivery.state is None
+        return None if is_plain and not delivery.is_resumed and not self.wants_tags else delivery
 
     def _begin(self, transfer: Transfer) -> IncomingDelivery:
         delivery_id = transfer.delivery_id
@@ -367,12 +375,6 @@ class ReceiverLink(Link):
         if current is not None and not self.wants_parts:
             # The owner never heard of it.
             self.forget(current)
-
-
-def _worth_telling(delivery: IncomingDelivery) -> IncomingDelivery | None:
-    """None for one that nothing can be said of: sent settled, in the usual format and with no state."""
-    is_plain = delivery.sent_settled and delivery.message_format == 0 and delivery.state is None
-    return None if is_plain and not delivery.is_resumed else delivery
 
 
 def _check_same(delivery: IncomingDelivery, transfer: Transfer) -> None:

@@ -4,14 +4,16 @@ from collections.abc import Callable
 
 import pytest
 
+from flintmq.base.errors import EndedByPeer
 from flintmq.broker.ports import PolicyRecord, TopicPermissionRecord
 from flintmq.gateway.amqp10.incoming import LINK_CREDIT, SETTLED_CREDIT
+from flintmq.protocol.amqp10.delivery import tag_of
 from flintmq.wire.amqp10.composite import Annotations
 from flintmq.wire.amqp10.performatives import Attach
 from flintmq.wire.amqp10.properties import Properties
 from flintmq.wire.amqp10.sections import encode_delivery_annotations, encode_message_annotations
 from flintmq.wire.amqp10.spec import SND_SETTLED
-from flintmq.wire.amqp10.states import ACCEPTED, RELEASED, Rejected
+from flintmq.wire.amqp10.states import ACCEPTED, RELEASED, Error, Rejected
 from flintmq.wire.amqp10.termini import Target
 from flintmq.wire.amqp10.writer import encode_value
 from tests.unit.gateway.amqp10.pair import Client, Sender, Server
@@ -191,6 +193,21 @@ def test_a_message_that_leads_nowhere_is_rejected(client: Client, to: str | None
     assert state.error is not None
     assert (state.error.condition, state.error.description) == (condition, text)
     assert sender.detached == []
+
+
+@pytest.mark.parametrize("length", [1, 10_000])
+def test_a_settled_message_that_leads_nowhere_is_named(client: Client, length: int) -> None:
+    """The link ends, and its detach says by the delivery-tag which message it was (anonymous terminus 1.0 §2.2.2)."""
+    sender = _anonymous(client)
+    sender.send("one", settled=True, properties=Properties(to="/queues/q"))
+    sender.send("two", settled=True, properties=Properties(to="q" * length))
+    sender.send("three", settled=True, properties=Properties(to="/queues/q"))
+    client.tick()
+    (error,) = sender.detached
+    assert isinstance(error, EndedByPeer)
+    assert (error.condition, error.info) == ("amqp:precondition-failed", {"delivery-tag": tag_of(2)})
+    assert len(encode_value(Error(error.condition, error.text, error.info))) < 450
+    assert client.server.vhost.queues["q"].message_count == 1
 
 
 def test_what_is_said_of_a_long_address_is_short(client: Client) -> None:
