@@ -43,6 +43,8 @@ class Dialect:
     `frame_max_is_whole`: a frame has frame-max bytes, its head and end octet included; in RabbitMQ's its payload may.
     `opens_to_refuse`: a connection of AMQP 1.0 that may not enter the virtual host is opened, and closed with a reason;
     RabbitMQ hangs up, and its clients, which take what was opened for something to recover, rely on that.
+    `holds_responses`: an answer of AMQP 1.0's /management waits until there is credit for it; in RabbitMQ, a request
+    without credit for its answer ends the session.
     `bars_undeliverable`: a message that a receiver of AMQP 1.0 modifies with undeliverable-here is for other receivers;
     RabbitMQ's is dead-lettered.
     `passive_without_answer_is_void`: a passive declare with no-wait has no effect; RabbitMQ's can be 404.
@@ -75,6 +77,7 @@ class Dialect:
         self.checks_annotations = specified
         self.bars_undeliverable = specified
         self.opens_to_refuse = specified
+        self.holds_responses = specified
 
     def check_name(self, what: str, name: str) -> None:
         """Raises PreconditionFailed for a name that an exchange or a queue must not have."""

@@ -89,22 +89,34 @@ class _Pair:
         self._pairs = pairs
         self._name = name
         self._ready: deque[bytes] = deque()
+        # Requests whose response is yet to be sent.
+        self._asked: i64 = 0
         self._number: i64 = 0
 
     def ask(self, link: ReceiverLink, request: bytes) -> None:
         """Raises PreconditionFailed where nobody would hear the answer; AccessRefused ends the session."""
         if self.responses is None:
             raise PreconditionFailed("received transfer on half open management link pair")
-        connection = self._pairs.session.connection
+        session = self._pairs.session
+        if not session.vhost.dialect.holds_responses and self.responses.credit <= self._asked:
+            session.engine.end(
+                PreconditionFailed(
+                    f"insufficient credit ({self.responses.credit - self._asked}) for management link from the server "
+                    "to the client: grant it before a request"
+                )
+            )
+            return
+        connection = session.connection
         connection.engine.spend(METHOD_WORK_UNITS)
         try:
             answer = self._pairs.management.answer(request)
         except AccessRefused as error:
             # As RabbitMQ has it, no status: what comes behind the request is not to be done as if it had been done.
-            self._pairs.session.engine.end(error)
+            session.engine.end(error)
             return
         except DecodeError as malformed:
             raise DecodeError(f"failed to parse request: {malformed.text}", SCOPE_LINK) from None
+        self._asked += 1
         # Also where nothing was changed: answers have the order of the requests.
         connection.answer(_Response(self, answer.message))
 
@@ -117,6 +129,7 @@ class _Pair:
         link = self.responses
         while self._ready and link is not None and link.can_send:
             self._number += 1
+            self._asked -= 1
             link.send(self._number, self._ready.popleft(), b"", True)
             if self.requests is not None:
                 self.requests.grant(self.requests.credit + 1)
@@ -137,6 +150,7 @@ class _Pair:
             self.requests = None
         else:
             self.responses = None
+            self._asked -= len(self._ready)
             self._ready.clear()
         if self.requests is None and self.responses is None:
             self._pairs.forget(self._name)

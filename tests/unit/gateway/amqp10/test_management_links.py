@@ -2,6 +2,8 @@
 
 import pytest
 
+from flintmq.base.errors import EndedByPeer
+from flintmq.broker.ports import VHostRecord
 from flintmq.gateway.conversion.parts import write_properties
 from flintmq.wire.amqp10.performatives import Attach
 from flintmq.wire.amqp10.properties import Properties
@@ -69,8 +71,34 @@ def test_requests_are_answered_in_order_once_they_are_safe(client: Client, serve
     assert "x" in server.vhost.exchanges.by_name
 
 
-def test_responses_wait_for_credit_and_requests_for_responses(client: Client) -> None:
-    """A client that does not listen cannot go on asking."""
+def test_a_request_without_credit_for_its_response_ends_the_session(client: Client) -> None:
+    """RabbitMQ's rule: nothing is done, and the client is told what to do. Each response takes its credit."""
+    sender, receiver = asking(client), hearing(client, credit=1)
+    ask(sender, "PUT", "/exchanges/x", {}, 1)
+    client.durable()
+    assert [each[:2] for each in heard(receiver)] == [("1", "204")]
+    ask(sender, "PUT", "/exchanges/y", {}, 2)
+    client.durable()
+    (error,) = client.ended
+    assert isinstance(error, EndedByPeer)
+    assert error.condition == "amqp:precondition-failed"
+    assert error.text.startswith("insufficient credit (0)")
+    assert "y" not in client.server.vhost.exchanges.by_name
+
+
+def test_requests_under_way_take_credit(client: Client) -> None:
+    """Two requests at once need credit for both responses."""
+    sender = asking(client)
+    hearing(client, credit=1)
+    ask(sender, "GET", "/queues/none", None, 1)
+    ask(sender, "GET", "/queues/none", None, 2)
+    client.durable()
+    assert len(client.ended) == 1
+
+
+def test_responses_wait_for_credit_and_requests_for_responses(client: Client, server: Server) -> None:
+    """In the strict dialect, a client that does not listen cannot go on asking."""
+    server.broker.put_vhost(VHostRecord("/", "strict"))
     sender = asking(client)
     receiver = hearing(client, credit=0)
     credit = sender.link.credit
