@@ -66,6 +66,9 @@ class Consumer:
     def stood_down(self) -> None:
         """It was the single active consumer of its queue, and waits for its turn from now on."""
 
+    def took_over(self) -> None:
+        """It is the single active consumer of its queue from now on, after another one."""
+
     def suits(self, message: "Message") -> bool:
         """Whether the consumer wants this message at all. The answer for one message is always the same."""
         return True

@@ -301,8 +301,11 @@ class Queue(Outflow):
 
     def unsubscribe(self, consumer: Consumer) -> None:
         if consumer in self.consumers:
+            was_first = self.consumers[0] is consumer
             self.consumers.remove(consumer)
             self._turns.rank()
+            if was_first and self.consumers and self.settings.single_active:
+                self.consumers[0].took_over()
             self.used()
             # The next one in line may be the active one now.
             self.touch()

@@ -88,6 +88,7 @@ class ClassicQueue(EntryQueue):
         self._line_up(before, 1)
         self._is_handing_over = False
         before.stood_down()
+        consumers[0].took_over()
         if self._matching is not None:
             self._matching.serve(self._served())
 

@@ -84,7 +84,10 @@ class LinkConsumer(Consumer):
         return self._link.unsettled > 0
 
     def stood_down(self) -> None:
-        self.owner.stand_by()
+        self.owner.tell_turn(False)
+
+    def took_over(self) -> None:
+        self.owner.tell_turn(True)
 
     def suits(self, message: Message) -> bool:
         if self.no_local and message.origin == self._origin:
@@ -164,8 +167,6 @@ class OutgoingLink(SenderOwner, DetachedLink, NamedLink):
         self.resumption: Resumption | None = None
         # Messages whose notes are not on the disk yet; they will take credit.
         self._noting = 0
-        # Of a queue with a single active consumer: whether another one is that.
-        self._is_standby = False
         # Outcomes that a transaction has, and will apply or not.
         self.staged: dict[LinkSettlement, None] = {}
         self.is_over = False
@@ -177,8 +178,7 @@ class OutgoingLink(SenderOwner, DetachedLink, NamedLink):
     def start(self) -> None:
         """The client has been answered: deliveries may follow."""
         if self.queue.settings.single_active:
-            self._is_standby = self.queue.consumers[0] is not self.consumer
-            self.link.tell({ACTIVE: not self._is_standby})
+            self.tell_turn(self._is_served())
         self.consumer.is_special = self._is_special
         self.consumer.started = self.resumption is None
         self._look()
@@ -220,13 +220,19 @@ class OutgoingLink(SenderOwner, DetachedLink, NamedLink):
         link.drained()
         return True
 
-    def stand_by(self) -> None:
-        """Another consumer is the single active one of the queue from now on."""
-        self._is_standby = True
-        self.consumer.is_special = True
-        self.link.tell({ACTIVE: False})
+    def tell_turn(self, is_active: bool) -> None:
+        """Whether this is the single active consumer of its queue from now on (RabbitMQ: of a quorum queue)."""
+        if self.queue.kind == "quorum" and self.link.is_attached:
+            self.link.available = self._available()
+            self.link.tell({ACTIVE: is_active})
+
+    def _is_served(self) -> bool:
+        """False for one that waits for its turn."""
+        return not self.queue.settings.single_active or self.queue.consumers[0] is self.consumer
 
     def _available(self) -> int:
+        if not self._is_served():
+            return 0
         return min(self.queue.available_to(self.consumer), UINT_MAX)
 
     # -- deliveries that are more than sending -------------------------------------------------------------------
@@ -234,11 +240,6 @@ class OutgoingLink(SenderOwner, DetachedLink, NamedLink):
     @property
     def is_waiting(self) -> bool:
         """Whether there is credit for no more than what is to be sent already."""
-        if self._is_standby and self.queue.consumers[0] is self.consumer:
-            # It is asked, so it is its turn.
-            self._is_standby = False
-            self.consumer.is_special = self._is_special
-            self.link.tell({ACTIVE: True})
         return self._noting > 0 and i64(self._noting) >= self.link.credit
 
     def acquires_for(self, transaction: "OpenTransaction | None") -> None:
@@ -250,7 +251,7 @@ class OutgoingLink(SenderOwner, DetachedLink, NamedLink):
 
     @property
     def _is_special(self) -> bool:
-        return self.acquires is not None or self._keeps_notes or self._is_standby
+        return self.acquires is not None or self._keeps_notes
 
     @property
     def _keeps_notes(self) -> bool:

@@ -404,8 +404,8 @@ def test_an_unknown_lifetime_is_refused(client: Client, server: Server) -> None:
 
 
 def test_a_single_active_consumer_knows_that_it_is(client: Client, server: Server) -> None:
-    """RabbitMQ's flow property tells each consumer when its turn has come."""
-    server.queue("single", single_active_consumer=True)
+    """RabbitMQ's flow property tells each consumer of a quorum queue when its turn has come."""
+    server.queue("single", queue_type="quorum", single_active_consumer=True)
     first = client.receiver("/queues/single", attach=Attach(name="first", snd_settle_mode=SND_UNSETTLED))
     second = client.receiver("/queues/single", attach=Attach(name="second", snd_settle_mode=SND_UNSETTLED))
     assert [flow for flow in first.flows if flow] == [{"rabbitmq:active": True}]
@@ -416,6 +416,28 @@ def test_a_single_active_consumer_knows_that_it_is(client: Client, server: Serve
     client.tick()
     assert [flow for flow in second.flows if flow][-1] == {"rabbitmq:active": True}
     assert second.bodies() == ["one"]
+
+
+def test_who_waits_is_told_that_it_is_active_before_there_is_a_message(client: Client, server: Server) -> None:
+    """Also without credit, and where the queue is empty; what is available is so to the active one alone."""
+    server.queue("single", queue_type="quorum", single_active_consumer=True)
+    first = client.receiver("/queues/single", attach=Attach(name="first", snd_settle_mode=SND_UNSETTLED), credit=0)
+    second = client.receiver("/queues/single", attach=Attach(name="second", snd_settle_mode=SND_UNSETTLED), credit=0)
+    assert [flow for flow in second.flows if flow] == [{"rabbitmq:active": False}]
+    first.link.detach()
+    client.tick()
+    assert [flow for flow in second.flows if flow] == [{"rabbitmq:active": False}, {"rabbitmq:active": True}]
+
+
+@pytest.mark.parametrize("kind", ["classic", "stream"])
+def test_only_consumers_of_quorum_queues_are_told(client: Client, server: Server, kind: str) -> None:
+    """RabbitMQ tells nobody else, and a client may take the property for more than it is."""
+    server.queue("single", queue_type=kind, single_active_consumer=True)
+    first = client.receiver("/queues/single", attach=Attach(name="first", snd_settle_mode=SND_UNSETTLED))
+    second = client.receiver("/queues/single", attach=Attach(name="second", snd_settle_mode=SND_UNSETTLED))
+    first.link.detach()
+    client.tick()
+    assert [flow for flow in first.flows + second.flows if flow] == []
 
 
 def test_a_single_active_consumer_of_a_quorum_queue_is_relieved(client: Client, server: Server) -> None:
