@@ -1,13 +1,19 @@
 """format("flintmq_lake"): what Spark calls to write a lake, and to read one."""
 
+from typing import Final
+
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
 from flintmq.base.errors import ConfigurationError
+from flintmq.spark.catalog import is_table, keeping, of_user, plain, reading, writing
 from flintmq.spark.failures import told
 from flintmq.spark.lake.options import lake_read_options, lake_write_options
 from flintmq.spark.lake.reading import LakeBatchReader, LakeStreamReader, check_columns, lake_table
 from flintmq.spark.lake.writer import LakeBatchWriter, LakeStreamWriter
+
+_SELECT: Final = "SELECT * FROM t WITH (`path` = '...')"
+_INSERT: Final = "INSERT INTO t WITH (`path` = '...') SELECT ..."
 
 
 class LakeDataSource(DataSource):
@@ -19,30 +25,32 @@ class LakeDataSource(DataSource):
 
     def schema(self) -> StructType:
         with told():
-            return lake_table(lake_read_options(self.options).place).schema()
+            options = of_user(self.options) if is_table(self.options) else self.options
+            schema = lake_table(lake_read_options(options).place).schema()
+            return keeping(schema, options) if is_table(self.options) else schema
 
     def reader(self, schema: StructType) -> LakeBatchReader:
         with told():
-            options = lake_read_options(self.options)
+            options = lake_read_options(reading(self.options, schema, _SELECT))
             check_columns(schema, options.place)
-            return LakeBatchReader(options, schema)
+            return LakeBatchReader(options, plain(schema))
 
     def streamReader(self, schema: StructType) -> LakeStreamReader:
         with told():
-            options = lake_read_options(self.options)
+            options = lake_read_options(reading(self.options, schema, _SELECT))
             check_columns(schema, options.place)
-            return LakeStreamReader(options, schema)
+            return LakeStreamReader(options, plain(schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> LakeBatchWriter:
         with told():
             if overwrite:
                 raise ConfigurationError('a lake is added to, and not overwritten: use mode("append"), or another path')
-            return LakeBatchWriter(lake_write_options(self.options), schema)
+            return LakeBatchWriter(lake_write_options(writing(self.options, _INSERT)), schema)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> LakeStreamWriter:
         """With the output mode complete, every micro-batch adds the whole result again."""
         with told():
-            options = lake_write_options(self.options)
+            options = lake_write_options(writing(self.options, _INSERT))
             if options.transactional_id:
                 raise ConfigurationError(
                     "the options transactionalId and batchId are for batches: a query that goes on numbers its own"
