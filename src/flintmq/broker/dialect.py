@@ -26,7 +26,8 @@ class Dialect:
     `missing_is_fault`: deleting an exchange or a queue, or unbinding what is not bound, is 404 when it is not there.
     `failed_unbind_ends_connection`: queue.unbind that fails closes the connection instead of the channel.
     `foreign_tag_is_fault`: cancelling a consumer tag that this channel never had is 530.
-    `checks_names`: names of exchanges and queues are made of letters, digits, hyphen, underscore, period, colon.
+    `checks_names`: names of exchanges and queues are made of letters, digits, hyphen, underscore, period, colon;
+    RabbitMQ takes any, and strips line ends where they are declared, bound or deleted.
     `checks_field_names`: names in arguments and headers are made of letters, digits, underscore, $ and #.
     `binds_default_exchange`: queues can be bound to the default exchange by further keys.
     `compares_what_is_specified`: redeclared exchanges have to agree in type, durability and all arguments and in

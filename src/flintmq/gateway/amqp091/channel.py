@@ -45,6 +45,7 @@ from flintmq.gateway.amqp091.answers import Answers, Reply
 from flintmq.gateway.amqp091.codec import CODEC_091
 from flintmq.gateway.amqp091.consumer import ChannelConsumer
 from flintmq.gateway.amqp091.deliveries import Deliveries
+from flintmq.gateway.amqp091.line_ends import strip_line_ends
 from flintmq.gateway.amqp091.publication import Publication, Publications
 from flintmq.gateway.amqp091.service import Service
 from flintmq.gateway.amqp091.terms import NO_TERMS, Terms, check_command, read_terms
@@ -404,6 +405,8 @@ class ServerChannel(ChannelOwner, Party):
         handler = self._handlers.get(method.id)
         if handler is None:
             raise NotImplementedHere(f"{method.name} is not implemented yet")
+        if not self.vhost.dialect.checks_names:
+            strip_line_ends(method)
         check = self._checks.get(method.id)
         target = target_of(method, self.vhost, self.last_queue) if method.id in ACTS else ""
         version: i64 = self.vhost.router.version

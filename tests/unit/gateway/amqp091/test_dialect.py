@@ -12,11 +12,16 @@ from flintmq.wire.amqp091.methods import (
     BasicGet,
     BasicGetOk,
     BasicReject,
+    ExchangeBind,
+    ExchangeBindOk,
     ExchangeDeclare,
+    ExchangeDeclareOk,
     ExchangeDelete,
     ExchangeDeleteOk,
+    ExchangeUnbind,
     Method,
     QueueBind,
+    QueueBindOk,
     QueueDeclare,
     QueueDeclareOk,
     QueueDelete,
@@ -64,7 +69,33 @@ def test_names_keep_to_the_lexicon_in_strict_only(channel: ClientChannel, strict
         assert not came
         assert code(channel) == 406
     else:
-        assert came == [QueueDeclareOk(queue=name)]
+        assert came == [QueueDeclareOk(queue=name.replace("\n", ""))]
+
+
+@pytest.mark.parametrize("ends", ["\n", "\r\n", "\r", "\n\n"])
+def test_line_ends_are_stripped_where_definitions_are_spoken_of(ends: str) -> None:
+    """RabbitMQ's queues and exchanges have names without them, by whichever method they are named."""
+    server = Server()
+    channel = Client(server).channel()
+    queue, exchange, other = f"q{ends}1", f"{ends}x1", f"x2{ends}"
+    for method, expected in (
+        (QueueDeclare(queue=queue), QueueDeclareOk(queue="q1")),
+        (QueueDeclare(queue=queue, passive=True), QueueDeclareOk(queue="q1")),
+        (ExchangeDeclare(exchange=exchange, type="fanout"), ExchangeDeclareOk()),
+        (ExchangeDeclare(exchange=exchange, passive=True), ExchangeDeclareOk()),
+        (ExchangeDeclare(exchange=other, type="fanout"), ExchangeDeclareOk()),
+        (QueueBind(queue=queue, exchange=exchange), QueueBindOk()),
+        (ExchangeBind(destination=exchange, source=other), ExchangeBindOk()),
+    ):
+        assert channel.call(method) == [expected]
+    exchanges = server.vhost.exchanges.by_name
+    assert (len(exchanges["x1"].bindings), len(exchanges["x2"].bindings)) == (1, 1)
+    channel.call(QueueUnbind(queue=queue, exchange=exchange))
+    channel.call(ExchangeUnbind(destination=exchange, source=other))
+    assert (len(exchanges["x1"].bindings), len(exchanges["x2"].bindings)) == (0, 0)
+    channel.call(QueueDelete(queue=queue))
+    channel.call(ExchangeDelete(exchange=exchange))
+    assert ("q1" in server.vhost.queues, "x1" in exchanges) == (False, False)
 
 
 def test_a_name_of_all_characters_of_the_lexicon_is_good(channel: ClientChannel) -> None:

@@ -1,0 +1,27 @@
+"""Names of queues and exchanges without line ends: RabbitMQ strips them where a definition is spoken of."""
+
+from typing import Final
+
+from flintmq.wire.amqp091 import spec
+from flintmq.wire.amqp091.methods import Method
+
+_QUEUE: Final = ("queue",)
+_EXCHANGE: Final = ("exchange",)
+_NAMES: Final[dict[int, tuple[str, ...]]] = {
+    spec.QUEUE_DECLARE: _QUEUE,
+    spec.QUEUE_DELETE: _QUEUE,
+    spec.QUEUE_BIND: ("queue", "exchange"),
+    spec.QUEUE_UNBIND: ("queue", "exchange"),
+    spec.EXCHANGE_DECLARE: _EXCHANGE,
+    spec.EXCHANGE_DELETE: _EXCHANGE,
+    spec.EXCHANGE_BIND: ("destination", "source"),
+    spec.EXCHANGE_UNBIND: ("destination", "source"),
+}
+
+
+def strip_line_ends(method: Method) -> None:
+    """Take CR and LF out of the names that a method has; publishing, consuming and purging take names as they are."""
+    for attribute in _NAMES.get(method.id, ()):
+        name = getattr(method, attribute)
+        if "\n" in name or "\r" in name:
+            setattr(method, attribute, name.replace("\n", "").replace("\r", ""))
