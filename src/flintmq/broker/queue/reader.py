@@ -47,7 +47,8 @@ class StreamFilter:
         if _ENCODED_HEADER not in message.properties:
             return self._match_unfiltered
         value = message.codec.headers(message.properties).get(FILTER_HEADER)
-        return value in self._values if isinstance(value, str) else self._match_unfiltered
+        # An empty one is none (RabbitMQ).
+        return value in self._values if isinstance(value, str) and value else self._match_unfiltered
 
 
 def stream_filter(arguments: Table) -> StreamFilter | None:

@@ -179,6 +179,16 @@ def test_filters(wanted: object, unfiltered: bool, bodies: list[str]) -> None:
     assert taker.credit == 5 - len(bodies)
 
 
+def test_an_empty_filter_value_is_none() -> None:
+    """As in RabbitMQ: only who matches the unfiltered gets such a message."""
+    stream = Stream()
+    stream.publish(1, "x-stream-filter-value=")
+    empty = stream.consumer(x_stream_offset="first", x_stream_filter=["", "a"])
+    unfiltered = stream.consumer(x_stream_offset="first", x_stream_filter="a", x_stream_match_unfiltered=True)
+    stream.dispatch()
+    assert (empty.bodies, unfiltered.bodies) == ([], ["0"])
+
+
 def test_a_number_is_no_filter_value() -> None:
     """A filter value is a string; another one counts as none."""
     stream = Stream()
