@@ -191,6 +191,15 @@ def test_exchanges_bound_to_exchanges(connection: rmq.Connection, queue: str, na
     management.delete_exchange(f"{name}-2")
 
 
+def test_a_url_without_a_login(broker: BrokerProcess) -> None:
+    """The client's default URLs name no user: on this machine, that is guest."""
+    environment = rmq.Environment(uri=f"amqp://127.0.0.1:{broker.port}")
+    connection = environment.connection()
+    connection.dial()
+    connection.management()
+    environment.close()
+
+
 def test_a_virtual_host_that_is_not_there(broker: BrokerProcess) -> None:
     """The client says so at once, and does not try for ever to recover what never was."""
     environment = rmq.Environment(uri=f"amqp://guest:guest@127.0.0.1:{broker.port}/no-such-host")

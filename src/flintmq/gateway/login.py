@@ -23,6 +23,8 @@ MECHANISMS: Final = (
 )
 # Those that show a secret to whoever reads along.
 _REVEALING: Final = (plain.NAME, amqplain.NAME, oauthbearer.NAME)
+# Name and password of the user that a new broker has: everybody knows both, so it may come from this machine only.
+GUEST: Final = "guest"
 # Responses that a stranger may need for a login; SCRAM takes two, and some clients begin with none.
 _RESPONSES_MAX: Final = 4
 _NONCE_BYTES: Final = 18
@@ -76,7 +78,8 @@ class Login:
     def __init__(self, gateway: Gateway, applicant: Applicant, peer: str, security: Security) -> None:
         # Who logged in by a token.
         self.bearer: Bearer | None = None
-        self.mechanisms = [name for name in gateway.policy.mechanisms if not _obstacle(name, gateway.policy, security)]
+        policy, has_guest = gateway.policy, GUEST in gateway.broker.users
+        self.mechanisms = [name for name in policy.mechanisms if not _obstacle(name, policy, security, has_guest)]
         self._gateway = gateway
         self._applicant = applicant
         self._peer = peer
@@ -94,7 +97,8 @@ class Login:
         self._mechanism = mechanism
         if mechanism not in self.mechanisms:
             policy = self._gateway.policy
-            why = _obstacle(mechanism, policy, self._security) if mechanism in policy.mechanisms else ""
+            has_guest = GUEST in self._gateway.broker.users
+            why = _obstacle(mechanism, policy, self._security, has_guest) if mechanism in policy.mechanisms else ""
             self._refuse(f"mechanism '{mechanism}' is not offered{why}")
         elif response is None and mechanism != anonymous.NAME:
             self._applicant.challenge(b"")
@@ -118,6 +122,9 @@ class Login:
                 if wished not in ("", identity):
                     raise AuthenticationFailed(f"EXTERNAL: '{identity}' cannot act as '{wished}'")
                 self._enter(identity, b"")
+            elif mechanism == anonymous.NAME and self._gateway.policy.anonymous_user == "":
+                # As RabbitMQ: who may not come in with this name and password may not without them either.
+                self._check(GUEST, GUEST)
             elif mechanism == anonymous.NAME:
                 self._enter(self._gateway.policy.anonymous_user, b"")
             elif mechanism == oauthbearer.NAME:
@@ -221,14 +228,14 @@ def is_token(password: str) -> bool:
     return password.startswith("eyJ") and password.count(".") == 2
 
 
-def _obstacle(mechanism: str, policy: LoginPolicy, security: Security) -> str:
+def _obstacle(mechanism: str, policy: LoginPolicy, security: Security, has_guest: bool) -> str:
     """Why a client may not use a mechanism that the settings allow, as the end of a sentence; empty where it may."""
     if mechanism in _REVEALING and not (security.is_encrypted or security.is_local or policy.allows_clear_text):
         return " in clear text to clients on other machines: use TLS, or set auth.allow_clear_text"
     if mechanism == external.NAME and security.identity == "":
         return " to clients without a certificate that names them"
-    if mechanism == anonymous.NAME and policy.anonymous_user == "":
-        return " without auth.anonymous_user"
+    if mechanism == anonymous.NAME and policy.anonymous_user == "" and not (security.is_local and has_guest):
+        return " without auth.anonymous_user, but to clients on this machine where there is a user guest"
     if mechanism == oauthbearer.NAME and not policy.takes_tokens:
         return " without oauth.issuer or oauth.jwks"
     return ""

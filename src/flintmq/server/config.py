@@ -153,8 +153,9 @@ class TracingSettings:
 class AuthSettings:
     """How clients may log in. `mechanisms` are names of SASL's, in the order they are offered, with spaces between.
 
-    EXTERNAL is offered to clients with a certificate only, ANONYMOUS only where there is an `anonymous_user` that they
-    all are, OAUTHBEARER where tokens count (`[oauth]`). Those that show a secret are offered to clients with TLS, and
+    EXTERNAL is offered to clients with a certificate only. Anonymous clients are the `anonymous_user`; where that is
+    empty, ANONYMOUS is offered to clients on this machine only, who are guest if that user's password is guest.
+    OAUTHBEARER is offered where tokens count (`[oauth]`). Those that show a secret are offered to clients with TLS, and
     to those on this machine: with `allow_clear_text` to all.
     """
 

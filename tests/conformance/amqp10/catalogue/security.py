@@ -26,6 +26,6 @@ CLAUSES: Final = listed(
     ("1.6.every-type", "", "Every encoding of every type is understood"),
     ("1.6.malformed", "", "What is no value ends the connection with decode-error"),
     ("5.3.2.plain", "", "SASL PLAIN lets a user in with the right password, and with no other"),
-    ("5.3.2.anonymous-off", "", "SASL ANONYMOUS is not offered unless it was set up"),
+    ("5.3.2.anonymous-off", "", "SASL ANONYMOUS is guest, from this machine and with that password, unless set up"),
     ("5.3.2.without-sasl", "", "Without SASL nobody gets in where nobody may be anonymous"),
 )

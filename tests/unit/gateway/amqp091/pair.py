@@ -29,7 +29,7 @@ NOTIFIED: Table = {"capabilities": {"consumer_cancel_notify": True, "authenticat
 
 
 class OpenHost(Host):
-    """Lets in whoever has the password "secret", and remembers which channels failed."""
+    """Lets in whoever has the password "secret", or one of `passwords`, and remembers which channels failed."""
 
     def __init__(self) -> None:
         self.failed: list[tuple[int, AmqpError]] = []
@@ -39,6 +39,8 @@ class OpenHost(Host):
         # User, virtual host, queue and reason of messages that could not be sent.
         self.unsent: list[tuple[str, str, str, str]] = []
         self.users = {"u"}
+        # By users, where one has another.
+        self.passwords: dict[str, str] = {}
         # By their tokens.
         self.bearers: dict[str, Bearer] = {}
         self.barred = ""
@@ -46,7 +48,7 @@ class OpenHost(Host):
     def authenticate(
         self, peer: str, user: str, password: str, is_wanted: Callable[[], bool], answer: Callable[[str], None]
     ) -> None:
-        answer("" if password == "secret" else "wrong password")
+        answer("" if password == self.passwords.get(user, "secret") else "wrong password")
 
     def check_token(
         self, peer: str, token: str, is_wanted: Callable[[], bool], answer: Callable[[str, Bearer | None], None]

@@ -3,6 +3,7 @@
 import pytest
 
 from flintmq.base.errors import AuthenticationFailed
+from flintmq.broker.ports import PermissionRecord, UserRecord
 from flintmq.gateway.amqp091.connection import ServerConnection
 from flintmq.gateway.gateway import LoginPolicy
 from flintmq.gateway.login import MECHANISMS, OPEN, Security
@@ -119,6 +120,38 @@ def test_anonymous_where_it_is_somebody(server: Server) -> None:
     refused = _simple("ANONYMOUS")
     _meet(server, refused, OPEN)
     assert "not ANONYMOUS" in str(refused.closed[0])
+
+
+def _with_guest(server: Server, password: str) -> Server:
+    """Where logins are checked as `OpenHost` does: everybody's password is "secret", but guest's is this one."""
+    server.gateway.policy = LoginPolicy(MECHANISMS)
+    server.broker.put_user(UserRecord("guest", ""))
+    server.broker.put_rule(PermissionRecord("/", "guest", ".*", ".*", ".*"))
+    server.host.passwords["guest"] = password
+    return server
+
+
+def test_anonymous_is_guest_on_this_machine(server: Server) -> None:
+    """As in RabbitMQ, whose clients for AMQP 1.0 have URLs without a login."""
+    connection = _meet(_with_guest(server, "guest"), _simple("ANONYMOUS", b"trace"), OPEN)
+    assert connection.user == "guest"
+    assert connection.engine.is_open
+
+
+@pytest.mark.parametrize("password", ["secret", ""])
+def test_anonymous_is_nobody_where_guest_has_another_password(server: Server, password: str) -> None:
+    """Who may not come in by name and password that everybody knows may not without them."""
+    connection = _meet(_with_guest(server, password), _simple("ANONYMOUS"), OPEN)
+    assert connection.engine.is_closed
+    assert server.host.refused == []
+
+
+def test_anonymous_is_nobody_on_another_machine(server: Server) -> None:
+    """Guest comes from this machine, with TLS or without: it is not even offered."""
+    for security in (Security(), Security(is_encrypted=True)):
+        refused = _simple("ANONYMOUS")
+        _meet(_with_guest(server, "guest"), refused, security)
+        assert refused.closed
 
 
 def test_a_mechanism_that_was_not_offered(server: Server) -> None:
