@@ -8,6 +8,7 @@ from pathlib import Path
 from flintmq.base.limits import OUTPUT_CHOKE_BYTES
 from flintmq.wire.amqp091.frames import FRAME_BODY, FRAME_HEARTBEAT
 from flintmq.wire.amqp091.methods import (
+    BasicAck,
     BasicConsume,
     BasicConsumeOk,
     BasicDeliver,
@@ -16,6 +17,8 @@ from flintmq.wire.amqp091.methods import (
     BasicNack,
     BasicPublish,
     BasicReturn,
+    ConfirmSelect,
+    ConfirmSelectOk,
     ConnectionClose,
     QueueDeclare,
     QueueDeclareOk,
@@ -154,4 +157,48 @@ def test_a_client_that_reads_nothing_is_cut_off_though_it_says_it_lives(tmp_path
             for _ in range(40):
                 other.call(1, BasicGet(queue=queue, no_ack=True), BasicGetOk)
                 assert len(other.read_content()[1]) == MIB
+        assert broker.stop() == 0
+
+
+def _interleaved(broker: BrokerProcess, ended: threading.Event) -> None:
+    """Four messages of 8 MiB on four channels, a frame of each in turn; all of them end when the event is set."""
+    with AmqpSocket(broker.port) as client:
+        client.open()
+        for channel in range(1, 5):
+            client.open_channel(channel)
+            client.call(channel, ConfirmSelect(), ConfirmSelectOk)
+            client.send(method_frame(channel, BasicPublish(routing_key="nowhere")) + header_frame(channel, 8 * MIB))
+        parts = [frame(FRAME_BODY, channel, bytes(MIB // 16)) for channel in range(1, 5)]
+        for number in range(128):
+            if number == 127:
+                assert ended.wait(300)
+            client.send(*parts)
+        for channel in range(1, 5):
+            client.expect(BasicAck, channel)
+
+
+def test_messages_begun_have_a_bound_for_all_of_the_node(tmp_path: Path) -> None:
+    """Ten connections begin 320 MiB where there is room for 32: what is too much waits in their sockets, others go on,
+    and every message gets in.
+    """
+    with BrokerProcess(tmp_path / "data", FLINTMQ_ALARMS_MEMORY_HIGH_WATERMARK="256000000") as broker:
+        before = resident_bytes(broker.process.pid)
+        ended = threading.Event()
+        clients = [threading.Thread(target=_interleaved, args=(broker, ended)) for _ in range(10)]
+        for client in clients:
+            client.start()
+        bystander = Bystander(broker)
+        most = 0
+        for _ in range(20):
+            bystander.is_served()
+            most = max(most, resident_bytes(broker.process.pid))
+            time.sleep(0.2)
+        ended.set()
+        while any(client.is_alive() for client in clients):
+            bystander.is_served()
+            most = max(most, resident_bytes(broker.process.pid))
+            time.sleep(0.1)
+        bystander.close()
+        assert most - before < 128 * MIB
+        assert not [line for line in broker.log if "begun" in line.get("reason", "")]
         assert broker.stop() == 0

@@ -20,7 +20,7 @@ from flintmq.app.logins import (
 )
 from flintmq.app.offers import COMPATIBLE_VERSION, offer, offer_10
 from flintmq.app.recovering import recover, tell_damage
-from flintmq.app.reloaded import reloaded_parts
+from flintmq.app.reloaded import bound_assembling, reloaded_parts
 from flintmq.app.surroundings import Surroundings
 from flintmq.base.errors import ConfigurationError
 from flintmq.broker.broker import Broker
@@ -157,6 +157,7 @@ class Node:
             lambda: storage.full,
             broker.page_out,
         )
+        bound_assembling(server, alarms)
         server.watch(alarms.check)
         host = settings.listen.host
         self.port = await self._listen(server.protocol, self._addresses["amqp"])

@@ -7,6 +7,7 @@ from flintmq.app.defining import bring_in, document_in, given_by, hashed_passwor
 from flintmq.app.offers import offer, offer_10
 from flintmq.app.surroundings import HashPassword
 from flintmq.base.errors import ConfigurationError, FlintError
+from flintmq.base.limits import ASSEMBLING_DIVISOR
 from flintmq.broker.broker import Broker
 from flintmq.management.http.slices import gathered
 from flintmq.server import logs
@@ -17,6 +18,12 @@ from flintmq.server.config import Settings
 from flintmq.server.reloading import Apply, Part
 
 log = logs.get_logger()
+
+
+def bound_assembling(server: AmqpServer, alarms: Alarms) -> None:
+    """Say how much all messages may hold that have begun to come, by the memory there is and the largest of them."""
+    message_max = server.amqp091.offer.tuning.message_max
+    server.gateway.assembling.most = max(alarms.memory_max_bytes // ASSEMBLING_DIVISOR, 2 * message_max)
 
 
 def reloaded_parts(
@@ -30,11 +37,16 @@ def reloaded_parts(
             server.amqp091.offer = offer(settings)
             server.amqp10.offer = offer_10(settings)
             server.unread.seconds = settings.limits.send_timeout_seconds
+            bound_assembling(server, alarms)
 
         return apply
 
     async def prepare_alarms(settings: Settings) -> Apply:
-        return partial(alarms.configure, settings.alarms)
+        def apply() -> None:
+            alarms.configure(settings.alarms)
+            bound_assembling(server, alarms)
+
+        return apply
 
     async def prepare_tls(settings: Settings) -> Apply:
         tls = tls_of(settings.tls, settings.certificates)

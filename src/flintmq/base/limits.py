@@ -48,6 +48,9 @@ MESSAGE_MAX_BYTES: Final = 16 * 1024 * 1024
 # What the messages that a connection has begun, and not ended, may hold on all its channels: each may be as large as a
 # message, and 2,047 channels of those would be 32 GiB.
 ASSEMBLY_MAX_BYTES: Final = 64 * 1024 * 1024
+# What all messages of the node that have begun, and not ended, may hold: a part of the memory above which publishers
+# wait, so that these alone never keep an alarm on. Two of the largest messages fit, however little that is.
+ASSEMBLING_DIVISOR: Final = 8
 # Tables within tables within lists: deeper than any client nests, shallow enough for the C stack.
 TABLE_DEPTH_MAX: Final = 64
 # Entries of one table or list: a table of empty values costs its sender 2 bytes each and us about 100.

@@ -12,6 +12,7 @@ from flintmq.broker.bearer import Bearer
 from flintmq.broker.broker import Broker
 from flintmq.gateway.acts import Act
 from flintmq.gateway.tracing import Tracing
+from flintmq.protocol.assembling import Assembling
 from flintmq.protocol.sasl import amqplain, plain
 from flintmq.protocol.sasl.scram import Keys
 
@@ -118,6 +119,8 @@ class Gateway:
         self.host = host
         self.random_bytes = random_bytes
         self.policy = policy or LoginPolicy()
+        # What messages hold that have begun to come, on all connections.
+        self.assembling = Assembling()
         # Why the storage takes nothing any more; empty while it does.
         self.failure = ""
         # The newest batch handed over: what came in before the end of the last tick is safe with it.

@@ -12,6 +12,7 @@ from flintmq.base.limits import (
     JOURNAL_BACKLOG_HIGH_BYTES,
     JOURNAL_BACKLOG_LOW_BYTES,
     OUTPUT_CHOKE_BYTES,
+    OUTPUT_HIGH_WATER_BYTES,
     READ_FIRST_SECONDS,
     SEND_TIMEOUT_SECONDS,
 )
@@ -30,6 +31,7 @@ from flintmq.protocol.sasl.scram import Keys
 from flintmq.protocol.sniff import Protocol as Spoken
 from flintmq.server import logs
 from flintmq.server.alarms import CHECK_SECONDS
+from flintmq.server.assembly import Turns
 from flintmq.server.attempts import AMQP_091, AMQP_10, Attempts
 from flintmq.server.audit import AuditLog
 from flintmq.server.backoff import TOO_MANY
@@ -116,6 +118,7 @@ class AmqpServer(Host):
         self.tick_seconds = Histogram()
         self.tricklers = Tricklers(self._loop)
         self.unread = Unread(self._loop, send_timeout_seconds)
+        self.turns = Turns(self._loop, self.gateway.assembling, self._open.values)
         # How often somebody came, or said what it speaks.
         self._steps = 0
         self._tidy = tidy
@@ -199,6 +202,7 @@ class AmqpServer(Host):
         self._peers.pop(peer.output, None)
         if peer.has_spoken:
             self.closed(peer)
+        self.turns.gone(peer)
         self._speakers_10.discard(peer.name)
         if not self._peers:
             self._deserted.set()
@@ -336,10 +340,13 @@ class AmqpServer(Host):
                 # The disk is: who sent something is not read from until it has caught up.
                 peer.hold()
                 self._held_back.append(peer)
-            elif peer.unsent_bytes() > OUTPUT_CHOKE_BYTES:
+            elif peer.unsent_bytes() > (OUTPUT_HIGH_WATER_BYTES if self.gateway.alarm else OUTPUT_CHOKE_BYTES):
+                # While memory is low, nobody's answers take more of it than anybody's deliveries.
                 peer.choke()
             elif peer.connection.engine.is_holding or (self._drained and not peer.connection.engine.is_paused):
                 # A publisher, and an alarm is on; or all of it was taken in that the end waits for.
+                peer.hold()
+            elif self.turns.must_wait(peer):
                 peer.hold()
             else:
                 peer.go_on_soon()
@@ -511,6 +518,7 @@ class AmqpServer(Host):
         self._logins.close()
         self.tricklers.close()
         self.unread.close()
+        self.turns.close()
         # The loop tells of lost connections in its next turn, and they take their queues with them.
         if self._peers:
             await self._deserted.wait()

@@ -4,7 +4,7 @@ import asyncio
 from typing import TYPE_CHECKING, cast, final
 
 from flintmq.base.addresses import is_loopback
-from flintmq.base.errors import ConnectionLost, FlintError, InternalError
+from flintmq.base.errors import ConnectionLost, FlintError, InternalError, ResourceError
 from flintmq.base.limits import (
     CLOSE_WAIT_SECONDS,
     HANDSHAKE_SECONDS,
@@ -244,6 +244,23 @@ class Peer(asyncio.Protocol):
 
     def unsent_bytes(self) -> int:
         return 0 if self._transport is None else self._transport.get_write_buffer_size()
+
+    @property
+    def assembled_bytes(self) -> int:
+        """What is held of messages that have begun to come and have not ended."""
+        return 0 if self._connection is None else self._connection.engine.assembled_bytes
+
+    @property
+    def is_waiting_for_us(self) -> bool:
+        """Whether what the peer sends next cannot be taken in, for an alarm or for what it has not read."""
+        return self._is_choked or self.connection.engine.is_holding
+
+    def end_assembly(self) -> None:
+        """The client could have gone on with messages that it has begun, and others wait for their memory."""
+        self.connection.fail(
+            ResourceError("a message was begun and not ended in time, while all that were begun take too much memory")
+        )
+        self._server.want_tick()
 
     @property
     def taken_bytes(self) -> int:

@@ -105,7 +105,13 @@ class ServerConnection(ConnectionOwner, Applicant):
         self._login = Login(gateway, self, peer, security)
         self._expiry = Expiry(self._login, gateway.agenda.timers, self.fail)
         self.engine = Connection(
-            Role.SERVER, self, output, service.offer.tuning, service.offer.properties, " ".join(self._login.mechanisms)
+            Role.SERVER,
+            self,
+            output,
+            service.offer.tuning,
+            service.offer.properties,
+            " ".join(self._login.mechanisms),
+            assembling=gateway.assembling,
         )
         # An alarm may be on already.
         self.engine.holds_publishes = gateway.alarm != ""

@@ -61,7 +61,9 @@ class ServerConnection(ConnectionOwner, Party, Applicant):
         self._login = Login(service.gateway, self, peer, security)
         self._expiry = Expiry(self._login, service.gateway.agenda.timers, self.fail)
         mechanisms = [name for name in self._login.mechanisms if name != amqplain.NAME]
-        self.engine = Connection(Role.SERVER, self, output, offer.tuning, opening, mechanisms)
+        self.engine = Connection(
+            Role.SERVER, self, output, offer.tuning, opening, mechanisms, assembling=service.gateway.assembling
+        )
         # Links on which the client receives, by name.
         self.senders: dict[str, OutgoingLink] = {}
         self.sessions: dict[ServerSession, None] = {}

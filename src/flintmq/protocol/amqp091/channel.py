@@ -217,7 +217,7 @@ class Channel:
         else:
             rest.add_from(data, start, stop)
         if left == 0:
-            self._intake.held -= before
+            self._intake.release(before)
             self._body_rest = None
             self._deliver_content(rest.whole())
         else:
@@ -383,7 +383,7 @@ class Channel:
         self._method = _EMPTY
         self._properties = _EMPTY
         if self._body_rest is not None:
-            self._intake.held -= self._body_rest.size
+            self._intake.release(self._body_rest.size)
             self._body_rest = None
         if owner is not None:
             owner.on_closed(error)

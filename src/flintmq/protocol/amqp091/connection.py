@@ -42,6 +42,7 @@ from flintmq.protocol.amqp091 import channel as channels
 from flintmq.protocol.amqp091.channel import Channel, ChannelOwner
 from flintmq.protocol.amqp091.intake import Intake
 from flintmq.protocol.amqp091.states import CONNECTION, State
+from flintmq.protocol.assembling import Assembling
 from flintmq.protocol.output import Output
 from flintmq.protocol.role import Role
 from flintmq.wire.amqp091 import spec
@@ -167,6 +168,7 @@ class Connection:
         server_properties: Table | None = None,
         mechanisms: str = "PLAIN AMQPLAIN",
         login: Login | None = None,
+        assembling: Assembling | None = None,
     ) -> None:
         self.role = role
         self.state = State.HEADER if role is Role.SERVER else State.START
@@ -189,7 +191,7 @@ class Connection:
         self._channels: dict[int, Channel] = {}
         self._last: Channel | None = None
         self._is_open = False
-        self._intake = Intake(tuning.message_max, self._header_max())
+        self._intake = Intake(tuning.message_max, self._header_max(), assembling)
         self._payload_max: i64 = HANDSHAKE_FRAME_MAX_BYTES - FRAME_OVERHEAD_BYTES
         # Bytes of an incomplete frame, and how many it takes before reading on makes sense.
         self._held: list[bytes] = []
@@ -286,6 +288,11 @@ class Connection:
         `refresh`, or because publishes were held until now: `receive(b"")` goes on with them.
         """
         return self._needed == 0 and self._held_bytes > 0 and not self.is_holding
+
+    @property
+    def assembled_bytes(self) -> int:
+        """What is held of messages that have begun to come and have not ended."""
+        return int(self._intake.held)
 
     def _read(self, data: bytes, pos: i64, end: i64) -> i64:
         """Read whole frames from `pos`; returns where the first incomplete one starts."""

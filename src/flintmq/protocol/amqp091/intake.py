@@ -6,6 +6,7 @@ from mypy_extensions import i64
 
 from flintmq.base.errors import ResourceError
 from flintmq.base.limits import ASSEMBLY_MAX_BYTES
+from flintmq.protocol.assembling import Assembling
 
 
 @final
@@ -14,7 +15,9 @@ class Intake:
     and not ended hold at present. All are bytes.
     """
 
-    def __init__(self, message_max: i64, header_max: i64) -> None:
+    def __init__(self, message_max: i64, header_max: i64, assembling: Assembling | None = None) -> None:
+        # What all connections hold together.
+        self._assembling = assembling or Assembling()
         self.message_max: i64 = message_max
         self.header_max: i64 = header_max
         self.held: i64 = 0
@@ -24,8 +27,14 @@ class Intake:
     def hold(self, size: i64) -> None:
         """A part of a body came, and there is more to come. Raises ResourceError when it is too much."""
         self.held += size
+        self._assembling.held += size
         if self.held > self._held_max:
             raise ResourceError(
                 f"messages begun on all channels of this connection hold {self.held} bytes, at most {self._held_max} "
                 "are kept: end some before beginning others"
             )
+
+    def release(self, size: i64) -> None:
+        """Of a body, so much is not kept any more: it ended, or its channel did."""
+        self.held -= size
+        self._assembling.held -= size

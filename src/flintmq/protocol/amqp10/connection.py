@@ -53,6 +53,7 @@ from flintmq.protocol.amqp10.session import Session, SessionOwner
 from flintmq.protocol.amqp10.silence import Silence
 from flintmq.protocol.amqp10.states import CONNECTION, SESSION, Endpoint, Layer
 from flintmq.protocol.amqp10.usual import UsualTransfer
+from flintmq.protocol.assembling import Assembling
 from flintmq.protocol.output import Output
 from flintmq.protocol.role import Role
 from flintmq.wire.amqp10 import spec
@@ -165,11 +166,12 @@ class Connection:
         opening: Open,
         mechanisms: list[str] | None = None,
         logs_in: bool = False,
+        assembling: Assembling | None = None,
     ) -> None:
         self.role = role
         self.output = output
         self.tuning = tuning
-        self.intake: Intake = Intake(tuning.message_max)
+        self.intake: Intake = Intake(tuning.message_max, assembling)
         self.layer: Layer = Layer.HEADER
         self.local: Endpoint = Endpoint.UNSENT
         self.remote: Endpoint = Endpoint.UNSENT
@@ -244,6 +246,11 @@ class Connection:
     @property
     def sessions(self) -> list[Session]:
         return self._channels.sessions
+
+    @property
+    def assembled_bytes(self) -> int:
+        """What is held of messages that have begun to come and have not ended."""
+        return int(self.intake.held)
 
     # -- bytes in -----------------------------------------------------------------------------------------------
 

@@ -6,13 +6,16 @@ from mypy_extensions import i64
 
 from flintmq.base.errors import ResourceLimitExceeded
 from flintmq.base.limits import ASSEMBLY_MAX_BYTES
+from flintmq.protocol.assembling import Assembling
 
 
 @final
 class Intake:
     """`held` is what all messages that have begun and not ended hold at present, in bytes."""
 
-    def __init__(self, message_max: i64) -> None:
+    def __init__(self, message_max: i64, assembling: Assembling | None = None) -> None:
+        # What all connections hold together.
+        self._assembling = assembling or Assembling()
         self.held: i64 = 0
         # Two of the largest messages fit at once, however large these are.
         self._held_max: i64 = max(ASSEMBLY_MAX_BYTES, 2 * message_max)
@@ -20,6 +23,7 @@ class Intake:
     def hold(self, size: i64) -> None:
         """A part of a message came, and there is more to come. Raises ResourceLimitExceeded when it is too much."""
         self.held += size
+        self._assembling.held += size
         if self.held > self._held_max:
             raise ResourceLimitExceeded(
                 f"messages begun on all links of this connection hold {self.held} bytes, at most {self._held_max} "
@@ -28,3 +32,4 @@ class Intake:
 
     def release(self, size: i64) -> None:
         self.held -= size
+        self._assembling.held -= size
