@@ -51,6 +51,9 @@ ASSEMBLY_MAX_BYTES: Final = 64 * 1024 * 1024
 # What all messages of the node that have begun, and not ended, may hold: a part of the memory above which publishers
 # wait, so that these alone never keep an alarm on. Two of the largest messages fit, however little that is.
 ASSEMBLING_DIVISOR: Final = 8
+# Parts of messages on resumable links of a user that nobody is connected to: as much as one connection may begin. All
+# users together may have as much as all messages that have begun.
+HALVES_USER_MAX_BYTES: Final = ASSEMBLY_MAX_BYTES
 # Tables within tables within lists: deeper than any client nests, shallow enough for the C stack.
 TABLE_DEPTH_MAX: Final = 64
 # Entries of one table or list: a table of empty values costs its sender 2 bytes each and us about 100.

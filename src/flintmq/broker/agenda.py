@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final, final
 from mypy_extensions import i64
 
 from flintmq.broker.churn import Churn
+from flintmq.broker.halves import Halves
 from flintmq.broker.message import Entry
 from flintmq.broker.ports import Pages
 from flintmq.broker.timers import Timers
@@ -57,6 +58,8 @@ class Agenda:
         # Why publishers have to wait ("low on memory"); empty while they need not.
         self.alarm = ""
         self.timers = Timers()
+        # Parts of messages whose senders are not there.
+        self.halves = Halves()
         # When queues have messages that expire. What is due at the same time goes first, so that what becomes ready by
         # it can still be delivered.
         self.expiries = Timers()

@@ -25,6 +25,7 @@ class Termini:
         self.journal = storage.journal
         self.definitions = storage.definitions
         self.timers = agenda.timers
+        self.halves = agenda.halves
         self._vhost = vhost
         self._agenda = agenda
         self._ids = ids

@@ -491,6 +491,48 @@ class TargetTerminus(Terminus):
         super().__init__(record, termini)
         self.unsettled: dict[bytes, Received] = {}
 
+    @property
+    def half_bytes(self) -> int:
+        """What parts of messages take of which the rest has not come."""
+        return sum([int(received.held) for received in self.unsettled.values() if received.outcome is None])
+
+    def give_up_halves(self) -> int:
+        """Keep no message of which only a part came: its sender begins anew. Returns how many there were."""
+        halves = [tag for tag, received in self.unsettled.items() if received.outcome is None]
+        self._notes.begin_group()
+        for tag in halves:
+            self.forget(tag)
+        self._notes.end_group()
+        return len(halves)
+
+    def attach(self, link: object, session: object, connection: object) -> None:
+        super().attach(link, session, connection)
+        self._termini.halves.resumed(self)
+
+    def detach(self, detached: DetachedLink | None = None) -> None:
+        super().detach(detached)
+        self._suspend()
+
+    def end_session(self) -> None:
+        super().end_session()
+        self._suspend()
+
+    def close_connection(self) -> None:
+        super().close_connection()
+        self._suspend()
+
+    def _suspend(self) -> None:
+        if not self.gone:
+            self._termini.halves.suspended(self)
+
+    def discard(self) -> None:
+        super().discard()
+        self._termini.halves.resumed(self)
+
+    def start_at(self, seq: i64) -> None:
+        super().start_at(seq)
+        self._suspend()
+
     def part(self, tag: bytes, data: bytes) -> Received:
         """A piece of a message has come. It may be confirmed to its sender once this batch is durable."""
         received = self._find(tag)

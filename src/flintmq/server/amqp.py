@@ -140,6 +140,8 @@ class AmqpServer(Host):
         self._heard: list[Peer] = []
         self._held_back: list[Peer] = []
         self._was_fenced = False
+        # How many the log has.
+        self._halves_given_up = 0
         self._check: Callable[[], str] | None = None
         self._looking: asyncio.TimerHandle | None = None
         # Who wants to be told when the changes of this tick are durable, and who waits for which batch.
@@ -465,6 +467,10 @@ class AmqpServer(Host):
         if self._looking is not None:
             self._looking.cancel()
         self._looking = self._loop.call_later(CHECK_SECONDS, self.look)
+        given_up = int(self.gateway.agenda.halves.given_up)
+        if given_up > self._halves_given_up:
+            log.warning("parts of messages on suspended links given up", messages=given_up - self._halves_given_up)
+            self._halves_given_up = given_up
         self._alarm_is(check())
 
     def _alarm_is(self, reason: str) -> None:
