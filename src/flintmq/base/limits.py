@@ -85,6 +85,18 @@ TICK_READ_BYTES: Final = 512 * 1024
 # What one connection may have done for it before the tick runs, where a few bytes ask for much. A unit is about what it
 # takes to put a message on one more queue; all of it is some tens of milliseconds, interpreted some hundreds.
 TICK_WORK_UNITS: Final = 65_536
+# What one message may cost to find out where it goes, or whom of a queue's consumers it suits: four ticks of a
+# connection. Nothing else is done meanwhile.
+MESSAGE_WORK_UNITS: Final = 4 * TICK_WORK_UNITS
+# What all bindings of an exchange, or all consumers of a queue, may cost a message of the usual size: the other half is
+# for long values.
+ASKING_WORK_UNITS: Final = MESSAGE_WORK_UNITS // 2
+# What dispatches may cost in a tick by asking whom messages suit, beyond the last of them.
+DISPATCH_WORK_UNITS: Final = 2 * TICK_WORK_UNITS
+# A dead letter, beside the decoding of its headers: they are written anew, and it is routed.
+LETTER_WORK_UNITS: Final = 16
+# Bytes of headers that are decoded in one unit: a table of small values has four of them there.
+DECODED_BYTES_PER_UNIT: Final = 16
 # A method other than publish and ack: decoded, looked up, answered. 1,024 of them a tick.
 METHOD_WORK_UNITS: Final = 64
 # An address that was not published to before, or not since permissions or exchanges changed: looked up, and routed.
@@ -177,6 +189,9 @@ SELECTOR_DEPTH_MAX: Final = 64
 # filtex 1.0 §7.1 asks for limits of what an SQL expression may be; these are RabbitMQ's.
 SQL_MAX_CHARACTERS: Final = 4_096
 SQL_MAX_TOKENS: Final = 200
+# Characters of all selectors and SQL expressions that one source names: two of the longest, and as much work as one
+# message may be.
+FILTERS_MAX_CHARACTERS: Final = 2 * SQL_MAX_CHARACTERS
 # RabbitMQ's: fields that a property filter may compare.
 PROPERTY_FILTER_MAX_FIELDS: Final = 16
 # Data sections of a body that are joined for consumers of AMQP 0-9-1: nobody sends that many, and 16 MiB of empty ones

@@ -65,8 +65,6 @@ class Agenda:
         self.expiries = Timers()
         # Where queues put what is far from its turn; None: it stays with them.
         self.pages: Pages | None = None
-        # Consumers that were asked, one by one, whether they take a message at once: whoever published pays for that.
-        self.asked: i64 = 0
         # Queues that may have something for their consumers.
         self.ready: list[Queue] = []
         # Those that go before: there is more now of what their consumers share, and they take turns at it.

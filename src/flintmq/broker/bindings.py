@@ -1,9 +1,13 @@
 """The edges of a virtual host's graph by where they lead: what goes when a queue or an exchange goes."""
 
-from typing import final
+from typing import Final, final
 
+from flintmq.base.work import WORK
 from flintmq.broker.exchange.base import Binding, BindingKey, Exchange
 from flintmq.broker.queue.base import Queue
+
+# What it takes to remove a binding together with others.
+_REMOVED_UNITS: Final = 4
 
 
 @final
@@ -36,12 +40,14 @@ class Bindings:
     def remove_to(self, destination: Queue | Exchange) -> list[Exchange]:
         """Remove all that lead to what goes away; returns the exchanges they came from, each once."""
         gone = self._to.pop(destination, {})
+        WORK.spent += _REMOVED_UNITS * len(gone)
         for binding in gone:
             binding.source.unbind(binding.key)
         return list(dict.fromkeys([binding.source for binding in gone]))
 
     def remove_from(self, source: Exchange) -> None:
         """The exchange goes away with its own bindings."""
+        WORK.spent += _REMOVED_UNITS * len(source.bindings)
         for binding in source.bindings.values():
             self._forget(binding)
 

@@ -6,7 +6,8 @@ from typing import final
 from mypy_extensions import i64
 
 from flintmq.base.errors import ConfigurationError
-from flintmq.base.limits import STAGE_STEP_MESSAGES
+from flintmq.base.limits import DISPATCH_WORK_UNITS, STAGE_STEP_MESSAGES
+from flintmq.base.work import WORK
 from flintmq.broker.agenda import Agenda
 from flintmq.broker.chance import Chance
 from flintmq.broker.dead_letters import DeadLetters
@@ -295,8 +296,13 @@ class Broker:
         in_turn.clear()
         more = False
         turn.reverse()
+        enough = WORK.spent + DISPATCH_WORK_UNITS
         try:
             while turn:
+                if WORK.spent > enough:
+                    # To ask whom messages suit took so long that the others have their turn in the next tick.
+                    more = True
+                    break
                 queue = turn.pop()
                 if not queue.is_due:
                     # It was on both lists, or has been dispatched for somebody who could not wait.
@@ -307,7 +313,8 @@ class Broker:
                     more = True
         finally:
             # A queue that fails must not take along those behind it.
-            ready.extend(turn)
+            turn.reverse()
+            ready[:0] = turn
         return more
 
     @property

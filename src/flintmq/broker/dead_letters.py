@@ -8,8 +8,9 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from flintmq.base.limits import TABLE_ENTRIES_MAX
+from flintmq.base.limits import DISPATCH_WORK_UNITS, LETTER_WORK_UNITS, TABLE_ENTRIES_MAX
 from flintmq.base.values import Timestamp
+from flintmq.base.work import WORK
 from flintmq.broker.agenda import DELIVERY_LIMIT, REJECTED, Agenda, DeadLetter
 from flintmq.broker.bounds import short
 from flintmq.broker.exchanges import Exchanges
@@ -52,7 +53,8 @@ class DeadLetters:
         try:
             self._held.fill()
             self._publish_discarded()
-            while letters and left > 0 and bytes_left > 0:
+            enough = WORK.spent + DISPATCH_WORK_UNITS
+            while letters and left > 0 and bytes_left > 0 and WORK.spent < enough:
                 letter = letters.popleft()
                 self._publish(letter)
                 self._publish_discarded()
@@ -85,6 +87,7 @@ class DeadLetters:
             self._publish(discarded.popleft())
 
     def _publish(self, letter: DeadLetter) -> None:
+        WORK.spent += LETTER_WORK_UNITS
         queue = letter.queue
         exchange = queue.settings.dead_letter_exchange
         exchanges = self._exchanges.get(queue.vhost)

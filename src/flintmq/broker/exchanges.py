@@ -4,6 +4,8 @@ from collections.abc import Callable
 from typing import Final, final
 
 from flintmq.base.errors import AccessRefused, CommandInvalid, NotFound, PreconditionFailed, TypeKept
+from flintmq.base.limits import ASKING_WORK_UNITS
+from flintmq.base.work import WORK
 from flintmq.broker import arguments as args
 from flintmq.broker.agenda import Agenda
 from flintmq.broker.bindings import Bindings
@@ -207,12 +209,19 @@ class Exchanges:
         binding.filter = selector_of(binding.arguments, where)
         if binding.arguments and binding.key not in source.bindings:
             check_room(self._agenda.alarm, where, binding.arguments)
+        cost = source.asking_cost(binding)
+        if cost > 0 and source.asking_beside(binding) + cost > ASKING_WORK_UNITS and binding.key not in source.bindings:
+            raise PreconditionFailed(
+                f"exchange '{source.name}' in vhost '{self._vhost}' would compare each message with more bindings, or "
+                f"longer selectors, than {ASKING_WORK_UNITS} units of work allow: spread them over several exchanges"
+            )
         if not self.bindings.add(binding):
             return
         self.router.changed(source)
         if is_durable(binding):
             self._storage.definitions.put_binding(self._record(binding))
         for message in source.history():
+            WORK.spent += 1
             if binding.filter is None or binding.filter.matches(message):
                 self._deliver(message, self._queues_beyond(binding, message))
 

@@ -4,13 +4,17 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from flintmq.base.errors import AccessRefused, NotFound
+from flintmq.base.errors import AccessRefused, NotFound, PreconditionFailed
+from flintmq.base.limits import MESSAGE_WORK_UNITS
+from flintmq.base.work import WORK
 from flintmq.broker.bounds import check_name
 from flintmq.broker.exchange.base import Exchange
 from flintmq.broker.message import Address, Message
 from flintmq.broker.queue.base import Queue
 from flintmq.broker.traffic import Passing
 
+# Bindings that were found and are followed in one unit of work.
+_MATCHED_PER_UNIT: Final = 8
 # Of a route that leads nowhere yet.
 NOWHERE: Final = Passing()
 
@@ -27,7 +31,8 @@ class Route:
         self.address = address
         self.version: i64 = -1
         self.per_message = False
-        # What a message costs beyond one queue: further queues, or bindings that each message is compared with.
+        # Its queues, where they are not one; of what has to be asked for each message, the router puts that on the
+        # meter of work.
         self.cost: i64 = 0
         self.queues: list[Queue] = []
         # What its exchange counts.
@@ -79,7 +84,7 @@ class Router:
             self._renew(route)
         queues = route.queues
         if route.per_message:
-            queues = self.queues_from(route.way[0], [route.address.routing_key], message)
+            queues = self._asked(route.way[0], [route.address.routing_key], message)
         # Every message passes here: a call for it would cost more than the counting.
         self.published += 1
         passing = route.passing
@@ -91,8 +96,9 @@ class Router:
         """The same for a message that names further routing keys (CC, BCC)."""
         if route.version != self.version:
             self._renew(route)
+        WORK.spent += len(more_keys)
         keys = list(dict.fromkeys([route.address.routing_key, *more_keys]))
-        queues = self.queues_from(route.way[0], keys, message)
+        queues = self._asked(route.way[0], keys, message)
         self._count(route, queues)
         return queues
 
@@ -103,9 +109,17 @@ class Router:
         passing.went += len(queues)
 
     def queues_from(self, exchange: Exchange, keys: list[str], message: Message) -> list[Queue]:
-        """Where an exchange sends a message, internal or not."""
+        """Where an exchange sends a message, internal or not; nowhere, if that is too much work to find out."""
+        try:
+            return self._asked(exchange, keys, message)
+        except PreconditionFailed:
+            return []
+
+    def _asked(self, exchange: Exchange, keys: list[str], message: Message) -> list[Queue]:
         found = self._walk([exchange], keys, message)
         assert found is not None
+        if len(found) > 1:
+            WORK.spent += len(found)
         return found
 
     def check(self, route: Route) -> None:
@@ -126,17 +140,22 @@ class Router:
             found = self._walk(route.way, [route.address.routing_key], None)
             route.per_message = found is None
             route.queues = [] if found is None else found
-            if found is None:
-                route.cost = sum([_asking_cost(each, route.address.routing_key) for each in route.way])
-            else:
-                route.cost = len(found) if len(found) > 1 else 0
+            route.cost = 0 if found is None or len(found) == 1 else len(found)
         route.version = self.version
 
     def _walk(self, way: list[Exchange], keys: list[str], message: Message | None) -> list[Queue] | None:
         """Follow bindings and alternates from the only exchange of `way`, to which every exchange visited is added.
 
-        Each is visited once, however many ways lead to it. Without a message: None when one would be needed.
+        Each is visited once, however many ways lead to it. Without a message: None when one would be needed. Raises
+        PreconditionFailed beyond MESSAGE_WORK_UNITS.
         """
+        before = WORK.begin(MESSAGE_WORK_UNITS)
+        try:
+            return self._walk_on(way, keys, message)
+        finally:
+            WORK.end(before)
+
+    def _walk_on(self, way: list[Exchange], keys: list[str], message: Message | None) -> list[Queue] | None:
         queues: dict[Queue, None] = {}
         seen = set(way)
         at: i64 = 0
@@ -146,11 +165,18 @@ class Router:
             if message is None and exchange.per_message:
                 return None
             found_any = False
-            for binding in exchange.match(keys, message):
+            matched = exchange.match(keys, message)
+            WORK.spent += len(matched) // _MATCHED_PER_UNIT
+            if WORK.is_over:
+                raise _too_much(way[0])
+            for binding in matched:
                 if binding.filter is not None:
                     if message is None:
                         return None
-                    if not binding.filter.matches(message):
+                    is_wanted = binding.filter.matches(message)
+                    if WORK.is_over:
+                        raise _too_much(way[0])
+                    if not is_wanted:
                         continue
                 found_any = True
                 queue = binding.queue
@@ -169,11 +195,9 @@ class Router:
         return list(queues)
 
 
-def _asking_cost(exchange: Exchange, key: str) -> int:
-    """What it costs to ask an exchange about each message: the bindings to compare it with, and their filters."""
-    compared = list(exchange.bindings.values()) if exchange.per_message else exchange.match([key], None)
-    cost = len(compared)
-    for binding in compared:
-        if binding.filter is not None:
-            cost += int(binding.filter.cost)
-    return cost
+def _too_much(exchange: Exchange) -> PreconditionFailed:
+    return PreconditionFailed(
+        f"exchange '{exchange.name}' in vhost '{exchange.vhost}' would take more than {MESSAGE_WORK_UNITS} units of "
+        "work to find the queues of this message: publish it with shorter headers, or bind with fewer or simpler "
+        "selectors"
+    )

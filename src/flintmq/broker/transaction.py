@@ -12,6 +12,7 @@ from mypy_extensions import i64, mypyc_attr
 
 from flintmq.base.errors import NotFound, PreconditionFailed
 from flintmq.base.limits import TRANSACTION_MAX_BYTES, TRANSACTION_MAX_COPIES, TRANSACTION_MAX_OPERATIONS
+from flintmq.base.work import WORK
 from flintmq.broker.message import Message
 from flintmq.broker.queue.base import Queue
 from flintmq.broker.routing import Route
@@ -130,9 +131,10 @@ class Transaction:
         copies: i64 = 0
         for each in publishes:
             told = each.queues
+            spent: i64 = WORK.spent
             queues = vhost.queues_of(each.route, each.message, each.more_keys) if told is None else _left_of(told)
             ways.append(queues)
-            copies += max(i64(len(queues)), each.route.cost)
+            copies += max(i64(len(queues)), WORK.spent - spent)
             _check_copies(copies)
         vhost.check_room([(each.message, queues) for each, queues in zip(publishes, ways, strict=True)])
         settlements = self._settlements

@@ -17,7 +17,8 @@ BindingKey = tuple[str, str, str, str]
 class Filter:
     """A condition that a binding sets on each message, beyond what its exchange's type compares.
 
-    `cost` is how much work it is to ask, in the units of a route's cost.
+    `cost` is how much work it is to ask about a message of the usual size, in units; `matches` puts what it did on the
+    meter of work.
     """
 
     cost: i64 = 1
@@ -92,6 +93,9 @@ class Exchange:
         self.bindings: dict[BindingKey, Binding] = {}
         self.alternate = ""
         self.changed: i64 = 0
+        # Whether each message meets all bindings; and what their comparisons and filters cost it.
+        self.asks_all = False
+        self.asking: i64 = 0
         self.passing = Passing()
 
     def bind(self, binding: Binding) -> bool:
@@ -101,6 +105,7 @@ class Exchange:
             return False
         self.bindings[key] = binding
         self.add(binding)
+        self.asking += self.asking_cost(binding)
         return True
 
     def unbind(self, key: BindingKey) -> Binding | None:
@@ -108,7 +113,16 @@ class Exchange:
         found = self.bindings.pop(key, None)
         if found is not None:
             self.remove(found)
+            self.asking -= self.asking_cost(found)
         return found
+
+    def asking_beside(self, binding: Binding) -> i64:
+        """What other bindings cost a message that meets this one, as far as it is certain to meet them."""
+        return self.asking if self.asks_all else 0
+
+    def asking_cost(self, binding: Binding) -> i64:
+        """Units of work that each message may cost for the sake of this binding, beyond those of its key."""
+        return 0 if binding.filter is None else 1 + binding.filter.cost
 
     def check(self) -> None:
         """Raises PreconditionFailed when the exchange's own arguments make no sense for this type."""

@@ -15,9 +15,11 @@ from mypy_extensions import i64
 
 from flintmq.base.errors import PreconditionFailed
 from flintmq.base.limits import HASH_WEIGHT_MAX
+from flintmq.base.work import WORK
 from flintmq.broker.arguments import type_name
 from flintmq.broker.exchange.base import Binding, Exchange
 from flintmq.broker.exchange.hashing import MASK, hash_text, mix
+from flintmq.broker.fields import headers_of
 from flintmq.broker.message import Message, Table
 
 _PROPERTIES: Final = ("correlation_id", "message_id", "timestamp")
@@ -81,6 +83,7 @@ class ConsistentHashExchange(Exchange):
 
     def match(self, keys: list[str], message: Message | None) -> list[Binding]:
         hashed = hash_text(self._hashed(keys[0], message))
+        WORK.spent += len(self._draws)
         best: Binding | None = None
         lowest = 0.0
         for draw in self._draws.values():
@@ -98,7 +101,7 @@ class ConsistentHashExchange(Exchange):
             return routing_key
         assert message is not None
         if isinstance(self._header, str):
-            value = message.codec.headers(message.properties).get(self._header)
+            value = headers_of(message).get(self._header)
             return value if isinstance(value, str) else repr(value)
         assert isinstance(self._property, str)
         return message.codec.property_text(message.properties, self._property)

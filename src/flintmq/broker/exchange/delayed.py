@@ -8,7 +8,7 @@ that is held.
 from abc import abstractmethod
 from typing import Final, final
 
-from mypy_extensions import mypyc_attr
+from mypy_extensions import i64, mypyc_attr
 
 from flintmq.broker.exchange.base import Binding, Exchange
 from flintmq.broker.message import Message, Table
@@ -49,6 +49,7 @@ class DelayedExchange(Exchange):
     ) -> None:
         super().__init__(vhost, name, durable, auto_delete, internal, arguments)
         self.underlying = underlying
+        self.asks_all = underlying.asks_all
         self.waiting: Queue | None = None
         underlying.bindings = self.bindings
 
@@ -57,6 +58,12 @@ class DelayedExchange(Exchange):
 
     def check_binding(self, binding: Binding) -> None:
         self.underlying.check_binding(binding)
+
+    def asking_beside(self, binding: Binding) -> i64:
+        return self.asking if self.asks_all else self.underlying.asking_beside(binding)
+
+    def asking_cost(self, binding: Binding) -> i64:
+        return self.underlying.asking_cost(binding)
 
     def history(self) -> list[Message]:
         return self.underlying.history()

@@ -1,9 +1,15 @@
 """direct: to the destinations bound with exactly the message's routing key."""
 
-from typing import final
+from typing import Final, final
 
+from mypy_extensions import i64
+
+from flintmq.base.work import WORK
 from flintmq.broker.exchange.base import Binding, Exchange
 from flintmq.broker.message import Message, Table
+
+# Bindings with selectors whose costs are added up in one unit of work.
+_SUMMED_PER_UNIT: Final = 8
 
 
 @final
@@ -25,6 +31,14 @@ class DirectExchange(Exchange):
         del bindings[binding]
         if not bindings:
             del self._by_key[binding.routing_key]
+
+    def asking_beside(self, binding: Binding) -> i64:
+        others = self._by_key.get(binding.routing_key, {})
+        WORK.spent += len(others) // _SUMMED_PER_UNIT
+        cost: i64 = 0
+        for other in others:
+            cost += self.asking_cost(other)
+        return cost
 
     def match(self, keys: list[str], message: Message | None) -> list[Binding]:
         found: list[Binding] = []

@@ -3,12 +3,18 @@
 from typing import final
 
 from flintmq.broker.exchange.base import Binding, Exchange
-from flintmq.broker.message import Message
+from flintmq.broker.message import Message, Table
 
 
 @final
 class FanoutExchange(Exchange):
     type = "fanout"
+
+    def __init__(
+        self, vhost: str, name: str, durable: bool, auto_delete: bool, internal: bool, arguments: Table
+    ) -> None:
+        super().__init__(vhost, name, durable, auto_delete, internal, arguments)
+        self.asks_all = True
 
     def add(self, binding: Binding) -> None:
         """The bindings themselves are all there is to know."""

@@ -7,13 +7,20 @@ compare, all of it agrees, and not any.
 
 from typing import Final, final
 
+from mypy_extensions import i64
+
 from flintmq.base.errors import PreconditionFailed
+from flintmq.base.work import WORK
 from flintmq.broker.arguments import type_name
 from flintmq.broker.exchange.base import Binding, Exchange
+from flintmq.broker.fields import headers_of
 from flintmq.broker.message import Message, Table
 
 # Arguments that say how to compare, and are themselves not compared.
 _OWN: Final = ("x-match", "x-selector")
+# Values that are compared in one unit of work, with as many bytes of text each.
+_COMPARED_PER_UNIT: Final = 8
+_TEXT_PER_VALUE: Final = 256
 _MATCHES: Final = ("all", "any", "all-with-x", "any-with-x")
 
 
@@ -30,6 +37,10 @@ class _Condition:
             for name, value in arguments.items()
             if name not in _OWN and (with_x or not name.startswith("x-"))
         ]
+        size: i64 = 0
+        for _, value in self.wanted:
+            size += 1 if not isinstance(value, (dict, list, str, bytes)) else 1 + _size(value)
+        self.cost: i64 = 1 + size // _COMPARED_PER_UNIT
 
     def holds(self, headers: Table) -> bool:
         for name, value in self.wanted:
@@ -48,7 +59,10 @@ class HeadersExchange(Exchange):
         self, vhost: str, name: str, durable: bool, auto_delete: bool, internal: bool, arguments: Table
     ) -> None:
         super().__init__(vhost, name, durable, auto_delete, internal, arguments)
+        self.asks_all = True
         self._conditions: dict[Binding, _Condition] = {}
+        # What it costs to ask all of them.
+        self._cost: i64 = 0
 
     def check_binding(self, binding: Binding) -> None:
         match = binding.arguments.get("x-match", "all")
@@ -60,17 +74,33 @@ class HeadersExchange(Exchange):
             )
 
     def add(self, binding: Binding) -> None:
-        self._conditions[binding] = _Condition(binding.arguments)
+        condition = _Condition(binding.arguments)
+        self._conditions[binding] = condition
+        self._cost += condition.cost
 
     def remove(self, binding: Binding) -> None:
-        del self._conditions[binding]
+        self._cost -= self._conditions.pop(binding).cost
+
+    def asking_cost(self, binding: Binding) -> i64:
+        cost = _Condition(binding.arguments).cost
+        return cost if binding.filter is None else cost + 1 + binding.filter.cost
 
     def match(self, keys: list[str], message: Message | None) -> list[Binding]:
         assert message is not None
         if not self._conditions:
             return []
-        headers = message.codec.headers(message.properties)
+        headers = headers_of(message)
+        WORK.spent += self._cost
         return [binding for binding, condition in self._conditions.items() if condition.holds(headers)]
+
+
+def _size(value: object) -> int:
+    """How many values are within each other, text by its length."""
+    if isinstance(value, dict):
+        return sum([1 + _size(each) for each in value.values()])
+    if isinstance(value, list):
+        return sum([1 + _size(each) for each in value])
+    return len(value) // _TEXT_PER_VALUE if isinstance(value, (str, bytes)) else 0
 
 
 def same(left: object, right: object) -> bool:

@@ -9,6 +9,7 @@ from typing import Final, final
 from flintmq.base.errors import PreconditionFailed
 from flintmq.base.limits import RECENT_HISTORY_MAX_MESSAGES
 from flintmq.broker.exchange.base import Binding, Exchange
+from flintmq.broker.fields import headers_of
 from flintmq.broker.message import Message, Table
 
 _LENGTH: Final = "x-recent-history-length"
@@ -28,6 +29,7 @@ class RecentHistoryExchange(Exchange):
         length = arguments.get(_LENGTH, _DEFAULT_MESSAGES)
         self._length = length if isinstance(length, int) else _DEFAULT_MESSAGES
         self._recent: deque[Message] = deque()
+        self.asks_all = True
 
     def check(self) -> None:
         length = self.arguments.get(_LENGTH, _DEFAULT_MESSAGES)
@@ -47,7 +49,7 @@ class RecentHistoryExchange(Exchange):
 
     def match(self, keys: list[str], message: Message | None) -> list[Binding]:
         assert message is not None
-        if message.codec.headers(message.properties).get("x-recent-history-no-store") is not True:
+        if headers_of(message).get("x-recent-history-no-store") is not True:
             self._recent.append(message)
             if len(self._recent) > self._length:
                 self._recent.popleft()

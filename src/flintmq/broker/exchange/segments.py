@@ -8,8 +8,12 @@ segment is taken where it is found first, which leaves the most to what is behin
 
 from typing import Final, final
 
+from flintmq.base.work import WORK
 from flintmq.broker.exchange.base import Binding
 
+# Bits of patterns that are compared with a word of a key, and bits that a mask is made of, in one unit of work.
+_BITS_PER_UNIT: Final = 1_024
+_MASKED_PER_UNIT: Final = 8
 # How many words of keys have their numbers of bits kept.
 _MASKS_MAX: Final = 256
 # Up to so many bits are taken off a number one by one, which costs its whole length each time.
@@ -122,6 +126,7 @@ class Segments:
                 begin |= _number([pattern.first_bit for pattern in starting])
             if not begin:
                 continue
+            WORK.spent += 1 + self._size // _BITS_PER_UNIT
             matched = (((matched << 1) & inside) | begin) & self._mask(word)
             ended = matched & wanted
             if ended:
@@ -143,6 +148,7 @@ class Segments:
             bits = self._literals.get(word)
             if bits is None:
                 return self._stars
+            WORK.spent += (len(bits) + self._size // 8) // _MASKED_PER_UNIT
             mask = _number(list(bits)) | self._stars
             if len(self._masks) >= _MASKS_MAX:
                 self._masks.clear()

@@ -7,13 +7,19 @@ from the end of the key. So matching visits a word of a pattern once at most, wh
 `#` can be anywhere in the key: see `segments.py`.
 """
 
-from typing import final
+from typing import Final, final
+
+from mypy_extensions import i64
 
 from flintmq.base.errors import PreconditionFailed
 from flintmq.base.limits import TOPIC_HASHES_MAX, TOPIC_INNER_WORDS_MAX
+from flintmq.base.work import WORK
 from flintmq.broker.exchange.base import Binding, Exchange
 from flintmq.broker.exchange.segments import Segmented, Segments
 from flintmq.broker.message import Message, Table
+
+# Words of patterns that are compared with a key's in one unit of work.
+_VISITED_PER_UNIT: Final = 4
 
 
 @final
@@ -172,10 +178,12 @@ class TopicExchange(Exchange):
         # Patterns with more than one `#`, by the word of the key that their first may begin with.
         inner: dict[int, list[Segmented]] = {}
         alive = [self._root]
+        visited: i64 = 0
         for at, word in enumerate(words):
+            visited += len(alive)
             for node in alive:
                 if node.hash is not None:
-                    _match_hash(node.hash, words, at, inner, found)
+                    visited += _match_hash(node.hash, words, at, inner, found)
             alive = _following(alive, word)
             if not alive:
                 break
@@ -184,24 +192,28 @@ class TopicExchange(Exchange):
             if node.hash is not None:
                 # Nothing is left for words between two `#`.
                 _match_hash(node.hash, words, len(words), {}, found)
+        WORK.spent += visited // _VISITED_PER_UNIT
         if inner:
             self._segments.match(words, inner, found)
 
 
 def _match_hash(
     reached: _Hash, words: list[str], start: int, inner: dict[int, list[Segmented]], found: list[Binding]
-) -> None:
-    """What matches, or may match, where a `#` can begin with the word at `start`."""
+) -> i64:
+    """What matches, or may match, where a `#` can begin with the word at `start`; returns how many words it took."""
     found.extend(reached.bindings)
     if reached.inner:
         inner.setdefault(start, []).extend(reached.inner)
     alive = [reached.tails]
     at = len(words) - 1
+    visited: i64 = len(reached.inner)
     while at >= start and alive:
+        visited += len(alive)
         alive = _following(alive, words[at])
         for node in alive:
             found.extend(node.bindings)
         at -= 1
+    return visited
 
 
 def _following(alive: list[_Node], word: str) -> list[_Node]:

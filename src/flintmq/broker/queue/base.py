@@ -6,6 +6,8 @@ from typing import Final
 from mypy_extensions import i64, trait
 
 from flintmq.base.errors import AccessRefused, PreconditionFailed, ResourceLocked
+from flintmq.base.limits import ASKED_CONSUMERS_PER_UNIT
+from flintmq.base.work import WORK
 from flintmq.broker.agenda import Agenda
 from flintmq.broker.consumer import Consumer
 from flintmq.broker.message import Entry, Message, Table
@@ -257,7 +259,7 @@ class Queue(Outflow):
 
     def takes_at_once(self, message: Message) -> bool:
         """Whether this message would go to a consumer at once, if it came now (amqp-0-9-1 basic.publish.immediate)."""
-        self.agenda.asked += len(self.consumers)
+        WORK.spent += len(self.consumers) // ASKED_CONSUMERS_PER_UNIT
         if self.message_count > 0:
             self.dispatch()
         return self.message_count == 0 and any(consumer.would_take(message) for consumer in self.consumers)

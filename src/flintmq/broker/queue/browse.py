@@ -10,7 +10,8 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from flintmq.base.limits import DISPATCH_BURST_MESSAGES
+from flintmq.base.limits import DISPATCH_BURST_MESSAGES, MESSAGE_WORK_UNITS
+from flintmq.base.work import WORK
 from flintmq.broker.consumer import Consumer
 from flintmq.broker.message import ACQUIRED, READY, Entry, Message, Table
 from flintmq.broker.queue.base import Queue
@@ -153,18 +154,26 @@ class View(Queue):
         burst: i64 = DISPATCH_BURST_MESSAGES
         while browser.at < len(entries) and burst > 0:
             entry = entries[browser.at]
+            spent: i64 = WORK.spent
             burst -= 1
             if entry.state == READY and (seen is None or not seen.has(entry.seq)):
                 if not consumer.can_take():
                     return False
-                if not consumer.is_choosy or consumer.suits(entry.message):
+                if not consumer.is_choosy or self._suits(consumer, entry.message):
                     if consumer.is_measured and not consumer.fits(entry.message):
                         return False
                     # One that cannot be sent is passed over: who browses takes nothing, and gives nothing up.
                     consumer.deliver(self, _copy(entry))
-                burst -= consumer.suiting_cost
+                burst -= WORK.spent - spent
             browser.at += 1
         return browser.at < len(entries)
+
+    def _suits(self, consumer: Consumer, message: Message) -> bool:
+        before = WORK.begin(MESSAGE_WORK_UNITS)
+        try:
+            return consumer.suits(message)
+        finally:
+            WORK.end(before)
 
     # -- what would change the queue ----------------------------------------------------------------------------
 

@@ -7,8 +7,9 @@ from typing import final
 
 from mypy_extensions import i64
 
-from flintmq.base.errors import InternalError, StorageError
-from flintmq.base.limits import DISPATCH_BURST_MESSAGES
+from flintmq.base.errors import InternalError, PreconditionFailed, StorageError
+from flintmq.base.limits import ASKED_CONSUMERS_PER_UNIT, ASKING_WORK_UNITS, DISPATCH_BURST_MESSAGES
+from flintmq.base.work import WORK
 from flintmq.broker.agenda import EXPIRED, Agenda
 from flintmq.broker.consumer import Consumer
 from flintmq.broker.message import UNSENDABLE, Entry, Message, Table
@@ -49,6 +50,8 @@ class ClassicQueue(EntryQueue):
     # -- consumers ----------------------------------------------------------------------------------------------
 
     def subscribe(self, consumer: Consumer, arguments: Table) -> None:
+        if consumer.is_choosy:
+            self._check_asking(consumer)
         super().subscribe(consumer, arguments)
         self._look_at_line()
         if self._matching is not None or consumer.is_choosy:
@@ -61,6 +64,18 @@ class ClassicQueue(EntryQueue):
         if self._matching is not None and is_known:
             self._matching.leave(consumer, self._served())
             self._match_no_more(self._matching)
+
+    def _check_asking(self, coming: Consumer) -> None:
+        """Raises PreconditionFailed where to ask all consumers about one message would take too long."""
+        cost = coming.suiting_cost
+        for consumer in self.consumers:
+            cost += consumer.suiting_cost
+        if cost > ASKING_WORK_UNITS:
+            raise PreconditionFailed(
+                f"queue '{self.name}' in vhost '{self.vhost}' would compare each message with more selectors of "
+                f"consumers, or longer ones, than {ASKING_WORK_UNITS} units of work allow: bind several queues with "
+                "selectors instead"
+            )
 
     def _served(self) -> list[Consumer]:
         """The consumers that may be given something."""
@@ -209,7 +224,7 @@ class ClassicQueue(EntryQueue):
         return more or burst == 0
 
     def takes_at_once(self, message: Message) -> bool:
-        self.agenda.asked += len(self.consumers)
+        WORK.spent += len(self.consumers) // ASKED_CONSUMERS_PER_UNIT
         if self._catch_up() or self.settings.paused:
             return False
         if self._starts_ms(message, self.agenda.now_ms) > self.agenda.now_ms:

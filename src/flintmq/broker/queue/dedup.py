@@ -7,12 +7,14 @@ crash leaves one of the two at least. So nothing is remembered that was not stor
 """
 
 from collections import OrderedDict
+from hashlib import blake2b
 from typing import Final, final
 
 from mypy_extensions import i64
 
 from flintmq.base.limits import DEDUP_DEFAULT_ENTRIES, DISPATCH_BURST_MESSAGES, SHORTSTR_MAX_BYTES
 from flintmq.broker.agenda import Agenda
+from flintmq.broker.fields import headers_of
 from flintmq.broker.message import PERSISTENT, Address, Entry, Message
 from flintmq.broker.ports import Journal
 from flintmq.broker.queue.base import Stored
@@ -88,7 +90,7 @@ class Dedup(Timed, Stored):
         """Whether this is the message that was here before, come back as a dead letter's dead letter."""
         if message.origin != 0:
             return False
-        deaths = message.codec.headers(message.properties).get("x-death")
+        deaths = headers_of(message).get("x-death")
         if not isinstance(deaths, list):
             return False
         return any(isinstance(death, dict) and death.get("queue") == self._queue for death in deaths)
@@ -155,7 +157,7 @@ class Dedup(Timed, Stored):
         if message is self._message:
             return self._key
         codec = message.codec
-        headers = codec.headers(message.properties)
+        headers = headers_of(message)
         producer = headers.get(PRODUCER_HEADER)
         number = headers.get(NUMBER_HEADER)
         if (
@@ -169,7 +171,7 @@ class Dedup(Timed, Stored):
             self._number = number
         else:
             message_id = codec.property_text(message.properties, "message_id")
-            self._key = f"m{message_id}" if message_id else ""
+            self._key = _short(f"m{message_id}") if message_id else ""
             self._number = 0
         self._message = message
         return self._key
@@ -203,6 +205,7 @@ class Dedup(Timed, Stored):
     def restore(self, entry: Entry) -> None:
         """Put back a note."""
         number, _, key = entry.message.body.decode().partition(" ")
+        key = _short(key)
         known = self._known.setdefault(key, _Known())
         if int(number) <= known.stored:
             self._journal.settle(self._id, entry)
@@ -219,6 +222,13 @@ class Dedup(Timed, Stored):
         self._make_room()
         self._agenda.timers.cancel(self)
         self._forget_later()
+
+
+def _short(key: str) -> str:
+    """What is remembered of a message-id: the id itself, or a digest of one that AMQP 0-9-1 could not have."""
+    if len(key) <= SHORTSTR_MAX_BYTES + 1:
+        return key
+    return "d" + blake2b(key.encode(errors="surrogatepass"), digest_size=32).hexdigest()
 
 
 def _since(item: tuple[str, _Known]) -> int:

@@ -12,6 +12,8 @@ from typing import Final
 from mypy_extensions import i32, i64
 
 from flintmq.base.errors import AccessRefused, InternalError, PreconditionFailed, StorageError
+from flintmq.base.limits import ASKED_CONSUMERS_PER_UNIT
+from flintmq.base.work import WORK
 from flintmq.broker.agenda import DELETED, DELIVERY_LIMIT, EXPIRED, MAXLEN, OVERSIZED, REJECTED, Agenda, DeadLetter
 from flintmq.broker.message import ACQUIRED, FOREVER, PAUSE, READY, Entry, Message, Table
 from flintmq.broker.ports import Journal, Page, Pages, PlacesOfPage
@@ -35,6 +37,8 @@ from flintmq.broker.queue.withheld import Withheld
 
 # The seq of an entry that never was on the queue.
 _NOWHERE: Final = -1
+# What it takes to drop a page of messages: each of them is settled in the journal.
+_PAGE_UNITS: Final = 64
 
 
 class EntryQueue(Queue, Stored):
@@ -538,8 +542,10 @@ class EntryQueue(Queue, Stored):
 
     def _serve_consumers(self) -> None:
         """Somebody asks for messages now: what consumers can take that were there before goes to them first."""
-        if self._is_ready and not self._catch_up():
-            self.dispatched()
+        if self._is_ready:
+            WORK.spent += len(self.consumers) // ASKED_CONSUMERS_PER_UNIT
+            if not self._catch_up():
+                self.dispatched()
 
     def _next_for_get(self, context: object | None) -> Entry | None:
         if self.settings.paused:
@@ -969,6 +975,7 @@ class EntryQueue(Queue, Stored):
             self._expiry.on_due(self.agenda.now_ms)
         entries = self._take_withheld()
         count = len(entries) + self._store.count
+        WORK.spent += count
         for entry in entries:
             self._give_up(entry, DELETED)
         while self._store.count > 0:
@@ -988,6 +995,8 @@ class EntryQueue(Queue, Stored):
         if self.dedup is None and not self._is_keyed:
             # Nobody has to be told of each.
             self._store.drop_pages(self._drop_page)
+        # Page by page it takes less, and the rest one by one.
+        WORK.spent += self._store.count
         while True:
             first = self._store.drop_candidate()
             if first is None:
@@ -1000,6 +1009,7 @@ class EntryQueue(Queue, Stored):
         return count
 
     def _drop_page(self, page: Page) -> None:
+        WORK.spent += _PAGE_UNITS
         if self._paging is not None:
             if self._survives:
                 try:

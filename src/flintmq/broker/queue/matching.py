@@ -15,7 +15,8 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from flintmq.base.limits import DISPATCH_BURST_MESSAGES
+from flintmq.base.limits import DISPATCH_BURST_MESSAGES, MESSAGE_WORK_UNITS
+from flintmq.base.work import WORK
 from flintmq.broker.consumer import Consumer
 from flintmq.broker.message import ACQUIRED, READY, REMOVED, Entry, Message
 from flintmq.broker.queue.groups import Group, Groups
@@ -26,6 +27,8 @@ from flintmq.broker.queue.turns import Turns
 
 # Entries looked at before consumers are offered what was found.
 _LOOK_AHEAD_ENTRIES: Final = 64
+# Before all places.
+_NOWHERE: Final = -1
 # The version of buckets that are one consumer's own.
 _LASTING: Final = -1
 # Places that are gone are shown to newcomers no more when there are more of them than this, and than others.
@@ -67,8 +70,6 @@ class Matching(Ready):
         self._plain: list[Consumer] = []
         self._version: i64 = 0
         self._choosy: list[Consumer] = []
-        # What it costs to ask all of these about one entry.
-        self._suiting_cost: i64 = 0
         self._newcomers: deque[_Newcomer] = deque()
         # What these are shown, while there are any: all places there were, and those made since.
         self._shown: list[Place] = []
@@ -78,6 +79,8 @@ class Matching(Ready):
         self._offered = 0
         self._budget: i64 = 0
         self._chosen: Place | None = None
+        # The last place of what came back and was not looked at again; it goes before what has been.
+        self._returned_until: i64 = _NOWHERE
 
     # -- consumers ----------------------------------------------------------------------------------------------
 
@@ -90,7 +93,6 @@ class Matching(Ready):
         """A consumer came; `consumers` are all that may be given something."""
         if consumer.is_choosy:
             self._choosy.append(consumer)
-            self._suiting_cost += consumer.suiting_cost
             if not self._newcomers:
                 self._shown = list(self._places.values())
             if self._shown:
@@ -101,7 +103,6 @@ class Matching(Ready):
         """A consumer went; what it holds of groups it holds until that is settled or comes back."""
         if consumer in self._choosy:
             self._choosy.remove(consumer)
-            self._suiting_cost -= consumer.suiting_cost
             self._newcomers = deque([each for each in self._newcomers if each.consumer is not consumer])
             if not self._newcomers:
                 self._shown = []
@@ -167,7 +168,7 @@ class Matching(Ready):
     def _settle_in(self, entry: Entry) -> None:
         """Find out whom an entry suits, and give it its place."""
         message = entry.message
-        members = tuple([consumer for consumer in self._choosy if consumer.suits(message)])
+        members = self._members(message)
         group = self._groups.find(entry) if self._groups is not None else None
         place = Place(entry, -self._levels.of(message.handling), self._bucket(members), group)
         place.home.size += 1
@@ -182,6 +183,21 @@ class Matching(Ready):
             group.waiting += 1
             group.push(place)
             self._offer_first(group)
+
+    def _members(self, message: Message) -> tuple[Consumer, ...]:
+        """The choosy consumers that it suits; what is asked beyond the limit of a message's work is unknown."""
+        before = WORK.begin(MESSAGE_WORK_UNITS)
+        try:
+            return tuple([consumer for consumer in self._choosy if consumer.suits(message)])
+        finally:
+            WORK.end(before)
+
+    def _is_suited(self, message: Message, consumer: Consumer) -> bool:
+        before = WORK.begin(MESSAGE_WORK_UNITS)
+        try:
+            return consumer.suits(message)
+        finally:
+            WORK.end(before)
 
     def _show(self, place: Place) -> None:
         """Newcomers that come after this place have to see it."""
@@ -280,6 +296,7 @@ class Matching(Ready):
     def _first_for_get(self) -> Place | None:
         """None where as much as a dispatch may look at has nothing; the next one looks further."""
         self._budget = DISPATCH_BURST_MESSAGES
+        self._look_at_returned()
         while True:
             best: Place | None = None
             own = self._own.get(None)
@@ -287,6 +304,9 @@ class Matching(Ready):
                 place = bucket.first()
                 if place is not None and (best is None or _order(place) < _order(best)):
                     best = place
+            if best is not None and self._is_overtaking(best):
+                # Whoever asks again looks further.
+                return None
             if self._budget <= 0 or not self._tail_goes_before(best):
                 return best
             self._look_at(_LOOK_AHEAD_ENTRIES)
@@ -343,10 +363,15 @@ class Matching(Ready):
         self.count += len(entries)
         tail = self._tail
         behind: list[Entry] = []
+        spent: i64 = WORK.spent
         for entry in entries:
             first = tail.first_in_line(entry)
             if first is not None and first.position < entry.position:
                 # What was not looked at yet must not be overtaken.
+                behind.append(entry)
+            elif WORK.spent - spent > DISPATCH_BURST_MESSAGES:
+                # To ask about all of them takes too long here: dispatches go on with that.
+                self._returned_until = max(self._returned_until, entry.position)
                 behind.append(entry)
             else:
                 self._settle_in(entry)
@@ -392,6 +417,8 @@ class Matching(Ready):
         self._offers = []
         self._is_offering = True
         self._introduce()
+        if self._can_take():
+            self._look_at_returned()
         for bucket in self._buckets:
             self._begin_with(bucket)
         for bucket in self._own.values():
@@ -425,9 +452,10 @@ class Matching(Ready):
             while newcomer.at < newcomer.end and self._budget > least:
                 place = self._shown[newcomer.at]
                 newcomer.at += 1
-                self._budget -= 1 + consumer.suiting_cost
-                if place.is_here and consumer.suits(place.entry.message):
+                spent: i64 = WORK.spent
+                if place.is_here and self._is_suited(place.entry.message, consumer):
                     self._move(place, self._bucket((*place.home.members, consumer)))
+                self._budget -= 1 + WORK.spent - spent
             if newcomer.at == newcomer.end:
                 self._newcomers.popleft()
                 self._version += 1
@@ -439,11 +467,28 @@ class Matching(Ready):
         tail = self._tail
         left = most
         while left > 0 and tail.count > 0:
+            spent: i64 = WORK.spent
             entry = tail.take()
             entry.state = READY
             self._settle_in(entry)
-            left -= 1 + self._suiting_cost
+            left -= 1 + WORK.spent - spent
         self._budget -= most - left
+
+    def _look_at_returned(self) -> None:
+        """What came back goes before what has a place already."""
+        while self._returned_until != _NOWHERE and self._budget > 0:
+            first = self._tail.peek()
+            if first is None or first.position > self._returned_until:
+                self._returned_until = _NOWHERE
+            else:
+                self._look_at(min(_LOOK_AHEAD_ENTRIES, self._budget))
+
+    def _is_overtaking(self, place: Place) -> bool:
+        """Whether something came back that goes before this, and nobody was asked about again."""
+        if self._returned_until == _NOWHERE:
+            return False
+        first = self._tail.peek()
+        return first is not None and first.position < place.entry.position
 
     def choose(self) -> Consumer | None:
         """The consumer that gets something next."""
@@ -466,6 +511,8 @@ class Matching(Ready):
             if place.rank != rank or place.entry.position != position:
                 heapreplace(offers, (int(place.rank), int(place.entry.position), offered, bucket))
                 continue
+            if self._is_overtaking(place):
+                return None
             entry = place.entry
             consumer = self._turns(bucket).next_consumer(entry.message, entry.avoid)
             if consumer is None:

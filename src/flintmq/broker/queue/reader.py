@@ -5,7 +5,10 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
+from flintmq.base.limits import MESSAGE_WORK_UNITS
+from flintmq.base.work import WORK
 from flintmq.broker.consumer import Consumer
+from flintmq.broker.fields import headers_of
 from flintmq.broker.message import Message, Table
 from flintmq.broker.ports import StreamCursor
 
@@ -46,7 +49,7 @@ class StreamFilter:
         # A search that finds nothing is cheaper by far than decoding a table.
         if _ENCODED_HEADER not in message.properties:
             return self._match_unfiltered
-        value = message.codec.headers(message.properties).get(FILTER_HEADER)
+        value = headers_of(message).get(FILTER_HEADER)
         # An empty one is none (RabbitMQ).
         return value in self._values if isinstance(value, str) and value else self._match_unfiltered
 
@@ -100,9 +103,13 @@ class Reader:
                 return False
             self.since_ms = 0
         consumer = self.consumer
-        return (self.wanted is None or self.wanted.matches(message)) and (
-            not consumer.is_choosy or consumer.suits(message)
-        )
+        before = WORK.begin(MESSAGE_WORK_UNITS)
+        try:
+            return (self.wanted is None or self.wanted.matches(message)) and (
+                not consumer.is_choosy or consumer.suits(message)
+            )
+        finally:
+            WORK.end(before)
 
     # -- acknowledgements, where they are noted -----------------------------------------------------------------
 

@@ -13,6 +13,7 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from flintmq.base.values import Timestamp
+from flintmq.base.work import WORK
 from flintmq.broker.fields import Field
 from flintmq.broker.message import Message
 
@@ -33,6 +34,9 @@ ADD: Final = 0
 SUBTRACT: Final = 1
 MULTIPLY: Final = 2
 DIVIDE: Final = 3
+
+# Characters of texts that are compared in one unit of work.
+COMPARED_PER_UNIT: Final = 4_096
 
 INTEGER_MIN: Final = -(2**63)
 INTEGER_MAX: Final = 2**63 - 1
@@ -210,6 +214,7 @@ def compared(operator: int, left: object, right: object) -> object:
     if isinstance(left, bool) or isinstance(right, bool):
         return isinstance(left, bool) and isinstance(right, bool) and _same(operator, left is right)
     if isinstance(left, str):
+        WORK.spent += len(left) // COMPARED_PER_UNIT
         return isinstance(right, str) and _same(operator, left == right)
     if isinstance(left, (int, float)) and isinstance(right, (int, float)):
         if operator == EQUAL:

@@ -10,6 +10,7 @@ from mypy_extensions import i64
 
 from flintmq.base.errors import PreconditionFailed
 from flintmq.base.limits import SELECTOR_CACHE_ENTRIES, SELECTOR_MAX_CHARACTERS
+from flintmq.base.work import WORK
 from flintmq.broker.arguments import type_name
 from flintmq.broker.exchange.base import Filter
 from flintmq.broker.message import Message, Table
@@ -17,8 +18,9 @@ from flintmq.broker.selector.expressions import Expression
 
 ARGUMENT: Final = "x-selector"
 
-# What a message costs whose headers have to be read, and what one for each so many expressions, in units of work.
-_READING_UNITS: Final = 4
+# What it costs to ask a selector, and what so many of its expressions; long values and headers cost more where they are
+# read.
+_ASKING_UNITS: Final = 4
 _EXPRESSIONS_PER_UNIT: Final = 8
 
 
@@ -28,11 +30,12 @@ class Selector(Filter):
 
     def __init__(self, text: str, condition: Expression) -> None:
         self.text = text
-        self.cost: i64 = _READING_UNITS + condition.size // _EXPRESSIONS_PER_UNIT
+        self.cost: i64 = _ASKING_UNITS + condition.size // _EXPRESSIONS_PER_UNIT
         self._condition = condition
 
     def matches(self, message: Message) -> bool:
         """Whether the condition is true of a message; what is unknown is not."""
+        WORK.spent += self.cost
         return self._condition.value(message) is True
 
 

@@ -6,6 +6,7 @@ Strings are in an order, too; quotients have a fraction; and what is compared ke
 from math import isfinite
 from typing import Final, final
 
+from flintmq.base.work import WORK
 from flintmq.broker.fields import SectionField
 from flintmq.broker.message import Message
 from flintmq.broker.selector import expressions as ex
@@ -61,6 +62,8 @@ class Comparison(Expression):
         operator = self._operator
         if left is None or right is None:
             return None
+        if isinstance(left, (str, bytes)):
+            WORK.spent += len(left) // ex.COMPARED_PER_UNIT
         if operator == ex.EQUAL:
             return _equal(left, right)
         if operator == ex.UNEQUAL:
@@ -90,6 +93,8 @@ class Among(Expression):
         value = self._part.value(message)
         if value is None:
             return None
+        if isinstance(value, (str, bytes)):
+            WORK.spent += len(value) * len(self._members) // ex.COMPARED_PER_UNIT
         for member in self._members:
             found = member.value(message)
             if found is not None and _equal(value, found):

@@ -7,7 +7,6 @@ from typing import Final
 from flintmq.base.errors import NotAllowed, PreconditionFailed, ResourceLocked
 from flintmq.base.limits import (
     ADDRESS_WORK_UNITS,
-    ASKED_CONSUMERS_PER_UNIT,
     BROWSED_ENTRIES_PER_UNIT,
     DISPATCH_BURST_MESSAGES,
     UNACKED_TAGS_PER_UNIT,
@@ -160,8 +159,6 @@ def get(channel: ServerChannel, method: Method) -> None:
             f"cannot obtain access to locked queue '{queue.name}' in vhost '{queue.vhost}'. basic.get operations are "
             "not supported by quorum queues with single active consumer"
         )
-    if queue.is_due:
-        channel.spend(len(queue.consumers) // ASKED_CONSUMERS_PER_UNIT)
     entry = _next_sendable(channel, queue)
     if entry is None:
         deliveries.got_empty += 1

@@ -24,7 +24,6 @@ from flintmq.base.errors import (
 from flintmq.base.limits import (
     ADDRESS_WORK_UNITS,
     ANSWER_BYTES_PER_UNIT,
-    ASKED_CONSUMERS_PER_UNIT,
     SELECTOR_UNITS_PER_CHARACTER,
     STAGE_ATTEMPTS_MAX,
     UNACKED_TAGS_PER_UNIT,
@@ -176,15 +175,12 @@ class ServerChannel(ChannelOwner, Party):
     def put(self, publication: Publication, message: Message, queues: list[Queue]) -> None:
         """A message goes to its queues, and its publisher hears of it as the publication asks for."""
         agenda = self.gateway.agenda
-        asked: i64 = agenda.asked
         if agenda.tap is not None:
             message = agenda.tap.published(self.client(), message, queues)
         if publication.immediate:
             outcome = self.vhost.deliver_at_once(message, queues)
         else:
             outcome = self.vhost.deliver(message, queues)
-        if agenda.asked != asked:
-            self._engine.spend((agenda.asked - asked) // ASKED_CONSUMERS_PER_UNIT)
         self._account(publication, message, outcome)
 
     def client(self) -> Client:

@@ -6,8 +6,9 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from flintmq.base.errors import AmqpError, LocalProtocolError, PreconditionFailed
-from flintmq.base.limits import DELAY_MAX_MS, EXPIRY_MAX_MS
+from flintmq.base.limits import DECODED_BYTES_PER_UNIT, DELAY_MAX_MS, EXPIRY_MAX_MS
 from flintmq.base.values import Timestamp
+from flintmq.base.work import WORK
 from flintmq.broker.message import FOREVER, PAUSE, RESUME, UNSTATED, ContentCodec, Handling, Table
 from flintmq.gateway.conversion.ids import id_to_10, reply_to_10
 from flintmq.gateway.conversion.plain import plain
@@ -53,20 +54,16 @@ class Codec091(ContentCodec):
         self._decoded = Properties()
 
     def headers(self, properties: bytes) -> Table:
+        WORK.spent += len(properties) // DECODED_BYTES_PER_UNIT
         return headers(properties)
 
     def property_text(self, properties: bytes, name: str) -> str:
-        decoded = decode_properties(properties)
-        if name == "timestamp":
-            return "" if decoded.timestamp is None else str(decoded.timestamp)
-        if name == "expiration":
-            return decoded.expiration or ""
-        if name == "user_id":
-            return decoded.user_id or ""
-        return (decoded.correlation_id if name == "correlation_id" else decoded.message_id) or ""
+        value = self.property_value(properties, name)
+        return "" if value is None else str(value)
 
     def property_value(self, properties: bytes, name: str) -> object:
         if properties is not self._encoded:
+            WORK.spent += len(properties) // DECODED_BYTES_PER_UNIT
             self._decoded = decode_properties(properties)
             self._encoded = properties
         decoded = self._decoded

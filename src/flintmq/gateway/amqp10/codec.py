@@ -9,7 +9,8 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from flintmq.base.errors import DecodeError, PreconditionFailed
-from flintmq.base.limits import DELAY_MAX_MS
+from flintmq.base.limits import DECODED_BYTES_PER_UNIT, DELAY_MAX_MS
+from flintmq.base.work import WORK
 from flintmq.broker.exchange.headers import same
 from flintmq.broker.message import FOREVER, PAUSE, RESUME, UNSTATED, ContentCodec, Handling, Table
 from flintmq.gateway.conversion import names
@@ -65,6 +66,7 @@ class Codec10(ContentCodec):
         sections = self._split(properties)
         found = self._properties
         if found is None:
+            WORK.spent += len(sections.properties) // DECODED_BYTES_PER_UNIT
             found = readable_properties(sections.properties)
             self._properties = found
         return found
@@ -73,6 +75,7 @@ class Codec10(ContentCodec):
         """Application-properties, and the annotations that are headers in AMQP 0-9-1."""
         sections = self._split(properties)
         found: Table = {}
+        WORK.spent += len(properties) // DECODED_BYTES_PER_UNIT
         if sections.application:
             application_as_headers(readable_application(sections.application), found)
         if sections.annotations:
@@ -95,7 +98,9 @@ class Codec10(ContentCodec):
                 return None if header.ttl is None else str(header.ttl)
             return 2 if header.durable else 1
         if name == "type":
-            kind = readable_annotations(self._split(properties).annotations).get(names.TYPE)
+            annotations = self._split(properties).annotations
+            WORK.spent += len(annotations) // DECODED_BYTES_PER_UNIT
+            kind = readable_annotations(annotations).get(names.TYPE)
             # What JMS calls the type of a message is its subject.
             return kind if isinstance(kind, str) else self._fields(properties).subject
         found = self._fields(properties)

@@ -10,7 +10,9 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from flintmq.base.errors import SCOPE_LINK, InvalidField, PreconditionFailed
+from flintmq.base.limits import FILTERS_MAX_CHARACTERS
 from flintmq.base.values import Timestamp
+from flintmq.base.work import WORK
 from flintmq.broker.arguments import is_stream_offset
 from flintmq.broker.exchange.base import Filter
 from flintmq.broker.message import Message, Table
@@ -61,6 +63,7 @@ class _OfStream(Filter):
         self._wanted = wanted
 
     def matches(self, message: Message) -> bool:
+        WORK.spent += self.cost
         return self._wanted.matches(message)
 
 
@@ -130,8 +133,18 @@ def _read(found: SourceFilters, conditions: list[Filter], kind: str, value: obje
     return _read_of_stream(found, kind, value, is_stream)
 
 
-def _read_selector(found: SourceFilters, conditions: list[Filter], text: str) -> bool:
+def _count(found: SourceFilters, text: str) -> None:
+    """Raises InvalidField for more than a client can mean: all of them are parsed in one go."""
     found.units += len(text)
+    if found.units > FILTERS_MAX_CHARACTERS:
+        raise InvalidField(
+            f"the selectors and SQL expressions of one source have {FILTERS_MAX_CHARACTERS} characters at most",
+            SCOPE_LINK,
+        )
+
+
+def _read_selector(found: SourceFilters, conditions: list[Filter], text: str) -> bool:
+    _count(found, text)
     if text.strip():
         try:
             conditions.append(parsed(text))
@@ -141,7 +154,7 @@ def _read_selector(found: SourceFilters, conditions: list[Filter], text: str) ->
 
 
 def _read_sql(found: SourceFilters, conditions: list[Filter], text: str) -> bool:
-    found.units += len(text)
+    _count(found, text)
     try:
         conditions.append(parsed_sql(text))
     except PreconditionFailed:

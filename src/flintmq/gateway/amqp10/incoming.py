@@ -19,7 +19,7 @@ from flintmq.base.errors import (
     ResourceDeleted,
     ResourceError,
 )
-from flintmq.base.limits import ADDRESS_WORK_UNITS, ASKED_CONSUMERS_PER_UNIT
+from flintmq.base.limits import ADDRESS_WORK_UNITS
 from flintmq.broker.message import Entry, Message
 from flintmq.broker.publishing import STORED, TURNED_AWAY, UNROUTED
 from flintmq.broker.queue.base import Holder, Queue
@@ -212,7 +212,6 @@ class IncomingLink(ReceiverOwner, Holder, DetachedLink, NamedLink):
     ) -> None:
         """A message goes to its queues, and its publisher hears of it."""
         agenda = self._agenda
-        asked: i64 = agenda.asked
         if message.handling.persistent and self.session.gateway.failure:
             if delivery is not None:
                 refuse_unsafe(delivery, self.session.gateway.failure)
@@ -223,8 +222,6 @@ class IncomingLink(ReceiverOwner, Holder, DetachedLink, NamedLink):
         cost = publication.route.cost
         if cost != 0:
             self._connection.engine.spend(cost)
-        if agenda.asked != asked:
-            self._connection.engine.spend((agenda.asked - asked) // ASKED_CONSUMERS_PER_UNIT)
         if outcome == UNROUTED:
             self._no_route(delivery is None or delivery.is_settled)
         if delivery is None or delivery.is_settled:

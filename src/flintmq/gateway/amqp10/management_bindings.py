@@ -10,6 +10,7 @@ from hashlib import blake2b
 from typing import Final, final
 from urllib.parse import quote
 
+from flintmq.base.work import WORK
 from flintmq.broker.access import Access
 from flintmq.broker.exchange.base import Binding, canonical
 from flintmq.broker.message import Table
@@ -29,6 +30,10 @@ _SEGMENT: Final = re.compile(
     r"src=([0-9A-Za-z\-._~%]+);dst([eq])=([0-9A-Za-z\-._~%]+);key=([0-9A-Za-z\-._~%]*);args=([0-9A-Za-z\-_]*)"
 )
 _TEXTS: Final = ("source", "destination_queue", "destination_exchange", "binding_key")
+
+
+# Bindings that are looked at in one unit of work.
+_LOOKED_AT_PER_UNIT: Final = 8
 
 
 @final
@@ -60,6 +65,7 @@ class _Edge:
         source = access.vhost.exchanges.by_name.get(self.source)
         if source is None:
             return []
+        WORK.spent += len(source.bindings) // _LOOKED_AT_PER_UNIT
         return [
             binding
             for binding in source.bindings.values()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, final
 from mypy_extensions import i64
 
 from flintmq.base.errors import SCOPE_LINK, AccessRefused, DecodeError, FlintError, InternalError, PreconditionFailed
-from flintmq.base.limits import METHOD_WORK_UNITS
+from flintmq.base.limits import ANSWER_BYTES_PER_UNIT, METHOD_WORK_UNITS
 from flintmq.gateway.acts import Act
 from flintmq.gateway.amqp10.addresses import MANAGEMENT
 from flintmq.gateway.amqp10.management import Management
@@ -117,6 +117,7 @@ class _Pair:
         except DecodeError as malformed:
             raise DecodeError(f"failed to parse request: {malformed.text}", SCOPE_LINK) from None
         self._asked += 1
+        connection.engine.spend(len(answer.message) // ANSWER_BYTES_PER_UNIT)
         # Also where nothing was changed: answers have the order of the requests.
         connection.answer(_Response(self, answer.message))
 

@@ -6,6 +6,7 @@ from mypy_extensions import i64
 
 from flintmq.base.limits import PROPERTY_FILTER_MAX_FIELDS
 from flintmq.base.values import Timestamp
+from flintmq.base.work import WORK
 from flintmq.broker.exchange.base import Filter
 from flintmq.broker.fields import SECTION_FIELDS, Field, SectionField
 from flintmq.broker.message import Message
@@ -15,6 +16,8 @@ from flintmq.wire.amqp10.values import MapKey, Symbol, TimestampMs, UInt, ULong,
 PROPERTIES: Final = "amqp:properties-filter"
 APPLICATION_PROPERTIES: Final = "amqp:application-properties-filter"
 
+# Characters that are compared in one unit of work.
+_COMPARED_PER_UNIT: Final = 4_096
 # How a value is compared (§4.1.1).
 _ANYTHING: Final = 0
 _EQUAL: Final = 1
@@ -49,25 +52,34 @@ class _Wanted:
         return type(wanted) is type(found) and wanted == found
 
 
+def _cost(wanted: list[_Wanted]) -> int:
+    """Units of work that it takes to compare a message with all of these; long texts by their length."""
+    return 4 + len(wanted) + sum([_length(each.value) for each in wanted]) // _COMPARED_PER_UNIT
+
+
+def _length(value: object) -> int:
+    return len(value) if isinstance(value, (str, bytes)) else 0
+
+
 @final
 class _OfProperties(Filter):
-    cost: i64 = 4
-
     def __init__(self, fields: list[tuple[SectionField, _Wanted]]) -> None:
         self._fields = fields
+        self.cost: i64 = _cost([wanted for _, wanted in fields])
 
     def matches(self, message: Message) -> bool:
+        WORK.spent += self.cost
         return all(wanted.holds(field.read(message)) for field, wanted in self._fields)
 
 
 @final
 class _OfApplicationProperties(Filter):
-    cost: i64 = 4
-
     def __init__(self, fields: list[tuple[Field, _Wanted]]) -> None:
         self._fields = fields
+        self.cost: i64 = _cost([wanted for _, wanted in fields])
 
     def matches(self, message: Message) -> bool:
+        WORK.spent += self.cost
         # A property that is not there is like no value, not even null.
         return all(field.is_there(message) and wanted.holds(field.read(message)) for field, wanted in self._fields)
 

@@ -38,6 +38,7 @@ from flintmq.base.limits import (
     OUTPUT_CHOKE_BYTES,
     TICK_WORK_UNITS,
 )
+from flintmq.base.work import WORK
 from flintmq.protocol.amqp091 import channel as channels
 from flintmq.protocol.amqp091.channel import Channel, ChannelOwner
 from flintmq.protocol.amqp091.intake import Intake
@@ -182,6 +183,8 @@ class Connection:
         self.is_holding: bool = False
         # What may still be done for the peer before `refresh`; a client does whatever its server says.
         self._work: i64 = TICK_WORK_UNITS
+        # Where the meter of work stood when this connection paid last.
+        self._metered: i64 = 0
         self._method_work: i64 = METHOD_WORK_UNITS if role is Role.SERVER else 0
         self._owner = owner
         self._is_server = role is Role.SERVER
@@ -242,12 +245,15 @@ class Connection:
             self._held_bytes = 0
         pos: i64 = 0
         end: i64 = len(data)
+        self._metered = WORK.spent
         while True:
             self._next = pos
             try:
                 pos = self._read(data, pos, end)
+                self._pay()
                 break
             except AmqpError as error:
+                self._pay()
                 self._refuse(error)
                 if self.state is State.CLOSED:
                     return
@@ -358,6 +364,8 @@ class Connection:
                     raise FrameFault("a method frame needs 4 bytes at least")
                 method: i64 = i64(read_i32_be(data, start)) & 0xFFFFFFFF
                 self._frame_method = method
+                if WORK.spent != self._metered:
+                    self._pay()
                 if self._work <= 0:
                     # A few bytes can ask for milliseconds: others want their turn.
                     self._needed = 0
@@ -431,8 +439,15 @@ class Connection:
         self._work -= units
 
     def refresh(self) -> None:
-        """A tick has begun."""
-        self._work = TICK_WORK_UNITS
+        """A tick has begun. What was spent beyond the last one's share is paid out of this one's."""
+        self._work = min(self._work + TICK_WORK_UNITS, TICK_WORK_UNITS)
+
+    def _pay(self) -> None:
+        """What was done since the last call was done for the peer, and is on the meter."""
+        spent: i64 = WORK.spent
+        if self._is_server:
+            self._work -= spent - self._metered
+        self._metered = spent
 
     def _hold(self, channel: i64) -> None:
         if not self.is_holding:

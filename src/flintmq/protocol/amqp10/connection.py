@@ -45,6 +45,7 @@ from flintmq.base.limits import (
     TICK_WORK_UNITS,
 )
 from flintmq.base.rotation import behind
+from flintmq.base.work import WORK
 from flintmq.protocol.amqp10.channels import Channels
 from flintmq.protocol.amqp10.faults import heard, scope_of, told
 from flintmq.protocol.amqp10.intake import Intake
@@ -193,6 +194,8 @@ class Connection:
         self._mechanisms = mechanisms or []
         self._logs_in = logs_in
         self._work: i64 = TICK_WORK_UNITS
+        # Where the meter of work stood when this connection paid last.
+        self._metered: i64 = 0
         self._frame_work: i64 = METHOD_WORK_UNITS if role is Role.SERVER else 0
         self._channels = Channels(self, tuning.channel_max)
         self._dirty: list[Session] = []
@@ -273,6 +276,7 @@ class Connection:
         pos: i64 = 0
         end: i64 = len(data)
         self._is_reading = True
+        self._metered = WORK.spent
         try:
             while self.layer is not Layer.DONE:
                 self._next = pos
@@ -280,6 +284,7 @@ class Connection:
                     pos = self._read(data, pos, end)
                     break
                 except (AmqpError, Amqp10Error) as error:
+                    self._pay()
                     self._refuse(error)
                     if self._next <= pos:
                         # The frame itself cannot be trusted, so nothing behind it can.
@@ -287,6 +292,7 @@ class Connection:
                     pos = self._next
         finally:
             self._is_reading = False
+            self._pay()
         if self.layer is Layer.DONE:
             return
         if pos < end:
@@ -336,6 +342,8 @@ class Connection:
             number = frame_channel(data, pos)
             session = channels.find(number)
             self._at = session
+            if WORK.spent != self._metered:
+                self._pay()
             if (
                 stop - body > 3
                 and data[body + 2] == spec.TRANSFER
@@ -702,8 +710,15 @@ class Connection:
         self._work -= units
 
     def refresh(self) -> None:
-        """A tick has begun."""
-        self._work = TICK_WORK_UNITS
+        """A tick has begun. What was spent beyond the last one's share is paid out of this one's."""
+        self._work = min(self._work + TICK_WORK_UNITS, TICK_WORK_UNITS)
+
+    def _pay(self) -> None:
+        """What was done since the last call was done for the peer, and is on the meter."""
+        spent: i64 = WORK.spent
+        if self._is_server:
+            self._work -= spent - self._metered
+        self._metered = spent
 
     def _hold(self) -> None:
         if not self.is_holding:

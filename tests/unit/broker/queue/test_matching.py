@@ -3,6 +3,7 @@
 import pytest
 
 from flintmq.base.limits import DISPATCH_BURST_MESSAGES
+from flintmq.base.work import WORK
 from flintmq.broker.agenda import Agenda
 from flintmq.broker.message import Message
 from flintmq.broker.queue.classic import ClassicQueue
@@ -20,6 +21,7 @@ class Choosy(Taker):
 
     def suits(self, message: Message) -> bool:
         self.asked += 1
+        WORK.spent += self.suiting_cost
         return self.wanted in message.body.decode()
 
 

@@ -1,10 +1,12 @@
 """Few bytes that ask for much: how much is done of it before others have their turn."""
 
+from flintmq.base.errors import ClosedByPeer
 from flintmq.base.limits import (
     ADDRESS_WORK_UNITS,
     ANSWER_BYTES_PER_UNIT,
     ASKED_CONSUMERS_PER_UNIT,
     DISPATCH_BURST_MESSAGES,
+    MESSAGE_WORK_UNITS,
     TICK_WORK_UNITS,
     UNACKED_TAGS_PER_UNIT,
 )
@@ -49,7 +51,8 @@ def test_copies_are_counted() -> None:
     assert spent(client, channel) == 0
     channel.publish("m", "", "amq.fanout")
     channel.publish("m", "", "amq.fanout")
-    assert spent(client, channel) == ADDRESS_WORK_UNITS + 60
+    # To find thirty bindings is some more, once.
+    assert spent(client, channel) == ADDRESS_WORK_UNITS + 30 // 8 + 60
 
 
 def test_comparisons_are_counted() -> None:
@@ -166,3 +169,52 @@ def test_a_flood_is_done_in_pieces_and_completely() -> None:
     came = channel.call()
     came += channel.call()
     assert [method.queue for method in came if hasattr(method, "queue")] == [f"q{n}" for n in range(count)]
+
+
+def test_what_a_message_is_compared_with_is_paid_by_its_publisher() -> None:
+    """A selector's work on a long value counts for the connection that published it, which then waits its turn."""
+    client = Client(Server())
+    channel = client.channel()
+    channel.call(QueueDeclare(queue="q"))
+    for number in range(20):
+        selector = f"a LIKE '%a_b%' OR b = {number}"
+        channel.call(QueueBind(queue="q", exchange="amq.direct", routing_key="k", arguments={"x-selector": selector}))
+    properties = encode_properties(Properties(headers={"a": "a" * 100_000}))
+    channel.publish("m", "k", "amq.direct", properties)
+    assert spent(client, channel) >= 20 * 100_000 // 16
+
+
+def test_work_beyond_a_tick_is_paid_out_of_the_next() -> None:
+    """A connection that had four ticks' work done for one message is not heard for as long."""
+    client = Client(Server())
+    channel = client.channel()
+    channel.call(QueueDeclare(queue="q"))
+    engine = client.connection.engine
+    engine.refresh()
+    engine.spend(4 * TICK_WORK_UNITS)
+    channel.publish("m")
+    up = client.side.sent()
+    engine.receive(up, 0.0)
+    turns = 0
+    while client.server.vhost.queues["q"].message_count == 0:
+        engine.refresh()
+        engine.receive(b"", 0.0)
+        turns += 1
+    assert turns == 4
+
+
+def test_a_message_that_is_too_much_work_costs_its_publisher() -> None:
+    """The channel is closed with 406, and what was done before that is paid for."""
+    client = Client(Server())
+    channel = client.channel()
+    channel.call(QueueDeclare(queue="q"))
+    for number in range(50):
+        selector = f"a LIKE '%a_b%' OR b = {number}"
+        channel.call(QueueBind(queue="q", exchange="amq.direct", routing_key="k", arguments={"x-selector": selector}))
+    properties = encode_properties(Properties(headers={"a": "a" * 100_000}))
+    channel.publish("m", "k", "amq.direct", properties)
+    assert spent(client, channel) > MESSAGE_WORK_UNITS
+    reason = channel.closed
+    assert isinstance(reason, ClosedByPeer)
+    assert reason.code == 406
+    assert client.server.vhost.queues["q"].message_count == 0

@@ -4,6 +4,7 @@ import pytest
 
 from flintmq.base.errors import InvalidField
 from flintmq.base.values import Timestamp
+from flintmq.base.work import WORK
 from flintmq.broker.message import Address, Message
 from flintmq.gateway.amqp091.codec import CODEC_091
 from flintmq.gateway.amqp10.codec import CODEC_10
@@ -166,3 +167,32 @@ def test_no_local() -> None:
         assert read_filters(wanted, False).no_local
         assert read_filters(wanted, False).in_place == wanted
         assert not read_filters(wanted, True).in_place
+
+
+def test_filters_cost_what_they_compare() -> None:
+    """A filter of sixteen fields, or of a long text, costs more to ask than one of a short field."""
+    one = read_filters(described("amqp:application-properties-filter", {"k0": 1}), False).condition
+    many = read_filters(
+        described("amqp:application-properties-filter", {f"k{number}": 1 for number in range(16)}), False
+    ).condition
+    long = read_filters(described("amqp:application-properties-filter", {"k0": "x" * 50_000}), False).condition
+    assert one is not None
+    assert many is not None
+    assert long is not None
+    assert many.cost >= one.cost + 15
+    assert long.cost >= one.cost + 50_000 // 4_096
+    candidate = message(k0=1)
+    one.matches(candidate)
+    for each in (one, many, long):
+        before = WORK.spent
+        each.matches(candidate)
+        assert WORK.spent - before >= each.cost
+
+
+def test_a_source_has_a_bound_of_filters() -> None:
+    """Expressions of a source are parsed in one go, and more of them than that are refused."""
+    wanted: Fields = {}
+    for number in range(40):
+        wanted[f"f{number}"] = Described(Symbol("amqp:sql-filter"), f"a = '{number}" + "x" * 300 + "'")
+    with pytest.raises(InvalidField, match="characters at most"):
+        read_filters(wanted, False)
