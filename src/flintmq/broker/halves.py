@@ -18,7 +18,7 @@ _NO_LIMIT: Final = 1 << 62
 
 @final
 class Halves:
-    """`held` is in bytes, of all users. Until `bound` is called there is no bound: a start brings back all there was."""
+    """`held` is in bytes, of all users. Until `bound` is called there is no bound: a start restores all there was."""
 
     def __init__(self) -> None:
         self.held: i64 = 0

@@ -63,8 +63,8 @@ def _check_some(options: Mapping[str, str], example: str) -> None:
     if not options:
         raise ConfigurationError(
             "there are no options. Spark does not hand on the options of a table, but for reading from one that was "
-            f"made without columns: give them with the query, {example}, or make a CREATE TEMPORARY VIEW instead, which "
-            "has them all"
+            f"made without columns: give them with the query, {example}, or make a CREATE TEMPORARY VIEW instead, "
+            "which has them all"
         )
 
 

@@ -52,8 +52,8 @@ def check_annotations(annotations: Annotations, is_strict: bool) -> None:
             raise NotImplementedHere(f"annotation '{key}' is not understood: keys of one's own begin with {_OPTIONAL}")
         if is_strict and not key.startswith(_OPTIONAL) and key not in _UNDERSTOOD:
             raise NotImplementedHere(
-                f"annotation '{key}' is not understood, and the dialect strict takes no such: keys of one's own begin with "
-                f"{_OPTIONAL}"
+                f"annotation '{key}' is not understood, and the dialect strict refuses such: keys of one's own begin "
+                f"with {_OPTIONAL}"
             )
 
 
