@@ -70,9 +70,11 @@ class RoundWriter:
     Where the disk was full, the call is to be made again with the same batches: what it had done it does not do twice.
     """
 
-    def __init__(self, database: DefinitionDatabase, journal: JournalFiles) -> None:
+    def __init__(self, database: DefinitionDatabase, journal: JournalFiles, marked: int = 0) -> None:
         self._database = database
         self._journal = journal
+        # The newest segment that the definitions know to hold something.
+        self._marked = marked
         # Of the steps of the present call: the number of the next one, and how many an earlier try has done.
         self._step = 0
         self._done = 0
@@ -167,9 +169,17 @@ class RoundWriter:
             self._journal.read_ahead(self._wanted)
             self._wanted = None
         self._journal.prepare()
+        self._mark()
         for files in self._synced_streams:
             files.tidy()
         self._synced_streams.clear()
+
+    def _mark(self) -> None:
+        """Have the definitions know of a new segment, once something in it is synced: so its loss would be noticed."""
+        written = self._journal.written
+        if written > self._marked:
+            self._database.mark("journal_written", written)
+            self._marked = written
 
     def seal(self) -> None:
         """End all files in order: nothing is written any more."""

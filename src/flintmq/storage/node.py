@@ -97,7 +97,9 @@ class NodeStorage(Storage):
         # The newest batch that changed definitions.
         self._definitions_batch = 0
         self._closed = False
-        self._rounds = Rounds(RoundWriter(self._database, self._journal_files), self._reserve, notify)
+        self._rounds = Rounds(
+            RoundWriter(self._database, self._journal_files, self._marks.journal_written), self._reserve, notify
+        )
         self._group = group_commit(self._rounds)
         self._group.start()
 
@@ -215,15 +217,16 @@ class NodeStorage(Storage):
         replay = Replay(self._codecs, queue_ids, note_ids)
         self._check_age(max(set(self._stream_ids()) - queue_ids, default=0))
         try:
-            number = self._journal_files.recover(replay, self._journal.occupancy)
+            written, ended = self._marks.journal_written, self._marks.journal_ended
+            number = self._journal_files.recover(replay, self._journal.occupancy, written, ended)
             self._check_age(replay.highest_stranger)
             self._next_seqs = replay.next_seqs()
             self._journal.start(number, max(self._next_seqs.values(), default=1) - 1)
             self._is_recovered = True
-            # While it is there still: where nothing could be read, nothing lives.
+            # Where nothing could be read, nothing lives: the first batch removes it. No sooner, or a crash could leave
+            # no segment as new as the definitions know of.
             for damage in self._journal_files.damage:
                 self._quarantine.keep(damage)
-            self._journal_files.drop(self._journal.occupancy.drop_dead())
             self._remove_doomed_streams()
             self._spill.clear()
         except OSError as error:
@@ -371,5 +374,7 @@ class NodeStorage(Storage):
         self._journal_files.close()
         # A database that failed may fail here too; what was committed is on the disk.
         with suppress(sqlite3.Error):
+            if self._is_recovered and not self._rounds.failure:
+                self._database.mark("journal_ended", self._journal_files.numbers[-1])
             self._database.close()
         self._lock.release()

@@ -12,7 +12,7 @@ from flintmq.storage.journal.files import SUFFIX as JOURNAL_SUFFIX
 from flintmq.storage.kept import holds_messages
 from flintmq.storage.quarantine import DIRECTORY as QUARANTINE
 from flintmq.storage.reserve import NAME as RESERVE
-from flintmq.storage.stream.files import DELETED_SUFFIX, DRAFT
+from flintmq.storage.stream.files import DELETED_SUFFIX, DRAFT, INDEX_SUFFIX
 from flintmq.storage.stream.files import SUFFIX as STREAM_SUFFIX
 
 DEFINITIONS: Final = "definitions.sqlite"
@@ -75,6 +75,10 @@ def _is_of_no_meaning(path: str) -> bool:
 
 def is_segment(path: str) -> bool:
     return path.endswith((JOURNAL_SUFFIX, STREAM_SUFFIX)) and PurePosixPath(path).stem.isdecimal()
+
+
+def is_index(path: str) -> bool:
+    return path.endswith(INDEX_SUFFIX) and PurePosixPath(path).stem.isdecimal()
 
 
 def logs(paths: Iterator[str]) -> dict[str, list[str]]:

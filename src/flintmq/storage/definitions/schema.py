@@ -50,10 +50,13 @@ _SECRETS: Final = """
 CREATE TABLE secrets (name TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
 """
 
-# The first is drawn by whoever opens the database (0: not yet); the second counts transactions.
+# The first is drawn by whoever opens the database (0: not yet); the second counts transactions. The others are
+# segments of the journal: the newest that holds something, and the one that was ended by the last clean stop.
 _MARKS: Final = """
 INSERT OR IGNORE INTO meta VALUES ('identity', 0);
 INSERT OR IGNORE INTO meta VALUES ('generation', 0);
+INSERT OR IGNORE INTO meta VALUES ('journal_written', 0);
+INSERT OR IGNORE INTO meta VALUES ('journal_ended', 0);
 """
 
 _META: Final = """

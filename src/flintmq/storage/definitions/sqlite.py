@@ -39,10 +39,16 @@ _RIGHTS_OF_OTHERS: Final = 0o007
 
 
 class Marks(NamedTuple):
-    """What tells whether definitions belong to the data beside them. `generation` counts transactions."""
+    """What tells whether definitions belong to the data beside them, and what of that is missing.
+
+    `generation` counts transactions. `journal_written` is the newest segment of the journal that holds something, and
+    `journal_ended` the one that was the last at a clean stop; 0 where that is not known.
+    """
 
     identity: int
     generation: int
+    journal_written: int
+    journal_ended: int
 
 
 def connect(path: Path) -> sqlite3.Connection:
@@ -151,6 +157,10 @@ class DefinitionDatabase:
             return Marks(*(found[name] for name in Marks._fields))
         except (sqlite3.Error, KeyError) as error:
             raise self._unreadable(error) from error
+
+    def mark(self, name: str, value: int) -> None:
+        """Change one of the marks, synced on return."""
+        self.apply([("UPDATE meta SET value = ? WHERE key = ?", (value, name))])
 
     def withdraw(self) -> None:
         """Close a blank database, and leave no file where there was none."""

@@ -7,7 +7,7 @@ import sqlite3
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import final
 
 from flintmq.base.errors import StorageError
@@ -15,7 +15,7 @@ from flintmq.broker.ports import Definitions
 from flintmq.storage.backup import manifest
 from flintmq.storage.backup.layout import DEFINITIONS, JOURNAL, is_data_directory, logs, state_files
 from flintmq.storage.definitions.fitting import check_marks
-from flintmq.storage.definitions.sqlite import DefinitionDatabase, ways_out
+from flintmq.storage.definitions.sqlite import DefinitionDatabase, Marks, ways_out
 from flintmq.storage.files import RealDisk
 from flintmq.storage.journal.described import newest_described
 from flintmq.storage.kept import holds_messages
@@ -44,6 +44,8 @@ class DataDirectory:
         self.files = state_files(path)
         self.logs = logs(iter(self.files))
         self.tails: set[str] = set()
+        # What the definitions say of the journal, once they were read.
+        self.marks: Marks | None = None
         # Made for later: there is nothing in them.
         self._ahead: set[str] = set()
         for segments in self.logs.values():
@@ -82,6 +84,16 @@ class DataDirectory:
         finally:
             file.close()
 
+    def _go_by(self, marks: Marks) -> None:
+        self.marks = marks
+        # There was something in these.
+        self._ahead -= {path for path in self.logs.get(JOURNAL, []) if number_of(path) <= marks.journal_written}
+
+    @property
+    def written_segments(self) -> list[str]:
+        """Of the journal, oldest first: without those that were made for later."""
+        return [path for path in self.journal if path not in self._ahead]
+
     def synced(self, path: str, reader: SegmentReader) -> int:
         """How far this segment is known to have been synced."""
         if path in self._ahead:
@@ -110,8 +122,11 @@ class DataDirectory:
                 try:
                     if database.is_blank and holds_messages(self._disk, self.path):
                         raise StorageError(f"{copy} is missing or empty: {ways_out(self.path)}")
-                    check_marks(copy, database.marks(lambda: 0), described)
-                    return database.load()
+                    marks = database.marks(lambda: 0)
+                    check_marks(copy, marks, described)
+                    definitions = database.load()
+                    self._go_by(marks)
+                    return definitions
                 finally:
                     database.close()
             except OSError as error:
@@ -135,6 +150,11 @@ class DataDirectory:
         for suffix in ("", "-wal"):
             if (part := original.with_name(f"{DEFINITIONS}{suffix}")).exists():
                 shutil.copyfile(part, copy.with_name(f"{DEFINITIONS}{suffix}"))
+
+
+def number_of(path: str) -> int:
+    """Of a segment: its first offset, in a stream."""
+    return int(PurePosixPath(path).stem)
 
 
 def _is_locked(lock: Path) -> bool:

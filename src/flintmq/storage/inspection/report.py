@@ -21,6 +21,8 @@ SEALED: Final = "sealed"
 OPEN: Final = "open"
 TORN: Final = "torn"
 WRITTEN_TO: Final = "written to"
+# Others tell that it was there.
+MISSING: Final = "missing"
 # Of an index: it counts, or it will be made again from the stream.
 USABLE: Final = "usable"
 TO_BE_MADE: Final = "to be made again"

@@ -12,6 +12,7 @@ from flintmq.storage.backup.manifest import Manifest, Progress
 from flintmq.storage.block import KIND_JOURNAL, KIND_STREAM, TYPE_JOURNAL, TYPE_STREAM, Damage
 from flintmq.storage.definitions.fitting import check_ids
 from flintmq.storage.inspection.directory import DataDirectory
+from flintmq.storage.inspection.missing import missing_of_journal, missing_of_streams
 from flintmq.storage.inspection.places import Places
 from flintmq.storage.inspection.records import (
     BrokenBlock,
@@ -48,6 +49,10 @@ class Verification:
     def __init__(self, directory: Path) -> None:
         self._directory = DataDirectory(directory)
         self._manifest = Manifest.load(directory) if self._directory.is_backup else None
+        # What each segment's header names, of those of the journal: the one before it.
+        self._named: dict[str, int] = {}
+        # The offsets behind the last records of streams' segments.
+        self._ends: dict[str, int] = {}
         self._sizes = {path: _size(directory / path) for path in self._directory.files}
         self.total = sum(self._sizes.values()) + (self._manifest.total_bytes if self._manifest else 0)
 
@@ -67,6 +72,8 @@ class Verification:
         if definitions is not None and not directory.is_running:
             # A broker that runs may have given more since they were read.
             self._check_ids(definitions, max([int(places.highest_id), *directory.streams]), definitions_report)
+        reports += missing_of_journal(directory, self._named, reports)
+        reports += missing_of_streams(directory, self._ends, reports)
         live = places.live()
         for report in reports:
             if report.kind == JOURNAL_SEGMENT:
@@ -122,13 +129,16 @@ class Verification:
             is_journal = path.startswith("journal/")
             report = FileReport(path, JOURNAL_SEGMENT if is_journal else STREAM_SEGMENT, reader.size)
             self._check_header(path, reader, is_journal)
-            tally = _JournalTally(path, places, report) if is_journal else _StreamTally(report)
+            self._named[path] = 0 if reader.header is None else reader.header.extra
+            stream = _StreamTally(report)
+            tally = _JournalTally(path, places, report) if is_journal else stream
             told = 0
             for block in reader.blocks(self._directory.synced(path, reader)):
                 report.blocks += 1
                 tally.add(block)
                 progress(reader.end - told)
                 told = reader.end
+            self._ends[path] = stream.next_offset
             report.end = reader.end
             report.damage = reader.damage + report.damage
             self._look_behind(path, reader, report, is_journal)
@@ -208,6 +218,7 @@ class _JournalTally:
 @final
 class _StreamTally:
     def __init__(self, report: FileReport) -> None:
+        self.next_offset = 0
         self._report = report
 
     def add(self, block: Block) -> None:
@@ -215,7 +226,8 @@ class _StreamTally:
         try:
             if block.type != TYPE_STREAM:
                 raise BrokenBlock
-            for _ in stream_records(block.data, block.at, block.length):
+            for offset, _ in stream_records(block.data, block.at, block.length):
+                self.next_offset = int(offset) + 1
                 report.records += 1
                 report.messages += 1
                 report.live += 1

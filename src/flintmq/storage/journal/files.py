@@ -24,6 +24,7 @@ from flintmq.storage.block import (
     scan_blocks,
 )
 from flintmq.storage.files import Disk
+from flintmq.storage.journal.chain import END_IS_MISSING, missing_behind, missing_between
 from flintmq.storage.journal.compaction import Piece, Wanted
 from flintmq.storage.journal.occupancy import Occupancy, Segment
 from flintmq.storage.journal.reading import PieceReader
@@ -76,27 +77,41 @@ class JournalFiles(BlockSource):
         # Of the segment that the first pass of recovery came to last, which is where the second one begins.
         self._read_last: tuple[int, Blocks] | None = None
         self._reading: PieceReader | None = None
+        # What recovery has found of the last segment: whether it was ended in order, and where it ends.
+        self._is_tail_sealed = False
+        self._tail_end = 0
 
-    def recover(self, replay: Replay, occupancy: Occupancy) -> int:
+    @property
+    def written(self) -> int:
+        """The newest segment that something has been written to."""
+        current = self._current
+        if current is None or not self.numbers:
+            return 0
+        return self.numbers[-1] if current.position > HEADER_BYTES else max(self.numbers[:-1], default=0)
+
+    def recover(self, replay: Replay, occupancy: Occupancy, written: int = 0, ended: int = 0) -> int:
         """Read all segments, the newest first, end that one where it was torn, and open a new one: its number.
 
-        The old tail is never continued: blocks behind the cut would be found again once new ones reached them.
+        The old tail is never continued: blocks behind the cut would be found again once new ones reached them. What the
+        definitions say is `written`, the newest segment that is known to hold something, and `ended`, the last one at
+        a clean stop.
         """
         self._disk.make_directory(self._directory)
         names = self._disk.list_directory(self._directory)
         self._has_spare = SPARE in names
         numbers = [int(name.removesuffix(SUFFIX)) for name in names if name.endswith(SUFFIX)]
-        highest = numbers[-1] if numbers else 0
+        highest = max(numbers[-1] if numbers else 0, written)
         # Files that were made ahead hold nothing yet; the last one that holds blocks is the tail.
         unreadable: list[int] = []
+        ahead: list[int] = []
         tail: Loaded | None = None
         while numbers:
             tail = self._load(numbers[-1])
             if tail.holds_blocks():
                 break
             number = numbers.pop()
-            if tail.is_header_intact:
-                self._remove(number)
+            if tail.is_header_intact and number > written:
+                ahead.append(number)
             else:
                 # Headers are synced before a file gets its name. This one was damaged, and what it held is not known.
                 unreadable.insert(0, number)
@@ -107,8 +122,24 @@ class JournalFiles(BlockSource):
             replay.begin_again()
             occupancy.forget()
             self._read_all(tail_number, None, replay, occupancy)
+        missing = missing_between(numbers, self._previous) + missing_behind(numbers, written)
+        self.damage += [Damage(str(self._path(number)), 0, reason) for number, reason in missing]
+        if ended and ended == tail_number and not self._is_tail_sealed:
+            self.damage.append(Damage(str(self._path(ended)), self._tail_end, END_IS_MISSING))
         self._open(highest + 1)
+        # No sooner, or a crash could leave no segment of a number as high as the definitions know of.
+        for number in ahead:
+            self._remove(number)
         return highest + 1
+
+    def _previous(self, number: int) -> int:
+        """The segment that this one names as the one before it; 0 where that is not known."""
+        file = self._disk.open(self._path(number))
+        try:
+            header = decode_header(file.read_at(0, HEADER_BYTES), str(file.path))
+        finally:
+            file.close()
+        return 0 if header is None else header.extra
 
     def _read_all(self, tail_number: int, tail: Loaded | None, replay: Replay, occupancy: Occupancy) -> bool:
         """Read the segments there are, but for those that a checkpoint says nothing lives in.
@@ -172,6 +203,8 @@ class JournalFiles(BlockSource):
             damage.append(Damage(str(path), begin, "the block's records do not fill it", length))
         segment.size = scan.end
         if is_tail:
+            self._is_tail_sealed = scan.sealed
+            self._tail_end = scan.end
             file = self._disk.open(path)
             end_tail(file, magic, segment.number, scan.synced, scan.end, sealed=scan.sealed)
             file.close()
@@ -244,7 +277,8 @@ class JournalFiles(BlockSource):
 
     def _create(self, number: int) -> SegmentFile:
         self._has_spare = False
-        return create_segment(self._disk, self._directory / SPARE, self._path(number), KIND_JOURNAL, number, 0)
+        before = self.numbers[-1] if self.numbers else 0
+        return create_segment(self._disk, self._directory / SPARE, self._path(number), KIND_JOURNAL, number, before)
 
     def write(self, number: int, blocks: Sequence[Block]) -> None:
         """Write blocks of a segment: the present one, or the one after it, which then begins."""

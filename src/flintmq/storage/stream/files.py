@@ -9,6 +9,7 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
 from typing import Final, final
 
@@ -18,7 +19,7 @@ from flintmq.storage.content import ContentReader
 from flintmq.storage.files import Disk, DiskFile
 from flintmq.storage.segment import SegmentFile, create_segment, end_tail
 from flintmq.storage.stream.encoder import StreamBlock
-from flintmq.storage.stream.index import SegmentIndex, decode_index
+from flintmq.storage.stream.index import ENDS_END, SegmentIndex, decode_index, missing_records, stored_end
 from flintmq.storage.stream.scan import SegmentScan, block_behind, scan_segment
 
 SUFFIX: Final = ".stream"
@@ -100,11 +101,13 @@ class StreamFiles:
             self.written_offset = numbers[-1]
             self._disk.unlink(self._path(numbers.pop()))
             self._disk.sync_directory(self.directory)
-        for orphan in indexed.difference(numbers):
-            self._disk.unlink(self._index_path(orphan))
+        for orphan in sorted(indexed.difference(numbers)):
+            self._recover_orphan(orphan, numbers)
         if names and DESCRIPTION not in names:
             self._describe()
         self.segments[:0] = [self._sealed(number) for number in numbers[:-1]]
+        for earlier, later in pairwise(self.segments):
+            self._check_end(earlier, later.first_offset)
         self.durable_offset = self.written_offset
 
     def _describe(self) -> None:
@@ -120,6 +123,37 @@ class StreamFiles:
         finally:
             file.close()
         self._disk.rename(draft, self.directory / DESCRIPTION)
+
+    def _recover_orphan(self, number: int, segments: list[int]) -> None:
+        """An index without its segment: retention was cut short between the two, which removes the oldest ones.
+
+        Any other segment is missing. If it was the last, its offsets are not given again: readers have seen them.
+        """
+        index = self._stored_index(number) if not segments or number > segments[0] else None
+        if index is None:
+            self._disk.unlink(self._index_path(number))
+            return
+        self.report(Damage(str(self._path(number)), 0, missing_records(number, index.next_offset)))
+        self.written_offset = max(self.written_offset, index.next_offset)
+
+    def _check_end(self, segment: StreamSegment, following: int) -> None:
+        """Offsets go on from one segment to the next: all that is between the two was in segments that are missing."""
+        ends = self._stored_end(segment.first_offset)
+        if ends != following:
+            ends = self._load_index(segment).next_offset
+        if ends < following:
+            self.report(Damage(str(self._path(ends)), 0, missing_records(ends, following)))
+
+    def _stored_end(self, number: int) -> int:
+        """The offset behind the last record, as the index has it, unverified; -1 without one."""
+        try:
+            file = self._disk.open(self._index_path(number))
+        except FileNotFoundError:
+            return -1
+        try:
+            return stored_end(file.read_at(0, ENDS_END))
+        finally:
+            file.close()
 
     def _sealed(self, number: int) -> StreamSegment:
         path = self._path(number)

@@ -21,6 +21,8 @@ INDEX_STEP_BYTES: Final = 65_536
 
 _ENDS: Final = Struct(">qqqI")
 _CRC: Final = Struct(">I")
+# Where the fields end that say how far a segment goes.
+ENDS_END: Final = HEADER_BYTES + _ENDS.size
 
 
 @final
@@ -91,6 +93,19 @@ def decode_index(data: bytes, file: str) -> SegmentIndex | None:
     index = SegmentIndex(header.block_magic, header.number, header.extra, steps)
     index.end, index.next_offset, index.highest, _ = _ENDS.unpack_from(payload)
     return index
+
+
+def stored_end(data: bytes) -> int:
+    """The offset behind the last record by the first bytes of an index, which nothing verifies; -1 for too few."""
+    if len(data) < ENDS_END:
+        return -1
+    _, next_offset, _, _ = _ENDS.unpack_from(data, HEADER_BYTES)
+    return int(next_offset)
+
+
+def missing_records(first: int, end: int) -> str:
+    """Why a segment that is missing is damage."""
+    return f"the segment is missing, with {end - first} records from offset {first} on"
 
 
 def _to_big_endian(numbers: "array[int]") -> None:

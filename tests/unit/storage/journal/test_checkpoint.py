@@ -1,6 +1,7 @@
 """What a restart reads of a journal in which segments are dead behind others that are not."""
 
 import shutil
+from collections import Counter
 from pathlib import Path
 
 from flintmq.storage.block import BLOCK_HEAD_BYTES, decode_header, scan_blocks
@@ -39,11 +40,13 @@ def _crashed(tmp_path: Path) -> Path:
 
 
 def _read(path: Path) -> tuple[OpenNode, set[str]]:
-    """Start on it; returns the node, and the segments that were read."""
+    """Start on it; returns the node, and the segments of which more was read than the header."""
     disk = FaultyDisk(reads=True)
     node = OpenNode(path, disk=disk, segment=SEGMENT)
-    names = {call.split()[1] for call in disk.calls if call.startswith("read ")}
-    return node, {name for name in names if name.endswith(".journal")}
+    reads = Counter(call.split()[1] for call in disk.calls if call.startswith("read "))
+    oldest = segments(path)[0].name
+    # The headers of all others say which segment was before them.
+    return node, {name for name in reads if name.endswith(".journal") and reads[name] > (name != oldest)}
 
 
 def _checkpoints(path: Path) -> list[tuple[Path, int, int]]:

@@ -65,8 +65,22 @@ def test_unknown_queues_are_forgotten(tmp_path: Path) -> None:
     reopened = _reopened(tmp_path, (1,))
     assert reopened.bodies() == [b"kept"]
     node = OpenNode(tmp_path, (3,))
-    assert len(segments(tmp_path)) == 1
+    node.sync()
     node.close()
+    assert len(segments(tmp_path)) == 1
+
+
+def _definitions(path: Path) -> dict[Path, bytes]:
+    return {path / f"definitions.sqlite{suffix}": b"" for suffix in ("", "-wal")} | {
+        file: file.read_bytes() for file in path.glob("definitions.sqlite*") if file.suffix != ".sqlite-shm"
+    }
+
+
+def _put_back(definitions: dict[Path, bytes]) -> None:
+    """They know which segments there were."""
+    for file, content in definitions.items():
+        file.write_bytes(content)
+        file.with_name("definitions.sqlite-shm").unlink(missing_ok=True)
 
 
 def test_seqs_are_not_reused(tmp_path: Path) -> None:
@@ -116,7 +130,9 @@ def test_torn_at_every_byte(tmp_path: Path) -> None:
     node.close()
     file = segments(crashed)[0]
     whole = file.read_bytes()
+    definitions = _definitions(crashed)
     for size in range(sizes[0], sizes[2] + 1):
+        _put_back(definitions)
         for leftover in [*segments(crashed), crashed / "journal" / "spare"]:
             leftover.unlink(missing_ok=True)
         file.write_bytes(whole[:size])
@@ -161,7 +177,9 @@ def test_damage_in_the_middle_is_reported_and_hides_nothing(tmp_path: Path) -> N
     node.close()
     file = segments(tmp_path)[0]
     whole = file.read_bytes()
+    definitions = _definitions(tmp_path)
     for position in range(ends[1], ends[2]):
+        _put_back(definitions)
         file.write_bytes(whole)
         _flip(file, position)
         node = OpenNode(tmp_path)
