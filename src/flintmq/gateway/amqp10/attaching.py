@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 # A property of links by which consumers are ranked (RabbitMQ).
 _PRIORITY: Final = "rabbitmq:priority"
+# Of its integers a ulong alone has larger ones.
+_PRIORITY_MAX: Final = 2**63 - 1
 # Addresses that make a queue where there is none, beside names that a policy speaks of.
 _MAKING: Final = "/queue/"
 
@@ -214,7 +216,7 @@ def _send_from(
     consumer.choose(wanted.no_local, wanted.condition)
     priority = attach.properties.get(_PRIORITY)
     if isinstance(priority, WrappedInt):
-        consumer.priority = priority.value
+        consumer.priority = min(priority.value, _PRIORITY_MAX)
     if consumer.is_choosy:
         session.connection.engine.spend(queue.message_count // BROWSED_ENTRIES_PER_UNIT)
     if consumed is not queue or queue.keeps_all:

@@ -19,6 +19,7 @@ from flintmq.protocol.output import LARGE_BODY_BYTES
 from flintmq.wire.amqp10 import spec
 from flintmq.wire.amqp10.frames import FRAME_HEAD_BYTES
 from flintmq.wire.amqp10.performatives import Attach, Flow, Transfer
+from flintmq.wire.amqp10.spec import UINT_MAX
 from flintmq.wire.amqp10.states import DeliveryState
 
 if TYPE_CHECKING:
@@ -297,7 +298,8 @@ class SenderLink(Link):
         if flow.link_credit is not None:
             count: i64 = self.initial_delivery_count if flow.delivery_count is None else flow.delivery_count
             credit: i64 = flow.link_credit + distance(self.delivery_count, count)
-            self.credit = max(0, credit)
+            # A count that is ahead of ours would make it more than a flow of ours can say.
+            self.credit = min(max(0, credit), UINT_MAX)
         self.drain = flow.drain
         self._owes_drain = flow.drain
         self.flow_properties = flow.properties

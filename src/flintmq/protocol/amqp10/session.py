@@ -4,7 +4,7 @@ This file counts transfers and finds the link a frame is for; the links know wha
 """
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Final, final
 
 from mypy_extensions import i64, mypyc_attr
 
@@ -53,6 +53,8 @@ from flintmq.wire.amqp10.states import DeliveryState
 
 if TYPE_CHECKING:
     from flintmq.protocol.amqp10.connection import Connection, Tuning
+
+_SIZE_MAX: Final = 2**63 - 1
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -583,7 +585,8 @@ class Session:
                 raise ErrantLink(f"attach of link '{link.name}', which was detached with an error")
 
     def _meet_receiver(self, link: SenderLink, attach: Attach, is_answer: bool) -> None:
-        link.message_max = attach.max_message_size or 0
+        # A ulong, of which no message is so large that it would not fit half of them.
+        link.message_max = min(attach.max_message_size or 0, _SIZE_MAX)
         if attach.incomplete_unsettled:
             link.only_resumes = True
         if is_answer:

@@ -43,7 +43,8 @@ def position_of(data: bytes, place: Received) -> i64:
         if start < 0:
             raise InvalidField(f"received: the message has no section {place.section_number}")
     stop = _section_end(data, start, end) if start < end else start
-    if place.section_offset > (end if stop < 0 else stop) - start:
+    # As Python's integers: a ulong need not be one of the machine's.
+    if place.section_offset > int((end if stop < 0 else stop) - start):
         raise InvalidField(
             f"received: section {place.section_number} of the message has no byte {place.section_offset}"
         )
