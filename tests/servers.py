@@ -103,6 +103,12 @@ class BrokerProcess:
         self.process.kill()
         self.ended()
 
+    def stand_still(self, seconds: float) -> None:
+        """SIGSTOP, and SIGCONT after at least so long: as a machine does that is suspended or moved."""
+        self.process.send_signal(signal.SIGSTOP)
+        time.sleep(seconds)
+        self.process.send_signal(signal.SIGCONT)
+
     def stop(self) -> int:
         """SIGTERM; returns the exit code."""
         self.process.terminate()

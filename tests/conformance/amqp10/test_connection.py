@@ -222,7 +222,19 @@ def test_2_4_5_empty_frames(connect: Connect) -> None:
 
 
 @rule("2.4.5.closed-with-error")
-def test_2_4_5_closed_with_error(impatient: BrokerProcess) -> None:
+def test_2_4_5_closed_with_error(mortal: BrokerProcess) -> None:
+    """A server that stood still for longer than the peer waits says so, and goes."""
+    with Peer(mortal.port) as peer:
+        peer.start(idle_time_out=500)
+        peer.wait(lambda: bool(peer.empty_frames))
+        mortal.stand_still(2.0)
+        error = peer.expect_close("amqp:resource-limit-exceeded")
+        assert error is not None
+        assert "remote idle timeout" in (error.description or "")
+
+
+@clause("2.4.5.silent-peer")
+def test_2_4_5_silent_peer(impatient: BrokerProcess) -> None:
     """The server waits as long as it said, and then says why it goes."""
     with Peer(impatient.port) as peer:
         peer.start()

@@ -747,12 +747,18 @@ class Connection:
         return self._silence.next_timer()
 
     def handle_timer(self, now: float) -> None:
-        """Send an empty frame when nothing was sent for half of what the peer allows; close after too much silence."""
+        """Send an empty frame when nothing was sent for half of what the peer allows; close after too much silence of
+        either side (part 2 §2.4.5).
+        """
         if not self._is_open or self.local is Endpoint.CLOSED:
             return
         silence = self._silence
         if silence.is_peer_late(now):
             self.close(ResourceLimitExceeded(f"nothing came in {silence.patience:g} s: local-idle-timeout expired"))
+        elif silence.has_lost_the_peer(now):
+            self.close(
+                ResourceLimitExceeded(f"nothing was sent in {silence.threshold:g} s: remote idle timeout exceeded")
+            )
         elif silence.is_ours_too_long(now):
             self._raw(EMPTY_FRAME)
             silence.sent_at = now

@@ -30,5 +30,14 @@ class Silence:
     def is_peer_late(self, now: float) -> bool:
         return 0.0 < self.patience <= now - self.received_at
 
+    @property
+    def threshold(self) -> float:
+        """How long the peer waits: twice what it says, as it should be."""
+        return 4.0 * self._send_every
+
+    def has_lost_the_peer(self, now: float) -> bool:
+        """Whether we were silent for longer than the peer waits, as a process is that stood still."""
+        return 0.0 < self.threshold <= now - self.sent_at and self.sent_at > 0.0
+
     def is_ours_too_long(self, now: float) -> bool:
         return 0.0 < self._send_every <= now - self.sent_at

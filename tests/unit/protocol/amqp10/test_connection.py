@@ -186,6 +186,8 @@ def test_silence() -> None:
     client.sent(0.0)
     assert client.next_timer() == 2.5
     assert server.next_timer() == 10.0
+    client.handle_timer(2.4)
+    assert pair.client.take() == b""
     client.handle_timer(2.5)
     assert pair.client.take() == b"\x00\x00\x00\x08\x02\x00\x00\x00"
     server.receive(b"\x00\x00\x00\x08\x02\x00\x00\x00", 2.5)
@@ -196,6 +198,24 @@ def test_silence() -> None:
     error = pair.client.closed[0]
     assert isinstance(error, EndedByPeer)
     assert error.condition == "amqp:resource-limit-exceeded"
+
+
+@pytest.mark.parametrize(("late", "closes"), [(10.9, False), (11.0, True)])
+@pytest.mark.parametrize("by_server", [False, True])
+def test_silence_of_ours(late: float, closes: bool, by_server: bool) -> None:
+    """Who could send nothing for twice what the peer asked for, which it takes for our end, says so and goes."""
+    patient, asking = Tuning(idle_timeout_ms=0), Tuning(idle_timeout_ms=10_000)
+    pair = Pair(client=asking if by_server else patient, server=patient if by_server else asking).open()
+    silent, other = (pair.server, pair.client) if by_server else (pair.client, pair.server)
+    assert other.engine.tuning is asking
+    silent.engine.sent(1.0)
+    silent.engine.handle_timer(late)
+    assert silent.engine.is_closing == closes
+    pair.run()
+    if closes:
+        (error,) = other.closed
+        assert isinstance(error, EndedByPeer)
+        assert error.text == "nothing was sent in 10 s: remote idle timeout exceeded"
 
 
 def test_too_short_idle_timeout() -> None:
