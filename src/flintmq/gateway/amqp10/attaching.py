@@ -26,7 +26,7 @@ from flintmq.protocol.amqp10.sender import SenderLink, SenderOwner
 from flintmq.wire.amqp10.performatives import Attach
 from flintmq.wire.amqp10.spec import COPY, MOVE
 from flintmq.wire.amqp10.termini import Coordinator, Source, Target
-from flintmq.wire.amqp10.values import WrappedInt
+from flintmq.wire.amqp10.values import UInt, WrappedInt
 
 if TYPE_CHECKING:
     from flintmq.gateway.amqp10.session import ServerSession
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 _PRIORITY: Final = "rabbitmq:priority"
 # Of its integers a ulong alone has larger ones.
 _PRIORITY_MAX: Final = 2**63 - 1
+# And how long they may have a delivery without settling it, in milliseconds.
+_TIMEOUT: Final = "rabbitmq:consumer-timeout"
 # Addresses that make a queue where there is none, beside names that a policy speaks of.
 _MAKING: Final = "/queue/"
 
@@ -189,6 +191,7 @@ def _send_from(
     for state in (source.default_outcome, *(attach.unsettled or {}).values()):
         check_state(state, is_strict)
     wanted = read_filters(source.filter, queue.keeps_all)
+    timeout_ms = _timeout(attach, queue)
     source.default_outcome, settlement = default_of(source, session.vhost.dialect)
     # What was by this name goes only when there is what comes instead.
     found = session.free_sender(link.name)
@@ -217,6 +220,7 @@ def _send_from(
     priority = attach.properties.get(_PRIORITY)
     if isinstance(priority, WrappedInt):
         consumer.priority = min(priority.value, _PRIORITY_MAX)
+    owner.limit_time(timeout_ms)
     if consumer.is_choosy:
         session.connection.engine.spend(queue.message_count // BROWSED_ENTRIES_PER_UNIT)
     if consumed is not queue or queue.keeps_all:
@@ -259,6 +263,16 @@ def _seen(queue: Queue, source: Source, found: SourceTerminus | None) -> Seen:
     if queue.keeps_all and known_source(found).filter != source.filter:
         return Seen(queue.id)
     return seen
+
+
+def _timeout(attach: Attach, queue: Queue) -> int:
+    """How long the client may have a delivery; 0 or less for ever. Raises InvalidField."""
+    asked = attach.properties.get(_TIMEOUT)
+    if asked is None:
+        return int(queue.settings.consumer_timeout_ms)
+    if not isinstance(asked, UInt):
+        raise InvalidField(f"the link property '{_TIMEOUT}' is a uint: milliseconds", SCOPE_LINK)
+    return asked.value
 
 
 def _answer(session: "ServerSession", terminus: Source | Target, answer: "_Attached", tells: bool) -> None:

@@ -28,10 +28,11 @@ from flintmq.gateway.amqp10.outlet import Outlet
 from flintmq.gateway.amqp10.promises import Answer
 from flintmq.gateway.amqp10.resumption import Resumption
 from flintmq.gateway.amqp10.retention import join, leave
+from flintmq.gateway.amqp10.timeouts import Timeouts
 from flintmq.protocol.amqp10.delivery import OutgoingDelivery, tag_of
 from flintmq.protocol.amqp10.sender import SenderLink, SenderOwner
 from flintmq.wire.amqp10.spec import MESSAGE_FORMAT, SND_SETTLED, UINT_MAX
-from flintmq.wire.amqp10.states import DeliveryState, Modified, TransactionalState
+from flintmq.wire.amqp10.states import RELEASED, DeliveryState, Modified, TransactionalState
 from flintmq.wire.amqp10.termini import Source
 
 if TYPE_CHECKING:
@@ -167,11 +168,18 @@ class OutgoingLink(SenderOwner, DetachedLink, NamedLink):
         self.resumption: Resumption | None = None
         # Messages whose notes are not on the disk yet; they will take credit.
         self._noting = 0
+        # What watches over how long the client has deliveries, where somebody asked for that.
+        self._timeouts: Timeouts | None = None
         # Outcomes that a transaction has, and will apply or not.
         self.staged: dict[LinkSettlement, None] = {}
         self.is_over = False
         # The queue itself, where it is a view that is consumed from.
         self._node = node
+
+    def limit_time(self, timeout_ms: i64) -> None:
+        """Deliveries that are not settled within this time go to others."""
+        if timeout_ms > 0 and not self.consumer.settles and not self.queue.keeps_all:
+            self._timeouts = Timeouts(self, self.session.gateway.agenda.timers, timeout_ms)
 
     # -- credit -------------------------------------------------------------------------------------------------
 
@@ -239,7 +247,9 @@ class OutgoingLink(SenderOwner, DetachedLink, NamedLink):
 
     @property
     def is_waiting(self) -> bool:
-        """Whether there is credit for no more than what is to be sent already."""
+        """Whether there is credit for no more than what is to be sent already, or something to be settled first."""
+        if self._timeouts is not None and self._timeouts.is_waiting:
+            return True
         return self._noting > 0 and i64(self._noting) >= self.link.credit
 
     def acquires_for(self, transaction: "OpenTransaction | None") -> None:
@@ -251,7 +261,7 @@ class OutgoingLink(SenderOwner, DetachedLink, NamedLink):
 
     @property
     def _is_special(self) -> bool:
-        return self.acquires is not None or self._keeps_notes
+        return self.acquires is not None or self._keeps_notes or self._timeouts is not None
 
     @property
     def _keeps_notes(self) -> bool:
@@ -279,6 +289,8 @@ class OutgoingLink(SenderOwner, DetachedLink, NamedLink):
         sent = self.link.send_tagged(tag, payload, settles, MESSAGE_FORMAT, state, entry)
         if acquires is not None:
             self.session.transactions.acquired(self, acquires, sent, entry)
+        elif self._timeouts is not None and sent is not None:
+            self._timeouts.sent(sent, self.session.gateway.agenda.now_ms)
 
     def noted(self, held: Held, acquires: "OpenTransaction | None", payload: list[bytes]) -> None:
         """The note of a delivery is on the disk. The transaction is that of then: the link may have another by now."""
@@ -297,7 +309,18 @@ class OutgoingLink(SenderOwner, DetachedLink, NamedLink):
 
     # -- outcomes -----------------------------------------------------------------------------------------------
 
+    def give_back_late(self, delivery: OutgoingDelivery) -> None:
+        """The client had time enough for it: it is for others, and the client is to say that it knows (§2.6.12)."""
+        entry = delivery.mark
+        assert isinstance(entry, Entry)
+        delivery.mark = None
+        self.link.update(delivery, RELEASED)
+        self.apply(delivery.tag, entry, settlement.RELEASED)
+        self.session.connection.touch()
+
     def on_disposition(self, delivery: OutgoingDelivery, state: DeliveryState | None, settled: bool) -> None:
+        if self._timeouts is not None and (settled or settlement_of(state, self.session.vhost.dialect) is not None):
+            self._timeouts.settled(delivery)
         if self.is_over and not self.is_live:
             return
         if isinstance(state, (Modified, TransactionalState)):
@@ -404,6 +427,8 @@ class OutgoingLink(SenderOwner, DetachedLink, NamedLink):
     def queue_gone(self) -> None:
         """Nothing can be settled any more, and nothing comes."""
         self.is_over = True
+        if self._timeouts is not None:
+            self._timeouts.end()
         for delivery in self.link.take_unsettled():
             delivery.mark = None
         if self.terminus is not None:
@@ -435,6 +460,8 @@ class OutgoingLink(SenderOwner, DetachedLink, NamedLink):
             del session.connection.senders[self.link.name]
         consumer = self.consumer
         consumer.started = False
+        if self._timeouts is not None:
+            self._timeouts.end()
         # First the subscription, so that nothing comes back to it.
         self.queue.unsubscribe(consumer)
         terminus = self.terminus

@@ -1,0 +1,117 @@
+"""How long a link may have deliveries (RabbitMQ's consumer timeout): what is late is for others."""
+
+import pytest
+
+from flintmq.wire.amqp10.performatives import Attach
+from flintmq.wire.amqp10.spec import SND_SETTLED, SND_UNSETTLED
+from flintmq.wire.amqp10.states import ACCEPTED, RELEASED
+from flintmq.wire.amqp10.values import Int, UInt
+from tests.unit.gateway.amqp10.pair import Client, Receiver, Server, body_of
+
+_TIMEOUT_MS = 5_000
+
+
+@pytest.fixture
+def server() -> Server:
+    made = Server()
+    made.broker.now_ms = 1_000
+    made.queue("q", True, consumer_timeout=_TIMEOUT_MS)
+    made.queue("patient")
+    return made
+
+
+@pytest.fixture
+def client(server: Server) -> Client:
+    return Client(server)
+
+
+def _receiver(client: Client, name: str, address: str = "/queues/q", **more: object) -> Receiver:
+    properties = {f"rabbitmq:{key.replace('_', '-')}": value for key, value in more.items()}
+    return client.receiver(address, attach=Attach(name=name, snd_settle_mode=SND_UNSETTLED, properties=properties))
+
+
+def _pass(client: Client, ms: int) -> None:
+    """Time goes by, and what is due in it is done."""
+    client.server.broker.now_ms += ms
+    client.tick()
+
+
+def test_what_is_late_is_for_others(client: Client) -> None:
+    """The first link hears that it was released, and gets no more before it has settled that."""
+    client.sender().publish("one")
+    first = _receiver(client, "first")
+    ((delivery, payload),) = first.take()
+    assert body_of(payload) == "one"
+    _pass(client, _TIMEOUT_MS - 1)
+    assert first.said == []
+    _pass(client, 1)
+    assert first.said == [(RELEASED, False)]
+    assert first.take() == []
+    second = _receiver(client, "second")
+    assert second.bodies() == ["one"]
+    client.sender(attach=Attach(name="more")).publish("two", "three")
+    assert second.bodies() == ["two", "three"]
+    first.settle(delivery, RELEASED)
+    assert client.server.vhost.queues["q"].unacked == 3
+    client.sender(attach=Attach(name="most")).publish("four", "five")
+    assert sorted(first.bodies() + second.bodies()) == ["five", "four"]
+
+
+def test_a_link_alone_gets_it_again_once_it_has_settled(client: Client) -> None:
+    """What it says of a delivery that was released meanwhile counts for nothing else."""
+    client.sender().publish("one")
+    receiver = _receiver(client, "r")
+    ((delivery, _),) = receiver.take()
+    _pass(client, _TIMEOUT_MS)
+    assert receiver.take() == []
+    receiver.settle(delivery, ACCEPTED)
+    assert receiver.bodies() == ["one"]
+    assert client.server.vhost.queues["q"].unacked == 1
+
+
+def test_what_is_settled_in_time_is_done(client: Client) -> None:
+    """Each delivery has its own time."""
+    receiver = _receiver(client, "r")
+    client.sender().publish("one", "two")
+    (first, _), (second, _) = receiver.take()
+    _pass(client, _TIMEOUT_MS // 2)
+    receiver.settle(first, ACCEPTED)
+    client.sender(attach=Attach(name="more")).publish("three")
+    ((third, _),) = receiver.take()
+    _pass(client, _TIMEOUT_MS // 2)
+    assert receiver.said == [(RELEASED, False)]
+    receiver.settle(third, ACCEPTED)
+    receiver.settle(second, RELEASED)
+    assert receiver.bodies() == ["two"]
+
+
+def test_a_link_asks_for_its_own_time(client: Client) -> None:
+    """The link property goes before the queue's argument; 0 is for ever."""
+    client.sender("/queues/patient").publish("one")
+    client.sender().publish("two")
+    short = _receiver(client, "short", "/queues/patient", consumer_timeout=UInt(10))
+    endless = _receiver(client, "endless", consumer_timeout=UInt(0))
+    assert (short.bodies(), endless.bodies()) == (["one"], ["two"])
+    _pass(client, _TIMEOUT_MS)
+    assert (short.said, endless.said) == ([(RELEASED, False)], [])
+    assert _receiver(client, "wrong", consumer_timeout=Int(10)).refusal[0] == "amqp:invalid-field"
+
+
+def test_there_is_no_time_for_what_was_sent_settled(client: Client) -> None:
+    """The client has it, and nobody waits."""
+    client.sender().publish("one")
+    receiver = client.receiver(attach=Attach(name="r", snd_settle_mode=SND_SETTLED))
+    assert receiver.bodies() == ["one"]
+    _pass(client, _TIMEOUT_MS)
+    assert receiver.said == []
+
+
+def test_a_link_that_ended_has_no_timer(client: Client) -> None:
+    """What it had has gone back by then."""
+    client.sender().publish("one")
+    receiver = _receiver(client, "r")
+    receiver.link.detach()
+    client.tick()
+    assert client.server.vhost.queues["q"].message_count == 1
+    _pass(client, _TIMEOUT_MS)
+    assert client.server.vhost.queues["q"].message_count == 1
