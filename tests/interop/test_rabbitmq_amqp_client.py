@@ -297,7 +297,7 @@ def test_direct_reply_to(open_connection: Open, connection: rmq.Connection, queu
     requester = open_connection()
     options = rmq.ConsumerOptions(settle_strategy=rmq.ConsumerSettleStrategy.DirectReplyTo)
     consumer = requester.consumer(None, replies, consumer_options=options)
-    assert consumer.address
+    assert consumer.address.startswith("/queues/amq.rabbitmq.reply-to.")
     publish(connection, rmq.AddressHelper.queue_address(queue), "request", reply_to=consumer.address)
     (request,) = take(open_connection, queue, 1)
     publish(connection, request.reply_to, "reply", correlation_id=request.id)

@@ -24,7 +24,7 @@ from flintmq.protocol.amqp10.link import Link
 from flintmq.protocol.amqp10.receiver import ReceiverLink, ReceiverOwner
 from flintmq.protocol.amqp10.sender import SenderLink, SenderOwner
 from flintmq.wire.amqp10.performatives import Attach
-from flintmq.wire.amqp10.spec import COPY, MOVE
+from flintmq.wire.amqp10.spec import COPY, MOVE, SND_SETTLED
 from flintmq.wire.amqp10.termini import Coordinator, Source, Target
 from flintmq.wire.amqp10.values import UInt, WrappedInt
 
@@ -163,13 +163,18 @@ def send_to(session: "ServerSession", link: SenderLink, attach: Attach) -> Sende
         if source is None:
             raise InvalidField("Attach refused: source_required", SCOPE_LINK)
     known = len(session.vhost.queues)
-    if source.dynamic:
+    is_reply = source.dynamic and nodes.is_volatile(source, link.snd_settle_mode == SND_SETTLED)
+    if is_reply:
+        queue = nodes.reply_address(session, source)
+    elif source.dynamic:
         queue = nodes.create(session, link.name, source)
     elif source.address is None:
         raise InvalidField("Attach refused: a source without an address is not to be found", SCOPE_LINK)
     else:
         queue = _source_queue(session, source.address)
-    is_for_link = len(session.vhost.queues) > known and (source.dynamic or queue.owner is session.connection)
+    is_for_link = is_reply or (
+        len(session.vhost.queues) > known and (source.dynamic or queue.owner is session.connection)
+    )
     try:
         return _send_from(session, link, attach, source, queue)
     except (AmqpError, Amqp10Error):
@@ -185,8 +190,10 @@ def _send_from(
     source: Source,
     queue: Queue,
 ) -> OutgoingLink:
-    session.rights.check(READ, "queue", queue.name)
-    queue.check_access(session.connection)
+    is_reply = queue.name in session.vhost.replies
+    if not is_reply:
+        session.rights.check(READ, "queue", queue.name)
+        queue.check_access(session.connection)
     is_strict = session.vhost.dialect.checks_annotations
     for state in (source.default_outcome, *(attach.unsettled or {}).values()):
         check_state(state, is_strict)
@@ -199,7 +206,7 @@ def _send_from(
     if found is not None and is_asked and (source.dynamic or known_source(found).address != source.address):
         found.expire()
         found = None
-    if session.vhost.queues.get(queue.name) is not queue:
+    if session.vhost.addressee(queue.name) is not queue:
         # It went with its last consumer, which was that link.
         raise NotFound(f"no queue '{queue.name}' in vhost '{session.vhost.name}'")
     session.connection.engine.spend(wanted.units * SELECTOR_UNITS_PER_CHARACTER)
@@ -210,7 +217,8 @@ def _send_from(
     else:
         consumed = queue
         source.distribution_mode = COPY if queue.keeps_all else MOVE
-    source.capabilities = [*nodes.capabilities(source.capabilities, True), *nodes.FILTERS]
+    known = nodes.capabilities(source.capabilities, True)
+    source.capabilities = [nodes.VOLATILE] if is_reply else [*known, *nodes.FILTERS]
     source.outcomes = [name for name in source.outcomes if name in OUTCOMES] or OUTCOMES
     outlet = Outlet(session.gateway.agenda)
     owner = OutgoingLink(session, link, source, queue, consumed, outlet)
@@ -228,7 +236,7 @@ def _send_from(
         if queue.keeps_all and consumer.seen.end > 0:
             wanted.arguments["x-stream-offset"] = consumer.seen.end
     answer = Attach(source=source, target=attach.target, properties=attach.properties)
-    if found is not None or source.dynamic or outlasts(source):
+    if found is not None or (source.dynamic and not is_reply) or outlasts(source):
         session.use_source(owner, found)
     terminus = owner.terminus
     if terminus is not None:

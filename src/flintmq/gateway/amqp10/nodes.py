@@ -11,8 +11,9 @@ from flintmq.broker.permission import CONFIGURE, READ, WRITE
 from flintmq.broker.policy import ANY_QUEUE
 from flintmq.broker.queue.base import Queue
 from flintmq.broker.queue.lifetime import ARGUMENT, ON_CLOSE, POLICIES
+from flintmq.gateway.amqp091.terms import REPLY_PREFIX
 from flintmq.gateway.amqp10.addresses import queue_address
-from flintmq.wire.amqp10.spec import CODES, COPY, MOVE, SYMBOLS
+from flintmq.wire.amqp10.spec import CODES, COPY, EXPIRE_LINK_DETACH, MOVE, SYMBOLS
 from flintmq.wire.amqp10.termini import LifetimePolicy, Source, Target
 from flintmq.wire.amqp10.values import Array, Described, Symbol, ULong
 
@@ -22,7 +23,9 @@ if TYPE_CHECKING:
 # How sources say which filters they know (part 3 §3.5.8).
 FILTERS: Final = ("APACHE.ORG:SELECTOR", "APACHE.ORG:NO_LOCAL")
 # What JMS clients and RabbitMQ's call these nodes.
-_QUEUE_CAPABILITIES: Final = ("queue", "temporary-queue", "rabbitmq:volatile-queue")
+_QUEUE_CAPABILITIES: Final = ("queue", "temporary-queue")
+# The capability by which a source is asked for that is no queue, but an address for answers (direct reply-to).
+VOLATILE: Final = "rabbitmq:volatile-queue"
 _EXCHANGE_CAPABILITIES: Final = ("topic",)
 _LIFETIME: Final = "lifetime-policy"
 _DYNAMIC_PREFIX: Final = "amq.dyn-"
@@ -50,6 +53,29 @@ def create(session: "ServerSession", link: str, terminus: Source | Target) -> Qu
         "supported-dist-modes": Array("symbol", [Symbol(MOVE), Symbol(COPY)]),
     }
     terminus.address = queue_address(name)
+    return queue
+
+
+def is_volatile(source: Source, is_settled: bool) -> bool:
+    """Whether a dynamic source is an address for answers, which go straight to the link (RabbitMQ)."""
+    return (
+        VOLATILE in source.capabilities
+        and is_settled
+        and source.durable == 0
+        and source.timeout == 0
+        and source.expiry_policy == EXPIRE_LINK_DETACH
+    )
+
+
+def reply_address(session: "ServerSession", source: Source) -> Queue:
+    """Where answers to this link go, as to a channel of AMQP 0-9-1; it needs no permission, and ends with the link."""
+    queue = session.vhost.make_reply_queue(REPLY_PREFIX + _random(session))
+    source.dynamic_node_properties = {
+        _LIFETIME: Described(ULong(CODES[f"amqp:{ON_CLOSE}:list"]), []),
+        "supported-dist-modes": Array("symbol", [Symbol(MOVE)]),
+    }
+    source.distribution_mode = MOVE
+    source.address = queue_address(queue.name)
     return queue
 
 

@@ -10,7 +10,7 @@ from flintmq.wire.amqp10.composite import Fields
 from flintmq.wire.amqp10.performatives import Attach
 from flintmq.wire.amqp10.properties import Header, Properties
 from flintmq.wire.amqp10.sections import decode_header, decode_message_annotations, encode_data, scan
-from flintmq.wire.amqp10.spec import CODES, COPY, RCV_SECOND, SND_SETTLED, SND_UNSETTLED
+from flintmq.wire.amqp10.spec import CODES, COPY, EXPIRE_LINK_DETACH, RCV_SECOND, SND_SETTLED, SND_UNSETTLED
 from flintmq.wire.amqp10.states import ACCEPTED, RELEASED, Accepted, Modified, Received, Rejected
 from flintmq.wire.amqp10.termini import Source, Target
 from flintmq.wire.amqp10.values import Described, Int, Symbol, ULong
@@ -549,3 +549,74 @@ def test_a_dead_letter_that_expired_was_not_delivered_in_vain(client: Client, se
     assert queue.message_count == 0
     header = _dead(client, server)
     assert (header.first_acquirer, header.delivery_count) == (False, 0)
+
+
+def _replies(client: Client, **more: object) -> Receiver:
+    asked: dict[str, object] = {"expiry_policy": EXPIRE_LINK_DETACH, "capabilities": ["rabbitmq:volatile-queue"]}
+    source = Source(dynamic=True, **{**asked, **more})  # type: ignore[arg-type]
+    return client.receiver(None, source=source, attach=Attach(name="replies", snd_settle_mode=SND_SETTLED))
+
+
+def test_direct_reply_to(client: Client, server: Server) -> None:
+    """Answers go straight to the link: there is no queue that anybody else could find, and no permission is needed."""
+    server.allow("^$", ".*", "^$")
+    receiver = _replies(client)
+    address = receiver.source.address
+    assert address is not None
+    assert address.startswith("/queues/amq.rabbitmq.reply-to.")
+    assert receiver.source.capabilities == ["rabbitmq:volatile-queue"]
+    assert list(server.vhost.queues) == ["q"]
+    responder = Client(server)
+    assert responder.sender(address).publish("one") == [ACCEPTED]
+    client.tick()
+    assert receiver.bodies() == ["one"]
+    by_itself = responder.sender(None, Target())
+    by_itself.send("two", properties=Properties(to=address))
+    responder.tick()
+    client.tick()
+    assert receiver.bodies() == ["two"]
+    assert responder.receiver(address).refusal[0] in ("amqp:not-found", "amqp:unauthorized-access")
+
+
+@pytest.mark.parametrize("closed", [True, False])
+def test_an_address_for_answers_ends_with_its_link(client: Client, server: Server, closed: bool) -> None:
+    """What comes later is released: nobody is there."""
+    receiver = _replies(client)
+    address = receiver.source.address
+    receiver.link.detach(closed=closed)
+    client.tick()
+    assert not server.vhost.replies
+    assert client.sender(None, Target()).publish("one")[0] != ACCEPTED
+    sender = client.sender(address, attach=Attach(name="late"))
+    assert sender.refusal[0] == "amqp:not-found"
+
+
+def test_an_address_for_answers_ends_with_its_connection(client: Client, server: Server) -> None:
+    """As with its link."""
+    _replies(client)
+    client.connection.engine.lost(None)
+    assert not server.vhost.replies
+
+
+def test_answers_cross_protocols(client: Client, server: Server) -> None:
+    """One of AMQP 0-9-1 answers to the name that is in reply-to."""
+    receiver = _replies(client)
+    (name,) = server.vhost.replies
+    nothing = CODEC_091.nothing
+    answer = Message(Address("", name), CODEC_091, nothing, b"m", CODEC_091.handling(nothing), 0, 1)
+    exchanges = server.vhost.exchanges
+    server.vhost.deliver(answer, exchanges.router.queues_from(exchanges.find(""), [name], answer))
+    client.tick()
+    assert receiver.bodies() == ["m"]
+
+
+@pytest.mark.parametrize(
+    "more", [{"durable": 1}, {"timeout": 5}, {"expiry_policy": "session-end"}, {"capabilities": []}]
+)
+def test_what_is_no_address_for_answers_is_a_queue(client: Client, server: Server, more: dict[str, object]) -> None:
+    """A source that is to be more than that is a temporary queue, and does not say that it is volatile."""
+    receiver = _replies(client, **more)
+    client.durable()
+    assert not server.vhost.replies
+    assert len(server.vhost.queues) == 2
+    assert "rabbitmq:volatile-queue" not in receiver.source.capabilities
