@@ -225,6 +225,8 @@ class SourceTerminus(Terminus, Holder):
     def __init__(self, record: TerminusRecord, termini: "Termini") -> None:
         super().__init__(record, termini)
         self.unsettled: dict[bytes, Held] = {}
+        # The number that the last of its deliveries had, and its tag was made of. A restart does not know it.
+        self.last_number: i64 = 0
         # What its links were sent, where they take nothing from their queue. The note of it says what a restart must
         # not send again: of a stream all, since what is not settled has notes of its own, and else what is settled.
         self.seen: Seen | None = None

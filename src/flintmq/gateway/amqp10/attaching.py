@@ -2,7 +2,15 @@
 
 from typing import TYPE_CHECKING, Final, final
 
-from flintmq.base.errors import SCOPE_LINK, Amqp10Error, AmqpError, InvalidField, NotFound, ResourceError
+from flintmq.base.errors import (
+    SCOPE_LINK,
+    Amqp10Error,
+    AmqpError,
+    FrameSizeTooSmall,
+    InvalidField,
+    NotFound,
+    ResourceError,
+)
 from flintmq.base.limits import BROWSED_ENTRIES_PER_UNIT, SELECTOR_UNITS_PER_CHARACTER
 from flintmq.broker.exchange.base import Exchange
 from flintmq.broker.permission import READ, WRITE
@@ -37,6 +45,9 @@ _PRIORITY: Final = "rabbitmq:priority"
 _PRIORITY_MAX: Final = 2**63 - 1
 # And how long they may have a delivery without settling it, in milliseconds.
 _TIMEOUT: Final = "rabbitmq:consumer-timeout"
+# Tags of deliveries are numbers of so many bytes, which no link uses up.
+_TAG_BYTES: Final = 8
+_NUMBER_MAX: Final = 2**62
 # Addresses that make a queue where there is none, beside names that a policy speaks of.
 _MAKING: Final = "/queue/"
 
@@ -242,9 +253,11 @@ def _send_from(
     if terminus is not None:
         consumer.context = terminus
         answer.unsettled = dict.fromkeys(terminus.unsettled)
-        consumer.number = max([_number_of(tag) for tag in terminus.tags], default=0)
+        theirs = attach.unsettled or {}
+        # No tag twice: also where a delivery is settled here, and the client does not know that yet.
+        numbers = [_number_of(tag) for tag in (*terminus.tags, *theirs)]
+        consumer.number = max(int(terminus.last_number), *numbers, 0)
         if terminus.unsettled:
-            theirs = attach.unsettled or {}
             owner.resumption = Resumption(owner, terminus, outlet, theirs, not attach.incomplete_unsettled)
     try:
         consumed.subscribe(consumer, wanted.arguments)
@@ -314,8 +327,11 @@ class _Attached(Answer):
     def give(self) -> None:
         try:
             self._attach()
+        except FrameSizeTooSmall as error:
+            # The answer is more than the client's frames have room for.
+            self._give_up(error)
         except Amqp10Error as error:
-            # An answer that is more than the client's frames or handles have room for.
+            # Or than it has handles for.
             self._link.session.end(error)
 
     def _attach(self) -> None:
@@ -330,16 +346,21 @@ class _Attached(Answer):
             outgoing.start()
 
     def fail(self, reason: str) -> None:
+        self._give_up(ResourceError(f"nothing durable can be stored: {reason}"))
+
+    def _give_up(self, error: AmqpError | Amqp10Error) -> None:
         # What was there before is there still, for a better time: what the client has in hand by it is nobody else's.
         if self._incoming is not None:
             self._incoming.on_detached(None, not self._resumes)
         if self._outgoing is not None:
             self._outgoing.on_detached(None, not self._resumes)
-        self._link.refuse(ResourceError(f"nothing durable can be stored: {reason}"))
+        self._link.refuse(error)
 
 
 def _number_of(tag: bytes) -> int:
-    return int.from_bytes(tag, "big")
+    """What a tag of ours was made of; 0 for one that cannot be ours."""
+    number = int.from_bytes(tag, "big")
+    return number if len(tag) == _TAG_BYTES and number < _NUMBER_MAX else 0
 
 
 def _source_queue(session: "ServerSession", address: str) -> Queue:

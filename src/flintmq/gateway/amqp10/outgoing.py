@@ -347,11 +347,12 @@ class OutgoingLink(SenderOwner, DetachedLink, NamedLink):
         if isinstance(entry, Settling):
             # It has been decided, and the client will hear of it.
             return
-        was_noted = False
-        if entry is not None:
-            assert isinstance(entry, Entry)
-            delivery.mark = None
-            was_noted = self.apply(delivery.tag, entry, outcome)
+        if entry is None:
+            # A transaction has its outcome, and tells the client.
+            return
+        assert isinstance(entry, Entry)
+        delivery.mark = None
+        was_noted = self.apply(delivery.tag, entry, outcome)
         if not settled:
             self.settle(delivery, state, was_noted)
 
@@ -469,6 +470,8 @@ class OutgoingLink(SenderOwner, DetachedLink, NamedLink):
             # It may come back until the session ends.
             self._make_terminus()
             terminus = self.terminus
+        if terminus is not None:
+            terminus.last_number = consumer.number
         if terminus is not None and is_suspended:
             for delivery in self.link.live():
                 entry = delivery.mark

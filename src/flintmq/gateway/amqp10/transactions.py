@@ -79,6 +79,8 @@ class OpenTransaction:
         # Links that acquire in its name (part 4 §4.4.3), and what they did.
         self.acquiring: dict[OutgoingLink, None] = {}
         self.acquired: dict[OutgoingDelivery, None] = {}
+        # Deliveries that have their outcome with it.
+        self.retired: dict[OutgoingDelivery, None] = {}
 
     @property
     def aborting(self) -> list[SenderLink]:
@@ -242,6 +244,10 @@ class Transactions:
             # part 4 §4.4.2
             self.end(found.link, f"delivery {delivery.tag.hex()} was acquired in another transaction")
             return
+        if delivery not in found.retired and any(delivery in each.retired for each in self._open.values()):
+            # Nothing is retired twice, and a discharge that is accepted would say that it was.
+            self.end(found.link, f"delivery {delivery.tag.hex()} has its outcome in another transaction")
+            return
         outcome = (
             link.default_outcome if state.outcome is None else settlement_of(state.outcome, self.session.vhost.dialect)
         )
@@ -252,6 +258,7 @@ class Transactions:
             return
         try:
             found.work.settle(LinkSettlement(link, delivery, entry, state.outcome or ACCEPTED, outcome, settled))
+            found.retired[delivery] = None
         except AmqpError as error:
             found.failure = error
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from mypy_extensions import i64, mypyc_attr
 
-from flintmq.base.errors import Amqp10Error, AmqpError, FlintError, LocalProtocolError
+from flintmq.base.errors import Amqp10Error, AmqpError, FlintError, FrameSizeTooSmall, LocalProtocolError
 from flintmq.protocol.amqp10.faults import told
 from flintmq.protocol.amqp10.states import Endpoint
 from flintmq.wire.amqp10.composite import Fields
@@ -92,7 +92,11 @@ class Link:
             answer.source = peer.source
         else:
             answer.target = peer.target
-        self.session.send_attach(self, answer)
+        try:
+            self.session.send_attach(self, answer)
+        except FrameSizeTooSmall:
+            # What the peer says of its own end may be larger than what it takes.
+            self.session.send_attach(self, Attach())
         self._detach(error, True)
 
     def detach(self, error: AmqpError | Amqp10Error | None = None, closed: bool = True) -> None:

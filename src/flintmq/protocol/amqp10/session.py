@@ -38,6 +38,7 @@ from flintmq.protocol.amqp10.sender import SenderLink, SenderOwner
 from flintmq.protocol.amqp10.serial import after, distance
 from flintmq.protocol.amqp10.states import Endpoint
 from flintmq.protocol.output import LARGE_BODY_BYTES, Output
+from flintmq.wire.amqp10.frames import FRAME_HEAD_BYTES
 from flintmq.wire.amqp10.performatives import (
     Attach,
     Begin,
@@ -163,7 +164,11 @@ class Session:
         link.snd_settle_mode = attach.snd_settle_mode
         link.rcv_settle_mode = attach.rcv_settle_mode
         self._expected[key] = link
-        self.send_attach(link, attach)
+        try:
+            self.send_attach(link, attach)
+        except (AmqpError, Amqp10Error):
+            del self._expected[key]
+            raise
 
     def end(self, error: AmqpError | Amqp10Error | None = None) -> None:
         """Send end: nothing more goes out or comes in. Harmless when it was done already."""
@@ -280,7 +285,10 @@ class Session:
             self.output.writer.write(part)
 
     def send_attach(self, link: Link, attach: Attach) -> None:
-        """Attach a link under the lowest free handle (part 2 §2.6.3)."""
+        """Attach a link under the lowest free handle (part 2 §2.6.3).
+
+        Raises FrameSizeTooSmall, with nothing done, where the peer takes no frame that large.
+        """
         handles = self._by_handle
         handle: i64 = 0
         while handle < len(handles) and handles[handle] is not None:
@@ -289,18 +297,12 @@ class Session:
             raise ResourceLimitExceeded(
                 f"all {self.peer.handle_max + 1} links that the peer allows are in use", SCOPE_SESSION
             )
-        if handle == len(handles):
-            handles.append(link)
-        else:
-            handles[handle] = link
-        link.handle = handle
         attach.name = link.name
         attach.handle = handle
         attach.role = link.is_receiver
         attach.snd_settle_mode = link.snd_settle_mode
         attach.rcv_settle_mode = link.rcv_settle_mode
         if isinstance(link, SenderLink):
-            link.compose(self.number)
             attach.initial_delivery_count = link.delivery_count
             attach.max_message_size = None
         else:
@@ -310,6 +312,13 @@ class Session:
                 link.message_max = attach.max_message_size
             attach.max_message_size = link.message_max or None
         self._fit(attach)
+        if handle == len(handles):
+            handles.append(link)
+        else:
+            handles[handle] = link
+        link.handle = handle
+        if isinstance(link, SenderLink):
+            link.compose(self.number)
         link.announced(attach)
         link.local = Endpoint.ACTIVE
         link.is_attached = link.remote is Endpoint.ACTIVE
@@ -318,14 +327,17 @@ class Session:
             self.owe_flow(link)
 
     def _fit(self, attach: Attach) -> None:
-        """An unsettled map that does not fit into a frame is sent incomplete (part 2 §2.7.3)."""
-        while len(self.connection.encode(attach)) + 8 > self.frame_max:
+        """An unsettled map that does not fit into a frame is sent incomplete (part 2 §2.7.3); then properties go."""
+        while len(self.connection.encode(attach)) + FRAME_HEAD_BYTES > self.frame_max:
             unsettled = attach.unsettled
+            if not unsettled and attach.properties:
+                attach.properties = {}
+                continue
             if not unsettled:
-                error = FrameSizeTooSmall(
-                    f"the attach of link '{attach.name}' needs more than {self.frame_max} bytes", SCOPE_SESSION
+                raise FrameSizeTooSmall(
+                    f"the attach of link '{attach.name}' needs more than {self.frame_max} bytes, which the peer takes",
+                    SCOPE_SESSION,
                 )
-                raise error
             tags = list(unsettled)
             attach.unsettled = {tag: unsettled[tag] for tag in tags[: len(tags) // 2]}
             attach.incomplete_unsettled = True

@@ -506,6 +506,18 @@ def test_sender_settle_modes(mode: int) -> None:
     assert condition(flowing.sends.detached[0][0]) == "amqp:invalid-field"
 
 
+@pytest.mark.parametrize("mode", [SND_SETTLED, SND_UNSETTLED])
+def test_sender_settle_modes_of_several_transfers(mode: int) -> None:
+    """What a message of several transfers says last, or says at all, is what counts."""
+    attach = Attach(source=Source(), target=Target(), snd_settle_mode=mode)
+    flowing = Flowing(attach=attach, server=Tuning(frame_max=512))
+    flowing.sender.send(1, b"", b"g" * 2000, mode == SND_SETTLED)
+    flowing.sender.send(2, b"", b"b" * 2000, mode == SND_UNSETTLED)
+    flowing.run()
+    assert [payload for _, payload in flowing.receives.messages] == [b"g" * 2000]
+    assert condition(flowing.sends.detached[0][0]) == "amqp:invalid-field"
+
+
 def test_receiver_settle_mode_of_a_transfer() -> None:
     """A transfer may ask for mode first on a link of mode second, and not the other way around."""
     flowing = Flowing(attach=Attach(source=Source(), target=Target(), rcv_settle_mode=RCV_SECOND))
