@@ -72,7 +72,9 @@ class ReceiverLink(Link):
         self.owner: ReceiverOwner | None = None
         self.credit: i64 = 0
         self.delivery_count: i64 = 0
+        # What the sender said last that it has for us, and what its delivery count was then.
         self.available: i64 = 0
+        self._available_at: i64 = 0
         # Whether the sender was asked to use up its credit.
         self.drain: bool = False
         # The largest message that is taken; 0 for any.
@@ -186,6 +188,7 @@ class ReceiverLink(Link):
             self.drain = False
         if flow.available is not None:
             self.available = flow.available
+            self._available_at = self.delivery_count
         self.flow_properties = flow.properties
         owner = self.owner
         if owner is None or not self.is_attached:
@@ -194,12 +197,16 @@ class ReceiverLink(Link):
         if flow.echo and self.is_attached:
             self.session.owe_flow(self)
 
+    def _left_available(self) -> i64:
+        """What is left of what the sender said, after the messages that came since (part 2 §2.6.7)."""
+        return max(0, self.available - distance(self._available_at, self.delivery_count))
+
     def flow(self) -> Flow:
         return Flow(
             handle=self.handle,
             delivery_count=self.delivery_count,
             link_credit=self.credit,
-            available=self.available,
+            available=self._left_available(),
             drain=self.drain,
         )
 
