@@ -15,6 +15,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
+from tests.waiting import WAIT_SECONDS
+
 # Generous: a machine that builds and tests at once may be slow, and only a failure waits for it.
 START_SECONDS: Final = 60.0
 STOP_SECONDS: Final = 60.0
@@ -163,7 +165,11 @@ class BrokerProcess:
             return list(self._log)
 
     def wait_for_log(
-        self, event: str, timeout: float = 60.0, matches: Callable[[LogLine], bool] | None = None, **facts: object
+        self,
+        event: str,
+        timeout: float = WAIT_SECONDS,
+        matches: Callable[[LogLine], bool] | None = None,
+        **facts: object,
     ) -> LogLine:
         """The first line of this event that has these facts; waits until there is one."""
         deadline = time.monotonic() + timeout

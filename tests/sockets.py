@@ -37,9 +37,8 @@ from flintmq.wire.amqp091.methods import (
     decode_method,
     encode_method,
 )
+from tests.waiting import WAIT_SECONDS
 
-# What every method the broker sends is waited for: long enough for a busy machine.
-WAIT_SECONDS: Final = 60.0
 _HEAD: Final = struct.Struct(">BHI")
 _CONTENT_HEAD: Final = struct.Struct(">HHQ")
 # A content without any property.

@@ -58,6 +58,8 @@ class Peer(asyncio.Protocol):
         self._tick_bytes = 0
         self._timer: asyncio.TimerHandle | None = None
         self._hangup: asyncio.TimerHandle | None = None
+        # All was said to somebody who was not let in: what still comes is not looked at.
+        self._is_refused = False
         self._was_open = False
         # Whether the log says why it ends.
         self._is_told = False
@@ -105,6 +107,8 @@ class Peer(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self.received_bytes += len(data)
+        if self._is_refused:
+            return
         if not self._was_open and self._reads.trickle(len(data)):
             self._rest()
         if self._tls is not None:
@@ -277,7 +281,7 @@ class Peer(asyncio.Protocol):
     def flush(self) -> None:
         chunks = self.output.take()
         transport = self._transport
-        if transport is None or transport.is_closing():
+        if transport is None or transport.is_closing() or self._is_refused:
             return
         if len(chunks) == 1:
             self.sent_bytes += len(chunks[0])
@@ -293,7 +297,7 @@ class Peer(asyncio.Protocol):
         engine.sent(now)
         if engine.is_closed:
             self._server.closed(self)
-            transport.close()
+            self._hang_up(transport)
         elif engine.is_closing:
             self._server.closed(self)
             if self._was_open or self._hangup is None:
@@ -303,6 +307,17 @@ class Peer(asyncio.Protocol):
                 self._loop.call_soon(self.go_on)
         elif engine.is_open and not self._was_open:
             self._opened()
+
+    def _hang_up(self, transport: asyncio.Transport) -> None:
+        """Nothing more is to be said. Who was never let in reads why, and ends its side (amqp-1.0 part 2 §2.2).
+
+        To close a socket with something unread in it resets the connection, and what we said last may be lost with it.
+        """
+        if self._was_open or self._tls is not None or not transport.can_write_eof():
+            transport.close()
+        else:
+            self._is_refused = True
+            transport.write_eof()
 
     def _opened(self) -> None:
         self._was_open = True
@@ -355,7 +370,7 @@ class Peer(asyncio.Protocol):
             self._arm()
 
     def _handshake_timed_out(self) -> None:
-        if self._connection is None or not self._connection.engine.is_closing:
+        if not self._is_refused and (self._connection is None or not self._connection.engine.is_closing):
             log.warning("handshake timed out", peer=self._name, seconds=HANDSHAKE_SECONDS)
             self._is_told = True
         self.abort()

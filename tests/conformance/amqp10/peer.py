@@ -22,10 +22,9 @@ from flintmq.wire.amqp10.states import Error
 from tests.conformance.amqp10.encoding import decode_body, encode_body
 from tests.conformance.amqp10.session import Session
 from tests.sockets import BrokerSocket
+from tests.waiting import WAIT_SECONDS
 
 C = TypeVar("C", bound=Composite)
-# Only what does not hold is waited for so long.
-_WAIT_SECONDS: Final = 60.0
 _HEAD: Final = struct.Struct(">IBBH")
 _NUMBERS = itertools.count(1)
 AMQP_FRAME: Final = 0
@@ -47,7 +46,7 @@ class Peer(BrokerSocket):
 
     def __init__(self, port: int, container: str = "") -> None:
         super().__init__(port)
-        self._socket.settimeout(_WAIT_SECONDS)
+        self._socket.settimeout(WAIT_SECONDS)
         self.container = container or fresh("container")
         self.answers: deque[Composite] = deque()
         self.opened = Open()

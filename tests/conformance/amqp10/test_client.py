@@ -20,6 +20,7 @@ from tests.conformance.amqp10.catalogue import rule
 from tests.conformance.amqp10.encoding import decode_body
 from tests.conformance.amqp10.peer import SASL_FRAME, frame
 from tests.servers import BrokerProcess
+from tests.waiting import WAIT_SECONDS
 
 
 def _heard(*answers: bytes) -> bytes:
@@ -29,7 +30,7 @@ def _heard(*answers: bytes) -> bytes:
     def serve(listener: socket.socket) -> None:
         sock, _ = listener.accept()
         with sock:
-            sock.settimeout(60)
+            sock.settimeout(WAIT_SECONDS)
             said = b""
             for answer in answers:
                 said += sock.recv(65_536)
@@ -43,8 +44,8 @@ def _heard(*answers: bytes) -> bytes:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         threading.Thread(target=serve, args=(listener,), daemon=True).start()
         with pytest.raises(FlintError):
-            amqp10.connect(f"amqp://guest:guest@127.0.0.1:{listener.getsockname()[1]}/", timeout=60)
-        return heard.result(60)
+            amqp10.connect(f"amqp://guest:guest@127.0.0.1:{listener.getsockname()[1]}/", timeout=WAIT_SECONDS)
+        return heard.result(WAIT_SECONDS)
 
 
 @rule("2.2.opener-speaks-first")
@@ -86,8 +87,8 @@ def _named(ca_file: Path, context: ssl.SSLContext) -> tuple[str | None, str]:
         thread = threading.Thread(target=serve, args=(listener,), daemon=True)
         thread.start()
         with pytest.raises(FlintError) as raised:
-            amqp10.connect(f"amqps://localhost:{listener.getsockname()[1]}/?cacertfile={ca_file}", timeout=60)
-        thread.join(60)
+            amqp10.connect(f"amqps://localhost:{listener.getsockname()[1]}/?cacertfile={ca_file}", timeout=WAIT_SECONDS)
+        thread.join(WAIT_SECONDS)
     return names[-1], str(raised.value)
 
 

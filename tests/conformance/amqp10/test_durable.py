@@ -16,6 +16,7 @@ from tests.conformance.amqp10.peer import Peer, fresh
 from tests.conformance.amqp10.queues import Queues
 from tests.conformance.amqp10.session import Session
 from tests.servers import BrokerProcess
+from tests.waiting import WAIT_SECONDS
 
 Unsettled = dict[bytes, object]
 
@@ -113,7 +114,7 @@ def test_3_5_6_reattach_stops_the_clock(session: Session, queues: Queues) -> Non
     assert link.detached is None
     link.detach(closed=False)
     assert _is_resumed(session, source, name, tag)
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + WAIT_SECONDS
     time.sleep(timeout + 0.6)
     # Each look attaches it, and begins its time anew.
     while _is_resumed(session, source, name, tag):

@@ -14,6 +14,7 @@ from tests.conformance.amqp10.catalogue import clause
 from tests.conformance.amqp10.encoding import text
 from tests.conformance.amqp10.links import Sender
 from tests.conformance.amqp10.session import Session
+from tests.waiting import WAIT_SECONDS
 
 
 def _node(session: Session, policy: LifetimePolicy) -> tuple[Sender, str]:
@@ -37,7 +38,7 @@ def _is_there(session: Session, address: str) -> bool:
 
 def _goes(session: Session, address: str) -> None:
     """It goes at once, or in a moment."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + WAIT_SECONDS
     while _is_there(session, address):
         assert time.monotonic() < deadline, f"{address} is still there"
         time.sleep(0.01)

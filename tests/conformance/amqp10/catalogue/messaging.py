@@ -172,7 +172,11 @@ RULES: Final = listed(
 CLAUSES: Final = listed(
     ("3.2.sections-in-order", "", "Sections out of their order are refused"),
     ("3.2.1.first-acquirer", "", "first-acquirer: true for the first link that gets a message, then false"),
-    ("3.2.1.delivery-count-first", "", "delivery-count is 0 at the first delivery"),
+    (
+        "3.2.1.delivery-count-first",
+        "",
+        "delivery-count is 0 at the first delivery; of a message that came with one it counts on from there",
+    ),
     ("3.2.1.ttl-expires", "", "A message whose ttl has passed is not delivered"),
     ("3.2.2.not-forwarded", "", "Delivery annotations are for the next hop: they stay here"),
     ("3.2.5.application-properties", "", "Application properties of every simple type arrive as they were sent"),

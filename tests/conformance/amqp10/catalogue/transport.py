@@ -98,7 +98,7 @@ RULES: Final = listed(
     ("2.6.7.credit-formula", "MUST", "Credit counts from the delivery-count that the receiver had seen"),
     ("2.6.7.unknown-delivery-count", "MUST", "A receiver that names no delivery-count means the first"),
     ("2.6.7.count-and-credit", "MUST", "Each delivery costs one credit and counts one"),
-    ("2.6.7.available-floor", "MUST", "More than was available may come: available is never below zero"),
+    ("2.6.7.available-floor", "MUST", "available counts down from what the sender said, and never below zero"),
     ("2.6.7.drain", "MUST", "Drained, the broker uses up the credit at once, and says so"),
     ("2.6.12.tag", "MUST", "Every delivery has a tag"),
     ("2.6.12.tag-unique", "MUST", "No two unsettled deliveries of a link have the same one"),
@@ -119,7 +119,7 @@ RULES: Final = listed(
     ("2.7.1.frames-of-512", "MUST", "Frames of 512 octets are taken, before and after open"),
     ("2.7.1.channel-max-kept", "MUST", "No channel of ours is above the peer's channel-max"),
     ("2.7.1.channel-above-max", "MUST", "A channel above ours: framing-error"),
-    ("2.7.1.en-us", "MUST", "Texts are in en-US, whatever else was asked for"),
+    ("2.7.1.en-us", "MUST", "Texts are in en-US, whatever else was asked for, and no other locale is claimed"),
     ("2.7.1.missing-capability", "MUST", "Who misses a capability may close the connection; it gets a close in return"),
     (
         "2.7.2.no-remote-channel",
@@ -175,7 +175,11 @@ RULES: Final = listed(
 )
 
 CLAUSES: Final = listed(
-    ("2.4.2.pipelined-open", "", "open, begin, attach, flow and transfer in one batch work"),
+    (
+        "2.4.2.pipelined-open",
+        "",
+        "SASL, open, begin, attach and flow in one batch work; a transfer has to wait for credit",
+    ),
     ("2.4.5.silent-peer", "", "A peer that was silent for too long is told so in a close"),
     ("2.4.5.idle-time-out", "", "The server says an idle-time-out of its own"),
     ("2.5.2.end", "", "end is answered with end, and the channel can begin again"),
