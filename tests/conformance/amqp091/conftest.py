@@ -78,6 +78,18 @@ def small_memory(settings: Path, tmp_path: Path) -> Iterator[BrokerProcess]:
 
 
 @pytest.fixture
+def tight(settings: Path, tmp_path: Path) -> Iterator[BrokerProcess]:
+    """A broker that has a megabyte for the messages of deep queues, and journal files of a megabyte."""
+    with BrokerProcess(
+        tmp_path / "tight",
+        *("--config", str(settings)),
+        FLINTMQ_STORAGE_QUEUE_MEMORY="1000000",
+        FLINTMQ_STORAGE_SEGMENT_BYTES="1000000",
+    ) as running:
+        yield running
+
+
+@pytest.fixture
 def connect(broker: BrokerProcess) -> Iterator[Connect]:
     """Connections to the broker, hung up behind the test. Flags are capabilities of the client."""
     made: list[Peer] = []

@@ -46,10 +46,9 @@ from flintmq.wire.amqp091.methods import (
 )
 from flintmq.wire.amqp091.properties import Properties, encode_properties
 from tests.sockets import NO_PROPERTIES, AmqpSocket, frame, header_frame, method_frame
+from tests.waiting import WAIT_SECONDS
 
 M = TypeVar("M", bound=Method)
-# Only what does not hold is waited for so long.
-_WAIT_SECONDS: Final = 60.0
 PERSISTENT: Final = encode_properties(Properties(delivery_mode=2))
 _NUMBERS = itertools.count(1)
 _ASIDE = (BasicAck, BasicNack, BasicCancel, ChannelFlow, ConnectionBlocked, ConnectionUnblocked)
@@ -90,7 +89,7 @@ class Peer(AmqpSocket):
 
     def __init__(self, port: int, **capabilities: bool) -> None:
         super().__init__(port)
-        self._socket.settimeout(_WAIT_SECONDS)
+        self._socket.settimeout(WAIT_SECONDS)
         self.delivered: deque[Content] = deque()
         self.returned: deque[Content] = deque()
         self.aside: deque[Method] = deque()

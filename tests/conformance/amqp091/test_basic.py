@@ -1,5 +1,7 @@
 """basic.*, but for how messages are delivered and settled: as a client finds the server."""
 
+import time
+
 from flintmq.wire.amqp091.methods import (
     BasicCancel,
     BasicCancelOk,
@@ -22,6 +24,8 @@ from tests.conformance.amqp091.peer import PERSISTENT, Peer, fresh
 from tests.conformance.amqp091.pressure import fill_memory, take_until
 from tests.conformance.amqp091.rules import rule
 from tests.servers import BrokerProcess
+from tests.sockets import NO_PROPERTIES
+from tests.waiting import WAIT_SECONDS
 
 
 def _priority(priority: int, mode: int = 1) -> bytes:
@@ -43,22 +47,40 @@ def test_basic_01(broker: BrokerProcess, connect: Connect) -> None:
     assert (found.body, found.properties) == (b"m", properties)
 
 
-@rule("basic.02")
-def test_basic_02(broker: BrokerProcess, connect: Connect) -> None:
-    """20 MB of persistent messages, which nobody takes, and a restart: all are there, in order."""
-    before = connect()
-    queue = before.queue(fresh("q"), durable=True, exclusive=False)
-    before.confirms()
-    count = 5_000
+def _overflow(tight: BrokerProcess, peer: Peer, properties: bytes, count: int) -> str:
+    """A queue with so many messages of 4 KB, numbered, of which the first are in files: there is no memory for them."""
+    queue = peer.queue(fresh("q"), durable=True, exclusive=False)
+    peer.confirms()
     for number in range(count):
-        before.publish(number.to_bytes(4_096, "big"), queue, properties=PERSISTENT)
-    before.confirmed(count)
-    broker.restart()
-    after = connect()
-    assert after.count(queue) == count
-    after.consume(queue, no_ack=True)
-    assert [int.from_bytes(body, "big") for body in after.bodies(count)] == list(range(count))
-    after.ask(QueueDelete(queue=queue), QueueDeleteOk)
+        peer.publish(number.to_bytes(4_096, "big"), queue, properties=properties)
+    peer.confirmed(count)
+    deadline = time.monotonic() + WAIT_SECONDS
+    while not any((tight.data / "pages").glob("*")) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert any((tight.data / "pages").glob("*"))
+    return queue
+
+
+def _numbers(peer: Peer, queue: str, count: int) -> list[int]:
+    peer.consume(queue, no_ack=True)
+    return [int.from_bytes(body, "big") for body in peer.bodies(count)]
+
+
+@rule("basic.02")
+def test_basic_02(tight: BrokerProcess) -> None:
+    """20 MB of persistent messages, of which one fits the memory: all are there, in order, and after a restart."""
+    count = 5_000
+    with Peer(tight.port) as before:
+        queue = _overflow(tight, before.start(), PERSISTENT, count)
+    with Peer(tight.port) as taker:
+        # A tenth of them, to the end of what had to go to the disk and come back.
+        taker.start().prefetch(count // 10)
+        taker.consume(queue)
+        assert [int.from_bytes(body, "big") for body in taker.bodies(count // 10)] == list(range(count // 10))
+    tight.restart()
+    with Peer(tight.port) as after:
+        assert after.start().count(queue) == count
+        assert _numbers(after, queue, count) == list(range(count))
 
 
 @rule("basic.03")
@@ -82,16 +104,11 @@ def test_basic_03(small_memory: BrokerProcess, strict: bool) -> None:
 
 
 @rule("basic.04")
-def test_basic_04(peer: Peer) -> None:
-    """20 MB of transient messages, which nobody takes yet: all are there, in order, wherever they were meanwhile."""
-    queue = peer.queue()
-    peer.confirms()
-    count = 5_000
-    for number in range(count):
-        peer.publish(number.to_bytes(4_096, "big"), queue)
-    peer.confirmed(count)
-    peer.consume(queue, no_ack=True)
-    assert [int.from_bytes(body, "big") for body in peer.bodies(count)] == list(range(count))
+def test_basic_04(tight: BrokerProcess) -> None:
+    """20 MB of transient messages, of which one fits the memory: they are in files, and come in order."""
+    with Peer(tight.port) as peer:
+        queue = _overflow(tight, peer.start(), NO_PROPERTIES, 5_000)
+        assert _numbers(peer, queue, 5_000) == list(range(5_000))
 
 
 @rule("basic.05")

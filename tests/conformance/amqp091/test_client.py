@@ -24,6 +24,7 @@ from flintmq.wire.amqp091.methods import (
 from tests.conformance.amqp091.rules import rule
 from tests.integration.strange_server import Peer, StrangeServer, wire
 from tests.sockets import method_frame
+from tests.waiting import WAIT_SECONDS
 
 
 def _heard(answer: bytes, connect: Callable[[str], object], end: bytes | None = None) -> bytes:
@@ -36,7 +37,7 @@ def _heard(answer: bytes, connect: Callable[[str], object], end: bytes | None = 
     def serve(listener: socket.socket) -> None:
         sock, _ = listener.accept()
         with sock:
-            sock.settimeout(60)
+            sock.settimeout(WAIT_SECONDS)
             said = sock.recv(65_536)
             sock.sendall(answer)
             while (end is None or not said.endswith(end)) and (data := sock.recv(65_536)):
@@ -47,7 +48,7 @@ def _heard(answer: bytes, connect: Callable[[str], object], end: bytes | None = 
         threading.Thread(target=serve, args=(listener,), daemon=True).start()
         with pytest.raises(FlintError):
             connect(f"amqp://guest:guest@127.0.0.1:{listener.getsockname()[1]}/")
-        return heard.result(60)
+        return heard.result(WAIT_SECONDS)
 
 
 @rule("connection.start.client-support")

@@ -25,6 +25,7 @@ from flintmq.wire.amqp091.methods import (
 from tests.conformance.amqp091.conftest import Connect
 from tests.conformance.amqp091.peer import Peer, fresh
 from tests.conformance.amqp091.rules import rule
+from tests.waiting import WAIT_SECONDS
 
 
 @rule("delivery-tag.channel-local")
@@ -236,7 +237,7 @@ def test_basic_reject_01(peer: Peer, connect: Connect) -> None:
         peer.publish(number.to_bytes(100_000, "big"), queue)
     (first,) = slow.deliveries(1)
     # The server has more to send than the sockets hold, and the client does not read it.
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + WAIT_SECONDS
     while (waiting := peer.count(queue)) > 160 and time.monotonic() < deadline:
         pass
     assert waiting <= 160

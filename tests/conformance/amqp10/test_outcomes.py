@@ -306,7 +306,7 @@ def _sent(link: Sender, value: str) -> None:
 
 @clause("3.5.3.default-outcome")
 def test_3_5_3_default_outcome(session: Session, queues: Queues) -> None:
-    """Settled with no state, or with one that is no outcome: the default counts. Without one, it is accepted."""
+    """Settled with no state, or with one that is no outcome: the default counts. Without one, it is released."""
     dead = queues.new()
     address = _fill(session, queues, "m", "m", dead_letter_exchange="", dead_letter_routing_key=dead)
     source = Source(address=address, default_outcome=Rejected())
@@ -318,6 +318,11 @@ def test_3_5_3_default_outcome(session: Session, queues: Queues) -> None:
     session.sync()
     assert queues.count(dead) == 2
     assert queues.count(address) == 0
+    address = _fill(session, queues, "m", dead_letter_exchange="", dead_letter_routing_key=dead)
+    receiver = session.receiver(address, credit=1)
+    receiver.settle(receiver.get(), None)
+    session.sync()
+    assert (queues.count(dead), queues.count(address)) == (2, 1)
 
 
 @clause("3.5.3.default-outcome-on-detach")

@@ -130,9 +130,10 @@ def test_3_4_6_tag_3_state(suspension: Suspension) -> None:
 
 @clause("3.4.6.tag-3")
 def test_3_4_6_tag_3(suspension: Suspension) -> None:
-    """Behind it the message is gone, and no new delivery comes."""
+    """A resumed transfer with that outcome; once it is settled, the message is gone, and no new delivery comes."""
     link = suspension.resume({suspension.tag: ACCEPTED})
     again = link.get()
+    assert (again.tag, again.first.resume, again.first.state) == (suspension.tag, True, ACCEPTED)
     if not again.settled:
         link.settle(again)
     assert link.is_silent()

@@ -514,13 +514,14 @@ def _half_sent(session: Session, queues: Queues) -> tuple[Controller, Receiver, 
 
 @rule("4.4.3.half-sent")
 def test_4_4_3_half_sent(connect: Connect, queues: Queues) -> None:
-    """Committed with no outcome said: the acquisition stands, the message is still the receiver's."""
+    """Committed while a part has been sent: the acquisition stands, and the rest follows to the receiver alone."""
     session = connect().session(incoming_window=1)
     controller, receiver, txn_id = _half_sent(session, queues)
+    controller.commit(txn_id)
+    assert receiver.partial is not None
     session.window = 100
     session.flow()
-    receiver.get()
-    controller.commit(txn_id)
+    assert receiver.get().message.bare == data_section(bytes(400_000))
     assert session.receiver(_address(receiver), credit=1).is_silent()
 
 
