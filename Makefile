@@ -26,6 +26,7 @@ help:
 	@echo 'make test         what CI runs: lint, the whole suite compiled, the hot path again interpreted'
 	@echo 'make docs         the documentation as a site, in build/docs'
 	@echo 'make conformance  AMQP rule by rule, written down in docs/conformance-*.md'
+	@echo 'make mutations    breaks each of these rules in a copy of the sources, and sees its test fail: 20 minutes'
 	@echo 'make demo         the flights example, from a publisher through Spark'
 	@echo 'make interop      tests of py-amqp, kombu, aiormq and aio-pika against FlintMQ (interop-amqp and so on: one of them)'
 	@echo 'make bench        FlintMQ beside RabbitMQ, where that is installed (ARGS="--loads a16,b16 --runs 1")'
