@@ -1,7 +1,7 @@
 """One socket: bytes between its transport and its connection's engine, timers, and when it is read from."""
 
 import asyncio
-from typing import TYPE_CHECKING, cast, final
+from typing import TYPE_CHECKING, Final, cast, final
 
 from flintmq.base.addresses import is_loopback
 from flintmq.base.errors import ConnectionLost, FlintError, InternalError, ResourceError
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from flintmq.server.amqp import AmqpServer
 
 log = logs.get_logger()
+# What somebody who was not let in may still send; more is no slip of a client but a flood.
+_UNHEARD_MAX_BYTES: Final = 1024 * 1024
 
 
 @final
@@ -60,6 +62,7 @@ class Peer(asyncio.Protocol):
         self._hangup: asyncio.TimerHandle | None = None
         # All was said to somebody who was not let in: what still comes is not looked at.
         self._is_refused = False
+        self._unheard_bytes = 0
         self._was_open = False
         # Whether the log says why it ends.
         self._is_told = False
@@ -108,6 +111,9 @@ class Peer(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self.received_bytes += len(data)
         if self._is_refused:
+            self._unheard_bytes += len(data)
+            if self._unheard_bytes > _UNHEARD_MAX_BYTES:
+                self.abort()
             return
         if not self._was_open and self._reads.trickle(len(data)):
             self._rest()

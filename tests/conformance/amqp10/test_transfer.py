@@ -88,12 +88,17 @@ def test_2_6_14_not_interleaved(session: Session, queues: Queues) -> None:
 
 @rule("2.6.14.aborted")
 def test_2_6_14_aborted(session: Session, queues: Queues) -> None:
-    """Half a message, and then abort: nothing is on the queue, and the next message is whole."""
+    """Half a message, and then abort: nothing is on the queue, and what comes next is whole, in one transfer or two."""
     sender, address = _sender(session, queues)
-    sender.begin(BIG[:1000])
-    sender.go_on(b"", aborted=True)
+    for size in (1, 1000):
+        sender.begin(BIG[:size])
+        sender.go_on(b"", aborted=True)
     sender.accepted(text("next"))
-    assert session.receiver(address, credit=2).bodies(1) == ["next"]
+    behind = text("behind")
+    id = sender.begin(behind[:4])
+    sender.go_on(behind[4:])
+    assert session.outcome(id) == ACCEPTED
+    assert session.receiver(address, credit=2).bodies(2) == ["next", "behind"]
     assert queues.count(address) == 0
 
 

@@ -35,9 +35,9 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     ),
     (
         "3.4.6.tag-5-resend",
-        "protocol/amqp10/resuming.py",
-        "        return Plan(Action.FORGET) if isinstance(ours, Outcome) else Plan(Action.SEND)",
-        "        return Plan(Action.FORGET)",
+        "protocol/amqp10/receiver.py",
+        "        self._is_ignored = transfer.resume and tag not in self.resumable",
+        "        self._is_ignored = tag not in self.resumable",
     ),
     (
         "3.4.6.tag-6-receiver-skips",
@@ -47,9 +47,13 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     ),
     (
         "3.4.6.tag-7",
-        "protocol/amqp10/resuming.py",
-        "if _reaches(here, there) else Plan(Action.ABORT)",
-        "if _reaches(here, there) else Plan(Action.RESUME, there)",
+        "gateway/amqp10/incoming.py",
+        (
+            "        self._let_go()\n"
+            "        if self.terminus is not None:\n"
+            "            self.terminus.forget(delivery.tag)"
+        ),
+        "        self._let_go()",
     ),
     (
         "3.4.6.target-outcome",
@@ -59,33 +63,43 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     ),
     (
         "3.4.6.tag-8",
-        "protocol/amqp10/resuming.py",
-        "        return Plan(Action.SETTLE, remote)",
-        "        return Plan(Action.ABORT)",
+        "gateway/amqp10/incoming.py",
+        (
+            "            self.link.settle(delivery, delivery.state if isinstance(delivery.state, Outcome) else ours)\n"
+            "        terminus.forget(delivery.tag)"
+        ),
+        "            self.link.settle(delivery, delivery.state if isinstance(delivery.state, Outcome) else ours)",
     ),
     (
         "3.4.6.tag-10",
-        "protocol/amqp10/resuming.py",
-        "        return Plan(Action.FORGET) if isinstance(ours, Outcome) else Plan(Action.SEND)",
-        "        return Plan(Action.SEND)",
+        "gateway/amqp10/incoming.py",
+        ("        if settled and self.terminus is not None:\n            self.terminus.forget(delivery.tag)"),
+        "        pass",
     ),
     (
         "3.4.6.tag-11-aborted",
-        "protocol/amqp10/resuming.py",
-        ("            return Plan(Action.ABORT)\n        # 12"),
-        ("            return Plan(Action.SEND)\n        # 12"),
+        "gateway/amqp10/incoming.py",
+        (
+            "        self._let_go()\n"
+            "        if self.terminus is not None:\n"
+            "            self.terminus.forget(delivery.tag)"
+        ),
+        "        self._let_go()",
     ),
     (
         "3.4.6.tag-12-settled",
-        "protocol/amqp10/resuming.py",
-        "Action.SETTLE if remote == ours else Action.RESTATE",
-        "Action.RESTATE",
+        "gateway/amqp10/incoming.py",
+        (
+            "            self.link.settle(delivery, delivery.state if isinstance(delivery.state, Outcome) else ours)\n"
+            "        terminus.forget(delivery.tag)"
+        ),
+        "            self.link.settle(delivery, delivery.state if isinstance(delivery.state, Outcome) else ours)",
     ),
     (
         "3.4.6.tag-13-restated",
-        "protocol/amqp10/resuming.py",
-        "Action.SETTLE if remote == ours else Action.RESTATE",
-        "Action.SETTLE",
+        "gateway/amqp10/incoming.py",
+        "            self.link.settle(delivery, delivery.state if isinstance(delivery.state, Outcome) else ours)",
+        "            self.link.settle(delivery, ours)",
     ),
     (
         "3.4.6.target-differs",
@@ -95,9 +109,13 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     ),
     (
         "3.4.6.tag-14",
-        "protocol/amqp10/resuming.py",
-        ("            return Plan(Action.ABORT)\n        # 12"),
-        ("            return Plan(Action.SEND)\n        # 12"),
+        "gateway/amqp10/incoming.py",
+        (
+            "        self._let_go()\n"
+            "        if self.terminus is not None:\n"
+            "            self.terminus.forget(delivery.tag)"
+        ),
+        "        self._let_go()",
     ),
     (
         "3.4.6.target-aborted",
@@ -142,8 +160,8 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     (
         "5.1.closed-in-order",
         "server/peer.py",
-        ("            self._is_refused = True\n            transport.write_eof()"),
-        "            transport.abort()",
+        "        if self._was_open or self._tls is not None or not transport.can_write_eof():",
+        "        if True:",
     ),
     (
         "5.2.tls-header",
@@ -473,8 +491,8 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     (
         "2.2.mismatch",
         "server/peer.py",
-        ("            self._is_refused = True\n            transport.write_eof()"),
-        "            transport.close()",
+        "        if self._was_open or self._tls is not None or not transport.can_write_eof():",
+        "        if True:",
     ),
     (
         "2.2.supported",
@@ -1365,9 +1383,9 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     ),
     (
         "3.4.6.tag-5-not-resumed",
-        "protocol/amqp10/resuming.py",
-        "        return Plan(Action.FORGET) if isinstance(ours, Outcome) else Plan(Action.SEND)",
-        "        return Plan(Action.FORGET) if isinstance(ours, Outcome) else Plan(Action.RESUME, _START)",
+        "protocol/amqp10/receiver.py",
+        "        self._is_ignored = transfer.resume and tag not in self.resumable",
+        "        self._is_ignored = tag not in self.resumable",
     ),
     (
         "3.4.6.tag-6",
@@ -1377,9 +1395,13 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     ),
     (
         "3.4.6.tag-9",
-        "protocol/amqp10/resuming.py",
-        "if _reaches(here, there) else Plan(Action.ABORT)",
-        "if _reaches(here, there) else Plan(Action.RESUME, there)",
+        "gateway/amqp10/incoming.py",
+        (
+            "        self._let_go()\n"
+            "        if self.terminus is not None:\n"
+            "            self.terminus.forget(delivery.tag)"
+        ),
+        "        self._let_go()",
     ),
     (
         "3.4.6.tag-10-outcome-final",
