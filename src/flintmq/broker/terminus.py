@@ -186,6 +186,11 @@ class Terminus(Timed, Stored):
         elif self.link is None:
             self.expire()
 
+    @property
+    @abstractmethod
+    def tags(self) -> list[bytes]:
+        """Those of the deliveries that are not settled."""
+
     @abstractmethod
     def let_go(self) -> None:
         """Give up all that is unsettled, within the group of the journal that is open."""
@@ -494,9 +499,18 @@ class TargetTerminus(Terminus):
         self.unsettled: dict[bytes, Received] = {}
 
     @property
+    def tags(self) -> list[bytes]:
+        return list(self.unsettled)
+
+    @property
+    def halves(self) -> list[Received]:
+        """Messages of which a part came, and the rest has not."""
+        return [received for received in self.unsettled.values() if received.outcome is None]
+
+    @property
     def half_bytes(self) -> int:
-        """What parts of messages take of which the rest has not come."""
-        return sum([int(received.held) for received in self.unsettled.values() if received.outcome is None])
+        """What they take."""
+        return sum([int(half.held) for half in self.halves])
 
     def give_up_halves(self) -> int:
         """Keep no message of which only a part came: its sender begins anew. Returns how many there were."""

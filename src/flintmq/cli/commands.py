@@ -43,11 +43,13 @@ _COMMANDS: Final[dict[str, _Place | _Group]] = {
     "list-connections": ("list_connections", "list_connections"),
     "list-channels": ("list_channels", "list_channels"),
     "list-consumers": ("list_consumers", "list_consumers"),
+    "list-resumable-links": ("list_resumable_links", "list_resumable_links"),
     "list-vhosts": ("list_vhosts", "list_vhosts"),
     "list-users": ("list_users", "list_users"),
     "list-permissions": ("list_permissions", "list_permissions"),
     "list-policies": ("list_policies", "list_policies"),
     "close-connection": ("close_connection", "close_connection"),
+    "forget-resumable-link": ("forget_resumable_link", "forget_resumable_link"),
     "user": (
         "Users of a broker.",
         {

@@ -57,6 +57,7 @@ def run(stub: StubApi, *arguments: str) -> str:
         ("limit set max-queues 10 --vhost /", ("PUT vhost-limits/%2F/max-queues", {"value": 10})),
         ("limit clear max-channels --user u", ("DELETE user-limits/u/max-channels", None)),
         ("close-connection 127.0.0.1:1", ("DELETE connections/127.0.0.1%3A1", None)),
+        ("forget-resumable-link 12 --vhost v --yes", ("DELETE resumable-links/v/12", None)),
     ],
 )
 def test_what_is_asked_for(arguments: str, asked: object) -> None:

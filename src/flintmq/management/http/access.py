@@ -52,6 +52,10 @@ class Caller:
         """Whether it is the caller: a user of ours and one by a token are two, though their names be one."""
         return user is not None and (user.name, user.owner) == (self.name, self._owner)
 
+    def owns(self, owner: str) -> bool:
+        """Whether what outlives its connections, and is this owner's, is the caller's."""
+        return owner == self._owner
+
     @property
     def is_administrator(self) -> bool:
         return ADMINISTRATOR in self.tags

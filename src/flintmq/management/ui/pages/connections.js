@@ -4,6 +4,7 @@ import { note, seen } from "../core/history.js";
 import { html } from "../core/html.js";
 import { link } from "../core/router.js";
 import { useVhost } from "../core/vhosts.js";
+import { ResumableLinks } from "../parts/links.js";
 import { Listing } from "../parts/listing.js";
 import { RateCell } from "../parts/sparkline.js";
 import { Empty, Head, Tags } from "../parts/states.js";
@@ -48,5 +49,6 @@ export function ConnectionsPage() {
       first=${{ key: "name", reverse: false }} onData=${remember}
       empty=${html`<${Empty} icon="connections" title="Nobody is connected">
         <p>Give a client the broker's address, such as <code>amqp://guest:guest@localhost/</code>. It is listed here as soon as it is in.</p>
-      <//>`} />`;
+      <//>`} />
+    <${ResumableLinks} vhost=${vhost} />`;
 }

@@ -1,0 +1,110 @@
+"""Ends of AMQP 1.0 links that are kept for who resumes them: what they hold, and how to forget one that nobody does."""
+
+from typing import Any, Final
+
+from starlette.responses import Response
+
+from flintmq.base.errors import AccessRefused, PreconditionFailed
+from flintmq.broker.terminus import CONFIGURATION, NONE, UNSETTLED_STATE, TargetTerminus, Terminus
+from flintmq.broker.vhost import VHost
+from flintmq.management.http.access import Right
+from flintmq.management.http.call import Call, answer, no_content
+from flintmq.management.http.errors import Missing
+from flintmq.management.http.listing import listed
+from flintmq.management.http.routes import Route
+
+_DURABILITIES: Final = {NONE: "none", CONFIGURATION: "configuration", UNSETTLED_STATE: "unsettled-state"}
+
+
+def _facts(terminus: Terminus) -> dict[str, object]:
+    """`unsettled` are deliveries that are not settled; of `half_messages` a part has come, which takes `half_bytes`.
+
+    `role` is the broker's: it sends from a source, and receives by a target.
+    """
+    record = terminus.record
+    halves = terminus.halves if isinstance(terminus, TargetTerminus) else []
+    return {
+        "id": record.id,
+        "name": record.link,
+        "vhost": record.vhost,
+        "user": record.user,
+        "container": record.container,
+        "role": record.role,
+        "durability": _DURABILITIES[record.durability],
+        "expiry": record.expiry,
+        "timeout_ms": record.timeout_ms,
+        "attached": terminus.link is not None,
+        "unsettled": len(terminus.tags),
+        "half_messages": len(halves),
+        "half_bytes": sum([int(half.held) for half in halves]),
+    }
+
+
+def _visible(call: Call, vhost: VHost) -> list[Terminus]:
+    """Users see those of their own links; those who monitor, all of them."""
+    termini: list[Terminus] = [*vhost.termini.sources.values(), *vhost.termini.targets.values()]
+    if call.caller.is_monitoring:
+        return termini
+    return [each for each in termini if call.caller.owns(each.record.user)]
+
+
+async def _list(call: Call, vhosts: list[VHost]) -> Response:
+    return await listed(
+        call,
+        [terminus for vhost in vhosts for terminus in _visible(call, vhost)],
+        _facts,
+        lambda terminus: terminus.record.link,
+        lambda terminus: (terminus.record.vhost, terminus.record.id),
+    )
+
+
+async def _all(call: Call) -> Response:
+    return await _list(call, call.visible_vhosts())
+
+
+async def _of_vhost(call: Call) -> Response:
+    return await _list(call, [call.vhost()])
+
+
+def _the_one(call: Call) -> Terminus:
+    """Raises Missing."""
+    wanted = call.path("id")
+    for terminus in _visible(call, call.vhost()):
+        if str(terminus.record.id) == wanted:
+            return terminus
+    raise Missing
+
+
+async def _one(call: Call) -> Response:
+    return answer(_facts(_the_one(call)))
+
+
+async def _forget(call: Call) -> Response:
+    terminus = _the_one(call)
+    record = terminus.record
+    if not (call.caller.is_administrator or call.caller.owns(record.user)):
+        raise AccessRefused("only its user and administrators may forget a link")
+    if terminus.link is not None:
+        raise PreconditionFailed(
+            f"link '{record.link}' of container '{record.container}' is attached: close its connection first"
+        )
+    terminus.expire()
+    await call.node.durable()
+    return no_content()
+
+
+_MANY: Final = list[dict[str, Any]]
+_ONE: Final = "/api/resumable-links/{vhost}/{id}"
+ROUTES: Final = (
+    Route("GET", "/api/resumable-links", _all, Right.USER, "Ends of AMQP 1.0 links that are kept.", _MANY),
+    Route("GET", "/api/resumable-links/{vhost}", _of_vhost, Right.VHOST_VISIBLE, "Those of a virtual host.", _MANY),
+    Route("GET", _ONE, _one, Right.VHOST_VISIBLE, "One of them, by its id.", dict[str, Any]),
+    Route(
+        "DELETE",
+        _ONE,
+        _forget,
+        Right.VHOST_VISIBLE,
+        "Forget it while it is not attached: what it holds goes back, parts of messages are dropped.",
+        act="resumable-link.forget",
+    ),
+)
