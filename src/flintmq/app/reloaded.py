@@ -7,7 +7,7 @@ from flintmq.app.defining import bring_in, document_in, given_by, hashed_passwor
 from flintmq.app.offers import offer, offer_10
 from flintmq.app.surroundings import HashPassword
 from flintmq.base.errors import ConfigurationError, FlintError
-from flintmq.base.limits import ASSEMBLING_DIVISOR, HALVES_USER_MAX_BYTES
+from flintmq.base.limits import ASSEMBLING_DIVISOR, HALVES_USER_MAX_BYTES, TRANSACTION_MAX_BYTES
 from flintmq.broker.broker import Broker
 from flintmq.management.http.slices import gathered
 from flintmq.server import logs
@@ -22,11 +22,12 @@ log = logs.get_logger()
 
 def bound_assembling(server: AmqpServer, alarms: Alarms) -> None:
     """Say how much all messages may hold that have begun to come, by the memory there is and the largest of them: with
-    their senders connected, and as much without.
+    their senders connected, and as much without; and as much in transactions.
     """
     message_max = server.amqp091.offer.tuning.message_max
     most = max(alarms.memory_max_bytes // ASSEMBLING_DIVISOR, 2 * message_max)
     server.gateway.assembling.most = most
+    server.gateway.agenda.staged.most = max(most, TRANSACTION_MAX_BYTES)
     server.gateway.agenda.halves.bound(min(max(HALVES_USER_MAX_BYTES, 2 * message_max), most), most)
 
 

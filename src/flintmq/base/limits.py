@@ -169,6 +169,9 @@ DELAY_MAX_MS: Final = 4_294_967_295
 EXPIRY_MAX_MS: Final = 315_360_000_000
 # Bytes of messages one transaction may hold back, on its channel and as one record of the journal.
 TRANSACTION_MAX_BYTES: Final = 64 * 1024 * 1024
+# What a transaction may hold back, however much all of them do: beyond what messages that have begun may hold on the
+# node (ASSEMBLING_DIVISOR), larger ones are refused, so that nobody's keep others from small ones.
+TRANSACTION_FREE_BYTES: Final = 64 * 1024
 # Operations of a transaction: each holds a few objects until the commit, however small its message.
 TRANSACTION_MAX_OPERATIONS: Final = 65_536
 # Queues that the messages of one transaction may go to, each counted by all of its own: a commit is done in one go, and

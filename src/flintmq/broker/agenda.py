@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Final, final
 
 from mypy_extensions import i64
 
+from flintmq.broker.budget import Budget
 from flintmq.broker.churn import Churn
 from flintmq.broker.halves import Halves
 from flintmq.broker.message import Entry
@@ -58,6 +59,8 @@ class Agenda:
         # Why publishers have to wait ("low on memory"); empty while they need not.
         self.alarm = ""
         self.timers = Timers()
+        # What all transactions hold that are neither committed nor rolled back.
+        self.staged = Budget()
         # Parts of messages whose senders are not there.
         self.halves = Halves()
         # When queues have messages that expire. What is due at the same time goes first, so that what becomes ready by

@@ -11,7 +11,12 @@ from typing import TYPE_CHECKING, final
 from mypy_extensions import i64, mypyc_attr
 
 from flintmq.base.errors import NotFound, PreconditionFailed
-from flintmq.base.limits import TRANSACTION_MAX_BYTES, TRANSACTION_MAX_COPIES, TRANSACTION_MAX_OPERATIONS
+from flintmq.base.limits import (
+    TRANSACTION_FREE_BYTES,
+    TRANSACTION_MAX_BYTES,
+    TRANSACTION_MAX_COPIES,
+    TRANSACTION_MAX_OPERATIONS,
+)
 from flintmq.base.work import WORK
 from flintmq.broker.message import Message
 from flintmq.broker.queue.base import Queue
@@ -82,6 +87,7 @@ class Transaction:
         self._publishes: list[StagedPublish] = []
         self._settlements: list[StagedSettlement] = []
         self._bytes: i64 = 0
+        self._staged = broker.agenda.staged
 
     @property
     def publish_count(self) -> int:
@@ -106,6 +112,13 @@ class Transaction:
     def _make_room(self, count: i64) -> None:
         """For one operation more, before anything is done of it."""
         self._bytes += count
+        staged = self._staged
+        staged.held += count
+        if staged.is_overdrawn and self._bytes > TRANSACTION_FREE_BYTES:
+            raise PreconditionFailed(
+                f"the transactions of all clients hold {staged.held} bytes of messages, {staged.most} are allowed, and "
+                f"this one more than {TRANSACTION_FREE_BYTES}: commit more often"
+            )
         if self._bytes > TRANSACTION_MAX_BYTES:
             raise PreconditionFailed(
                 f"a transaction holds {TRANSACTION_MAX_BYTES} bytes of messages at most: commit more often"
@@ -165,9 +178,14 @@ class Transaction:
         for settlement in settlements:
             settlement.undo()
 
+    def abandon(self) -> None:
+        """Its channel has ended, which gives back by itself what was staged for settlement."""
+        self._forget()
+
     def _forget(self) -> None:
         self._publishes = []
         self._settlements = []
+        self._staged.held -= self._bytes
         self._bytes = 0
 
 

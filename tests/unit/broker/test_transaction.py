@@ -144,3 +144,24 @@ def test_commit_that_cannot_be() -> None:
     staged.route = Route(Address("gone", ""))
     with pytest.raises(NotFound):
         transaction.publish(staged)
+
+
+def test_all_transactions_together_have_a_bound() -> None:
+    """Where they hold too much, large ones are refused and small ones are not; what ended counts no more."""
+    world = World()
+    staged = world.broker.agenda.staged
+    staged.most = 200_000
+    first, second, third = (world.begin() for _ in range(3))
+    first.publish(world.publish("x" * 150_000))
+    second.publish(world.publish("x" * 40_000))
+    third.publish(world.publish("x" * 20_000))
+    with pytest.raises(PreconditionFailed, match="transactions of all clients"):
+        third.publish(world.publish("x" * 60_000))
+    second.publish(world.publish("x" * 20_000))
+    third.roll_back()
+    first.commit()
+    second.abandon()
+    assert staged.held == 0
+    third.publish(world.publish("x" * 150_000))
+    third.commit()
+    assert staged.held == 0

@@ -576,5 +576,7 @@ class ServerChannel(ChannelOwner, Party):
         if self.attempt is not None:
             self.attempt.abandon()
             self.attempt = None
+        if self.transaction is not None:
+            self.transaction.abandon()
         for consumer in self.deliveries.end():
             self.vhost.unsubscribe(consumer.queue, consumer)

@@ -487,3 +487,22 @@ def test_a_queue_may_go_before_what_is_staged_of_it(client: Client, control: Con
     client.durable()
     assert control.commit(txn_id) == ACCEPTED
     assert client.closed == []
+
+
+@pytest.mark.parametrize("way", ["commit", "roll back", "detach", "lost"])
+def test_what_a_transaction_holds_is_accounted_for(client: Client, control: Control, server: Server, way: str) -> None:
+    """However it ends, the node's account of all transactions has nothing of it any more."""
+    staged = server.gateway.agenda.staged
+    txn_id = control.declare()
+    _send(client.sender(), txn_id, "one")
+    assert staged.held > 0
+    if way == "commit":
+        control.commit(txn_id)
+    elif way == "roll back":
+        control.roll_back(txn_id)
+    elif way == "detach":
+        control.sender.link.detach()
+        client.tick()
+    else:
+        client.connection.engine.lost(None)
+    assert staged.held == 0
