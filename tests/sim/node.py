@@ -54,8 +54,8 @@ class _OpenDoor:
     ) -> None:
         raise AssertionError("nobody has a token here")
 
-    def obstacle(self, user: str, address: str) -> str:
-        return ""
+    def await_turn(self, user: str, address: str, is_wanted: Callable[[], bool], answer: Callable[[str], None]) -> None:
+        raise AssertionError("nobody logs in by SCRAM here")
 
     def failed(self, user: str, address: str) -> None:
         raise AssertionError("nobody is refused here")

@@ -37,8 +37,11 @@ class Host:
         """The same for a token: `answer` is called with why it is refused, or with who came with it."""
 
     @abstractmethod
-    def obstacle(self, peer: str, user: str) -> str:
-        """Why nobody may try to log in from there as this user just now; empty where somebody may."""
+    def await_turn(self, peer: str, user: str, is_wanted: Callable[[], bool], answer: Callable[[str], None]) -> None:
+        """Call `answer` once somebody may try from there to prove to be this user, or with why nobody may, in time.
+
+        Nobody has to be told any more once it is not wanted.
+        """
 
     @abstractmethod
     def refusal(self, peer: str, user: str) -> str:

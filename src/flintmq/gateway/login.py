@@ -200,11 +200,15 @@ class Login:
             exchange = scram.ServerExchange(self._mechanism, host.scram_keys, nonce)
             challenge = exchange.challenge(response)
             self._user = exchange.user
-            why = host.obstacle(self._peer, exchange.user)
-            if why:
-                raise AuthenticationFailed(why)
             self._scram = exchange
-            self._applicant.challenge(challenge)
+
+            def may_try(why: str) -> None:
+                if why:
+                    self._refuse(why)
+                else:
+                    self._applicant.challenge(challenge)
+
+            host.await_turn(self._peer, exchange.user, self._applicant.is_wanted, may_try)
         else:
             last = exchange.finish(response)
             self._enter(exchange.user, last)

@@ -62,7 +62,9 @@ class Logins(Protocol):
         self, token: str, address: str, is_wanted: Callable[[], bool], answer: Callable[[str, Bearer | None], None]
     ) -> None: ...
 
-    def obstacle(self, user: str, address: str) -> str: ...
+    def await_turn(
+        self, user: str, address: str, is_wanted: Callable[[], bool], answer: Callable[[str], None]
+    ) -> None: ...
 
     def failed(self, user: str, address: str) -> None: ...
 
@@ -245,8 +247,15 @@ class AmqpServer(Host):
         answer(why, bearer)
         self.want_tick()
 
-    def obstacle(self, peer: str, user: str) -> str:
-        return self._logins.obstacle(user, _address(peer))
+    def await_turn(self, peer: str, user: str, is_wanted: Callable[[], bool], answer: Callable[[str], None]) -> None:
+        def answer_here(why: str) -> None:
+            self._loop.call_soon_threadsafe(self._has_turn, why, answer)
+
+        self._logins.await_turn(user, _address(peer), is_wanted, answer_here)
+
+    def _has_turn(self, why: str, answer: Callable[[str], None]) -> None:
+        answer(why)
+        self.want_tick()
 
     def refusal(self, peer: str, user: str) -> str:
         why = self._logins.refusal(user, _address(peer))

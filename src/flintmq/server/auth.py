@@ -22,7 +22,7 @@ from flintmq.broker.ports import UserRecord
 from flintmq.broker.user import User
 from flintmq.protocol.sasl import scram
 from flintmq.server import logs
-from flintmq.server.backoff import TOO_MANY, Backoff
+from flintmq.server.backoff import Backoff
 from flintmq.server.login_queue import Login, LoginQueue
 from flintmq.server.oauth.tokens import Tokens, UnknownKey
 from flintmq.server.places import Places
@@ -182,13 +182,16 @@ class Authenticator:
         """The same for a token: `answer` gets why it is refused, or who came with it."""
         self._waiting.put(Login("", token, address, is_wanted, None, answer))
 
-    def obstacle(self, user: str, address: str) -> str:
-        """Why nobody may try to log in from there as this user just now; empty where somebody may, which is a try."""
+    def await_turn(self, user: str, address: str, is_wanted: Callable[[], bool], answer: Callable[[str], None]) -> None:
+        """Calls `answer`, from this or another thread, once a login as this user may be tried from there in a way that
+        is not checked here, or with why it may not. It is one of the tries.
+        """
         place = self._places.of(user, address)
-        if self._backoff.free_at(place) != 0:
-            return TOO_MANY
-        self._backoff.take(place)
-        return ""
+        if self._backoff.free_at(place) == 0:
+            self._backoff.take(place)
+            answer("")
+        else:
+            self._waiting.put(Login(user, "", address, is_wanted, answer, is_checked_here=False))
 
     def failed(self, user: str, address: str) -> None:
         """Somebody there tried to be this user in a way that is not checked here, and was wrong."""
@@ -218,6 +221,9 @@ class Authenticator:
             log.exception("internal error", user=login.user)
 
     def _decide(self, login: Login) -> None:
+        if not login.is_checked_here and login.answer is not None:
+            login.answer("")
+            return
         if login.answer is not None:
             right = self._is_right(login.user, login.secret)
             if right:

@@ -21,7 +21,10 @@ _PATIENCE_SECONDS: Final = HANDSHAKE_SECONDS
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """One of a user with a password, or of a token. `is_second_try`: keys were looked for because of its token."""
+    """One of a user with a password, or of a token. `is_second_try`: keys were looked for because of its token.
+
+    One that is not `is_checked_here` waits for its turn only, and proves by itself who it is (SCRAM).
+    """
 
     user: str
     secret: str = field(repr=False)
@@ -30,6 +33,7 @@ class Login:
     answer: Callable[[str], None] | None
     answer_bearer: Callable[[str, Bearer | None], None] | None = None
     is_second_try: bool = False
+    is_checked_here: bool = True
 
     def refuse(self, why: str) -> None:
         if self.answer is not None:

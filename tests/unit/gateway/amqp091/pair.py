@@ -56,8 +56,8 @@ class OpenHost(Host):
         bearer = self.bearers.get(token)
         answer("" if bearer else "the token is not valid", bearer)
 
-    def obstacle(self, peer: str, user: str) -> str:
-        return self.barred
+    def await_turn(self, peer: str, user: str, is_wanted: Callable[[], bool], answer: Callable[[str], None]) -> None:
+        answer(self.barred)
 
     def refusal(self, peer: str, user: str) -> str:
         return "" if user in self.users else f"there is no user '{user}'"
