@@ -78,6 +78,9 @@ class Driver:
             return False
         kept.offsets.append(end)
         self._step()
+        if kept.commits:
+            self.reader.commit(json.loads(kept.offsets[kept.commits - 1]))
+            self._step()
         return True
 
     def _run_batch(self, number: int) -> None:

@@ -1,5 +1,6 @@
 """Ordinary queues in Spark: each message once, taken from the queue when Spark has it, and what users get wrong."""
 
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,12 +26,12 @@ class Capture:
 
     def __init__(self, spark: SparkSession, url: str, directory: Path) -> None:
         self._spark = spark
-        self._url = url
+        self.url = url
         self.lake = str(directory / "lake")
         self.checkpoint = str(directory / "checkpoint")
 
     def read(self, queue: str, **options: str) -> DataFrame:
-        given = {"url": self._url, "queue": queue, "consumerName": CONSUMER, **options}
+        given = {"url": self.url, "queue": queue, "consumerName": CONSUMER, **options}
         return self._spark.readStream.format("flintmq").options(**given).load()
 
     def start(self, queue: str, now: bool = False, every: str = "0 seconds", **options: str) -> StreamingQuery:
@@ -157,6 +158,45 @@ def test_a_new_checkpoint_and_an_old_directory(capture: Capture, queues: Queues,
     capture.now(queue)
     assert capture.captured() == numbers(150, 300)
     assert ready(queues, queue) == 0
+
+
+def test_a_checkpoint_that_falls_behind(capture: Capture, queues: Queues, queue: str) -> None:
+    """A query whose checkpoint is written behind its work is refused, before it has lost its place."""
+    queues.add(queue, *numbers(0, 100))
+    reading = capture.read(queue, maxMessagesPerTrigger="10")
+    writer = reading.writeStream.format("noop").option("checkpointLocation", capture.checkpoint)
+    assert "could not be read again" in failure(writer.option("asyncProgressTrackingEnabled", "true").start())
+    # What is settled is in the checkpoint: a query without the option can go on with it, in another session of Spark.
+    noted = [file.name for file in (Path(capture.checkpoint) / "offsets").iterdir() if file.name.isdecimal()]
+    assert queues.channel.lease_query(queue, CONSUMER).first <= len(noted) * 10
+
+
+def test_a_queue_that_is_read_twice(capture: Capture, queues: Queues, queue: str) -> None:
+    """Two loads in one query are two readers, who need two names."""
+    queues.add(queue, *numbers(0, 10))
+    both = capture.read(queue).union(capture.read(queue, fetchBytes="5000"))
+    writer = both.writeStream.format("noop").option("checkpointLocation", capture.checkpoint)
+    assert "give each load its own consumerName" in failure(writer.start())
+
+
+def test_a_sink_in_a_thread(capture: Capture, spark: SparkSession, queues: Queues, queue: str) -> None:
+    """Spark finds sinks in Python by the session that is active in the thread, which a data frame makes it."""
+    url = capture.url
+    ended: list[bool | None] = []
+
+    def work() -> None:
+        spark.createDataFrame([], "n INT")
+        rate = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", "5").load()
+        writer = rate.selectExpr("CAST(value AS STRING) AS body").writeStream.format("flintmq")
+        writer = writer.options(url=url, exchange="", routingKey=queue, checkpointLocation=capture.checkpoint)
+        query = writer.trigger(once=True).start()
+        ended.append(query.awaitTermination(PATIENCE_SECONDS))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert ended == [True]
+    assert ready(queues, queue) == 5
 
 
 def test_a_lease_that_is_kept(capture: Capture, queues: Queues, queue: str) -> None:

@@ -182,6 +182,14 @@ class Given:
         return int(match[1]) * _UNITS_MS[match[2]]
 
 
+def check_progress_tracking(name: str) -> None:
+    """Raises ConfigurationError for an option of Spark's by which no sink of ours is exactly once."""
+    if name.lower().startswith("asyncprogresstracking"):
+        raise ConfigurationError(
+            f"the option {name} is not supported: Spark's checkpoint falls behind what is done then, and does it again"
+        )
+
+
 def _is_json(text: str) -> bool:
     try:
         json.loads(text)
@@ -191,6 +199,7 @@ def _is_json(text: str) -> bool:
 
 
 def _check_name(name: str, uses: frozenset[Use]) -> None:
+    check_progress_tracking(name)
     canonical = _CANONICAL.get(name)
     if canonical is not None:
         allowed = NAMES[canonical]

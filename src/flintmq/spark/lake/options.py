@@ -11,6 +11,7 @@ from urllib.parse import unquote, urlsplit
 
 from flintmq.base.errors import ConfigurationError
 from flintmq.spark.endpoint import Endpoint
+from flintmq.spark.options import check_progress_tracking
 
 # Large enough for readers to be fast, small enough for a task to read one: what Spark and Delta aim at, too.
 MAX_FILE_BYTES: Final = 128 * 1024 * 1024
@@ -195,6 +196,7 @@ class _Given:
         self._values = {name.lower(): value for name, value in given.items()}
         known = {name.lower(): name for name in names}
         for name in self._values:
+            check_progress_tracking(name)
             if name not in known and name not in _SPARKS_OWN:
                 near = get_close_matches(name, known, n=1)
                 meant = _ELSEWHERE.get(name) or (known[near[0]] if near else None)

@@ -208,7 +208,9 @@ class Lease(Feed):
             if "taken over" in error.text:
                 raise QueryFailed(
                     f"another query has begun to read queue '{self._queue}' with the consumerName '{self._name}', and "
-                    "this one ends: a consumerName is for one query, so give each its own"
+                    "this one ends: a consumerName is for one query, so give each its own. (A query that reads a queue "
+                    "twice, in a join with itself or a union, is two readers, too: load it once, or give each load its "
+                    "own consumerName)"
                 ) from None
             if "timed out" in error.text:
                 raise DataLost(

@@ -16,7 +16,7 @@ from flintmq.spark.connecting import Connecting
 from flintmq.spark.failures import told
 from flintmq.spark.memory import keep_freed
 from flintmq.spark.reading.decode import ChunkDecoder
-from flintmq.spark.reading.feed import EVERYTHING, Feed, is_stream
+from flintmq.spark.reading.feed import EVERYTHING, DataLost, Feed, is_stream
 from flintmq.spark.reading.lease import Lease
 from flintmq.spark.reading.look import Look, look, looks
 from flintmq.spark.reading.offsets import (
@@ -42,6 +42,8 @@ from flintmq.spark.reading.window import Window
 # While there is nothing new, Spark asks some ninety times a second; each answer waits for a message this long at most.
 IDLE_SECONDS: Final = 0.5
 IDLE_POLL_SECONDS: Final = 0.02
+# For a batch, where queues go away or are made anew meanwhile.
+_TRIES: Final = 3
 
 
 def read_partition(options: ReadOptions, schema: StructType, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -107,6 +109,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._known: dict[str, Feed] = {}
         self._initial: Place | None = None
         self._begun: tuple[dict[str, int], dict[str, int]] | None = None
+        # Where the batches end that Spark has planned last, and has committed.
+        self._planned: Place | None = None
+        self._committed: Place | None = None
         self._window = Window(options.min_messages_per_trigger, options.max_trigger_delay_ms / 1000)
         # Where a query that is to read what is there, and then end, ends.
         self._available_now: dict[str, int] | None = None
@@ -128,24 +133,41 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: Place, limit: ReadLimit) -> Place:
         """Spark has what is before `start`: it asks for a batch once it has committed the one before."""
+        most = limit.max_rows if isinstance(limit, ReadMaxRows) else EVERYTHING
         with self._told():
-            feeds = self._feeds()
-            saved = offsets_of(start, feeds)
-            numbers = numbers_of(start)
-            for queue, (first, end) in ranges_before(start).items():
-                feeds[queue].check_read(numbers.get(queue, 0), first, end)
-            before = (saved, numbers) if is_batch_end(start) else self._begin(saved, numbers)
-            offsets, numbers = before
-            since = {
-                queue: feed.resume(offsets[queue], numbers.get(queue, 0)) if queue in offsets else feed.start()
-                for queue, feed in feeds.items()
-            }
-            found = self._wait_for_news(since)
-            ends = self._extend(since, found, limit.max_rows if isinstance(limit, ReadMaxRows) else EVERYTHING)
-            if ends == since and any(found.values()) and self._available_now is None:
-                # A queue that is paused has messages, and gives none.
-                time.sleep(IDLE_SECONDS)
-            return start if is_at(start, ends, **self._numbers()) else batch_end(since, ends, **self._numbers())
+            for _ in range(_TRIES - 1):
+                try:
+                    found = self._next(start, most)
+                except DataLost:
+                    # Lost while this waited. Where that is allowed, the next try goes on with what is there.
+                    if self._options.fail_on_data_loss:
+                        raise
+                    continue
+                if found is not None:
+                    return found
+            return self._next(start, most) or start
+
+    def _next(self, start: Place, most: int) -> Place | None:
+        """Where the next batch ends; None when a queue was made anew meanwhile. Raises FlintError."""
+        feeds = self._feeds()
+        saved = offsets_of(start, feeds)
+        numbers = numbers_of(start)
+        for queue, (first, end) in ranges_before(start).items():
+            feeds[queue].check_read(numbers.get(queue, 0), first, end)
+        offsets, numbers = (saved, numbers) if is_batch_end(start) else self._begin(saved, numbers)
+        since = {
+            queue: feed.resume(offsets[queue], numbers.get(queue, 0)) if queue in offsets else feed.start()
+            for queue, feed in feeds.items()
+        }
+        before = self._numbers()
+        found = self._wait_for_news(since)
+        ends = self._extend(since, found, most)
+        if ends == since and any(found.values()) and self._available_now is None:
+            # A queue that is paused has messages, and gives none.
+            time.sleep(IDLE_SECONDS)
+        if self._numbers() != before:
+            return None
+        return start if is_at(start, ends, **before) else batch_end(since, ends, **before)
 
     def _begin(self, saved: dict[str, int], numbers: dict[str, int]) -> tuple[dict[str, int], dict[str, int]]:
         """Where a query without a batch begins, and of which leases and streams that is: found once."""
@@ -189,14 +211,26 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return feed.end() if self._available_now is None else self._available_now.get(queue, 0)
 
     def reportLatestOffset(self) -> Place:
+        """For Spark's progress."""
         with self._told():
-            return place({queue: feed.end() for queue, feed in self._feeds().items()}, **self._numbers())
+            try:
+                return place({queue: feed.end() for queue, feed in self._feeds().items()}, **self._numbers())
+            except DataLost:
+                if self._options.fail_on_data_loss:
+                    raise
+                # The next batch begins with what is there.
+                return place({})
+
+    def commit(self, end: Place) -> None:
+        """Spark says so before it plans the batch behind this one."""
+        self._committed = end
 
     def partitions(self, start: Place, end: Place) -> list[InputPartition]:
         options = self._options
         with self._told():
             offsets_of(end, options.queues)
             leases = leases_of(end)
+            self._check_progress(start, end)
             numbers = numbers_of(end)
             ranges = [
                 OffsetRange(queue, options.queues.index(queue), first, stop, queue in leases, numbers.get(queue, 0))
@@ -205,6 +239,22 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             # After a restart: the batch may be one that an earlier process planned.
             there = [self._there(each) for each in ranges]
             return [*split(there, options.min_partitions, options.max_messages_per_partition)]
+
+    def _check_progress(self, start: Place, end: Place) -> None:
+        """Raises ConfigurationError where Spark plans a batch and has not said that it has the one before.
+
+        It does so where it writes its checkpoint behind its work: what it asks for next is settled in a lease then, and
+        its checkpoint, once it is started again, asks for what is before that.
+        """
+        if start == end:
+            return
+        if start == self._planned and self._committed != start and leases_of(end):
+            raise ConfigurationError(
+                "the query has the option asyncProgressTrackingEnabled, by which its checkpoint falls behind what it "
+                "has done: what is read from an ordinary queue is settled by then, and could not be read again. Leave "
+                "the option out"
+            )
+        self._planned = end
 
     def _there(self, planned: OffsetRange) -> OffsetRange:
         start, end = self._feeds()[planned.queue].there(planned.generation, planned.start, planned.end)

@@ -5,8 +5,9 @@ import time
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
 
+from flintmq.base.errors import ConfigurationError
 from flintmq.spark.columns import MESSAGE, read_schema
-from flintmq.spark.reading.feed import EVERYTHING, Feed
+from flintmq.spark.reading.feed import EVERYTHING, DataLost, Feed
 from flintmq.spark.reading.offsets import OffsetRange, Place, batch_end, place
 from flintmq.spark.reading.options import stream_read_options
 from flintmq.spark.reading.reader import IDLE_SECONDS, StreamReader
@@ -137,6 +138,81 @@ def test_a_window(slept: list[float]) -> None:
     enough = Reader(15, 20, minMessagesPerTrigger="10", maxTriggerDelay="2s")
     assert enough.latestOffset(at(10), ALL) == upto(10, 20)
     assert sum(slept) < 2.2
+
+
+class Losing(Given):
+    """A queue that is lost while a query waits at it, and is there again."""
+
+    def __init__(self, losses: int) -> None:
+        super().__init__(30)
+        self.losses = losses
+
+    def end(self) -> int:
+        if self.losses:
+            self.losses -= 1
+            raise DataLost("gone")
+        return super().end()
+
+
+def test_a_loss_while_it_waits(slept: list[float]) -> None:
+    """Where losing messages is allowed, the query goes on with what is there; else it ends."""
+    lenient = Reader(failOnDataLoss="false")
+    lenient.feeds = {"q": Losing(2)}
+    assert lenient.latestOffset(upto(3, 10), ALL) == upto(10, 30)
+    lenient.feeds = {"q": Losing(1)}
+    assert lenient.reportLatestOffset() == {"offsets": {}}
+    strict = Reader()
+    strict.feeds = {"q": Losing(1)}
+    with pytest.raises(DataLost, match="gone"):
+        strict.latestOffset(upto(3, 10), ALL)
+    strict.feeds = {"q": Losing(1)}
+    with pytest.raises(DataLost, match="gone"):
+        strict.reportLatestOffset()
+    for_good = Reader(failOnDataLoss="false")
+    for_good.feeds = {"q": Losing(9)}
+    with pytest.raises(DataLost, match="gone"):
+        for_good.latestOffset(upto(3, 10), ALL)
+
+
+def test_a_queue_that_is_made_anew_while_it_waits(slept: list[float]) -> None:
+    """No batch has the offsets of one stream and the number of another."""
+
+    class Anew(Given):
+        """The stream that is there, one after the other."""
+
+        which = 1
+
+        @property
+        def number(self) -> int:
+            return self.which
+
+        def resume(self, offset: int, number: int) -> int:
+            return offset if number == self.which else 0
+
+        def extend(self, start: int, messages: int, size: int) -> int:
+            self.which = 2
+            return super().extend(start, messages, size)
+
+    reader = Reader()
+    reader.feeds = {"q": Anew(30)}
+    end = reader.latestOffset(batch_end({"q": 3}, {"q": 10}, streams={"q": 1}), ALL)
+    assert end == batch_end({"q": 0}, {"q": 30}, streams={"q": 2})
+
+
+def test_a_checkpoint_that_falls_behind() -> None:
+    """A batch of a lease is planned only when Spark has told that it has the one before, if that was planned here."""
+    first, second = (batch_end({"q": at}, {"q": at + 5}, leases={"q": 7}) for at in (0, 5))
+    reader = Reader(0)
+    assert len(reader.partitions(at(0), first)) == 1
+    with pytest.raises(ConfigurationError, match="asyncProgressTrackingEnabled"):
+        reader.partitions(first, second)
+    reader.commit(first)
+    assert len(reader.partitions(first, second)) == len(reader.partitions(first, second)) == 1
+    assert reader.partitions(second, second) == []
+    after_a_restart = Reader(0)
+    assert len(after_a_restart.partitions(first, second)) == 1
+    streams = Reader(0)
+    assert len(streams.partitions(at(0), upto(0, 5))) == len(streams.partitions(upto(0, 5), upto(5, 9))) == 1
 
 
 def test_available_now(slept: list[float]) -> None:
