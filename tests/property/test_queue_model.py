@@ -475,6 +475,9 @@ class QueueMachine(RuleBasedStateMachine):
                 unacked = [item.body for _, item in model.hands]
                 assert (queue.unacked, queue.unacked_bytes) == (len(unacked), len("".join(unacked)))
             assert queue.held_count == len(model.held)
+            if not model.replaced:
+                # What was replaced is still written off.
+                assert queue.kept_count == len(list(model.kept()))
         for subscriber in self.subscribers:
             assert subscriber.credit == subscriber.client.credit
             assert subscriber.is_cancelled == (subscriber.queue.gone and subscriber.client in subscriber.queue.clients)

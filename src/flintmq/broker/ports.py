@@ -323,8 +323,8 @@ class Page:
 
     `count` is how many; `first` is the position of the first, or a lower one; `body_bytes` is what their bodies have
     together; `expires_ms` is when the first of them expires (Unix time), 0 for never; `redelivered` is how many say
-    that somebody may have had them before. `is_sequence`: their numbers follow each other, from `first_seq` on. One
-    that `is_gone` is of no use.
+    that somebody may have had them before. `unkept` are those that the journal does not have, with so many bytes in
+    their bodies. `is_sequence`: their numbers follow each other, from `first_seq` on. One that `is_gone` is of no use.
     """
 
     def __init__(self) -> None:
@@ -333,6 +333,8 @@ class Page:
         self.body_bytes: i64 = 0
         self.expires_ms: i64 = 0
         self.redelivered: i64 = 0
+        self.unkept: i64 = 0
+        self.unkept_bytes: i64 = 0
         self.first_seq: i64 = 0
         self.is_sequence = True
         self.is_gone = False

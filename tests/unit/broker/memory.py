@@ -360,6 +360,8 @@ class MemoryPages(Pages):
         page.first_seq = entries[0].seq if entries else 0
         page.is_sequence = all(entry.seq == page.first_seq + at for at, entry in enumerate(entries))
         page.redelivered = sum(entry.redelivered for entry in entries)
+        page.unkept = sum(entry.segment == 0 for entry in entries)
+        page.unkept_bytes = sum(len(entry.message.body) for entry in entries if entry.segment == 0)
         page.body_bytes = sum(len(entry.message.body) for entry in entries)
         page.expires_ms = min((entry.expires_ms for entry in entries if entry.expires_ms), default=0)
 

@@ -183,6 +183,20 @@ class Queue(Outflow):
         """What the bodies of messages have together that are ready; of a stream, what its files have."""
         return 0
 
+    def head(self) -> Message | None:
+        """The message that is next, where that can be told without reading it from the disk."""
+        return None
+
+    @property
+    def kept_count(self) -> int:
+        """Messages that are here after a restart, ready or not; of a stream, all of them."""
+        return self.message_count
+
+    @property
+    def kept_bytes(self) -> int:
+        """What their bodies have together."""
+        return self.ready_bytes
+
     @abstractmethod
     def get(self, context: object | None = None) -> Entry | None:
         """Acquire the next entry for basic.get, by a channel."""

@@ -252,3 +252,5 @@ class ClassicQueue(EntryQueue):
         self.delivered_no_ack += 1
         if entry.segment != 0 or self._is_keyed:
             self.drop(entry)
+        elif self._survives:
+            self._unkept_left(entry)

@@ -89,6 +89,9 @@ class EntryQueue(Queue, Stored):
         self._is_awaited = False
         # Bytes of the bodies that are ready.
         self._bytes: i64 = 0
+        # Of a queue that survives: messages that do not, wherever in it they are.
+        self._unkept: i64 = 0
+        self._unkept_bytes: i64 = 0
         # Numbers that were given to no message that came, or to one that came before the start.
         self._unpublished: i64 = 0
         # Nothing is asked of a message that comes, if the message asks for nothing either; nothing of one that goes.
@@ -284,8 +287,11 @@ class EntryQueue(Queue, Stored):
             self._place(entry, self.agenda.now_ms)
         if not self._is_ready and self.consumers:
             self.touch()
-        if self._survives and handling.persistent:
-            return entry
+        if self._survives:
+            if handling.persistent:
+                return entry
+            self._unkept += 1
+            self._unkept_bytes += len(message.body)
         return None
 
     def _place(self, entry: Entry, since_ms: i64) -> None:
@@ -490,12 +496,16 @@ class EntryQueue(Queue, Stored):
             entry.position = self._seq
             self._seq += 1
             handling = message.handling
+            if self._survives and not handling.persistent:
+                self._unkept += 1
+                self._unkept_bytes += len(message.body)
             if self._is_plain_in and handling.is_plain and handling.priority <= self._levels.plain:
                 self._store.append(entry)
                 self._bytes += len(message.body)
                 continue
             if self.dedup is not None:
                 if self.dedup.is_duplicate(message):
+                    self._unkept_left(entry)
                     if entry.segment != 0:
                         self._journal.settle(self.id, entry)
                     continue
@@ -523,6 +533,19 @@ class EntryQueue(Queue, Stored):
     @property
     def ready_bytes(self) -> int:
         return int(self._bytes)
+
+    def head(self) -> Message | None:
+        first = self._store.head() if self._store.count > 0 else None
+        return None if first is None else first.message
+
+    @property
+    def kept_count(self) -> int:
+        held = self.message_count + self.held_count + int(self.unacked)
+        return max(held - int(self._unkept), 0) if self._survives else 0
+
+    @property
+    def kept_bytes(self) -> int:
+        return max(int(self._bytes + self.unacked_bytes - self._unkept_bytes), 0) if self._survives else 0
 
     @property
     def held_count(self) -> int:
@@ -669,6 +692,7 @@ class EntryQueue(Queue, Stored):
         """All of a page that was acquired has left the queue for good; `places` by `places_of`. Raises StorageError."""
         if places is not None:
             self._journal.settle_runs(self.id, places.seqs, places.slots)
+            self._unkept_left_with(page)
         elif self.dedup is not None or self._is_keyed:
             for entry in pages.read(page):
                 self.drop(entry)
@@ -676,6 +700,11 @@ class EntryQueue(Queue, Stored):
         self.unacked -= page.count
         self.unacked_bytes -= page.body_bytes
         pages.drop(page)
+
+    def _unkept_left_with(self, page: Page) -> None:
+        if self._survives:
+            self._unkept -= page.unkept
+            self._unkept_bytes -= page.unkept_bytes
 
     def abandon_page(self, pages: Pages, page: Page) -> None:
         """The same where the queue itself is gone."""
@@ -783,6 +812,15 @@ class EntryQueue(Queue, Stored):
             if self.dedup is not None:
                 self.dedup.keep(entry.message)
             self._journal.settle(self.id, entry)
+        elif self._survives and entry.seq >= 0:
+            self._unkept_left(entry)
+
+    def _unkept_left(self, entry: Entry) -> None:
+        """A message that may have been one of those that the journal does not keep has left the queue."""
+        message = entry.message
+        if not message.handling.persistent:
+            self._unkept -= 1
+            self._unkept_bytes -= len(message.body)
 
     def _released(self, entry: Entry) -> None:
         """An entry is in no consumer's hands any more, and will not come back."""
@@ -1015,6 +1053,7 @@ class EntryQueue(Queue, Stored):
                 try:
                     places = self._paging.places(page)
                     self._journal.settle_runs(self.id, places.seqs, places.slots)
+                    self._unkept_left_with(page)
                 except InternalError:
                     # Of a queue that is gone nothing comes back after a restart, whatever the journal has.
                     if not self.gone:

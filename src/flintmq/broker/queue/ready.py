@@ -44,6 +44,10 @@ class Ready:
     def peek(self) -> Entry | None:
         """The entry that `take` would give."""
 
+    def head(self) -> Entry | None:
+        """The same, left as it is, and only where that is known without reading a page or sorting what came back."""
+        return None
+
     def take_page(self, max_count: i64, max_bytes: i64) -> Page | None:
         """What is to be delivered next, as it is packed: None where it is not, or is more than that.
 
@@ -187,6 +191,20 @@ class Fifo(Ready):
                 return entry
             self._front.pop()
             self._removed -= 1
+
+    def head(self) -> Entry | None:
+        if self._returned:
+            return None
+        if self._front:
+            entry = self._front[-1]
+        elif self._middle:
+            entry = self._middle[0][0]
+        elif self.pages or not self._back:
+            return None
+        else:
+            entry = self._back[0]
+        # What was taken out from the middle is rarely the first, and does not stay so for long.
+        return entry if entry.state == READY else None
 
     def take_page(self, max_count: i64, max_bytes: i64) -> Page | None:
         if self._returned or self._front or self._middle or not self.pages:
@@ -436,6 +454,9 @@ class Priorities(Ready):
 
     def peek(self) -> Entry | None:
         return self._topmost().peek()
+
+    def head(self) -> Entry | None:
+        return self._topmost().head()
 
     def drop_candidate(self) -> Entry | None:
         for level in self._levels:

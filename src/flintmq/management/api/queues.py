@@ -8,8 +8,8 @@ from typing import Annotated, Any, Final
 from msgspec import Meta, Struct, field
 from starlette.responses import Response
 
-from flintmq.base.errors import AmqpError
-from flintmq.broker.message import Entry
+from flintmq.base.errors import AmqpError, FlintError
+from flintmq.broker.message import Entry, Message
 from flintmq.broker.permission import CONFIGURE, READ, WRITE
 from flintmq.broker.queue.base import Queue
 from flintmq.broker.queue.entries import EntryQueue
@@ -92,6 +92,9 @@ def facts(call: Call, queue: Queue, describing: Describing) -> dict[str, object]
         "message_bytes": queue.ready_bytes + int(queue.unacked_bytes),
         "message_bytes_ready": queue.ready_bytes,
         "message_bytes_unacknowledged": int(queue.unacked_bytes),
+        "messages_persistent": queue.kept_count,
+        "message_bytes_persistent": queue.kept_bytes,
+        "head_message_timestamp": _timestamp(queue.head()),
         "messages_details": {"rate": holding[0]},
         "messages_ready_details": {"rate": holding[1]},
         "messages_unacknowledged_details": {"rate": holding[2]},
@@ -108,8 +111,10 @@ def facts(call: Call, queue: Queue, describing: Describing) -> dict[str, object]
         "reductions": 0,
         "memory": 0,
     }
-    if not queue.consumers and queue.is_idle:
-        shown["idle_since"] = datetime.fromtimestamp(int(queue.used_ms) / 1000, UTC).isoformat(timespec="milliseconds")
+    # As far as the samples of rates tell: RabbitMQ says it once a queue has had nothing to do for some seconds.
+    still_ms = call.stats.queues.still_since_ms(queue, (*counts.of_queue(queue), *counts.held_by(queue)))
+    if still_ms and not queue.is_due:
+        shown["idle_since"] = datetime.fromtimestamp(still_ms / 1000, UTC).isoformat(timespec="milliseconds")
     if queue.owner is not None:
         shown["owner_pid_details"] = describing.connection_details(queue.owner)
     if queue.kind != "classic":
@@ -117,6 +122,18 @@ def facts(call: Call, queue: Queue, describing: Describing) -> dict[str, object]
     if isinstance(queue, StreamQueue):
         shown |= {"first_offset": int(queue.log.first_offset), "next_offset": int(queue.log.next_offset)}
     return shown
+
+
+def _timestamp(head: Message | None) -> int | None:
+    """When the message was made, in seconds, where it says so."""
+    if head is None:
+        return None
+    try:
+        text = head.codec.property_text(head.properties, "timestamp")
+    except FlintError:
+        # Stored by a release that looked less closely.
+        return None
+    return int(text) if text.isdigit() else None
 
 
 async def add_course(call: Call, queue: Queue, shown: dict[str, object]) -> None:

@@ -28,12 +28,12 @@ def _per_second(deltas: Counts, ms: int) -> Rates:
 
 @final
 class _Sample:
-    __slots__ = ("at_ms", "began", "changes", "counts", "rates", "round")
+    __slots__ = ("at_ms", "began", "changed_ms", "changes", "counts", "rates", "round")
 
     def __init__(self, number: int, at_ms: int, counts: Counts, rates: Rates) -> None:
         # The rounds that came by first and last.
         self.began = self.round = number
-        self.at_ms = at_ms
+        self.at_ms = self.changed_ms = at_ms
         self.counts = counts
         self.rates = rates
         # None where all has been the same for as long as is remembered.
@@ -71,6 +71,11 @@ class Meters(Generic[K]):
         found = self._samples.get(of)
         return self._still if found is None else found.rates
 
+    def still_since_ms(self, of: K, counts: Counts) -> int:
+        """Since when its counts are these, as far as rounds tell; 0 where they were others in the last one."""
+        found = self._samples.get(of)
+        return found.changed_ms if found is not None and found.counts == counts else 0
+
     def begin_round(self, now_ms: int) -> None:
         """Also after one that did not come to its end."""
         self._round += 1
@@ -94,6 +99,7 @@ class Meters(Generic[K]):
                     last.changes = Changes()
                 last.changes.add(self._round, deltas, self._reach)
             last.counts = counts
+            last.changed_ms = now_ms
         last.round = self._round
         last.at_ms = now_ms
 

@@ -88,6 +88,8 @@ class Packer:
         slot: i64 = -1
         timestamp_ms: i64 = 0
         redelivered: i64 = 0
+        unkept: i64 = 0
+        unkept_bytes: i64 = 0
         for entry in entries:
             message = entry.message
             body = message.body
@@ -107,6 +109,9 @@ class Packer:
                 flags |= _NEXT_SLOT
             elif seq >= 0:
                 is_run = False
+            if entry.segment == 0:
+                unkept += 1
+                unkept_bytes += body_size
             if entry.redelivered:
                 flags |= _REDELIVERED
                 redelivered += 1
@@ -162,6 +167,8 @@ class Packer:
         page.body_bytes = size
         page.expires_ms = expires_ms
         page.redelivered = redelivered
+        page.unkept = unkept
+        page.unkept_bytes = unkept_bytes
         page.content = Content(writer.getvalue(), large)
 
     def unpack(self, data: bytes, packed_size: i64, large: list[bytes] | None) -> list[Entry]:

@@ -1,5 +1,7 @@
 """What RabbitMQ's own tools, and clients written for it, send and expect where documentation says little."""
 
+import asyncio
+
 import pytest
 
 from tests.unit.management.standing_in import Api, refused
@@ -68,3 +70,54 @@ def test_the_page_about_the_command_line(api: Api) -> None:
     status, error, reason = refused(api.get("/cli/rabbitmqadmin", by=None))
     assert (status, error) == (404, "not_found")
     assert reason.startswith("rabbitmqadmin is a program of RabbitMQ's")
+
+
+def test_what_a_queue_holds_that_lasts(api: Api) -> None:
+    """Persistent messages and their bytes, in a client's hands or not; none on a queue that does not last."""
+    api.put("/api/queues/%2F/short", {})
+    for key in ("q", "short"):
+        for mode, payload in ((2, "kept"), (1, "not"), (2, "too")):
+            message = {"routing_key": key, "payload": payload, "payload_encoding": "string"}
+            api.post("/api/exchanges/%2F//publish", {**message, "properties": {"delivery_mode": mode}})
+    api.broker.vhosts["/"].queues["q"].get()
+    shown = api.found("/api/queues/%2F/q")
+    assert (shown["messages"], shown["messages_persistent"], shown["message_bytes_persistent"]) == (3, 2, 7)
+    shown = api.found("/api/queues/%2F/short")
+    assert (shown["messages"], shown["messages_persistent"], shown["message_bytes_persistent"]) == (3, 0, 0)
+    api.delete("/api/queues/%2F/q/contents")
+    assert api.found("/api/queues/%2F/q")["messages_persistent"] == 1
+    api.put("/api/queues/%2F/s", {"durable": True, "arguments": {"x-queue-type": "stream"}})
+    api.post("/api/exchanges/%2F//publish", {**MESSAGE, "routing_key": "s"})
+    assert api.found("/api/queues/%2F/s")["messages_persistent"] == 1
+
+
+def test_the_time_of_the_message_at_the_head(api: Api) -> None:
+    """In seconds, of the message that is next; null where there is none, or it says none."""
+    assert api.found("/api/queues/%2F/q")["head_message_timestamp"] is None
+    for timestamp in (1_700_000_000, 1_700_000_001):
+        api.post("/api/exchanges/%2F//publish", {**MESSAGE, "properties": {"timestamp": timestamp}})
+    assert api.found("/api/queues/%2F/q")["head_message_timestamp"] == 1_700_000_000
+    queue = api.broker.vhosts["/"].queues["q"]
+    entry = queue.get()
+    assert entry is not None
+    assert api.found("/api/queues/%2F/q")["head_message_timestamp"] == 1_700_000_001
+    api.delete("/api/queues/%2F/q/contents")
+    api.post("/api/exchanges/%2F//publish", MESSAGE)
+    assert api.found("/api/queues")[0]["head_message_timestamp"] is None
+
+
+def test_how_long_a_queue_was_idle(api: Api) -> None:
+    """Since the last sample before which something came, went, or was taken, with messages on it or not."""
+
+    def sample() -> None:
+        asyncio.run(api.stats.sample())
+        api.node.now += 5_000
+
+    assert "idle_since" not in api.found("/api/queues/%2F/q")
+    sample()
+    assert api.found("/api/queues/%2F/q")["idle_since"] == "2023-11-14T22:13:20.000+00:00"
+    api.post("/api/exchanges/%2F//publish", MESSAGE)
+    assert "idle_since" not in api.found("/api/queues/%2F/q")
+    sample()
+    sample()
+    assert api.found("/api/queues/%2F/q")["idle_since"] == "2023-11-14T22:13:25.000+00:00"
