@@ -316,7 +316,7 @@ class VHost:
             del self.replies[queue.name]
             self.exchanges.queue_removed(queue)
             count = queue.delete()
-            self.traffic.gone.add(queue)
+            self.traffic.queue_gone(queue.kind, queue, queue.outflows or {})
             return count
         if self.queues.get(queue.name) is not queue:
             return 0
@@ -325,7 +325,7 @@ class VHost:
         self.exchanges.queue_removed(queue)
         count = queue.bury() if self.dialect.dead_letters_deleted else 0
         count += queue.delete()
-        self.traffic.gone.add(queue)
+        self.traffic.queue_gone(queue.kind, queue, queue.outflows or {})
         if queue.durable and queue.owner is None:
             self._storage.definitions.delete_queue(self.name, queue.name)
         if queue.keeps_all:

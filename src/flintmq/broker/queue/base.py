@@ -111,11 +111,23 @@ class Queue(Outflow):
         self._turns = Turns(self.consumers)
         self._unused: Unused | None = None
         self._holders: dict[Holder, None] = {}
+        # Of what is counted here, what went out by one protocol, by its name.
+        self.outflows: dict[str, Outflow] | None = None
         # Names that lease from it: nobody else has it to itself meanwhile.
         self.lease_count: i64 = 0
         # Where it ends by itself.
         self.lifetime: Lifetime | None = None
         self.gone = False
+
+    def outflow_of(self, protocol: str) -> Outflow:
+        """Where consumers of a protocol are counted besides."""
+        if self.outflows is None:
+            self.outflows = {}
+        found = self.outflows.get(protocol)
+        if found is None:
+            found = Outflow()
+            self.outflows[protocol] = found
+        return found
 
     def configure(self, effective: Table) -> None:
         """Arguments and policies have changed, and come to this (x- names)."""

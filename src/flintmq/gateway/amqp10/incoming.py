@@ -29,7 +29,7 @@ from flintmq.gateway.amqp10.codec import CODEC_10
 from flintmq.gateway.amqp10.names import Key, NamedLink
 from flintmq.gateway.amqp10.posting import Posting
 from flintmq.gateway.amqp10.progress import OutcomeKept, PartKept, Progress, seen
-from flintmq.gateway.amqp10.promises import refuse_unsafe
+from flintmq.gateway.amqp10.promises import PROTOCOL, refuse_unsafe
 from flintmq.gateway.amqp10.publication import Publication
 from flintmq.gateway.amqp10.retention import decoded_state, encoded_state, join, leave
 from flintmq.gateway.amqp10.terms import Intake, Terms
@@ -86,6 +86,8 @@ class IncomingLink(ReceiverOwner, Holder, DetachedLink, NamedLink):
         self._exchange = exchange
         self._connection = session.connection
         self._vhost = session.vhost
+        # The part of what the virtual host counts that came by this protocol.
+        self._inflow = session.vhost.traffic.inflow_of(PROTOCOL)
         self._rights = session.rights
         self._agenda = session.gateway.agenda
         self._promises = session.connection.promises
@@ -218,6 +220,7 @@ class IncomingLink(ReceiverOwner, Holder, DetachedLink, NamedLink):
             return
         if agenda.tap is not None:
             message = agenda.tap.published(self.session.client(), message, queues)
+        self._inflow.published += 1
         outcome = self._vhost.deliver(message, queues)
         cost = publication.route.cost
         if cost != 0:
@@ -239,6 +242,7 @@ class IncomingLink(ReceiverOwner, Holder, DetachedLink, NamedLink):
             self._settle(delivery, _too_long(queues))
         else:
             self._vhost.traffic.confirmed += 1
+            self._inflow.confirmed += 1
             self._settle(delivery, ACCEPTED)
 
     def _no_route(self, is_settled: bool) -> None:
@@ -246,9 +250,11 @@ class IncomingLink(ReceiverOwner, Holder, DetachedLink, NamedLink):
         if is_settled:
             session.dropped += 1
             traffic.dropped += 1
+            self._inflow.dropped += 1
         else:
             session.returned += 1
             traffic.returned += 1
+            self._inflow.returned += 1
 
     def _publication(self) -> Publication:
         """Where the message that was read last says it goes. Raises PreconditionFailed."""

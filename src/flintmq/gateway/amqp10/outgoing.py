@@ -25,7 +25,7 @@ from flintmq.gateway.amqp10.annotations import check_state
 from flintmq.gateway.amqp10.names import Key, NamedLink
 from flintmq.gateway.amqp10.outcomes import settlement_of
 from flintmq.gateway.amqp10.outlet import Outlet
-from flintmq.gateway.amqp10.promises import Answer
+from flintmq.gateway.amqp10.promises import PROTOCOL, Answer
 from flintmq.gateway.amqp10.resumption import Resumption
 from flintmq.gateway.amqp10.retention import join, leave
 from flintmq.gateway.amqp10.timeouts import Timeouts
@@ -63,6 +63,8 @@ class LinkConsumer(Consumer):
         self._link = link
         self._outlet = outlet
         self._outflow = owner.session.outflow
+        # The part of what the queue counts that went out by this protocol.
+        self.passed = queue.outflow_of(PROTOCOL)
         self.number: i64 = 0
         # Whether deliveries are more than sending: for a transaction, or a terminus that keeps notes.
         self.is_special = False
@@ -112,17 +114,22 @@ class LinkConsumer(Consumer):
         if self._agenda.tap is not None:
             self._agenda.tap.delivered(self.owner.session.client(), queue, entry)
         outflow = self._outflow
+        passed = self.passed
         if entry.redelivered:
             outflow.redelivered += 1
+            passed.redelivered += 1
         if self.no_ack:
             outflow.delivered_no_ack += 1
+            passed.delivered_no_ack += 1
         else:
             outflow.delivered += 1
+            passed.delivered += 1
         if self.is_special:
             self.owner.deliver(self.number, queue, entry, head, body)
         elif self.settles:
             link.send(self.number, head, body, True)
             if queue.keeps_all:
+                passed.acked += 1
                 queue.settle(entry)
         else:
             link.send(self.number, head, body, False, entry)
@@ -131,6 +138,7 @@ class LinkConsumer(Consumer):
         """The link ends, and the message goes back: another consumer may be able to take it."""
         # So that the queue does not take it for delivered.
         self.no_ack = False
+        self.passed.delivered += 1
         self.owner.fail_later(
             MessageSizeExceeded(f"message size ({size} bytes) > maximum message size ({self._link.message_max} bytes)"),
             entry,
@@ -378,6 +386,7 @@ class OutgoingLink(SenderOwner, DetachedLink, NamedLink):
         """
         if outcome is settlement.ACCEPTED:
             self.session.outflow.acked += 1
+            self.consumer.passed.acked += 1
         terminus = self.terminus
         if terminus is None or not terminus.keeps_notes:
             return None if terminus is None else terminus.settle(tag, outcome)

@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from collections import deque
-from typing import final
+from typing import Final, final
 
 from mypy_extensions import i64, mypyc_attr
 
@@ -10,6 +10,9 @@ from flintmq.base.errors import ResourceLimitExceeded
 from flintmq.broker.traffic import Traffic
 from flintmq.protocol.amqp10.delivery import IncomingDelivery
 from flintmq.wire.amqp10.states import Error, Rejected
+
+# What counters call this protocol.
+PROTOCOL: Final = "amqp10"
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -64,6 +67,8 @@ class Promises:
 
     def _keep(self, promise: _Promise) -> None:
         self.traffic.confirmed += len(promise.stored)
+        if promise.stored:
+            self.traffic.inflow_of(PROTOCOL).confirmed += len(promise.stored)
         for delivery in promise.stored:
             delivery.link.accept_delivery(delivery)
         for answer in promise.answers:

@@ -336,6 +336,7 @@ class LinkSettlement(StagedSettlement):
         held = self._held
         if self._outcome is settlement.ACCEPTED:
             self._link.session.outflow.acked += 1
+            self._link.consumer.passed.acked += 1
         self._apply(self._outcome)
         if not self._settled and self._delivery is not None:
             self._link.settle(self._delivery, self._state, held is not None and held.note is not None)

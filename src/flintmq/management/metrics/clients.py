@@ -4,8 +4,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, final
 
 from flintmq.gateway.amqp091.channel import ServerChannel
+from flintmq.gateway.amqp10.session import ServerSession
 from flintmq.management.http.slices import each
-from flintmq.management.metrics.exposition import COUNTER, GAUGE, Family, single
+from flintmq.management.metrics.exposition import COUNTER, GAUGE, Family, several
+from flintmq.management.metrics.protocols import AMQP_10, by_protocol
 from flintmq.management.ports import Node, Socket
 from flintmq.management.stats import counts
 from flintmq.management.stats.connections import (
@@ -166,21 +168,32 @@ def channel_labels(channel: Open) -> Mapping[str, str]:
     return {**connection_labels(channel.socket), "channel": str(number_of(channel.channel))}
 
 
-def _publishing(channel: Open) -> tuple[int, bool]:
-    return channel.unconfirmed, channel.count("publish") > 0
+def _publishing(channel: Open) -> tuple[bool, int, bool]:
+    return isinstance(channel.channel, ServerSession), channel.unconfirmed, channel.count("publish") > 0
 
 
 async def publishers(node: Node, channels: Sequence[Open]) -> str:
     """Who publishes, and how much of what they want confirmed has come."""
-    churn, vhosts = node.broker.agenda.churn, node.broker.vhosts.values()
-    confirmed = int(churn.gone.confirmed) + sum([int(vhost.traffic.confirmed) for vhost in vhosts])
-    waiting = publishing = 0
-    for unconfirmed, has_published in await each(channels, _publishing):
-        waiting += unconfirmed
-        publishing += has_published
-    return single(
+    churn = node.broker.agenda.churn
+    confirmed = confirmed_10 = 0
+    for traffic in (churn.gone, *[vhost.traffic for vhost in node.broker.vhosts.values()]):
+        confirmed += int(traffic.confirmed)
+        if AMQP_10 in traffic.inflows:
+            confirmed_10 += int(traffic.inflows[AMQP_10].confirmed)
+    waiting = {True: 0, False: 0}
+    publishing = {True: 0, False: 0}
+    for is_session, unconfirmed, has_published in await each(channels, _publishing):
+        waiting[is_session] += unconfirmed
+        publishing[is_session] += has_published
+    wanted = confirmed + sum(waiting.values()) + int(churn.unconfirmed)
+    return several(
         "rabbitmq_global_messages_received_confirm_total",
         COUNTER,
         "Messages received from publishers that want them confirmed",
-        confirmed + waiting + int(churn.unconfirmed),
-    ) + single("rabbitmq_global_publishers", GAUGE, "Channels on which something was published", publishing)
+        by_protocol(wanted, confirmed_10 + waiting[True]),
+    ) + several(
+        "rabbitmq_global_publishers",
+        GAUGE,
+        "Channels on which something was published",
+        by_protocol(sum(publishing.values()), publishing[True]),
+    )

@@ -1,15 +1,18 @@
 """What there is to know of the node as a whole, by RabbitMQ's names, and by our own where it has none."""
 
 import platform
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from flintmq.broker.agenda import DELIVERY_LIMIT, EXPIRED, MAXLEN, REJECTED
+from flintmq.broker.arguments import QUEUE_KINDS
 from flintmq.broker.broker import Broker
 from flintmq.broker.queue.base import Queue
-from flintmq.broker.traffic import Outflow
+from flintmq.broker.traffic import Inflow, Outflow, Traffic
+from flintmq.gateway.amqp10.outgoing import LinkConsumer
 from flintmq.management.http.slices import each
 from flintmq.management.metrics.exposition import COUNTER, GAUGE, histogram, several, single
+from flintmq.management.metrics.protocols import AMQP_091, AMQP_10, PROTOCOLS, by_protocol
 from flintmq.management.ports import Node
 
 _DEAD_LETTER_REASONS: Final = (REJECTED, EXPIRED, MAXLEN, DELIVERY_LIMIT)
@@ -39,7 +42,31 @@ _MEASURES: Final = (
     ("sockets_used", "process_open_tcp_sockets", "Connections of AMQP, open or about to be"),
     ("sockets_total", "process_max_tcp_sockets", "Connections of AMQP that there may be"),
 )
+_PUBLISHED: Final[tuple[tuple[str, str, Callable[[Inflow], int]], ...]] = (
+    ("received", "Messages received from publishers", lambda inflow: inflow.published),
+    ("confirmed", "Messages confirmed to publishers", lambda inflow: inflow.confirmed),
+    (
+        "routed",
+        "Messages that went to a queue or stream at least",
+        lambda inflow: inflow.published - inflow.returned - inflow.dropped,
+    ),
+    (
+        "unroutable_returned",
+        "Messages that no queue took, given back to their publishers",
+        lambda inflow: inflow.returned,
+    ),
+    (
+        "unroutable_dropped",
+        "Messages that no queue took, and nobody wanted back",
+        lambda inflow: inflow.dropped,
+    ),
+)
 _DELIVERED: Final[tuple[tuple[str, str, Callable[[Outflow], int]], ...]] = (
+    (
+        "delivered",
+        "Messages delivered, or fetched",
+        lambda outflow: outflow.delivered + outflow.delivered_no_ack + outflow.got + outflow.got_no_ack,
+    ),
     (
         "delivered_consume_manual_ack",
         "Messages delivered to consumers that acknowledge them",
@@ -140,43 +167,67 @@ def objects(prefix: str, broker: Broker, queues: Sequence[Queue]) -> str:
     return "".join([single(prefix + name, GAUGE, text, count) for name, text, count in counts])
 
 
+class _Passed:
+    """What went out of queues, by their kind: all of it, and of that what went out by AMQP 1.0. Consumers likewise."""
+
+    def __init__(self) -> None:
+        self.whole = {kind: Outflow() for kind in QUEUE_KINDS}
+        self.part = {kind: Outflow() for kind in QUEUE_KINDS}
+        self.consumers = dict.fromkeys(PROTOCOLS, 0)
+
+    def look(self, queue: Queue) -> None:
+        self.whole[queue.kind].add(queue)
+        if queue.outflows is not None and AMQP_10 in queue.outflows:
+            self.part[queue.kind].add(queue.outflows[AMQP_10])
+        links = sum([isinstance(consumer, LinkConsumer) for consumer in queue.consumers])
+        self.consumers[AMQP_10] += links
+        self.consumers[AMQP_091] += len(queue.consumers) - links
+
+    def add_gone(self, traffic: Traffic) -> None:
+        for (kind, protocol), outflow in traffic.gone_outflows.items():
+            (self.part if protocol else self.whole)[kind].add(outflow)
+
+    def samples(self, read: Callable[[Outflow], int]) -> list[tuple[Mapping[str, str], int]]:
+        found: list[tuple[Mapping[str, str], int]] = []
+        for kind in QUEUE_KINDS:
+            by_10 = int(read(self.part[kind]))
+            counts = {AMQP_091: int(read(self.whole[kind])) - by_10, AMQP_10: by_10}
+            found += [
+                ({"protocol": protocol, "queue_type": f"rabbit_{kind}_queue"}, count)
+                for protocol, count in counts.items()
+            ]
+        return found
+
+
 async def passed(broker: Broker, queues: Sequence[Queue]) -> str:
-    """Totals that only grow, whatever is closed or deleted."""
-    total = Outflow()
-    consumers = 0
-
-    def look(queue: Queue) -> None:
-        nonlocal consumers
-        total.add(queue)
-        consumers += len(queue.consumers)
-
-    await each(queues, look)
-    for vhost in list(broker.vhosts.values()):
-        # Answers are deliveries, too, though nobody is shown what they go by.
-        await each(list(vhost.replies.values()), total.add)
+    """Totals that only grow, whatever is closed or deleted, by RabbitMQ's labels. What is published and taken over HTTP
+    counts as AMQP 0-9-1, as it does there.
+    """
+    out = _Passed()
+    await each(queues, out.look)
     churn = broker.agenda.churn
-    total.add(churn.gone.gone)
-    published = int(churn.published)
-    confirmed, returned, dropped = churn.gone.confirmed, churn.gone.returned, churn.gone.dropped
+    whole, by_10 = Inflow(), Inflow()
+    whole.published = churn.published
+    for traffic in (churn.gone, *[vhost.traffic for vhost in broker.vhosts.values()]):
+        out.add_gone(traffic)
+        whole.confirmed += traffic.confirmed
+        whole.returned += traffic.returned
+        whole.dropped += traffic.dropped
+        if AMQP_10 in traffic.inflows:
+            by_10.add(traffic.inflows[AMQP_10])
     for vhost in broker.vhosts.values():
-        traffic = vhost.traffic
-        published += vhost.router.published
-        confirmed += traffic.confirmed
-        returned += traffic.returned
-        dropped += traffic.dropped
-        total.add(traffic.gone)
-    given = total.delivered + total.delivered_no_ack + total.got + total.got_no_ack
-    shown = (
-        ("received", "Messages received from publishers", published),
-        ("confirmed", "Messages confirmed to publishers", confirmed),
-        ("routed", "Messages that went to a queue or stream at least", published - returned - dropped),
-        ("unroutable_returned", "Messages that no queue took, given back to their publishers", returned),
-        ("unroutable_dropped", "Messages that no queue took, and nobody wanted back", dropped),
-        ("delivered", "Messages delivered, or fetched", given),
-        *[(name, text, read(total)) for name, text, read in _DELIVERED],
-    )
-    texts = [single(f"rabbitmq_global_messages_{name}_total", COUNTER, text, int(count)) for name, text, count in shown]
-    texts.append(single("rabbitmq_global_consumers", GAUGE, "Consumers there are", consumers))
+        whole.published += vhost.router.published
+    texts = [
+        several(f"rabbitmq_global_messages_{name}_total", COUNTER, text, by_protocol(read(whole), read(by_10)))
+        for name, text, read in _PUBLISHED
+    ]
+    texts += [
+        several(f"rabbitmq_global_messages_{name}_total", COUNTER, text, out.samples(read))
+        for name, text, read in _DELIVERED
+    ]
+    consumers = sum(out.consumers.values())
+    labelled = by_protocol(consumers, out.consumers[AMQP_10])
+    texts.append(several("rabbitmq_global_consumers", GAUGE, "Consumers there are", labelled))
     texts.append(single("rabbitmq_consumers", GAUGE, "Consumers there are", consumers))
     return "".join(texts)
 

@@ -99,8 +99,12 @@ def _samples(api: Api, path: str) -> dict[tuple[str, tuple[tuple[str, str], ...]
 
 
 def _plain(api: Api, path: str = "/metrics") -> dict[str, float]:
-    """Samples without labels."""
-    return {name: value for (name, labels), value in _samples(api, path).items() if not labels}
+    """Samples without labels, and the sums of totals that have protocols and types of queues as labels."""
+    found: dict[str, float] = {}
+    for (name, labels), value in _samples(api, path).items():
+        if not labels or name.startswith("rabbitmq_global_"):
+            found[name] = found.get(name, 0) + value
+    return found
 
 
 @pytest.mark.parametrize(
