@@ -198,7 +198,7 @@ def test_the_broker_is_stopped(tmp_path: Path) -> None:
         connection = pika.BlockingConnection(pika.URLParameters(broker.url))
         channel = connection.channel()
         method, _, body = channel.basic_get("kept")
-        assert (body, method.redelivered) == (b"persistent", True)
+        assert (body, method.redelivered) == (b"persistent", False)
         assert channel.basic_get("kept")[0] is None
         connection.close()
 

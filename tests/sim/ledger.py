@@ -108,6 +108,8 @@ class Ledger:
         self.trace: Callable[[str], None] | None = None
         # Whether the disk was damaged: what is there has to be whole, and may be less, or more, than was promised.
         self.is_damaged = False
+        # Whether the last life of the node ended in order.
+        self.was_stopped = False
         # Whether the server may have closed connections whose clients have not heard of it yet.
         self.is_closing: Callable[[], bool] = lambda: False
         # Numbers of messages that were on a queue for sure when it was deleted.
@@ -415,7 +417,7 @@ class Ledger:
                 raise Unexpected(f"{line} has {number} twice")
             found[number] = entry
             self._note(number, f"is found on {line}, {entry.returns} returns")
-            if not line.is_stream and not entry.redelivered:
+            if not line.is_stream and not entry.redelivered and not self._is_new(line, number):
                 raise Unexpected(f"{line} does not know that {number} may have been delivered before")
             if line.source is None and not sent.delay_ms and not line.deduplicates:
                 key = (sent.channel, sent.priority)
@@ -423,6 +425,11 @@ class Ledger:
                     raise Unexpected(f"{line} has {number}, in place {sent.place}, behind {latest[key]}")
                 latest[key] = sent.place
         return found
+
+    def _is_new(self, line: Line, number: int) -> bool:
+        """A node that was stopped in order knows what nobody has had."""
+        copy = line.copies.get(number)
+        return self.was_stopped and (copy is None or not copy.was_delivered)
 
     def _compare(
         self, line: Line, found: Mapping[int, Entry], there: Mapping[Line, Mapping[int, Entry]], durable: int
@@ -540,7 +547,7 @@ class Ledger:
                 if before is None:
                     before = Copy(copy.sent)
                 copy.was_delivered = before.was_delivered
-                copy.starts = before.starts + 1
+                copy.starts = before.starts + (line.is_stream or found[number].redelivered)
                 copy.returns = max(before.returns, int(found[number].returns))
                 copies[number] = copy
                 kept[number] = copy.sent
@@ -552,6 +559,8 @@ class Ledger:
         self.messages = kept
         self._groups = []
         self.is_damaged = False
+        # Whether the last life of the node ended in order.
+        self.was_stopped = False
 
     def forget_unfinished(self, names: set[str]) -> None:
         """Of the queues that were being made or deleted, those that are not there are gone."""

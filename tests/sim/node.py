@@ -168,6 +168,7 @@ class Node:
         assert server is not None
         self.is_stopping = True
         await server.close(2.0)
+        self.broker.note_undelivered()
         self.storage.close()
 
     def kill(self) -> None:

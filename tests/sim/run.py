@@ -262,6 +262,7 @@ class Run:
         # spoiled looks like what was torn.
         self.ledger.is_damaged &= bool(node.storage.damage) or not self._was_stopped
         was_damaged = self.ledger.is_damaged
+        self.ledger.was_stopped = self._was_stopped
         self.ledger.found(contents, self._durable)
         self.ledger.forget_unfinished(set(contents))
         if not was_damaged:

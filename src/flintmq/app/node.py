@@ -268,6 +268,7 @@ class Node:
                     each.close()
                 await self._server.drain(_DRAIN_SECONDS)
                 await self._server.close(patience_seconds)
+                self._server.gateway.broker.note_undelivered()
                 # The loop may go on, and what the sync thread tells from now on is nobody's.
                 self._server = None
             if self._exporting is not None:

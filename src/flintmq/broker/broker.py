@@ -28,6 +28,7 @@ from flintmq.broker.ports import (
 )
 from flintmq.broker.queue.base import Queue, Stored
 from flintmq.broker.queue.classic import ClassicQueue
+from flintmq.broker.queue.entries import EntryQueue
 from flintmq.broker.queue.ids import QueueIds
 from flintmq.broker.queue.stream import StreamQueue
 from flintmq.broker.rules import check_rule
@@ -334,6 +335,13 @@ class Broker:
         self.agenda.unsynced.clear()
         for stream in unsynced:
             stream.synced()
+
+    def note_undelivered(self) -> None:
+        """All connections are closed, and the storage will be: messages that nobody has had will not be flagged."""
+        for vhost in self.vhosts.values():
+            for queue in vhost.queues.values():
+                if isinstance(queue, EntryQueue):
+                    queue.note_undelivered()
 
     # -- start-up -----------------------------------------------------------------------------------------------
 

@@ -308,6 +308,13 @@ class Journal:
         """Stage how often an entry with a segment has come back to its queue."""
 
     @abstractmethod
+    def undelivered(self, queue_id: i64, runs: list[int]) -> None:
+        """Stage which entries of a queue nobody has had, as the first sequence number and the length of each run.
+
+        For the end of a broker: it holds if nothing is staged behind it but the same of other queues.
+        """
+
+    @abstractmethod
     def begin_group(self) -> None:
         """What is staged until `end_group` is found whole after a crash, or not at all.
 

@@ -25,7 +25,7 @@ from flintmq.base.errors import StorageError
 
 FORMAT_VERSION: Final = 4
 # What files of the versions before this one hold is read as it is: version 2 only lacks checkpoints, version 3 what the
-# journal says of definitions.
+# journal says of definitions, and of messages that were not delivered.
 _FORMAT_VERSION_READ: Final = 2
 HEADER_BYTES: Final = 64
 BLOCK_HEAD_BYTES: Final = 13
@@ -56,7 +56,7 @@ _MARK: Final = struct.Struct(">qq")
 # A mark or a seal: their lengths and types are known, their magic and checksum are not.
 _MARK_OR_SEAL: Final = re.compile(rb"(?s)(?=(.{4})\0\0\0(?:\x10.{4}\x01|\0.{4}\x02))")
 # What may be the beginning of a block of records, by its type and by what is always so in its first record.
-_RECORDS: Final = re.compile(rb"(?s)(?=(.{4}).{8}(?:\x03(?:[\x01\x04\x05\x06]\0|[\x02\x03][\0\xff])|\x04\0\0))")
+_RECORDS: Final = re.compile(rb"(?s)(?=(.{4}).{8}(?:\x03(?:[\x01\x04\x05\x06]\0|[\x02\x03\x07][\0\xff])|\x04\0\0))")
 # In the search for these, so many times the file's bytes are checked at most: what publishers send may look like them.
 _SEARCH_FACTOR: Final = 16
 # What a mark with a number counts for, beside those without.

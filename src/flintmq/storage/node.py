@@ -220,6 +220,7 @@ class NodeStorage(Storage):
             written, ended = self._marks.journal_written, self._marks.journal_ended
             number = self._journal_files.recover(replay, self._journal.occupancy, written, ended)
             self._check_age(replay.highest_stranger)
+            self._begin_life()
             self._next_seqs = replay.next_seqs()
             self._journal.start(number, max(self._next_seqs.values(), default=1) - 1)
             self._is_recovered = True
@@ -233,6 +234,14 @@ class NodeStorage(Storage):
             raise self._unreadable(error) from error
         self._take_reserve()
         return self._recovered(replay)
+
+    def _begin_life(self) -> None:
+        """From here on messages may be delivered: what the journal says about those that were not is over."""
+        if self._marks.journal_ended:
+            try:
+                self._database.mark("journal_ended", 0)
+            except sqlite3.Error as error:
+                raise StorageError(f"{self._database.path} cannot be written ({error}): check the disk") from error
 
     def _recovered(self, replay: Replay) -> Iterator[tuple[int, Entry]]:
         try:

@@ -33,6 +33,7 @@ from flintmq.broker.queue.ready import BLOCK_ENTRIES, Fifo, Ready, ranked
 from flintmq.broker.queue.retry import pause_ms
 from flintmq.broker.queue.runs import Runs
 from flintmq.broker.queue.settings import DROP_HEAD, REJECT_PUBLISH_DLX
+from flintmq.broker.queue.undelivered import Undelivered
 from flintmq.broker.queue.withheld import Withheld
 
 # The seq of an entry that never was on the queue.
@@ -134,6 +135,13 @@ class EntryQueue(Queue, Stored):
                     dedup.remember(entry.message, self.agenda.now_ms)
             dedup.configure(self.settings)
             self.dedup = dedup
+
+    def note_undelivered(self) -> None:
+        """The broker stops, and nobody consumes any more: have the journal know what nobody has had."""
+        if self._survives:
+            runs = Undelivered(self._store).runs
+            if runs:
+                self._journal.undelivered(self.id, runs)
 
     def _each(self) -> Iterator[Entry]:
         """What is ready, in no order, and for a look only."""

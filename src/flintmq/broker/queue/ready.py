@@ -379,6 +379,13 @@ class Fifo(Ready):
                 yield paging.read(page)
         yield _ready(self._back)
 
+    def loose_blocks(self) -> Iterator[list[Entry]]:
+        """What is in no page, piece by piece, removed entries included; each piece in order."""
+        yield self._returned
+        yield self._front[::-1]
+        yield from self._middle
+        yield self._back
+
     def emptied(self, page: Page) -> None:
         """Nothing is left of a page."""
         self.pages.remove(page)

@@ -34,6 +34,7 @@ from flintmq.storage.journal.records import (
     RECORD_MOVED,
     RECORD_RETURN,
     RECORD_SETTLEMENT,
+    RECORD_UNDELIVERED,
     content_position,
 )
 from flintmq.storage.reading import Block
@@ -128,6 +129,9 @@ class Dump:
             described = decode_described(data, position)
             marks = {"identity": described.identity, "generation": described.generation}
             return {"record": "definitions", **marks, "whole": described.is_whole, "entries": described.entries}
+        if kind == RECORD_UNDELIVERED:
+            ranges = [{"first": first, "length": length} for first, length in settled_by(data, position)]
+            return {"record": "undelivered", "queue_id": queue_of(data, position), "ranges": ranges}
         seq, returns = returned_by(data, position)
         return {"record": "return", "queue_id": queue_of(data, position), "seq": seq, "returns": returns}
 

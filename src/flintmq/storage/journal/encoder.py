@@ -21,6 +21,7 @@ from flintmq.storage.journal.records import (
     RECORD_MOVED,
     RECORD_RETURN,
     RECORD_SETTLEMENT,
+    RECORD_UNDELIVERED,
     content_position,
     record_end,
 )
@@ -263,6 +264,19 @@ class JournalEncoder(Journal):
             self._write_return(queue_id, entry.seq, entry.returns)
             if self._group is None and len(self._writer) >= BLOCK_BYTES:
                 self._add_block((self._writer.getvalue(),), len(self._writer))
+
+    def undelivered(self, queue_id: i64, runs: list[int]) -> None:
+        writer = self._writer
+        writer.append(RECORD_UNDELIVERED)
+        write_i64_be(writer, queue_id)
+        write_i32_be(writer, i32(len(runs) // 2))
+        i: i64 = 0
+        while i < len(runs):
+            write_i64_be(writer, runs[i])
+            write_i32_be(writer, i32(runs[i + 1]))
+            i += 2
+        if len(writer) >= BLOCK_BYTES:
+            self._add_block((writer.getvalue(),), len(writer))
 
     def _write_return(self, queue_id: i64, seq: i64, returns: i32) -> None:
         self._segment.has_returns = True

@@ -118,6 +118,7 @@ class JournalFiles(BlockSource):
         tail_number = numbers[-1] if numbers else 0
         numbers += unreadable
         self.numbers = numbers
+        replay.ended = ended if ended == tail_number else 0
         if not self._read_all(tail_number, tail, replay, occupancy):
             replay.begin_again()
             occupancy.forget()

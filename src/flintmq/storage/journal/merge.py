@@ -142,7 +142,6 @@ class Runs:
                         and home.is_live(slot)
                     ):
                         entry = Entry(content.read(data, content_position(data, position)), read_i64_be(seqs, wanted))
-                        entry.redelivered = True
                         found.append((slot, entry))
                         wanted += 8
                     slot += 1

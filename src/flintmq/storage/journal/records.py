@@ -9,7 +9,8 @@
 - checkpoint: bytes u32 of all behind the next fields; first segment i64 of this life of the broker, highest seq i64,
   count u32; then of each segment what lives (see checkpoint.py);
 - definitions: bytes u32 of the text; identity i64, generation i64, 1 (u8) if it is about all of them; then what there
-  is, as JSON (see definitions/catalogue.py). It is a block of its own.
+  is, as JSON (see definitions/catalogue.py). It is a block of its own;
+- undelivered: as a settlement, the places whose messages nobody had had when the broker stopped.
 """
 
 import struct
@@ -26,6 +27,7 @@ RECORD_RETURN: Final = 3
 RECORD_MOVED: Final = 4
 RECORD_CHECKPOINT: Final = 5
 RECORD_DEFINITIONS: Final = 6
+RECORD_UNDELIVERED: Final = 7
 
 # Where the entries of a message begin in its record, and the bytes of each.
 ENTRIES_AT: Final = 5
@@ -55,7 +57,7 @@ def record_end(data: bytes, position: i64) -> i64:
     record = data[position]
     if record == RECORD_MESSAGE or record == RECORD_MOVED:
         return content_end(data, content_position(data, position))
-    if record == RECORD_SETTLEMENT:
+    if record == RECORD_SETTLEMENT or record == RECORD_UNDELIVERED:
         return position + RANGES_AT + RANGE_BYTES * i64(read_i32_be(data, position + 9))
     if record == RECORD_RETURN:
         return position + RETURN_BYTES

@@ -33,6 +33,7 @@ from flintmq.storage.journal.records import (
     RECORD_MOVED,
     RECORD_RETURN,
     RECORD_SETTLEMENT,
+    RECORD_UNDELIVERED,
     content_position,
     record_end,
 )
@@ -75,6 +76,10 @@ class SeqSet:
                     self._recent.add_run(first % _CHUNK_SEQS, first % _CHUNK_SEQS + stop - first)
             first = stop
 
+    def has(self, seq: i64) -> bool:
+        chunk = self._chunks.get(seq // _CHUNK_SEQS)
+        return chunk is not None and (chunk is self._full or chunk.has(seq % _CHUNK_SEQS))
+
     def _find(self, index: i64) -> None:
         chunk = self._chunks.get(index)
         if chunk is None:
@@ -99,6 +104,13 @@ class QueueReplay:
         self._done = SeqSet()
         self._lowest_live: i64 = _HIGHEST
         self._returns: dict[int, Counts] = {}
+        # Nobody has had these; None where that is not known of any.
+        self.undelivered: SeqSet | None = None
+
+    def was_delivered(self, seq: i64) -> bool:
+        """Whether somebody may have had it."""
+        undelivered = self.undelivered
+        return undelivered is None or not undelivered.has(seq)
 
     def add(self, seq: i64) -> bool:
         """A message; returns whether it lives, and in this record."""
@@ -146,6 +158,8 @@ class Replay:
     ) -> None:
         # The newest one.
         self.checkpoint: Checkpoint | None = None
+        # The segment that a clean stop has ended, and nothing was delivered since; 0 for none.
+        self.ended: i64 = 0
         self._goes_by_checkpoints = True
         self._codecs = codecs
         self._content = ContentReader(codecs)
@@ -227,6 +241,9 @@ class Replay:
                 self._read_message(segment, data, position, slot)
             elif record == RECORD_SETTLEMENT:
                 self._read_settlement(data, position)
+            elif record == RECORD_UNDELIVERED:
+                if segment.number == self.ended:
+                    self._read_undelivered(data, position)
             elif record == RECORD_RETURN:
                 queue = self._find(read_i64_be(data, position + 1))
                 segment.has_returns = True
@@ -280,6 +297,19 @@ class Replay:
             queue.settle(read_i64_be(data, at), i64(read_i32_be(data, at + 8)))
             at += RANGE_BYTES
 
+    def _read_undelivered(self, data: bytes, position: i64) -> None:
+        queue = self._find(read_i64_be(data, position + 1))
+        if queue is None:
+            return
+        if queue.undelivered is None:
+            queue.undelivered = SeqSet()
+        at = position + RANGES_AT
+        end = at + RANGE_BYTES * i64(read_i32_be(data, position + 9))
+        while at < end:
+            first = read_i64_be(data, at)
+            queue.undelivered.add_run(first, first + i64(read_i32_be(data, at + 8)))
+            at += RANGE_BYTES
+
     def next_seqs(self) -> dict[int, int]:
         """What comes next on each queue: no record that is still there speaks of it, be it read or not."""
         unread: i64 = 0 if self.checkpoint is None else self.checkpoint.highest_seq
@@ -309,6 +339,7 @@ class Replay:
         for queue_id, queue in self._queues.items():
             if queue.runs is not None:
                 for _, entry in queue.runs.entries(source, occupancy, self._codecs):
+                    entry.redelivered = queue.was_delivered(entry.seq)
                     yield queue_id, entry
                 queue.runs = None
 
@@ -344,7 +375,7 @@ class Replay:
                             entry = Entry(message, seq)
                             entry.segment = segment.number
                             entry.slot = slot
-                            entry.redelivered = True
+                            entry.redelivered = queue.was_delivered(seq)
                             if returns is not None:
                                 entry.returns = i32(returns.get(slot))
                             found.append((self._queue_id, entry))
