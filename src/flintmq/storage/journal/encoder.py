@@ -253,10 +253,14 @@ class JournalEncoder(Journal):
         """The later record of a place is the one that counts (recovery.py): the place is not settled in between."""
         address = self._addresses.encode(message.address)
         self.occupancy.settle(entry.segment, entry.slot, entry.slot + 1, _weight(entry.message))
+        if entry.returns == 0:
+            self._write_message(message, address, [int(queue_id)], [entry])
+            return
+        # Recovery looks for returns behind the message. A tear between the two would leave one that never came back.
+        self.begin_group()
         self._write_message(message, address, [int(queue_id)], [entry])
-        if entry.returns > 0:
-            # Recovery looks for returns behind the message.
-            self.returned(queue_id, entry)
+        self.returned(queue_id, entry)
+        self.end_group()
 
     def returned(self, queue_id: i64, entry: Entry) -> None:
         if entry.segment != 0:
@@ -423,17 +427,24 @@ class JournalEncoder(Journal):
             self._compaction.moved(home, slot, self._segment, weight)
             i += 1
         write_i64_be(writer, home.number)
-        if len(content) >= BLOCK_BYTES:
-            self._add_block((writer.getvalue(), content), len(writer) + len(content))
+        is_large = len(content) >= BLOCK_BYTES
+        head = b""
+        if is_large:
+            head = writer.getvalue()
+            writer.truncate(0)
         else:
             writer.write(content)
         returns = home.returns
         if returns is not None:
+            # In the same block, or a tear between the two would leave a message that never came back.
             i = 0
             while i < count:
                 times = returns.get(survivors.slots[i])
                 if times > 0:
                     self._write_return(survivors.queue_ids[i], survivors.seqs[i], i32(times))
                 i += 1
-        if len(writer) >= BLOCK_BYTES:
+        if is_large:
+            size = len(head) + len(content) + len(writer)
+            self._add_block((head, content, writer.getvalue()), size)
+        elif len(writer) >= BLOCK_BYTES:
             self._add_block((writer.getvalue(),), len(writer))

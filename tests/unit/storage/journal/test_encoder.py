@@ -193,3 +193,18 @@ def test_notes_are_no_messages() -> None:
     assert _payload(encoder.take()).hex(" ") == (
         "02 ff ff ff ff ff ff ff ff 00 00 00 01 00 00 00 00 00 00 00 01 00 00 00 01"
     )
+
+
+@pytest.mark.parametrize("size", [10, BLOCK_BYTES])
+def test_a_message_that_is_replaced_keeps_its_returns_in_one_block(size: int) -> None:
+    """A crash may tear between two blocks, and would leave the message as if it had never come back."""
+    encoder = _encoder()
+    entry = _append(encoder, 1, bytes(size))
+    entry.returns = 3
+    encoder.returned(1, entry)
+    encoder.take()
+    encoder.replace(1, entry, message(bytes(size)))
+    (block,) = encoder.take().blocks
+    record = b"\x03" + (1).to_bytes(8) + (1).to_bytes(8) + (3).to_bytes(4)
+    assert b"".join(block).startswith(b"\x01")
+    assert b"".join(block).endswith(record)
