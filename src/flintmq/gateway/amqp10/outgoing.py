@@ -355,12 +355,14 @@ class OutgoingLink(SenderOwner, DetachedLink, NamedLink):
         if isinstance(entry, Settling):
             # It has been decided, and the client will hear of it.
             return
-        if entry is None:
-            # A transaction has its outcome, and tells the client.
+        was_noted = False
+        if entry is not None:
+            assert isinstance(entry, Entry)
+            delivery.mark = None
+            was_noted = self.apply(delivery.tag, entry, outcome)
+        elif self.session.transactions.retires(delivery):
+            # The discharge decides, and the client hears of that.
             return
-        assert isinstance(entry, Entry)
-        delivery.mark = None
-        was_noted = self.apply(delivery.tag, entry, outcome)
         if not settled:
             self.settle(delivery, state, was_noted)
 

@@ -235,6 +235,10 @@ class Transactions:
             if posting is not None:
                 link.wait_for(posting, delivery)
 
+    def retires(self, delivery: OutgoingDelivery) -> bool:
+        """Whether a delivery has its outcome in one of them."""
+        return any(delivery in each.retired for each in self._open.values())
+
     def settle(
         self, link: "OutgoingLink", delivery: OutgoingDelivery, state: TransactionalState, settled: bool
     ) -> None:
@@ -244,7 +248,7 @@ class Transactions:
             # part 4 §4.4.2
             self.end(found.link, f"delivery {delivery.tag.hex()} was acquired in another transaction")
             return
-        if delivery not in found.retired and any(delivery in each.retired for each in self._open.values()):
+        if delivery not in found.retired and self.retires(delivery):
             # Nothing is retired twice, and a discharge that is accepted would say that it was.
             self.end(found.link, f"delivery {delivery.tag.hex()} has its outcome in another transaction")
             return

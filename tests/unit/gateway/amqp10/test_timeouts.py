@@ -115,3 +115,31 @@ def test_a_link_that_ended_has_no_timer(client: Client) -> None:
     assert client.server.vhost.queues["q"].message_count == 1
     _pass(client, _TIMEOUT_MS)
     assert client.server.vhost.queues["q"].message_count == 1
+
+
+def test_what_is_late_is_settled_by_the_broker_where_the_client_leaves_it_to_that(client: Client) -> None:
+    """An outcome that does not settle is answered, whatever it is: the delivery is over, and the link goes on."""
+    client.sender().publish("one")
+    receiver = _receiver(client, "r")
+    ((delivery, _),) = receiver.take()
+    assert delivery is not None
+    _pass(client, _TIMEOUT_MS)
+    receiver.link.update(delivery, ACCEPTED)
+    client.tick()
+    assert receiver.said[-1][1]
+    assert receiver.link.unsettled == 1
+    assert receiver.bodies() == ["one"]
+
+
+def test_what_is_late_on_a_link_that_is_detached_is_for_others(client: Client) -> None:
+    """It can be settled still, and the time for that is the same."""
+    client.sender().publish("one")
+    receiver = _receiver(client, "r")
+    ((delivery, _),) = receiver.take()
+    assert delivery is not None
+    receiver.link.detach(closed=False)
+    client.tick()
+    client.session.say(True, delivery.id, ACCEPTED, True)
+    client.tick()
+    _pass(client, _TIMEOUT_MS)
+    assert client.server.vhost.queues["q"].is_idle
