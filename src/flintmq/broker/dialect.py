@@ -39,6 +39,8 @@ class Dialect:
     without a condition, a frame on a channel without a session, a detach for a handle without a link.
     `checks_annotations`: a message of AMQP 1.0 with an annotation that nobody here understands, under a key that does
     not begin with x-opt-, costs its sender the link; RabbitMQ passes it on, as is done here where it begins with x-.
+    `refuses_what_it_loses`: a durable message of AMQP 1.0 is rejected where no queue that it goes to keeps messages
+    over a restart; RabbitMQ accepts it.
     `ranks_all`: queues without x-max-priority tell priorities 0 to 9 apart; RabbitMQ's classic queues tell none, and
     its quorum queues 0 to 31.
     `frame_max_is_whole`: a frame has frame-max bytes, its head and end octet included; in RabbitMQ's its payload may.
@@ -76,6 +78,7 @@ class Dialect:
         self.prefetch_spans_channel = specified
         self.checks_frames = specified
         self.checks_annotations = specified
+        self.refuses_what_it_loses = specified
         self.bars_undeliverable = specified
         self.opens_to_refuse = specified
         self.holds_responses = specified

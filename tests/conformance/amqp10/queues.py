@@ -38,6 +38,10 @@ class Queues:
         name = name or fresh("conformance")
         return self._peer.queue(name, exclusive=False, durable=True, arguments=named)
 
+    def transient(self) -> str:
+        """A queue that is gone after a restart."""
+        return self._peer.queue(fresh("transient"), exclusive=True, durable=False)
+
     def address(self, **arguments: object) -> str:
         """The address of a new queue; its name has no letter to be escaped."""
         return f"/queues/{self.new(**arguments)}"

@@ -16,7 +16,7 @@ from flintmq.wire.amqp10.spec import (
     PROPERTIES,
 )
 from flintmq.wire.amqp10.states import ACCEPTED, RELEASED, Modified, Rejected
-from flintmq.wire.amqp10.termini import Target
+from flintmq.wire.amqp10.termini import Source, Target
 from flintmq.wire.amqp10.values import (
     Array,
     Byte,
@@ -154,10 +154,35 @@ def test_3_2_1_durable_survives(mortal: BrokerProcess) -> None:
 
 
 @rule("3.2.1.durable-incapable")
-def test_3_2_1_durable_incapable(session: Session, queues: Queues) -> None:
-    """A durable message to an exchange without queues is released, not accepted: nobody keeps it."""
-    exchange = queues.exchange("fanout")
-    assert session.sender(f"/exchanges/{exchange}").outcome(text(durable=True)) == RELEASED
+def test_3_2_1_durable_incapable(strict: Session, strict_queues: Queues) -> None:
+    """Rejected, or detached where the sender allows no such outcome or has settled; nothing is kept."""
+    queue = strict_queues.transient()
+    address = f"/queues/{queue}"
+    outcome = strict.sender(address).outcome(text(durable=True))
+    assert isinstance(outcome, Rejected)
+    assert outcome.error is not None
+    assert outcome.error.condition == "amqp:precondition-failed"
+    unable = strict.sender(address, source=Source(outcomes=["amqp:accepted:list", "amqp:released:list"]))
+    unable.send(text(durable=True))
+    unable.expect_detach("amqp:precondition-failed")
+    settled = strict.sender(address)
+    settled.send(text(durable=True), settled=True)
+    settled.expect_detach("amqp:precondition-failed")
+    assert strict_queues.count(queue) == 0
+    both = strict_queues.exchange("fanout")
+    strict_queues.bind(queue, both)
+    strict_queues.bind(strict_queues.new(), both)
+    strict.sender(f"/exchanges/{both}").accepted(text(durable=True))
+    strict.sender(address).accepted(text())
+    assert strict_queues.count(queue) == 2
+
+
+@clause("3.2.1.durable-as-in-rabbitmq")
+def test_3_2_1_durable_as_in_rabbitmq(session: Session, queues: Queues) -> None:
+    """In the dialect rabbitmq a queue that keeps nothing over a restart accepts a durable message."""
+    session.sender(f"/queues/{queues.transient()}").accepted(text(durable=True))
+    nowhere = session.sender(f"/exchanges/{queues.exchange('fanout')}")
+    assert nowhere.outcome(text(durable=True)) == RELEASED
 
 
 def _order(session: Session, queues: Queues, levels: int, *priorities: int) -> list[object]:

@@ -138,6 +138,11 @@ class Queue(Outflow):
             self._unused.watch()
 
     @property
+    def survives(self) -> bool:
+        """Whether a restart finds it, with the messages that are to be kept."""
+        return self.durable and self.owner is None
+
+    @property
     def is_idle(self) -> bool:
         """Whether nothing is on it, and nobody has anything of it."""
         return self.message_count == 0 and self.unacked == 0

@@ -37,7 +37,7 @@ from flintmq.protocol.amqp10.delivery import IncomingDelivery
 from flintmq.protocol.amqp10.faults import told
 from flintmq.protocol.amqp10.receiver import ReceiverLink, ReceiverOwner
 from flintmq.wire.amqp10.places import place_of
-from flintmq.wire.amqp10.spec import MESSAGE_FORMAT, RCV_SECOND, SND_SETTLED
+from flintmq.wire.amqp10.spec import MESSAGE_FORMAT, RCV_SECOND, REJECTED, SND_SETTLED, SYMBOLS
 from flintmq.wire.amqp10.states import (
     ACCEPTED,
     RELEASED,
@@ -97,6 +97,12 @@ class IncomingLink(ReceiverOwner, Holder, DetachedLink, NamedLink):
         self._grace: i64 = _GRACE_BYTES
         self._most: i64 = LINK_CREDIT
         self._top_up_at: i64 = LINK_CREDIT // 2
+        # What becomes of a durable message that no queue would keep (part 3 §3.2.1): the link ends where the client's
+        # source does not have `rejected` among its outcomes.
+        self._is_strict = session.vhost.dialect.refuses_what_it_loses
+        source = link.peer.source if link.peer is not None else None
+        outcomes = source.outcomes if source is not None else []
+        self._may_reject = not outcomes or SYMBOLS[REJECTED] in outcomes
         # The queue that the target names.
         self.queue: Queue | None = None
         self.is_over = False
@@ -181,6 +187,14 @@ class IncomingLink(ReceiverOwner, Holder, DetachedLink, NamedLink):
         except (AmqpError, Amqp10Error) as error:
             self._refuse(delivery, error)
             return
+        if self._is_strict:
+            try:
+                self.check_kept(message, queues)
+            except PreconditionFailed as lost:
+                if delivery is None or delivery.is_settled or not self._may_reject:
+                    raise
+                self._settle(delivery, Rejected(error=told(lost)))
+                return
         self.put(delivery, publication, message, queues)
 
     def message(self, publication: Publication, terms: Terms) -> Message:
@@ -199,6 +213,14 @@ class IncomingLink(ReceiverOwner, Holder, DetachedLink, NamedLink):
             self._agenda.now_ms,
             self._connection.number,
         )
+
+    def check_kept(self, message: Message, queues: list[Queue]) -> None:
+        """Raises PreconditionFailed in the dialect strict for a durable message of which a restart finds nothing."""
+        is_lost = self._is_strict and message.handling.persistent and bool(queues)
+        if is_lost and not any(queue.survives for queue in queues):
+            raise PreconditionFailed(
+                f"the message is durable, and queue '{queues[0].name}' in vhost '{self._vhost.name}' keeps none"
+            )
 
     def read(self, payload: bytes) -> tuple[Publication, Message, list[str] | None]:
         """A message that is not published at once, and the keys beside its address. Raises what is wrong with it."""

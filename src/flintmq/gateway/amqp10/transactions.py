@@ -221,6 +221,7 @@ class Transactions:
                 if delivery.is_settled:
                     raise NotFound(f"no queue takes a message to '{publication.address.exchange}', and it came settled")
                 outcome = RELEASED
+            link.check_kept(message, queues)
             if delivery.settles_second and not delivery.is_settled:
                 posting = Posting(state.txn_id, delivery, outcome)
             found.work.publish(LinkPublish(link, publication, message, queues, posting))

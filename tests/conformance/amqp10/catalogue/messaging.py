@@ -37,7 +37,7 @@ RULES: Final = listed(
     (
         "3.2.1.durable-incapable",
         "MUST NOT, SHOULD, MUST",
-        "No target takes a durable message, calls it accepted, and cannot keep it",
+        "No target takes a durable message that it cannot keep: rejected, or detached (dialect strict)",
     ),
     (
         "3.2.1.priority-levels",
@@ -171,6 +171,7 @@ RULES: Final = listed(
 
 CLAUSES: Final = listed(
     ("3.2.sections-in-order", "", "Sections out of their order are refused"),
+    ("3.2.1.durable-as-in-rabbitmq", "", "Dialect rabbitmq: a transient queue accepts durable messages"),
     ("3.2.1.first-acquirer", "", "first-acquirer: true for the first link that gets a message, then false"),
     (
         "3.2.1.delivery-count-first",
