@@ -134,16 +134,17 @@ def test_2_6_10_stop(session: Session, queues: Queues) -> None:
 
 
 @clause("2.8.18.transfer-limit")
-def test_2_8_18_transfer_limit(session: Session, queues: Queues) -> None:
-    """Requests whose answers nobody takes use up the credit of /management; one more is too many."""
+def test_2_8_18_transfer_limit(strict: Session, strict_queues: Queues) -> None:
+    """Requests whose answers nobody takes use up the credit of /management; one more is too many, where they wait."""
     pair: dict[str, Any] = {"name": fresh("pair"), "properties": {"paired": True}}
-    session.receiver("/management", **pair)
-    sender = session.sender("/management", **pair)
-    request = properties(message_id="1", to=f"/queues/{queues.new()}", subject="GET", reply_to="$me") + text(None)
-    session.peer.wait(lambda: sender.credit > 0, sender.ill)
+    strict.receiver("/management", **pair)
+    sender = strict.sender("/management", **pair)
+    asked = f"/queues/{strict_queues.new()}"
+    request = properties(message_id="1", to=asked, subject="GET", reply_to="$me") + text(None)
+    strict.peer.wait(lambda: sender.credit > 0, sender.ill)
     credit = sender.credit
     for _ in range(credit + 1):
         assert sender.detached is None
         sender.begin(request, more=False, settled=True)
-        session.sync()
+        strict.sync()
     sender.expect_detach("amqp:link:transfer-limit-exceeded")
