@@ -179,11 +179,6 @@ class VHost:
         found.check_access(connection)
         return found
 
-    def addressee(self, name: str) -> Queue | None:
-        """What a message to the default exchange with this routing key would go to."""
-        found = self.queues.get(name)
-        return self.replies.get(name) if found is None else found
-
     def make_reply_queue(self, name: str) -> Queue:
         """A queue for answers to one consumer, which has to be subscribed to it: it ends with that.
 
