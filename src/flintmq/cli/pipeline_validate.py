@@ -17,6 +17,8 @@ File = Annotated[
 Log = Annotated[Path | None, typer.Option(metavar="FILE", help="Spark's own log; else it is not kept.")]
 NO_LOG: Final = Path(os.devnull)
 _MASTER: Final = "local[1]"
+# Nothing runs: what compiles code that runs for long, and collects its garbage beside it, costs more than it gains.
+_SHORT_LIVED: Final = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 
 
 @contextmanager
@@ -52,7 +54,8 @@ def validate(
             with ExitStack() as stack:
                 display = stack.enter_context(Display())
                 display.say(f"Starting Spark ({_MASTER}) ...")
-                spark = stack.enter_context(session(pipeline.name, _MASTER, pipeline.spark, log or NO_LOG))
+                settings = {**_SHORT_LIVED, **pipeline.spark}
+                spark = stack.enter_context(session(pipeline.name, _MASTER, settings, log or NO_LOG))
                 display.say(f"Checking {counted(len(pipeline.flows), 'flow')} ...")
                 for flow in pipeline.flows:
                     check(pipeline, flow, spark)

@@ -1,5 +1,6 @@
 """A Spark session for a pipeline, by its master: beside this process, on a cluster, or behind Spark Connect."""
 
+import logging
 import os
 import re
 import shutil
@@ -45,9 +46,13 @@ def check_master(master: str) -> None:
 def session(name: str, master: str, settings: Mapping[str, str], log: Path | None = None) -> Iterator[SparkSession]:
     """Ends Spark with the block. What the JVM has to say goes to the file, if there is one. Raises FlintError."""
     check_master(master)
-    if master.startswith("sc://"):
-        yield from _remote(name, master, settings)
-        return
+    with told_once():
+        yield from (
+            _remote(name, master, settings) if master.startswith("sc://") else _local(name, master, settings, log)
+        )
+
+
+def _local(name: str, master: str, settings: Mapping[str, str], log: Path | None) -> Iterator[SparkSession]:
     check_java()
     # Workers run the first python3 of the PATH otherwise, which need not have FlintMQ.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -64,6 +69,23 @@ def session(name: str, master: str, settings: Mapping[str, str], log: Path | Non
         yield spark
     finally:
         _end_jvm()
+
+
+@contextmanager
+def told_once() -> Iterator[None]:
+    """What fails between Python and the JVM ends a flow, and is told as that. Py4J logs it with its whole stack, too: a
+    batch that is interrupted because its pipeline is told to stop, for one.
+    """
+    log = logging.getLogger("py4j")
+    nowhere = logging.NullHandler()
+    before = log.propagate
+    log.addHandler(nowhere)
+    log.propagate = False
+    try:
+        yield
+    finally:
+        log.propagate = before
+        log.removeHandler(nowhere)
 
 
 def check_java() -> None:
