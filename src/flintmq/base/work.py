@@ -33,8 +33,8 @@ class Work:
         """The limit of before holds again."""
         self.limit = before
 
-    @property
     def is_over(self) -> bool:
+        """Whether more was spent than the limit."""
         return self.spent > self.limit
 
 

@@ -167,14 +167,14 @@ class Router:
             found_any = False
             matched = exchange.match(keys, message)
             WORK.spent += len(matched) // _MATCHED_PER_UNIT
-            if WORK.is_over:
+            if WORK.is_over():
                 raise _too_much(way[0])
             for binding in matched:
                 if binding.filter is not None:
                     if message is None:
                         return None
                     is_wanted = binding.filter.matches(message)
-                    if WORK.is_over:
+                    if WORK.is_over():
                         raise _too_much(way[0])
                     if not is_wanted:
                         continue

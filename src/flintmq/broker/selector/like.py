@@ -89,7 +89,7 @@ class _Part:
         if bits > _WORD_BITS:
             cost = steps // 4 + steps * bits // (_STEPS_PER_UNIT * 4 * _BITS_PER_STEP) + 1
         WORK.spent += cost
-        if WORK.is_over:
+        if WORK.is_over():
             return -1
         any_one = self._any_one
         of_character = self._of_character
@@ -138,13 +138,12 @@ class Like(Expression):
 
     def value(self, message: Message) -> object:
         value = self._part.value(message)
-        if value is None or WORK.is_over:
+        if value is None or WORK.is_over():
             return None
         if not isinstance(value, str):
             return False
         holds = self.matches(value)
-        # Not known where matching spent what was left: mypy takes `is_over` for what it was above.
-        return holds if WORK.spent <= WORK.limit else None
+        return None if WORK.is_over() else holds
 
     def matches(self, text: str) -> bool:
         length: i64 = len(text)
