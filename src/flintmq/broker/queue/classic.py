@@ -151,7 +151,9 @@ class ClassicQueue(EntryQueue):
             return False
         if self._withheld is not None:
             self._expire_withheld(self._withheld)
-            self._offer_withheld(self._withheld)
+            if self._offer_withheld(self._withheld):
+                # What is behind them must not be before them.
+                return True
         if self._matching is not None:
             return self._dispatch_matching(self._matching)
         if len(consumers) == 1 or self.settings.single_active:
@@ -181,24 +183,34 @@ class ClassicQueue(EntryQueue):
             burst -= 1
         return True
 
-    def _offer_withheld(self, withheld: Withheld) -> None:
+    def _offer_withheld(self, withheld: Withheld) -> bool:
+        """Offer these to consumers that did not reject them; True when the next dispatch has to go on with that."""
         takers = [consumer for consumer in self._served() if consumer.can_take()]
         if not takers:
-            return
+            return False
         others: dict[tuple[object, ...], list[Consumer]] = {}
-        kept: list[tuple[Entry, tuple[object, ...]]] = []
-        for entry, rejecters in withheld.entries:
+        entries = withheld.entries
+        at = min(withheld.offered, len(entries))
+        kept = entries[:at]
+        enough = WORK.spent + DISPATCH_BURST_MESSAGES
+        while at < len(entries) and WORK.spent < enough:
+            entry, rejecters = entries[at]
+            at += 1
             if rejecters not in others:
                 others[rejecters] = [consumer for consumer in takers if consumer.context not in rejecters]
+            WORK.spent += 1 + len(others[rejecters]) // ASKED_CONSUMERS_PER_UNIT
             for consumer in others[rejecters]:
                 if consumer.would_take(entry.message):
                     self._hand_over(entry, consumer)
                     break
             else:
                 kept.append((entry, rejecters))
-        withheld.entries = kept
-        if not kept:
+        is_done = at == len(entries)
+        withheld.offered = 0 if is_done else len(kept)
+        withheld.entries = kept + entries[at:]
+        if not withheld.entries:
             self._withheld = None
+        return not is_done
 
     def _dispatch_matching(self, matching: Matching) -> bool:
         burst: i64 = DISPATCH_BURST_MESSAGES

@@ -21,6 +21,8 @@ class Withheld:
     def __init__(self) -> None:
         # With the contexts that must not have it.
         self.entries: list[tuple[Entry, tuple[object, ...]]] = []
+        # How many of them, from the first on, were offered to consumers by dispatches that had no time for the others.
+        self.offered = 0
 
     def keep(self, entries: list[Entry], contexts: tuple[object, ...]) -> None:
         if len(entries) * _SORT_DIVISOR < len(self.entries):

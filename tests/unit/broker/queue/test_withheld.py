@@ -1,5 +1,7 @@
 """What consumers rejected and do not get again: in whose way it is, and in which order it is kept."""
 
+from flintmq.base.limits import DISPATCH_BURST_MESSAGES
+from flintmq.base.work import WORK
 from flintmq.broker.agenda import Agenda
 from flintmq.broker.message import Entry
 from flintmq.broker.queue.classic import ClassicQueue
@@ -69,3 +71,26 @@ def test_what_is_withheld_lives_no_longer_for_that() -> None:
     agenda.now_ms = 11
     assert queue.get("other") is None
     assert queue.message_count == 0
+
+
+def test_to_offer_what_is_withheld_has_a_bound() -> None:
+    """Of tens of thousands, a dispatch offers as many as it has time for, and all of them are offered, in order."""
+    queue = ClassicQueue(1, "/", "q", "classic", False, False, None, {}, Agenda(), MemoryJournal())
+    rejecter = Counting(100_000, "rejecter")
+    queue.subscribe(rejecter, {})
+    count = 2 * DISPATCH_BURST_MESSAGES
+    for number in range(count):
+        queue.enqueue(message(str(number)))
+    while queue.dispatch():
+        pass
+    queue.withhold(rejecter.taken, "rejecter")
+    other = Counting(100_000, "other")
+    queue.subscribe(other, {})
+    spent = []
+    more = True
+    while more:
+        before = WORK.spent
+        more = queue.dispatch()
+        spent.append(WORK.spent - before)
+    assert max(spent) <= DISPATCH_BURST_MESSAGES + 1
+    assert other.bodies == [str(number) for number in range(count)]
