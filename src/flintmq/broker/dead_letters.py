@@ -121,6 +121,9 @@ class DeadLetters:
         new_key = letter.queue.settings.dead_letter_key
         _wait_no_more(headers)
         properties = codec.edited(original.properties, headers, False)
+        if 0 < codec.properties_max < len(properties):
+            _shorten(headers)
+            properties = codec.edited(original.properties, headers, False)
         failures = int(letter.entry.returns)
         if failures > 0:
             properties = codec.failed(properties, failures)
@@ -217,6 +220,17 @@ def _make_room(headers: Table) -> None:
         others = [field for field in headers if field not in own]
         for field in others[_OTHERS_MAX:]:
             del headers[field]
+
+
+def _shorten(headers: Table) -> None:
+    """Of a history that nobody could be sent with the rest of the message, leave its latest death, with one key."""
+    deaths = headers.get(_DEATHS)
+    if isinstance(deaths, list) and deaths and isinstance(deaths[0], dict):
+        latest = dict(deaths[0])
+        keys = latest.get("routing-keys")
+        if isinstance(keys, list):
+            latest["routing-keys"] = keys[:1]
+        headers[_DEATHS] = [latest]
 
 
 def _is_cycle(target: Queue, deaths: list[Table]) -> bool:

@@ -87,12 +87,14 @@ class ContentCodec:
     """Reads features out of encoded content, only when a feature needs them. One per wire format.
 
     `format` is the number the journal keeps beside the content, so that it is decoded the same way after a restart.
-    `nothing` are properties that say nothing. With `dates_deaths`, deaths in the header x-death have a "first-time" and
-    a "last-time", in milliseconds.
+    `nothing` are properties that say nothing. `properties_max` is how long they may become by what the broker or a
+    consumer adds, 0 for any length: longer ones could be sent to nobody. With `dates_deaths`, deaths in the header
+    x-death have a "first-time" and a "last-time", in milliseconds.
     """
 
     format: int = 0
     nothing: bytes = b""
+    properties_max: int = 0
     dates_deaths: bool = False
 
     @abstractmethod

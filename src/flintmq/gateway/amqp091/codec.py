@@ -6,12 +6,19 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from flintmq.base.errors import AmqpError, LocalProtocolError, PreconditionFailed
-from flintmq.base.limits import DECODED_BYTES_PER_UNIT, DELAY_MAX_MS, EXPIRY_MAX_MS
+from flintmq.base.limits import (
+    DECODED_BYTES_PER_UNIT,
+    DELAY_MAX_MS,
+    EXPIRY_MAX_MS,
+    FRAME_MAX_BYTES,
+    FRAME_OVERHEAD_BYTES,
+)
 from flintmq.base.values import Timestamp
 from flintmq.base.work import WORK
 from flintmq.broker.message import FOREVER, PAUSE, RESUME, UNSTATED, ContentCodec, Handling, Table
 from flintmq.gateway.conversion.ids import id_to_10, reply_to_10
 from flintmq.gateway.conversion.plain import plain
+from flintmq.wire.amqp091.frames import CONTENT_HEADER_BYTES
 from flintmq.wire.amqp091.properties import (
     Properties,
     Scan,
@@ -24,6 +31,8 @@ from flintmq.wire.amqp091.properties import (
 from flintmq.wire.amqp10.values import Uuid
 
 _PERSISTENT: Final = 2
+# What a delivery may add to properties: x-delivery-count or x-stream-offset.
+_ADDED_BYTES: Final = 64
 # An expiration: ASCII digits, and perhaps a sign.
 _INTEGER: Final = re.compile(r"[+-]?[0-9]+")
 # Headers that hold a message back on the queues it goes to: for so many milliseconds, or until a moment.
@@ -47,6 +56,8 @@ COMMAND_HEADER: Final = "x-queue-command"
 class Codec091(ContentCodec):
     format = 1
     nothing = b"\x00\x00"
+    # Of a frame of the usual size, so that the offset of a stream or a count of deliveries has room besides.
+    properties_max = FRAME_MAX_BYTES - FRAME_OVERHEAD_BYTES - CONTENT_HEADER_BYTES - _ADDED_BYTES
 
     def __init__(self) -> None:
         # What was decoded last: many selectors ask about one message.
@@ -108,7 +119,7 @@ class Codec091(ContentCodec):
         return encode_properties(decoded)
 
     def annotated(self, properties: bytes, annotations: Table) -> bytes:
-        """Annotations are headers here, but for those of values that a header cannot have."""
+        """Annotations are headers here, but for those of values that a header cannot have, or no frame has room for."""
         decoded = decode_properties(properties)
         headers = dict(decoded.headers or {})
         for name, value in annotations.items():
@@ -119,9 +130,15 @@ class Codec091(ContentCodec):
             headers[name] = known
             decoded.headers = headers
             try:
-                properties = encode_properties(decoded)
+                encoded = encode_properties(decoded)
             except LocalProtocolError:
                 headers = before
+                continue
+            if len(encoded) > self.properties_max:
+                # With it the message could be sent to nobody.
+                headers = before
+            else:
+                properties = encoded
         return properties
 
 

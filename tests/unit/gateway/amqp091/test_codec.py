@@ -2,6 +2,7 @@
 
 import pytest
 
+from flintmq.base.limits import FRAME_MAX_BYTES
 from flintmq.gateway.amqp091.codec import CODEC_091
 from flintmq.wire.amqp091.properties import Properties, decode_properties, encode_properties
 
@@ -23,3 +24,14 @@ def test_annotations_become_headers() -> None:
     assert (decoded.headers, decoded.message_id) == ({"a": 1, "b": 3, "c": "x"}, "m")
     assert CODEC_091.annotated(properties, {}) == properties
     assert CODEC_091.headers(CODEC_091.annotated(CODEC_091.nothing, {"c": True})) == {"c": True}
+
+
+def test_annotations_that_no_frame_has_room_for() -> None:
+    """They are left out: a consumer that adds some to a message again and again must not make it one for nobody."""
+    properties = encode_properties(Properties(headers={"a": 1}))
+    for number in range(10):
+        properties = CODEC_091.annotated(properties, {f"n{number}": "x" * 30_000, f"m{number}": number})
+    assert len(properties) <= CODEC_091.properties_max < FRAME_MAX_BYTES
+    found = CODEC_091.headers(properties)
+    assert [name for name in found if name.startswith("n")] == ["n0", "n1", "n2", "n3"]
+    assert [name for name in found if name.startswith("m")] == [f"m{number}" for number in range(10)]

@@ -15,6 +15,7 @@ from flintmq.wire.amqp091.methods import (
     BasicGetEmpty,
     BasicGetOk,
     BasicQos,
+    BasicReject,
     LeaseExtend,
     LeaseFetch,
     LeaseOpen,
@@ -139,6 +140,27 @@ def test_dead_letters(server: Server, channel: ClientChannel) -> None:
     (death,) = deaths
     assert (death["reason"], death["queue"], death["routing-keys"]) == ("oversized", "q", [LONG])
     assert server.broker.agenda.churn.dead_letters == {("classic", "at_most_once", "oversized"): 1}
+
+
+def test_a_history_that_would_be_too_long(server: Server, channel: ClientChannel) -> None:
+    """Dead letters get as much of their history as a frame has room for: the message goes before it."""
+    declare(server, channel, "grave")
+    queue = declare(server, channel, dead_letter_exchange="amq.fanout")
+    server.vhost.exchanges.bind_queue(server.vhost.queues["grave"], "amq.fanout", "", {})
+    keys: list[object] = [f"{number:03}{'k' * 250}" for number in range(300)]
+    stored = encode_properties(Properties(headers={"CC": keys}, delivery_mode=2))
+    store(server, queue, "letter", properties=stored)
+    channel.call(BasicGet(queue="q"))
+    channel.call(BasicReject(delivery_tag=1, requeue=False))
+    channel.call(BasicGet(queue="grave", no_ack=True))
+    method, properties, body = channel.contents[-1]
+    assert isinstance(method, BasicGetOk)
+    assert body == "letter"
+    deaths = headers(properties)["x-death"]
+    assert isinstance(deaths, list)
+    (death,) = deaths
+    assert (death["queue"], death["reason"], death["routing-keys"]) == ("q", "rejected", ["k"])
+    assert server.broker.agenda.churn.unsendable == 0
 
 
 def test_a_stream_is_read_past_them(server: Server, channel: ClientChannel) -> None:
