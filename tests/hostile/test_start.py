@@ -107,8 +107,8 @@ def test_messages_without_definitions(tmp_path: Path, what: str) -> None:
     with BrokerProcess(tmp_path / "data") as broker:
         with fc.connect(broker.url) as connection:
             channel = connection.channel(confirms=True)
-            for queue, arguments in (("orders", {}), ("log", {"x-queue-type": "stream"})):
-                channel.declare_queue(queue, arguments=arguments)
+            for queue, kind in (("orders", "classic"), ("log", "stream")):
+                channel.declare_queue(queue, arguments={"x-queue-type": kind})
                 channel.publish(b"precious", "", queue, fc.Properties(delivery_mode=2))
             channel.wait_for_confirms()
         broker.kill()

@@ -38,7 +38,7 @@ def test_format_3_is_served(data: Path) -> None:
         for more in range(2):
             with fc.connect(broker.url) as connection:
                 channel = connection.channel(confirms=True)
-                arguments = {"x-max-length": 500}
+                arguments: dict[str, object] = {"x-max-length": 500}
                 assert channel.declare_queue("orders", arguments=arguments).message_count == 17 + more
                 assert channel.declare_queue("log", passive=True).message_count == 20 + more
                 properties = fc.Properties(delivery_mode=2)

@@ -4,6 +4,7 @@ import pytest
 
 from flintmq.broker.message import Entry
 from flintmq.broker.queue import undelivered
+from flintmq.broker.queue.levels import Levels
 from flintmq.broker.queue.paging import Paging
 from flintmq.broker.queue.ready import Fifo, Priorities
 from flintmq.broker.queue.undelivered import Undelivered
@@ -47,7 +48,8 @@ def test_what_came_back_is_left_out(count: int) -> None:
 def test_pages_that_do_not_say_it_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """Those in which some came back, or in which numbers do not follow each other; up to a number of pages."""
     pages = MemoryPages()
-    store = Priorities(1, Paging(pages, lambda part, count: None))
+    paging = Paging(pages, lambda part, count: None)
+    store = Priorities(Levels(1), paging, Fifo(paging))
     for seq in range(50_000):
         store.append(Entry(message("m", headers=f"priority={seq % 2}"), seq))
     assert len(pages.kept) > 10
