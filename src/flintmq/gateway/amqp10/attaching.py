@@ -217,7 +217,7 @@ def _send_from(
     if found is not None and is_asked and (source.dynamic or known_source(found).address != source.address):
         found.expire()
         found = None
-    if session.vhost.addressee(queue.name) is not queue:
+    if not is_reply and session.vhost.queues.get(queue.name) is not queue:
         # It went with its last consumer, which was that link.
         raise NotFound(f"no queue '{queue.name}' in vhost '{session.vhost.name}'")
     session.connection.engine.spend(wanted.units * SELECTOR_UNITS_PER_CHARACTER)
