@@ -185,6 +185,10 @@ class Link(asyncio.Transport):
     def is_closing(self) -> bool:
         return self._is_closing
 
+    def can_write_eof(self) -> bool:
+        # Nothing that was sent is lost here when a side closes with something unread.
+        return False
+
     def close(self) -> None:
         """What was written before still goes out."""
         if not self._is_closing:
