@@ -10,6 +10,7 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from flintmq.base.errors import PreconditionFailed
+from flintmq.base.values import TypedInt
 from flintmq.base.work import WORK
 from flintmq.broker.arguments import type_name
 from flintmq.broker.exchange.base import Binding, Exchange
@@ -104,7 +105,9 @@ def _size(value: object) -> int:
 
 
 def same(left: object, right: object) -> bool:
-    """Equal in value and in type: Python's true equals 1 and 1.0, AMQP's does not."""
+    """Equal in value and in type: Python's true equals 1 and 1.0, AMQP's does not. All widths of integers are one."""
+    if _is_number(left):
+        return _is_number(right) and left == right
     if isinstance(left, dict):
         if not isinstance(right, dict) or left.keys() != right.keys():
             return False
@@ -114,3 +117,8 @@ def same(left: object, right: object) -> bool:
             return False
         return all(same(mine, theirs) for mine, theirs in zip(left, right, strict=True))
     return type(left) is type(right) and left == right
+
+
+def _is_number(value: object) -> bool:
+    # Arguments keep the widths that they came with, headers do not.
+    return type(value) is int or isinstance(value, TypedInt)

@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from flintmq.base.errors import PreconditionFailed
-from flintmq.base.values import Timestamp
+from flintmq.base.values import Int8, Int16, Int32, Timestamp, UInt8, UInt16, UInt32
 from flintmq.broker.agenda import Agenda
 from flintmq.broker.exchange.base import Binding, Exchange
 from flintmq.broker.exchange.direct import DirectExchange
@@ -206,6 +206,10 @@ def test_headers_compares_types() -> None:
     for left in values:
         assert [right for right in values if same(left, right)] == [left], left
         assert [right is left for right in values if same(left, right)] == [True], left
+    for width in (Int8, UInt8, Int16, UInt16, Int32, UInt32):
+        assert [right for right in values if same(width(1), right)] == [1], width
+        assert same(1, width(1))
+        assert not same(width(2), 1)
 
 
 @pytest.mark.parametrize(
