@@ -494,8 +494,8 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     (
         "basic.01",
         "broker/queue/entries.py",
-        "        if self._survives and handling.persistent:\n            return entry",
-        "        if False:\n            return entry",
+        "            if handling.persistent:\n                return entry\n            self._unkept",
+        "            if False:\n                return entry\n            self._unkept",
     ),
     (
         "basic.02",

@@ -594,6 +594,12 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
         '            self.lost(ResourceLimitExceeded(f"nothing came in',
     ),
     (
+        "2.4.5.silent-peer",
+        "protocol/amqp10/connection.py",
+        '            self.close(ResourceLimitExceeded(f"nothing came in',
+        '            self.lost(ResourceLimitExceeded(f"nothing came in',
+    ),
+    (
         "2.4.5.idle-time-out",
         "protocol/amqp10/connection.py",
         "        opening.idle_time_out = tuning.idle_timeout_ms // 2 or None",
@@ -733,7 +739,7 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     (
         "3.5.3.capabilities",
         "gateway/amqp10/attaching.py",
-        "    source.capabilities = [*nodes.capabilities(source.capabilities, True), *nodes.FILTERS]",
+        "    source.capabilities = [nodes.VOLATILE] if is_reply else [*known, *nodes.FILTERS]",
         "    source.capabilities = []",
     ),
     (
@@ -1454,11 +1460,8 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     (
         "2.7.3.reattach-without-map",
         "gateway/amqp10/attaching.py",
-        ("        if terminus.unsettled:\n            theirs = attach.unsettled or {}"),
-        (
-            "        if terminus.unsettled and attach.unsettled is not None:\n"
-            "            theirs = attach.unsettled or {}"
-        ),
+        "        theirs = attach.unsettled or {}\n",
+        "        theirs = dict.fromkeys(terminus.unsettled) if attach.unsettled is None else attach.unsettled\n",
     ),
     (
         "2.7.3.incomplete-no-new",
@@ -1750,7 +1753,7 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     (
         "2.6.7.count-and-credit",
         "protocol/amqp10/sender.py",
-        "            self.credit = max(0, credit)",
+        "            self.credit = min(max(0, credit), UINT_MAX)",
         "            self.credit = max(0, credit) + (1 if credit > 0 else 0)",
     ),
     (
@@ -1784,7 +1787,7 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     (
         "2.6.10.stop",
         "protocol/amqp10/sender.py",
-        "            self.credit = max(0, credit)",
+        "            self.credit = min(max(0, credit), UINT_MAX)",
         "            self.credit = max(self.credit, credit)",
     ),
     (
