@@ -136,7 +136,7 @@ def test_no_route_is_said_before_no_consumer(peer: Peer, immediate: bool) -> Non
     peer.publish(b"m", queue, mandatory=True, immediate=immediate)
     peer.sync()
     (came,) = peer.returned
-    assert b"m" == came.body
+    assert came.body == b"m"
     assert "312" in str(came.method)
 
 

@@ -512,9 +512,9 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     ),
     (
         "basic.04",
-        "broker/queue/ready.py",
-        "                self.pages.append(page)\n",
-        "                pass\n",
+        "storage/pages/store.py",
+        "        if self.memory_bytes + content.size > self._memory_max and self._spill.takes():",
+        "        if False:",
     ),
     (
         "basic.05",

@@ -196,8 +196,8 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     (
         "5.3.2.roles",
         "protocol/amqp10/sasl.py",
-        ("        if target is None:\n            raise IllegalState("),
-        ("        if target is None:\n            return None\n            raise IllegalState("),
+        "        target = SASL[self._role].get(self.state, {}).get(performative.descriptor)",
+        "        target = SASL[Role.CLIENT].get(Login.OUTCOME, {}).get(performative.descriptor, Login.DECIDING)",
     ),
     (
         "5.3.3.mechanism-unsupported",
@@ -225,8 +225,12 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     (
         "5.3.2.anonymous-off",
         "gateway/login.py",
-        '    if mechanism == anonymous.NAME and policy.anonymous_user == "" and not (security.is_local and has_guest):',
-        "    if False:",
+        '            elif mechanism == anonymous.NAME and self._gateway.policy.anonymous_user == "":',
+        (
+            '            elif mechanism == anonymous.NAME and self._gateway.policy.anonymous_user == "":\n'
+            '                self._enter(GUEST, b"")\n'
+            "            elif False:"
+        ),
     ),
     (
         "5.3.2.without-sasl",
