@@ -1,6 +1,7 @@
 """Further inputs to rules that have a row: those that a sceptic tries next. Each is named after its rule."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -180,9 +181,9 @@ def test_an_auto_delete_queue_waits_for_its_first_consumer(peer: Peer) -> None:
 )
 def test_a_redeclaration_that_differs(peer: Peer, otherwise: dict[str, object]) -> None:
     """queue.declare.passive.equivalent: an argument less, of another value or of another type is a difference."""
-    declaration = {"durable": True, "arguments": {"x-max-length": 5}, "exclusive": True}
+    declaration: dict[str, Any] = {"durable": True, "arguments": {"x-max-length": 5}, "exclusive": True}
     queue = peer.queue(fresh("q"), **declaration)
-    peer.refused(QueueDeclare(queue=queue, **{**declaration, **otherwise}), 406)  # type: ignore[arg-type]
+    peer.refused(QueueDeclare(queue=queue, **{**declaration, **otherwise}), 406)
 
 
 def test_what_is_exclusive_is_so_for_settlements_too(peer: Peer, connect: Connect) -> None:

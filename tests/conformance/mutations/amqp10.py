@@ -1858,8 +1858,8 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     (
         "2.6.5.endpoint-destroyed",
         "protocol/amqp10/session.py",
-        ("            self._by_handle[link.handle] = None\n            link.handle = -1"),
-        "            pass",
+        ("        handles[handle] = None\n        link.detached("),
+        "        link.detached(",
     ),
     (
         "2.6.5.errant-link",
