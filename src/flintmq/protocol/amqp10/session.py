@@ -309,7 +309,7 @@ class Session:
             assert isinstance(link, ReceiverLink)
             attach.initial_delivery_count = None
             if attach.max_message_size is not None:
-                link.message_max = attach.max_message_size
+                link.message_max = min(attach.max_message_size, _SIZE_MAX)
             attach.max_message_size = link.message_max or None
         self._fit(attach)
         if handle == len(handles):
