@@ -7,14 +7,16 @@ wrapped the same way, so every value comes back as it was; and what other progra
 from base64 import b64decode, b64encode
 from collections.abc import Iterable
 from decimal import Decimal
+from typing import cast
 
-from flintmq.base.values import INTEGER_TYPES, Timestamp, TypedInt, typed
+from flintmq.base.values import INTEGER_TYPES, Timestamp, integer_type, typed
 
 
 def to_json(value: object) -> object:
     """Raises TypeError for what no table can hold."""
-    if isinstance(value, TypedInt):
-        return {f"${value.type}": int(value)}
+    name = integer_type(value)
+    if name:
+        return {f"${name}": int(cast(int, value))}
     if value is None or isinstance(value, (str, bool, int, float)):
         return value
     if isinstance(value, (bytes, bytearray)):
@@ -70,8 +72,8 @@ Types = dict[str, object]
 
 def without_types(value: object) -> object:
     """The same with plain integers: what other programs read as they stand."""
-    if isinstance(value, TypedInt):
-        return int(value)
+    if integer_type(value):
+        return int(cast(int, value))
     if isinstance(value, dict):
         return {key: without_types(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
@@ -83,12 +85,12 @@ def types_in(value: object) -> Types:
     """The types that `without_types` takes away; empty where it takes away none."""
     found: Types = {}
     for name, item in _items(value):
-        if isinstance(item, TypedInt):
-            found[name] = item.type
-        else:
-            inner = types_in(item)
-            if inner:
-                found[name] = inner
+        kind = integer_type(item)
+        inner = {} if kind else types_in(item)
+        if kind:
+            found[name] = kind
+        elif inner:
+            found[name] = inner
     return found
 
 

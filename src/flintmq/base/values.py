@@ -87,6 +87,18 @@ INTEGER_TYPES: Final[dict[str, type[TypedInt]]] = {
 }
 
 
+# By class: compiled code does not see by isinstance that these extend TypedInt.
+_TYPE_NAMES: Final[dict[object, str]] = {each: each.type for each in (Int8, UInt8, Int16, UInt16, Int32, UInt32)}
+
+
+def integer_type(value: object) -> str:
+    """The type of a TypedInt by its name; empty for anything else.
+
+    The value has to be known as an object, not as an int: compiled code makes a plain integer of the latter.
+    """
+    return _TYPE_NAMES.get(type(value), "")
+
+
 def typed(name: str, value: object) -> TypedInt:
     """Raises ValueError for a type there is not, or a value that is none of it."""
     kind = INTEGER_TYPES.get(name)

@@ -5,7 +5,7 @@ from typing import Final
 
 from flintmq.base.errors import PreconditionFailed
 from flintmq.base.limits import DEDUP_MAX_ENTRIES, EXPIRY_MAX_MS, SHORTSTR_MAX_BYTES
-from flintmq.base.values import Timestamp, TypedInt
+from flintmq.base.values import INTEGER_TYPES, Timestamp, integer_type
 from flintmq.broker.fields import Field
 from flintmq.broker.message import Table
 from flintmq.broker.queue.lifetime import ARGUMENT as LIFETIME
@@ -379,8 +379,9 @@ def type_name(value: object) -> str:
         return "void"
     if isinstance(value, bool):
         return "bool"
-    if isinstance(value, TypedInt):
-        return value.name_091
+    kind = integer_type(value)
+    if kind:
+        return INTEGER_TYPES[kind].name_091
     if isinstance(value, int):
         return "signedint" if -0x8000_0000 <= value <= 0x7FFF_FFFF else "long"
     if isinstance(value, str):

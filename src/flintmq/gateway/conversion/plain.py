@@ -4,11 +4,11 @@ Values are what the headers of the same message would hold in AMQP 0-9-1 (docs/c
 """
 
 from decimal import Decimal
-from typing import Final
+from typing import Final, cast
 
 from librt.strings import read_f32_be
 
-from flintmq.base.values import Int8, Int16, Int32, Timestamp, TypedInt, UInt8, UInt16, UInt32
+from flintmq.base.values import Int8, Int16, Int32, Timestamp, UInt8, UInt16, UInt32, integer_type
 from flintmq.broker.message import Table
 from flintmq.gateway.conversion import names
 from flintmq.gateway.conversion.decimals import from_ieee, to_decimal64, to_scaled
@@ -171,8 +171,9 @@ def _death_map(death: Table) -> dict[object, object]:
 
 def amqp10_value(value: object) -> object:
     """A value of the broker's tables as AMQP 1.0 has it."""
-    if isinstance(value, TypedInt):
-        return _wrapped(value)
+    kind = integer_type(value)
+    if kind:
+        return _wrapped(kind, cast(int, value))
     if isinstance(value, int) and not isinstance(value, bool) and value > _INT64_MAX:
         return ULong(value)
     if isinstance(value, Timestamp):
@@ -190,14 +191,13 @@ def amqp10_value(value: object) -> object:
     return value
 
 
-def _wrapped(value: TypedInt) -> WrappedInt:
-    number = int(value)
-    if isinstance(value, Int32):
+def _wrapped(kind: str, number: int) -> WrappedInt:
+    if kind == "int":
         return Int(number)
-    if isinstance(value, UInt32):
+    if kind == "uint":
         return UInt(number)
-    if isinstance(value, Int16):
+    if kind == "short":
         return Short(number)
-    if isinstance(value, UInt16):
+    if kind == "ushort":
         return UShort(number)
-    return Byte(number) if isinstance(value, Int8) else UByte(number)
+    return Byte(number) if kind == "byte" else UByte(number)

@@ -4,7 +4,7 @@ from base64 import b64encode
 from decimal import Decimal
 
 from flintmq.base.json_values import types_in
-from flintmq.base.values import Timestamp, TypedInt
+from flintmq.base.values import Timestamp, integer_type
 from flintmq.broker.message import Table
 
 
@@ -21,7 +21,7 @@ def shown(value: object) -> object:
         return value.seconds
     if isinstance(value, float) and value != value:  # noqa: PLR0124 - not a number, which JSON has no word for
         return None
-    if isinstance(value, TypedInt):
+    if isinstance(value, int) and integer_type(value):
         # Where its type matters, `types_in` tells it.
         return int(value)
     return value if value is None or isinstance(value, (str, bool, int, float)) else str(value)

@@ -24,7 +24,17 @@ from mypy_extensions import i16, i32, i64, u8
 
 from flintmq.base.errors import LocalProtocolError, SyntaxFault
 from flintmq.base.limits import SHORTSTR_MAX_BYTES, TABLE_DEPTH_MAX, TABLE_ENTRIES_MAX
-from flintmq.base.values import Int8, Int16, Int32, Timestamp, TypedInt, UInt8, UInt16, UInt32
+from flintmq.base.values import (
+    INTEGER_TYPES,
+    Int8,
+    Int16,
+    Int32,
+    Timestamp,
+    UInt8,
+    UInt16,
+    UInt32,
+    integer_type,
+)
 
 # Keys to str, bytes, bool, int, float, Decimal, Timestamp, None, and tables and lists of these; arguments of methods
 # also have integers of types (TypedInt).
@@ -182,10 +192,13 @@ def _pull_value(data: bytes, pos: i64, end: i64, depth: i64, types: bool) -> tup
     if size > end - at:
         raise SyntaxFault(f"value at byte {pos} needs {size} bytes, {end - at} are left in the table or list around it")
     value = _fixed_value(data, at, tag)
-    return (_typed(value, tag) if types and isinstance(value, int) else value), at + size
+    return (_typed(value, tag) if types else value), at + size
 
 
-def _typed(value: int, tag: int) -> object:
+def _typed(value: object, tag: int) -> object:
+    # Compiled code makes an int of what it knows to be one, a bool included: what is none stays an object.
+    if isinstance(value, bool) or not isinstance(value, int):
+        return value
     if tag == TAG_INT32:
         return Int32(value)
     if tag == TAG_UINT32:
@@ -196,7 +209,9 @@ def _typed(value: int, tag: int) -> object:
         return UInt16(value)
     if tag == TAG_INT8:
         return Int8(value)
-    return UInt8(value) if tag == TAG_UINT8 else value
+    if tag == TAG_UINT8:
+        return UInt8(value)
+    return value
 
 
 def _text_or_bytes(raw: bytes) -> object:
@@ -426,6 +441,7 @@ def push_entry(w: BytesWriter, key: str, value: object, depth: i64) -> None:
 
 
 def _push_value(w: BytesWriter, key: str, value: object, depth: i64) -> None:
+    given: object = value
     if isinstance(value, str):
         w.append(TAG_LONGSTR)
         push_longstr(w, _utf8(value, key), key)
@@ -433,7 +449,11 @@ def _push_value(w: BytesWriter, key: str, value: object, depth: i64) -> None:
         w.append(TAG_BOOLEAN)
         w.append(1 if value else 0)
     elif isinstance(value, int):
-        _push_int(w, key, value)
+        kind = integer_type(given)
+        if kind:
+            _push_typed(w, kind, value)
+        else:
+            _push_int(w, key, value)
     elif isinstance(value, bytes):
         w.append(TAG_BYTES)
         push_longstr(w, value, key)
@@ -464,9 +484,7 @@ def _push_value(w: BytesWriter, key: str, value: object, depth: i64) -> None:
 
 
 def _push_int(w: BytesWriter, key: str, value: int) -> None:
-    if isinstance(value, TypedInt):
-        _push_typed(w, value)
-    elif INT32_MIN <= value <= INT32_MAX:
+    if INT32_MIN <= value <= INT32_MAX:
         w.append(TAG_INT32)
         write_i32_be(w, i32(value))
     elif INT64_MIN <= value <= INT64_MAX:
@@ -476,23 +494,23 @@ def _push_int(w: BytesWriter, key: str, value: int) -> None:
         raise _refused(key, value)
 
 
-def _push_typed(w: BytesWriter, value: TypedInt) -> None:
+def _push_typed(w: BytesWriter, kind: str, value: int) -> None:
     # All of these fit, whatever else Python lets one make of the class.
-    least, most = value.least, value.most
-    number = min(max(int(value), least), most)
-    if isinstance(value, Int32):
+    limits = INTEGER_TYPES[kind]
+    number = min(max(value, limits.least), limits.most)
+    if kind == "int":
         w.append(TAG_INT32)
         write_i32_be(w, i32(number))
-    elif isinstance(value, UInt32):
+    elif kind == "uint":
         w.append(TAG_UINT32)
         push_long(w, number, "uint32")
-    elif isinstance(value, Int16):
+    elif kind == "short":
         w.append(TAG_INT16)
         write_i16_be(w, i16(number))
-    elif isinstance(value, UInt16):
+    elif kind == "ushort":
         w.append(TAG_UINT16)
         push_short(w, number, "uint16")
-    elif isinstance(value, Int8):
+    elif kind == "byte":
         w.append(TAG_INT8)
         w.append(number & 0xFF)
     else:
