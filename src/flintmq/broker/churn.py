@@ -12,6 +12,8 @@ class Churn:
     """`queues_declared` counts declarations, of queues that were there as well. A session of AMQP 1.0 is a channel.
 
     `unsendable` are messages that queues gave up because no frame could hold them, or that were passed over in streams.
+    `routes_given_up` counts messages without a publisher who could be told, such as dead letters and delayed ones, that
+    went nowhere because finding their queues would take more than MESSAGE_WORK_UNITS.
 
     `published` and `gone` are what passed through virtual hosts that are deleted. `dead_letters` are by the kind of
     queue they are from, the strategy (RabbitMQ's name) and the reason.
@@ -27,6 +29,7 @@ class Churn:
         self.queues_deleted: i64 = 0
         self.published: i64 = 0
         self.unsendable: i64 = 0
+        self.routes_given_up: i64 = 0
         # Of channels that closed: what they had published and nobody will confirm any more.
         self.unconfirmed: i64 = 0
         self.gone = Traffic()

@@ -63,7 +63,7 @@ class Exchanges:
         self._default = DefaultExchange(vhost, queues, replies)
         self.by_name: dict[str, Exchange] = {"": self._default}
         self.bindings = Bindings()
-        self.router = Router(vhost, self.by_name)
+        self.router = Router(vhost, self.by_name, agenda.churn)
         self._vhost = vhost
         self._storage = storage
         self._agenda = agenda

@@ -8,6 +8,7 @@ from flintmq.base.errors import AccessRefused, NotFound, PreconditionFailed
 from flintmq.base.limits import MESSAGE_WORK_UNITS
 from flintmq.base.work import WORK
 from flintmq.broker.bounds import check_name
+from flintmq.broker.churn import Churn
 from flintmq.broker.exchange.base import Exchange
 from flintmq.broker.message import Address, Message
 from flintmq.broker.queue.base import Queue
@@ -48,7 +49,7 @@ class Router:
     else. An older one holds as long as none of the exchanges it went by has changed since.
     """
 
-    def __init__(self, vhost: str, exchanges: dict[str, Exchange]) -> None:
+    def __init__(self, vhost: str, exchanges: dict[str, Exchange], churn: Churn) -> None:
         self.version: i64 = 0
         # Messages that were published.
         self.published: i64 = 0
@@ -56,6 +57,7 @@ class Router:
         self._oldest: i64 = 0
         self._vhost = vhost
         self._exchanges = exchanges
+        self._churn = churn
 
     def changed(self, exchange: Exchange) -> None:
         """The bindings of an exchange are not what they were."""
@@ -109,10 +111,11 @@ class Router:
         passing.went += len(queues)
 
     def queues_from(self, exchange: Exchange, keys: list[str], message: Message) -> list[Queue]:
-        """Where an exchange sends a message, internal or not; nowhere, if that is too much work to find out."""
+        """Where an exchange sends a message, internal or not; nowhere, if that is too much work, which is counted."""
         try:
             return self._asked(exchange, keys, message)
         except PreconditionFailed:
+            self._churn.routes_given_up += 1
             return []
 
     def _asked(self, exchange: Exchange, keys: list[str], message: Message) -> list[Queue]:

@@ -144,6 +144,7 @@ class AmqpServer(Host):
         self._was_fenced = False
         # How many the log has.
         self._halves_given_up = 0
+        self._routes_given_up = 0
         self._check: Callable[[], str] | None = None
         self._looking: asyncio.TimerHandle | None = None
         # Who wants to be told when the changes of this tick are durable, and who waits for which batch.
@@ -480,6 +481,10 @@ class AmqpServer(Host):
         if given_up > self._halves_given_up:
             log.warning("parts of messages on suspended links given up", messages=given_up - self._halves_given_up)
             self._halves_given_up = given_up
+        unrouted = int(self.gateway.agenda.churn.routes_given_up)
+        if unrouted > self._routes_given_up:
+            log.warning("messages not routed: too much work", messages=unrouted - self._routes_given_up)
+            self._routes_given_up = unrouted
         self._alarm_is(check())
 
     def _alarm_is(self, reason: str) -> None:

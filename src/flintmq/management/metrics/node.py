@@ -21,6 +21,7 @@ _ALARMS: Final = (
     ("free_disk_space_watermark", "disk", "Publishers wait because the disk is nearly full"),
     ("file_descriptor_limit", "file_descriptor", "Never: a socket too many is refused instead"),
 )
+_COSTLY: Final = "Dead letters and delayed messages that went nowhere because finding their queues takes too much work"
 _UNSENDABLE: Final = "Messages that queues gave up because no frame could hold them, or that streams passed over"
 # Counted name, suffix and help.
 _CHURN: Final = (
@@ -274,4 +275,5 @@ async def ours(node: Node, queues: Sequence[Queue]) -> str:
         + histogram("flintmq_sync_seconds", "How long it takes to write and sync a batch", node.timings["sync"])
         + "".join([single(f"flintmq_{name}", GAUGE, text, value) for name, text, value in shown])
         + single("flintmq_messages_unsendable_total", COUNTER, _UNSENDABLE, int(broker.agenda.churn.unsendable))
+        + single("flintmq_routes_given_up_total", COUNTER, _COSTLY, int(broker.agenda.churn.routes_given_up))
     )
