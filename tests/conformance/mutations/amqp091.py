@@ -659,9 +659,9 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     ),
     (
         "basic.reject.01",
-        "protocol/amqp091/connection.py",
-        "if self.output.backlog > OUTPUT_CHOKE_BYTES and self._is_server:",
-        "if self.output.backlog > 1 and self._is_server:",
+        "server/peer.py",
+        "    def pause_writing(self) -> None:\n        self.is_full = True",
+        "    def pause_writing(self) -> None:\n        self.is_full = True\n        self.hold()",
     ),
     (
         "basic.reject.02",

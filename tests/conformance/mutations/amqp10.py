@@ -348,14 +348,14 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     (
         "3.3.modified-makes-available",
         "gateway/amqp10/outcomes.py",
-        "            return settlement.FAILED\n",
-        "            return settlement.ACCEPTED\n",
+        "        return settlement.modified(state.delivery_failed, state.undeliverable_here, annotations)",
+        "        return settlement.ACCEPTED",
     ),
     (
         "3.3.settled-transfer",
-        "gateway/amqp10/outgoing.py",
-        "        super().__init__(link.name, settles and not queue.keeps_all, False)",
-        "        super().__init__(link.name, False, False)",
+        "broker/queue/classic.py",
+        ("        self.delivered_no_ack += 1\n        if entry.segment"),
+        ("        self.delivered_no_ack += 1\n        self._store.give_back([entry])\n        if entry.segment"),
     ),
     (
         "3.3.lost-receiver",
@@ -374,9 +374,17 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     ),
     (
         "3.4.3.no-spontaneous-rejection",
-        "gateway/amqp10/outcomes.py",
-        "DEFAULT_OUTCOME: Final[Outcome] = RELEASED",
-        "DEFAULT_OUTCOME: Final[Outcome] = Rejected()",
+        "gateway/amqp10/outgoing.py",
+        (
+            "        for delivery in self.link.take_unsettled():\n"
+            "            delivery.mark = None\n"
+            "        if self.terminus"
+        ),
+        (
+            "        for delivery in self.session.engine.outgoing.all():\n"
+            '            self.link.settle(delivery, __import__("flintmq.wire.amqp10.states", fromlist=["Rejected"]).Rejected())\n'
+            "        if self.terminus"
+        ),
     ),
     (
         "3.4.3.delivery-count",
