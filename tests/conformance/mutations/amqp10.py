@@ -1539,9 +1539,15 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     ),
     (
         "3.2.1.durable-incapable",
-        "gateway/amqp10/incoming.py",
-        ("        elif outcome == UNROUTED:\n            self._settle(delivery, RELEASED)"),
-        ("        elif outcome == UNROUTED:\n            self._settle(delivery, ACCEPTED)"),
+        "broker/dialect.py",
+        "        self.refuses_what_it_loses = specified",
+        "        self.refuses_what_it_loses = False",
+    ),
+    (
+        "3.2.1.durable-as-in-rabbitmq",
+        "broker/dialect.py",
+        "        self.refuses_what_it_loses = specified",
+        "        self.refuses_what_it_loses = True",
     ),
     (
         "3.2.1.priority-levels",
