@@ -84,7 +84,7 @@ class LinkConsumer(Consumer):
         return self.started and self._link.can_send
 
     def holds_any(self) -> bool:
-        return self._link.unsettled > 0
+        return self._link.unsettled > self.owner.late_count
 
     def stood_down(self) -> None:
         self.owner.tell_turn(False)
@@ -316,6 +316,11 @@ class OutgoingLink(SenderOwner, DetachedLink, NamedLink):
         self._send(held.tag, payload, False, acquires, held.entry)
 
     # -- outcomes -----------------------------------------------------------------------------------------------
+
+    @property
+    def late_count(self) -> int:
+        """Deliveries that are unsettled, and whose messages are back in the queue."""
+        return 0 if self._timeouts is None else self._timeouts.late_count
 
     def give_back_late(self, delivery: OutgoingDelivery) -> None:
         """The client had time enough for it: it is for others, and the client is to say that it knows (§2.6.12)."""

@@ -39,6 +39,11 @@ class Timeouts(Timed):
         """Whether the client has to settle something before it gets more."""
         return bool(self._late)
 
+    @property
+    def late_count(self) -> int:
+        """Deliveries that were released, and that the client has yet to settle."""
+        return len(self._late)
+
     def sent(self, delivery: OutgoingDelivery, now_ms: i64) -> None:
         watched = self._watched
         if len(watched) >= _WATCHED_MIN and len(watched) > 2 * self._owner.link.unsettled:

@@ -143,3 +143,15 @@ def test_what_is_late_on_a_link_that_is_detached_is_for_others(client: Client) -
     client.tick()
     _pass(client, _TIMEOUT_MS)
     assert client.server.vhost.queues["q"].is_idle
+
+
+def test_a_client_that_is_late_does_not_keep_a_queue_from_going_over_to_another(server: Server, client: Client) -> None:
+    """A single active consumer has nothing any more of what was released because of the time."""
+    server.queue("single", True, queue_type="quorum", single_active_consumer=True, consumer_timeout=_TIMEOUT_MS)
+    client.sender("/queues/single").publish("one")
+    active = _receiver(client, "active", "/queues/single")
+    assert active.bodies() == ["one"]
+    higher = _receiver(client, "higher", "/queues/single", priority=Int(5))
+    _pass(client, _TIMEOUT_MS)
+    assert active.said == [(RELEASED, False)]
+    assert higher.bodies() == ["one"]
