@@ -8,22 +8,24 @@ from flintmq.base.errors import InternalError
 from flintmq.broker.message import READY, Entry
 from flintmq.broker.queue.ready import Fifo, Ready
 
-# Pages of one queue that are read because they do not say it themselves: half a millisecond each. What is in others
-# counts as delivered, which is always right to say.
-_READ_PAGES_MAX: Final = 256
+# How many pages of one queue are read because they do not say it themselves: half a millisecond each.
+READ_PAGES_MAX: Final = 256
 
 
 @final
 class Undelivered:
-    """Collects sequence numbers as runs: `runs` is the first and the length of each, in order."""
+    """Collects sequence numbers as runs: `runs` is the first and the length of each, in order.
 
-    def __init__(self, store: Ready) -> None:
+    At most `pages_max` pages are read. What is in others counts as delivered, which is always right to say.
+    """
+
+    def __init__(self, store: Ready, pages_max: int = READ_PAGES_MAX) -> None:
         self.runs: list[int] = []
         # The first of each run, and the one behind its last.
         self._found: list[tuple[int, int]] = []
         self._first: i64 = 0
         self._end: i64 = 0
-        self._reads_left: i64 = _READ_PAGES_MAX
+        self._reads_left: i64 = pages_max
         for entry in store.loose():
             self._look_at(entry)
         for part in store.parts():

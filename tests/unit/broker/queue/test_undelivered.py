@@ -3,7 +3,6 @@
 import pytest
 
 from flintmq.broker.message import Entry
-from flintmq.broker.queue import undelivered
 from flintmq.broker.queue.levels import Levels
 from flintmq.broker.queue.paging import Paging
 from flintmq.broker.queue.ready import Fifo, Priorities
@@ -45,7 +44,7 @@ def test_what_came_back_is_left_out(count: int) -> None:
     assert Undelivered(store).runs == [9, count - 9]
 
 
-def test_pages_that_do_not_say_it_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pages_that_do_not_say_it_are_read() -> None:
     """Those in which some came back, or in which numbers do not follow each other; up to a number of pages."""
     pages = MemoryPages()
     paging = Paging(pages, lambda part, count: None)
@@ -54,6 +53,5 @@ def test_pages_that_do_not_say_it_are_read(monkeypatch: pytest.MonkeyPatch) -> N
         store.append(Entry(message("m", headers=f"priority={seq % 2}"), seq))
     assert len(pages.kept) > 10
     assert sorted(_numbers(Undelivered(store).runs)) == list(range(50_000))
-    monkeypatch.setattr(undelivered, "_READ_PAGES_MAX", 2)
-    known = set(_numbers(Undelivered(store).runs))
+    known = set(_numbers(Undelivered(store, pages_max=2).runs))
     assert 10_000 < len(known) < 50_000
