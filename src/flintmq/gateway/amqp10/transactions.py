@@ -16,6 +16,7 @@ from flintmq.base.errors import (
     LinkStolen,
     NotFound,
     NotImplementedHere,
+    PreconditionFailed,
     ResourceError,
     TransactionRollback,
     UnknownTransaction,
@@ -260,6 +261,9 @@ class Transactions:
             raise InvalidField("a transactional state needs an outcome", SCOPE_SESSION)
         entry = delivery.mark
         if not isinstance(entry, Entry):
+            if delivery not in found.retired:
+                # It has an outcome already, or was released because its client was late: others may have the message.
+                found.failure = PreconditionFailed(f"delivery {delivery.tag.hex()} has its outcome already")
             return
         try:
             found.work.settle(LinkSettlement(link, delivery, entry, state.outcome or ACCEPTED, outcome, settled))

@@ -4,9 +4,10 @@ import pytest
 
 from flintmq.wire.amqp10.performatives import Attach
 from flintmq.wire.amqp10.spec import SND_SETTLED, SND_UNSETTLED
-from flintmq.wire.amqp10.states import ACCEPTED, RELEASED
+from flintmq.wire.amqp10.states import ACCEPTED, RELEASED, Rejected, TransactionalState
 from flintmq.wire.amqp10.values import Int, UInt
 from tests.unit.gateway.amqp10.pair import Client, Receiver, Server, body_of
+from tests.unit.gateway.amqp10.test_transactions import Control
 
 _TIMEOUT_MS = 5_000
 
@@ -155,3 +156,24 @@ def test_a_client_that_is_late_does_not_keep_a_queue_from_going_over_to_another(
     _pass(client, _TIMEOUT_MS)
     assert active.said == [(RELEASED, False)]
     assert higher.bodies() == ["one"]
+
+
+@pytest.mark.parametrize("settled", [True, False])
+def test_what_is_late_is_not_retired_by_a_transaction(client: Client, settled: bool) -> None:
+    """Its discharge fails: to accept it would say that the message is gone, and others get it."""
+    client.sender().publish("one")
+    receiver = _receiver(client, "r")
+    ((delivery, _),) = receiver.take()
+    assert delivery is not None
+    control = Control(client)
+    txn_id = control.declare()
+    _pass(client, _TIMEOUT_MS)
+    state = TransactionalState(txn_id=txn_id, outcome=ACCEPTED)
+    if settled:
+        receiver.settle(delivery, state)
+    else:
+        receiver.link.update(delivery, state)
+    client.tick()
+    assert isinstance(control.commit(txn_id), Rejected)
+    receiver.link.detach()
+    assert _receiver(client, "other").bodies() == ["one"]
