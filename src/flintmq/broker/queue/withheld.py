@@ -37,6 +37,8 @@ class Withheld:
         for at, (entry, rejecters) in enumerate(self.entries):
             if context not in rejecters:
                 del self.entries[at]
+                if at < self.offered:
+                    self.offered -= 1
                 return entry
         return None
 
@@ -44,9 +46,12 @@ class Withheld:
         """Take out those whose time is up."""
         gone: list[Entry] = []
         kept: list[tuple[Entry, tuple[object, ...]]] = []
-        for each in self.entries:
+        offered = self.offered
+        for at, each in enumerate(self.entries):
             if each[0].expires_ms != 0 and each[0].expires_ms <= now_ms:
                 gone.append(each[0])
+                if at < offered:
+                    self.offered -= 1
             else:
                 kept.append(each)
         self.entries = kept
@@ -64,6 +69,8 @@ class Withheld:
             else:
                 kept.append((entry, tuple([other for other in rejecters if other is not context])))
         self.entries = kept
+        # Others may have them now: all are offered again, from the first on.
+        self.offered = 0
         return free
 
 

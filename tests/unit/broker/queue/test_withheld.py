@@ -94,3 +94,19 @@ def test_to_offer_what_is_withheld_has_a_bound() -> None:
         spent.append(WORK.spent - before)
     assert max(spent) <= DISPATCH_BURST_MESSAGES + 1
     assert other.bodies == [str(number) for number in range(count)]
+
+
+def test_what_is_taken_out_moves_those_that_are_offered_next() -> None:
+    """Of those that were not offered yet, none is left out; where somebody rejected no more, all are offered again."""
+    withheld = Withheld()
+    entries = [Entry(message("m"), number) for number in range(10)]
+    entries[1].expires_ms = entries[8].expires_ms = 5
+    withheld.keep(entries[:9], ("a",))
+    withheld.keep(entries[9:], ("a", "b"))
+    withheld.offered = 5
+    assert withheld.expired(5) == [entries[1], entries[8]]
+    assert withheld.entries[withheld.offered][0] is entries[5]
+    assert withheld.take("b") is entries[0]
+    assert withheld.entries[withheld.offered][0] is entries[5]
+    withheld.release("b")
+    assert withheld.offered == 0
