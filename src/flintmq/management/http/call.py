@@ -116,14 +116,19 @@ class Call:
         if data.strip() in (b"", b"null", b"undefined"):
             data = b"{}"
         try:
-            # Numbers and truths may be written as text: many scripts do.
-            return msgspec.json.decode(data, type=kind, strict=False)
-        except msgspec.ValidationError as error:
-            if b"null" not in data:
-                raise BadRequest(str(error)) from error
-            return _without_nulls(data, kind)
+            return _read(data, kind)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise BadRequest("not_json") from error
+
+
+def _read(data: bytes, kind: type[T]) -> T:
+    try:
+        # Numbers and truths may be written as text: many scripts do.
+        return msgspec.json.decode(data, type=kind, strict=False)
+    except msgspec.ValidationError as error:
+        if b"null" not in data:
+            raise BadRequest(str(error)) from error
+        return _without_nulls(data, kind)
 
 
 def _without_nulls(data: bytes, kind: type[T]) -> T:

@@ -190,6 +190,8 @@ def test_there_is_no_such_path() -> None:
         (b"[]", (400, "bad_request", "Expected `object`, got `array`")),
         (b"{", (400, "bad_request", "not_json")),
         (b'{"number": 1, "x": ' + b"[" * 30_000 + b"]" * 30_000 + b"}", (400, "bad_request", "not_json")),
+        (b'{"number": null, ', (400, "bad_request", "not_json")),
+        (b'{"number": null, "x": ' + b"[" * 30_000 + b"]" * 30_000 + b"}", (400, "bad_request", "not_json")),
         (
             b" " * (BODY_MAX_BYTES + 1),
             (413, "payload_too_large", "Exceeded HTTP request body size limit of 65536 bytes"),
