@@ -4,6 +4,7 @@ It is kept over restarts, when no password is remembered. What is kept are diges
 the broker, and nothing of passwords: they tell nobody who was where, and help nobody to guess.
 """
 
+from collections import OrderedDict
 from collections.abc import Callable
 from hashlib import blake2b
 from threading import Lock
@@ -12,7 +13,7 @@ from typing import Final, final
 from flintmq.base.addresses import network
 
 _DIGEST_BYTES: Final = 8
-# All of them are one value of the definitions, 8 KiB: the one that was first goes first.
+# All of them are one value of the definitions, 8 KiB: the one that was used longest ago goes first.
 _KNOWN_MAX: Final = 1_024
 
 
@@ -24,7 +25,7 @@ class Places:
         self._secret = secret
         self._keep = keep
         self._lock = Lock()
-        self._known = dict.fromkeys(known[at : at + _DIGEST_BYTES] for at in range(0, len(known), _DIGEST_BYTES))
+        self._known = OrderedDict.fromkeys(known[at : at + _DIGEST_BYTES] for at in range(0, len(known), _DIGEST_BYTES))
 
     def of(self, user: str, address: str) -> str:
         """The place that a login comes from: the address alone, or the user's own one there."""
@@ -37,11 +38,13 @@ class Places:
         digest = self._digest(user, network(address))
         with self._lock:
             if digest in self._known:
+                # It is kept with the next new one.
+                self._known.move_to_end(digest)
                 return
             # Another one in its place: whoever looks for something in it does not wait for the lock.
-            known = dict(self._known)
+            known = self._known.copy()
             if len(known) >= _KNOWN_MAX:
-                del known[next(iter(known))]
+                known.popitem(last=False)
             known[digest] = None
             self._known = known
             self._keep(b"".join(known))
