@@ -31,6 +31,8 @@ ENCODINGS: Final = ("auto", "base64")
 # Of a payload that is written at once; a multiple of three, so that parts of base64 join.
 _PART_BYTES: Final = 48 * 1024
 _BASE64: Final = re.compile(r"\s+")
+# More of them are no number that a property holds, and thousands are none that Python reads.
+_DIGITS: Final = re.compile("[0-9]{1,20}")
 
 
 def in_091(message: Message) -> tuple[Properties, bytes]:
@@ -150,10 +152,10 @@ def properties_of(given: TableGiven) -> bytes:
 
 
 def _number(name: str, value: object) -> int:
-    if isinstance(value, str) and value.isascii() and value.isdigit():
+    if isinstance(value, str) and _DIGITS.fullmatch(value):
         return int(value)
     if isinstance(value, bool) or not isinstance(value, int):
-        raise BadRequest(f"the property {name} is a number, not {value!r}")
+        raise BadRequest(f"the property {name} is a number, not {value!r:.100}")
     return value
 
 
