@@ -46,6 +46,7 @@ def test_what_an_event_says(queues: Queues, events: Events) -> None:
         "size_bytes": 99,
         "partition": {"day": "2026-11-22"},
         "queue": "orders",
+        "generation": None,
         "first_offset": 0,
         "last_offset": 9,
         "first_timestamp_us": None,
