@@ -10,12 +10,8 @@ _NO_LIMIT: Final = 1 << 62
 
 @final
 class Budget:
-    """`held` is in bytes; what is done above `most`, whoever shares it decides."""
+    """`held` and `most` are in bytes; who shares the account decides what happens above `most`."""
 
     def __init__(self) -> None:
         self.held: i64 = 0
         self.most: i64 = _NO_LIMIT
-
-    @property
-    def is_overdrawn(self) -> bool:
-        return self.held > self.most

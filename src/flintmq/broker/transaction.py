@@ -111,15 +111,14 @@ class Transaction:
 
     def _make_room(self, count: i64) -> None:
         """For one operation more, before anything is done of it."""
-        self._bytes += count
         staged = self._staged
-        staged.held += count
-        if staged.is_overdrawn and self._bytes > TRANSACTION_FREE_BYTES:
+        size = self._bytes + count
+        if size > TRANSACTION_FREE_BYTES and staged.held + count > staged.most:
             raise PreconditionFailed(
                 f"the transactions of all clients hold {staged.held} bytes of messages, {staged.most} are allowed, and "
                 f"this one more than {TRANSACTION_FREE_BYTES}: commit more often"
             )
-        if self._bytes > TRANSACTION_MAX_BYTES:
+        if size > TRANSACTION_MAX_BYTES:
             raise PreconditionFailed(
                 f"a transaction holds {TRANSACTION_MAX_BYTES} bytes of messages at most: commit more often"
             )
@@ -127,6 +126,9 @@ class Transaction:
             raise PreconditionFailed(
                 f"a transaction holds {TRANSACTION_MAX_OPERATIONS} publishes and settlements at most: commit more often"
             )
+        # What is refused is not held.
+        self._bytes = size
+        staged.held += count
 
     def commit(self) -> None:
         """Apply all that is staged; it is safe once the batch it is in is durable.

@@ -157,6 +157,11 @@ def test_all_transactions_together_have_a_bound() -> None:
     third.publish(world.publish("x" * 20_000))
     with pytest.raises(PreconditionFailed, match="transactions of all clients"):
         third.publish(world.publish("x" * 60_000))
+    # What is refused is not held.
+    before = staged.held
+    with pytest.raises(PreconditionFailed):
+        third.publish(world.publish("x" * 60_000))
+    assert staged.held == before < 220_000
     second.publish(world.publish("x" * 20_000))
     third.roll_back()
     first.commit()
