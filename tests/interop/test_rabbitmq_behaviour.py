@@ -22,7 +22,7 @@ def api(broker: BrokerProcess) -> Iterator[httpx.Client]:
 
 
 def drained(channel: BlockingChannel, queue: str) -> list[bytes]:
-    bodies = []
+    bodies: list[bytes] = []
     while True:
         method, _, body = channel.basic_get(queue, auto_ack=True)
         if method is None:
@@ -78,6 +78,40 @@ def test_a_consumer_of_higher_priority_becomes_active(
     while not got:
         connection.process_data_events(time_limit=1)
     assert got == ["high"]
+    channel.queue_delete(name)
+
+
+def test_line_ends_in_names(broker: BrokerProcess, name: str) -> None:
+    """CR and LF are stripped from the names of a queue and an exchange that are declared."""
+    # Not by pika: it waits for an answer with the name as it was sent.
+    client = amqp.Connection(f"127.0.0.1:{broker.port}", userid="guest", password="guest")
+    client.connect()
+    channel = client.channel()
+    assert channel.queue_declare(f"{name}\r\n", exclusive=True).queue == name
+    channel.exchange_declare(f"{name}\n", "fanout")
+    channel.queue_bind(name, name)
+    channel.exchange_delete(name)
+    client.close()
+
+
+def test_an_empty_filter_value_counts_as_none(
+    connection: pika.BlockingConnection, channel: BlockingChannel, name: str
+) -> None:
+    """A message of a stream whose x-stream-filter-value is empty goes to readers who want what has no value."""
+    channel.queue_declare(name, durable=True, arguments={"x-queue-type": "stream"})
+    for value in ("other", "", "mine"):
+        properties = pika.BasicProperties(headers={"x-stream-filter-value": value})
+        channel.basic_publish("", name, value.encode() or b"none", properties)
+    channel.basic_qos(prefetch_count=10)
+    got: list[bytes] = []
+    channel.basic_consume(
+        name,
+        lambda *delivery: got.append(delivery[3]),
+        arguments={"x-stream-offset": "first", "x-stream-filter": "mine", "x-stream-match-unfiltered": True},
+    )
+    while b"mine" not in got:
+        connection.process_data_events(time_limit=1)
+    assert b"none" in got
     channel.queue_delete(name)
 
 
