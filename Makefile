@@ -18,8 +18,8 @@ SIDE_BY_SIDE := -n 3 --dist loadscope --no-loadscope-reorder
 unexport PYTHONPATH
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help run test prerequisites-of-tests prerequisites-of-demo docs security conformance fuzz crash crash-long spark-long faults bitflips audit sim sim-long demo interop bench
-.PHONY: bench-routing bench-depth bench-listing bench-recovery bench-spark lint format clean
+.PHONY: help run test prerequisites-of-tests prerequisites-of-demo docs security conformance mutations fuzz crash crash-long spark-long
+.PHONY: faults bitflips audit sim sim-long demo interop bench bench-routing bench-depth bench-listing bench-recovery bench-spark lint format clean
 
 help:
 	@echo 'make run          install FlintMQ into .venv, compiled, and serve from ./data (DATA=DIR for another place)'
@@ -107,6 +107,9 @@ sim-long: $(VENV)/.development
 
 conformance: $(VENV)/.development
 	@FLINTMQ_EXPECT=compiled $(BIN)/python -m pytest --write-conformance --ignore-glob "*/test_document.py" $(CONFORM)
+
+mutations: $(VENV)/.development
+	@PYTHONPATH=src $(BIN)/python -m tests.conformance.mutations $(ARGS)
 
 demo: prerequisites-of-demo $(VENV)/.demo
 	@$(BIN)/python examples/flights/run.py
