@@ -70,8 +70,11 @@ class QueueLedger:
         for place, name in enumerate(names):
             self.fates[name] = Fate.GONE if place < synced else Fate.ACKED
 
-    def looked(self, seen: Sequence[Seen], lost: Iterable[str] = ()) -> None:
-        """All that is on the queue after a restart, in order. `lost` are messages that were not to survive it."""
+    def looked(self, seen: Sequence[Seen], lost: Iterable[str] = (), *, after_crash: bool = True) -> None:
+        """All that is on the queue after a restart, in order. `lost` are messages that were not to survive it.
+
+        After a crash every message is marked as redelivered, and after a stop in order those that were delivered.
+        """
         for name in lost:
             self.fates[name] = Fate.GONE
         names = [message.name for message in seen]
@@ -82,7 +85,9 @@ class QueueLedger:
         self._fail_on("came back after it was settled", [name for name in names if self.fates[name] is Fate.GONE])
         due = [name for name, fate in self.fates.items() if fate is Fate.DUE]
         self._fail_on("was confirmed and is lost", [name for name in due if name not in there])
-        self._fail_on("is not marked as redelivered", [message.name for message in seen if not message.redelivered])
+        unmarked = [message.name for message in seen if not message.redelivered]
+        wrong = unmarked if after_crash else [name for name in unmarked if name in self._delivered]
+        self._fail_on("is not marked as redelivered", wrong)
         self._check_order(names)
         before = [name for name in self._looked if name in there]
         again = set(before)

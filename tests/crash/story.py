@@ -78,7 +78,7 @@ class Story:
         for _ in range(stops):
             self._load_until(self._stop)
             self._start()
-            self._look()
+            self._look(after_crash=False)
 
     def end(self) -> None:
         """Take everything out: what is left is what was promised, and a last crash brings nothing back."""
@@ -161,13 +161,13 @@ class Story:
                 synced = sum(queue == name for queue, _ in reader.acked[: reader.synced])
                 self.queues[name].acked([message for queue, message in reader.acked if queue == name], synced)
 
-    def _look(self) -> None:
+    def _look(self, *, after_crash: bool = True) -> None:
         """Compare the restarted broker with the books."""
         for line in self.broker.log:
             assert line["level"] == "info", line
         inspector = Inspector(self.broker.port)
         for name, ledger in self.queues.items():
-            ledger.looked(inspector.contents(name), lost=self._transient[name])
+            ledger.looked(inspector.contents(name), self._transient[name], after_crash=after_crash)
             self._transient[name] = []
         # Some records again: those before a crash must be what they were.
         offset = max(len(self.stream.records) - 1_000, 0)
