@@ -87,7 +87,11 @@ class DataDirectory:
     def _go_by(self, marks: Marks) -> None:
         self.marks = marks
         # There was something in these.
-        self._ahead -= {path for path in self.logs.get(JOURNAL, []) if number_of(path) <= marks.journal_written}
+        begun = {path for path in self._ahead if path in self.journal and number_of(path) <= marks.journal_written}
+        self._ahead -= begun
+        if self.is_running:
+            # The broker has begun to write them since the files were listed: they have no seal yet.
+            self.tails |= begun
 
     @property
     def written_segments(self) -> list[str]:
