@@ -22,7 +22,7 @@ OPERATIONS = ROOT / "docs" / "operations.md"
 def calls(text: str) -> Iterator[str]:
     """Lines of code that begin with `flintmq`, and what is left of pipes and comments."""
     joined = text.replace("\\\n", " ")
-    for line in re.findall(r"^(?: {4})?(?:\$ )?(flintmq .*)$", joined, re.MULTILINE):
+    for line in re.findall(r"^(?: {4})?(?:\$ )?(?:\.venv/bin/)?(flintmq .*)$", joined, re.MULTILINE):
         if "[--" in line:
             # It says what there is to choose from.
             continue
