@@ -38,7 +38,7 @@ Patch = pytest.MonkeyPatch
 
 
 def drop_syncs(patch: Patch) -> None:
-    """Files are written, and never synced."""
+    """Files are written and never synced."""
     patch.setattr(SegmentFile, "sync", lambda self: None)
     patch.setattr(SegmentFile, "write_through", lambda self, kind, blocks: self.write(kind, blocks))
 
@@ -49,17 +49,17 @@ def drop_directory_syncs(patch: Patch) -> None:
 
 
 def confirm_before_the_sync(patch: Patch) -> None:
-    """A batch counts as durable once it was handed over."""
+    """A batch counts as durable when it is handed to the sync thread."""
     patch.setattr(NodeStorage, "durable_batch", property(lambda self: self._batch))
 
 
 def confirm_what_failed(patch: Patch) -> None:
-    """When the storage fails, what waits for it is confirmed instead of refused."""
+    """When the storage fails, waiting publishes are confirmed instead of refused."""
     patch.setattr(Answers, "refuse", lambda self: self._channel.send_ack(self.published, True))
 
 
 def go_on_after_a_failed_write(patch: Patch) -> None:
-    """An error of the disk is passed over, and the batch counts as durable."""
+    """A disk error is ignored, and the batch counts as durable."""
     original = RoundWriter.write_through
 
     def write_through(self: RoundWriter, batches: list[Batch]) -> None:
@@ -70,7 +70,7 @@ def go_on_after_a_failed_write(patch: Patch) -> None:
 
 
 def settle_before_the_message(patch: Patch) -> None:
-    """The blocks of a batch are written in reverse order."""
+    """The blocks of a batch are written in reverse order: settlements before messages."""
     original = JournalEncoder.take
 
     def take(self: JournalEncoder) -> Any:  # noqa: ANN401 - whatever a batch is
@@ -82,13 +82,13 @@ def settle_before_the_message(patch: Patch) -> None:
 
 
 def split_transactions(patch: Patch) -> None:
-    """Groups are not groups: their records stand in the journal one by one."""
+    """The records of a group are written one by one, not as one block."""
     patch.setattr(JournalEncoder, "begin_group", lambda self: None)
     patch.setattr(JournalEncoder, "end_group", lambda self: None)
 
 
 def drop_segments_early(patch: Patch) -> None:
-    """Segments are removed before the settlements are synced that emptied them."""
+    """Segments are removed before the settlements that emptied them are synced."""
     original = RoundWriter.write
 
     def write(self: RoundWriter, batches: list[Batch]) -> None:
@@ -99,7 +99,7 @@ def drop_segments_early(patch: Patch) -> None:
 
 
 def forget_moved_messages(patch: Patch) -> None:
-    """Of the messages that compaction moves, some are not written again."""
+    """Compaction does not write all messages that it moves."""
     original = JournalEncoder._write_again
     moved = [0]
 
@@ -112,17 +112,17 @@ def forget_moved_messages(patch: Patch) -> None:
 
 
 def forget_moved_messages_in_checkpoints(patch: Patch) -> None:
-    """Checkpoints say that nothing is needed of a segment of which only messages live that moved there."""
+    """Checkpoints leave out segments whose only live messages were moved there."""
     patch.setattr(Segment, "is_needed", property(lambda self: self.live > 0))
 
 
 def forget_what_checkpoints_settled(patch: Patch) -> None:
-    """Where a checkpoint says that some messages of a segment live, all are taken to."""
+    """A start takes all messages of a segment as live where a checkpoint says that some are."""
     patch.setattr(Checkpoint, "is_live", lambda self, home, slot: self.is_needed(home))
 
 
 def forget_redelivered_at_start(patch: Patch) -> None:
-    """What a start finds is not flagged."""
+    """Messages that a start finds are not flagged as redelivered."""
     original = NodeStorage.recover
 
     def recover(self: NodeStorage, queue_ids: set[int], note_ids: set[int]) -> Iterator[tuple[int, Entry]]:
@@ -134,7 +134,7 @@ def forget_redelivered_at_start(patch: Patch) -> None:
 
 
 def forget_redelivered_on_return(patch: Patch) -> None:
-    """What consumers give back is not flagged."""
+    """Messages that consumers return are not flagged as redelivered."""
     original = EntryQueue._give_back
 
     def give_back(self: EntryQueue, entries: list[Entry]) -> None:
@@ -146,7 +146,7 @@ def forget_redelivered_on_return(patch: Patch) -> None:
 
 
 def keep_what_is_behind_the_tear(patch: Patch) -> None:
-    """Where a crash tore the last file, intact blocks behind the tear are read as well."""
+    """Intact blocks after the place where a crash tore the last file are read as well."""
 
     def scan(data: bytes, magic: bytes, file: str, synced_whole: bool) -> Scan:
         found = scan_blocks(data, magic, file, True)
@@ -157,7 +157,7 @@ def keep_what_is_behind_the_tear(patch: Patch) -> None:
 
 
 def trust_the_cache_after_a_failed_sync(patch: Patch) -> None:
-    """A start seals the last file without writing again what the last sync may have left out."""
+    """A start seals the last file without writing again what a failed sync may have left out."""
 
     def end_tail(file: DiskFile, magic: bytes, number: int, synced: int, end: int, *, sealed: bool) -> int:
         file.truncate(end)
@@ -170,12 +170,12 @@ def trust_the_cache_after_a_failed_sync(patch: Patch) -> None:
 
 
 def forget_numbers(patch: Patch) -> None:
-    """Queues begin to count anew at each start."""
+    """Queues begin their sequence numbers anew at each start."""
     patch.setattr(NodeStorage, "recovered_next_seq", lambda self, queue_id: 1)
 
 
 def define_last(patch: Patch) -> None:
-    """Definitions are written behind the messages of their batch, and not before."""
+    """Definitions are written after the messages of their batch."""
     original = RoundWriter.write_through
 
     def write_through(self: RoundWriter, batches: list[Batch]) -> None:
@@ -190,7 +190,7 @@ def define_last(patch: Patch) -> None:
 
 
 def define_after_answering(patch: Patch) -> None:
-    """Declarations are answered before they are on the disk."""
+    """Declarations are answered before they are synced."""
     patch.setattr(NodeStorage, "definitions_durable", property(lambda self: True))
 
 
@@ -211,7 +211,7 @@ def lose_confirms(patch: Patch) -> None:
 
 
 def discharge_before_the_sync(patch: Patch) -> None:
-    """AMQP 1.0: a discharge is accepted when the transaction is applied, and not when that is on the disk."""
+    """AMQP 1.0: a discharge is accepted when the transaction is applied, before it is synced."""
 
     def answer(self: ServerConnection, answer: Answer) -> None:
         if isinstance(answer, Discharged):
@@ -224,7 +224,7 @@ def discharge_before_the_sync(patch: Patch) -> None:
 
 
 def discharge_by_halves(patch: Patch) -> None:
-    """AMQP 1.0: what a transaction settles takes effect at once, and its messages with the discharge."""
+    """AMQP 1.0: settlements in a transaction take effect at once, its messages at the discharge."""
 
     def settle(self: Transaction, staged: StagedSettlement) -> None:
         staged.stage()
@@ -235,7 +235,7 @@ def discharge_by_halves(patch: Patch) -> None:
 
 
 def discharge_all_at_once(patch: Patch) -> None:
-    """AMQP 1.0: transactions that a session has open at once share what is staged: the first discharge does it all."""
+    """AMQP 1.0: the open transactions of a session share their operations: the first discharge applies all."""
     original = Transactions.declare
 
     def declare(self: Transactions, link: ReceiverLink) -> bytes:
@@ -247,7 +247,7 @@ def discharge_all_at_once(patch: Patch) -> None:
 
 
 def outlive_the_coordinator(patch: Patch) -> None:
-    """AMQP 1.0: a link to the coordinator that is detached commits its transactions."""
+    """AMQP 1.0: detaching the link to the coordinator commits its transactions."""
 
     def roll_back_of(self: Transactions, link: ReceiverLink | None) -> None:
         for found in list(self._open.values()):
@@ -258,12 +258,12 @@ def outlive_the_coordinator(patch: Patch) -> None:
 
 
 def keep_what_was_acquired(patch: Patch) -> None:
-    """AMQP 1.0: a rollback leaves with its client what was acquired in the transaction."""
+    """AMQP 1.0: a rollback leaves messages that the transaction acquired with the client."""
     patch.setattr(Transactions, "acquired", lambda self, link, found, delivery, entry: None)
 
 
 def refuse_in_doubt(patch: Patch) -> None:
-    """AMQP 1.0: where the disk fails under a discharge, that is rejected, though a restart may find all of it."""
+    """AMQP 1.0: a discharge during which the disk fails is rejected, although a restart may find the transaction."""
 
     def fail(self: Discharged, reason: str) -> None:
         self._link.settle(self._delivery, Rejected(error=Error(condition="amqp:transaction:rollback")))
@@ -272,12 +272,12 @@ def refuse_in_doubt(patch: Patch) -> None:
 
 
 def settle_before_the_sync(patch: Patch) -> None:
-    """AMQP 1.0: what a durable link settles is told at once, and the note of it may come back."""
+    """AMQP 1.0: a settlement on a durable link is answered before it is synced."""
     patch.setattr(OutgoingLink, "settle", lambda self, delivery, state, _: self.link.settle(delivery, state))
 
 
 def forget_what_was_taken(patch: Patch) -> None:
-    """AMQP 1.0: a durable link keeps no note of a message that it has taken."""
+    """AMQP 1.0: a durable link writes no note of a message that it has taken."""
 
     def received(self: TargetTerminus, tag: bytes, outcome: bytes) -> Received:
         found = self._find(tag)
@@ -289,12 +289,12 @@ def forget_what_was_taken(patch: Patch) -> None:
 
 
 def give_out_what_is_held(patch: Patch) -> None:
-    """What a durable link has in hand, or a lease, goes to others behind a start."""
+    """After a start, messages held by a durable link or a lease go to other consumers."""
     patch.setattr(EntryQueue, "claim", lambda self, first, count, holder: None)
 
 
 def lease_before_the_sync(patch: Patch) -> None:
-    """Leases: what was leased, or settled, is told at once."""
+    """Leases: extend and settle are answered before they are synced."""
     patch.setattr(ServerChannel, "reply_when_stored", ServerChannel.reply)
 
 
