@@ -45,7 +45,7 @@ _Text = Annotated[str, Meta(min_length=1)]
 
 @dataclass(frozen=True)
 class ListenSettings:
-    """Where clients connect. Port 0 takes a free one."""
+    """The address on which AMQP clients connect. Port 0 means any free port."""
 
     host: _Text = "127.0.0.1"
     port: Annotated[int, Meta(ge=0, le=_SHORT_MAX)] = 5672
@@ -53,13 +53,14 @@ class ListenSettings:
 
 @dataclass(frozen=True)
 class TlsSettings:
-    """TLS, where there is a `certificate`: on `port`, and on the ordinary one for clients that begin with it there.
+    """A `certificate` turns on TLS: on `port`, and on the plain AMQP port for clients that begin with TLS.
 
-    Files are PEM; `certificate` may be a chain, and hold the `key`. With `verify`, clients may ("optional") or have to
-    ("required") show certificates signed by those in `ca`. If they have to, no client on another machine can log in
-    without TLS, on any port, whatever `auth.allow_clear_text` says. `login_from` is where EXTERNAL finds their names:
-    in the subject, or among its alternatives the one of `login_san_type` and the place `login_san_index` among those,
-    from 0. Files that change are loaded again; so they are on SIGHUP.
+    Files are PEM. `certificate` may be a chain and may contain the `key`. `verify` says whether clients present a
+    certificate signed by an authority in `ca`: they may if it is "optional", and must if it is "required". If it is
+    "required", a client on another machine cannot log in without TLS on any port, even with `auth.allow_clear_text`.
+    EXTERNAL takes the user name from the part of the client's certificate that `login_from` says: the common name, or
+    the subject alternative name of the type `login_san_type` at the index `login_san_index` (from 0). Files that
+    change are loaded again, also on SIGHUP.
     """
 
     certificate: Path | None = None
@@ -75,10 +76,11 @@ class TlsSettings:
 
 @dataclass(frozen=True)
 class ManagementSettings:
-    """The HTTP API and the web pages, unless `enabled` is false. Port 0 takes a free one.
+    """The HTTP API and the web interface; `enabled = false` turns them off. Port 0 means any free port.
 
-    Where there is a certificate, they are on `tls_port`, too. A request's body has `body_max_bytes` at most. With
-    `open_metrics`, Prometheus needs no login, and whoever reaches the port may read the names of all queues.
+    With a certificate in `[tls]`, they are also served on `tls_port`. The body of a request may have at most
+    `body_max_bytes`. With `open_metrics`, `/metrics` needs no login: every client that reaches the port can read the
+    names of all queues.
     """
 
     enabled: bool = True
@@ -91,10 +93,10 @@ class ManagementSettings:
 
 @dataclass(frozen=True)
 class StorageSettings:
-    """`segment_bytes` is how large the files of journal and streams become before the next ones are begun.
+    """Where and how messages are stored. `segment_bytes` is the size of one file of the journal or of a stream.
 
-    `queue_memory` is what packed messages of deep queues may take before they go to the disk: a part of the machine's
-    memory up to 1, bytes above.
+    `queue_memory` is the memory for packed messages of deep queues; beyond it, they go to the disk. Up to 1 it is a
+    fraction of the machine's memory, above 1 it is bytes.
     """
 
     directory: Path = Path("flintmq-data")
@@ -104,10 +106,10 @@ class StorageSettings:
 
 @dataclass(frozen=True)
 class LimitSettings:
-    """What one connection may take. `heartbeat_seconds` is what the server proposes; 0 proposes none.
+    """Limits of one connection. `heartbeat_seconds` is the interval that the server proposes; 0 proposes no heartbeats.
 
-    A client for which data waits, and that reads none of it for `send_timeout_seconds`, is disconnected; 0 is never.
-    `consumers_per_channel_max` of 0 is no limit.
+    A client that reads nothing for `send_timeout_seconds` although data waits for it is disconnected; 0 means never.
+    0 as `consumers_per_channel_max` means no limit.
     """
 
     frame_max_bytes: Annotated[int, Meta(ge=limits.FRAME_MIN_BYTES, le=_FRAME_CEILING_BYTES)] = limits.FRAME_MAX_BYTES
@@ -120,7 +122,10 @@ class LimitSettings:
 
 @dataclass(frozen=True)
 class AlarmSettings:
-    """When publishers have to wait. `memory_high_watermark` is a part of the machine's memory up to 1, bytes above."""
+    """Alarms, during which publishers are blocked: more memory than `memory_high_watermark`, or less free disk.
+
+    `memory_high_watermark` up to 1 is a fraction of the machine's memory, above 1 it is bytes.
+    """
 
     memory_high_watermark: Annotated[float, Meta(gt=0)] = limits.MEMORY_HIGH_WATERMARK
     disk_free_min_bytes: Annotated[int, Meta(ge=0)] = limits.DISK_FREE_MIN_BYTES
@@ -128,20 +133,18 @@ class AlarmSettings:
 
 @dataclass(frozen=True)
 class LogSettings:
-    """Lines on the standard error stream, for people or as JSON."""
+    """The log on standard error, as text or JSON. Administrative actions are also appended to the `audit_file`."""
 
     level: Literal["debug", "info", "warning", "error"] = "info"
     format: Literal["text", "json"] = "text"
-    # Administrative acts are appended to it, besides being logged.
     audit_file: Path | None = None
 
 
 @dataclass(frozen=True)
 class TracingSettings:
-    """Spans of OpenTelemetry for messages, sent to an `endpoint` that takes OTLP over HTTP; without one there are none.
+    """OpenTelemetry spans of messages, sent to `endpoint` by OTLP over HTTP. Without an endpoint there are no spans.
 
-    Of messages that come without a trace, so many as `ratio` says begin one, from none (0) to all (1). Needs the extra
-    `otel`.
+    `ratio` is the share of messages without a trace that begin one, from 0 (none) to 1 (all). Needs the extra `otel`.
     """
 
     endpoint: str = ""
@@ -151,12 +154,12 @@ class TracingSettings:
 
 @dataclass(frozen=True)
 class AuthSettings:
-    """How clients may log in. `mechanisms` are names of SASL's, in the order they are offered, with spaces between.
+    """How clients log in. `mechanisms` are the SASL mechanisms, separated by spaces, in the order of the offer.
 
-    EXTERNAL is offered to clients with a certificate only. Anonymous clients are the `anonymous_user`; where that is
-    empty, ANONYMOUS is offered to clients on this machine only, who are guest if that user's password is guest.
-    OAUTHBEARER is offered where tokens count (`[oauth]`). Those that show a secret are offered to clients with TLS, and
-    to those on this machine: with `allow_clear_text` to all.
+    EXTERNAL is offered only to clients with a certificate. Anonymous clients are the `anonymous_user`. If that is
+    empty, ANONYMOUS is offered only to clients on this machine; they are guest if that user's password is guest.
+    OAUTHBEARER is offered only if tokens are accepted (`[oauth]`). Mechanisms that send a secret in clear text are
+    offered only over TLS and to clients on this machine; with `allow_clear_text` they are offered to all clients.
     """
 
     mechanisms: _Text = "PLAIN AMQPLAIN EXTERNAL ANONYMOUS SCRAM-SHA-512 SCRAM-SHA-256 OAUTHBEARER"
@@ -166,14 +169,15 @@ class AuthSettings:
 
 @dataclass(frozen=True)
 class OAuthSettings:
-    """Tokens (JWT) that count, where there is an `issuer` or a `jwks`: a file or https:// URL with the keys of whoever
-    issues them. Without it, the issuer is an https:// URL, and says where they are (OpenID Connect Discovery).
+    """Logins by token (JWT). They are accepted if `issuer` or `jwks` is set.
 
-    Tokens have to be meant for the `resource_server_id` (unless `verify_aud` is false), and to be from the `issuer`
-    where one is named. Scopes count that begin with `scope_prefix`, the resource server's id and a dot unless given;
-    `scope_aliases` says in such scopes what others mean, and `additional_scopes` names claims that have more of them.
-    Whose a token is stands in the first of `username_claims` that it has, or else in sub or client_id. `jwks_ca` is who
-    signed the certificates at these URLs, if nobody that the machine knows. Where there are several, spaces part them.
+    `jwks` is a file or an https:// URL with the keys of the issuer. Without it, `issuer` must be an https:// URL, which
+    says where the keys are (OpenID Connect Discovery). The audience of a token must be the `resource_server_id`, unless
+    `verify_aud` is false, and its issuer must be `issuer`, if that is set. Only scopes that begin with `scope_prefix`
+    are used; by default, that is the `resource_server_id` and a dot. `scope_aliases` translates other scopes into
+    these, and `additional_scopes` names further claims that contain scopes. The user name is in the first of the
+    `username_claims` that the token has, otherwise in sub or client_id. `jwks_ca` is the authority for the
+    certificates of these URLs, if the machine does not trust theirs. Lists in one text are separated by spaces.
     """
 
     jwks: str = ""
@@ -189,13 +193,13 @@ class OAuthSettings:
 
     @property
     def takes_tokens(self) -> bool:
-        """Whether there is somebody whose tokens count."""
+        """Whether logins by token are accepted."""
         return self.jwks != "" or self.issuer != ""
 
 
 @dataclass(frozen=True)
 class DefaultUserSettings:
-    """The user made when the data directory is new."""
+    """The user that the broker creates in a new data directory."""
 
     name: _Text = "guest"
     password: _Text = field(default="guest", repr=False)
@@ -203,14 +207,14 @@ class DefaultUserSettings:
 
 @dataclass(frozen=True)
 class DefinitionSettings:
-    """`load` is a file of definitions, as RabbitMQ exports them, that is imported at every start."""
+    """`load` is a definitions file, in the format that RabbitMQ exports; it is imported at every start."""
 
     load: Path | None = None
 
 
 @dataclass(frozen=True)
 class VHostSettings:
-    """A [[vhosts]] that is made, or changed, at every start."""
+    """A virtual host to create or update at every start."""
 
     name: _Text
     dialect: Literal["rabbitmq", "strict"] = "rabbitmq"
@@ -221,7 +225,7 @@ class VHostSettings:
 
 @dataclass(frozen=True)
 class UserSettings:
-    """A [[users]] that is made, or changed, at every start; `vhosts` are those where it may do everything."""
+    """A user to create or update at every start, with full permissions in the virtual hosts of `vhosts`."""
 
     name: _Text
     password: _Text = field(repr=False)
@@ -231,7 +235,7 @@ class UserSettings:
 
 @dataclass(frozen=True)
 class CertificateSettings:
-    """A [[certificates]] that clients see who ask for one of its `names` (SNI), such as "*.example.org"."""
+    """Another certificate, for clients that ask for one of its `names` (SNI), such as "*.example.org"."""
 
     certificate: Path
     names: Annotated[tuple[str, ...], Meta(min_length=1)]

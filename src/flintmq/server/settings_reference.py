@@ -1,4 +1,4 @@
-"""All settings as a part of a Markdown document, from the types in config.py: what is not there is no setting."""
+"""The reference of all settings, as a part of a Markdown document; it is generated from the types in config.py."""
 
 import inspect
 import types
@@ -15,7 +15,7 @@ _NAMES: Final[dict[object, str]] = {str: "text", Path: "path", bool: "true or fa
 
 
 def reference() -> str:
-    """A section of the document for each section of the file."""
+    """One section of the document for each section of the settings file."""
     return "\n".join(_section(name, section) for name, section in config.sections().items())
 
 
@@ -36,7 +36,8 @@ def _table(name: str, section: type) -> Iterator[str]:
 
 
 def _lists_table(name: str, section: type) -> Iterator[str]:
-    yield f"Several; in the file only; taken up {'on SIGHUP' if config.is_reloaded(name) else 'at the start'}."
+    when = "on SIGHUP" if config.is_reloaded(name) else "at the start"
+    yield f"May be repeated; config file only; read again {when}."
     yield ""
     yield "| setting | value | default |"
     yield "|---|---|---|"
@@ -82,7 +83,7 @@ def _default(setting: Field[Any]) -> str:
     if setting.default_factory is not MISSING:
         value = setting.default_factory()
     elif setting.default is MISSING:
-        return "has to be given"
+        return "required"
     else:
         value = setting.default
     if value is None or value in ("", (), {}):

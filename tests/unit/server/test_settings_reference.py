@@ -30,7 +30,7 @@ def test_every_setting_stands_there_with_its_bounds() -> None:
     assert (
         '| `level` | `FLINTMQ_LOG_LEVEL` | `"debug"`, `"info"`, `"warning"`, `"error"` | `info` | on SIGHUP |' in text
     )
-    assert "| `name` | text | has to be given |" in text
+    assert "| `name` | text | required |" in text
 
 
 def test_the_example_loads(tmp_path: Path) -> None:
