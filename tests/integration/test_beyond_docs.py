@@ -53,4 +53,4 @@ def test_the_example_of_streams_runs(broker: BrokerProcess) -> None:
 
 def test_the_default_is_the_documented_one() -> None:
     """How many messages are remembered, if nothing is said of it."""
-    assert f"({limits.DEDUP_DEFAULT_ENTRIES:,})" in DOCS
+    assert f"(default {limits.DEDUP_DEFAULT_ENTRIES:,})" in DOCS
