@@ -4,7 +4,7 @@ It is kept over restarts, when no password is remembered. What is kept are diges
 the broker, and nothing of passwords: they tell nobody who was where, and help nobody to guess.
 """
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable
 from hashlib import blake2b
 from threading import Lock
@@ -13,7 +13,10 @@ from typing import Final, final
 from flintmq.base.addresses import network
 
 _DIGEST_BYTES: Final = 8
-# All of them are one value of the definitions, 8 KiB: the one that was used longest ago goes first.
+# Its first bytes are those of the user alone.
+_USER_BYTES: Final = 3
+# All of them are one value of the definitions, 8 KiB. Of the user who has most, the one that was used longest ago goes
+# first: nobody pushes out others' places by logging in from many.
 _KNOWN_MAX: Final = 1_024
 
 
@@ -44,10 +47,19 @@ class Places:
             # Another one in its place: whoever looks for something in it does not wait for the lock.
             known = self._known.copy()
             if len(known) >= _KNOWN_MAX:
-                known.popitem(last=False)
+                del known[_one_of_most(known)]
             known[digest] = None
             self._known = known
             self._keep(b"".join(known))
 
     def _digest(self, user: str, place: str) -> bytes:
-        return blake2b(f"{place} {user}".encode(), digest_size=_DIGEST_BYTES, key=self._secret).digest()
+        user_part = blake2b(user.encode(), digest_size=_USER_BYTES, key=self._secret)
+        place_part = blake2b(f"{place} {user}".encode(), digest_size=_DIGEST_BYTES - _USER_BYTES, key=self._secret)
+        return user_part.digest() + place_part.digest()
+
+
+def _one_of_most(known: OrderedDict[bytes, None]) -> bytes:
+    """The oldest one of the user who has most."""
+    counts = Counter(digest[:_USER_BYTES] for digest in known)
+    most = max(counts.values())
+    return next(digest for digest in known if counts[digest[:_USER_BYTES]] == most)
