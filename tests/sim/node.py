@@ -54,7 +54,14 @@ class _OpenDoor:
     ) -> None:
         raise AssertionError("nobody has a token here")
 
-    def await_turn(self, user: str, address: str, is_wanted: Callable[[], bool], answer: Callable[[str], None]) -> None:
+    def check_proof(
+        self,
+        user: str,
+        proof: Callable[[], str],
+        address: str,
+        is_wanted: Callable[[], bool],
+        answer: Callable[[str], None],
+    ) -> None:
         raise AssertionError("nobody logs in by SCRAM here")
 
     def failed(self, user: str, address: str) -> None:

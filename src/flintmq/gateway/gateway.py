@@ -37,10 +37,16 @@ class Host:
         """The same for a token: `answer` is called with why it is refused, or with who came with it."""
 
     @abstractmethod
-    def await_turn(self, peer: str, user: str, is_wanted: Callable[[], bool], answer: Callable[[str], None]) -> None:
-        """Call `answer` once somebody may try from there to prove to be this user, or with why nobody may, in time.
-
-        Nobody has to be told any more once it is not wanted.
+    def check_proof(
+        self,
+        peer: str,
+        user: str,
+        proof: Callable[[], str],
+        is_wanted: Callable[[], bool],
+        answer: Callable[[str], None],
+    ) -> None:
+        """The same for a client that has proved in a way of its own to be this user: `proof` says what is wrong with
+        that, empty where nothing is. It is called once, from any thread.
         """
 
     @abstractmethod

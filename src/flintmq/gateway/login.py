@@ -88,6 +88,8 @@ class Login:
         self._user = ""
         self._responses = 0
         self._scram: scram.ServerExchange | None = None
+        # What proves us to the client, where the mechanism does that.
+        self._last = b""
         # Whether the client was told that its token is no good, and has yet to answer.
         self._was_told = False
         self._is_renewing = False
@@ -190,7 +192,7 @@ class Login:
         if why:
             self._applicant.turn_away(self._mechanism)
         else:
-            self._applicant.admit(self._user, b"")
+            self._applicant.admit(self._user, self._last)
 
     def _go_on_with_scram(self, response: bytes) -> None:
         host = self._gateway.host
@@ -201,17 +203,17 @@ class Login:
             challenge = exchange.challenge(response)
             self._user = exchange.user
             self._scram = exchange
+            self._applicant.challenge(challenge)
+            return
 
-            def may_try(why: str) -> None:
-                if why:
-                    self._refuse(why)
-                else:
-                    self._applicant.challenge(challenge)
+        def proof() -> str:
+            try:
+                self._last = exchange.finish(response)
+            except AuthenticationFailed as error:
+                return error.text
+            return ""
 
-            host.await_turn(self._peer, exchange.user, self._applicant.is_wanted, may_try)
-        else:
-            last = exchange.finish(response)
-            self._enter(exchange.user, last)
+        host.check_proof(self._peer, exchange.user, proof, self._applicant.is_wanted, self._checked)
 
     def _enter(self, user: str, last: bytes) -> None:
         """The client has proved to be this user."""

@@ -34,7 +34,6 @@ from flintmq.server.alarms import CHECK_SECONDS
 from flintmq.server.assembly import Turns
 from flintmq.server.attempts import AMQP_091, AMQP_10, Attempts
 from flintmq.server.audit import AuditLog
-from flintmq.server.backoff import TOO_MANY
 from flintmq.server.certificates import Tls
 from flintmq.server.connection import Connection
 from flintmq.server.peer import Peer
@@ -62,8 +61,13 @@ class Logins(Protocol):
         self, token: str, address: str, is_wanted: Callable[[], bool], answer: Callable[[str, Bearer | None], None]
     ) -> None: ...
 
-    def await_turn(
-        self, user: str, address: str, is_wanted: Callable[[], bool], answer: Callable[[str], None]
+    def check_proof(
+        self,
+        user: str,
+        proof: Callable[[], str],
+        address: str,
+        is_wanted: Callable[[], bool],
+        answer: Callable[[str], None],
     ) -> None: ...
 
     def failed(self, user: str, address: str) -> None: ...
@@ -248,15 +252,18 @@ class AmqpServer(Host):
         answer(why, bearer)
         self.want_tick()
 
-    def await_turn(self, peer: str, user: str, is_wanted: Callable[[], bool], answer: Callable[[str], None]) -> None:
+    def check_proof(
+        self,
+        peer: str,
+        user: str,
+        proof: Callable[[], str],
+        is_wanted: Callable[[], bool],
+        answer: Callable[[str], None],
+    ) -> None:
         def answer_here(why: str) -> None:
-            self._loop.call_soon_threadsafe(self._has_turn, why, answer)
+            self._loop.call_soon_threadsafe(self._authenticated, peer, why, answer)
 
-        self._logins.await_turn(user, _address(peer), is_wanted, answer_here)
-
-    def _has_turn(self, why: str, answer: Callable[[str], None]) -> None:
-        answer(why)
-        self.want_tick()
+        self._logins.check_proof(user, proof, _address(peer), is_wanted, answer_here)
 
     def refusal(self, peer: str, user: str) -> str:
         why = self._logins.refusal(user, _address(peer))
@@ -269,8 +276,7 @@ class AmqpServer(Host):
 
     def login_refused(self, peer: str, user: str, why: str) -> None:
         self._count(peer, False)
-        if why != TOO_MANY:
-            self._logins.failed(user, _address(peer))
+        self._logins.failed(user, _address(peer))
         _log_refusal(peer, why)
 
     def internal_error(self, error: Exception) -> None:

@@ -3,7 +3,7 @@
 import time
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from hashlib import blake2b
 from hashlib import new as new_digest
 from hmac import compare_digest
@@ -157,7 +157,7 @@ class Authenticator:
         self._backoff = Backoff(clock)
         self._places = places or Places(self._secret)
         self._remembered: dict[str, bytes] = {}
-        self._waiting = LoginQueue(self._backoff, self._places.of, self._refuse_unseen, clock)
+        self._waiting = LoginQueue(self._backoff, self._places.of, self._users.__contains__, self._refuse, clock)
         self._is_closed = False
         self._thread = Thread(target=self._run, name="flintmq-auth", daemon=True)
         self._thread.start()
@@ -182,19 +182,27 @@ class Authenticator:
         """The same for a token: `answer` gets why it is refused, or who came with it."""
         self._waiting.put(Login("", token, address, is_wanted, None, answer))
 
-    def await_turn(self, user: str, address: str, is_wanted: Callable[[], bool], answer: Callable[[str], None]) -> None:
-        """Calls `answer`, from this or another thread, once a login as this user may be tried from there in a way that
-        is not checked here, or with why it may not. It is one of the tries.
+    def check_proof(
+        self,
+        user: str,
+        proof: Callable[[], str],
+        address: str,
+        is_wanted: Callable[[], bool],
+        answer: Callable[[str], None],
+    ) -> None:
+        """The same for a client that has proved in a way of its own to be this user: `proof` says what is wrong with
+        that, empty where nothing is. It is called once, from this or another thread.
         """
+        login = Login(user, "", address, is_wanted, answer, proof=proof)
         place = self._places.of(user, address)
         if self._backoff.free_at(place) == 0:
             self._backoff.take(place)
-            answer("")
+            self._decide(login)
         else:
-            self._waiting.put(Login(user, "", address, is_wanted, answer, is_checked_here=False))
+            self._waiting.put(login)
 
     def failed(self, user: str, address: str) -> None:
-        """Somebody there tried to be this user in a way that is not checked here, and was wrong."""
+        """Somebody there tried to be this user, and was wrong."""
         self._backoff.failed(self._places.of(user, address))
 
     def _run(self) -> None:
@@ -213,44 +221,49 @@ class Authenticator:
             log.exception("internal error", user=login.user)
         return True
 
-    def _refuse_unseen(self, login: Login, why: str) -> None:
+    def _refuse(self, login: Login, why: str) -> None:
         try:
             if login.is_wanted():
-                login.refuse(why)
+                login.answer(why)
         except Exception:
             log.exception("internal error", user=login.user)
 
     def _decide(self, login: Login) -> None:
-        if not login.is_checked_here and login.answer is not None:
+        if login.is_by_token:
+            self._decide_token(login)
+            return
+        if login.proof is not None:
+            wrong = login.proof()
+        elif self._is_right(login.user, login.secret):
+            wrong = ""
+        else:
+            wrong = self._verdict(login.user, False, login.address)
+        if wrong:
+            self.failed(login.user, login.address)
+        why = wrong or self._accepted(login.user, login.address)
+        if why:
+            self._waiting.refuse(login, why)
+        else:
             login.answer("")
-            return
-        if login.answer is not None:
-            right = self._is_right(login.user, login.secret)
-            if right:
-                login.answer(self._accepted(login.user, login.address))
-            else:
-                self.failed(login.user, login.address)
-                login.answer(self._verdict(login.user, False, login.address))
-            return
-        assert login.answer_bearer is not None
+
+    def _decide_token(self, login: Login) -> None:
         tokens = self._tokens
         if tokens is None:
-            login.refuse("nobody's tokens count here: set oauth.issuer or oauth.jwks")
+            login.answer("nobody's tokens count here: set oauth.issuer or oauth.jwks")
             return
         try:
             bearer = tokens.bearer(login.secret)
         except UnknownKey as error:
             if login.is_second_try:
-                login.refuse(error.text)
+                login.answer(error.text)
             else:
-                again = replace(login, is_second_try=True)
-                tokens.keys.refresh(lambda: self._waiting.put(again))
+                tokens.keys.refresh(lambda: self._waiting.put(login.again()))
             return
         except AuthenticationFailed as error:
-            login.refuse(error.text)
+            login.answer(error.text)
             return
         why = self._place_refusal(bearer.user.name, login.address)
-        login.answer_bearer(why, None if why else bearer)
+        login.answer(why, None if why else bearer)
 
     def _is_right(self, user: str, password: str) -> bool:
         known = self._users.get(user)

@@ -186,14 +186,6 @@ def test_secrets_do_not_cross_the_network_in_clear_text(server: Server, mechanis
     assert mechanism in ServerConnection(server.service, Output(Outbox()), "10.0.0.1:1", far)._login.mechanisms
 
 
-def test_scram_from_where_somebody_guesses(server: Server) -> None:
-    """The challenge is not given while nobody from there may try."""
-    server.host.barred = "too many"
-    connection = ServerConnection(server.service, Output(Outbox()), "10.0.0.1:1", OPEN)
-    connection._login.begin("SCRAM-SHA-256", b"n,,n=u,r=fyko+d2lbbFgONRv9qkxdawL")
-    assert server.host.refused == ["too many"]
-
-
 # -- AMQP 1.0 ----------------------------------------------------------------------------------------------------
 
 

@@ -211,7 +211,8 @@ class Attack:
 
     def __init__(self, places: Places | None = None) -> None:
         self.now = 1_000.0
-        names = ("anna", "otto", "emma")
+        self.nudges = 0
+        names = ("anna", "otto", "emma", *(f"user{number}" for number in range(20)))
         users = {name: User(UserRecord(name, HASH)) for name in names}
         self.checker = Authenticator(users, frozenset(), places=places, clock=lambda: self.now)
         self.answers: SimpleQueue[str] = SimpleQueue()
@@ -222,6 +223,7 @@ class Attack:
             assert "wrong" in verdict(self.checker, users[0], "wrong", "10.0.0.1")
         for number in range(200):
             self.checker.check(users[number % len(users)], "wrong", "10.0.0.1", lambda: True, self.answers.put)
+        self.nudge(0)
 
     def come(self, user: str) -> "SimpleQueue[str]":
         """The right password, from the same address."""
@@ -229,16 +231,24 @@ class Attack:
         self.checker.check(user, "right", "10.0.0.1", lambda: True, mine.put)
         return mine
 
-    def ask(self, user: str) -> "SimpleQueue[str]":
-        """Somebody at the same address wants to prove by itself who it is."""
+    def prove(self, user: str, wrong: str = "") -> "SimpleQueue[str]":
+        """Somebody at the same address has proved to be this user, or not."""
         mine: SimpleQueue[str] = SimpleQueue()
-        self.checker.await_turn(user, "10.0.0.1", lambda: True, mine.put)
+        self.checker.check_proof(user, lambda: wrong, "10.0.0.1", lambda: True, mine.put)
         return mine
 
+    def try_names(self, *users: str) -> None:
+        """One wrong password for each of them."""
+        for user in users:
+            self.checker.check(user, "wrong", "10.0.0.1", lambda: True, self.answers.put)
+        self.nudge(0)
+
     def nudge(self, seconds: float) -> None:
-        """Time passes, and the thread looks at the clock."""
+        """Time passes, and the thread looks at the clock: behind the first login from elsewhere, before the second."""
         self.now += seconds
-        assert verdict(self.checker, "nobody", "x", "10.9.9.9")
+        for _ in range(2):
+            self.nudges += 1
+            assert verdict(self.checker, "nobody", "x", f"10.9.9.{self.nudges}")
 
 
 def test_who_guesses_has_to_wait() -> None:
@@ -270,11 +280,84 @@ def test_a_right_password_from_an_address_under_attack_gets_in() -> None:
     assert mine.get(timeout=60) == ""
 
 
-def test_who_is_challenged_waits_for_a_turn_as_well() -> None:
+def test_made_up_names_keep_no_user_waiting() -> None:
+    """However many names are tried at once, and again and again, a new user is let in at the next turn."""
+    attack = Attack()
+    attack.begin("otto")
+    for second in range(3):
+        attack.try_names(*(f"nobody{second}-{number}" for number in range(500)))
+        attack.nudge(1.1)
+    mine = attack.come("emma")
+    for _ in range(2):
+        attack.try_names(*(f"none{attack.now}-{number}" for number in range(500)))
+        attack.nudge(1.1)
+    assert mine.get(timeout=60) == ""
+
+
+def test_users_who_had_a_turn_keep_no_new_one_waiting() -> None:
+    """Guesses at many users: each of them has a turn, and then one who had none comes before all of them."""
+    attack = Attack()
+    names = [f"user{number}" for number in range(20)]
+    attack.begin("otto")
+    for _ in range(7):
+        attack.try_names(*names)
+        attack.nudge(1.1)
+    mine = attack.come("emma")
+    attack.try_names(*names)
+    attack.nudge(1.1)
+    assert mine.get(timeout=60) == ""
+
+
+def test_a_turn_computes_a_few_passwords(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many for names of nobody as for users, so that what else takes its time tells nobody who is one."""
+    computed: list[str] = []
+    matches = auth.matches
+
+    def counted(user: UserRecord, password: str) -> bool:
+        computed.append(user.name)
+        return matches(user, password)
+
+    monkeypatch.setattr(auth, "matches", counted)
+    for kind in ("user", "nobody"):
+        attack = Attack()
+        attack.begin("otto")
+        attack.nudge(1.1)
+        attack.try_names(*(f"{kind}{number}" for number in range(20)))
+        computed.clear()
+        for _ in range(3):
+            attack.nudge(1.1)
+        # Those of the turns, and those that nudge.
+        assert len(computed) == 3 * (4 + 2)
+
+
+def test_who_is_refused_after_a_wait_cannot_tell_why() -> None:
+    """Guesses at users, at names of nobody, and those that nobody looked at are refused at the same time."""
+    attack = Attack()
+    attack.begin("otto")
+    attack.nudge(60)
+    while not attack.answers.empty():
+        attack.answers.get()
+    for _ in range(11):
+        attack.prove("none", "wrong")
+    attack.try_names("emma", "nobody", *(f"none{number}" for number in range(40)))
+    mine = attack.prove("anna", "wrong")
+    for _ in range(6):
+        attack.nudge(1.1)
+    assert attack.answers.empty()
+    assert mine.empty()
+    attack.nudge(2)
+    told = {attack.answers.get(timeout=60) for _ in range(42)}
+    assert "wrong password for user 'emma'" in told
+    assert "there is no user 'nobody'" in told
+    assert TOO_MANY in told
+    assert mine.get(timeout=60) == "wrong"
+
+
+def test_who_proves_by_itself_waits_for_a_turn_as_well() -> None:
     """A login by SCRAM is no more refused than one by a password, until a handshake would be over."""
     attack = Attack()
     attack.begin("otto")
-    mine, late = attack.ask("emma"), attack.ask("emma")
+    mine, late = attack.prove("emma"), attack.prove("otto")
     assert mine.empty()
     for _ in range(3):
         attack.nudge(1.1)
@@ -292,7 +375,7 @@ def test_who_was_let_in_from_there_before_does_not_wait_after_a_restart() -> Non
     assert len(kept) == 1
     attack = Attack(Places(b"secret", kept[-1]))
     attack.begin("otto", "anna", "none")
-    assert attack.ask("emma").get_nowait() == ""
+    assert attack.prove("emma").get_nowait() == ""
     assert attack.come("emma").get(timeout=60) == ""
 
 
@@ -302,8 +385,8 @@ def test_guesses_at_a_known_user_are_slowed_down_as_well() -> None:
     places.seen("otto", "10.0.0.1")
     attack = Attack(places)
     attack.begin("otto")
-    assert attack.ask("otto").empty()
-    assert attack.ask("emma").get_nowait() == ""
+    assert attack.prove("otto").empty()
+    assert attack.prove("emma").get_nowait() == ""
 
 
 def test_places_have_a_bound() -> None:

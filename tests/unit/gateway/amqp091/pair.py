@@ -56,8 +56,18 @@ class OpenHost(Host):
         bearer = self.bearers.get(token)
         answer("" if bearer else "the token is not valid", bearer)
 
-    def await_turn(self, peer: str, user: str, is_wanted: Callable[[], bool], answer: Callable[[str], None]) -> None:
-        answer(self.barred)
+    def check_proof(
+        self,
+        peer: str,
+        user: str,
+        proof: Callable[[], str],
+        is_wanted: Callable[[], bool],
+        answer: Callable[[str], None],
+    ) -> None:
+        why = proof() or self.barred or self.refusal(peer, user)
+        if why:
+            self.refused.append(why)
+        answer(why)
 
     def refusal(self, peer: str, user: str) -> str:
         return "" if user in self.users else f"there is no user '{user}'"

@@ -83,6 +83,16 @@ def test_scram_refuses(server: Server, user: str, password: str) -> None:
     assert server.host.refused
 
 
+def test_scram_from_where_somebody_guesses(server: Server) -> None:
+    """The proof waits for its turn, and is refused where none comes in time; anybody is challenged."""
+    server.host.barred = "too many"
+    client = Scram(NAMES[0], "u", "secret")
+    connection = _meet(server, client, OPEN)
+    assert connection.engine.is_closed
+    assert client.answers == 1
+    assert server.host.refused == ["too many"]
+
+
 def test_scram_does_not_go_on_for_ever(server: Server) -> None:
     """The second response has to be the proof."""
     connection = _meet(server, Endless(NAMES[0], "u", "secret"), OPEN)
