@@ -22,6 +22,7 @@ from flintmq.app.offers import COMPATIBLE_VERSION, offer, offer_10
 from flintmq.app.recovering import recover, tell_damage
 from flintmq.app.reloaded import bound_assembling, reloaded_parts
 from flintmq.app.surroundings import Surroundings
+from flintmq.base.addresses import networks
 from flintmq.base.errors import ConfigurationError
 from flintmq.broker.broker import Broker
 from flintmq.broker.ports import UserRecord
@@ -321,7 +322,8 @@ def _load_management() -> Callable[[Operation, ManagementSettings], tuple["HttpS
     def make(operation: Operation, settings: ManagementSettings) -> tuple[HttpServer, Stats]:
         stats = Stats(operation)
         routes = open_to_all(ROUTES) if settings.open_metrics else ROUTES
-        return HttpServer(application(operation, stats, routes, settings.body_max_bytes, (Pages(),))), stats
+        app = application(operation, stats, routes, settings.body_max_bytes, (Pages(),))
+        return HttpServer(app, networks(settings.proxies.split())), stats
 
     return make
 

@@ -230,7 +230,7 @@ HTTP_ANSWER_SECONDS: Final = 120.0
 HTTP_CONNECTIONS_MAX: Final = 256
 # Of these, one user's who has logged in: a browser opens six, a script with a pool some tens.
 HTTP_USER_CONNECTIONS_MAX: Final = 64
-# And one address's, whichever users they are; a proxy in front of the API is one address.
+# And one address's, whichever users they are, but for this machine's and those of proxies, which many users share.
 HTTP_ADDRESS_CONNECTIONS_MAX: Final = 128
 # What others cannot take from administrators, those who monitor, and health checks.
 HTTP_RESERVED_CONNECTIONS: Final = 32

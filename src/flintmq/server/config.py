@@ -16,6 +16,7 @@ import msgspec
 from msgspec import Meta
 
 from flintmq.base import limits
+from flintmq.base.addresses import networks
 from flintmq.base.errors import ConfigurationError
 
 PREFIX: Final = "FLINTMQ_"
@@ -80,7 +81,9 @@ class ManagementSettings:
 
     With a certificate in `[tls]`, they are also served on `tls_port`. The body of a request may have at most
     `body_max_bytes`. With `open_metrics`, `/metrics` needs no login: every client that reaches the port can read the
-    names of all queues.
+    names of all queues. `proxies` lists addresses or networks (10.0.0.0/24), separated by spaces, of reverse proxies
+    on other machines: the limit of connections for one address does not apply to them, because many users share
+    each. The limit for one user applies everywhere.
     """
 
     enabled: bool = True
@@ -89,6 +92,15 @@ class ManagementSettings:
     tls_port: Annotated[int, Meta(ge=0, le=_SHORT_MAX)] = 15671
     body_max_bytes: Annotated[int, Meta(ge=1, le=_MESSAGE_CEILING_BYTES)] = limits.HTTP_BODY_MAX_BYTES
     open_metrics: bool = False
+    proxies: str = ""
+
+    def __post_init__(self) -> None:
+        try:
+            networks(self.proxies.split())
+        except ValueError as error:
+            raise ConfigurationError(
+                f"management.proxies: {error}; write addresses or networks, with spaces between"
+            ) from error
 
 
 @dataclass(frozen=True)

@@ -62,6 +62,10 @@ def test_environment_wins_over_file_and_flags_over_both(tmp_path: Path) -> None:
         ('[log]\nlevel = "loud"', ["log.level", "invalid enum value 'loud'"]),
         ("[storage]\ndirectory = 7", ["storage.directory", "expected a path"]),
         ('[storage]\ndirectory = ""', ["storage.directory", "expected a path"]),
+        (
+            '[management]\nproxies = "10.0.0.7 10.0.0.1/24"',
+            ["management.proxies", "10.0.0.1/24", "write addresses or networks"],
+        ),
         ("[listen]\nport 5672", ["flintmq.toml is not valid TOML", "line 2"]),
     ],
 )

@@ -10,6 +10,7 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
+from flintmq.base.addresses import Network, is_loopback, is_within
 from flintmq.base.limits import (
     HTTP_HEAD_MAX_BYTES,
     HTTP_HEAD_SECONDS,
@@ -30,13 +31,16 @@ _QUIET.addHandler(logging.NullHandler())
 class _Connection(HttpToolsProtocol):
     """One socket. What a stranger may send, and how long it may take, ends with the head of the request."""
 
-    def __init__(self, config: Config, state: ServerState, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self, config: Config, state: ServerState, loop: asyncio.AbstractEventLoop, proxies: tuple[Network, ...]
+    ) -> None:
         # The tasks of requests whose sender is not known yet.
         self._logins: set[asyncio.Task[Any]] = set()
         # Whose it is, in the words of `shares`.
         self.who = STRANGER
         self.is_preferred = False
         self.since = loop.time()
+        self._proxies = proxies
         super().__init__(config, state, {LOGINS: self._logins, SENDER: self}, loop)
         self.logger = _QUIET
         # What the parser was given since a head ended, or a piece of a body came: it may keep all of that.
@@ -62,7 +66,8 @@ class _Connection(HttpToolsProtocol):
     def introduce(self, who: str, is_preferred: bool) -> str:
         """Somebody has logged in; returns why the connection cannot be kept all the same, or ""."""
         if who != self.who:
-            refusal = may_sit(who, self.address, is_preferred, self._others())
+            is_shared = is_loopback(self.address) or is_within(self.address, self._proxies)
+            refusal = may_sit(who, self.address, is_preferred, self._others(), is_shared=is_shared)
             if refusal:
                 self.who = STRANGER
                 return refusal
@@ -182,9 +187,10 @@ class _Connection(HttpToolsProtocol):
 
 
 class HttpServer:
-    """The application on any number of sockets."""
+    """The application on any number of sockets. `proxies` are where many users come from at one address."""
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, proxies: tuple[Network, ...] = ()) -> None:
+        self._proxies = proxies
         self._config = Config(
             app,
             http="httptools",
@@ -204,7 +210,7 @@ class HttpServer:
         loop = asyncio.get_running_loop()
 
         def connection() -> asyncio.Protocol:
-            return _Connection(self._config, self._state, loop)
+            return _Connection(self._config, self._state, loop, self._proxies)
 
         # uvloop takes no time limit of a handshake without a context.
         timeouts: dict[str, Any] = {} if tls is None else {"ssl_handshake_timeout": HTTP_HEAD_SECONDS}

@@ -2,7 +2,8 @@
 
 1. Who cannot log in keeps nobody out: while all sockets are taken, a stranger's goes first.
 2. No user, and no address, has more than a share: beyond it, the idlest of its own sockets goes, and where none of them
-   is idle, the request that asks for one more is refused.
+   is idle, the request that asks for one more is refused. An address that many users share, this machine's or that of
+   a proxy, has no share: two users there would keep out all others.
 3. Some sockets are left for administrators, for those who monitor, and for health checks, whatever all others do.
 4. An idle socket is kept only as long as nobody needs it.
 
@@ -61,10 +62,10 @@ def make_room(seats: Iterable[Seat]) -> bool:
     return _idlest_goes(others)
 
 
-def may_sit(who: str, address: str, is_preferred: bool, seats: Iterable[Seat]) -> str:
+def may_sit(who: str, address: str, is_preferred: bool, seats: Iterable[Seat], *, is_shared: bool = False) -> str:
     """A stranger has logged in, from that address: why it cannot keep its socket, or "". `seats` are the other sockets.
 
-    One that is idle goes where the share would be exceeded.
+    One that is idle goes where the share would be exceeded. `is_shared`: many users come from that address.
     """
     others = [seat for seat in seats if seat.who != STRANGER]
     own = [seat for seat in others if seat.who == who]
@@ -73,7 +74,7 @@ def may_sit(who: str, address: str, is_preferred: bool, seats: Iterable[Seat]) -
     if is_preferred:
         return ""
     others = [seat for seat in others if not seat.is_preferred]
-    near = [seat for seat in others if seat.address == address]
+    near = [] if is_shared else [seat for seat in others if seat.address == address]
     if len(near) >= HTTP_ADDRESS_CONNECTIONS_MAX and not _idlest_goes(near):
         return f"{address} has {len(near)} connections with requests that are not answered: ask again later"
     if len(others) >= HTTP_CONNECTIONS_MAX - HTTP_RESERVED_CONNECTIONS and not _idlest_goes(others):

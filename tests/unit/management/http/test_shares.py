@@ -7,6 +7,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
 
+from flintmq.base.addresses import Network, networks
 from flintmq.base.limits import (
     HTTP_ADDRESS_CONNECTIONS_MAX,
     HTTP_CONNECTIONS_MAX,
@@ -15,7 +16,7 @@ from flintmq.base.limits import (
 )
 from flintmq.broker.ports import PermissionRecord, UserRecord
 from flintmq.management.api.table import ROUTES
-from flintmq.management.http import shares
+from flintmq.management.http import listening, shares
 from flintmq.management.http.app import application
 from flintmq.management.http.listening import HttpServer
 from flintmq.management.http.shares import STRANGER, make_room, may_sit
@@ -107,6 +108,16 @@ def test_an_addresss_share() -> None:
     assert left(seats) == [3]
 
 
+def test_an_address_that_many_users_share() -> None:
+    """It has no share; its users have theirs, and the reserve is not theirs."""
+    seats = [Chair(f"u{at % 2}", is_idle=False) for at in range(2 * HTTP_USER_CONNECTIONS_MAX)]
+    assert may_sit("v", "a", False, seats, is_shared=True) == ""
+    assert "user 'u0' has" in may_sit("u0", "a", False, seats, is_shared=True)
+    others = [Chair(f"w{at}", is_idle=False) for at in range(USUAL - len(seats))]
+    assert may_sit("v", "a", False, seats + others, is_shared=True)
+    assert may_sit("v", "a", True, seats + others, is_shared=True) == ""
+
+
 def test_the_reserve() -> None:
     """However many users there are at however many addresses, some sockets are not theirs."""
     seats = [Chair(f"u{at}", address=str(at), is_idle=False) for at in range(USUAL)]
@@ -125,7 +136,7 @@ def request(user: str, path: str = "/api/whoami") -> bytes:
 
 
 @asynccontextmanager
-async def served() -> AsyncIterator[int]:
+async def served(proxies: tuple[Network, ...] = ()) -> AsyncIterator[int]:
     node = NodeInMemory()
     node.broker.put_user(UserRecord("admin", "admin", ("administrator",)))
     node.broker.put_user(UserRecord("prometheus", "prometheus", ("monitoring",)))
@@ -133,7 +144,7 @@ async def served() -> AsyncIterator[int]:
     for number in range(8):
         node.broker.put_user(UserRecord(f"u{number}", f"u{number}", ("management",)))
         node.broker.put_rule(PermissionRecord("/", f"u{number}", ".*", ".*", ".*"))
-    server = HttpServer(application(node, Stats(node), (*ROUTES, *METRICS), BODY_MAX_BYTES))
+    server = HttpServer(application(node, Stats(node), (*ROUTES, *METRICS), BODY_MAX_BYTES), proxies)
     yield await server.listen("127.0.0.1", 0)
     await server.close()
 
@@ -154,6 +165,13 @@ class Socket:
             if is_there:
                 await self.reader.readexactly(int(rest.split(b"\r\n")[0]))
         return int(head.split()[1])
+
+    async def ask_without_end(self, user: str) -> None:
+        """A request whose body is asked for, and does not come."""
+        assert await self.ask(user) == 200
+        head = request(user, "/api/queues/%2F/q/get").replace(b"GET", b"POST")[:-2]
+        self.writer.write(head + b"expect: 100-continue\r\ncontent-length: 10\r\n\r\n")
+        assert b"100" in await self.reader.readline()
 
 
 async def opened(port: int, stack: AsyncExitStack) -> Socket:
@@ -183,6 +201,32 @@ def test_idle_sockets_keep_nobody_out() -> None:
     asyncio.run(come())
 
 
+@pytest.mark.parametrize(
+    ("address", "proxies", "status"),
+    [
+        ("127.0.0.1", (), 200),
+        ("::ffff:127.0.0.1", (), 200),
+        ("10.0.0.7", (), 503),
+        ("10.0.0.7", ("10.0.0.0/24",), 200),
+    ],
+)
+def test_users_behind_a_proxy(
+    monkeypatch: pytest.MonkeyPatch, address: str, proxies: tuple[str, ...], status: int
+) -> None:
+    """Two of them with requests that never end keep no other user out where many users have one address."""
+    monkeypatch.setattr(shares, "HTTP_ADDRESS_CONNECTIONS_MAX", 4)
+    monkeypatch.setattr(shares, "HTTP_USER_CONNECTIONS_MAX", 2)
+    monkeypatch.setattr(listening._Connection, "address", address)
+
+    async def come() -> None:
+        async with served(networks(proxies)) as port, AsyncExitStack() as stack:
+            for number in range(4):
+                await (await opened(port, stack)).ask_without_end(f"u{number % 2}")
+            assert await (await opened(port, stack)).ask("u2") == status
+
+    asyncio.run(come())
+
+
 def test_busy_sockets_keep_others_in(monkeypatch: pytest.MonkeyPatch) -> None:
     """A user whose sockets all have a request that never ends gets no more of them; a health check is answered all the
     same, and others are not concerned.
@@ -192,12 +236,7 @@ def test_busy_sockets_keep_others_in(monkeypatch: pytest.MonkeyPatch) -> None:
     async def come() -> None:
         async with served() as port, AsyncExitStack() as stack:
             for _ in range(4):
-                busy = await opened(port, stack)
-                assert await busy.ask("u0") == 200
-                head = request("u0", "/api/queues/%2F/q/get").replace(b"GET", b"POST")[:-2]
-                busy.writer.write(head + b"expect: 100-continue\r\ncontent-length: 10\r\n\r\n")
-                # Its body is asked for, and does not come.
-                assert b"100" in await busy.reader.readline()
+                await (await opened(port, stack)).ask_without_end("u0")
             refused = await opened(port, stack)
             assert await refused.ask("u0") == 503
             assert await refused.reader.read() == b""
