@@ -23,6 +23,7 @@ from flintmq.base.limits import (
 from flintmq.broker.message import Table
 
 _INT64_MIN: Final = -(2**63)
+_INT64_MAX: Final = 2**63 - 1
 _UINT64_MAX: Final = 2**64 - 1
 # What a number, or any other value of a fixed size, takes in a table: its type and eight bytes.
 _FIXED_BYTES: Final = 9
@@ -95,6 +96,11 @@ def value_fault(what: str, value: object, most: int = ARGUMENTS_MAX_BYTES) -> st
         level = inner
         depth += 1
     return ""
+
+
+def integer_fault(what: str, number: int) -> str:
+    """What is wrong with a number that definitions keep in a column of its own: it does not fit 64 bits with a sign."""
+    return "" if _INT64_MIN <= number <= _INT64_MAX else f"{what} is from -2**63 to 2**63 - 1, not {_shown(number)}"
 
 
 def check_arguments(what: str, arguments: Table) -> None:

@@ -1,7 +1,7 @@
 """What rules have to be like, whoever brings them."""
 
 from flintmq.base.errors import ConfigurationError
-from flintmq.broker.bounds import name_fault, value_fault
+from flintmq.broker.bounds import integer_fault, name_fault, value_fault
 from flintmq.broker.limits import check_limit
 from flintmq.broker.permission import check_permission, check_topic_permission
 from flintmq.broker.policy import check_policy
@@ -25,14 +25,19 @@ def check_rule(rule: Rule) -> None:
     elif isinstance(rule, PolicyRecord):
         _check_size("policy", rule.name, [rule.pattern, rule.definition])
         check_policy(rule)
+        _check(integer_fault(f"the priority of policy '{rule.name}'", rule.priority))
     elif isinstance(rule, LimitRecord):
         check_limit(rule)
+        _check(integer_fault(f"the limit '{rule.name}'", rule.value))
     else:
         _check_size("component", rule.component, None)
         _check_size("parameter", rule.name, rule.value)
 
 
 def _check_size(what: str, name: str, value: object) -> None:
-    fault = name_fault(f"{what} name", name) or value_fault(f"what {what} '{name}' says", value)
+    _check(name_fault(f"{what} name", name) or value_fault(f"what {what} '{name}' says", value))
+
+
+def _check(fault: str) -> None:
     if fault:
         raise ConfigurationError(fault)
