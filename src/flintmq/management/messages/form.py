@@ -139,10 +139,10 @@ def properties_of(given: TableGiven) -> bytes:
             continue
         if name == "headers":
             if not isinstance(value, dict) and value != []:
-                raise BadRequest("the property headers is an object")
+                raise BadRequest(f"the property headers is an object, not {_told(value)}")
             properties.headers = checked_table(value, "headers")
         elif name in _TEXTS:
-            setattr(properties, name, value if isinstance(value, str) else str(value))
+            setattr(properties, name, _text(name, value))
         elif name in _NUMBERS:
             setattr(properties, name, _number(name, value))
     try:
@@ -151,12 +151,26 @@ def properties_of(given: TableGiven) -> bytes:
         raise BadRequest(f"the properties cannot be sent: {error}") from error
 
 
+def _text(name: str, value: object) -> str:
+    """A number is taken for its text, as many scripts write `expiration`. Raises BadRequest."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise BadRequest(f"the property {name} is a string, not {_told(value)}")
+    return str(value)
+
+
 def _number(name: str, value: object) -> int:
     if isinstance(value, str) and _DIGITS.fullmatch(value):
         return int(value)
     if isinstance(value, bool) or not isinstance(value, int):
-        raise BadRequest(f"the property {name} is a number, not {value!r:.100}")
+        raise BadRequest(f"the property {name} is a number, not {_told(value)}")
     return value
+
+
+def _told(value: object) -> str:
+    """What stands where it should not: an object or a list by its kind, because it may be as deep as JSON goes."""
+    return "an object" if isinstance(value, dict) else "a list" if isinstance(value, list) else f"{value!r:.100}"
 
 
 def checked_table(given: TableGiven, what: str, types: dict[str, Any] | None = None) -> Table:
