@@ -96,6 +96,31 @@ def test_a_selection_elsewhere(replays: Replays, queues: Queues) -> None:
     ]
 
 
+def test_some_partitions(replays: Replays, queues: Queues) -> None:
+    """What is in other partitions is not read: not by a replay, and not by batch queries of one data frame."""
+    frame = replays.spark.range(9).selectExpr(
+        "id AS offset",
+        "cast(cast(id AS string) AS binary) AS body",
+        "date_add(DATE'2026-11-01', cast(id % 3 AS int)) AS day",
+    )
+    frame.write.format("flintmq_lake").options(**replays.lake, partitionBy="day").mode("append").save()
+    for file in Path(replays.lake["path"], "day=2026-11-01").glob("*.parquet"):
+        file.unlink()
+    chosen = {"partitions": "day=2026-11-02,2026-11-03"}
+    exchange = queues.exchange()
+    queue = queues.bound(exchange)
+    replays(lake=chosen, exchange=exchange)
+    assert sorted(message.body for message in queues.taken(queue)) == [b"1", b"2", b"4", b"5", b"7", b"8"]
+    read = replays.spark.read.format("flintmq_lake").options(**replays.lake, **chosen).load()
+    assert read.where("day = '2026-11-02'").count() == 3
+    assert read.count() == 6
+    options = f"path '{replays.lake['path']}', partitions 'day>2026-11-02'"
+    replays.spark.sql(f"CREATE TEMPORARY VIEW some USING flintmq_lake OPTIONS ({options})")
+    assert replays.spark.table("some").count() == 3
+    with pytest.raises(Exception, match="names the column hour, by which the lake is not partitioned: choose from day"):
+        replays.spark.read.format("flintmq_lake").options(**replays.lake, partitions="hour=1").load().count()
+
+
 def test_one_that_is_stopped(replays: Replays, queues: Queues) -> None:
     """A replay that fails on its way goes on where it was, in the version it began with, and repeats nothing."""
     replays.numbers(1000)

@@ -11,6 +11,7 @@ from urllib.parse import unquote, urlsplit
 
 from flintmq.base.errors import ConfigurationError
 from flintmq.spark.endpoint import Endpoint
+from flintmq.spark.lake.partition_filter import PartitionFilter, parse_partition_filter
 from flintmq.spark.options import check_progress_tracking
 
 # Large enough for readers to be fast, small enough for a task to read one: what Spark and Delta aim at, too.
@@ -40,6 +41,7 @@ READ_NAMES: Final = (
     "lakeFormat",
     "catalog",
     "table",
+    "partitions",
     "minPartitions",
     "rowsPerSecond",
     "maxRowsPerTrigger",
@@ -104,6 +106,7 @@ class LakeReadOptions:
     """`rows_per_second` is 0 for as fast as it goes."""
 
     place: Place
+    partitions: PartitionFilter
     min_partitions: int
     rows_per_second: int
     max_rows_per_trigger: int
@@ -131,6 +134,7 @@ def lake_read_options(given: Mapping[str, str]) -> LakeReadOptions:
     format = o.choice("lakeFormat", ("", *LakeFormat), "")
     return LakeReadOptions(
         place=_place(o, LakeFormat(format) if format else None),
+        partitions=parse_partition_filter(o.text("partitions")),
         min_partitions=o.positive("minPartitions", 1),
         rows_per_second=o.positive("rowsPerSecond", 0),
         max_rows_per_trigger=o.positive("maxRowsPerTrigger", MAX_ROWS_PER_TRIGGER),

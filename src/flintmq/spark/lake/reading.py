@@ -3,7 +3,8 @@ for.
 
 A streaming query reads one version, the one that was the latest when it began: its places are {"version": of the
 table, "row": the next to read, by number}. Where a micro-batch ends, "since" says where it began, for Spark does not
-keep the start of the first one and asks again after a failure, when there may be another version.
+keep the start of the first one and asks again after a failure, when there may be another version. "partitions" is the
+option, if it is set: rows are numbered among those that it chooses.
 """
 
 import time
@@ -56,7 +57,7 @@ class LakeBatchReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         with told():
-            files = lake_table(self._options.place).snapshot(None).files
+            files = lake_table(self._options.place).snapshot(None, self._options.partitions).files
         rows = sum(file.rows for file in files)
         parts = max(self._options.min_partitions, -(-rows // ROWS_PER_PARTITION))
         # Spark puts a partition of its own in the place of none.
@@ -76,7 +77,7 @@ class LakeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._due: float | None = None
 
     def initialOffset(self) -> Offset:
-        return {"version": self._at(None).version, "row": 0}
+        return self._offset(self._at(None).version, row=0)
 
     def getDefaultReadLimit(self) -> ReadLimit:
         return ReadMaxRows(self._options.max_rows_per_trigger)
@@ -86,14 +87,16 @@ class LakeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
         row = int(start["row"])
-        self._at(str(start["version"]))
+        version = str(start["version"])
+        self._check(start)
+        self._at(version)
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else self._options.max_rows_per_trigger
         end = min(row + min(most, self._paced(self._total - row)), self._total)
         if end == row:
             # Spark asks some ninety times a second.
             time.sleep(PACE_SECONDS / 2)
             return start
-        return {"version": start["version"], "since": row, "row": end}
+        return self._offset(version, since=row, row=end)
 
     def _paced(self, left: int) -> int:
         """How many rows are due, once it is time for some."""
@@ -114,6 +117,7 @@ class LakeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
         if start == end:
             return []
+        self._check(end)
         first = int(end.get("since", start["row"]))
         files = self._at(str(end["version"])).files
         return [*split(files, first, int(end["row"]), self._options.min_partitions)]
@@ -121,10 +125,24 @@ class LakeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return _read(partition, self._schema)
 
+    def _offset(self, version: str, **rows: int) -> Offset:
+        chosen = self._options.partitions.text
+        return {"version": version, **rows, **({"partitions": chosen} if chosen else {})}
+
+    def _check(self, offset: Offset) -> None:
+        """Raises ConfigurationError for a place among the rows of other partitions."""
+        before, now = offset.get("partitions", ""), self._options.partitions.text
+        if before != now:
+            with told():
+                raise ConfigurationError(
+                    f"the option partitions is {now!r}, and was {before!r} when this query began: set it to what it "
+                    "was, or begin again with a new checkpoint location"
+                )
+
     def _at(self, version: str | None) -> Snapshot:
         if self._snapshot is None or self._snapshot.version != version:
             with told():
-                self._snapshot = lake_table(self._options.place).snapshot(version)
+                self._snapshot = lake_table(self._options.place).snapshot(version, self._options.partitions)
             self._total = sum(file.rows for file in self._snapshot.files)
         return self._snapshot
 

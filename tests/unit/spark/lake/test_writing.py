@@ -26,12 +26,14 @@ from flintmq.spark.lake import writer as lake_writer
 from flintmq.spark.lake.datafile import Batch, DataFile
 from flintmq.spark.lake.manifest import LakeDamaged, Manifest
 from flintmq.spark.lake.options import LakeFormat, lake_read_options, lake_write_options
+from flintmq.spark.lake.partition_filter import parse_partition_filter
 from flintmq.spark.lake.reading import LakeBatchReader, lake_table
 from flintmq.spark.lake.source import LakeDataSource
 from flintmq.spark.lake.vacuum import vacuum
 from flintmq.spark.lake.writer import Lake
 from tests.spark.lakes import FORMATS, parquet_files, rows
 
+EVERYTHING = parse_partition_filter("")
 START = datetime(2026, 11, 22, 23, 59, tzinfo=UTC)
 SCHEMA = StructType(
     [
@@ -72,7 +74,7 @@ def batch(lake: Lake, number: int, *parts: pa.RecordBatch, query: str = "query")
 
 def read_back(path: Path, *columns: str, **options: str) -> list[tuple[Any, ...]]:
     given = lake_read_options({"path": str(path), **options})
-    schema = lake_table(given.place).snapshot(None).schema
+    schema = lake_table(given.place).snapshot(None, EVERYTHING).schema
     reader = LakeBatchReader(given, StructType([schema[name] for name in columns] if columns else schema.fields))
     found = [found for part in reader.partitions() for found in reader.read(part)]
     return [tuple(row.values()) for one in found for row in one.to_pylist()]
@@ -116,7 +118,7 @@ def test_columns_are_known_without_the_files(tmp_path: Path, format: str, monkey
     lake = a_lake(path, format)
     lake.commit(batch(lake, 0, messages(0, 10)))
     table = lake_table(lake_read_options({"path": str(path)}).place)
-    expected = table.snapshot(None).schema
+    expected = table.snapshot(None, EVERYTHING).schema
     monkeypatch.setattr(Manifest, "batches", lambda *_: pytest.fail("the manifest is read"))
     monkeypatch.setattr(type(table), "snapshot", lambda *_: pytest.fail("files are listed"))
     assert table.schema() == expected
@@ -331,10 +333,10 @@ def test_a_version_stays(tmp_path: Path, format: str) -> None:
     for number in (2, 0, 1):
         lake.commit(batch(lake, (2, 0, 1).index(number), messages(number * 10, number * 10 + 10)))
     table = lake_table(lake_read_options({"path": str(path)}).place)
-    before = table.snapshot(None)
+    before = table.snapshot(None, EVERYTHING)
     lake.commit(batch(lake, 3, messages(-5, 0)))
-    assert table.snapshot(before.version) == before
-    assert len(table.snapshot(None).files) == 4
+    assert table.snapshot(before.version, EVERYTHING) == before
+    assert len(table.snapshot(None, EVERYTHING).files) == 4
     offsets = [pq.read_table(file.path)["offset"][0].as_py() for file in before.files]
     assert offsets == [0, 10, 20]
 
@@ -409,9 +411,9 @@ def test_no_such_table(tmp_path: Path, format: str) -> None:
     (tmp_path / "lake").mkdir()
     options = lake_read_options({"path": str(tmp_path / "lake"), "lakeFormat": format})
     with pytest.raises(ConfigurationError, match=f"(?i)there is no {format} table"):
-        lake_table(options.place).snapshot(None)
+        lake_table(options.place).snapshot(None, EVERYTHING)
     with pytest.raises(ConfigurationError, match="there is no lake in"):
-        lake_table(lake_read_options({"path": str(tmp_path / "lake")}).place).snapshot(None)
+        lake_table(lake_read_options({"path": str(tmp_path / "lake")}).place).snapshot(None, EVERYTHING)
 
 
 def test_versions_that_are_gone(tmp_path: Path) -> None:
@@ -422,7 +424,7 @@ def test_versions_that_are_gone(tmp_path: Path) -> None:
         lake.commit(batch(lake, 0, messages(0, 1)))
         table = lake_table(lake_read_options({"path": str(path / format)}).place)
         with pytest.raises(FlintError, match="is not there any more: begin again"):
-            table.snapshot("4711")
+            table.snapshot("4711", EVERYTHING)
 
 
 def test_columns_of_a_file_that_others_wrote(tmp_path: Path) -> None:
@@ -435,10 +437,10 @@ def test_columns_of_a_file_that_others_wrote(tmp_path: Path) -> None:
         pq.write_table(pa.table({"n": [1, 2]}), directory / "part.parquet")
     assert read_back(tmp_path / "lake") == [(1, "a b"), (2, "a b"), (1, "c"), (2, "c")]
     table = lake_table(lake_read_options({"path": str(tmp_path / "lake")}).place)
-    version = table.snapshot(None).version
+    version = table.snapshot(None, EVERYTHING).version
     pq.write_table(pa.table({"n": [3]}), tmp_path / "lake" / "more.parquet")
     with pytest.raises(ConfigurationError, match="has other files than when reading began"):
-        table.snapshot(version)
+        table.snapshot(version, EVERYTHING)
 
 
 def test_formats_are_what_lakes_are_read_as(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from flintmq.spark.lake.formats.table import Snapshot, StoredFile, Table
 from flintmq.spark.lake.layout import partition_text
 from flintmq.spark.lake.manifest import Description
 from flintmq.spark.lake.options import Place
+from flintmq.spark.lake.partition_filter import PartitionFilter
 
 try:
     from deltalake import CommitProperties, DeltaTable, Transaction
@@ -158,7 +159,7 @@ class DeltaLake(Table):
     def schema(self) -> StructType:
         return _schema(self._open())
 
-    def snapshot(self, version: str | None) -> Snapshot:
+    def snapshot(self, version: str | None, wanted: PartitionFilter) -> Snapshot:
         table = self._open()
         try:
             if version is not None:
@@ -179,16 +180,19 @@ class DeltaLake(Table):
         columns = table.metadata().partition_columns
         actions = pa.table(table.get_add_actions(flatten=True)).to_pylist()
         actions.sort(key=_order)
-        files = [self._stored(action, columns) for action in actions]
-        return Snapshot(str(table.version()), _schema(table), files)
+        schema = _schema(table)
+        is_wanted = wanted.predicate(columns, schema)
+        found = [(action, _partition(action, columns)) for action in actions]
+        files = [self._stored(action, partition) for action, partition in found if is_wanted(partition)]
+        return Snapshot(str(table.version()), schema, files)
 
-    def _stored(self, action: dict[str, Any], columns: list[str]) -> StoredFile:
+    def _stored(self, action: dict[str, Any], partition: dict[str, str | None]) -> StoredFile:
         # The log has URIs: what stands in a directory's name as %2F stands there as %252F.
         path = str(self._root / unquote(action["path"]))
         rows = action.get("num_records")
         if rows is None:
             rows = pq.read_metadata(path).num_rows
-        return StoredFile(path, rows, {name: partition_text(action[f"partition.{name}"]) for name in columns})
+        return StoredFile(path, rows, partition)
 
     def _open(self) -> DeltaTable:
         try:
@@ -243,6 +247,10 @@ def _instant(microseconds: int | None) -> str | None:
         # Statistics are hints. Without them the file is read; with an error here, its batch was never completed.
         return None
     return time.isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+def _partition(action: dict[str, Any], columns: list[str]) -> dict[str, str | None]:
+    return {name: partition_text(action[f"partition.{name}"]) for name in columns}
 
 
 def _order(action: dict[str, Any]) -> tuple[str, int, str]:

@@ -20,13 +20,15 @@ from flintmq.spark.lake.formats.missing import missing
 from flintmq.spark.lake.formats.table import Snapshot, StoredFile, Table
 from flintmq.spark.lake.manifest import Description
 from flintmq.spark.lake.options import Place
+from flintmq.spark.lake.partition_filter import PartitionFilter
 
 try:
     from pyiceberg.catalog import Catalog, load_catalog
     from pyiceberg.conversions import from_bytes
     from pyiceberg.exceptions import CommitFailedException, NoSuchNamespaceError, NoSuchTableError
     from pyiceberg.io.pyarrow import pyarrow_to_schema
-    from pyiceberg.partitioning import PartitionField
+    from pyiceberg.manifest import DataFile
+    from pyiceberg.partitioning import PartitionField, PartitionSpec
     from pyiceberg.schema import Schema, index_by_name
     from pyiceberg.table import Table as IcebergTable
     from pyiceberg.table.snapshots import Summary
@@ -137,7 +139,7 @@ class IcebergLake(Table):
     def schema(self) -> StructType:
         return from_arrow_schema(self._open().schema().as_arrow())
 
-    def snapshot(self, version: str | None) -> Snapshot:
+    def snapshot(self, version: str | None, wanted: PartitionFilter) -> Snapshot:
         table = self._open()
         current = table.current_snapshot()
         number = int(version) if version is not None else (current.snapshot_id if current else 0)
@@ -147,8 +149,11 @@ class IcebergLake(Table):
                 "more: begin again with a new checkpoint location"
             )
         schema = from_arrow_schema(table.schema().as_arrow())
+        is_wanted = wanted.predicate(_places(table, table.spec()), schema)
         found: list[tuple[int, int, StoredFile]] = []
         for task in table.scan(snapshot_id=number).plan_files() if number else ():
+            if wanted.conditions and not is_wanted(self._partition(table, task.file, wanted)):
+                continue
             if task.delete_files:
                 raise ConfigurationError(
                     f"the Iceberg table {self._name} has rows that are deleted by files of deletions: compact it "
@@ -159,6 +164,23 @@ class IcebergLake(Table):
             found.append((_lowest(table, "timestamp", bounds), _lowest(table, "offset", bounds), stored))
         found.sort(key=lambda one: (one[0], one[1], one[2].path))
         return Snapshot(str(number), schema, [stored for _, _, stored in found])
+
+    def _partition(self, table: IcebergTable, file: DataFile, wanted: PartitionFilter) -> dict[str, str | None]:
+        """The values, as texts, of the columns that are compared. Raises ConfigurationError for a file that does not
+        have the same value of one in all of its rows.
+        """
+        places = _places(table, table.specs()[file.spec_id])
+        found: dict[str, str | None] = {}
+        for column in {condition.column for condition in wanted.conditions}:
+            if column not in places:
+                raise ConfigurationError(
+                    f"the Iceberg table {self._name} has files that are not partitioned by {column}, from before the "
+                    "table was: rewrite them, or leave the option partitions out"
+                )
+            value = file.partition[places[column]]
+            kind = table.schema().find_type(column)
+            found[column] = None if value is None else IdentityTransform().to_human_string(kind, value)
+        return found
 
     def _catalog(self) -> Catalog:
         place = self._place
@@ -199,6 +221,16 @@ def _differences(there: Schema, ours: Schema) -> Iterator[str]:
         kind, wanted = field.field_type, own.field_type
         if kind != wanted if kind.is_primitive else type(kind) is not type(wanted):
             yield f"its column {name} is {kind}, and {wanted} in the data: cast it"
+
+
+def _places(table: IcebergTable, spec: PartitionSpec) -> dict[str, int]:
+    """Columns whose values stand in the partition of a file as they are, and where."""
+    names = {field.field_id: field.name for field in table.schema().fields}
+    return {
+        names[field.source_id]: place
+        for place, field in enumerate(spec.fields)
+        if field.source_id in names and not _is_made(field)
+    }
 
 
 def _is_made(field: PartitionField) -> bool:

@@ -21,6 +21,7 @@ from flintmq.spark.lake.files import sync
 from flintmq.spark.lake.formats.table import Snapshot, StoredFile, Table
 from flintmq.spark.lake.manifest import Description, LakeDamaged, Manifest
 from flintmq.spark.lake.options import Place
+from flintmq.spark.lake.partition_filter import PartitionFilter
 from flintmq.spark.lake.paths import staged_path
 
 _FOREIGN: Final = "files:"
@@ -55,14 +56,15 @@ class ParquetLake(Table):
 
     def schema(self) -> StructType:
         description = self._manifest.description()
-        return self._foreign(None).schema if description is None else description.schema
+        return _foreign_schema(self._root, self._foreign_paths()[0]) if description is None else description.schema
 
-    def snapshot(self, version: str | None) -> Snapshot:
+    def snapshot(self, version: str | None, wanted: PartitionFilter) -> Snapshot:
         description = self._manifest.description()
         if description is None:
-            return self._foreign(version)
+            return self._foreign(version, wanted)
+        is_wanted = wanted.predicate(description.partition_by, description.schema)
         heads = self._manifest.heads() if version is None else json.loads(version)
-        files = [file for batch in self._manifest.batches(heads) for file in batch.files]
+        files = [file for batch in self._manifest.batches(heads) for file in batch.files if is_wanted(file.partition)]
         files.sort(key=lambda file: file.order())
         # A batch that is decided and not completed has files that were not moved yet, and are by any time.
         stored = [
@@ -71,27 +73,37 @@ class ParquetLake(Table):
         ]
         return Snapshot(json.dumps(heads, sort_keys=True), description.schema, stored)
 
-    def _foreign(self, version: str | None) -> Snapshot:
-        """A directory that others wrote, as it stands: the files with the same names, or an error."""
+    def _foreign_paths(self) -> list[Path]:
+        """At least one. Raises ConfigurationError."""
         paths = sorted(path for path in self._root.rglob("*.parquet") if _visible(path.relative_to(self._root)))
         if not paths:
             raise ConfigurationError(f"there is no lake in {self._root}: no manifest, and no Parquet file")
+        return paths
+
+    def _foreign(self, version: str | None, wanted: PartitionFilter) -> Snapshot:
+        """A directory that others wrote, as it stands: the files with the same names, or an error."""
+        paths = self._foreign_paths()
         digest = _FOREIGN + sha256("\n".join(map(str, paths)).encode()).hexdigest()[:32]
         if version not in (None, digest):
             raise ConfigurationError(
                 f"the directory {self._root} has other files than when reading began, and nothing tells which are new: "
                 "begin again with a new checkpoint location"
             )
-        first = pq.read_schema(paths[0])
-        partition = _partition(paths[0].relative_to(self._root))
-        schema = from_arrow_schema(first)
-        for column in partition:
-            schema = StructType([*schema.fields, StructField(column, StringType())])
+        schema = _foreign_schema(self._root, paths[0])
+        partitions = [_partition(path.relative_to(self._root)) for path in paths]
+        is_wanted = wanted.predicate(partitions[0], schema)
         stored = [
-            StoredFile(str(path), pq.read_metadata(path).num_rows, _partition(path.relative_to(self._root)))
-            for path in paths
+            StoredFile(str(path), pq.read_metadata(path).num_rows, partition)
+            for path, partition in zip(paths, partitions, strict=True)
+            if is_wanted(partition)
         ]
         return Snapshot(digest, schema, stored)
+
+
+def _foreign_schema(root: Path, path: Path) -> StructType:
+    """The columns of this file, and those that its directories are named after."""
+    columns = [StructField(column, StringType()) for column in _partition(path.relative_to(root))]
+    return StructType([*from_arrow_schema(pq.read_schema(path)).fields, *columns])
 
 
 def _between(root: Path, directory: Path) -> list[Path]:

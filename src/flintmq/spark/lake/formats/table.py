@@ -7,6 +7,7 @@ from pyspark.sql.types import StructType
 
 from flintmq.spark.lake.datafile import Batch
 from flintmq.spark.lake.manifest import Description
+from flintmq.spark.lake.partition_filter import PartitionFilter
 
 
 @dataclass(frozen=True)
@@ -23,7 +24,7 @@ class StoredFile:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The files of one version, in the order in which messages are published again: that of their first ones."""
+    """Files of one version, in the order in which messages are published again: that of their first ones."""
 
     version: str
     schema: StructType
@@ -47,5 +48,8 @@ class Table:
         """Of the latest version, without a look at its files where it is said elsewhere. Raises FlintError."""
 
     @abstractmethod
-    def snapshot(self, version: str | None) -> Snapshot:
-        """The version, or the latest for None. Raises FlintError if it is not there."""
+    def snapshot(self, version: str | None, wanted: PartitionFilter) -> Snapshot:
+        """The version, or the latest for None, with the files that are wanted; no other one is opened.
+
+        Raises FlintError if the version is not there, and ConfigurationError if the filter is not for this table.
+        """
