@@ -322,6 +322,11 @@ class OutgoingLink(SenderOwner, DetachedLink, NamedLink):
         """Deliveries that are unsettled, and whose messages are back in the queue."""
         return 0 if self._timeouts is None else self._timeouts.late_count
 
+    def watch_again(self, delivery: OutgoingDelivery) -> None:
+        """A transaction that had a delivery is over: where the client still has it, its time begins again."""
+        if self._timeouts is not None and not self.is_over:
+            self._timeouts.restart(delivery, self.session.gateway.agenda.now_ms)
+
     def give_back_late(self, delivery: OutgoingDelivery) -> None:
         """The client had time enough for it: it is for others, and the client is to say that it knows (§2.6.12)."""
         entry = delivery.mark

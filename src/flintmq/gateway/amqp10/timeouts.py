@@ -1,7 +1,8 @@
 """Deliveries of a link that its client is too long about (RabbitMQ's consumer timeout).
 
 What is not settled in time goes back to its queue, for others: the client hears that it is released, and gets nothing
-more on this link before it has settled that. A delivery that a transaction has acquired is the transaction's affair.
+more on this link before it has settled that. A delivery that a transaction has acquired, or given an outcome to, is the
+transaction's affair; where it is unsettled after the discharge, the client has as long for it as for a new one.
 """
 
 from collections import deque
@@ -31,6 +32,8 @@ class Timeouts(Timed):
         self._timeout_ms: i64 = timeout_ms
         # In the order in which they were sent, and with it that in which they are due.
         self._watched: deque[tuple[OutgoingDelivery, int]] = deque()
+        # What is watched from a later time on: those that stand among the watched with this due time as well.
+        self._restarted: dict[OutgoingDelivery, int] = {}
         # What was released because of the time, and what the client has yet to settle.
         self._late: dict[OutgoingDelivery, None] = {}
 
@@ -49,9 +52,17 @@ class Timeouts(Timed):
         if len(watched) >= _WATCHED_MIN and len(watched) > 2 * self._owner.link.unsettled:
             watched = deque([each for each in watched if _is_held(each[0])])
             self._watched = watched
+            if self._restarted:
+                self._restarted = {each: due for each, due in self._restarted.items() if _is_held(each)}
         due_ms = now_ms + self._timeout_ms
         watched.append((delivery, int(due_ms)))
         self._timers.at(due_ms, self)
+
+    def restart(self, delivery: OutgoingDelivery, now_ms: i64) -> None:
+        """A transaction is over that had a delivery, and the client still has it."""
+        if _is_held(delivery):
+            self._restarted[delivery] = int(now_ms + self._timeout_ms)
+            self.sent(delivery, now_ms)
 
     def settled(self, delivery: OutgoingDelivery) -> None:
         """The client has said what it has to of a delivery."""
@@ -64,7 +75,11 @@ class Timeouts(Timed):
         watched = self._watched
         late: list[OutgoingDelivery] = []
         while watched and (watched[0][1] <= now_ms or not _is_held(watched[0][0])):
-            delivery = watched.popleft()[0]
+            delivery, due_ms = watched.popleft()
+            if self._restarted:
+                if self._restarted.get(delivery, due_ms) > due_ms:
+                    continue
+                self._restarted.pop(delivery, None)
             if _is_held(delivery):
                 late.append(delivery)
                 # First of all, so that the link does not get again what it gives back.
@@ -77,6 +92,7 @@ class Timeouts(Timed):
     def end(self) -> None:
         self._timers.cancel(self)
         self._watched.clear()
+        self._restarted.clear()
         self._late.clear()
 
 

@@ -168,6 +168,10 @@ class Transactions:
         found.is_over = True
         for link in found.acquiring:
             link.acquires_for(None)
+        for delivery in found.acquired:
+            owner = delivery.link.owner
+            if isinstance(owner, OutgoingLink):
+                owner.watch_again(delivery)
 
     def roll_back_of(self, link: ReceiverLink | None) -> None:
         """A link to the coordinator is gone, or all of the session is: so are its transactions (part 4 §4.3)."""
@@ -366,6 +370,7 @@ class LinkSettlement(StagedSettlement):
             self._apply(link.default_outcome)
             return
         delivery.mark = self._entry
+        link.watch_again(delivery)
         terminus = link.terminus
         if terminus is None:
             return

@@ -158,6 +158,67 @@ def test_a_client_that_is_late_does_not_keep_a_queue_from_going_over_to_another(
     assert higher.bodies() == ["one"]
 
 
+@pytest.mark.parametrize("ms", [_TIMEOUT_MS - 1, _TIMEOUT_MS, 2 * _TIMEOUT_MS])
+def test_the_time_begins_again_when_a_transaction_is_rolled_back(client: Client, ms: int) -> None:
+    """However long the transaction took, the client has all of it: it thought that the delivery was done with."""
+    client.sender().publish("one", "two")
+    receiver = _receiver(client, "r")
+    (first, _), (second, _) = receiver.take()
+    assert first is not None
+    control = Control(client)
+    txn_id = control.declare()
+    receiver.link.update(first, TransactionalState(txn_id=txn_id, outcome=ACCEPTED))
+    receiver.settle(second, ACCEPTED)
+    _pass(client, ms)
+    assert receiver.said == []
+    control.roll_back(txn_id)
+    _pass(client, _TIMEOUT_MS - 1)
+    assert receiver.said == []
+    _pass(client, 1)
+    assert receiver.said == [(RELEASED, False)]
+    assert _receiver(client, "other").bodies() == ["one"]
+
+
+def test_a_second_transaction_is_rolled_back_as_well(client: Client) -> None:
+    """Each of them lets the time begin again, and only the last one counts."""
+    client.sender().publish("one")
+    receiver = _receiver(client, "r")
+    ((delivery, _),) = receiver.take()
+    assert delivery is not None
+    control = Control(client)
+    for _ in range(3):
+        txn_id = control.declare()
+        receiver.link.update(delivery, TransactionalState(txn_id=txn_id, outcome=ACCEPTED))
+        _pass(client, _TIMEOUT_MS // 2 + 1)
+        control.roll_back(txn_id)
+        _pass(client, _TIMEOUT_MS // 2)
+        assert receiver.said == []
+    _pass(client, _TIMEOUT_MS // 2)
+    assert receiver.said == [(RELEASED, False)]
+
+
+def test_what_was_acquired_in_a_transaction_has_its_time_from_the_discharge_on(client: Client) -> None:
+    """Acquired by a transaction that is committed, and not settled in it, it is an ordinary delivery."""
+    client.sender().publish("one")
+    control = Control(client)
+    txn_id = control.declare()
+    receiver = client.receiver(credit=0, attach=Attach(name="r", snd_settle_mode=SND_UNSETTLED))
+    flow = receiver.link.flow()
+    flow.link_credit = 10
+    flow.properties = {"txn-id": txn_id}
+    receiver.link.grant(10)
+    client.session.send_flow(flow)
+    client.tick()
+    assert receiver.bodies() == ["one"]
+    _pass(client, 2 * _TIMEOUT_MS)
+    assert receiver.said == []
+    assert control.commit(txn_id) == ACCEPTED
+    _pass(client, _TIMEOUT_MS - 1)
+    assert receiver.said == []
+    _pass(client, 1)
+    assert receiver.said == [(RELEASED, False)]
+
+
 @pytest.mark.parametrize("settled", [True, False])
 def test_what_is_late_is_not_retired_by_a_transaction(client: Client, settled: bool) -> None:
     """Its discharge fails: to accept it would say that the message is gone, and others get it."""
