@@ -3,6 +3,7 @@
 Values are what the headers of the same message would hold in AMQP 0-9-1 (docs/conversions.md).
 """
 
+from collections.abc import Callable
 from decimal import Decimal
 from typing import Final, cast
 
@@ -73,7 +74,9 @@ def plain(value: object) -> object:
         return f"urn:uuid:{value}"
     if isinstance(value, (Decimal32, Decimal64, Decimal128)):
         return from_ieee(value)
-    return _compound(value)
+    if isinstance(value, Float32):
+        return read_f32_be(value.raw, 0)
+    return _compound(value, plain)
 
 
 def argument_value(value: object) -> object:
@@ -92,29 +95,26 @@ def argument_value(value: object) -> object:
         return Int8(value.value)
     if isinstance(value, UByte):
         return UInt8(value.value)
-    if isinstance(value, dict):
-        table: Table = {}
-        for key, item in value.items():
-            name = key_text(key.value if isinstance(key, MapKey) else key)
-            if name is not None:
-                table[name] = argument_value(item)
-        return table
-    if isinstance(value, (list, Array)):
-        return [argument_value(item) for item in _items(value)]
+    if isinstance(value, (dict, list, Array)):
+        return _compound(value, argument_value)
     return plain(value)
 
 
-def _compound(value: object) -> object:
+def _compound(value: object, convert: Callable[[object], object]) -> object:
+    """A map as a table, and a list or an array as a list, with `convert` for each value in it; None for anything else.
+
+    Entries whose keys cannot be names of fields are left out.
+    """
     if isinstance(value, dict):
         table: Table = {}
         for key, item in value.items():
             name = key_text(key.value if isinstance(key, MapKey) else key)
             if name is not None:
-                table[name] = plain(item)
+                table[name] = convert(item)
         return table
     if isinstance(value, (list, Array)):
-        return [plain(item) for item in _items(value)]
-    return read_f32_be(value.raw, 0) if isinstance(value, Float32) else None
+        return [convert(item) for item in _items(value)]
+    return None
 
 
 def _items(value: object) -> list[object]:
