@@ -15,13 +15,20 @@ from flintmq.protocol.amqp10.session import Session, SessionOwner
 from flintmq.protocol.output import Outbox, Output
 from flintmq.protocol.role import Role
 from flintmq.protocol.sasl import plain
-from flintmq.wire.amqp10.composite import Fields
+from flintmq.wire.amqp10.composite import Composite, Fields
 from flintmq.wire.amqp10.performatives import Attach, Begin, Open
 from flintmq.wire.amqp10.properties import Properties
-from flintmq.wire.amqp10.sections import decode_data, encode_data, encode_header, encode_properties, scan
+from flintmq.wire.amqp10.sections import (
+    decode_data,
+    encode_amqp_value,
+    encode_data,
+    encode_header,
+    encode_properties,
+    scan,
+)
 from flintmq.wire.amqp10.spec import SND_UNSETTLED
-from flintmq.wire.amqp10.states import DeliveryState
-from flintmq.wire.amqp10.termini import Coordinator, Source, Target
+from flintmq.wire.amqp10.states import Declared, DeliveryState
+from flintmq.wire.amqp10.termini import Coordinator, Declare, Discharge, Source, Target
 from tests.unit.broker.memory import MemoryStorage
 from tests.unit.gateway.amqp091.pair import OpenHost
 
@@ -313,3 +320,30 @@ class Receiver(ReceiverOwner):
 def body_of(payload: bytes) -> str:
 
     return b"".join(decode_data(payload, scan(payload))).decode()
+
+
+class Control:
+    """A link to the coordinator."""
+
+    def __init__(self, client: Client, name: str = "control") -> None:
+        self.client = client
+        self.sender = client.sender(target=Coordinator(), attach=Attach(name=name))
+
+    def tell(self, command: Composite) -> DeliveryState | None:
+        self.sender.send_encoded(encode_amqp_value(command))
+        self.client.durable()
+        return self.sender.said[-1][1]
+
+    def declare(self) -> bytes:
+        state = self.tell(Declare())
+        assert isinstance(state, Declared)
+        return state.txn_id
+
+    def discharge(self, txn_id: bytes, fail: bool) -> DeliveryState | None:
+        return self.tell(Discharge(txn_id=txn_id, fail=fail))
+
+    def commit(self, txn_id: bytes) -> DeliveryState | None:
+        return self.discharge(txn_id, False)
+
+    def roll_back(self, txn_id: bytes) -> DeliveryState | None:
+        return self.discharge(txn_id, True)

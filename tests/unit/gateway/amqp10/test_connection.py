@@ -11,13 +11,6 @@ from flintmq.wire.amqp10.termini import Source
 from tests.unit.gateway.amqp10.pair import Client, Server
 
 
-@pytest.fixture
-def server() -> Server:
-    made = Server()
-    made.queue("q")
-    return made
-
-
 def _reason(client: Client) -> tuple[str, str]:
     (error,) = client.closed
     assert isinstance(error, EndedByPeer)

@@ -21,13 +21,6 @@ class _Faulty(Answer):
         raise ValueError("a fault of ours")
 
 
-@pytest.fixture
-def server() -> Server:
-    server = Server()
-    server.queue()
-    return server
-
-
 def _together(*clients: Client) -> None:
     """What all of them have to say comes in one tick, in this order."""
     for client in clients:

@@ -82,18 +82,6 @@ def _frame(channel: int, body: Performative, payload: bytes = b"") -> bytes:
     return w.getvalue()
 
 
-@pytest.fixture
-def server() -> Server:
-    made = Server()
-    made.queue("q")
-    return made
-
-
-@pytest.fixture
-def client(server: Server) -> Client:
-    return Client(server)
-
-
 def _say(client: Client, *bodies: Performative, payload: bytes = b"") -> None:
     """Let the server hear this, do what it does, and go on with its other clients."""
     for body in bodies:

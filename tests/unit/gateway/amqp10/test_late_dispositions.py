@@ -8,27 +8,9 @@ from flintmq.wire.amqp10.performatives import Attach
 from flintmq.wire.amqp10.spec import DURABLE_UNSETTLED_STATE, EXPIRE_NEVER, RCV_FIRST, RCV_SECOND, SND_UNSETTLED
 from flintmq.wire.amqp10.states import ACCEPTED, RELEASED, DeliveryState, TransactionalState
 from flintmq.wire.amqp10.termini import Source, Target
-from tests.unit.gateway.amqp10.pair import Client, Receiver, Sender, Server
-from tests.unit.gateway.amqp10.test_transactions import Control
+from tests.unit.gateway.amqp10.pair import Client, Control, Receiver, Sender, Server
 
 Map = dict[bytes, DeliveryState | None]
-
-
-@pytest.fixture
-def server() -> Server:
-    made = Server()
-    made.queue("q")
-    return made
-
-
-@pytest.fixture
-def queue(server: Server) -> Queue:
-    return server.vhost.queues["q"]
-
-
-@pytest.fixture
-def client(server: Server) -> Client:
-    return Client(server)
 
 
 @pytest.fixture(params=[0, DURABLE_UNSETTLED_STATE])

@@ -19,11 +19,6 @@ def server() -> Server:
     return Server()
 
 
-@pytest.fixture
-def client(server: Server) -> Client:
-    return Client(server)
-
-
 def attach(paired: bool = True) -> Attach:
     return Attach(name="pair", snd_settle_mode=SND_SETTLED, properties={"paired": paired})
 

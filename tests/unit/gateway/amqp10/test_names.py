@@ -7,20 +7,7 @@ from flintmq.wire.amqp10.performatives import Attach
 from flintmq.wire.amqp10.spec import RCV_SECOND, SND_UNSETTLED
 from flintmq.wire.amqp10.states import ACCEPTED, TransactionalState
 from flintmq.wire.amqp10.termini import Coordinator
-from tests.unit.gateway.amqp10.pair import Client, Receiver, Sender, Server
-from tests.unit.gateway.amqp10.test_transactions import Control
-
-
-@pytest.fixture
-def server() -> Server:
-    made = Server()
-    made.queue("q")
-    return made
-
-
-@pytest.fixture
-def client(server: Server) -> Client:
-    return Client(server)
+from tests.unit.gateway.amqp10.pair import Client, Control, Receiver, Sender, Server
 
 
 def _receiver(client: Client) -> Receiver:

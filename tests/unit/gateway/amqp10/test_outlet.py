@@ -2,8 +2,6 @@
 
 import itertools
 
-import pytest
-
 from flintmq.broker.message import Address, Entry, Message
 from flintmq.gateway.amqp10.codec import CODEC_10
 from flintmq.gateway.amqp10.outlet import Outlet
@@ -31,13 +29,6 @@ _BARE = [
     encode_application_properties({"a": 1}),
     encode_properties(Properties(subject="s")) + encode_application_properties({"a": 1}),
 ]
-
-
-@pytest.fixture
-def server() -> Server:
-    made = Server()
-    made.queue("q")
-    return made
 
 
 def test_what_a_message_begins_with_does_not_depend_on_the_one_before(server: Server) -> None:

@@ -14,8 +14,7 @@ from flintmq.wire.amqp10.states import (
     TransactionalState,
 )
 from flintmq.wire.amqp10.termini import Target
-from tests.unit.gateway.amqp10.pair import Client, Sender, Server
-from tests.unit.gateway.amqp10.test_transactions import Control
+from tests.unit.gateway.amqp10.pair import Client, Control, Sender, Server
 
 
 @pytest.fixture
@@ -24,16 +23,6 @@ def server() -> Server:
     made.queue("q")
     made.queue("p")
     return made
-
-
-@pytest.fixture
-def client(server: Server) -> Client:
-    return Client(server)
-
-
-@pytest.fixture
-def control(client: Client) -> Control:
-    return Control(client)
 
 
 def _queue(server: Server, name: str = "q") -> Queue:

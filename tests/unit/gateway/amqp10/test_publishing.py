@@ -19,18 +19,6 @@ from flintmq.wire.amqp10.writer import encode_value
 from tests.unit.gateway.amqp10.pair import Client, Sender, Server
 
 
-@pytest.fixture
-def server() -> Server:
-    made = Server()
-    made.queue("q")
-    return made
-
-
-@pytest.fixture
-def client(server: Server) -> Client:
-    return Client(server)
-
-
 def test_a_stored_message_is_accepted_once_it_is_on_the_disk(client: Client, server: Server) -> None:
     """The outcome of a durable message waits for the sync that covers it."""
     sender = client.sender()

@@ -17,23 +17,6 @@ from flintmq.wire.amqp10.values import Described, Int, Symbol, ULong
 from tests.unit.gateway.amqp10.pair import Client, Receiver, Server, body_of
 
 
-@pytest.fixture
-def server() -> Server:
-    made = Server()
-    made.queue("q")
-    return made
-
-
-@pytest.fixture
-def queue(server: Server) -> Queue:
-    return server.vhost.queues["q"]
-
-
-@pytest.fixture
-def client(server: Server) -> Client:
-    return Client(server)
-
-
 def _publish(client: Client, *bodies: str) -> None:
     client.sender().publish(*bodies)
 

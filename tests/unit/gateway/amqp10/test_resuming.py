@@ -22,23 +22,6 @@ from flintmq.wire.amqp10.termini import Source, Target
 from tests.unit.gateway.amqp10.pair import Client, Receiver, Sender, Server, body_of
 
 
-@pytest.fixture
-def server() -> Server:
-    made = Server()
-    made.queue("q")
-    return made
-
-
-@pytest.fixture
-def queue(server: Server) -> Queue:
-    return server.vhost.queues["q"]
-
-
-@pytest.fixture
-def client(server: Server) -> Client:
-    return Client(server)
-
-
 def _source(durable: int = DURABLE_UNSETTLED_STATE) -> Source:
     return Source(address="/queues/q", durable=durable, expiry_policy=EXPIRE_NEVER)
 

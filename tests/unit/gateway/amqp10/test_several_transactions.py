@@ -8,13 +8,12 @@ from flintmq.base.limits import TRANSACTION_MAX_OPERATIONS
 from flintmq.broker.queue.base import Queue
 from flintmq.broker.transaction import StagedSettlement
 from flintmq.protocol.amqp10.delivery import IncomingDelivery
-from flintmq.wire.amqp10.composite import Composite
 from flintmq.wire.amqp10.performatives import Attach
 from flintmq.wire.amqp10.sections import encode_amqp_value
 from flintmq.wire.amqp10.spec import DURABLE_UNSETTLED_STATE, EXPIRE_NEVER, SND_SETTLED, SND_UNSETTLED
-from flintmq.wire.amqp10.states import ACCEPTED, RELEASED, Declared, DeliveryState, Rejected, TransactionalState
-from flintmq.wire.amqp10.termini import Coordinator, Declare, Discharge, Source, Target
-from tests.unit.gateway.amqp10.pair import Client, Receiver, Sender, Server, body_of
+from flintmq.wire.amqp10.states import ACCEPTED, RELEASED, DeliveryState, Rejected, TransactionalState
+from flintmq.wire.amqp10.termini import Declare, Discharge, Source, Target
+from tests.unit.gateway.amqp10.pair import Client, Control, Receiver, Sender, Server, body_of
 
 
 @pytest.fixture
@@ -26,44 +25,8 @@ def server() -> Server:
 
 
 @pytest.fixture
-def client(server: Server) -> Client:
-    return Client(server)
-
-
-@pytest.fixture
-def queue(server: Server) -> Queue:
-    return server.vhost.queues["q"]
-
-
-@pytest.fixture
 def out(server: Server) -> Queue:
     return server.vhost.queues["out"]
-
-
-class Control:
-    """A link to the coordinator."""
-
-    def __init__(self, client: Client, name: str = "control") -> None:
-        self.client = client
-        self.sender = client.sender(target=Coordinator(), attach=Attach(name=name))
-
-    def tell(self, command: Composite) -> DeliveryState | None:
-        self.sender.send_encoded(encode_amqp_value(command))
-        self.client.durable()
-        return self.sender.said[-1][1]
-
-    def declare(self) -> bytes:
-        state = self.tell(Declare())
-        assert isinstance(state, Declared)
-        return state.txn_id
-
-    def discharge(self, txn_id: bytes, fail: bool = False) -> DeliveryState | None:
-        return self.tell(Discharge(txn_id=txn_id, fail=fail))
-
-
-@pytest.fixture
-def control(client: Client) -> Control:
-    return Control(client)
 
 
 def _bodies(queue: Queue, client: Client) -> list[str]:
@@ -216,8 +179,8 @@ def test_a_transaction_that_fails_leaves_the_others(client: Client, control: Con
     first, second = control.declare(), control.declare()
     for txn_id, body in ((first, "a"), (second, "b"), (first, "c")):
         _post(sender, txn_id, body)
-    assert isinstance(control.discharge(first), Rejected)
-    assert control.discharge(second) == ACCEPTED
+    assert isinstance(control.commit(first), Rejected)
+    assert control.commit(second) == ACCEPTED
     assert _bodies(server.vhost.queues["full"], client) == ["b"]
 
 
@@ -238,7 +201,7 @@ def test_a_coordinators_link_takes_its_own_transactions_with_it(
     control.sender.send_encoded(encode_amqp_value(Discharge(txn_id=done)))
     control.sender.link.detach()
     client.durable()
-    assert other.discharge(others) == ACCEPTED
+    assert other.commit(others) == ACCEPTED
     assert _bodies(out, client) == ["done", "others"]
     receiver.link.detach()
     client.durable()
@@ -259,7 +222,7 @@ def test_a_link_acquires_in_one_transaction_after_the_other(
     assert states == [TransactionalState(first), TransactionalState(second), None]
     assert control.discharge(first, fail=True) == ACCEPTED
     assert _bodies(queue, client) == ["a"]
-    assert control.discharge(second) == ACCEPTED
+    assert control.commit(second) == ACCEPTED
     receiver.link.detach()
     client.durable()
     assert _bodies(queue, client) == ["b", "c"]
@@ -271,7 +234,7 @@ def test_a_discharge_leaves_a_link_that_acquires_in_another_transaction(client: 
     receiver = client.receiver(credit=0)
     _acquire(receiver, first, 0)
     _acquire(receiver, second, 1)
-    assert control.discharge(first) == ACCEPTED
+    assert control.commit(first) == ACCEPTED
     client.sender(attach=Attach(name="publisher")).publish("a")
     ((delivery, _),) = receiver.take()
     assert delivery is not None
@@ -332,7 +295,7 @@ def test_what_is_settled_in_another_coordinators_transaction_comes_back(
     _retire(receiver, delivery, second, True)
     client.durable()
     assert other.sender.refusal[0] == "amqp:transaction:rollback"
-    assert control.discharge(first) == ACCEPTED
+    assert control.commit(first) == ACCEPTED
     receiver.link.detach()
     client.durable()
     assert _bodies(queue, client) == ["m"]
@@ -371,7 +334,7 @@ def test_what_is_sent_behind_its_transactions_end_is_in_none(client: Client, con
     client.sender(attach=Attach(name="publisher")).publish("m")
     txn_id = control.declare()
     _acquire(receiver, txn_id)
-    control.discharge(txn_id)
+    control.commit(txn_id)
     ((delivery, _),) = receiver.take()
     assert delivery is not None
     assert delivery.state is None
@@ -414,7 +377,7 @@ def test_what_a_transaction_has_no_room_for_comes_back(client: Client, control: 
     txn_id = control.declare()
     _fill(client, txn_id)
     _retire(receiver, delivery, txn_id, True)
-    assert isinstance(control.discharge(txn_id), Rejected)
+    assert isinstance(control.commit(txn_id), Rejected)
     receiver.link.detach()
     client.durable()
     assert _bodies(queue, client) == ["m"]
@@ -431,5 +394,5 @@ def test_a_link_that_acquires_more_than_its_transaction_holds_ends(
     _acquire(receiver, txn_id, 10)
     assert receiver.bodies() == ["m"]
     assert "commit more often" in receiver.refusal[1]
-    assert isinstance(control.discharge(txn_id), Rejected)
+    assert isinstance(control.commit(txn_id), Rejected)
     assert _bodies(queue, client) == ["m"]

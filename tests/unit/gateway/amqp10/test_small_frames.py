@@ -12,13 +12,6 @@ from tests.unit.gateway.amqp10.pair import Client, Server
 
 
 @pytest.fixture
-def server() -> Server:
-    made = Server()
-    made.queue("q")
-    return made
-
-
-@pytest.fixture
 def client(server: Server) -> Client:
     return Client(server, tuning=Tuning(frame_max=MIN_MAX_FRAME_SIZE))
 

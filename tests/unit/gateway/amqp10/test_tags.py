@@ -2,32 +2,13 @@
 
 import pytest
 
-from flintmq.broker.queue.base import Queue
 from flintmq.wire.amqp10.performatives import Attach
 from flintmq.wire.amqp10.spec import DURABLE_UNSETTLED_STATE, EXPIRE_NEVER, SND_SETTLED, SND_UNSETTLED
 from flintmq.wire.amqp10.states import ACCEPTED, DeliveryState, TransactionalState
 from flintmq.wire.amqp10.termini import Source
-from tests.unit.gateway.amqp10.pair import Client, Receiver, Server
-from tests.unit.gateway.amqp10.test_transactions import Control
+from tests.unit.gateway.amqp10.pair import Client, Control, Receiver, Server
 
 Map = dict[bytes, DeliveryState | None]
-
-
-@pytest.fixture
-def server() -> Server:
-    made = Server()
-    made.queue("q")
-    return made
-
-
-@pytest.fixture
-def queue(server: Server) -> Queue:
-    return server.vhost.queues["q"]
-
-
-@pytest.fixture
-def client(server: Server) -> Client:
-    return Client(server)
 
 
 def _receiver(client: Client, unsettled: Map | None = None, durable: int = DURABLE_UNSETTLED_STATE) -> Receiver:

@@ -6,8 +6,7 @@ from flintmq.wire.amqp10.performatives import Attach
 from flintmq.wire.amqp10.spec import SND_SETTLED, SND_UNSETTLED
 from flintmq.wire.amqp10.states import ACCEPTED, RELEASED, Rejected, TransactionalState
 from flintmq.wire.amqp10.values import Int, UInt
-from tests.unit.gateway.amqp10.pair import Client, Receiver, Server, body_of
-from tests.unit.gateway.amqp10.test_transactions import Control
+from tests.unit.gateway.amqp10.pair import Client, Control, Receiver, Server, body_of
 
 _TIMEOUT_MS = 5_000
 
@@ -19,11 +18,6 @@ def server() -> Server:
     made.queue("q", True, consumer_timeout=_TIMEOUT_MS)
     made.queue("patient")
     return made
-
-
-@pytest.fixture
-def client(server: Server) -> Client:
-    return Client(server)
 
 
 def _receiver(client: Client, name: str, address: str = "/queues/q", **more: object) -> Receiver:

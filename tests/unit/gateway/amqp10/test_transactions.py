@@ -3,7 +3,6 @@
 import pytest
 
 from flintmq.broker.queue.base import Queue
-from flintmq.wire.amqp10.composite import Composite
 from flintmq.wire.amqp10.performatives import Attach, Transfer
 from flintmq.wire.amqp10.sections import encode_amqp_value, encode_data
 from flintmq.wire.amqp10.spec import DURABLE_UNSETTLED_STATE, EXPIRE_NEVER, SND_SETTLED, SND_UNSETTLED
@@ -11,59 +10,12 @@ from flintmq.wire.amqp10.states import (
     ACCEPTED,
     RELEASED,
     Accepted,
-    Declared,
     DeliveryState,
     Rejected,
     TransactionalState,
 )
 from flintmq.wire.amqp10.termini import Coordinator, Declare, Discharge, Source
-from tests.unit.gateway.amqp10.pair import Client, Receiver, Sender, Server
-
-
-@pytest.fixture
-def server() -> Server:
-    made = Server()
-    made.queue("q")
-    return made
-
-
-@pytest.fixture
-def queue(server: Server) -> Queue:
-    return server.vhost.queues["q"]
-
-
-@pytest.fixture
-def client(server: Server) -> Client:
-    return Client(server)
-
-
-class Control:
-    """A link to the coordinator."""
-
-    def __init__(self, client: Client) -> None:
-        self.client = client
-        self.sender = client.sender(target=Coordinator(), attach=Attach(name="control"))
-
-    def tell(self, command: Composite) -> DeliveryState | None:
-        self.sender.send_encoded(encode_amqp_value(command))
-        self.client.durable()
-        return self.sender.said[-1][1]
-
-    def declare(self) -> bytes:
-        state = self.tell(Declare())
-        assert isinstance(state, Declared)
-        return state.txn_id
-
-    def commit(self, txn_id: bytes) -> DeliveryState | None:
-        return self.tell(Discharge(txn_id=txn_id, fail=False))
-
-    def roll_back(self, txn_id: bytes) -> DeliveryState | None:
-        return self.tell(Discharge(txn_id=txn_id, fail=True))
-
-
-@pytest.fixture
-def control(client: Client) -> Control:
-    return Control(client)
+from tests.unit.gateway.amqp10.pair import Client, Control, Receiver, Sender, Server
 
 
 def _send(sender: Sender, txn_id: bytes, *bodies: str) -> None:
