@@ -4,12 +4,13 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Final
 
+import httpx
 import pika
 import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 
 from tests.interop.node_agent import missing
-from tests.interop.peer import Peer
+from tests.interop.peer import WAIT_SECONDS, Peer
 from tests.interop.with_aio_pika import AioPikaPeer
 from tests.interop.with_amqplib import AmqplibPeer
 from tests.interop.with_kombu import KombuPeer
@@ -71,6 +72,13 @@ def channel(connection: pika.BlockingConnection) -> BlockingChannel:
     opened = connection.channel()
     opened.confirm_delivery()
     return opened
+
+
+@pytest.fixture
+def api(broker: BrokerProcess) -> Iterator[httpx.Client]:
+    """The HTTP API, as an administrator."""
+    with httpx.Client(base_url=broker.http_url, auth=("guest", "guest"), timeout=WAIT_SECONDS) as client:
+        yield client
 
 
 @pytest.fixture

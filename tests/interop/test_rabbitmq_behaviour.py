@@ -2,7 +2,6 @@
 
 import base64
 import hashlib
-from collections.abc import Iterator
 from urllib.parse import quote
 
 import amqp
@@ -13,12 +12,6 @@ import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 
 from tests.servers import BrokerProcess
-
-
-@pytest.fixture
-def api(broker: BrokerProcess) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=broker.http_url, auth=("guest", "guest"), timeout=60) as client:
-        yield client
 
 
 def drained(channel: BlockingChannel, queue: str) -> list[bytes]:
