@@ -7,12 +7,13 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from proton import Described, Message, symbol, ulong
+from proton import Described, Message, symbol, timestamp, ubyte, uint, ulong
 from proton.reactor import Filter
 from proton.utils import BlockingConnection
 
 from tests.interop.conftest import Connect
 from tests.interop.peer import WAIT_SECONDS, PeerChannel
+from tests.interop.test_proton_management import typed
 from tests.servers import BrokerProcess
 
 
@@ -110,6 +111,38 @@ def test_headers_with_an_x_become_annotations(connection: BlockingConnection, ch
     assert message.annotations[symbol("x-mine")] == "broker's"
 
 
+@pytest.mark.parametrize(
+    ("said", "of_data"),
+    [
+        ("identity", None),
+        (" Identity ", None),
+        ("gzip", "gzip"),
+        ("identity, gzip", "gzip"),
+    ],
+)
+@pytest.mark.parametrize("body", ["data", "value", "sequence"])
+def test_encodings_to_10(
+    connection: BlockingConnection, channel: PeerChannel, queue: str, body: str, said: str, of_data: str | None
+) -> None:
+    """1.0 is never told `identity`, nor any encoding of a body that is not data; back in 0-9-1, it is as it was."""
+    if body == "data":
+        content = b"bytes"
+        channel.publish("", queue, content, {"content_encoding": said})
+    else:
+        content = b"\x00\x53\x77\xa1\x05value" if body == "value" else b"\x00\x53\x76\xd0\0\0\0\x07\0\0\0\x01\xa1\x01v"
+        channel.publish("", queue, content, {"content_encoding": said, "type": "amqp-1.0"})
+    message = take_10(connection, queue)
+    if body == "data":
+        assert bytes(message.body) == content
+    else:
+        assert message.body == ("value" if body == "value" else ["v"])
+    # Proton spells out that there is none.
+    assert message.content_encoding == symbol(str(of_data if body == "data" else None))
+    send_10(connection, queue, message)
+    got = take_091(channel, queue)
+    assert (got.body, got.properties["content_encoding"]) == (content, said)
+
+
 # -- from 1.0 to 0-9-1 ------------------------------------------------------------------------------------------
 
 
@@ -199,6 +232,25 @@ def test_bodies_that_are_no_bytes(connection: BlockingConnection, channel: PeerC
     message = take_091(channel, queue)
     assert message.properties["type"] == "amqp-1.0"
     assert len(message.body) > 10
+
+
+def test_annotations_that_nobody_here_knows(connection: BlockingConnection, channel: PeerChannel, queue: str) -> None:
+    """Keys that begin with x- are passed on with their values and types, unknown ones as well, also by way of 0-9-1."""
+    sent = {
+        symbol("x-vendor-ubyte"): ubyte(7),
+        symbol("x-vendor-ulong"): ulong(2**64 - 1),
+        symbol("x-vendor-symbol"): symbol("s"),
+        symbol("x-vendor-map"): {"text": [uint(1), timestamp(1_700_000_000_123)]},
+        symbol("x-opt-vendor"): None,
+    }
+    send_10(connection, queue, Message("m", annotations=sent))
+    message = take_10(connection, queue)
+    send_10(connection, queue, message)
+    got = take_091(channel, queue)
+    channel.publish("", queue, got.body, got.properties)
+    for each in (message, take_10(connection, queue)):
+        found = {key: each.annotations[key] for key in sent}
+        assert typed(found) == typed(sent)
 
 
 # -- there and back ---------------------------------------------------------------------------------------------
