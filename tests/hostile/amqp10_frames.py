@@ -140,11 +140,12 @@ class Peer(BrokerSocket):
                 assert frame.code == code, frame
                 return frame
 
-    def start(self, container: str = "", vhost: str = "/") -> None:
+    def start(self, container: str = "", vhost: str = "/", user: str = "guest") -> None:
+        """The password is the user's name."""
         self.send(b"AMQP\x03\x01\x00\x00")
         assert self.read(8) == b"AMQP\x03\x01\x00\x00"
         self.expect(SASL_MECHANISMS)
-        self.send(amqp_frame(described(SASL_INIT, symbol("PLAIN"), binary(b"\0guest\0guest")), 1))
+        self.send(amqp_frame(described(SASL_INIT, symbol("PLAIN"), binary(f"\0{user}\0{user}".encode())), 1))
         assert self.expect(SASL_OUTCOME).fields[0] == 0
         self.send(b"AMQP\x00\x01\x00\x00")
         assert self.read(8) == b"AMQP\x00\x01\x00\x00"
@@ -152,6 +153,12 @@ class Peer(BrokerSocket):
         self.expect(OPEN)
         self.send(amqp_frame(described(BEGIN, NULL, uint(0), uint(1000), uint(1000))))
         self.expect(BEGIN)
+
+    def leave(self) -> None:
+        """Close the connection in order, whatever the broker has to say before it does."""
+        self.send(amqp_frame(described(CLOSE)))
+        while self.next().code != CLOSE:
+            pass
 
     # -- links ------------------------------------------------------------------------------------------------------
 
@@ -183,10 +190,13 @@ class Peer(BrokerSocket):
         session = (uint(0), uint(1000), uint(0), uint(1000))
         self.say(FLOW, *session, uint(handle), uint(count), uint(credit), NULL, drain, echo)
 
-    def transfer(self, number: int, payload: bytes, handle: int = 0, more: bytes = FALSE) -> None:
-        """Send a delivery, or the first part of one; its number is its tag as well."""
-        tag = binary(b"%d" % number)
-        self.say(TRANSFER, uint(handle), uint(number), tag, uint(0), FALSE, more, payload=payload)
+    def transfer(
+        self, number: int, payload: bytes, handle: int = 0, more: bytes = FALSE, resumed_at: bytes = NULL
+    ) -> None:
+        """Send a delivery, or a part of one; its number is its tag as well. One that is resumed says where."""
+        resume = FALSE if resumed_at == NULL else TRUE
+        fields = (uint(handle), uint(number), binary(b"%d" % number), uint(0), FALSE, more, NULL, resumed_at, resume)
+        self.say(TRANSFER, *fields, payload=payload)
 
     def settle(self, first: int, last: int, state: bytes) -> None:
         """Settle what came, by delivery-ids."""

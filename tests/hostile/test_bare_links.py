@@ -9,7 +9,6 @@ from pika.adapters.blocking_connection import BlockingChannel
 
 from tests.hostile.amqp10_frames import (
     ACCEPTED,
-    CLOSE,
     DETACH,
     DISPOSITION,
     ERROR,
@@ -138,9 +137,7 @@ def test_a_disposition_behind_a_detach(
     assert taken(peer, 3) == [b"1", b"2", b"3"]
     peer.detach(closed, error=error)
     peer.settle(0, 1, described(ACCEPTED))
-    peer.say(CLOSE)
-    while peer.next().code != CLOSE:
-        pass
+    peer.leave()
     assert depth(channel, queue) == left
 
 
@@ -191,8 +188,7 @@ def test_a_copying_link_that_comes_back(
     if how == "detached":
         peer.detach(FALSE)
     else:
-        peer.say(CLOSE)
-        peer.expect(CLOSE)
+        peer.leave()
         peer = connect(name)
     publish(channel, name, b"4")
     answer = peer.receiver("copies", copying, unsettled=table())

@@ -473,11 +473,13 @@ def _stub(note: Entry, seq: int) -> Entry:
 class Received:
     """A delivery that is coming in, or has come and its sender has not settled it.
 
-    `parts` are what came of its message while there is no `outcome`, which is as the gateway encodes it.
+    `size` is how many bytes came of its message. `outcome` is as the gateway encodes it. `notes` are those of the
+    parts, and of the outcome as soon as there is one.
     """
 
     def __init__(self) -> None:
-        self.parts: list[bytes] = []
+        # Parts of a terminus that keeps no notes. Others are in their notes, and need not be in memory twice.
+        self.unnoted: list[bytes] = []
         self.size: i64 = 0
         self.outcome: bytes | None = None
         # Whether a transaction has still to say that this is the outcome: a crash rolls it back, so there is no note.
@@ -485,9 +487,16 @@ class Received:
         self.notes: list[Entry] = []
 
     @property
+    def parts(self) -> list[bytes]:
+        """What came of its message while there is no outcome."""
+        if self.outcome is not None:
+            return []
+        return [_content(note.message.body) for note in self.notes] or self.unnoted
+
+    @property
     def held(self) -> i64:
         """What is kept of it, in bytes, with what each part takes beside its payload."""
-        return max(self.size, PART_BYTES * len(self.parts))
+        return max(self.size, PART_BYTES * (len(self.notes) + len(self.unnoted)))
 
 
 @final
@@ -552,10 +561,11 @@ class TargetTerminus(Terminus):
     def part(self, tag: bytes, data: bytes) -> Received:
         """A piece of a message has come. It may be confirmed to its sender once this batch is durable."""
         received = self._find(tag)
-        received.parts.append(data)
         received.size += len(data)
         if self.keeps_notes:
             received.notes.append(self._notes.write(_PART + _named(tag) + data))
+        else:
+            received.unnoted.append(data)
         return received
 
     def begin(self) -> None:
@@ -571,7 +581,7 @@ class TargetTerminus(Terminus):
         """A message has been dealt with, and its sender has not heard of that yet: it must not be taken again."""
         received = self._find(tag)
         self._drop(received)
-        received.parts = []
+        received.unnoted = []
         received.size = 0
         received.outcome = outcome
         received.is_provisional = False
@@ -615,25 +625,26 @@ class TargetTerminus(Terminus):
     def _keep_or_drop_notes(self) -> None:
         for tag, received in self.unsettled.items():
             if not self.keeps_notes:
+                received.unnoted = received.parts
                 self._drop(received)
             elif received.is_provisional:
                 continue
             elif received.outcome is not None:
                 received.notes.append(self._notes.write(_OUTCOME + _named(tag) + received.outcome))
             else:
-                for part in received.parts:
+                for part in received.unnoted:
                     received.notes.append(self._notes.write(_PART + _named(tag) + part))
+                received.unnoted = []
 
     def restore(self, entry: Entry) -> None:
         body = entry.message.body
-        end = 2 + body[1]
-        received = self._find(body[2:end])
+        content = _content(body)
+        received = self._find(body[2 : len(body) - len(content)])
         received.notes.append(entry)
         if body[:1] == _OUTCOME:
-            received.outcome = body[end:]
+            received.outcome = content
         else:
-            received.parts.append(body[end:])
-            received.size += len(body) - end
+            received.size += len(content)
 
 
 # How the notes of a target begin; the length of the tag and the tag follow.
@@ -644,3 +655,8 @@ _OUTCOME: Final = b"o"
 def _named(tag: bytes) -> bytes:
     # A tag has 32 bytes at most (amqp-1.0 §2.8.7).
     return bytes([len(tag)]) + tag
+
+
+def _content(note: bytes) -> bytes:
+    """What a target's note says of its delivery."""
+    return note[2 + note[1] :]
