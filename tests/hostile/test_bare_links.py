@@ -199,3 +199,68 @@ def test_a_copying_link_that_comes_back(
     assert drained(peer, answer.fields[9]) == [b"1", b"2", b"3", b"4"]
     peer.detach(TRUE)
     channel.queue_delete(name)
+
+
+# -- what flows tell --------------------------------------------------------------------------------------------
+
+
+def told_active(peer: Peer) -> bool:
+    """What the next flow about it says."""
+    while True:
+        properties = peer.expect(FLOW).fields[10]
+        if properties is not None:
+            return bool(properties["rabbitmq:active"])
+
+
+def test_a_standby_that_becomes_active(connect: Connect, channel: BlockingChannel, name: str) -> None:
+    """Consumers of a quorum queue with a single active one are told which of them that is, without any message."""
+    arguments = {"x-queue-type": "quorum", "x-single-active-consumer": True}
+    channel.queue_declare(name, durable=True, arguments=arguments)
+    first, second, third = connect(), connect(), connect()
+    for peer, is_active in ((first, True), (second, False), (third, False)):
+        peer.receiver("link", source(name))
+        peer.flow(10)
+        assert told_active(peer) == is_active
+    publish(channel, name, b"1")
+    assert taken(first, 1) == [b"1"]
+    first.detach(TRUE)
+    assert told_active(second)
+    assert taken(second, 1) == [b"1"]
+    second.settle(0, 0, described(ACCEPTED))
+    # Nor does a lost connection leave the queue without one.
+    second.close()
+    assert told_active(third)
+    publish(channel, name, b"2")
+    assert taken(third, 1) == [b"2"]
+    third.settle(0, 0, described(ACCEPTED))
+    third.detach(TRUE)
+    assert channel.queue_delete(name).method.message_count == 0
+
+
+@pytest.mark.parametrize("mode", [NULL, COPY], ids=["by default", "copy"])
+def test_what_is_available_of_a_stream(connect: Connect, channel: BlockingChannel, name: str, mode: bytes) -> None:
+    """`available` is what is left for this reader: nothing behind the end, whatever the stream keeps."""
+    channel.queue_declare(name, durable=True, arguments={"x-queue-type": "stream"})
+    publish(channel, name, b"1", b"2", b"3")
+    peer = connect()
+    count = peer.receiver("link", source(name, mode=mode, filters=FROM_FIRST)).fields[9]
+
+    def available(credit: int) -> int:
+        peer.flow(credit, count=count, echo=TRUE)
+        return int(peer.expect(FLOW).fields[7])
+
+    assert available(0) == 3
+    peer.flow(2, count=count)
+    assert taken(peer, 2) == [b"1", b"2"]
+    peer.settle(0, 1, described(ACCEPTED))
+    count += 2
+    assert available(0) == 1
+    peer.flow(1, count=count)
+    assert taken(peer, 1) == [b"3"]
+    count += 1
+    for credit in (0, 5):
+        assert available(credit) == 0
+    peer.settle(2, 2, described(ACCEPTED))
+    assert available(0) == 0
+    peer.detach(TRUE)
+    channel.queue_delete(name)
