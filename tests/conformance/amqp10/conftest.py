@@ -66,7 +66,7 @@ def mortal(second: BrokerProcess) -> BrokerProcess:
 
 @pytest.fixture
 def impatient(settings: Path, tmp_path: Path) -> Iterator[BrokerProcess]:
-    """A broker that hangs up on who was silent for two seconds."""
+    """A broker that hangs up on who was silent for a second."""
     arguments = ("--config", str(settings))
     with BrokerProcess(tmp_path / "data", *arguments, FLINTMQ_LIMITS_HEARTBEAT_SECONDS="1") as running:
         yield running

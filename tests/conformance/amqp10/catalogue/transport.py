@@ -62,7 +62,11 @@ RULES: Final = listed(
     ),
     ("2.4.3.channel-0", "SHOULD, MUST", "open and close are sent on channel 0"),
     ("2.4.3.socket-not-reused", "SHOULD NOT", "After both closes the socket ends: nobody opens on it again"),
-    ("2.4.5.empty-frames", "SHOULD, MUST", "Empty frames come in time, on channel 0"),
+    (
+        "2.4.5.empty-frames",
+        "SHOULD, MUST",
+        "An empty frame comes on channel 0 whenever nothing went out for half of what the peer waits",
+    ),
     ("2.4.5.closed-with-error", "SHOULD", "Who sent nothing for longer than its peer waits closes with an error"),
     ("2.4.6.discarding", "MUST", "After a close with an error everything but a close is ignored"),
     (
@@ -180,7 +184,7 @@ CLAUSES: Final = listed(
         "",
         "SASL, open, begin, attach and flow in one batch work; a transfer has to wait for credit",
     ),
-    ("2.4.5.silent-peer", "", "A peer that was silent for too long is told so in a close"),
+    ("2.4.5.silent-peer", "", "A peer that was silent for twice the idle-time-out is told so in a close"),
     ("2.4.5.idle-time-out", "", "The server says an idle-time-out of its own"),
     ("2.5.2.end", "", "end is answered with end, and the channel can begin again"),
     ("2.6.2.handles", "", "Each side numbers its own handles"),
