@@ -70,7 +70,12 @@ class BrokerProcess:
         self._logged = threading.Condition()
 
     def __enter__(self) -> Self:
-        self.start()
+        try:
+            self.start()
+        except BaseException:
+            # Nobody else would end it, and it may have a port that others need.
+            self.close()
+            raise
         return self
 
     def __exit__(

@@ -60,8 +60,8 @@ class Peer(asyncio.Protocol):
         self._tick_bytes = 0
         self._timer: asyncio.TimerHandle | None = None
         self._hangup: asyncio.TimerHandle | None = None
-        # All was said to somebody who was not let in: what still comes is not looked at.
-        self._is_refused = False
+        # All was said, and our half of the stream is shut: what still comes is not looked at.
+        self._has_said_all = False
         self._unheard_bytes = 0
         self._was_open = False
         # Whether the log says why it ends.
@@ -110,7 +110,7 @@ class Peer(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self.received_bytes += len(data)
-        if self._is_refused:
+        if self._has_said_all:
             self._unheard_bytes += len(data)
             if self._unheard_bytes > _UNHEARD_MAX_BYTES:
                 self.abort()
@@ -123,7 +123,10 @@ class Peer(asyncio.Protocol):
             except ConnectionLost as error:
                 log.warning("connection refused", peer=self._name, reason=str(error))
                 self._is_told = True
-                self.abort()
+                if self._connection is not None:
+                    self._lose(error)
+                    self._server.closed(self)
+                self._hang_up(self._tls)
                 return
             if not data:
                 return
@@ -151,7 +154,7 @@ class Peer(asyncio.Protocol):
                     if len(data) > len(TLS_HEADER):
                         self.data_received(data[len(TLS_HEADER) :])
                 else:
-                    transport.close()
+                    self._hang_up(transport)
                 return
             if spoken is Spoken.TLS:
                 self._begin_tls(transport)
@@ -162,7 +165,7 @@ class Peer(asyncio.Protocol):
                 self._is_told = True
                 # What would be taken instead (amqp-1.0 §2.2).
                 transport.write(TLS_HEADER)
-                transport.close()
+                self._hang_up(transport)
                 return
         self._connection = self._server.connection(spoken, self.output, self._name, self._security())
         self._take(data)
@@ -287,7 +290,7 @@ class Peer(asyncio.Protocol):
     def flush(self) -> None:
         chunks = self.output.take()
         transport = self._transport
-        if transport is None or transport.is_closing() or self._is_refused:
+        if transport is None or transport.is_closing() or self._has_said_all:
             return
         if len(chunks) == 1:
             self.sent_bytes += len(chunks[0])
@@ -315,15 +318,20 @@ class Peer(asyncio.Protocol):
             self._opened()
 
     def _hang_up(self, transport: asyncio.Transport) -> None:
-        """Nothing more is to be said. Who was never let in reads why, and ends its side (amqp-1.0 part 2 §2.2).
+        """Nothing more is to be said. Who was never let in reads why, and ends its side (amqp-1.0 part 2 §2.2); so
+        does every peer with TLS (part 5 §5.1).
 
         To close a socket with something unread in it resets the connection, and what we said last may be lost with it.
         """
-        if self._was_open or self._tls is not None or not transport.can_write_eof():
+        if (self._was_open and self._tls is None) or not transport.can_write_eof():
             transport.close()
-        else:
-            self._is_refused = True
-            transport.write_eof()
+            return
+        self._has_said_all = True
+        if self._timer is not None:
+            self._timer.cancel()
+        transport.write_eof()
+        # There is a timer already for who was not let in.
+        self._hang_up_in(CLOSE_WAIT_SECONDS)
 
     def _opened(self) -> None:
         self._was_open = True
@@ -376,14 +384,22 @@ class Peer(asyncio.Protocol):
             self._arm()
 
     def _handshake_timed_out(self) -> None:
-        if not self._is_refused and (self._connection is None or not self._connection.engine.is_closing):
+        if not self._has_said_all and (self._connection is None or not self._connection.engine.is_closing):
             log.warning("handshake timed out", peer=self._name, seconds=HANDSHAKE_SECONDS)
             self._is_told = True
         self.abort()
 
     def _hang_up_in(self, seconds: float) -> None:
         if self._hangup is None:
-            self._hangup = self._loop.call_later(seconds, self.abort)
+            self._hangup = self._loop.call_later(seconds, self._waited_for_the_peer)
+
+    def _waited_for_the_peer(self) -> None:
+        """It has had its time; what it still reads of what we said is not cut off."""
+        self._hangup = None
+        if self._has_said_all and self.unsent_bytes() > 0:
+            self._hang_up_in(CLOSE_WAIT_SECONDS)
+        else:
+            self.abort()
 
     def abort(self) -> None:
         if self._transport is not None:

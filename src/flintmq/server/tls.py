@@ -81,13 +81,25 @@ class TlsTransport(asyncio.Transport):
             self._tls.write(data)
         self._flush()
 
+    def can_write_eof(self) -> bool:
+        return self._below.can_write_eof()
+
+    def write_eof(self) -> None:
+        """End our half, of TLS and of the socket. What the peer says from here on is no more for `receive`."""
+        self._say_end()
+        if not self._below.is_closing():
+            self._below.write_eof()
+
     def close(self) -> None:
+        self._say_end()
+        self._below.close()
+
+    def _say_end(self) -> None:
         if self.is_established and not self._below.is_closing():
             # The peer has not said the same yet, and need not: our half is said.
             with suppress(ssl.SSLError):
                 self._tls.unwrap()
             self._flush()
-        self._below.close()
 
     def abort(self) -> None:
         self._below.abort()

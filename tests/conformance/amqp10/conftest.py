@@ -1,9 +1,11 @@
 """One broker for most tests, peers for each, and a client of the older protocol that makes queues for them."""
 
+import ssl
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import trustme
 
 from tests.conformance.amqp10.peer import Peer
 from tests.conformance.amqp10.queues import Queues
@@ -11,6 +13,7 @@ from tests.conformance.amqp10.session import Session
 from tests.servers import BrokerProcess
 
 Connect = Callable[..., Peer]
+Secure = tuple[BrokerProcess, ssl.SSLContext]
 
 _SETTINGS = """
 [limits]
@@ -122,3 +125,17 @@ def queues(broker: BrokerProcess) -> Iterator[Queues]:
     """Makes queues and looks at them, by AMQP 0-9-1."""
     with Queues(broker.port) as queues:
         yield queues
+
+
+@pytest.fixture(scope="session")
+def secure(settings: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secure]:
+    """A broker with a certificate, and what its clients need to trust it."""
+    authority = trustme.CA()
+    tmp_path = tmp_path_factory.mktemp("secure")
+    file = tmp_path / "server.pem"
+    authority.issue_cert("localhost").private_key_and_cert_chain_pem.write_to_path(file)
+    context = ssl.create_default_context()
+    authority.configure_trust(context)
+    own = {"FLINTMQ_TLS_CERTIFICATE": str(file), "FLINTMQ_TLS_PORT": "0"}
+    with BrokerProcess(tmp_path / "data", "--config", str(settings), **own) as running:
+        yield running, context

@@ -1,6 +1,7 @@
 """A client of AMQP 1.0 that does as a test says, frame by frame, and sorts what comes by session and link."""
 
 import itertools
+import socket
 import ssl
 import struct
 from collections import deque
@@ -93,6 +94,12 @@ class Peer(BrokerSocket):
     def secure(self, context: ssl.SSLContext, name: str) -> None:
         """From here on by TLS; the server's certificate has to be for that name."""
         self._socket = context.wrap_socket(self._socket, server_hostname=name)
+
+    def without_tls(self) -> socket.socket:
+        """The socket, in which what follows is not encrypted; this peer has it no more."""
+        plain = socket.socket(fileno=self._socket.detach())
+        plain.settimeout(WAIT_SECONDS)
+        return plain
 
     def exchange_headers(self, header: bytes = PROTOCOL_HEADER) -> None:
         self.send(header)

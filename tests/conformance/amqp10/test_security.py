@@ -1,15 +1,14 @@
 """Part 5: the layers for security, as a client finds the server."""
 
-import ssl
-from collections.abc import Iterator
+import socket
 from pathlib import Path
 
 import pytest
-import trustme
 
 from flintmq.wire.amqp10.performatives import Open, SaslInit, SaslMechanisms, SaslOutcome, SaslResponse
 from flintmq.wire.amqp10.spec import PROTOCOL_HEADER, SASL_HEADER, TLS_HEADER
 from tests.conformance.amqp10.catalogue import clause, rule
+from tests.conformance.amqp10.conftest import Secure
 from tests.conformance.amqp10.encoding import encode_body
 from tests.conformance.amqp10.peer import SASL_FRAME, Peer, frame
 from tests.servers import BrokerProcess
@@ -17,33 +16,47 @@ from tests.servers import BrokerProcess
 GUEST = SaslInit("PLAIN", b"\0guest\0guest")
 
 
-@rule("5.1.closed-in-order")
-def test_5_1_closed_in_order(raw: Peer) -> None:
-    """Refused, the client hears so, then the end of the server's stream; what it still says does not reset that."""
-    raw.mechanisms()
-    assert raw.sasl(SaslInit("PLAIN", b"\0guest\0wrong"), SaslOutcome).code == 1
-    raw.send(PROTOCOL_HEADER)
-    assert raw.rest() == b""
+def _ends_first(sock: socket.socket) -> None:
+    """The server's stream is at its end, and it reads on to the end of the client's: nothing is reset."""
+    while sock.recv(65_536):
+        pass
     # Into a socket that was closed on the other side, the second of these cannot be written at the latest.
     for _ in range(12):
-        raw.send(bytes(65_536))
+        sock.sendall(bytes(65_536))
 
 
-@pytest.fixture
-def secure(settings: Path, tmp_path: Path) -> Iterator[tuple[BrokerProcess, ssl.SSLContext]]:
-    """A broker with a certificate, and what its clients need to trust it."""
-    authority = trustme.CA()
-    file = tmp_path / "server.pem"
-    authority.issue_cert("localhost").private_key_and_cert_chain_pem.write_to_path(file)
-    context = ssl.create_default_context()
-    authority.configure_trust(context)
-    arguments = ("--config", str(settings))
-    with BrokerProcess(tmp_path / "data", *arguments, FLINTMQ_TLS_CERTIFICATE=str(file)) as running:
-        yield running, context
+@pytest.mark.parametrize("when", ["no handshake", "before login", "refused", "closed", "no TLS"])
+@rule("5.1.closed-in-order")
+def test_5_1_closed_in_order(broker: BrokerProcess, secure: Secure, when: str) -> None:
+    """Refused, the client hears so, then the end of the server's stream; what it still says does not reset that.
+
+    The same with TLS: where it is not what follows its header, where nobody logs in behind it, and behind the
+    closes of both sides.
+    """
+    server, context = secure
+    with Peer(broker.port if when == "no TLS" else server.port) as peer:
+        if when != "no TLS":
+            peer.exchange_headers(TLS_HEADER)
+        if when == "no handshake":
+            peer.send(b"no handshake at all, but long enough for one")
+        elif when != "no TLS":
+            peer.secure(context, "localhost")
+        if when == "before login":
+            peer.send(PROTOCOL_HEADER)
+            assert peer.rest() == SASL_HEADER
+        elif when in ("refused", "no TLS"):
+            peer.mechanisms()
+            assert peer.sasl(SaslInit("PLAIN", b"\0guest\0wrong"), SaslOutcome).code == 1
+            assert peer.rest() == b""
+        elif when == "closed":
+            peer.start().session().sync()
+            peer.shut()
+        with peer.without_tls() as plain:
+            _ends_first(plain)
 
 
 @rule("5.2.tls-header")
-def test_5_2_tls_header(broker: BrokerProcess, secure: tuple[BrokerProcess, ssl.SSLContext]) -> None:
+def test_5_2_tls_header(broker: BrokerProcess, secure: Secure) -> None:
     """Answered by the same header, then TLS, SASL in it and AMQP; without a certificate another header is named."""
     server, context = secure
     with Peer(server.port) as peer:

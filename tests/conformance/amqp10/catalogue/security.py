@@ -8,7 +8,11 @@ KEYWORDS: Final = {"1.4": 1, "5.1": 1, "5.2": 3, "5.3": 1, "5.3.1": 3, "5.3.2": 
 
 RULES: Final = listed(
     ("1.4.multiple-mandatory", "MUST", "A field that is mandatory and may have several values has one at least"),
-    ("5.1.closed-in-order", "MUST", "When a security layer ends, our side of the connection ends first"),
+    (
+        "5.1.closed-in-order",
+        "MUST",
+        "When TLS or a login ends, our side of the socket ends first, and the peer's is read to its end",
+    ),
     ("5.2.tls-header", "MUST", "Each peer begins TLS with its protocol header"),
     ("5.2.server-name", "SHOULD", "A client names the server it wants; our client does"),
     ("5.2.certificate", "MUST", "A client checks the server's certificate; our client does"),
