@@ -549,8 +549,8 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     (
         "2.3.1.size",
         "wire/amqp10/frames.py",
-        ('    if size < FRAME_HEAD_BYTES:\n        raise FramingError(f"a frame of {size} bytes: its head'),
-        ('    if size < 0:\n        raise FramingError(f"a frame of {size} bytes: its head'),
+        "    if size < FRAME_HEAD_BYTES:\n",
+        "    if size < FRAME_HEAD_BYTES:\n        return FRAME_HEAD_BYTES\n",
     ),
     (
         "2.3.2.performative",
