@@ -3,6 +3,7 @@
 import ssl
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trustme
@@ -136,6 +137,7 @@ def secure(settings: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     authority.issue_cert("localhost").private_key_and_cert_chain_pem.write_to_path(file)
     context = ssl.create_default_context()
     authority.configure_trust(context)
-    own = {"FLINTMQ_TLS_CERTIFICATE": str(file), "FLINTMQ_TLS_PORT": "0"}
-    with BrokerProcess(tmp_path / "data", "--config", str(settings), **own) as running:
+    arguments = ("--config", str(settings))
+    own: dict[str, Any] = {"FLINTMQ_TLS_CERTIFICATE": str(file), "FLINTMQ_TLS_PORT": "0"}
+    with BrokerProcess(tmp_path / "data", *arguments, **own) as running:
         yield running, context

@@ -65,8 +65,9 @@ class Peer(BrokerSocket):
     def start(self, vhost: str | None = None, user: str = "guest", password: str = "guest", **fields: object) -> Self:
         """Log in and open."""
         self.log_in(user, password)
-        hostname = None if vhost is None else f"vhost:{vhost}"
-        self.open(hostname=hostname, **fields)
+        if vhost is not None:
+            fields["hostname"] = f"vhost:{vhost}"
+        self.open(**fields)
         return self
 
     def log_in(self, user: str = "guest", password: str = "guest") -> None:

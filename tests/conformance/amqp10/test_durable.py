@@ -4,6 +4,7 @@ import time
 
 import pytest
 
+from flintmq.wire.amqp10.places import position_of
 from flintmq.wire.amqp10.spec import DURABLE_CONFIGURATION, DURABLE_NONE, DURABLE_UNSETTLED_STATE
 from flintmq.wire.amqp10.states import ACCEPTED, Received
 from flintmq.wire.amqp10.termini import Source, Target
@@ -97,8 +98,9 @@ def test_3_5_6_never(connect: Connect, queues: Queues) -> None:
     assert _is_resumed(session, source, name, tag)
     link = _receiver(session, source, name)
     link.detach(closed=True)
-    assert not _is_resumed(session, source, name, tag)
     assert source.address is not None
+    assert queues.count(source.address) == 1
+    assert not _is_resumed(session, source, name, tag)
 
 
 @clause("3.5.6.reattach-stops-the-clock")
@@ -256,3 +258,11 @@ def test_3_5_5_unsettled_state_target(mortal: BrokerProcess) -> None:
     place = found[b"half"]
     assert isinstance(place, Received)
     assert killed.count() == 1
+    session = killed.session
+    session.peer.wait(lambda: link.credit > 1, link.ill)
+    id = link.begin(b"", b"whole", more=False, state=ACCEPTED, settled=True, resume=True)
+    session.sync()
+    id = link.begin(half[position_of(half, place) :], b"half", more=False, state=place, resume=True)
+    assert session.outcome(id) == ACCEPTED
+    bodies = [each.message.bare for each in session.receiver(killed.address, credit=3).take(2)]
+    assert bodies == [text("whole"), text("half " * 20)]

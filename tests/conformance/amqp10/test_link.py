@@ -214,11 +214,7 @@ def test_2_7_3_handle_in_use(session: Session, queues: Queues) -> None:
     address = queues.address()
     session.sender(address, handle=0)
     session.attach_unanswered(Receiver(session), handle=0, source=Source(address), target=Target())
-    session.peer.wait(lambda: bool(session.ended or session.links[1].detached))
-    if session.ended:
-        session.expect_end("amqp:session:handle-in-use")
-    else:
-        session.links[1].expect_detach("amqp:session:handle-in-use")
+    session.expect_end("amqp:session:handle-in-use")
 
 
 @rule("2.7.3.initial-delivery-count")
@@ -227,15 +223,7 @@ def test_2_7_3_initial_delivery_count(session: Session, queues: Queues) -> None:
     address = queues.address()
     assert session.receiver(address).answer.initial_delivery_count is not None
     session.write(Attach("without", 9, False, source=Source(), target=Target(address)))
-    peer = session.peer
-    link = Sender(session)
-    link.name = "without"
-    session.links.append(link)
-    peer.wait(lambda: bool(session.ended or peer.closed or link.detached))
-    found = session.ended or peer.closed or link.detached
-    assert found is not None
-    assert found.error is not None
-    assert found.error.condition in ("amqp:invalid-field", "amqp:decode-error")
+    session.expect_end("amqp:invalid-field")
 
 
 @clause("2.7.3.max-message-size")

@@ -123,7 +123,15 @@ def test_3_4_6_tag_3_resumed(suspension: Suspension) -> None:
 
 @rule("3.4.6.tag-3-state")
 def test_3_4_6_tag_3_state(suspension: Suspension) -> None:
-    """Accepted, and released when that is what the receiver said."""
+    """Released when that is what the receiver said, and the message comes anew; accepted when it said that."""
+    link = suspension.resume({suspension.tag: RELEASED})
+    resumed = link.get()
+    assert (resumed.tag, resumed.first.resume, resumed.first.state) == (suspension.tag, True, RELEASED)
+    if not resumed.settled:
+        link.settle(resumed, RELEASED)
+    suspension.found = link.get()
+    assert not suspension.found.first.resume
+    assert suspension.found.message.bare == MESSAGE
     link = suspension.resume({suspension.tag: ACCEPTED})
     assert link.get().first.state == ACCEPTED
 
@@ -284,10 +292,11 @@ def test_2_7_3_unsettled_compared(suspension: Suspension) -> None:
 
 @rule("2.7.3.reattach-without-map")
 def test_2_7_3_reattach_without_map(suspension: Suspension) -> None:
-    """Detached and attached without a map: the server takes it for one that has nothing, and loses nothing."""
+    """Detached and attached without a map: nothing is resumed, or lost."""
     assert not suspension.receiver.detach(closed=False).closed
     link = suspension.attach(None, 5)
     again = link.get()
+    assert not again.first.resume
     assert again.message.bare == MESSAGE
 
 

@@ -21,7 +21,7 @@ def test_2_5_1_remote_channel(peer: Peer) -> None:
         assert session.begun is not None
         assert session.begun.remote_channel == channel
     peer.write(6, Begin(remote_channel=6, incoming_window=WINDOW, outgoing_window=WINDOW))
-    peer.wait(lambda: peer.closed is not None)
+    peer.expect_close("amqp:invalid-field")
 
 
 @clause("2.5.2.end")
@@ -154,9 +154,7 @@ def test_2_7_2_no_remote_channel(peer: Peer) -> None:
     """The server begins nothing of its own accord; a begin that answers nothing closes the connection."""
     peer.session().sync()
     peer.write(9, Begin(remote_channel=0, incoming_window=WINDOW, outgoing_window=WINDOW))
-    peer.wait(lambda: peer.closed is not None)
-    assert peer.closed is not None
-    assert peer.closed.error is not None
+    peer.expect_close("amqp:invalid-field")
 
 
 @rule("2.7.2.remote-channel")

@@ -1,7 +1,14 @@
 """Part 3 §3.5: sources and targets, filters, and what they say of themselves."""
 
 from flintmq.wire.amqp10.states import RELEASED
-from flintmq.wire.amqp10.termini import DeleteOnClose, Source, Target
+from flintmq.wire.amqp10.termini import (
+    DeleteOnClose,
+    DeleteOnNoLinks,
+    DeleteOnNoLinksOrMessages,
+    DeleteOnNoMessages,
+    Source,
+    Target,
+)
 from flintmq.wire.amqp10.values import Array, Described, Symbol, ULong
 from flintmq.wire.amqp10.writer import encode_value
 from tests.conformance.amqp10.catalogue import clause, rule
@@ -96,11 +103,15 @@ def test_3_5_8_null_filter(session: Session, queues: Queues) -> None:
 
 @clause("3.5.8.echoed")
 def test_3_5_8_echoed(session: Session, queues: Queues) -> None:
-    """Under the name that the receiver gave it, with its text; also when the descriptor came as a number."""
+    """Under the name that the receiver gave it, with its text; also when the descriptor came as a number.
+
+    Beside it, one that is not known, which is left out.
+    """
     for descriptor in (Symbol(SELECTOR), ULong(0x0000_468C_0000_0004)):
-        asked: dict[str, object] = {"my own name": Described(descriptor, "colour = 'red'")}
+        known: dict[str, object] = {"my own name": Described(descriptor, "colour = 'red'")}
+        asked = {**known, "unknown": Described(Symbol("made:up"), "colour = 'red'")}
         receiver = session.receiver(Source(address=queues.address(), filter=asked))
-        assert source_of(receiver).filter == asked
+        assert source_of(receiver).filter == known
 
 
 @clause("3.5.8.selector")
@@ -288,19 +299,32 @@ def test_3_5_4_node_properties_only_dynamic(session: Session, queues: Queues) ->
 
 @rule("3.5.9.lifetime-policy")
 def test_3_5_9_lifetime_policy(session: Session) -> None:
-    """A text for a policy is refused; asked for none, the one in place is told."""
-    wrong = _dynamic_source(session, dynamic_node_properties={"lifetime-policy": "for ever"})
-    wrong.expect_refusal("amqp:invalid-field")
-    told = source_of(_dynamic_source(session)).dynamic_node_properties["lifetime-policy"]
-    assert told in (DeleteOnClose(), Described(ULong(0x2B), []))
+    """A text for a policy, and a described type that is none, are refused. Each of the four is told as it was asked
+    for, to a receiver and to a sender; asked for none, it is delete-on-close.
+    """
+    unknown = Described(Symbol("x"), [])
+    for asked, condition in (("for ever", "amqp:invalid-field"), (unknown, "amqp:not-implemented")):
+        wrong = _dynamic_source(session, dynamic_node_properties={"lifetime-policy": asked})
+        wrong.expect_refusal(condition)
+    policies = (DeleteOnClose(), DeleteOnNoLinks(), DeleteOnNoMessages(), DeleteOnNoLinksOrMessages())
+    for policy in (None, *policies):
+        wish = {} if policy is None else {"lifetime-policy": policy}
+        for told in (
+            source_of(_dynamic_source(session, dynamic_node_properties=wish)),
+            target_of(_dynamic_target(session, dynamic_node_properties=wish)),
+        ):
+            in_place = told.dynamic_node_properties["lifetime-policy"]
+            assert in_place == Described(ULong((policy or DeleteOnClose()).descriptor), [])
 
 
 @rule("3.5.9.supported-dist-modes")
 def test_3_5_9_supported_dist_modes(session: Session) -> None:
-    """move and copy."""
-    told = source_of(_dynamic_source(session)).dynamic_node_properties["supported-dist-modes"]
-    assert "move" in repr(told)
-    assert "copy" in repr(told)
+    """move and copy, in an array of symbols, to a receiver and to a sender."""
+    for told in (source_of(_dynamic_source(session)), target_of(_dynamic_target(session))):
+        modes = told.dynamic_node_properties["supported-dist-modes"]
+        assert isinstance(modes, Array)
+        assert modes.kind == "symbol"
+        assert modes.items == [Symbol("move"), Symbol("copy")]
 
 
 @rule("3.5.9.supported-dist-modes-type")

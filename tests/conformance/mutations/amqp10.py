@@ -816,12 +816,17 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
         "    if not terminus.dynamic and terminus.dynamic_node_properties:",
         "    if False:",
     ),
-    ("3.5.9.lifetime-policy", "gateway/amqp10/nodes.py", "    if name not in POLICIES:\n", "    if False:\n"),
+    (
+        "3.5.9.lifetime-policy",
+        "gateway/amqp10/nodes.py",
+        '        _LIFETIME: Described(ULong(CODES[f"amqp:{policy or ON_CLOSE}:list"]), []),',
+        '        _LIFETIME: Described(ULong(CODES[f"amqp:{ON_CLOSE}:list"]), []),',
+    ),
     (
         "3.5.9.supported-dist-modes",
         "gateway/amqp10/nodes.py",
-        "    if not all(isinstance(mode, Symbol) for mode in listed):",
-        "    if False:",
+        'Array("symbol", [Symbol(MOVE), Symbol(COPY)])',
+        'Array("string", [MOVE, COPY])',
     ),
     (
         "3.5.9.supported-dist-modes-type",
@@ -1341,8 +1346,8 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     (
         "2.7.5.message-format",
         "gateway/amqp10/incoming.py",
-        ("            if delivery.message_format != MESSAGE_FORMAT:\n                raise"),
-        ("            if False:\n                raise"),
+        "                self.check_format(delivery)\n            if known",
+        "                pass\n            if known",
     ),
     (
         "2.7.5.batchable",

@@ -162,9 +162,13 @@ class IncomingLink(ReceiverOwner, Holder, DetachedLink, NamedLink):
             if delivery.state is not None and isinstance(delivery.state, TransactionalState):
                 self.session.transactions.publish(self, delivery, delivery.state, payload)
                 return
-            if delivery.message_format != MESSAGE_FORMAT:
-                raise InvalidField(f"message format {delivery.message_format} is unknown: 0 is taken", SCOPE_LINK)
+            self.check_format(delivery)
         self._publish(delivery, payload, 0, len(payload))
+
+    def check_format(self, delivery: IncomingDelivery) -> None:
+        """Raises InvalidField for a message of another format than that of part 3."""
+        if delivery.message_format != MESSAGE_FORMAT:
+            raise InvalidField(f"message format {delivery.message_format} is unknown: 0 is taken", SCOPE_LINK)
 
     def on_usual(
         self, link: ReceiverLink, delivery: IncomingDelivery | None, data: bytes, start: i64, stop: i64
@@ -339,6 +343,8 @@ class IncomingLink(ReceiverOwner, Holder, DetachedLink, NamedLink):
         progress = delivery.mark
         if not isinstance(progress, Progress):
             # The first of its transfers on this link.
+            if not isinstance(delivery.state, TransactionalState):
+                self.check_format(delivery)
             if known is not None and not delivery.is_resumed:
                 # The client does not know it any more, and the tag is another message's.
                 terminus.forget(tag)

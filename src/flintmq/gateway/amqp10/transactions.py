@@ -219,6 +219,7 @@ class Transactions:
         outcome: Outcome = ACCEPTED
         posting: Posting | None = None
         try:
+            link.check_format(delivery)
             publication, message, more_keys = link.read(payload)
             # The outcome says that the message has a way, so the way is that of now (part 4 §4.4.4).
             queues = self.session.vhost.queues_of(publication.route, message, more_keys)

@@ -14,7 +14,11 @@ ADDITIONS: Final = listed(
     ("address.plain", "", "A plain name is a queue"),
     ("address.not-found", "", "No such queue or exchange: amqp:not-found"),
     ("address.malformed", "", "An address that cannot be read: invalid-field"),
-    ("address.vhost", "", "hostname `vhost:NAME` opens that virtual host"),
+    (
+        "address.vhost",
+        "",
+        "hostname `vhost:NAME` opens that virtual host; where there is none of this name, the connection ends",
+    ),
     ("address.refused", "", "Without permission: unauthorized-access"),
     ("outcome.unroutable", "", "A message that no queue gets is released"),
     ("outcome.refused", "", "A message that a full queue refuses is rejected"),
