@@ -148,11 +148,16 @@ class BrokerSocket:
         self._received += data
 
     def rest(self) -> bytes:
-        """Everything the broker still says before it hangs up."""
+        """Everything the broker still says before it ends its side."""
         with suppress(EOFError):
             while True:
                 self._receive()
         return bytes(self._received)
+
+    def expect_end(self, last: bytes = b"") -> None:
+        """The broker says this at last and ends its side. Hang up: it waits for that with a peer it never let in."""
+        assert self.rest() == last
+        self.close()
 
 
 class AmqpSocket(BrokerSocket):
@@ -254,5 +259,5 @@ class AmqpSocket(BrokerSocket):
         close = self.expect(ConnectionClose)
         assert close.reply_code == code, close
         self.send_method(0, ConnectionCloseOk())
-        assert self.rest() == b""
+        self.expect_end()
         return close

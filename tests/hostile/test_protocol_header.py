@@ -22,7 +22,7 @@ STRANGERS = {
 def test_a_stranger_is_told_the_protocol(broker: BrokerProcess, attacker: AmqpSocket, greeting: bytes) -> None:
     """Whoever speaks another protocol gets the header of ours, as amqp-0-9-1 §4.2.2 asks, and is hung up on."""
     attacker.send(greeting)
-    assert attacker.rest() == PROTOCOL_HEADER
+    attacker.expect_end(PROTOCOL_HEADER)
     line = broker.wait_for_log("connection ended", peer=attacker.name)
     assert line["level"] == "warning"
     assert "does not speak AMQP 0-9-1" in line["reason"]
@@ -32,7 +32,7 @@ def test_a_stranger_is_told_the_protocol(broker: BrokerProcess, attacker: AmqpSo
 def test_another_version(broker: BrokerProcess, attacker: AmqpSocket, version: str) -> None:
     """It gets the header of the highest we speak, where there is none below (amqp-1.0 §2.2), and is hung up on."""
     attacker.send(b"AMQP\x00" + bytes.fromhex(version))
-    assert attacker.rest() == b"AMQP\x03\x01\x00\x00"
+    attacker.expect_end(b"AMQP\x03\x01\x00\x00")
     broker.wait_for_log("connection ended", peer=attacker.name)
 
 

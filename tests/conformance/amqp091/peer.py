@@ -161,7 +161,7 @@ class Peer(AmqpSocket):
         assert isinstance(close, ConnectionClose), f"connection.close {code} was due, not {close}"
         assert (number, close.reply_code) == (0, code), close
         self.send_method(0, ConnectionCloseOk())
-        self.rest()
+        self.expect_end()
         return close.reply_text
 
     def sync(self, channel: int = 1) -> None:

@@ -99,7 +99,7 @@ def test_connection_tune_ok_channel_max_upper_limit(broker: BrokerProcess) -> No
     with AmqpSocket(broker.port) as client:
         tune = client.log_in()
         client.send_method(0, ConnectionTuneOk(channel_max=tune.channel_max + 1, frame_max=tune.frame_max))
-        assert client.rest() == b""
+        client.expect_end()
         line = broker.wait_for_log("connection ended", peer=client.name)
         assert "channel_max" in line["reason"]
 
@@ -130,7 +130,7 @@ def test_connection_tune_ok_frame_max_upper_limit(broker: BrokerProcess) -> None
     with AmqpSocket(broker.port) as client:
         tune = client.log_in()
         client.send_method(0, ConnectionTuneOk(channel_max=tune.channel_max, frame_max=tune.frame_max + 1))
-        assert client.rest() == b""
+        client.expect_end()
         line = broker.wait_for_log("connection ended", peer=client.name)
         assert "frame_max" in line["reason"]
 

@@ -125,7 +125,7 @@ class Peer(BrokerSocket):
         """Close in order, and see the server do the same."""
         self.write(0, Close(error))
         self.wait(lambda: self.closed is not None)
-        assert self.rest() == b""
+        self.expect_end()
 
     def expect_close(self, condition: str | None = None) -> Error | None:
         """The server closes the connection with this error; agree, and see it hang up."""
@@ -134,7 +134,7 @@ class Peer(BrokerSocket):
         error = self.closed.error
         assert (error.condition if error else None) == condition, error
         self.write(0, Close())
-        assert self.rest() == b""
+        self.expect_end()
         return error
 
     # -- out ----------------------------------------------------------------------------------------------------
