@@ -5,20 +5,30 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final, TypeVar
 
 import flintmq
+from flintmq.embedded import Broker
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 DOCS = Path(__file__).parents[1] / "docs"
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _NAME = re.compile(r"# ([\w.-]+)\n")
 _URL = re.compile(r"amqp://guest:guest@127\.0\.0\.1:5672/%2f")
+_ANY_URL = re.compile(r"amqp://[^\"]*")
 _PATIENCE_SECONDS = 110
 _WAIT = re.compile(r"\b((?:inactivity_)?timeout)=([\d.]+)")
 # What readers see after a second may take longer where other tests run, and its end must not be taken for silence.
 _SILENCE_SECONDS = 4
+# Examples wait for most of their time. More of them would begin so slowly that a wait for silence ends too early.
+_AT_ONCE: Final = 4
 
 
 @dataclass(frozen=True)
@@ -42,6 +52,21 @@ def patient(source: str) -> str:
     """
     longer = _WAIT.sub(lambda found: f"{found[1]}={max(float(found[2]), _SILENCE_SECONDS):g}", source)
     return longer.replace('"x-delay": 1500', '"x-delay": 3000')
+
+
+@contextmanager
+def side_by_side(run: Callable[[K], V], names: Iterable[K]) -> Iterator[dict[K, Future[V]]]:
+    """Some of these are run at a time; each has its outcome when it is there."""
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        yield {name: pool.submit(run, name) for name in names}
+        pool.shutdown(cancel_futures=True)
+
+
+def run_example(source: str) -> "subprocess.CompletedProcess[str]":
+    """Run a script as a page shows it, but for its waits, with a broker of its own."""
+    with Broker() as broker:
+        source = patient(_ANY_URL.sub(broker.url, source))
+        return subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, check=False)  # noqa: S603
 
 
 def follow(page: Path, url: str, directory: Path) -> int:

@@ -2,15 +2,14 @@
 
 import re
 import subprocess
-import sys
 from collections.abc import Iterator
+from concurrent.futures import Future
 from pathlib import Path
 
 import pytest
 
 from flintmq.base import limits
-from tests.docs_pages import patient
-from tests.servers import BrokerProcess
+from tests.docs_pages import run_example, side_by_side
 
 DOCS = (Path(__file__).parents[2] / "docs" / "beyond-rabbitmq.md").read_text()
 BEGINNING, *EXAMPLES = re.findall(r"^```python\n(.*?)^```$", DOCS, re.MULTILINE | re.DOTALL)
@@ -26,28 +25,28 @@ PRINTED = {
 }
 
 
+Ran = dict[str, Future["subprocess.CompletedProcess[str]"]]
+
+
 @pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    with BrokerProcess(tmp_path_factory.mktemp("docs") / "data") as running:
-        yield running
+def ran() -> Iterator[Ran]:
+    with side_by_side(run_example, (BEGINNING + example for example in EXAMPLES)) as found:
+        yield found
 
 
 @pytest.mark.parametrize(("name", "number"), [*zip(PRINTED, range(len(EXAMPLES)), strict=True)])
-def test_examples_run(broker: BrokerProcess, name: str, number: int) -> None:
+def test_examples_run(ran: Ran, name: str, number: int) -> None:
     """Each example runs as it stands, but for the broker's address and a wait, and prints what the text says."""
-    beginning = re.sub(r"amqp://[^\"]*", broker.url, BEGINNING)
     assert f'"{name}"' in EXAMPLES[number]
-    script = beginning + patient(EXAMPLES[number])
-    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)  # noqa: S603
+    result = ran[BEGINNING + EXAMPLES[number]].result()
     assert (result.stdout, result.stderr) == (PRINTED[name], "")
 
 
-def test_the_example_of_streams_runs(broker: BrokerProcess) -> None:
+def test_the_example_of_streams_runs() -> None:
     """docs/streams.md prints what it says."""
     page = (Path(__file__).parents[2] / "docs" / "streams.md").read_text()
     (example,) = re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
-    script = patient(re.sub(r"amqp://[^\"]*", broker.url, example))
-    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)  # noqa: S603
+    result = run_example(example)
     assert (result.stdout, result.stderr) == ("1 b'1'\n2 b'2'\n", "")
 
 

@@ -2,33 +2,34 @@
 
 import re
 import subprocess
-import sys
 from collections.abc import Iterator
+from concurrent.futures import Future
 from pathlib import Path
 
 import pytest
 
 import flintmq.client as fc
 import flintmq.client.amqp10 as amqp
-from tests.docs_pages import patient
-from tests.servers import BrokerProcess
+from tests.docs_pages import run_example, side_by_side
 
 DOCS = Path(__file__).parents[2] / "docs" / "client.md"
 SHOWN = "".join(DOCS.with_name(name).read_text() for name in ("client.md", "leases.md", "staged-publishes.md"))
 EXAMPLES = re.findall(r"^```python\n(.*?)^```$", SHOWN, re.MULTILINE | re.DOTALL)
 
 
+Ran = dict[str, Future["subprocess.CompletedProcess[str]"]]
+
+
 @pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    with BrokerProcess(tmp_path_factory.mktemp("docs") / "data") as running:
-        yield running
+def ran() -> Iterator[Ran]:
+    with side_by_side(run_example, EXAMPLES) as found:
+        yield found
 
 
 @pytest.mark.parametrize("number", range(len(EXAMPLES)))
-def test_examples_run(broker: BrokerProcess, number: int) -> None:
+def test_examples_run(ran: Ran, number: int) -> None:
     """Each example runs as it stands, but for the broker's address, and prints something."""
-    example = patient(re.sub(r"amqp://[^\"]*", broker.url, EXAMPLES[number]))
-    result = subprocess.run([sys.executable, "-c", example], capture_output=True, text=True, check=False)  # noqa: S603
+    result = ran[EXAMPLES[number]].result()
     assert result.returncode == 0, result.stderr
     assert result.stdout
 

@@ -1,22 +1,36 @@
 """What the pages for Python developers show works, and prints what they say."""
 
 import re
-from pathlib import Path
+from collections.abc import Iterator
+from concurrent.futures import Future
 
 import pytest
 
 from flintmq.embedded import Broker
 from flintmq.spark.options import NAMES, Use
-from tests.docs_pages import DOCS, follow
+from tests.docs_pages import DOCS, follow, side_by_side
 
-PAGES = ["embedded.md", "testing.md", *sorted(f"tutorials/{page.name}" for page in DOCS.glob("tutorials/*.md"))]
+TUTORIALS = sorted(f"tutorials/{page.name}" for page in DOCS.glob("tutorials/*.md") if "spark" not in page.name)
+PAGES = ["embedded.md", "testing.md", *TUTORIALS]
 
 
-@pytest.mark.parametrize("name", [name for name in PAGES if "spark" not in name])
-def test_a_page_works(name: str, tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def followed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Future[int]]]:
+    """How many blocks of each page ran."""
+    directories = {name: tmp_path_factory.mktemp("page") for name in PAGES}
+
+    def run(name: str) -> int:
+        with Broker() as broker:
+            return follow(DOCS / name, broker.url, directories[name])
+
+    with side_by_side(run, PAGES) as found:
+        yield found
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_works(followed: dict[str, Future[int]], name: str) -> None:
     """Whoever does what the page says, in its order, sees what it shows."""
-    with Broker() as broker:
-        assert follow(DOCS / name, broker.url, tmp_path) >= 3
+    assert followed[name].result() >= 3
 
 
 def test_every_page_is_in_the_contents() -> None:
