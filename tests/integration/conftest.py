@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import cast
 
 import pytest
@@ -16,21 +17,34 @@ Connect10 = Callable[..., amqp.Connection]
 WAYS = ["blocking", "asyncio", "uvloop"]
 
 
-@pytest.fixture(params=WAYS)
-def connect(request: pytest.FixtureRequest) -> Iterator[Connect]:
-    """`fc.connect`, or the asyncio client's under the same signature."""
-    if request.param == "blocking":
-        yield fc.connect
-        return
-    loop = uvloop.new_event_loop() if request.param == "uvloop" else asyncio.new_event_loop()
-
-    def connect(*arguments: object, **named: object) -> fc.Connection:
-        made = loop.run_until_complete(fc.aio.connect(*arguments, **named))  # type: ignore[arg-type]
-        return cast(fc.Connection, Synchronous(made, loop))
-
-    yield connect
+@contextmanager
+def loop_of(way: str) -> Iterator[asyncio.AbstractEventLoop]:
+    """A loop for one of the ways that have any."""
+    loop = uvloop.new_event_loop() if way == "uvloop" else asyncio.new_event_loop()
+    yield loop
     loop.run_until_complete(loop.shutdown_asyncgens())
     loop.close()
+
+
+@contextmanager
+def connecting(way: str) -> Iterator[Connect]:
+    """`fc.connect`, or the asyncio client's under the same signature."""
+    if way == "blocking":
+        yield fc.connect
+        return
+    with loop_of(way) as loop:
+
+        def connect(*arguments: object, **named: object) -> fc.Connection:
+            made = loop.run_until_complete(fc.aio.connect(*arguments, **named))  # type: ignore[arg-type]
+            return cast(fc.Connection, Synchronous(made, loop))
+
+        yield connect
+
+
+@pytest.fixture(params=WAYS)
+def connect(request: pytest.FixtureRequest) -> Iterator[Connect]:
+    with connecting(request.param) as connect:
+        yield connect
 
 
 @pytest.fixture(params=WAYS)
@@ -39,12 +53,10 @@ def connect_10(request: pytest.FixtureRequest) -> Iterator[Connect10]:
     if request.param == "blocking":
         yield amqp.connect
         return
-    loop = uvloop.new_event_loop() if request.param == "uvloop" else asyncio.new_event_loop()
+    with loop_of(request.param) as loop:
 
-    def connect(*arguments: object, **named: object) -> amqp.Connection:
-        made = loop.run_until_complete(amqp.aio.connect(*arguments, **named))  # type: ignore[arg-type]
-        return cast(amqp.Connection, Synchronous(made, loop))
+        def connect(*arguments: object, **named: object) -> amqp.Connection:
+            made = loop.run_until_complete(amqp.aio.connect(*arguments, **named))  # type: ignore[arg-type]
+            return cast(amqp.Connection, Synchronous(made, loop))
 
-    yield connect
-    loop.run_until_complete(loop.shutdown_asyncgens())
-    loop.close()
+        yield connect

@@ -1,14 +1,14 @@
 """Both clients against a running broker: what holds for one has to hold for the other."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 import flintmq.client as fc
+from tests.integration.conftest import WAYS, Connect, connecting
 from tests.servers import BrokerProcess
-
-Connect = Callable[..., fc.Connection]
 
 STREAM = {"x-queue-type": "stream"}
 PERSISTENT = fc.encode_properties(fc.Properties(delivery_mode=2))
@@ -426,9 +426,14 @@ def test_a_stream_is_consumed_from_an_offset(connection: fc.Connection, stream: 
 # -- time -------------------------------------------------------------------------------------------------------
 
 
-def test_heartbeats_keep_a_connection(connect: Connect, broker: BrokerProcess) -> None:
-    """A connection that only processes lives on for more intervals than it may be silent for."""
-    # Long enough for this process, or the broker's, to stand still for a while.
-    with connect(broker.url + "?heartbeat=3") as connection:
-        connection.process(8.5)
-        assert connection.channel().declare_queue(exclusive=True).name
+def test_heartbeats_keep_a_connection(broker: BrokerProcess) -> None:
+    """A connection that only processes lives on for more intervals than it may be silent for. All ways at once."""
+
+    def lives(way: str) -> bool:
+        # Long enough for this process, or the broker's, to stand still for a while.
+        with connecting(way) as connect, connect(broker.url + "?heartbeat=3") as connection:
+            connection.process(8.5)
+            return bool(connection.channel().declare_queue(exclusive=True).name)
+
+    with ThreadPoolExecutor(len(WAYS)) as pool:
+        assert all(pool.map(lives, WAYS))
