@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import flintmq.client as fc
+from tests.commands import run_here
 from tests.hostile.disks import mounted_tmpfs
 from tests.servers import START_SECONDS, BrokerProcess, command, environment
 
@@ -129,9 +130,7 @@ def test_messages_without_definitions(tmp_path: Path, what: str) -> None:
             assert "put back a copy of it" in complaint
             assert f"flintmq storage rebuild {broker.data}" in complaint
         assert _files(broker.data) == before
-        verified = subprocess.run(  # noqa: S603 - our own command
-            command("storage", "verify", str(broker.data)), capture_output=True, text=True, check=False
-        )
+        verified = run_here("storage", "verify", str(broker.data))
         assert verified.returncode == 1
         assert "definitions.sqlite at byte 0:" in verified.stdout
         for path, content in kept.items():

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import flintmq.client
+from tests.commands import run_here, run_process
 from tests.servers import START_SECONDS, BrokerProcess, command, environment
 
 
@@ -22,10 +23,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
 
 
 def run(broker: BrokerProcess, *arguments: str, text: str = "") -> "subprocess.CompletedProcess[str]":
-    url = f"amqp://guest:guest@127.0.0.1:{broker.port}/%2f"
-    return subprocess.run(  # noqa: S603 - our own command
-        command(*arguments), env=environment(FLINTMQ_URL=url), input=text, capture_output=True, text=True, check=False
-    )
+    return run_here(*arguments, text=text, FLINTMQ_URL=broker.url)
 
 
 def declare(broker: BrokerProcess, queue: str, **arguments: object) -> None:
@@ -74,7 +72,7 @@ def test_a_reader_of_a_stream_comes_back(broker: BrokerProcess) -> None:
 )
 def test_failures_are_one_line(broker: BrokerProcess, arguments: tuple[str, ...], words: str) -> None:
     """What goes wrong is said in one line without a traceback, and the status is not 0."""
-    ran = run(broker, *(argument.format(port=broker.port) for argument in arguments))
+    ran = run_process(*(argument.format(port=broker.port) for argument in arguments), FLINTMQ_URL=broker.url)
     assert ran.returncode != 0
     assert words in ran.stderr
     assert ran.stderr.count("\n") == 1

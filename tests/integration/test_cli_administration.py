@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 import flintmq.client as fc
-from tests.servers import BrokerProcess, command, environment
+from tests.commands import run_here
+from tests.servers import BrokerProcess
 
 
 def patterns(configure: str = ".*") -> tuple[str, ...]:
@@ -25,9 +26,7 @@ class Administrator:
 
     def run(self, *arguments: str, login: str = "guest:guest") -> "subprocess.CompletedProcess[str]":
         url = self.api.replace("http://", f"http://{login}@")
-        return subprocess.run(  # noqa: S603 - our own command
-            command(*arguments), env=environment(FLINTMQ_API=url), input="", capture_output=True, text=True, check=False
-        )
+        return run_here(*arguments, FLINTMQ_API=url)
 
     def ask(self, *arguments: str) -> str:
         ran = self.run(*arguments)

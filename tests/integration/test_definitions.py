@@ -11,6 +11,7 @@ import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 from pika.exceptions import ChannelClosedByBroker, ProbableAccessDeniedError, ProbableAuthenticationError
 
+from tests.commands import run_here
 from tests.servers import BrokerProcess, command, environment
 
 EXPORT = Path(__file__).parents[1] / "unit/management/definitions/rabbitmq.json"
@@ -168,9 +169,7 @@ def test_a_strict_vhost(broker: BrokerProcess) -> None:
 
 
 def run(*arguments: str) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(  # noqa: S603 - our own command
-        command("definitions", *arguments), env=environment(), capture_output=True, text=True, check=False
-    )
+    return run_here("definitions", *arguments)
 
 
 def test_import_and_export(tmp_path: Path) -> None:

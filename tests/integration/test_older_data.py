@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 import flintmq.client as fc
-from tests.servers import BrokerProcess, command, environment
+from tests.commands import run_here
+from tests.servers import BrokerProcess
 
 OLDER = Path(__file__).parent / "older"
 
@@ -25,9 +26,7 @@ def data(tmp_path: Path) -> Path:
 
 
 def storage(*arguments: object) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(  # noqa: S603 - our own command
-        command("storage", *map(str, arguments)), env=environment(), capture_output=True, text=True, check=False
-    )
+    return run_here("storage", *map(str, arguments))
 
 
 def test_format_3_is_served(data: Path) -> None:

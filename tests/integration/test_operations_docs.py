@@ -1,9 +1,7 @@
 """Every command in the documents is one that there is, and those of docs/operations.md work, one after the other."""
 
-import os
 import re
 import shlex
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +10,8 @@ import pytest
 from typer.main import get_command
 
 from flintmq.cli.main import app
-from tests.servers import BrokerProcess, command, environment
+from tests.commands import run_here
+from tests.servers import BrokerProcess
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -49,22 +48,19 @@ def test_commands_in_documents_are_commands(document: Path) -> None:
             raise AssertionError(f"{document.name}: {line}") from error
 
 
-def test_the_day_to_day_commands_work(tmp_path: Path) -> None:
+def test_the_day_to_day_commands_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As written, in their order, on a broker that is new."""
     section = re.split(r"^## ", OPERATIONS.read_text(encoding="utf-8"), flags=re.MULTILINE)
     (day,) = [part for part in section if part.startswith("Day to day")]
     (tmp_path / "anna.password").write_text("secret\n")
     with BrokerProcess(tmp_path / "data") as broker:
         api = broker.wait_for_log("listening", matches=lambda line: "http" in line)["http"]
-        # Where the code is not installed, but found.
-        paths = os.pathsep.join(map(os.path.abspath, os.environ.get("PYTHONPATH", "").split(os.pathsep)))
-        found = environment(
-            PYTHONPATH=paths, FLINTMQ_URL=broker.url, FLINTMQ_API=api.replace("http://", "http://guest:guest@")
-        )
+        monkeypatch.chdir(tmp_path)
         for line in calls(day):
-            words = shlex.split(line)[1:]
-            ran = subprocess.run(  # noqa: S603 - our own command
-                command(*words), env=found, cwd=tmp_path, capture_output=True, text=True, check=False
+            ran = run_here(
+                *shlex.split(line)[1:],
+                FLINTMQ_URL=broker.url,
+                FLINTMQ_API=api.replace("http://", "http://guest:guest@"),
             )
             assert ran.returncode == 0, f"{line}\n{ran.stderr}"
             assert "Traceback" not in ran.stderr

@@ -10,15 +10,14 @@ from typing import Any
 import pytest
 
 import flintmq.client as fc
+from tests.commands import run_here
 from tests.servers import BrokerProcess, command, environment
 
 HEADERS = {"tenant": "a", "numbers": [1, 2.5], "raw": b"\xff"}
 
 
 def run(*arguments: object) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(  # noqa: S603 - our own command
-        command("storage", *map(str, arguments)), env=environment(), capture_output=True, text=True, check=False
-    )
+    return run_here("storage", *map(str, arguments))
 
 
 def as_json(*arguments: object) -> Any:  # noqa: ANN401 - whatever the command says
