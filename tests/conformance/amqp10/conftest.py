@@ -17,6 +17,8 @@ Connect = Callable[..., Peer]
 Secure = tuple[BrokerProcess, ssl.SSLContext]
 
 _SETTINGS = """
+[definitions]
+load = "definitions.json"
 [limits]
 message_max_bytes = 67_108_864
 [[vhosts]]
@@ -35,13 +37,20 @@ name = "limited"
 password = "limited"
 vhosts = ["/"]
 """
+# Somebody who may use what is called so, and nothing else.
+_DEFINITIONS = """{
+"users": [{"name": "narrow", "password": "narrow", "tags": ""}],
+"permissions": [{"user": "narrow", "vhost": "/", "configure": "^$", "write": "^allowed-", "read": "^allowed-"}]
+}"""
 
 
 @pytest.fixture(scope="session")
 def settings(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Three virtual hosts, one of the strict dialect, and a user for all beside one for the first only."""
+    """Three virtual hosts, one of the strict dialect; a user for all, one for the first, one for little of that."""
     file = tmp_path_factory.mktemp("amqp10") / "flintmq.toml"
-    file.write_text(_SETTINGS)
+    definitions = file.with_name("definitions.json")
+    definitions.write_text(_DEFINITIONS)
+    file.write_text(_SETTINGS.replace(definitions.name, str(definitions)))
     return file
 
 

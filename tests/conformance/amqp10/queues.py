@@ -13,6 +13,8 @@ from flintmq.wire.amqp091.methods import (
     QueueDeclare,
     QueueDelete,
     QueueDeleteOk,
+    QueuePurge,
+    QueuePurgeOk,
     QueueUnbind,
     QueueUnbindOk,
 )
@@ -46,8 +48,8 @@ class Queues:
         """The address of a new queue; its name has no letter to be escaped."""
         return f"/queues/{self.new(**arguments)}"
 
-    def exchange(self, type: str = "direct") -> str:
-        return self._peer.exchange(type, durable=True)
+    def exchange(self, type: str = "direct", name: str = "") -> str:
+        return self._peer.exchange(type, name or fresh("exchange"), durable=True)
 
     def bind(self, queue: str, exchange: str, key: str = "") -> None:
         self._peer.bind(queue, exchange, key)
@@ -74,6 +76,9 @@ class Queues:
             self._peer.ask(ChannelOpen(), ChannelOpenOk)
             return False
         return True
+
+    def purge(self, address: str) -> None:
+        self._peer.ask(QueuePurge(queue=address.removeprefix("/queues/")), QueuePurgeOk)
 
     def delete(self, address: str) -> None:
         self._peer.ask(QueueDelete(queue=address.removeprefix("/queues/")), QueueDeleteOk)

@@ -2,7 +2,7 @@
 
 from flintmq.wire.amqp10.performatives import Open
 from flintmq.wire.amqp10.states import RELEASED, Rejected, Released
-from flintmq.wire.amqp10.termini import Target
+from flintmq.wire.amqp10.termini import Source, Target
 from flintmq.wire.amqp10.values import Symbol
 from tests.conformance.amqp10.catalogue import clause
 from tests.conformance.amqp10.conftest import Connect
@@ -135,8 +135,31 @@ def test_address_vhost(broker: BrokerProcess, connect: Connect, queues: Queues) 
 
 
 @clause("address.refused")
-def test_address_refused(broker: BrokerProcess, queues: Queues) -> None:
-    """A user who may not enter a strict virtual host is told so; another is hung up on, as RabbitMQ does."""
+def test_address_refused(broker: BrokerProcess, connect: Connect, queues: Queues) -> None:
+    """To read a queue, to write to it and to an exchange, to make a node: refused; what is permitted can be used.
+
+    A user who may not enter a strict virtual host is told so; another is hung up on, as RabbitMQ does.
+    """
+    session = connect(user="narrow").session()
+    allowed, other = queues.new(fresh("allowed")), queues.new()
+    open_one, exchange = queues.exchange("fanout", fresh("allowed")), queues.exchange("fanout")
+    queues.bind(allowed, open_one)
+    queues.bind(other, exchange)
+    unauthorized = "amqp:unauthorized-access"
+    session.sender(f"/exchanges/{open_one}").accepted(text("m"))
+    assert session.receiver(f"/queues/{allowed}", credit=1).bodies(1) == ["m"]
+    # A queue is written to by the default exchange.
+    session.sender(f"/queues/{other}").expect_refusal(unauthorized)
+    session.receiver(f"/queues/{other}").expect_refusal(unauthorized)
+    # Who may not read it is not told whether it is there.
+    session.receiver("/queues/no-such").expect_refusal(unauthorized)
+    session.sender(f"/exchanges/{exchange}").expect_refusal(unauthorized)
+    session.receiver(Source(dynamic=True)).expect_refusal(unauthorized)
+    outcome = session.sender(Target()).outcome(properties(to=f"/queues/{other}") + text())
+    assert isinstance(outcome, Rejected)
+    assert outcome.error is not None
+    assert outcome.error.condition == unauthorized
+    assert queues.count(other) == 0
     with Peer(broker.port) as peer:
         peer.log_in("limited", "limited")
         peer.write(0, Open("limited", "vhost:other"))
@@ -144,10 +167,7 @@ def test_address_refused(broker: BrokerProcess, queues: Queues) -> None:
     with Peer(broker.port) as peer:
         peer.log_in("limited", "limited")
         peer.write(0, Open("limited", "vhost:strict"))
-        peer.wait(lambda: peer.closed is not None)
-        assert peer.closed is not None
-        assert peer.closed.error is not None
-        assert peer.closed.error.condition in ("amqp:unauthorized-access", "amqp:not-allowed")
+        peer.expect_close(unauthorized)
 
 
 @clause("outcome.unroutable")

@@ -234,9 +234,12 @@ _IMPOSSIBLE = Declare(global_id=b"global")
 
 @rule("4.2.error-conveyed")
 def test_4_2_error_conveyed(controller: Controller) -> None:
-    """What is no declare and no discharge is told so; the link may go on."""
-    outcome = controller.link.outcome(text("no declare"))
-    assert _error(outcome)
+    """A global transaction, and one more than a session may have; what is no declare is told so, too."""
+    assert _error(controller.link.outcome(value_body(_IMPOSSIBLE))) == "amqp:not-implemented"
+    assert _error(controller.link.outcome(text("no declare"))) == "amqp:invalid-field"
+    for _ in range(256):
+        controller.declare()
+    assert _error(controller.link.outcome(value_body(Declare()))) == "amqp:invalid-field"
 
 
 @rule("4.2.error-rejected")
@@ -304,33 +307,45 @@ def _gone(controller: Controller) -> bytes:
     return txn_id
 
 
+def _failing(controller: Controller, queues: Queues) -> bytes:
+    """A transaction that cannot be committed: a message that nobody gets was posted settled."""
+    txn_id = controller.declare()
+    _post(controller.session.sender(f"/exchanges/{queues.exchange()}/key"), txn_id, text(), settled=True)
+    return txn_id
+
+
 @rule("4.3.error-conveyed")
-def test_4_3_error_conveyed(controller: Controller) -> None:
-    """Discharged a second time."""
+def test_4_3_error_conveyed(controller: Controller, queues: Queues) -> None:
+    """Discharged a second time, and one that cannot be committed."""
     assert _error(controller.discharge(_gone(controller))) == UNKNOWN
+    assert _error(controller.discharge(_failing(controller, queues))) == ROLLED_BACK
 
 
 @rule("4.3.error-rejected")
-def test_4_3_error_rejected(controller: Controller) -> None:
+def test_4_3_error_rejected(controller: Controller, queues: Queues) -> None:
     """With words, and the link goes on."""
-    outcome = controller.discharge(_gone(controller))
-    assert isinstance(outcome, Rejected)
-    assert outcome.error is not None
-    assert outcome.error.description
-    controller.declare()
+    for txn_id in (_gone(controller), _failing(controller, queues)):
+        outcome = controller.discharge(txn_id)
+        assert isinstance(outcome, Rejected)
+        assert outcome.error is not None
+        assert outcome.error.description
+        controller.declare()
 
 
+@pytest.mark.parametrize("why", ["unknown", "cannot be committed"])
 @rule("4.3.error-detached")
-def test_4_3_error_detached(session: Session) -> None:
+def test_4_3_error_detached(session: Session, queues: Queues, why: str) -> None:
     """A source that allows accepted only."""
     controller = Controller(session, ["amqp:accepted:list", "amqp:declared:list"])
-    controller.link.send(value_body(Discharge(_gone(controller))))
-    assert controller.link.expect_detach(UNKNOWN)
+    txn_id = _gone(controller) if why == "unknown" else _failing(controller, queues)
+    controller.link.send(value_body(Discharge(txn_id)))
+    assert controller.link.expect_detach(UNKNOWN if why == "unknown" else ROLLED_BACK)
 
 
 @rule("4.3.rollback-always")
 def test_4_3_rollback_always(controller: Controller, session: Session, queues: Queues) -> None:
-    """Though its queue has gone, and the receiver of what was to be retired."""
+    """Though its queue has gone, and the receiver of what was to be retired; and where it could not be committed."""
+    controller.roll_back(_failing(controller, queues))
     address = queues.address()
     receiver, (found,) = _filled(session, queues, "m")
     txn_id = controller.declare()
@@ -435,7 +450,7 @@ def test_4_4_2_retirement(controller: Controller, session: Session, queues: Queu
 
 @clause("4.4.2.retirement-rolled-back")
 def test_4_4_2_retirement_rolled_back(controller: Controller, session: Session, queues: Queues) -> None:
-    """They can be settled, in a transaction or not, and nobody else got them."""
+    """Nobody else gets them, and the server has not settled them; they can be, in a transaction or not."""
     receiver, found = _filled(session, queues, "one", "two")
     txn_id = controller.declare()
     for each in found:
@@ -443,12 +458,15 @@ def test_4_4_2_retirement_rolled_back(controller: Controller, session: Session, 
     controller.roll_back(txn_id)
     other = session.receiver(_address(receiver), credit=2)
     assert other.is_silent()
-    receiver.settle(found[0], ACCEPTED)
+    assert not [said for said in session.dispositions if not said.role and said.settled]
     again = controller.declare()
     _retire(receiver, found[1], again)
     controller.commit(again)
+    receiver.settle(found[0], RELEASED)
+    assert other.bodies(1) == ["one"]
     receiver.detach()
     assert other.is_silent()
+    assert queues.count(_address(receiver)) == 0
 
 
 # -- §4.4.3 acquisition -----------------------------------------------------------------------------------------------

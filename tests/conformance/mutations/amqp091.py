@@ -752,8 +752,8 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     (
         "exchange.bind.cycle",
         "broker/routing.py",
-        "        queues: dict[Queue, None] = {}\n        seen = set(way)",
-        "        queues: dict[Queue, None] = {}\n        seen: set[Exchange] = set()",
+        "following is not None and following not in seen:",
+        "following is not None and following not in seen and len(way) < 2:",
     ),
     (
         "exchange.bind.self",

@@ -957,8 +957,8 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     (
         "4.1.connection-lost",
         "gateway/amqp10/transactions.py",
-        "            if link is None or found.link is link:",
-        "            if found.link is link:",
+        "                del self._open[found.id]\n                self._roll_back(found)",
+        "                del self._open[found.id]\n                found.work.commit()",
     ),
     (
         "4.1.survives-a-kill",

@@ -9,7 +9,11 @@ KEYWORDS: Final = {"4.2": 6, "4.3": 4, "4.4": 1, "4.4.1": 2, "4.4.2": 2, "4.4.3"
 RULES: Final = listed(
     ("4.2.other-sections", "SHOULD", "A header and other sections beside the declare are ignored"),
     ("4.2.not-settled", "MUST NOT", "A declare that was sent settled ends the control link"),
-    ("4.2.error-conveyed", "MUST", "A declare that cannot be done is answered with a transaction error"),
+    (
+        "4.2.error-conveyed",
+        "MUST",
+        "A declare that cannot be done is answered with an error; no transaction error speaks of declares",
+    ),
     ("4.2.error-rejected", "MUST", "It is rejected with the error where the source allows rejected"),
     ("4.2.error-detached", "MUST", "The link is detached with the error where it does not"),
     ("4.2.rejected-allowed", "SHOULD", "Our client's control link allows rejected"),
