@@ -12,7 +12,7 @@ from flintmq.wire.amqp10.states import (
     Rejected,
     TransactionalState,
 )
-from flintmq.wire.amqp10.termini import Coordinator, Declare, Discharge, Source
+from flintmq.wire.amqp10.termini import Coordinator, Declare, Discharge, Source, Target
 from tests.conformance.amqp10.catalogue import clause, rule
 from tests.conformance.amqp10.conftest import Connect
 from tests.conformance.amqp10.encoding import (
@@ -25,7 +25,7 @@ from tests.conformance.amqp10.encoding import (
     value_body,
 )
 from tests.conformance.amqp10.links import Arrived, Receiver, Sender
-from tests.conformance.amqp10.peer import Peer
+from tests.conformance.amqp10.peer import Peer, fresh
 from tests.conformance.amqp10.queues import Queues
 from tests.conformance.amqp10.session import Session
 from tests.servers import BrokerProcess
@@ -472,9 +472,11 @@ def test_4_4_2_retirement_rolled_back(controller: Controller, session: Session, 
 # -- §4.4.3 acquisition -----------------------------------------------------------------------------------------------
 
 
-def _acquired(controller: Controller, session: Session, queues: Queues, *messages: bytes) -> tuple[Receiver, bytes]:
+def _acquired(
+    controller: Controller, session: Session, queues: Queues, *messages: bytes, **arguments: object
+) -> tuple[Receiver, bytes]:
     """A receiver whose link acquires in a transaction, with credit for all of these messages."""
-    address = queues.address()
+    address = queues.address(**arguments)
     session.sender(address).accepted(*messages)
     txn_id = controller.declare()
     receiver = session.receiver(address)
@@ -649,16 +651,24 @@ def test_4_4_4_outcome_reflected(connect: Connect, session: Session, queues: Que
 
 @rule("4.4.4.controller-settles")
 def test_4_4_4_controller_settles(controller: Controller, session: Session, queues: Queues) -> None:
-    """Mode second: settled after the discharge, without harm to what was posted."""
-    address = queues.address()
-    sender = session.sender(address, rcv_settle_mode=1)
+    """Mode second: the server leaves it to the controller, which settles one of two after the discharge.
+
+    What was posted is there, and the target of a link that is resumed knows of the other one.
+    """
+    target = Target(queues.address(), expiry_policy="never")
+    sender = session.sender(target, name=fresh("posts"), rcv_settle_mode=1)
     txn_id = controller.declare()
-    id = _post(sender, txn_id, text())
-    session.outcome(id)
+    ids = [_post(sender, txn_id, text()) for _ in range(2)]
     controller.commit(txn_id)
-    session.dispose(id, state=ACCEPTED, role=False)
+    assert not any(session.outcomes[id].settled for id in ids)
+    session.dispose(ids[0], state=ACCEPTED, role=False)
     session.sync()
-    assert queues.count(address) == 1
+    sender.detach(closed=False)
+    tags = [b"%d" % id for id in ids]
+    again = session.sender(target, name=sender.name, rcv_settle_mode=1, unsettled=dict.fromkeys(tags))
+    assert again.answer.unsettled == {tags[1]: ACCEPTED}
+    assert target.address is not None
+    assert queues.count(target.address) == 2
 
 
 @rule("4.4.4.settled-then-rolled-back")
@@ -677,11 +687,16 @@ def test_4_4_4_settled_then_rolled_back(controller: Controller, session: Session
     assert queues.count(address) == 0
 
 
+@pytest.mark.parametrize("fail", [False, True])
 @rule("4.4.4.acquired-outcome")
-def test_4_4_4_acquired_outcome(controller: Controller, session: Session, queues: Queues) -> None:
-    """An outcome with the same txn-id takes effect at the discharge."""
-    receiver, txn_id = _acquired(controller, session, queues, text("m"))
-    _retire(receiver, receiver.get(), txn_id)
-    controller.commit(txn_id)
+def test_4_4_4_acquired_outcome(controller: Controller, session: Session, queues: Queues, fail: bool) -> None:
+    """Rejected with the same txn-id: no dead letter before the discharge, nor after a rollback, but available."""
+    letters = queues.new()
+    arguments = {"dead_letter_exchange": "", "dead_letter_routing_key": letters}
+    receiver, txn_id = _acquired(controller, session, queues, text("m"), **arguments)
+    receiver.settle(receiver.get(), TransactionalState(txn_id, Rejected()), settled=False)
+    session.sync()
+    assert queues.count(letters) == 0
+    assert controller.discharge(txn_id, fail) == ACCEPTED
     receiver.detach()
-    assert queues.count(_address(receiver)) == 0
+    assert (queues.count(letters), queues.count(_address(receiver))) == ((0, 1) if fail else (1, 0))

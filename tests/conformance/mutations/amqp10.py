@@ -1043,12 +1043,8 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     (
         "4.3.error-rejected",
         "gateway/amqp10/transactions.py",
-        (
-            "            error = TransactionRollback(found.failure.text)\n"
-            "            if not self._rejects:\n"
-            "                raise error"
-        ),
-        "            raise TransactionRollback(found.failure.text)",
+        ("            state = Rejected(error=told(error))\n        # What is said"),
+        ("            state = RELEASED\n        # What is said"),
     ),
     (
         "4.3.error-detached",
@@ -1166,9 +1162,9 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     ),
     (
         "4.4.4.controller-settles",
-        "gateway/amqp10/transactions.py",
-        ("            if delivery.settles_second and not delivery.is_settled:\n                posting"),
-        ("            if False:\n                posting"),
+        "gateway/amqp10/incoming.py",
+        ("        if settled and self.terminus is not None:\n            self.terminus.forget(delivery.tag)"),
+        "        pass",
     ),
     (
         "4.4.4.settled-then-rolled-back",
