@@ -22,7 +22,9 @@ broker or its peer is a rule here, and each rule has one test, named after it, t
 socket. What it defines without these words has a test, too, where a client would notice: those have no level.
 Where RabbitMQ lets pass what the specification forbids, a test runs in the dialect strict ([dialects.md](dialects.md)).
 
-An id begins with the section in which a rule stands; the words are ours. The tests are in `tests/conformance/amqp10`.
+An id begins with the section in which a rule stands; the words are ours. The tests are in `tests/conformance/amqp10`;
+those of rules for clients talk to our own client, and how soon empty frames come is measured on a clock of the test's.
+`make mutations` breaks each rule in a copy of the sources, and sees its test fail. `test_inputs.py` has further inputs.
 """
 
 

@@ -235,16 +235,30 @@ def _is_named(link: Receiver | Sender) -> None:
     assert link.session.peer.container in address
 
 
+def _length(session: Session, both: int) -> str:
+    """A link name that has so many characters together with the container's."""
+    return fresh("long").ljust(both - len(session.peer.container), "x")
+
+
 @rule("3.5.3.generated-name")
 def test_3_5_3_generated_name(session: Session) -> None:
-    """Both, as they are."""
+    """Both, as they are; longer names are left out, as RabbitMQ leaves them out, and the node is there."""
     _is_named(_dynamic_source(session))
+    _is_named(session.receiver(Source(dynamic=True), name=_length(session, 149)))
+    long = session.receiver(Source(dynamic=True), name=_length(session, 150), credit=1)
+    assert long.session.peer.container not in _address(long)
+    session.sender(_address(long)).accepted(text("m"))
+    assert long.bodies(1) == ["m"]
 
 
 @rule("3.5.4.generated-name")
 def test_3_5_4_generated_name(session: Session) -> None:
-    """Both, as they are."""
+    """Both, as they are; longer names are left out, as RabbitMQ leaves them out, and the node is there."""
     _is_named(_dynamic_target(session))
+    _is_named(session.sender(Target(dynamic=True), name=_length(session, 149)))
+    long = session.sender(Target(dynamic=True), name=_length(session, 150))
+    assert long.session.peer.container not in _address(long)
+    long.accepted(text("m"))
 
 
 @rule("3.5.3.generated-name-traceable")

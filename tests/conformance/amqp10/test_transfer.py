@@ -142,8 +142,12 @@ def test_2_7_5_delivery_tag_first(session: Session, queues: Queues, strict: Sess
 
 @rule("2.7.5.message-format-first")
 def test_2_7_5_message_format_first(session: Session, queues: Queues) -> None:
-    """0, for a message of one transfer and of many."""
-    assert _big(session, queues).first.message_format == 0
+    """0, for a message of one transfer and of many, settled or not."""
+    for mode in (0, 1):
+        assert _big(session, queues, snd_settle_mode=mode).first.message_format == 0
+        address = queues.address()
+        session.sender(address).accepted(text())
+        assert session.receiver(address, credit=1, snd_settle_mode=mode).get().first.message_format == 0
 
 
 @rule("2.7.5.settled-unset")
