@@ -164,11 +164,12 @@ class Killed:
 
 @clause("3.5.5.none")
 def test_3_5_5_none(mortal: BrokerProcess) -> None:
-    """After a kill the server knows no unsettled delivery, and the message is available again."""
+    """After a kill the server knows no source by this name, nor a delivery, and the message is available again."""
     killed = Killed(mortal)
     killed.session.sender(killed.address).accepted(text(durable=True))
     tag = killed.receiver(DURABLE_NONE, credit=1).get().tag
     killed.kill()
+    killed.session.receiver(None, 0, name=killed.name, unsettled={tag: None}).expect_refusal("amqp:invalid-field")
     link = killed.receiver(DURABLE_NONE, credit=1, unsettled={tag: None})
     assert not link.answer.unsettled
     assert not link.get().first.resume

@@ -273,8 +273,11 @@ def test_2_7_5_message_format(session: Session, queues: Queues) -> None:
 
 @clause("2.7.5.batchable")
 def test_2_7_5_batchable(connect: Connect, queues: Queues) -> None:
-    """Twenty batchable transfers, twenty answers, in fewer dispositions or not."""
+    """Twenty batchable transfers, twenty answers, in fewer dispositions or not; and one for a message of two."""
     session = connect().session()
     sender, address = _sender(session, queues)
     sender.accepted(*[text()] * 20, batchable=True)
-    assert queues.count(address) == 20
+    id = sender.begin(SMALL[:100], batchable=True)
+    sender.go_on(SMALL[100:], batchable=True)
+    assert session.outcome(id) == ACCEPTED
+    assert queues.count(address) == 21

@@ -1396,9 +1396,9 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     ),
     (
         "3.4.6.tag-5-not-resumed",
-        "protocol/amqp10/receiver.py",
-        "        self._is_ignored = transfer.resume and tag not in self.resumable",
-        "        self._is_ignored = tag not in self.resumable",
+        "gateway/amqp10/resumption.py",
+        "        link.send_tagged(held.tag, [head, body], False, MESSAGE_FORMAT, None, held.entry)",
+        "        link.resume(held.tag, [head, body], None, False, MESSAGE_FORMAT, held.entry)",
     ),
     (
         "3.4.6.tag-6",
@@ -1408,19 +1408,15 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     ),
     (
         "3.4.6.tag-9",
-        "gateway/amqp10/incoming.py",
-        (
-            "        self._let_go()\n"
-            "        if self.terminus is not None:\n"
-            "            self.terminus.forget(delivery.tag)"
-        ),
-        "        self._let_go()",
+        "gateway/amqp10/resumption.py",
+        "        if action is Action.RESUME:\n",
+        "        if action is Action.RESTATE:\n",
     ),
     (
         "3.4.6.tag-10-outcome-final",
-        "gateway/amqp10/incoming.py",
-        "                found[tag] = decoded_state(received.outcome)",
-        "                found[tag] = None",
+        "broker/terminus.py",
+        ("        held = self.unsettled.pop(tag, None)\n        if held is not None:\n            self._apply("),
+        ("        held = self.unsettled.get(tag)\n        if held is not None:\n            self._apply("),
     ),
     (
         "3.4.6.outcome-only-when-sure",
@@ -1431,8 +1427,8 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     (
         "2.6.13.only-target",
         "gateway/amqp10/resumption.py",
-        "        self._settled_tags = [tag for tag in theirs if tag not in terminus.unsettled]",
-        "        self._settled_tags = []",
+        "        self._to_abort: deque[bytes] = deque()\n",
+        "        self._to_abort: deque[bytes] = deque(self._settled_tags)\n",
     ),
     (
         "2.6.13.both",
@@ -1448,9 +1444,9 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     ),
     (
         "2.7.5.resume-own-map",
-        "gateway/amqp10/resumption.py",
-        "            is_over = held.tag not in self._terminus.unsettled and planned.action not in _OUTCOMES",
-        "            is_over = False",
+        "broker/terminus.py",
+        ("        held = self.unsettled.pop(tag, None)\n        if held is not None:\n            self._apply("),
+        ("        held = self.unsettled.get(tag)\n        if held is not None:\n            self._apply("),
     ),
     (
         "2.7.5.resume-first-transfer",
@@ -1973,7 +1969,7 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
         "2.7.4.delivery-count-unknown",
         "protocol/amqp10/sender.py",
         "self.initial_delivery_count if flow.delivery_count is None else flow.delivery_count",
-        "self.delivery_count if flow.delivery_count is None else flow.delivery_count",
+        "-flow.link_credit if flow.delivery_count is None else flow.delivery_count",
     ),
     (
         "2.6.7.echo",
@@ -2053,19 +2049,18 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     (
         "3.5.6.reattach-stops-the-clock",
         "broker/terminus.py",
-        ("        self._termini.timers.cancel(self)\n        self._is_restored = False"),
-        "        self._is_restored = False",
+        "            self._termini.timers.at(self._termini.now_ms + self.record.timeout_ms, self)",
+        (
+            '            self._due = getattr(self, "_due", 0) or self._termini.now_ms + self.record.timeout_ms\n'
+            "            self._termini.timers.at(self._due, self)"
+        ),
     ),
     ("3.5.5.none", "broker/termini.py", "        if durability > NONE:\n", "        if True:\n"),
     (
         "3.5.5.configuration",
-        "broker/terminus.py",
-        (
-            "        if durability > NONE:\n"
-            "            self._termini.definitions.put_terminus(self.record)\n"
-            "        elif"
-        ),
-        ("        if False:\n            pass\n        elif"),
+        "broker/termini.py",
+        "        if durability > NONE:\n",
+        "        if durability > NONE + 1:\n",
     ),
     (
         "3.5.5.unsettled-state-source",

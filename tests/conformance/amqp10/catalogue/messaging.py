@@ -210,7 +210,11 @@ CLAUSES: Final = listed(
     ("3.4.6.tag-6", "", "Sender past the beginning, receiver further: the rest is sent"),
     ("3.4.6.tag-7", "", "Sender past the receiver's position: aborted"),
     ("3.4.6.tag-8", "", "Sender past the beginning, the receiver accepted: settled with that outcome"),
-    ("3.4.6.tag-9", "", "Sender past the beginning, the receiver has nothing: aborted"),
+    (
+        "3.4.6.tag-9",
+        "",
+        "The receiver had confirmed a part, and has nothing: resumed from the beginning, which the broker keeps",
+    ),
     ("3.4.6.tag-10", "", "The source accepted, the receiver knows nothing: nothing is sent"),
     ("3.4.6.tag-14", "", "The source accepted, the receiver has nothing: aborted"),
     (
