@@ -85,3 +85,13 @@ def api(broker: BrokerProcess) -> Iterator[httpx.Client]:
 def name(request: pytest.FixtureRequest) -> str:
     """A name for what this test declares: some clients take no other characters."""
     return re.sub("[^a-z0-9]+", "-", request.node.name.lower())
+
+
+@pytest.fixture
+def strict(api: httpx.Client, name: str) -> Iterator[str]:
+    """A virtual host of the dialect strict."""
+    everything = {"configure": ".*", "write": ".*", "read": ".*"}
+    assert api.put(f"/api/vhosts/{name}", json={"dialect": "strict"}).is_success
+    assert api.put(f"/api/permissions/{name}/guest", json=everything).is_success
+    yield name
+    assert api.delete(f"/api/vhosts/{name}").is_success

@@ -136,16 +136,6 @@ def test_an_unsettled_message_to_nowhere(open_connection: Open) -> None:
 # -- /management ------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def strict(api: httpx.Client, name: str) -> Iterator[str]:
-    """A virtual host of the dialect strict."""
-    everything = {"configure": ".*", "write": ".*", "read": ".*"}
-    assert api.put(f"/api/vhosts/{name}", json={"dialect": "strict"}).is_success
-    assert api.put(f"/api/permissions/{name}/guest", json=everything).is_success
-    yield name
-    assert api.delete(f"/api/vhosts/{name}").is_success
-
-
 def asked(connection: BlockingConnection) -> BlockingReceiver:
     """A request was sent; its response comes by this link, which has no credit."""
     sender = connection.create_sender(ADDRESS, name="management", options=Paired())

@@ -119,6 +119,38 @@ def test_a_passive_declaration_without_an_answer(broker: BrokerProcess) -> None:
     client.close()
 
 
+VOID = ["not-there", "", "others", "forbidden", "amq.rabbitmq.reply-to", "amq.rabbitmq.reply-to.nobody"]
+
+
+@pytest.mark.parametrize("what", VOID, ids=[each or "no name" for each in VOID])
+def test_a_passive_declaration_without_an_answer_in_strict(
+    broker: BrokerProcess, api: httpx.Client, strict: str, what: str
+) -> None:
+    """By py-amqp: nothing comes of it, whatever it names, and the queue that was declared last stays that."""
+    limited = {"configure": "^mine$", "write": "^(mine|amq.default)$", "read": "^mine$"}
+    assert api.put("/api/users/limited", json={"password": "limited", "tags": ""}).is_success
+    assert api.put(f"/api/permissions/{strict}/limited", json=limited).is_success
+    owner, client = (
+        amqp.Connection(f"127.0.0.1:{broker.port}", userid=user, password=user, virtual_host=strict)
+        for user in ("guest", "limited")
+    )
+    owner.connect()
+    owner.channel().queue_declare("others", exclusive=True)
+    client.connect()
+    channel = client.channel()
+    for _ in range(2):
+        channel.exchange_declare(what, "direct", passive=True, nowait=True)
+        channel.queue_declare(what, passive=True, nowait=True)
+        channel.queue_declare("mine", auto_delete=False)
+        channel.queue_declare(what, passive=True, nowait=True)
+        assert channel.queue_purge() == 0
+        channel.basic_publish(amqp.Message("m"), routing_key="mine")
+        assert channel.basic_get("", no_ack=True).body == "m"
+    client.close()
+    owner.close()
+    assert api.delete("/api/users/limited").is_success
+
+
 # -- time to live, and turns ------------------------------------------------------------------------------------
 
 

@@ -245,8 +245,8 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     (
         "exchange.declare.passive.ignored",
         "gateway/amqp091/exchange_methods.py",
-        "    if method.passive and method.no_wait and",
-        "    if False and",
+        "    if channel.is_void(method.passive, method.no_wait):",
+        "    if False:",
     ),
     (
         "exchange.declare.durable.support",
@@ -307,8 +307,8 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     (
         "queue.declare.passive.ignored",
         "gateway/amqp091/queue_methods.py",
-        "    if method.passive and method.no_wait and",
-        "    if False and",
+        "    if channel.is_void(method.passive, method.no_wait):",
+        "    if False:",
     ),
     (
         "queue.declare.durable.persistence",

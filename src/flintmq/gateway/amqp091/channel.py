@@ -553,6 +553,10 @@ class ServerChannel(ChannelOwner, Party):
         """The queue a method names."""
         return self.vhost.queue(self.queue_name(name), self.connection)
 
+    def is_void(self, passive: bool, no_wait: bool) -> bool:
+        """Whether a declaration has no effect, whoever asks, whatever it names (amqp-0-9-1 queue.declare.passive)."""
+        return passive and no_wait and self.vhost.dialect.passive_without_answer_is_void
+
     def queue_name(self, name: str) -> str:
         """An empty name means the queue that this channel declared last. Raises NotFound when there is none."""
         if name == "":

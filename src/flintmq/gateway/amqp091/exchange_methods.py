@@ -16,7 +16,7 @@ from flintmq.wire.amqp091.methods import (
 
 def declare(channel: ServerChannel, method: Method) -> None:
     assert isinstance(method, ExchangeDeclare)
-    if method.passive and method.no_wait and channel.vhost.dialect.passive_without_answer_is_void:
+    if channel.is_void(method.passive, method.no_wait):
         return
     if method.passive:
         channel.vhost.exchanges.find_declared(method.exchange)

@@ -40,8 +40,8 @@ def _exchange_declare(channel: ServerChannel, method: Method) -> None:
     assert isinstance(method, ExchangeDeclare)
     rights = channel.rights
     name = method.exchange
-    if name == "":
-        # Refused to everybody, and for another reason.
+    if name == "" or channel.is_void(method.passive, method.no_wait):
+        # The empty name is refused to everybody, and for another reason.
         return
     if method.passive:
         rights.check_any("exchange", name)
@@ -81,8 +81,8 @@ def _source(channel: ServerChannel, exchange: str, routing_key: str) -> None:
 def _queue_declare(channel: ServerChannel, method: Method) -> None:
     """A name that the server makes up is checked once it is there."""
     assert isinstance(method, QueueDeclare)
-    if is_reply_address(method.queue):
-        # Declaring one tells whether somebody waits for answers there, and changes nothing (RabbitMQ).
+    if is_reply_address(method.queue) or channel.is_void(method.passive, method.no_wait):
+        # Declaring an address for answers tells whether somebody waits there, and changes nothing (RabbitMQ).
         return
     if method.passive:
         channel.rights.check_any("queue", channel.queue_name(method.queue))

@@ -29,10 +29,10 @@ def generated_name(prefix: str, channel: ServerChannel) -> str:
 def declare(channel: ServerChannel, method: Method) -> None:
     assert isinstance(method, QueueDeclare)
     vhost = channel.vhost
+    if channel.is_void(method.passive, method.no_wait):
+        return
     if is_reply_address(method.queue):
         _declare_reply_address(channel, method)
-        return
-    if method.passive and method.no_wait and vhost.dialect.passive_without_answer_is_void:
         return
     if method.passive:
         queue = channel.queue(method.queue)
