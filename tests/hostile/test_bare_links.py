@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Iterator
 
+import httpx
 import pika
 import pytest
 from pika.adapters.blocking_connection import BlockingChannel
@@ -30,7 +31,9 @@ from tests.hostile.amqp10_frames import (
     uint,
 )
 from tests.hostile.conftest import Bystander
+from tests.hostile.test_half_messages import add_user
 from tests.servers import BrokerProcess
+from tests.waiting import WAIT_SECONDS
 
 Connect = Callable[..., Peer]
 COPY = symbol("copy")
@@ -43,10 +46,10 @@ def connect(broker: BrokerProcess, bystander: Bystander) -> Iterator[Connect]:
     """Connects a client that calls itself as it is told."""
     made: list[Peer] = []
 
-    def connect(container: str = "") -> Peer:
+    def connect(container: str = "", user: str = "guest") -> Peer:
         peer = Peer(broker.port)
         made.append(peer)
-        peer.start(container)
+        peer.start(container, user=user)
         return peer
 
     yield connect
@@ -144,11 +147,25 @@ def test_a_disposition_behind_a_detach(
 # -- names of links ---------------------------------------------------------------------------------------------
 
 
+@pytest.fixture
+def other_user(broker: BrokerProcess) -> Iterator[str]:
+    with httpx.Client(base_url=broker.http_url, auth=("guest", "guest"), timeout=WAIT_SECONDS) as api:
+        add_user(api, "other")
+        yield "other"
+        assert api.delete("/api/users/other").is_success
+
+
 @pytest.mark.parametrize("role", ["receiver", "sender"])
-def test_a_link_of_the_same_name_elsewhere(connect: Connect, channel: BlockingChannel, queue: str, role: str) -> None:
-    """2.6.1: it takes over the link of its name, direction and container; that one is detached as stolen."""
+def test_a_link_of_the_same_name_elsewhere(
+    connect: Connect, channel: BlockingChannel, queue: str, other_user: str, role: str
+) -> None:
+    """2.6.1: it takes over the link of its name, direction and container; that one is detached as stolen.
+
+    Links of another container, or of another user who takes the container's name, are others.
+    """
     first, second, stranger = connect("one"), connect("one"), connect("other")
-    for peer in (first, stranger, second):
+    impostor = connect("one", other_user)
+    for peer in (first, stranger, impostor, second):
         if role == "receiver":
             peer.receiver("link", source(queue))
         else:
@@ -157,8 +174,7 @@ def test_a_link_of_the_same_name_elsewhere(connect: Connect, channel: BlockingCh
     assert detach.fields[1] is not True
     assert detach.fields[2].value[0] == "amqp:link:stolen"
     first.say(DETACH, uint(0), FALSE)
-    # Those that are left work: one of another container had its own all along.
-    for peer in (second, stranger):
+    for peer in (second, stranger, impostor):
         if role == "receiver":
             peer.flow(1)
             publish(channel, queue, b"m")
@@ -167,7 +183,7 @@ def test_a_link_of_the_same_name_elsewhere(connect: Connect, channel: BlockingCh
         else:
             peer.transfer(0, section(VALUE, text("m")))
             assert peer.expect(DISPOSITION).fields[4].descriptor == ACCEPTED
-    assert depth(channel, queue) == (0 if role == "receiver" else 2)
+    assert depth(channel, queue) == (0 if role == "receiver" else 3)
 
 
 # -- copies -----------------------------------------------------------------------------------------------------
