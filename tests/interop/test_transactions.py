@@ -124,6 +124,21 @@ def test_the_exchange_is_deleted(controller: BlockingConnection, channel: Blocki
     assert len(drained(channel, name)) == count
 
 
+def test_the_queue_is_full(controller: BlockingConnection, channel: BlockingChannel, name: str) -> None:
+    """A queue that refuses what it has no room for by then refuses the discharge, and nothing of it is done."""
+    channel.queue_declare(name, durable=True, arguments={"x-max-length": 1, "x-overflow": "reject-publish"})
+    channel.queue_declare(f"{name}-other", durable=True)
+    transaction = Transaction(controller)
+    for queue in (f"{name}-other", name):
+        assert transaction.post(controller.create_sender(f"/queues/{queue}"), "promised") == ACCEPTED
+    channel.basic_publish("", name, b"first")
+    with pytest.raises(SendException) as refused:
+        transaction.discharge()
+    assert refused.value.state == Delivery.REJECTED
+    assert drained(channel, name) == [b"first"]
+    assert drained(channel, f"{name}-other") == []
+
+
 @pytest.mark.parametrize("mandatory", [True, False], ids=["mandatory", "not mandatory"])
 def test_a_queue_is_deleted_before_tx_commit(
     connection: pika.BlockingConnection, channel: BlockingChannel, name: str, *, mandatory: bool
