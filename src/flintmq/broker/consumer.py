@@ -31,6 +31,8 @@ class Consumer:
         self.is_choosy = False
         self.suiting_cost: i64 = 0
         self.is_measured = False
+        # It was too long about a delivery, and gets nothing before it has settled that.
+        self.is_late = False
         self.context: object | None = None
         # Of a consumer that takes nothing: what it has been sent, on links before this one, too.
         self.seen: Seen | None = None

@@ -325,12 +325,19 @@ class Queue(Outflow):
         self.touch()
 
     def _line_up(self, consumer: Consumer, first: int) -> None:
-        """Put a consumer into its place by priority, behind those that were there before, and these in any case."""
+        """Put a consumer into its place by priority, behind those that were there before, and these in any case.
+
+        Of those that wait for the place of a single active one, who is late stands behind the others.
+        """
         consumers = self.consumers
         at = len(consumers)
-        while at > first and consumers[at - 1].priority < consumer.priority:
+        while at > first and _goes_before(consumer, consumers[at - 1], self.settings.single_active):
             at -= 1
         consumers.insert(at, consumer)
+
+    def lateness_changed(self, consumer: Consumer) -> None:
+        """A consumer is late with a delivery, or has settled all with which it was: `is_late` says which."""
+        self.touch()
 
     def unsubscribe(self, consumer: Consumer) -> None:
         if consumer in self.consumers:
@@ -410,3 +417,9 @@ class Queue(Outflow):
     @abstractmethod
     def discard(self) -> None:
         """The queue is deleted: let go of all its messages."""
+
+
+def _goes_before(consumer: Consumer, other: Consumer, single_active: bool) -> bool:
+    if single_active and consumer.is_late != other.is_late:
+        return other.is_late
+    return other.priority < consumer.priority

@@ -91,7 +91,27 @@ class ClassicQueue(EntryQueue):
             and self.settings.single_active
             and len(consumers) > 1
             and consumers[0].priority < consumers[1].priority
+            and not consumers[1].is_late
         )
+
+    def lateness_changed(self, consumer: Consumer) -> None:
+        """A single active consumer that is late makes room for one that waits and is not, whatever their priorities:
+        what it gave back would be nobody's before it settles (RabbitMQ, of quorum queues).
+        """
+        consumers = self.consumers
+        if self.settings.single_active and len(consumers) > 1 and consumer in consumers:
+            active = consumers[0]
+            consumers.remove(consumer)
+            if consumer is not active:
+                self._line_up(consumer, 0 if active.is_late and not consumer.is_late else 1)
+            elif consumer.is_late and not consumers[0].is_late:
+                self._line_up(consumer, 1)
+            else:
+                consumers.insert(0, consumer)
+            self._look_at_line()
+            if consumers[0] is not active:
+                self._went_over(active)
+        super().lateness_changed(consumer)
 
     def _hand_over_to_next(self) -> None:
         """It goes over once the active one has settled all that it has, so that no message overtakes another."""
@@ -102,8 +122,12 @@ class ClassicQueue(EntryQueue):
         del consumers[0]
         self._line_up(before, 1)
         self._is_handing_over = False
+        self._went_over(before)
+
+    def _went_over(self, before: Consumer) -> None:
+        """Another one is the single active consumer."""
         before.stood_down()
-        consumers[0].took_over()
+        self.consumers[0].took_over()
         if self._matching is not None:
             self._matching.serve(self._served())
 

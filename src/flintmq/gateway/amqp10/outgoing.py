@@ -327,6 +327,12 @@ class OutgoingLink(SenderOwner, DetachedLink, NamedLink):
         if self._timeouts is not None and not self.is_over:
             self._timeouts.restart(delivery, self.session.gateway.agenda.now_ms)
 
+    def is_late(self, now: bool) -> None:
+        """It was too long about a delivery, or has settled all of those by now."""
+        if self.consumer.is_late != now:
+            self.consumer.is_late = now
+            self.queue.lateness_changed(self.consumer)
+
     def give_back_late(self, delivery: OutgoingDelivery) -> None:
         """The client had time enough for it: it is for others, and the client is to say that it knows (§2.6.12)."""
         entry = delivery.mark

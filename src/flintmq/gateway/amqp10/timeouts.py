@@ -69,7 +69,7 @@ class Timeouts(Timed):
         if delivery in self._late:
             del self._late[delivery]
             if not self._late:
-                self._owner.queue.touch()
+                self._owner.is_late(False)
 
     def on_due(self, now_ms: i64) -> None:
         watched = self._watched
@@ -84,6 +84,8 @@ class Timeouts(Timed):
                 late.append(delivery)
                 # First of all, so that the link does not get again what it gives back.
                 self._late[delivery] = None
+        if late:
+            self._owner.is_late(True)
         for delivery in late:
             self._owner.give_back_late(delivery)
         if watched:

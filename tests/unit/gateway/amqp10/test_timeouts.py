@@ -152,6 +152,49 @@ def test_a_client_that_is_late_does_not_keep_a_queue_from_going_over_to_another(
     assert higher.bodies() == ["one"]
 
 
+@pytest.mark.parametrize("kind", ["classic", "quorum"])
+@pytest.mark.parametrize("priority", [0, -5])
+def test_a_single_active_consumer_that_is_late_makes_room(
+    server: Server, client: Client, kind: str, priority: int
+) -> None:
+    """Whoever waits is the active one then, whatever its priority, and the late one waits once it has settled."""
+    server.queue("single", True, queue_type=kind, single_active_consumer=True, consumer_timeout=_TIMEOUT_MS)
+    sender = client.sender("/queues/single")
+    sender.publish("one", "two")
+    active = _receiver(client, "active", "/queues/single")
+    (one, _), (two, _) = active.take()
+    other = _receiver(client, "other", "/queues/single", priority=Int(priority))
+    active.settle(one, ACCEPTED)
+    _pass(client, _TIMEOUT_MS)
+    assert active.said == [(RELEASED, False)]
+    assert other.bodies() == ["two"]
+    sender.publish("three")
+    assert (active.bodies(), other.bodies()) == ([], ["three"])
+    active.settle(two, RELEASED)
+    sender.publish("four")
+    assert (active.bodies(), other.bodies()) == ([], ["four"] if kind == "classic" or priority == 0 else [])
+
+
+def test_single_active_consumers_that_are_all_late(server: Server, client: Client) -> None:
+    """The first of them that has settled is the active one."""
+    server.queue("single", True, queue_type="quorum", single_active_consumer=True, consumer_timeout=_TIMEOUT_MS)
+    client.sender("/queues/single").publish("one")
+    receivers = [_receiver(client, name, "/queues/single", priority=Int(2 - at)) for at, name in enumerate("abc")]
+    held = []
+    for receiver in receivers:
+        ((delivery, _),) = receiver.take()
+        held.append(delivery)
+        _pass(client, _TIMEOUT_MS)
+    assert [receiver.bodies() for receiver in receivers] == [[], [], []]
+    receivers[1].settle(held[1], RELEASED)
+    assert [receiver.bodies() for receiver in receivers] == [[], ["one"], []]
+    receivers[2].settle(held[2], RELEASED)
+    receivers[0].settle(held[0], RELEASED)
+    receivers[1].link.detach()
+    client.tick()
+    assert [receiver.bodies() for receiver in receivers] == [["one"], [], []]
+
+
 @pytest.mark.parametrize("ms", [_TIMEOUT_MS - 1, _TIMEOUT_MS, 2 * _TIMEOUT_MS])
 def test_the_time_begins_again_when_a_transaction_is_rolled_back(client: Client, ms: int) -> None:
     """However long the transaction took, the client has all of it: it thought that the delivery was done with."""
