@@ -211,7 +211,9 @@ class ClassicQueue(EntryQueue):
         """Offer these to consumers that did not reject them; True when the next dispatch has to go on with that."""
         takers = [consumer for consumer in self._served() if consumer.can_take()]
         if not takers:
+            withheld.interrupt(takers)
             return False
+        withheld.begin(takers)
         others: dict[tuple[object, ...], list[Consumer]] = {}
         entries = withheld.entries
         at = min(withheld.offered, len(entries))
@@ -229,12 +231,17 @@ class ClassicQueue(EntryQueue):
                     break
             else:
                 kept.append((entry, rejecters))
-        is_done = at == len(entries)
-        withheld.offered = 0 if is_done else len(kept)
         withheld.entries = kept + entries[at:]
+        if at < len(entries):
+            withheld.offered = len(kept)
+            withheld.interrupt(takers)
+            return True
+        if withheld.end():
+            # In the next tick: what is behind them must not wait for consumers that come and go.
+            self.touch()
         if not withheld.entries:
             self._withheld = None
-        return not is_done
+        return False
 
     def _dispatch_matching(self, matching: Matching) -> bool:
         burst: i64 = DISPATCH_BURST_MESSAGES

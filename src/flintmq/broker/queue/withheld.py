@@ -10,6 +10,7 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
+from flintmq.broker.consumer import Consumer
 from flintmq.broker.message import Entry
 
 # Where fewer come than this part of what is here, each is put in its place, and all others are left alone.
@@ -23,8 +24,37 @@ class Withheld:
         self.entries: list[tuple[Entry, tuple[object, ...]]] = []
         # How many of them, from the first on, were offered to consumers by dispatches that had no time for the others.
         self.offered = 0
+        # Consumers to whom all of these were offered: they could take something after each of those dispatches.
+        self._offered_to: dict[Consumer, None] = {}
+        # Whether some of these were not offered to somebody who may have them, and can take something by now.
+        self._is_behind = False
+
+    def begin(self, takers: list[Consumer]) -> None:
+        """A dispatch is to offer what follows to these."""
+        if self.offered == 0:
+            self._is_behind = False
+        elif not self._is_behind:
+            for taker in takers:
+                if taker not in self._offered_to:
+                    self._is_behind = True
+
+    def interrupt(self, takers: list[Consumer]) -> None:
+        """It had no time for all, or nobody can take anything: these were the ones who could."""
+        self._offered_to = {taker: None for taker in takers if taker.can_take()}
+
+    def end(self) -> bool:
+        """All were offered. Returns whether they are to be offered again, because some may have missed theirs."""
+        self.offered = 0
+        self._offered_to = {}
+        return self._is_behind
 
     def keep(self, entries: list[Entry], contexts: tuple[object, ...]) -> None:
+        if self.offered > 0:
+            end = self.entries[self.offered - 1][0].position
+            for entry in entries:
+                if entry.position < end:
+                    # It comes to stand among those.
+                    self._is_behind = True
         if len(entries) * _SORT_DIVISOR < len(self.entries):
             for entry in entries:
                 insort(self.entries, (entry, contexts), key=_position_of)

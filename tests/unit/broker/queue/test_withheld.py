@@ -96,6 +96,66 @@ def test_to_offer_what_is_withheld_has_a_bound() -> None:
     assert other.bodies == [str(number) for number in range(count)]
 
 
+def _rejected(count: int) -> tuple[ClassicQueue, Taker]:
+    """A queue with so many messages that its consumer, which could take others, has rejected."""
+    queue = ClassicQueue(1, "/", "q", "classic", False, False, None, {}, Agenda(), MemoryJournal())
+    rejecter = Counting(count, "rejecter")
+    queue.subscribe(rejecter, {})
+    for number in range(count):
+        queue.enqueue(message(str(number)))
+    _run(queue)
+    rejecter.credit = 1
+    queue.withhold(rejecter.taken, "rejecter")
+    return queue, rejecter
+
+
+def _once(queue: ClassicQueue) -> bool:
+    """One dispatch, as a tick has it; whether there has to be another one."""
+    queue.dispatched()
+    return queue.dispatch() or queue.is_due
+
+
+def _run(queue: ClassicQueue) -> None:
+    while _once(queue):
+        pass
+
+
+def test_a_consumer_that_comes_while_they_are_offered_is_offered_all() -> None:
+    """What had been offered before it came is offered once more."""
+    queue, _ = _rejected(DISPATCH_BURST_MESSAGES + 100)
+    assert _once(queue)
+    newcomer = Counting(DISPATCH_BURST_MESSAGES + 100, "newcomer")
+    queue.subscribe(newcomer, {})
+    _run(queue)
+    assert queue.message_count == 0
+    assert len(newcomer.bodies) == DISPATCH_BURST_MESSAGES + 100
+
+
+def test_a_consumer_that_has_credit_again_while_they_are_offered_is_offered_all() -> None:
+    """It may have acknowledged everything by the end of that, and never be heard of again."""
+    queue, _ = _rejected(DISPATCH_BURST_MESSAGES + 100)
+    other = Counting(10, "other")
+    queue.subscribe(other, {})
+    assert _once(queue)
+    assert other.bodies == [str(number) for number in range(10)]
+    other.credit = DISPATCH_BURST_MESSAGES + 100
+    _run(queue)
+    assert queue.message_count == 0
+
+
+def test_what_is_rejected_while_they_are_offered_is_offered() -> None:
+    """It goes in front, among those that were offered before; whoever had not rejected that one may have it."""
+    queue, rejecter = _rejected(DISPATCH_BURST_MESSAGES + 100)
+    other = Counting(1, "other")
+    queue.subscribe(other, {})
+    assert _once(queue)
+    assert other.bodies == ["0"]
+    queue.withhold(other.taken, "other")
+    _run(queue)
+    assert rejecter.bodies[-1] == "0"
+    assert rejecter.credit == 0
+
+
 def test_what_is_taken_out_moves_those_that_are_offered_next() -> None:
     """Of those that were not offered yet, none is left out; where somebody rejected no more, all are offered again."""
     withheld = Withheld()
