@@ -79,6 +79,9 @@ OUTPUT_CHOKE_BYTES: Final = 64 * 1024 * 1024
 # What one queue may deliver before others get their turn: a few milliseconds of compiled work, and more than one
 # connection can send in a tick, so that a queue whose consumers keep up does not grow.
 DISPATCH_BURST_MESSAGES: Final = 16_384
+# Names of queues and exchanges that a change of policies is compared with in a tick: some 6 us each, and a few times
+# that where they match and the queue gets other arguments.
+POLICY_STEP_NAMES: Final = 64
 # What is read from one connection before the tick runs. The event loop would read on as long as there is more, and
 # what is taken in but not delivered is memory and latency.
 TICK_READ_BYTES: Final = 512 * 1024

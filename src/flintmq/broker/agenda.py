@@ -14,6 +14,7 @@ from flintmq.broker.timers import Timers
 
 if TYPE_CHECKING:
     from flintmq.broker.landing import Landing
+    from flintmq.broker.policy_change import PolicyChange
     from flintmq.broker.queue.base import Queue
     from flintmq.broker.queue.lifetime import Lifetime
     from flintmq.broker.queue.stream import StreamQueue
@@ -86,6 +87,8 @@ class Agenda:
         self.ended: list[Lifetime] = []
         # Queues whose arguments a message changed: to be worked out with policies, and kept.
         self.rearranged: dict[Queue, None] = {}
+        # Changes of policies that not all queues and exchanges were compared with yet.
+        self.policy_changes: deque[PolicyChange] = deque()
         self.dead_letters: deque[DeadLetter] = deque()
         # Letters of messages that no queue took: their publishers are answered when this tick's batch is durable.
         self.discarded: deque[DeadLetter] = deque()

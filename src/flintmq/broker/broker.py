@@ -6,7 +6,7 @@ from typing import final
 from mypy_extensions import i64
 
 from flintmq.base.errors import ConfigurationError
-from flintmq.base.limits import DISPATCH_WORK_UNITS, STAGE_STEP_MESSAGES
+from flintmq.base.limits import DISPATCH_WORK_UNITS, POLICY_STEP_NAMES, STAGE_STEP_MESSAGES
 from flintmq.base.work import WORK
 from flintmq.broker.agenda import Agenda
 from flintmq.broker.chance import Chance
@@ -159,6 +159,13 @@ class Broker:
         self._withdraw(rule)
         self.storage.definitions.delete_rule(rule)
 
+    def apply_policies(self, most: i64) -> bool:
+        """Compare so many names with a change of policies that is under way; returns whether there are others left."""
+        changes = self.agenda.policy_changes
+        if changes and not changes[0].step(most):
+            changes.popleft()
+        return bool(changes)
+
     def _apply(self, rule: Rule) -> None:
         if isinstance(rule, PermissionRecord):
             self.vhost(rule.vhost)
@@ -213,6 +220,8 @@ class Broker:
         agenda.expiries.run(agenda.now_ms - 1)
         agenda.timers.run(agenda.now_ms)
         more = self._publish_staged() if agenda.stages else False
+        if agenda.policy_changes:
+            more |= self.apply_policies(POLICY_STEP_NAMES)
         more |= self._dispatch_ready()
         agenda.expiries.run(agenda.now_ms)
         if agenda.dead_letters or agenda.discarded or agenda.roomy:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, final
 
 from flintmq.base.errors import AccessRefused, ConfigurationError, NotFound, PreconditionFailed
+from flintmq.base.limits import POLICY_STEP_NAMES
 from flintmq.broker import arguments as args
 from flintmq.broker.agenda import Agenda
 from flintmq.broker.bounds import check_arguments, check_room, name_fault, value_fault
@@ -16,6 +17,7 @@ from flintmq.broker.leases import Leases
 from flintmq.broker.limits import Limits, check_vhost_queues
 from flintmq.broker.message import Message, Table
 from flintmq.broker.policy import Policies
+from flintmq.broker.policy_change import PolicyChange
 from flintmq.broker.ports import BindingRecord, PolicyRecord, QueueRecord, Storage, VHostRecord
 from flintmq.broker.publishing import put, put_at_once
 from flintmq.broker.queue.base import Queue
@@ -117,7 +119,9 @@ class VHost:
     # -- policies -----------------------------------------------------------------------------------------------
 
     def put_policy(self, record: PolicyRecord) -> None:
-        """Lay down a policy, or another one under its name; it holds at once. Raises ConfigurationError."""
+        """Lay down a policy, or another one under its name. It holds at once for what is declared from now on, and for
+        all others when the agenda's changes of policies are done. Raises ConfigurationError.
+        """
         self._policies_changed(self.policies.put(record))
 
     def delete_policy(self, record: PolicyRecord) -> None:
@@ -125,12 +129,9 @@ class VHost:
         self._policies_changed(self.policies.remove(record))
 
     def _policies_changed(self, concerns: Callable[[str, str], bool]) -> None:
-        for queue in list(self.queues.values()):
-            if concerns(queue.kind, queue.name):
-                queue.configure(self.policies.effective(queue.kind, queue.name, queue.arguments))
-        for exchange in self.exchanges.by_name.values():
-            if concerns("exchange", exchange.name):
-                self.exchanges.set_alternate(exchange, self.policies.alternate(exchange.name))
+        change = PolicyChange(list(self.queues.values()), self.exchanges, self.policies, concerns)
+        if change.step(POLICY_STEP_NAMES):
+            self._agenda.policy_changes.append(change)
 
     # -- messages -----------------------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from flintmq.broker.ports import LimitRecord, ParameterRecord, PolicyRecord, Rule
 from flintmq.broker.vhost import VHost
-from flintmq.management.api.policies import find_policy, policy_value
+from flintmq.management.api.policies import applied, find_policy, policy_value
 from flintmq.management.definitions.document import ParameterEntry
 from flintmq.management.definitions.importing import OPERATOR_POLICY, VHOST_LIMITS, rules_of_parameter
 from flintmq.management.http.access import Right
@@ -107,6 +107,7 @@ async def _put(call: Call) -> Response:
     entry = ParameterEntry(name=call.path("name"), vhost=vhost, component=component, value=wanted.value)
     for rule in rules_of_parameter(entry):
         call.broker.put_rule(rule)
+    await applied(call)
     await call.node.durable()
     return put(was_there)
 
@@ -124,6 +125,7 @@ async def _delete(call: Call) -> Response:
         rules = [policy] if isinstance(policy, PolicyRecord) and found.component == OPERATOR_POLICY else [*limits]
     for rule in rules:
         call.broker.delete_rule(rule)
+    await applied(call)
     await call.node.durable()
     return no_content()
 

@@ -16,6 +16,10 @@ from flintmq.management.http.call import Call, answer, no_content, put
 from flintmq.management.http.errors import Missing
 from flintmq.management.http.listing import listed, picked
 from flintmq.management.http.routes import Route
+from flintmq.management.http.slices import Slice
+
+# That are compared with a policy before there is a look at the time.
+_NAMES: Final = 16
 
 
 class PolicyShown(Struct, rename={"apply_to": "apply-to"}):
@@ -77,6 +81,14 @@ async def _get(call: Call, operator: bool) -> Response:
     return answer(picked(call, _describe(found)))
 
 
+async def applied(call: Call) -> None:
+    """Return once changes of policies hold for all queues and exchanges."""
+    now = Slice()
+    while call.broker.apply_policies(_NAMES):
+        if now.is_over:
+            await now.rest()
+
+
 async def _put(call: Call, operator: bool) -> Response:
     wanted = await call.body(PolicyWanted)
     vhost, name = call.vhost(), call.path("name")
@@ -92,6 +104,7 @@ async def _put(call: Call, operator: bool) -> Response:
             operator=operator,
         )
     )
+    await applied(call)
     await call.node.durable()
     return put(was_there)
 
@@ -101,6 +114,7 @@ async def _delete(call: Call, operator: bool) -> Response:
     if found is None:
         raise Missing
     call.broker.delete_rule(found)
+    await applied(call)
     await call.node.durable()
     return no_content()
 

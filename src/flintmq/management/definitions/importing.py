@@ -50,6 +50,8 @@ from flintmq.management.definitions.topology import QUEUE_TYPES, RESERVED, Topol
 # What RabbitMQ calls the parameters that are rules of ours.
 VHOST_LIMITS: Final = "vhost-limits"
 OPERATOR_POLICY: Final = "operator_policy"
+# That are compared with a policy in one step.
+_NAMES: Final = 16
 _KEPT_ONLY: Final = "is kept for the next export, and has no effect"
 
 # The hash and its algorithm for a password in plain text; the present ones of a user whose password it is.
@@ -88,6 +90,8 @@ def import_in_steps(document: Document, broker: Broker, hasher: Hasher) -> Itera
             broker.put_user(record)
         else:
             broker.put_rule(record)
+            while broker.apply_policies(_NAMES):
+                yield None
         if isinstance(record, ParameterRecord) and record.vhost:
             yield f"the {record.component} '{record.name}' {_KEPT_ONLY}"
         else:

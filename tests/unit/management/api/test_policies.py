@@ -141,3 +141,25 @@ def test_what_the_node_is_called_is_for_administrators(api: Api) -> None:
     assert api.put("/api/global-parameters/cluster_name", {"value": "n"}).status_code == 201
     assert refused(api.delete("/api/global-parameters/cluster_name", by="maker"))[0] == 401
     assert api.found("/api/cluster-name") == {"name": "n"}
+
+
+def test_an_answer_comes_when_it_holds_for_all() -> None:
+    """However many queues there are, and whichever way a policy comes and goes."""
+    api = Api()
+    vhost = api.broker.vhosts["/"]
+    for number in range(1_000):
+        vhost.declare_queue(f"q{number}", True, False, False, {}, None)
+
+    def lengths() -> set[object]:
+        return {queue.settings.max_length for queue in vhost.queues.values()}
+
+    policy = {"pattern": "", "definition": {"max-length": 5}, "apply-to": "queues", "priority": 0}
+    for kind in ("policies", "operator-policies", "parameters/operator_policy"):
+        body = {"value": policy} if kind.startswith("parameters") else policy
+        assert api.put(f"/api/{kind}/%2F/p", body).status_code == 201
+        assert lengths() == {5}
+        assert api.delete(f"/api/{kind}/%2F/p").status_code == 204
+        assert lengths() == {-1}
+    imported = {"policies": [{"vhost": "/", "name": "p", **policy}]}
+    assert api.post("/api/definitions", imported).status_code == 204
+    assert lengths() == {5}
