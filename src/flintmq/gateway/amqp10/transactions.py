@@ -371,8 +371,8 @@ class LinkSettlement(StagedSettlement):
             self._apply(link.default_outcome)
             return
         delivery.mark = self._entry
-        link.watch_again(delivery)
         terminus = link.terminus
+        link.watch_again(delivery)
         if terminus is None:
             return
         if self._held is not None:
