@@ -1,8 +1,9 @@
 """Parts of messages on links that broke off in the middle, while nobody is connected to go on with them.
 
-They are in memory, and their client may never come back: so they have a bound, for each user and for the node. Beyond
-it the ones longest suspended are given up. Their clients hear of that when they attach again, by a map that does not
-have them, and send the messages from the beginning; nothing that was answered is lost.
+Their client may never come back: so they are put out of memory, beside the pages of deep queues, and have a bound, for
+each user and for the node. Beyond it the ones longest suspended are given up, and so is one that cannot be read back.
+Their clients hear of that when they attach again, by a map that does not have them, and send the messages from the
+beginning; nothing that was answered is lost.
 """
 
 from typing import TYPE_CHECKING, Final, final
@@ -22,6 +23,8 @@ class Halves:
 
     def __init__(self) -> None:
         self.held: i64 = 0
+        # The disk has no room to spare: what is suspended stays in memory, within the same bounds.
+        self.is_disk_low = False
         self._user_most: i64 = _NO_LIMIT
         self._most: i64 = _NO_LIMIT
         # How many messages were given up.

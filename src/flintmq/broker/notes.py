@@ -9,7 +9,7 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from flintmq.broker.message import PERSISTENT, Address, ContentCodec, Entry, Handling, Message, Table
-from flintmq.broker.ports import Journal
+from flintmq.broker.ports import Journal, PlacesOfPage
 
 _NOWHERE: Final = Address("", "")
 
@@ -59,6 +59,10 @@ class Notes:
 
     def drop(self, note: Entry) -> None:
         self._journal.settle(self._id, note)
+
+    def drop_runs(self, places: PlacesOfPage) -> None:
+        """The same for notes of which nothing is at hand but this."""
+        self._journal.settle_runs(self._id, places.seqs, places.slots)
 
     def begin_group(self) -> None:
         """What is noted, and what happens to messages, is found whole after a crash, or not at all."""

@@ -5,7 +5,7 @@ All calls stage work in memory and return at once. `Storage.commit()` ends a bat
 """
 
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -359,6 +359,30 @@ class PlacesOfPage:
     slots: list[int]
 
 
+def places_of(entries: Iterable[Entry]) -> PlacesOfPage:
+    """Of those in a segment of the journal; numbers and slots may have gaps."""
+    seqs: list[int] = []
+    slots: list[int] = []
+    seq: i64 = -2
+    segment: i64 = 0
+    slot: i64 = -2
+    for entry in entries:
+        if entry.segment == 0:
+            continue
+        if entry.seq == seq + 1:
+            seqs[-1] += 1
+        else:
+            seqs += [int(entry.seq), 1]
+        seq = entry.seq
+        if entry.segment == segment and entry.slot == slot + 1:
+            slots[-1] += 1
+        else:
+            slots += [int(entry.segment), int(entry.slot), 1]
+        segment = entry.segment
+        slot = entry.slot
+    return PlacesOfPage(seqs, slots)
+
+
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Pages:
     """Keeps what is far from its turn, in a fraction of the memory, or in none.
@@ -391,6 +415,14 @@ class Pages:
     @abstractmethod
     def will_need(self, page: Page) -> None:
         """It will be unpacked soon."""
+
+    @abstractmethod
+    def put_out(self, data: bytes) -> Page:
+        """Keep bytes on the disk, whatever room there is in memory; where the disk does not take them, in memory."""
+
+    @abstractmethod
+    def bring_back(self, page: Page) -> bytes:
+        """What was put out. The page is gone then, also where it cannot be read."""
 
     @property
     def held_bytes(self) -> int:

@@ -23,6 +23,7 @@ class Termini:
         self.sources: dict[_Key, SourceTerminus] = {}
         self.targets: dict[_Key, TargetTerminus] = {}
         self.journal = storage.journal
+        self.pages = storage.pages
         self.definitions = storage.definitions
         self.timers = agenda.timers
         self.halves = agenda.halves

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Final, final
 
 from mypy_extensions import i64, trait
 
+from flintmq.base.errors import StorageError
 from flintmq.broker.message import Entry
 from flintmq.broker.notes import Notes
-from flintmq.broker.ports import TerminusRecord
+from flintmq.broker.ports import Page, PlacesOfPage, TerminusRecord, places_of
 from flintmq.broker.queue.base import Holder, Queue, Stored
 from flintmq.broker.queue.entries import EntryQueue
 from flintmq.broker.queue.seen import Seen
@@ -35,6 +36,9 @@ UNSETTLED_STATE: Final = 2
 # What a part of a message takes at least, with its note (639 bytes were measured). A part is a frame, the smallest of
 # which that a peer may insist on have 512 bytes: messages in those count for less than half as much again.
 PART_BYTES: Final = 700
+
+# Half a message from here on is put out of memory while nobody is connected: a page of less would take as much.
+_PUT_OUT_BYTES: Final = 2_048
 
 # When a terminus begins to expire (amqp-1.0 §3.5.6).
 LINK_DETACH: Final = "link-detach"
@@ -474,24 +478,28 @@ class Received:
     """A delivery that is coming in, or has come and its sender has not settled it.
 
     `size` is how many bytes came of its message. `outcome` is as the gateway encodes it. `notes` are those of the
-    parts, and of the outcome as soon as there is one.
+    parts, and of the outcome as soon as there is one. While nobody is connected, parts may be in `page`, on the disk.
     """
 
     def __init__(self) -> None:
-        # Parts of a terminus that keeps no notes. Others are in their notes, and need not be in memory twice.
+        # Parts of a terminus that keeps no notes, and those that were in a page. Others are in their notes, and need
+        # not be in memory twice.
         self.unnoted: list[bytes] = []
         self.size: i64 = 0
         self.outcome: bytes | None = None
         # Whether a transaction has still to say that this is the outcome: a crash rolls it back, so there is no note.
         self.is_provisional = False
         self.notes: list[Entry] = []
+        self.page: Page | None = None
+        # The notes of parts that are in the page, or were: of these only the journal's places are at hand.
+        self.noted: list[PlacesOfPage] = []
 
     @property
     def parts(self) -> list[bytes]:
         """What came of its message while there is no outcome."""
         if self.outcome is not None:
             return []
-        return [_content(note.message.body) for note in self.notes] or self.unnoted
+        return [*self.unnoted, *[_content(note.message.body) for note in self.notes]]
 
     @property
     def held(self) -> i64:
@@ -521,6 +529,11 @@ class TargetTerminus(Terminus):
         """What they take."""
         return sum([int(half.held) for half in self.halves])
 
+    @property
+    def paged_out_bytes(self) -> int:
+        """What of that is out of memory."""
+        return sum([int(half.size) for half in self.halves if half.page is not None])
+
     def give_up_halves(self) -> int:
         """Keep no message of which only a part came: its sender begins anew. Returns how many there were."""
         halves = [tag for tag, received in self.unsettled.items() if received.outcome is None]
@@ -533,6 +546,29 @@ class TargetTerminus(Terminus):
     def attach(self, link: object, session: object, connection: object) -> None:
         super().attach(link, session, connection)
         self._termini.halves.resumed(self)
+        self._bring_back()
+
+    def _put_out(self) -> None:
+        """Nobody is connected to go on with what is half here."""
+        for half in self.halves:
+            if half.page is None and half.size >= _PUT_OUT_BYTES:
+                half.page = self._termini.pages.put_out(b"".join(half.parts))
+                half.unnoted = []
+                if half.notes:
+                    half.noted.append(places_of(half.notes))
+                    half.notes = []
+
+    def _bring_back(self) -> None:
+        """Somebody goes on. What cannot be read is given up: its sender does not find it, and begins anew."""
+        for tag, received in list(self.unsettled.items()):
+            page, received.page = received.page, None
+            if page is None:
+                continue
+            try:
+                received.unnoted = [self._termini.pages.bring_back(page)]
+            except StorageError:
+                self._termini.halves.given_up += 1
+                self.forget(tag)
 
     def detach(self, detached: DetachedLink | None = None) -> None:
         super().detach(detached)
@@ -547,8 +583,12 @@ class TargetTerminus(Terminus):
         self._suspend()
 
     def _suspend(self) -> None:
-        if not self.gone:
-            self._termini.halves.suspended(self)
+        if self.gone:
+            return
+        halves = self._termini.halves
+        halves.suspended(self)
+        if not halves.is_disk_low:
+            self._put_out()
 
     def discard(self) -> None:
         super().discard()
@@ -621,8 +661,15 @@ class TargetTerminus(Terminus):
         for note in received.notes:
             self._notes.drop(note)
         received.notes = []
+        for places in received.noted:
+            self._notes.drop_runs(places)
+        received.noted = []
+        page, received.page = received.page, None
+        if page is not None:
+            self._termini.pages.drop(page)
 
     def _keep_or_drop_notes(self) -> None:
+        self._bring_back()
         for tag, received in self.unsettled.items():
             if not self.keeps_notes:
                 received.unnoted = received.parts

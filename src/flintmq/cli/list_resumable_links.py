@@ -16,6 +16,7 @@ list_resumable_links = list_command(
     Column("unsettled", "unsettled", "count"),
     Column("half messages", "half_messages", "count"),
     Column("half bytes", "half_bytes", "bytes"),
+    Column("paged out", "half_bytes_paged_out", "bytes"),
     Column("durability", "durability"),
     Column("expiry", "expiry"),
 )

@@ -491,7 +491,9 @@ class AmqpServer(Host):
         if unrouted > self._routes_given_up:
             log.warning("messages not routed: too much work", messages=unrouted - self._routes_given_up)
             self._routes_given_up = unrouted
-        self._alarm_is(check())
+        reason = check()
+        self.gateway.agenda.halves.is_disk_low = "disk" in reason
+        self._alarm_is(reason)
 
     def _alarm_is(self, reason: str) -> None:
         was = self.gateway.alarm

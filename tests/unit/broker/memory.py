@@ -350,6 +350,20 @@ class MemoryPages(Pages):
 
     def __init__(self) -> None:
         self.kept: dict[Page, list[Entry]] = {}
+        self.put: dict[Page, bytes] = {}
+        # Whether the disk gives back what was put out.
+        self.is_readable = True
+
+    def put_out(self, data: bytes) -> Page:
+        page = Page()
+        self.put[page] = data
+        return page
+
+    def bring_back(self, page: Page) -> bytes:
+        data = self.put.pop(page)
+        if not self.is_readable:
+            raise StorageError("damaged")
+        return data
 
     def pack(self, entries: list[Entry]) -> Page:
         page = Page()
@@ -384,7 +398,8 @@ class MemoryPages(Pages):
         )
 
     def drop(self, page: Page) -> None:
-        del self.kept[page]
+        if self.put.pop(page, None) is None:
+            del self.kept[page]
         page.is_gone = True
 
     def will_need(self, page: Page) -> None:

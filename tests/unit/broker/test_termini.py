@@ -320,6 +320,37 @@ def test_what_was_received_is_known_after_a_restart() -> None:
     assert again.restarted().termini.targets["u", "c", "l"].unsettled == {}
 
 
+def test_parts_that_are_out_of_memory_keep_their_notes() -> None:
+    """They are put out when the link is suspended, by a restart, too, and however often somebody goes on with them;
+    with the message go the notes of all of its parts.
+    """
+    world = World()
+    pages = world.storage.memory_pages
+    target = world.target()
+    target.part(b"half", b"1" * 2_000)
+    world.put("between")
+    target.part(b"half", b"2" * 2_000)
+    target.part(b"small", b"3")
+    target.detach()
+    half = target.unsettled[b"half"]
+    assert (half.parts, half.notes, half.held, target.paged_out_bytes) == ([], [], 4_000, 4_000)
+    assert target.unsettled[b"small"].parts == [b"3"]
+    target.attach(object(), "session", "connection")
+    target.part(b"half", b"4")
+    assert half.parts == [b"1" * 2_000 + b"2" * 2_000, b"4"]
+    target.detach()
+    again = world.restarted()
+    found = again.termini.targets["u", "c", "l"]
+    assert found.unsettled[b"half"].parts == []
+    assert len(pages.put) == 2
+    assert found.forget(b"half")
+    assert len(pages.put) == 1
+    found.attach(object(), "session", "connection")
+    assert found.unsettled[b"small"].parts == [b"3"]
+    assert found.forget(b"small")
+    assert again.kept == [b"between"]
+
+
 # -- expiry ----------------------------------------------------------------------------------------------------------
 
 

@@ -17,7 +17,8 @@ _DURABILITIES: Final = {NONE: "none", CONFIGURATION: "configuration", UNSETTLED_
 
 
 def _facts(terminus: Terminus) -> dict[str, object]:
-    """`unsettled` are deliveries that are not settled; of `half_messages` a part has come, which takes `half_bytes`.
+    """`unsettled` are deliveries that are not settled; of `half_messages` a part has come, which takes `half_bytes`, of
+    which `half_bytes_paged_out` are on the disk.
 
     `role` is the broker's: it sends from a source, and receives by a target.
     """
@@ -37,6 +38,7 @@ def _facts(terminus: Terminus) -> dict[str, object]:
         "unsettled": len(terminus.tags),
         "half_messages": len(halves),
         "half_bytes": sum([int(half.held) for half in halves]),
+        "half_bytes_paged_out": terminus.paged_out_bytes if isinstance(terminus, TargetTerminus) else 0,
     }
 
 

@@ -277,30 +277,6 @@ def places_of_run(page: PackedPage) -> PlacesOfPage:
     )
 
 
-def places_of(entries: list[Entry]) -> PlacesOfPage:
-    """Where numbers or slots have gaps."""
-    seqs: list[int] = []
-    slots: list[int] = []
-    seq: i64 = -2
-    segment: i64 = 0
-    slot: i64 = -2
-    for entry in entries:
-        if entry.segment == 0:
-            continue
-        if entry.seq == seq + 1:
-            seqs[-1] += 1
-        else:
-            seqs += [int(entry.seq), 1]
-        seq = entry.seq
-        if entry.segment == segment and entry.slot == slot + 1:
-            slots[-1] += 1
-        else:
-            slots += [int(entry.segment), int(entry.slot), 1]
-        segment = entry.segment
-        slot = entry.slot
-    return PlacesOfPage(seqs, slots)
-
-
 def _write_address(writer: BytesWriter, message_format: i64, origin: i64, encoded: bytes) -> None:
     writer.append(u8(message_format))
     _write_varint(writer, origin)

@@ -3,8 +3,8 @@
 from typing import final
 
 from flintmq.broker.message import ContentCodec, Entry
-from flintmq.broker.ports import Page, Pages, PlacesOfPage
-from flintmq.storage.pages.packing import Content, PackedPage, Packer, places_of, places_of_run
+from flintmq.broker.ports import Page, Pages, PlacesOfPage, places_of
+from flintmq.storage.pages.packing import Content, PackedPage, Packer, places_of_run
 from flintmq.storage.pages.spill import Spill
 
 
@@ -30,10 +30,31 @@ class PageStore(Pages):
     def _fill(self, page: PackedPage, entries: list[Entry]) -> None:
         self._packer.pack(entries, page)
         content = page.content
-        if self.memory_bytes + content.size > self._memory_max and self._spill.takes():
+        if self.memory_bytes + content.size > self._memory_max:
+            self._put_out(content)
+        else:
+            self.memory_bytes += content.size
+
+    def _put_out(self, content: Content) -> None:
+        if self._spill.takes():
             self._spill.put(content)
         else:
             self.memory_bytes += content.size
+
+    def put_out(self, data: bytes) -> Page:
+        page = PackedPage()
+        page.content = Content(b"", [data])
+        self._put_out(page.content)
+        return page
+
+    def bring_back(self, page: Page) -> bytes:
+        assert isinstance(page, PackedPage)
+        content = page.content
+        parts = content.parts
+        try:
+            return parts[1][0] if parts is not None else self._spill.read(content)
+        finally:
+            self.drop(page)
 
     def unpack(self, page: Page) -> list[Entry]:
         entries = self.read(page)

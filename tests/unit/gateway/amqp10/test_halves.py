@@ -116,6 +116,76 @@ def test_halves_that_are_resumed_or_forgotten_count_no_more() -> None:
     assert halves.held == 0
 
 
+def parts_of(server: Server, link: str) -> list[bytes]:
+    (half,) = server.vhost.termini.targets["u", "client", link].halves
+    return half.parts
+
+
+def test_halves_of_suspended_links_are_put_out_of_memory() -> None:
+    """They come back with a link of their name, however often, and their message is whole in the end."""
+    server = made()
+    pages = server.storage.memory_pages
+    lose(begin(server, "link"))
+    target = server.vhost.termini.targets["u", "client", "link"]
+    assert parts_of(server, "link") == []
+    assert target.paged_out_bytes == target.half_bytes > HALF // 2
+    client = Client(server)
+    attach(client, "link", {b"a": None})
+    assert target.paged_out_bytes == 0
+    assert len(b"".join(parts_of(server, "link"))) == target.half_bytes
+    assert not pages.put
+    lose(client)
+    assert len(pages.put) == 1
+    client = Client(server)
+    sender = attach(client, "link", {b"a": None})
+    assert sender.answer.unsettled is not None
+    place = sender.answer.unsettled[b"a"]
+    message = encode_data(BODY)
+    sender.link.resume(b"a", [message], None, False, 0, 1)
+    client.durable()
+    assert place is not None
+    assert sender.said == [(1, ACCEPTED, True)]
+    assert server.vhost.queues["q"].message_count == 1
+    assert target.half_bytes == 0
+    assert not pages.put
+
+
+def test_a_half_that_is_given_up_leaves_nothing_on_the_disk() -> None:
+    """Nor one whose link is closed: its page goes, and its notes."""
+    server = made()
+    lose(begin(server, "link"))
+    server.vhost.termini.targets["u", "client", "link"].expire()
+    assert not server.storage.memory_pages.put
+    lose(begin(server, "other"))
+    server.gateway.agenda.halves.bound(0, 0)
+    assert kept(server) == []
+    assert not server.storage.memory_pages.put
+    server.storage.sync()
+
+
+def test_a_half_that_cannot_be_read_comes_again_from_the_beginning() -> None:
+    """It is given up, which is counted, and its sender hears that there is nothing."""
+    server = made()
+    lose(begin(server, "link"))
+    server.storage.memory_pages.is_readable = False
+    client = Client(server)
+    sender = attach(client, "link", {b"a": None})
+    assert not sender.answer.unsettled
+    assert server.gateway.agenda.halves.given_up == 1
+    sender.link.send_tagged(b"a", [encode_data(BODY)], False, 0, None, 1)
+    client.durable()
+    assert sender.said == [(1, ACCEPTED, True)]
+
+
+def test_halves_stay_in_memory_while_the_disk_is_low() -> None:
+    """What is free there is for the journal."""
+    server = made()
+    server.gateway.agenda.halves.is_disk_low = True
+    lose(begin(server, "link"))
+    assert parts_of(server, "link") != []
+    assert not server.storage.memory_pages.put
+
+
 def test_a_bound_that_is_lowered_holds_at_once() -> None:
     """As after a start, which brings back all there was, and then says what there may be."""
     server = made()

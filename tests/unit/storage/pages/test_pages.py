@@ -177,6 +177,38 @@ def test_a_disk_that_refuses_leaves_pages_in_memory(tmp_path: Path) -> None:
     assert place.store.memory_bytes == 0
 
 
+def test_bytes_are_put_out_whatever_room_there_is(tmp_path: Path) -> None:
+    """And come back once; nothing of them stays in memory, nor on the disk behind that."""
+    place = Place(tmp_path / "pages", 1_000_000)
+    pages = [place.store.put_out(bytes([number]) * FILE_BYTES) for number in range(3)]
+    # Also while they are on their way.
+    assert place.store.bring_back(pages[0]) == bytes(FILE_BYTES)
+    place.later.close()
+    assert place.store.memory_bytes == 0
+    assert len(place.files) == 2
+    assert place.store.bring_back(pages[1]) == b"\1" * FILE_BYTES
+    place.later.close()
+    assert len(place.files) == 1
+    (name,) = place.files
+    (place.directory / name).write_bytes(b"something else")
+    with pytest.raises(StorageError, match="damaged"):
+        place.store.bring_back(pages[2])
+    place.store.put_out(bytes(FILE_BYTES))
+    place.later.close()
+    assert len(place.files) == 1
+
+
+def test_a_full_disk_keeps_bytes_in_memory(tmp_path: Path) -> None:
+    """They come back from there."""
+    place = Place(tmp_path / "pages", 0, FaultyDisk(0, errno.ENOSPC))
+    page, later = place.store.put_out(b"a"), place.store.put_out(b"b")
+    place.later.close()
+    after = place.store.put_out(b"c")
+    assert place.store.memory_bytes == 1
+    assert [place.store.bring_back(each) for each in (page, later, after)] == [b"a", b"b", b"c"]
+    assert place.store.memory_bytes == 0
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_a_changed_byte_is_noticed(tmp_path: Path, seed: int) -> None:
     """What comes back from the disk is what was put there, or an error that says what to do."""
