@@ -51,6 +51,9 @@ ASSEMBLY_MAX_BYTES: Final = 64 * 1024 * 1024
 # What all messages of the node that have begun, and not ended, may hold: a part of the memory above which publishers
 # wait, so that these alone never keep an alarm on. Two of the largest messages fit, however little that is.
 ASSEMBLING_DIVISOR: Final = 8
+# What came of a frame that is not complete counts there from here on. Less is what any connection costs, and publishers
+# of small messages, whose reads end within a frame as often as not, are never made to wait for it.
+COUNTED_FRAME_BYTES: Final = 16 * 1024
 # Parts of messages on resumable links of a user that nobody is connected to: as much as one connection may begin. All
 # users together may have as much as all messages that have begun.
 HALVES_USER_MAX_BYTES: Final = ASSEMBLY_MAX_BYTES

@@ -239,10 +239,12 @@ class Connection:
             if self._held_bytes < self._needed:
                 if len(self._held) >= _PIECES_MAX:
                     self._held = [b"".join(self._held)]
+                self._intake.hold_frame(self._held_bytes, self._needed)
                 return
             data = b"".join(self._held)
             self._held = []
             self._held_bytes = 0
+            self._intake.hold_frame(0, 0)
         pos: i64 = 0
         end: i64 = len(data)
         self._metered = WORK.spent
@@ -266,6 +268,7 @@ class Connection:
         if pos < end:
             self._held.append(data[pos:])
             self._held_bytes = end - pos
+            self._intake.hold_frame(self._held_bytes, self._needed)
 
     def _seek_close_ok(self, data: bytes) -> None:
         """The peer's answer to our close, wherever it stands: read as frames, it could pass for a part of one."""
@@ -297,8 +300,8 @@ class Connection:
 
     @property
     def assembled_bytes(self) -> int:
-        """What is held of messages that have begun to come and have not ended."""
-        return int(self._intake.held)
+        """What is held of messages, and of a frame, that have begun to come and have not ended."""
+        return int(self._intake.all_held)
 
     def _read(self, data: bytes, pos: i64, end: i64) -> i64:
         """Read whole frames from `pos`; returns where the first incomplete one starts."""
@@ -761,6 +764,7 @@ class Connection:
 
     def _end(self, error: FlintError | None) -> None:
         self._is_open = False
+        self._intake.hold_frame(0, 0)
         self.take_publishes()
         for channel in list(self._channels.values()):
             channel.abandon(error)

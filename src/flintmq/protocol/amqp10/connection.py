@@ -252,8 +252,8 @@ class Connection:
 
     @property
     def assembled_bytes(self) -> int:
-        """What is held of messages that have begun to come and have not ended."""
-        return int(self.intake.held)
+        """What is held of messages, and of a frame, that have begun to come and have not ended."""
+        return int(self.intake.all_held)
 
     # -- bytes in -----------------------------------------------------------------------------------------------
 
@@ -267,12 +267,14 @@ class Connection:
             if self._held_bytes < self._needed:
                 if len(self._held) >= _PIECES_MAX:
                     self._held = [b"".join(self._held)]
+                self.intake.hold_frame(self._held_bytes, self._needed)
                 if self._is_waiting and not self._is_open and self._held_bytes > PIPELINED_MAX_BYTES:
                     self._finish(FramingError(f"more than {PIPELINED_MAX_BYTES} bytes before the login is decided"))
                 return
             data = b"".join(self._held)
             self._held = []
             self._held_bytes = 0
+            self.intake.hold_frame(0, 0)
         pos: i64 = 0
         end: i64 = len(data)
         self._is_reading = True
@@ -298,6 +300,7 @@ class Connection:
         if pos < end:
             self._held.append(data[pos:])
             self._held_bytes = end - pos
+            self.intake.hold_frame(self._held_bytes, self._needed)
         if self._dirty:
             self.flush()
 
@@ -782,6 +785,7 @@ class Connection:
 
     def _end(self, error: FlintError | None) -> None:
         self._is_open = False
+        self.intake.hold_frame(0, 0)
         self.take_publishes()
         for session in self.sessions:
             session.abandon(error)

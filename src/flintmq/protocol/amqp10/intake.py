@@ -5,7 +5,7 @@ from typing import final
 from mypy_extensions import i64
 
 from flintmq.base.errors import ResourceLimitExceeded
-from flintmq.base.limits import ASSEMBLY_MAX_BYTES
+from flintmq.base.limits import ASSEMBLY_MAX_BYTES, COUNTED_FRAME_BYTES
 from flintmq.protocol.assembling import Assembling
 
 
@@ -17,6 +17,8 @@ class Intake:
         # What all connections hold together.
         self._assembling = assembling or Assembling()
         self.held: i64 = 0
+        # What came of a frame that is not complete.
+        self._frame: i64 = 0
         # Two of the largest messages fit at once, however large these are.
         self._held_max: i64 = max(ASSEMBLY_MAX_BYTES, 2 * message_max)
 
@@ -33,3 +35,17 @@ class Intake:
     def release(self, size: i64) -> None:
         self.held -= size
         self._assembling.held -= size
+
+    def hold_frame(self, size: i64, needed: i64) -> None:
+        """Of a frame with so many bytes, so many came: of a small one nothing is counted. It holds until it is said
+        again; 0 says that there is none.
+        """
+        if size < COUNTED_FRAME_BYTES or size >= needed:
+            size = 0
+        self._assembling.held += size - self._frame
+        self._frame = size
+
+    @property
+    def all_held(self) -> i64:
+        """With what came of a frame."""
+        return self.held + self._frame
