@@ -4,11 +4,11 @@ import pytest
 
 from flintmq.wire.amqp10.places import place_of, position_of
 from flintmq.wire.amqp10.states import ACCEPTED, RELEASED, DeliveryState, Received
-from flintmq.wire.amqp10.termini import Source
+from flintmq.wire.amqp10.termini import Source, Target
 from tests.conformance.amqp10.catalogue import clause, rule
 from tests.conformance.amqp10.conftest import Connect
 from tests.conformance.amqp10.encoding import data_section, properties
-from tests.conformance.amqp10.links import Receiver
+from tests.conformance.amqp10.links import Receiver, Sender
 from tests.conformance.amqp10.peer import fresh
 from tests.conformance.amqp10.queues import Queues
 from tests.conformance.amqp10.session import Session
@@ -200,14 +200,13 @@ def test_3_4_6_tag_9(suspension: Suspension) -> None:
 
 @rule("3.4.6.tag-10-outcome-final")
 def test_3_4_6_tag_10_outcome_final(suspension: Suspension) -> None:
-    """Accepted and settled; a receiver that then says released finds it gone all the same."""
+    """Resumed, accepted and settled; a receiver that then says released finds it gone all the same."""
+    suspension.found = suspension.resume({suspension.tag: None}).get()
     suspension.receiver.settle(suspension.found)
     suspension.session.sync()
     link = suspension.resume({suspension.tag: RELEASED})
-    assert suspension.tag not in _unsettled(link) or _unsettled(link)[suspension.tag] == ACCEPTED
-    assert all(each.first.resume for each in link.arrived)
-    link.session.sync()
-    assert not any(each.payload for each in link.arrived)
+    assert _unsettled(link) == {}
+    assert link.is_silent()
     assert suspension.is_gone()
 
 
@@ -259,9 +258,12 @@ def test_2_6_13_resume_flag(suspension: Suspension) -> None:
         suspension.found = found
 
 
+@pytest.mark.parametrize("is_resumed", [False, True])
 @rule("2.7.5.resume-own-map")
-def test_2_7_5_resume_own_map(suspension: Suspension) -> None:
-    """Settled before: whatever the receiver's map says, it is not resumed."""
+def test_2_7_5_resume_own_map(suspension: Suspension, is_resumed: bool) -> None:
+    """Settled before, by the link that sent it or by one that resumed it: whatever the map says, it is not resumed."""
+    if is_resumed:
+        suspension.found = suspension.resume({suspension.tag: None}).get()
     suspension.receiver.settle(suspension.found)
     suspension.session.sync()
     link = suspension.resume({suspension.tag: Received(1, 0)})
@@ -347,5 +349,19 @@ def test_2_6_3_unsettled_told(suspension: Suspension) -> None:
 
 @rule("2.6.5.resume-has-unsettled")
 def test_2_6_5_resume_has_unsettled(suspension: Suspension) -> None:
-    """An empty map resumes: the server answers with what it has."""
+    """An empty map resumes: the server answers with what it has.
+
+    It tells the attach from one that crossed a detach with an error, also where that detach was not seen.
+    """
     assert set(_unsettled(suspension.resume({}))) == {suspension.tag}
+    session = suspension.session
+    sender = session.sender(suspension.address)
+    session.peer.wait(lambda: sender.credit > 0, sender.ill)
+    sender.begin(b"no message", more=False)
+    again = Sender(session)
+    target = Target(suspension.address)
+    session.attach_unanswered(
+        again, name=sender.name, unsettled={}, source=Source(), target=target, initial_delivery_count=0
+    )
+    session.peer.wait(lambda: again.attached is not None, session.ill)
+    again.accepted(MESSAGE)

@@ -1506,7 +1506,7 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
         "2.6.5.resume-has-unsettled",
         "protocol/amqp10/session.py",
         "            if link.is_errant and attach.unsettled is None:",
-        "            if False:",
+        "            if link.is_errant:",
     ),
     (
         "3.2.no-section-inserted",
