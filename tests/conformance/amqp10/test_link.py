@@ -150,14 +150,18 @@ def test_2_6_5_errant_link(session: Session, queues: Queues, by: str) -> None:
     session.expect_end("amqp:session:errant-link")
 
 
+@pytest.mark.parametrize("detaches", ["before", "behind"])
 @rule("2.6.5.resumed-not-reattached")
-def test_2_6_5_resumed_not_reattached(session: Session, queues: Queues) -> None:
-    """After the error and the detach of both sides it can be resumed by its name: nothing of it is unsettled."""
+def test_2_6_5_resumed_not_reattached(session: Session, queues: Queues, detaches: str) -> None:
+    """After the error it can be resumed by its name, when both have detached or before: nothing of it is unsettled."""
     sender = _failed(session, queues)
-    session.write(Detach(sender.handle, closed=True))
-    sender.is_gone = True
+    if detaches == "before":
+        session.write(Detach(sender.handle, closed=True))
+        sender.is_gone = True
     again = session.sender(queues.address(), name=sender.name, unsettled={})
     assert not again.answer.unsettled
+    if detaches == "behind":
+        session.write(Detach(sender.handle, closed=True))
     again.accepted(text())
 
 
