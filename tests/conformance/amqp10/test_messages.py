@@ -314,10 +314,13 @@ def test_3_2_3_unaltered_unless_modified(session: Session, queues: Queues) -> No
 
 
 @rule("3.2.10.x-opt-ignored")
-def test_3_2_10_x_opt_ignored(session: Session, queues: Queues) -> None:
-    """In both kinds of annotations, a message is accepted with keys that nobody understands."""
+def test_3_2_10_x_opt_ignored(session: Session, queues: Queues, strict: Session, strict_queues: Queues) -> None:
+    """In both kinds of annotations and in a footer, a message is accepted with keys that nobody understands."""
     unknown = {"x-opt-nobody-knows": "this"}
-    session.sender(queues.address()).accepted(delivery_annotations(unknown) + annotations(unknown) + text())
+    message = delivery_annotations(unknown) + annotations(unknown) + text()
+    message += section(FOOTER, {Symbol("x-opt-nobody-knows"): "this"})
+    for asked, made in ((session, queues), (strict, strict_queues)):
+        asked.sender(made.address()).accepted(message)
 
 
 # A key that is reserved, one that is a number, and one that nobody here understands.
