@@ -55,7 +55,7 @@ endef
 run: $(VENV)/.broker
 	@$(BIN)/flintmq serve --data $(DATA)
 
-test: prerequisites-of-tests lint docs $(VENV)/.development $(VENV)/.node $(VENV)/.chromium
+test: prerequisites-of-tests lint docs $(VENV)/.development $(VENV)/.node $(VENV)/.chromium $(VENV)/.spark
 	@echo '==> All tests, compiled'
 	@FLINTMQ_EXPECT=compiled $(BIN)/python -m pytest $(SIDE_BY_SIDE)
 	@echo '==> The hot path again, interpreted'
@@ -194,5 +194,12 @@ $(VENV)/.chromium: $(BIN)/python
 	@if ! command -v chromium >/dev/null && command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ]; then \
 		echo '==> Installing Chromium' && apt-get update -qq && \
 		DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends chromium >/dev/null || echo 'Chromium cannot be installed'; \
+	fi
+	@touch $@
+
+# Without it, as without Java, nothing is missing but time. It depends on Spark alone, and not on what FlintMQ is made from.
+$(VENV)/.spark: pyproject.toml | $(VENV)/.development
+	@if command -v java >/dev/null; then \
+		echo "==> Keeping Spark's classes as its JVMs have them loaded" && $(BIN)/python -m tests.spark.jvm; \
 	fi
 	@touch $@

@@ -12,13 +12,12 @@ import flintmq
 import flintmq.client as fc
 from prerequisites import JAVA_PACKAGE, has_java
 from tests.servers import BrokerProcess
+from tests.spark.jvm import prepare_environment
 
 # What the packages under test are imported from: executors have no other way to learn it.
 PACKAGES = str(Path(flintmq.__file__).parents[1])
 
-# Of every Spark that tests start, also by the command.
-os.environ["SPARK_CONF_DIR"] = str(Path(__file__).parent / "conf")
-os.environ["SPARK_DAEMON_JAVA_OPTS"] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+prepare_environment()
 
 Settings = dict[str, bool | float | int | str | None]
 

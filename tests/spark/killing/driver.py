@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 import flintmq
+from tests.spark.jvm import prepare_environment
 from tests.spark.killing import exchange
 from tests.spark.killing.points import GROUP, POINTS, DyingLakeSource, DyingSource
 
@@ -63,7 +64,7 @@ def session(directory: Path) -> SparkSession:
     """Two executors of one core each. What fails is tried again for as long as it takes."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-    os.environ["SPARK_CONF_DIR"] = str(Path(__file__).parents[1] / "conf")
+    prepare_environment()
     os.environ[GROUP] = str(os.getpgrp())
     os.environ[POINTS] = str(directory / "points")
     # The tests as well: executors unpickle what is defined in them.
