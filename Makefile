@@ -16,6 +16,8 @@ CONFORM := tests/conformance
 SIDE_BY_SIDE := -n 3 --dist loadscope --no-loadscope-reorder
 # Only what was installed counts, whatever the caller has in the environment.
 unexport PYTHONPATH
+# What was compiled once, tests with their asserts rewritten above all, is not compiled again by every process.
+unexport PYTHONDONTWRITEBYTECODE
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .PHONY: help run test prerequisites-of-tests prerequisites-of-demo docs security conformance mutations fuzz crash crash-long spark-long
