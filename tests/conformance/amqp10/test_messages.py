@@ -483,6 +483,8 @@ def _keeps_encoding(session: Session, queues: Queues, encoding: str) -> None:
     assert session.receiver(address, credit=1).get().message.properties["content_encoding"] == expected
     bare = properties(content_encoding=encoding) + data_section(b"m")
     assert _through(session, queues, bare).bare == bare
+    queues.publish(address, b"plain")
+    assert "content_encoding" not in session.receiver(address, credit=2).get().message.properties
 
 
 @rule("3.2.4.no-compress-encoding")
