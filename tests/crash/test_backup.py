@@ -6,6 +6,7 @@ BACKUPS is how many (default 3), CRASH_SEED what the random choices follow from,
 import json
 import os
 import random
+import subprocess
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,11 +16,10 @@ import pytest
 
 from flintmq.broker.message import Table
 from flintmq.wire.amqp091.methods import QueueDeclare, QueueDeclareOk
-from tests.commands import run_here
 from tests.crash.clients import COPIES, DIRECT, MARKS, QUEUES, STREAM, TOPICAL, Client, Declarer, Publisher, Reader
 from tests.crash.inspection import Inspector
 from tests.crash.transacting import Feeder, Places, Worker, check
-from tests.servers import BrokerProcess
+from tests.servers import BrokerProcess, command, environment
 from tests.sockets import AmqpSocket
 
 BACKUPS = int(os.environ.get("BACKUPS", "3"))
@@ -114,8 +114,14 @@ class Load:
         )
 
 
+def run(*arguments: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(  # noqa: S603 - our own command
+        command(*arguments), env=environment(), capture_output=True, text=True, check=False
+    )
+
+
 def back_up(data: Path, to: Path) -> dict[str, object]:
-    ran = run_here("storage", "backup", str(data), str(to), "--json")
+    ran = run("storage", "backup", str(data), str(to), "--json")
     assert ran.returncode == 0, ran.stderr
     found: dict[str, object] = json.loads(ran.stdout)
     return found
@@ -197,7 +203,7 @@ def test_backups_of_a_loaded_broker(tmp_path: Path) -> None:
         broker.stop()
     for backup, before, after in moments:
         restored = backup.with_name(f"{backup.name}.restored")
-        ran = run_here("storage", "restore", str(backup), str(restored))
+        ran = run("storage", "restore", str(backup), str(restored))
         assert ran.returncode == 0, ran.stderr
         with BrokerProcess(restored) as broker:
             for line in broker.log:
