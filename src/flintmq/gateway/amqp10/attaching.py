@@ -327,9 +327,10 @@ class _Attached(Answer):
     def give(self) -> None:
         try:
             self._attach()
-        except FrameSizeTooSmall as error:
-            # The answer is more than the client's frames have room for.
-            self._give_up(error)
+        except FrameSizeTooSmall as too_large:
+            # The answer is more than the client's frames have room for. The names differ: compiled, one name has the
+            # type of its first clause, and an error of another type is a TypeError.
+            self._give_up(too_large)
         except Amqp10Error as error:
             # Or than it has handles for.
             self._link.session.end(error)
