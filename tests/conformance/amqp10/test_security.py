@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from flintmq.wire.amqp10.performatives import Open, SaslInit, SaslMechanisms, SaslOutcome, SaslResponse
+from flintmq.wire.amqp10.performatives import Close, Open, SaslInit, SaslMechanisms, SaslOutcome, SaslResponse
 from flintmq.wire.amqp10.spec import PROTOCOL_HEADER, SASL_HEADER, TLS_HEADER
 from tests.conformance.amqp10.catalogue import clause, rule
 from tests.conformance.amqp10.conftest import Secure
@@ -50,7 +50,9 @@ def test_5_1_closed_in_order(broker: BrokerProcess, secure: Secure, when: str) -
             assert peer.rest() == b""
         elif when == "closed":
             peer.start().session().sync()
-            peer.shut()
+            peer.write(0, Close())
+            peer.wait(lambda: peer.closed is not None)
+            assert peer.rest() == b""
         with peer.without_tls() as plain:
             _ends_first(plain)
 

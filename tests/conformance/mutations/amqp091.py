@@ -513,7 +513,7 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     (
         "basic.04",
         "storage/pages/store.py",
-        "        if self.memory_bytes + content.size > self._memory_max and self._spill.takes():",
+        "        if self.memory_bytes + content.size > self._memory_max:",
         "        if False:",
     ),
     (

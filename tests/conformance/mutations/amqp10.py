@@ -476,11 +476,13 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
         (
             "            self._held.append(data[pos:])\n"
             "            self._held_bytes = end - pos\n"
+            "            self.intake.hold_frame(self._held_bytes, self._needed)\n"
             "        if self._dirty:"
         ),
         (
             "            self._held.append(data[pos + 1 :])\n"
             "            self._held_bytes = end - pos - 1\n"
+            "            self.intake.hold_frame(self._held_bytes, self._needed)\n"
             "        if self._dirty:"
         ),
     ),
