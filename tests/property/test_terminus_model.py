@@ -107,6 +107,8 @@ class TerminusMachine(RuleBasedStateMachine):
             stored[queue_id].restore(entry)
         for queue_id, next_seq in next_seqs.items():
             stored[queue_id].start_at(next_seq)
+        # Before somebody is connected, parts may be out of memory.
+        target.attach(object(), "session", "connection")
 
     def _record(self, queue_id: int, role: str) -> TerminusRecord:
         return TerminusRecord(queue_id, "/", "user", "container", "link", role, UNSETTLED_STATE, NEVER, 0, b"")
