@@ -53,6 +53,9 @@ class ClassicQueue(EntryQueue):
         if consumer.is_choosy:
             self._check_asking(consumer)
         super().subscribe(consumer, arguments)
+        if self.settings.single_active and self.consumers[0].is_late:
+            # It was late before anybody waited.
+            self.lateness_changed(consumer)
         self._look_at_line()
         if self._matching is not None or consumer.is_choosy:
             self._match().join(consumer, self._served())

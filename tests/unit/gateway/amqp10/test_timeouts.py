@@ -175,6 +175,21 @@ def test_a_single_active_consumer_that_is_late_makes_room(
     assert (active.bodies(), other.bodies()) == ([], ["four"] if kind == "classic" or priority == 0 else [])
 
 
+@pytest.mark.parametrize("kind", ["classic", "quorum"])
+def test_a_single_active_consumer_that_was_late_alone_makes_room_for_the_next(
+    server: Server, client: Client, kind: str
+) -> None:
+    """Who comes when the active one is late already is active at once."""
+    server.queue("single", True, queue_type=kind, single_active_consumer=True, consumer_timeout=_TIMEOUT_MS)
+    client.sender("/queues/single").publish("one")
+    active = _receiver(client, "active", "/queues/single")
+    assert active.bodies() == ["one"]
+    _pass(client, _TIMEOUT_MS)
+    assert active.said == [(RELEASED, False)]
+    other = _receiver(client, "other", "/queues/single")
+    assert (active.bodies(), other.bodies()) == ([], ["one"])
+
+
 def test_single_active_consumers_that_are_all_late(server: Server, client: Client) -> None:
     """The first of them that has settled is the active one."""
     server.queue("single", True, queue_type="quorum", single_active_consumer=True, consumer_timeout=_TIMEOUT_MS)
