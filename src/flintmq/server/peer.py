@@ -330,6 +330,7 @@ class Peer(asyncio.Protocol):
         if self._timer is not None:
             self._timer.cancel()
         transport.write_eof()
+        self._unsent_bytes = self.unsent_bytes()
         # There is a timer already for who was not let in.
         self._hang_up_in(CLOSE_WAIT_SECONDS)
 
@@ -394,9 +395,11 @@ class Peer(asyncio.Protocol):
             self._hangup = self._loop.call_later(seconds, self._waited_for_the_peer)
 
     def _waited_for_the_peer(self) -> None:
-        """It has had its time; what it still reads of what we said is not cut off."""
+        """It has had its time; while it reads what we said, that is not cut off."""
         self._hangup = None
-        if self._has_said_all and self.unsent_bytes() > 0:
+        unsent = self.unsent_bytes()
+        if self._has_said_all and 0 < unsent < self._unsent_bytes:
+            self._unsent_bytes = unsent
             self._hang_up_in(CLOSE_WAIT_SECONDS)
         else:
             self.abort()
