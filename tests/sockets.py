@@ -3,6 +3,7 @@
 import itertools
 import select
 import socket
+import ssl
 import struct
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -119,6 +120,10 @@ class BrokerSocket:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def secure(self, context: ssl.SSLContext, name: str) -> None:
+        """From here on by TLS; the broker's certificate has to be for that name."""
+        self._socket = context.wrap_socket(self._socket, server_hostname=name)
 
     def close(self) -> None:
         """Hang up, without a word of AMQP."""

@@ -2,6 +2,7 @@
 
 import socket
 import ssl
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -14,7 +15,16 @@ import pytest
 import trustme
 
 from flintmq.wire.amqp091.frames import PROTOCOL_HEADER
+from flintmq.wire.amqp091.methods import (
+    BasicConsume,
+    ConnectionClose,
+    QueueDeclare,
+    QueueDeclareOk,
+    QueueDelete,
+    QueueDeleteOk,
+)
 from tests.servers import BrokerProcess
+from tests.sockets import AmqpSocket, publish_frames
 
 TLS_HEADER = b"AMQP\x02\x01\x00\x00"
 
@@ -263,3 +273,27 @@ def test_where_certificates_are_required_nobody_elsewhere_comes_without(
         assert answers[0] == 200
         assert answers[1] in (401, 403)
         assert broker.stop() == 0
+
+
+def _sockets(broker: BrokerProcess) -> int:
+    return sum(file.is_socket() for file in Path(f"/proc/{broker.process.pid}/fd").iterdir())
+
+
+def test_a_client_that_closes_and_reads_nothing(broker: BrokerProcess, tls_port: int, trusting: ssl.SSLContext) -> None:
+    """What waits for it keeps its socket for some seconds only, not for as long as it likes."""
+    broker.wait_for_log("listening", matches=lambda line: "https" in line)
+    with AmqpSocket(broker.port) as other, AmqpSocket(tls_port) as client:
+        other.open().open_channel()
+        other.call(1, QueueDeclare(queue="unread"), QueueDeclareOk)
+        for _ in range(32):
+            other.send(publish_frames(1, "", "unread", bytes(1024 * 1024)))
+        client.secure(trusting, "localhost")
+        client.open().open_channel()
+        client.send_method(1, BasicConsume(queue="unread", no_ack=True, no_wait=True))
+        while other.call(1, QueueDeclare(queue="unread"), QueueDeclareOk).message_count == 32:
+            time.sleep(0.05)
+        sockets = _sockets(broker)
+        client.send_method(0, ConnectionClose(reply_code=200, reply_text="bye"))
+        while _sockets(broker) >= sockets:
+            time.sleep(0.05)
+        other.call(1, QueueDelete(queue="unread"), QueueDeleteOk)
