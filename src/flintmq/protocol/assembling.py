@@ -4,6 +4,8 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
+from flintmq.base.limits import ASSEMBLY_MAX_BYTES, COUNTED_FRAME_BYTES
+
 # No node holds so much.
 _NO_LIMIT: Final = 1 << 62
 
@@ -22,3 +24,45 @@ class Assembling:
     @property
     def is_full(self) -> bool:
         return self.held > self.most
+
+
+class Assembly:
+    """Counts the bytes of messages and of a frame that one connection has begun and not completed.
+
+    `held` is the part of the messages. The node's account has the same bytes. `message_max` is the size of the largest
+    message that is allowed. All sizes are in bytes.
+    """
+
+    def __init__(self, message_max: i64, assembling: Assembling | None = None) -> None:
+        self._assembling = assembling or Assembling()
+        self.held: i64 = 0
+        # The bytes received of a frame that is not complete.
+        self._frame: i64 = 0
+        # Two of the largest messages fit at once, whatever their size.
+        self.held_max: i64 = max(ASSEMBLY_MAX_BYTES, 2 * message_max)
+
+    def add(self, size: i64) -> bool:
+        """Count a part of an incomplete message. Returns whether the connection may hold that much."""
+        self.held += size
+        self._assembling.held += size
+        return self.held <= self.held_max
+
+    def release(self, size: i64) -> None:
+        """Discount bytes of a message that is complete or whose channel or link has ended."""
+        self.held -= size
+        self._assembling.held -= size
+
+    def hold_frame(self, size: i64, needed: i64) -> None:
+        """Count the `size` bytes received of an incomplete frame of `needed` bytes. Each call replaces the one before.
+
+        A size of 0 says that no frame is incomplete. Less than COUNTED_FRAME_BYTES is not counted.
+        """
+        if size < COUNTED_FRAME_BYTES or size >= needed:
+            size = 0
+        self._assembling.held += size - self._frame
+        self._frame = size
+
+    @property
+    def all_held(self) -> i64:
+        """The bytes of messages and of the frame that is not complete."""
+        return self.held + self._frame
