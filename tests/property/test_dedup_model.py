@@ -11,8 +11,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from flintmq.broker.agenda import Agenda
 from flintmq.broker.message import Address, Entry, Message
-from flintmq.broker.publishing import STORED, put
 from flintmq.broker.queue.classic import ClassicQueue
+from flintmq.broker.queue.publishing import STORED, put
 from flintmq.gateway.amqp091.codec import CODEC_091
 from flintmq.storage.definitions.sqlite import DefinitionDatabase
 from flintmq.storage.group_commit import Batch, RoundWriter

@@ -12,8 +12,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from flintmq.base.errors import AccessRefused, NotFound, PreconditionFailed
 from flintmq.broker.broker import Broker
+from flintmq.broker.exchange.routing import Route
 from flintmq.broker.message import Address, Table
-from flintmq.broker.routing import Route
 from tests.unit.broker.memory import MemoryStorage, message
 
 EXCHANGES = ("x0", "x1", "x2", "x3")

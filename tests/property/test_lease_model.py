@@ -13,14 +13,14 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from flintmq.base.errors import PreconditionFailed
 from flintmq.broker.agenda import Agenda
-from flintmq.broker.lease import Lease
-from flintmq.broker.leases import Leases
+from flintmq.broker.lease.lease import Lease
+from flintmq.broker.lease.registry import Leases
 from flintmq.broker.message import PERSISTENT, TRANSIENT, Address, Entry, Message
 from flintmq.broker.ports import Journal, Pages
-from flintmq.broker.publishing import put
 from flintmq.broker.queue.base import Stored
 from flintmq.broker.queue.classic import ClassicQueue
 from flintmq.broker.queue.ids import QueueIds
+from flintmq.broker.queue.publishing import put
 from flintmq.storage.definitions.sqlite import DefinitionDatabase
 from flintmq.storage.group_commit import Batch, RoundWriter
 from flintmq.storage.journal.encoder import JournalEncoder

@@ -18,11 +18,11 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from flintmq.base.errors import StorageError
 from flintmq.broker.broker import Broker
-from flintmq.broker.consumer import Consumer
+from flintmq.broker.exchange.routing import Route
 from flintmq.broker.message import FOREVER, PAUSE, RESUME, Address, ContentCodec, Entry, Handling, Message, Table
-from flintmq.broker.publishing import ROUTED, STORED, TURNED_AWAY, UNDELIVERED
 from flintmq.broker.queue.classic import ClassicQueue
-from flintmq.broker.routing import Route
+from flintmq.broker.queue.consumer import Consumer
+from flintmq.broker.queue.publishing import ROUTED, STORED, TURNED_AWAY, UNDELIVERED
 from tests.property.queue_model import DISCARDED, REFUSED, TAKEN, Client, Delivery, Item, ModelQueue, World
 from tests.unit.broker.memory import MemoryStorage
 

@@ -16,8 +16,8 @@ from flintmq.broker.message import PERSISTENT, Address, Message
 from flintmq.broker.ports import UserRecord, VHostRecord
 from flintmq.broker.queue.base import Queue
 from flintmq.broker.queue.stream import StreamQueue
-from flintmq.broker.stage import Stage
-from flintmq.broker.staging import Attempt, Key
+from flintmq.broker.stage.copies import Attempt, Key
+from flintmq.broker.stage.stage import Stage
 from flintmq.storage.group_commit import Batch, GroupCommit, Rounds
 from flintmq.storage.node import NodeStorage
 from flintmq.storage.pages.spill import SpillRunner

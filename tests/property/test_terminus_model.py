@@ -12,13 +12,13 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from flintmq.broker.agenda import Agenda
 from flintmq.broker.message import PERSISTENT, Address, Message
 from flintmq.broker.ports import Journal, TerminusRecord
-from flintmq.broker.publishing import STORED, put
 from flintmq.broker.queue.base import Stored
 from flintmq.broker.queue.classic import ClassicQueue
 from flintmq.broker.queue.ids import QueueIds
-from flintmq.broker.settlement import ACCEPTED, FAILED, REJECTED, RELEASED, Outcome, modified
-from flintmq.broker.termini import Termini
-from flintmq.broker.terminus import NEVER, SOURCE, TARGET, UNSETTLED_STATE, SourceTerminus, TargetTerminus
+from flintmq.broker.queue.publishing import STORED, put
+from flintmq.broker.queue.settlement import ACCEPTED, FAILED, REJECTED, RELEASED, Outcome, modified
+from flintmq.broker.terminus.registry import Termini
+from flintmq.broker.terminus.terminus import NEVER, SOURCE, TARGET, UNSETTLED_STATE, SourceTerminus, TargetTerminus
 from flintmq.storage.definitions.sqlite import DefinitionDatabase
 from flintmq.storage.group_commit import Batch, RoundWriter
 from flintmq.storage.journal.encoder import JournalEncoder

@@ -16,8 +16,8 @@ import pika
 import pytest
 
 from flintmq.base.addresses import is_loopback, network
+from flintmq.broker.access.user import User
 from flintmq.broker.ports import UserRecord
-from flintmq.broker.user import User
 from flintmq.server.auth import Authenticator
 from flintmq.wire.amqp091.methods import QueueBind, QueueDeclare
 from tests.hostile.test_greed import resident_bytes

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, final
 
-from flintmq.broker.bearer import Bearer
+from flintmq.broker.access.bearer import Bearer
 from flintmq.broker.broker import Broker
 from flintmq.broker.message import Entry
 from flintmq.broker.ports import PermissionRecord, StreamLog, UserRecord

@@ -12,7 +12,7 @@ import pytest
 
 from flintmq.broker.message import Entry
 from flintmq.broker.queue.entries import EntryQueue
-from flintmq.broker.terminus import Received, TargetTerminus
+from flintmq.broker.terminus.terminus import Received, TargetTerminus
 from flintmq.broker.transaction import StagedSettlement, Transaction
 from flintmq.gateway.amqp091.answers import Answers
 from flintmq.gateway.amqp091.channel import ServerChannel

@@ -5,20 +5,20 @@ from typing import TYPE_CHECKING, Final, final
 
 from mypy_extensions import i64
 
-from flintmq.broker.budget import Budget
-from flintmq.broker.churn import Churn
-from flintmq.broker.halves import Halves
+from flintmq.broker.counters.budget import Budget
+from flintmq.broker.counters.churn import Churn
 from flintmq.broker.message import Entry
 from flintmq.broker.ports import Pages
+from flintmq.broker.terminus.partial_messages import Halves
 from flintmq.broker.timers import Timers
 
 if TYPE_CHECKING:
-    from flintmq.broker.landing import Landing
-    from flintmq.broker.policy_change import PolicyChange
+    from flintmq.broker.policy.change import PolicyChange
     from flintmq.broker.queue.base import Queue
     from flintmq.broker.queue.lifetime import Lifetime
     from flintmq.broker.queue.stream import StreamQueue
-    from flintmq.broker.stage import Stage
+    from flintmq.broker.stage.deferred_append import Landing
+    from flintmq.broker.stage.stage import Stage
     from flintmq.broker.tap import Tap
 
 # Why a message was dead-lettered, as x-death says it (RabbitMQ).

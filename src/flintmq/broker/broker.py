@@ -8,12 +8,13 @@ from mypy_extensions import i64
 from flintmq.base.errors import ConfigurationError
 from flintmq.base.limits import DISPATCH_WORK_UNITS, POLICY_STEP_NAMES, STAGE_STEP_MESSAGES
 from flintmq.base.work import WORK
+from flintmq.broker.access.limits import Limits
+from flintmq.broker.access.user import User, check_user_size
 from flintmq.broker.agenda import Agenda
-from flintmq.broker.chance import Chance
-from flintmq.broker.dead_letters import DeadLetters
+from flintmq.broker.dead_letter.dead_letters import DeadLetters
 from flintmq.broker.dialect import RABBITMQ, Dialect, dialect_named
-from flintmq.broker.exchanges import Exchanges
-from flintmq.broker.limits import Limits
+from flintmq.broker.exchange.random_source import Chance
+from flintmq.broker.exchange.registry import Exchanges
 from flintmq.broker.ports import (
     Definitions,
     LimitRecord,
@@ -33,7 +34,6 @@ from flintmq.broker.queue.ids import QueueIds
 from flintmq.broker.queue.stream import StreamQueue
 from flintmq.broker.rules import check_rule
 from flintmq.broker.timers import NEVER
-from flintmq.broker.user import User, check_user_size
 from flintmq.broker.vhost import VHost, check_vhost_size
 
 

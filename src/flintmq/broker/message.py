@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final, final
 from mypy_extensions import i32, i64, mypyc_attr
 
 if TYPE_CHECKING:
-    from flintmq.broker.consumer import Consumer
+    from flintmq.broker.queue.consumer import Consumer
 
 # What a table of headers or arguments can hold: str, bytes, bool, int, float, Decimal, Timestamp, None, nested
 # tables and lists of these.

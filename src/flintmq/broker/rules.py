@@ -1,10 +1,10 @@
 """What rules have to be like, whoever brings them."""
 
 from flintmq.base.errors import ConfigurationError
+from flintmq.broker.access.limits import check_limit
+from flintmq.broker.access.permission import check_permission, check_topic_permission
 from flintmq.broker.bounds import integer_fault, name_fault, value_fault
-from flintmq.broker.limits import check_limit
-from flintmq.broker.permission import check_permission, check_topic_permission
-from flintmq.broker.policy import check_policy
+from flintmq.broker.policy.policies import check_policy
 from flintmq.broker.ports import (
     LimitRecord,
     PermissionRecord,

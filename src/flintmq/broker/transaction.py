@@ -18,9 +18,9 @@ from flintmq.base.limits import (
     TRANSACTION_MAX_OPERATIONS,
 )
 from flintmq.base.work import WORK
+from flintmq.broker.exchange.routing import Route
 from flintmq.broker.message import Message
 from flintmq.broker.queue.base import Queue
-from flintmq.broker.routing import Route
 
 if TYPE_CHECKING:
     from flintmq.broker.broker import Broker

@@ -6,32 +6,32 @@ from typing import TYPE_CHECKING, final
 from flintmq.base.errors import AccessRefused, ConfigurationError, NotFound, PreconditionFailed
 from flintmq.base.limits import POLICY_STEP_NAMES
 from flintmq.broker import arguments as args
+from flintmq.broker.access.limits import Limits, check_vhost_queues
 from flintmq.broker.agenda import Agenda
 from flintmq.broker.bounds import check_arguments, check_room, name_fault, value_fault
-from flintmq.broker.chance import Chance
-from flintmq.broker.consumer import Consumer
-from flintmq.broker.delayed import WAITING_PREFIX, DelayedMessages
+from flintmq.broker.counters.traffic import Traffic
+from flintmq.broker.delayed.messages import WAITING_PREFIX, DelayedMessages
 from flintmq.broker.dialect import Dialect, dialect_named
-from flintmq.broker.exchanges import Exchanges
-from flintmq.broker.leases import Leases
-from flintmq.broker.limits import Limits, check_vhost_queues
+from flintmq.broker.exchange.random_source import Chance
+from flintmq.broker.exchange.registry import Exchanges
+from flintmq.broker.exchange.routing import Route
+from flintmq.broker.lease.registry import Leases
 from flintmq.broker.message import Message, Table
-from flintmq.broker.policy import Policies
-from flintmq.broker.policy_change import PolicyChange
+from flintmq.broker.policy.change import PolicyChange
+from flintmq.broker.policy.policies import Policies
 from flintmq.broker.ports import BindingRecord, PolicyRecord, QueueRecord, Storage, VHostRecord
-from flintmq.broker.publishing import put, put_at_once
 from flintmq.broker.queue.base import Queue
 from flintmq.broker.queue.classic import ClassicQueue
+from flintmq.broker.queue.consumer import Consumer
 from flintmq.broker.queue.ids import QueueIds
 from flintmq.broker.queue.lifetime import ARGUMENT as LIFETIME
+from flintmq.broker.queue.publishing import put, put_at_once
 from flintmq.broker.queue.stream import StreamQueue
-from flintmq.broker.routing import Route
-from flintmq.broker.stages import Stages
-from flintmq.broker.termini import Termini
-from flintmq.broker.traffic import Traffic
+from flintmq.broker.stage.registry import Stages
+from flintmq.broker.terminus.registry import Termini
 
 if TYPE_CHECKING:
-    from flintmq.broker.access import Access
+    from flintmq.broker.access.access import Access
 
 
 def check_vhost(record: VHostRecord) -> None:

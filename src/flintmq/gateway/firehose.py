@@ -9,7 +9,7 @@ from typing import Final, final
 from flintmq.base.errors import LocalProtocolError, SyntaxFault
 from flintmq.base.limits import SHORTSTR_MAX_BYTES, TABLE_ENTRIES_MAX
 from flintmq.broker.broker import Broker
-from flintmq.broker.exchanges import TRACE_EXCHANGE
+from flintmq.broker.exchange.registry import TRACE_EXCHANGE
 from flintmq.broker.message import TRANSIENT, Address, Entry, Message, Table
 from flintmq.broker.queue.base import Queue
 from flintmq.broker.tap import Client, Tap

@@ -8,7 +8,7 @@ from typing import final
 from mypy_extensions import mypyc_attr, trait
 
 from flintmq.base.errors import AmqpError, StorageFenced
-from flintmq.broker.bearer import Bearer
+from flintmq.broker.access.bearer import Bearer
 from flintmq.broker.broker import Broker
 from flintmq.gateway.acts import Act
 from flintmq.gateway.tracing import Tracing

@@ -7,8 +7,8 @@ from typing import Final, final
 from mypy_extensions import trait
 
 from flintmq.base.errors import AuthenticationFailed, CommandInvalid, NotAllowed
-from flintmq.broker.bearer import Bearer
-from flintmq.broker.user import User
+from flintmq.broker.access.bearer import Bearer
+from flintmq.broker.access.user import User
 from flintmq.gateway.gateway import Gateway, LoginPolicy
 from flintmq.protocol.sasl import amqplain, anonymous, external, oauthbearer, plain, scram
 

@@ -9,7 +9,7 @@ from typing import Protocol
 from structlog.typing import FilteringBoundLogger
 
 from flintmq.base.histogram import Histogram
-from flintmq.broker.bearer import Bearer
+from flintmq.broker.access.bearer import Bearer
 from flintmq.broker.broker import Broker
 from flintmq.broker.ports import UserRecord
 from flintmq.broker.vhost import VHost

@@ -16,7 +16,7 @@ from flintmq.base.limits import (
     READ_FIRST_SECONDS,
     SEND_TIMEOUT_SECONDS,
 )
-from flintmq.broker.bearer import Bearer
+from flintmq.broker.access.bearer import Bearer
 from flintmq.broker.broker import Broker
 from flintmq.gateway.acts import Act
 from flintmq.gateway.amqp091.connection import ServerConnection

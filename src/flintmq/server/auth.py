@@ -16,10 +16,10 @@ from argon2.exceptions import InvalidHashError, VerificationError
 
 from flintmq.base.addresses import is_loopback
 from flintmq.base.errors import AuthenticationFailed
-from flintmq.broker.bearer import Bearer
-from flintmq.broker.password_hash import ARGON2ID, is_bearable
+from flintmq.broker.access.bearer import Bearer
+from flintmq.broker.access.password_hash import ARGON2ID, is_bearable
+from flintmq.broker.access.user import User
 from flintmq.broker.ports import UserRecord
-from flintmq.broker.user import User
 from flintmq.protocol.sasl import scram
 from flintmq.server import logs
 from flintmq.server.backoff import Backoff

@@ -16,7 +16,7 @@ from queue import Empty, SimpleQueue
 from typing import Final, final
 
 from flintmq.base.limits import HANDSHAKE_SECONDS
-from flintmq.broker.bearer import Bearer
+from flintmq.broker.access.bearer import Bearer
 from flintmq.server.backoff import TOO_MANY, Backoff
 
 # Nobody waits longer: a handshake is over two seconds later.

@@ -184,7 +184,7 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
         "        if node.star is not None:\n            following.append(node.star)\n",
         "",
     ),
-    ("exchange.required-instances", "broker/exchanges.py", '    ("amq.headers", "headers"),\n', ""),
+    ("exchange.required-instances", "broker/exchange/registry.py", '    ("amq.headers", "headers"),\n', ""),
     (
         "exchange.default-exchange",
         "broker/exchange/default.py",
@@ -193,39 +193,39 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     ),
     (
         "exchange.default-access",
-        "broker/exchanges.py",
+        "broker/exchange/registry.py",
         '        """Deleting what is not there is no error where the dialect says so."""\n        _refuse_default(name)\n',
         '        """Deleting what is not there is no error where the dialect says so."""\n',
     ),
     ("exchange.extensions", "broker/exchange/types.py", '    "x-random": RandomExchange,\n', ""),
     (
         "exchange.declare.minimum",
-        "broker/exchanges.py",
+        "broker/exchange/registry.py",
         "        _refuse_reserved(name)\n        check_room(",
         "        _refuse_reserved(name)\n        if len(self.by_name) > 200:\n"
         "            raise PreconditionFailed(name)\n        check_room(",
     ),
     (
         "exchange.declare.exchange.reserved",
-        "broker/exchanges.py",
+        "broker/exchange/registry.py",
         "            return found\n        _refuse_reserved(name)\n        check_room(",
         "            return found\n        check_room(",
     ),
     (
         "exchange.declare.exchange.syntax",
-        "broker/exchanges.py",
+        "broker/exchange/registry.py",
         '        self.dialect.check_name("exchange", name)\n',
         "",
     ),
     (
         "exchange.declare.type.typed",
-        "broker/exchanges.py",
+        "broker/exchange/registry.py",
         "                if kind != found.type:",
         "                if False:",
     ),
     (
         "exchange.declare.type.support",
-        "broker/exchanges.py",
+        "broker/exchange/registry.py",
         "            raise CommandInvalid(error.text) from None",
         "            raise",
     ),
@@ -237,7 +237,7 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     ),
     (
         "exchange.declare.passive.equivalent",
-        "broker/exchanges.py",
+        "broker/exchange/registry.py",
         '                args.check_same("exchange", name, self._vhost, "durable", durable, found.durable)\n'
         "                args.check_same_table",
         "                args.check_same_table",
@@ -250,19 +250,19 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     ),
     (
         "exchange.declare.durable.support",
-        "broker/exchanges.py",
+        "broker/exchange/registry.py",
         "        self._add(exchange)\n        if durable:",
         "        self._add(exchange)\n        if True:",
     ),
     (
         "exchange.delete.exchange.exists",
-        "broker/exchanges.py",
+        "broker/exchange/registry.py",
         "        if name not in self.by_name and not self.dialect.missing_is_fault:",
         "        if name not in self.by_name:",
     ),
     (
         "exchange.delete.if-unused.in-use",
-        "broker/exchanges.py",
+        "broker/exchange/registry.py",
         "        if if_unused and exchange.bindings:",
         "        if False:",
     ),
@@ -349,13 +349,13 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     ),
     (
         "queue.bind.unique",
-        "broker/routing.py",
+        "broker/exchange/routing.py",
         "        return list(queues)\n",
         "        return [*queues, *list(queues)[:1]]\n",
     ),
     (
         "queue.bind.transient-exchange",
-        "broker/exchanges.py",
+        "broker/exchange/registry.py",
         "        if not self.bindings.add(binding):\n            return\n",
         "        if binding.queue is not None and binding.queue.durable and not source.durable:\n"
         "            raise PreconditionFailed(where)\n"
@@ -363,13 +363,13 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     ),
     (
         "queue.bind.durable-exchange",
-        "broker/exchanges.py",
+        "broker/exchange/registry.py",
         "        if is_durable(binding):\n            self._storage.definitions.put_binding(self._record(binding))\n",
         "",
     ),
     (
         "queue.bind.binding-count",
-        "broker/exchanges.py",
+        "broker/exchange/registry.py",
         "        if not self.bindings.add(binding):\n            return\n",
         "        if len(source.bindings) > 3:\n            raise PreconditionFailed(where)\n"
         "        if not self.bindings.add(binding):\n            return\n",
@@ -388,13 +388,13 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     ),
     (
         "queue.bind.exchange.exchange-existence",
-        "broker/routing.py",
+        "broker/exchange/routing.py",
         "            raise NotFound(f\"no exchange '{name}' in vhost '{self._vhost}'\")",
         '            return self._exchanges["amq.direct"]',
     ),
     (
         "queue.bind.exchange.default-exchange",
-        "broker/exchanges.py",
+        "broker/exchange/registry.py",
         "        if not self.dialect.binds_default_exchange:\n            _refuse_default(name)",
         "        _refuse_default(name)",
     ),
@@ -430,7 +430,7 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     ),
     (
         "queue.unbind.exchange.default-exchange",
-        "broker/exchanges.py",
+        "broker/exchange/registry.py",
         "        is_found = self._unbind(Binding(self._bindable(source), queue, routing_key, arguments))",
         "        _refuse_default(source)\n"
         "        is_found = self._unbind(Binding(self._bindable(source), queue, routing_key, arguments))",
@@ -616,7 +616,7 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     ),
     (
         "basic.publish.exchange.must-exist",
-        "broker/routing.py",
+        "broker/exchange/routing.py",
         "            raise NotFound(f\"no exchange '{name}' in vhost '{self._vhost}'\")",
         '            return self._exchanges["amq.direct"]',
     ),
@@ -626,7 +626,12 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
         "                found.append(Binding(self, queue, key, {}))\n",
         "                pass\n",
     ),
-    ("basic.publish.exchange.02", "broker/routing.py", "            if exchange.internal:", "            if False:"),
+    (
+        "basic.publish.exchange.02",
+        "broker/exchange/routing.py",
+        "            if exchange.internal:",
+        "            if False:",
+    ),
     (
         "basic.publish.exchange.03",
         "broker/exchange/headers.py",
@@ -745,41 +750,46 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     ),
     (
         "exchange.bind",
-        "broker/routing.py",
+        "broker/exchange/routing.py",
         "                if following is not None and following not in seen:",
         "                if False:",
     ),
     (
         "exchange.bind.cycle",
-        "broker/routing.py",
+        "broker/exchange/routing.py",
         "following is not None and following not in seen:",
         "following is not None and following not in seen and len(way) < 2:",
     ),
     (
         "exchange.bind.self",
-        "broker/routing.py",
+        "broker/exchange/routing.py",
         "        return list(queues)\n",
         "        return list(queues) if len(way) > 1 or not way[0].bindings else [*queues, *queues]\n",
     ),
     (
         "exchange.bind.duplicates",
-        "broker/routing.py",
+        "broker/exchange/routing.py",
         "        return list(queues)\n",
         "        return [*queues, *list(queues)[:1]]\n",
     ),
     (
         "exchange.unbind",
-        "broker/exchanges.py",
+        "broker/exchange/registry.py",
         "        self._unbind(Binding(self._bindable(source), end, routing_key, arguments))\n",
         "        self._bindable(source)\n",
     ),
     (
         "exchange.declare.auto-delete",
-        "broker/exchanges.py",
+        "broker/exchange/registry.py",
         "    return exchange.auto_delete and not exchange.bindings",
         "    return False",
     ),
-    ("exchange.declare.internal", "broker/routing.py", "            if exchange.internal:", "            if False:"),
+    (
+        "exchange.declare.internal",
+        "broker/exchange/routing.py",
+        "            if exchange.internal:",
+        "            if False:",
+    ),
     (
         "basic.nack",
         "gateway/amqp091/basic_methods.py",

@@ -388,7 +388,7 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     ),
     (
         "3.4.3.delivery-count",
-        "broker/settlement.py",
+        "broker/queue/settlement.py",
         ("        elif self.kind == _REJECT:\n            queue.reject(entry)"),
         ("        elif self.kind == _REJECT:\n            queue.settle(entry)"),
     ),
@@ -400,20 +400,20 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     ),
     (
         "3.4.5.modified-applied",
-        "broker/settlement.py",
+        "broker/queue/settlement.py",
         "            if self.annotations and not queue.keeps_all:",
         "            if False:",
     ),
     ("3.4.5.delivery-failed", "gateway/amqp10/outlet.py", "ttl, is_new, min(returns, _UINT_MAX))", "ttl, is_new, 0)"),
     (
         "3.4.5.undeliverable-here",
-        "broker/settlement.py",
+        "broker/queue/settlement.py",
         "            if self.undeliverable_here and context is not None:",
         "            if False:",
     ),
     (
         "3.4.5.annotations-merged",
-        "broker/settlement.py",
+        "broker/queue/settlement.py",
         "            if self.annotations and not queue.keeps_all:",
         "            if False:",
     ),
@@ -1416,7 +1416,7 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     ),
     (
         "3.4.6.tag-10-outcome-final",
-        "broker/terminus.py",
+        "broker/terminus/terminus.py",
         ("        held = self.unsettled.pop(tag, None)\n        if held is not None:\n            self._apply("),
         ("        held = self.unsettled.get(tag)\n        if held is not None:\n            self._apply("),
     ),
@@ -1446,7 +1446,7 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     ),
     (
         "2.7.5.resume-own-map",
-        "broker/terminus.py",
+        "broker/terminus/terminus.py",
         ("        held = self.unsettled.pop(tag, None)\n        if held is not None:\n            self._apply("),
         ("        held = self.unsettled.get(tag)\n        if held is not None:\n            self._apply("),
     ),
@@ -2026,59 +2026,59 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     ),
     (
         "3.5.6.link-detach",
-        "broker/terminus.py",
+        "broker/terminus/terminus.py",
         ("        if self.record.expiry == LINK_DETACH:\n            self._expire_later()"),
         "        pass",
     ),
     (
         "3.5.6.session-end",
-        "broker/terminus.py",
+        "broker/terminus/terminus.py",
         "        if self.record.expiry in (LINK_DETACH, SESSION_END):",
         "        if self.record.expiry == LINK_DETACH:",
     ),
     (
         "3.5.6.connection-close",
-        "broker/terminus.py",
+        "broker/terminus/terminus.py",
         ("        if self.record.expiry != NEVER:\n            self._expire_later()\n\n    def expire"),
         ("        pass\n\n    def expire"),
     ),
     (
         "3.5.6.never",
-        "broker/terminus.py",
+        "broker/terminus/terminus.py",
         ("        if self.record.expiry != NEVER:\n            self._expire_later()\n\n    def expire"),
         ("        self._expire_later()\n\n    def expire"),
     ),
     (
         "3.5.6.reattach-stops-the-clock",
-        "broker/terminus.py",
+        "broker/terminus/terminus.py",
         "            self._termini.timers.at(self._termini.now_ms + self.record.timeout_ms, self)",
         (
             '            self._due = getattr(self, "_due", 0) or self._termini.now_ms + self.record.timeout_ms\n'
             "            self._termini.timers.at(self._due, self)"
         ),
     ),
-    ("3.5.5.none", "broker/termini.py", "        if durability > NONE:\n", "        if True:\n"),
+    ("3.5.5.none", "broker/terminus/registry.py", "        if durability > NONE:\n", "        if True:\n"),
     (
         "3.5.5.configuration",
-        "broker/termini.py",
+        "broker/terminus/registry.py",
         "        if durability > NONE:\n",
         "        if durability > NONE + 1:\n",
     ),
     (
         "3.5.5.unsettled-state-source",
-        "broker/terminus.py",
+        "broker/terminus/terminus.py",
         ("        if self.keeps_notes:\n            self._write(held)\n        return held"),
         "        return held",
     ),
     (
         "3.5.5.unsettled-state-copy",
-        "broker/terminus.py",
+        "broker/terminus/terminus.py",
         "        seen = self.seen if self.keeps_notes else None",
         "        seen = None",
     ),
     (
         "3.5.5.unsettled-state-target",
-        "broker/terminus.py",
+        "broker/terminus/terminus.py",
         (
             "        if self.keeps_notes:\n"
             "            received.notes.append(self._notes.write(_OUTCOME + _named(tag) + outcome))"

@@ -7,7 +7,6 @@ from mypy_extensions import i64
 
 from flintmq.base.errors import StorageError, StorageFenced
 from flintmq.broker.agenda import Agenda
-from flintmq.broker.consumer import Consumer
 from flintmq.broker.message import FOREVER, PERSISTENT, UNSTATED, Address, ContentCodec, Entry, Handling, Message, Table
 from flintmq.broker.ports import (
     BindingRecord,
@@ -31,6 +30,7 @@ from flintmq.broker.ports import (
     UserRecord,
     VHostRecord,
 )
+from flintmq.broker.queue.consumer import Consumer
 from flintmq.gateway.amqp091.codec import CODEC_091
 
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ from flintmq.base.errors import ConfigurationError, PreconditionFailed
 from flintmq.base.limits import ARGUMENTS_MAX_BYTES, TABLE_DEPTH_MAX, TABLE_ENTRIES_MAX
 from flintmq.broker.bounds import name_fault, short, value_fault
 from flintmq.broker.broker import Broker
+from flintmq.broker.exchange.routing import Route
 from flintmq.broker.message import Address, Message, Table
 from flintmq.broker.ports import ParameterRecord, PermissionRecord, PolicyRecord, Rule, UserRecord, VHostRecord
-from flintmq.broker.routing import Route
 from flintmq.broker.vhost import VHost
 from flintmq.gateway.amqp091.codec import CODEC_091
 from tests.unit.broker.memory import MemoryStorage

@@ -1,8 +1,8 @@
 """What is due later: called in order, once, and forgotten when nobody asks for it any more."""
 
 from flintmq.broker.agenda import Agenda
-from flintmq.broker.publishing import put
 from flintmq.broker.queue.classic import ClassicQueue
+from flintmq.broker.queue.publishing import put
 from flintmq.broker.timers import Timed, Timers
 from tests.unit.broker.memory import MemoryJournal, Taker, message
 

@@ -5,9 +5,9 @@ import pytest
 from flintmq.base.errors import NotFound, PreconditionFailed
 from flintmq.base.limits import TRANSACTION_MAX_OPERATIONS
 from flintmq.broker.broker import Broker
+from flintmq.broker.exchange.routing import Route
 from flintmq.broker.message import Address, Entry, Message, Table
 from flintmq.broker.queue.base import Queue
-from flintmq.broker.routing import Route
 from flintmq.broker.transaction import StagedPublish, StagedSettlement, Transaction
 from flintmq.broker.vhost import VHost
 from tests.unit.broker.memory import MemoryStorage, message

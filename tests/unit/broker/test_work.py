@@ -12,12 +12,12 @@ from flintmq.base.limits import (
     MESSAGE_WORK_UNITS,
 )
 from flintmq.base.work import WORK
+from flintmq.broker.access.permission import WRITE, Rights
 from flintmq.broker.broker import Broker
+from flintmq.broker.exchange.routing import Route
 from flintmq.broker.message import TRANSIENT, Address, Message, Table
-from flintmq.broker.permission import WRITE, Rights
 from flintmq.broker.ports import TopicPermissionRecord
 from flintmq.broker.queue.classic import ClassicQueue
-from flintmq.broker.routing import Route
 from flintmq.broker.selector.selectors import parsed, parsed_sql
 from flintmq.broker.vhost import VHost
 from flintmq.gateway.amqp091.codec import CODEC_091

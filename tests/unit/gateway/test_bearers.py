@@ -3,8 +3,8 @@
 import pytest
 
 from flintmq.base.errors import AccessRefused, AuthenticationFailed, ClosedByPeer, EndedByPeer, NotAllowed
-from flintmq.broker.bearer import Bearer
-from flintmq.broker.scopes import Scopes
+from flintmq.broker.access.bearer import Bearer
+from flintmq.broker.access.scopes import Scopes
 from flintmq.gateway.amqp091.connection import ServerConnection
 from flintmq.gateway.gateway import LoginPolicy
 from flintmq.gateway.login import MECHANISMS, OPEN, Security

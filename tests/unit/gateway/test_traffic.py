@@ -1,7 +1,7 @@
 """What queues, channels, sessions, exchanges and virtual hosts count of what passes, whichever protocol it comes by."""
 
+from flintmq.broker.counters.traffic import Outflow
 from flintmq.broker.queue.base import Queue
-from flintmq.broker.traffic import Outflow
 from flintmq.wire.amqp091.methods import (
     BasicAck,
     BasicConsume,

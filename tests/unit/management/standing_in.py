@@ -12,7 +12,7 @@ from structlog.typing import EventDict, FilteringBoundLogger
 
 from flintmq.base.errors import StorageFenced
 from flintmq.base.histogram import Histogram
-from flintmq.broker.bearer import Bearer
+from flintmq.broker.access.bearer import Bearer
 from flintmq.broker.broker import Broker
 from flintmq.broker.ports import PermissionRecord, UserRecord
 from flintmq.broker.vhost import VHost

@@ -10,8 +10,8 @@ from types import SimpleNamespace
 import pytest
 from argon2 import PasswordHasher, extract_parameters
 
+from flintmq.broker.access.user import User
 from flintmq.broker.ports import UserRecord
-from flintmq.broker.user import User
 from flintmq.protocol.sasl.scram import NAMES, parse_keys
 from flintmq.server import auth
 from flintmq.server.auth import Authenticator, Learned, hash_password, hash_unless_known, matches, scram_keys

@@ -5,9 +5,9 @@ from typing import final
 
 from mypy_extensions import i64, mypyc_attr
 
+from flintmq.broker.counters.traffic import Passing
 from flintmq.broker.message import Message, Table
 from flintmq.broker.queue.base import Queue
-from flintmq.broker.traffic import Passing
 
 # Destination's kind and name, routing key, arguments: what tells a binding from others of the same exchange.
 BindingKey = tuple[str, str, str, str]

@@ -4,8 +4,8 @@ from typing import final
 
 from mypy_extensions import i64
 
-from flintmq.broker.chance import Chance
 from flintmq.broker.exchange.base import Binding, Exchange
+from flintmq.broker.exchange.random_source import Chance
 from flintmq.broker.message import Message, Table
 
 

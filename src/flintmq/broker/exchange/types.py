@@ -3,7 +3,6 @@
 from typing import Final
 
 from flintmq.base.errors import PreconditionFailed
-from flintmq.broker.chance import Chance
 from flintmq.broker.exchange.base import Exchange
 from flintmq.broker.exchange.consistent_hash import ConsistentHashExchange
 from flintmq.broker.exchange.delayed import DELAYED_TYPE, DelayedExchange
@@ -13,6 +12,7 @@ from flintmq.broker.exchange.headers import HeadersExchange
 from flintmq.broker.exchange.local_random import LocalRandomExchange
 from flintmq.broker.exchange.modulus_hash import ModulusHashExchange
 from flintmq.broker.exchange.random_pick import Drawing, RandomExchange
+from flintmq.broker.exchange.random_source import Chance
 from flintmq.broker.exchange.recent_history import RecentHistoryExchange
 from flintmq.broker.exchange.topic import TopicExchange
 from flintmq.broker.message import Table

@@ -9,13 +9,13 @@ from flintmq.base.errors import AccessRefused, PreconditionFailed, ResourceLocke
 from flintmq.base.limits import ASKED_CONSUMERS_PER_UNIT
 from flintmq.base.work import WORK
 from flintmq.broker.agenda import Agenda
-from flintmq.broker.consumer import Consumer
+from flintmq.broker.counters.traffic import Outflow
 from flintmq.broker.message import Entry, Message, Table
+from flintmq.broker.queue.consumer import Consumer
 from flintmq.broker.queue.lifetime import Lifetime
+from flintmq.broker.queue.round_robin import Turns
 from flintmq.broker.queue.settings import QueueSettings
-from flintmq.broker.queue.turns import Turns
 from flintmq.broker.queue.unused import Unused
-from flintmq.broker.traffic import Outflow
 
 # What a queue says to a message before it takes it.
 ADMITTED: Final = 0

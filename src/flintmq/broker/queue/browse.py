@@ -12,9 +12,9 @@ from mypy_extensions import i64
 
 from flintmq.base.limits import DISPATCH_BURST_MESSAGES, MESSAGE_WORK_UNITS
 from flintmq.base.work import WORK
-from flintmq.broker.consumer import Consumer
 from flintmq.broker.message import ACQUIRED, READY, Entry, Message, Table
 from flintmq.broker.queue.base import Queue
+from flintmq.broker.queue.consumer import Consumer
 
 # Entries that left the queue are forgotten once there are more of them than this, and than others.
 _LEFT_ENTRIES_MAX: Final = 1024

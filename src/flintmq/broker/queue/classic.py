@@ -11,9 +11,9 @@ from flintmq.base.errors import InternalError, PreconditionFailed, StorageError
 from flintmq.base.limits import ASKED_CONSUMERS_PER_UNIT, ASKING_WORK_UNITS, DISPATCH_BURST_MESSAGES
 from flintmq.base.work import WORK
 from flintmq.broker.agenda import EXPIRED, Agenda
-from flintmq.broker.consumer import Consumer
 from flintmq.broker.message import UNSENDABLE, Entry, Message, Table
 from flintmq.broker.ports import Journal
+from flintmq.broker.queue.consumer import Consumer
 from flintmq.broker.queue.entries import EntryQueue
 from flintmq.broker.queue.matching import Matching
 from flintmq.broker.queue.withheld import Withheld

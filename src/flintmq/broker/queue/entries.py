@@ -18,17 +18,17 @@ from flintmq.broker.agenda import DELETED, DELIVERY_LIMIT, EXPIRED, MAXLEN, OVER
 from flintmq.broker.message import ACQUIRED, FOREVER, PAUSE, READY, Entry, Message, Table
 from flintmq.broker.ports import Journal, Page, Pages, PlacesOfPage
 from flintmq.broker.queue.acquired import Acquired
-from flintmq.broker.queue.barred import Barred
 from flintmq.broker.queue.base import ADMITTED, DISCARDED, DONE, REFUSED, Holder, Queue, Reserver, Stored
 from flintmq.broker.queue.browse import View
 from flintmq.broker.queue.dedup import Dedup
 from flintmq.broker.queue.delays import Delays
+from flintmq.broker.queue.exclusions import Barred
 from flintmq.broker.queue.expiry import Expiry
 from flintmq.broker.queue.groups import Groups
 from flintmq.broker.queue.last_values import LastValues
 from flintmq.broker.queue.levels import levels_of
-from flintmq.broker.queue.looking import Look
 from flintmq.broker.queue.paging import Paging
+from flintmq.broker.queue.peek import Look
 from flintmq.broker.queue.ready import BLOCK_ENTRIES, Fifo, Ready, ranked
 from flintmq.broker.queue.retry import pause_ms
 from flintmq.broker.queue.runs import Runs

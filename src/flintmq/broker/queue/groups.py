@@ -4,9 +4,9 @@ from typing import final
 
 from mypy_extensions import i64
 
-from flintmq.broker.consumer import Consumer
 from flintmq.broker.fields import Field, key_of
 from flintmq.broker.message import Entry
+from flintmq.broker.queue.consumer import Consumer
 from flintmq.broker.queue.lanes import Bucket, Lane, Place
 
 

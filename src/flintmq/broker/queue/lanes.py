@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Final, final
 
 from mypy_extensions import i64
 
-from flintmq.broker.consumer import Consumer
 from flintmq.broker.message import Entry
-from flintmq.broker.queue.turns import Turns
+from flintmq.broker.queue.consumer import Consumer
+from flintmq.broker.queue.round_robin import Turns
 
 if TYPE_CHECKING:
     from flintmq.broker.queue.groups import Group

@@ -17,13 +17,13 @@ from mypy_extensions import i64
 
 from flintmq.base.limits import DISPATCH_BURST_MESSAGES, MESSAGE_WORK_UNITS
 from flintmq.base.work import WORK
-from flintmq.broker.consumer import Consumer
 from flintmq.broker.message import ACQUIRED, READY, REMOVED, Entry, Message
+from flintmq.broker.queue.consumer import Consumer
 from flintmq.broker.queue.groups import Group, Groups
 from flintmq.broker.queue.lanes import Bucket, Place, Present
 from flintmq.broker.queue.levels import Levels
 from flintmq.broker.queue.ready import Fifo, Priorities, Ready, ranked
-from flintmq.broker.queue.turns import Turns
+from flintmq.broker.queue.round_robin import Turns
 
 # Entries looked at before consumers are offered what was found.
 _LOOK_AHEAD_ENTRIES: Final = 64

@@ -7,10 +7,10 @@ from mypy_extensions import i64
 
 from flintmq.base.limits import MESSAGE_WORK_UNITS
 from flintmq.base.work import WORK
-from flintmq.broker.consumer import Consumer
 from flintmq.broker.fields import headers_of
 from flintmq.broker.message import Message, Table
 from flintmq.broker.ports import StreamCursor
+from flintmq.broker.queue.consumer import Consumer
 
 # The header that publishers set, by which consumers choose (RabbitMQ).
 FILTER_HEADER: Final = "x-stream-filter-value"

@@ -9,10 +9,10 @@ from flintmq.base.limits import DISPATCH_BURST_MESSAGES, STREAM_READERS_MAX
 from flintmq.base.values import Timestamp
 from flintmq.broker.agenda import Agenda
 from flintmq.broker.arguments import READER, age_ms
-from flintmq.broker.consumer import Consumer
 from flintmq.broker.message import UNSENDABLE, Entry, Message, Table
 from flintmq.broker.ports import DefinitionStore, ReaderOffset, StreamLimits, StreamLog
 from flintmq.broker.queue.base import Queue
+from flintmq.broker.queue.consumer import Consumer
 from flintmq.broker.queue.reader import Reader, stream_filter
 from flintmq.broker.timers import Timed
 

@@ -10,8 +10,8 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from flintmq.broker.consumer import Consumer
 from flintmq.broker.message import Entry
+from flintmq.broker.queue.consumer import Consumer
 
 # Where fewer come than this part of what is here, each is put in its place, and all others are left alone.
 _SORT_DIVISOR: Final = 16

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, final
 
 from mypy_extensions import i64
 
-from flintmq.broker.traffic import Traffic
+from flintmq.broker.counters.traffic import Traffic
 from flintmq.gateway.amqp091.consumer import ChannelConsumer
 from flintmq.protocol.amqp091.channel import Channel
 from flintmq.wire.amqp091.methods import BasicNack, Method, encode_method

@@ -28,14 +28,14 @@ from flintmq.base.limits import (
     STAGE_ATTEMPTS_MAX,
     UNACKED_TAGS_PER_UNIT,
 )
-from flintmq.broker.access import Access
+from flintmq.broker.access.access import Access
+from flintmq.broker.access.permission import WRITE
 from flintmq.broker.message import Message, Table
-from flintmq.broker.permission import WRITE
-from flintmq.broker.publishing import STORED, TURNED_AWAY, UNDELIVERED, UNROUTED
 from flintmq.broker.queue.base import Queue
+from flintmq.broker.queue.publishing import STORED, TURNED_AWAY, UNDELIVERED, UNROUTED
 from flintmq.broker.selector.selectors import ARGUMENT as SELECTOR
-from flintmq.broker.stage import Stage
-from flintmq.broker.staging import Attempt, Key
+from flintmq.broker.stage.copies import Attempt, Key
+from flintmq.broker.stage.stage import Stage
 from flintmq.broker.tap import Client
 from flintmq.broker.transaction import Transaction
 from flintmq.gateway.acts import Act

@@ -13,7 +13,7 @@ from flintmq.base.errors import (
     NotAllowed,
 )
 from flintmq.base.rotation import behind
-from flintmq.broker.access import Access, enter
+from flintmq.broker.access.access import Access, enter
 from flintmq.broker.message import Table
 from flintmq.gateway.amqp091 import (
     basic_methods,

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, final
 from mypy_extensions import i64
 
 from flintmq.base.errors import InternalError, StorageError
-from flintmq.broker.consumer import Consumer
 from flintmq.broker.message import Entry, Message
 from flintmq.broker.queue.base import Queue
+from flintmq.broker.queue.consumer import Consumer
 from flintmq.broker.selector.selectors import Selector
 from flintmq.gateway.amqp091.window import Window
 

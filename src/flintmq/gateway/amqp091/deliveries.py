@@ -7,10 +7,10 @@ from mypy_extensions import i64
 from flintmq.base.errors import AmqpError, ContentTooLarge, LocalProtocolError, PreconditionFailed
 from flintmq.base.limits import ANSWER_BYTES_PER_UNIT, ASKED_CONSUMERS_PER_UNIT, FRAME_OVERHEAD_BYTES
 from flintmq.base.rotation import behind
+from flintmq.broker.counters.traffic import Outflow
 from flintmq.broker.message import PERSISTENT, UNSENDABLE, Address, Entry, Message
 from flintmq.broker.queue.base import Queue
 from flintmq.broker.timers import Timed
-from flintmq.broker.traffic import Outflow
 from flintmq.gateway.amqp091.codec import CODEC_091, DELIVERY_COUNT, failures
 from flintmq.gateway.amqp091.consumer import ChannelConsumer
 from flintmq.gateway.amqp091.transaction import ACCEPT, REQUEUE

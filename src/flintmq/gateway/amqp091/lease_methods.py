@@ -9,7 +9,7 @@ from typing import Final
 from mypy_extensions import i64
 
 from flintmq.base.errors import PreconditionFailed
-from flintmq.broker.lease import Lease
+from flintmq.broker.lease.lease import Lease
 from flintmq.gateway.amqp091.channel import ServerChannel
 from flintmq.gateway.amqp091.chunk import NO_PROPERTIES, Chunk
 from flintmq.wire.amqp091.methods import (

@@ -7,7 +7,7 @@ exchange, needs `write` there and `read` on what they come from.
 from collections.abc import Callable
 from typing import Final
 
-from flintmq.broker.permission import CONFIGURE, READ, WRITE
+from flintmq.broker.access.permission import CONFIGURE, READ, WRITE
 from flintmq.gateway.amqp091.channel import ServerChannel
 from flintmq.gateway.amqp091.terms import REPLY_TO, is_reply_address
 from flintmq.wire.amqp091 import spec

@@ -6,8 +6,8 @@ from mypy_extensions import i64
 
 from flintmq.base.errors import SyntaxFault
 from flintmq.base.limits import ROUTE_CACHE_ENTRIES
+from flintmq.broker.exchange.routing import Route
 from flintmq.broker.message import Address
-from flintmq.broker.routing import Route
 from flintmq.wire.amqp091.tables import pull_shortstr
 
 # Class and method id, and the reserved ticket, before the exchange's name.

@@ -4,7 +4,7 @@ A task selects where what it publishes is staged, and says when that is all; the
 """
 
 from flintmq.base.errors import PreconditionFailed
-from flintmq.broker.stage import Stage
+from flintmq.broker.stage.stage import Stage
 from flintmq.gateway.amqp091.channel import ServerChannel
 from flintmq.wire.amqp091.methods import (
     Method,

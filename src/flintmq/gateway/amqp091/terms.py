@@ -3,9 +3,9 @@
 from typing import TYPE_CHECKING, Final, final
 
 from flintmq.base.errors import AccessRefused, PreconditionFailed
+from flintmq.broker.access.permission import CONFIGURE
 from flintmq.broker.arguments import type_name
 from flintmq.broker.message import TRANSIENT, Handling, Table
-from flintmq.broker.permission import CONFIGURE
 from flintmq.gateway.amqp091.codec import COMMAND_HEADER, handling
 from flintmq.wire.amqp091.properties import Scan, decode_properties, encode_properties, headers, scan, short_at
 

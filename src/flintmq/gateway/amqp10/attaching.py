@@ -12,11 +12,11 @@ from flintmq.base.errors import (
     ResourceError,
 )
 from flintmq.base.limits import BROWSED_ENTRIES_PER_UNIT, SELECTOR_UNITS_PER_CHARACTER
+from flintmq.broker.access.permission import READ, WRITE
 from flintmq.broker.exchange.base import Exchange
-from flintmq.broker.permission import READ, WRITE
 from flintmq.broker.queue.base import Queue
 from flintmq.broker.queue.seen import Seen
-from flintmq.broker.terminus import SourceTerminus
+from flintmq.broker.terminus.terminus import SourceTerminus
 from flintmq.gateway.amqp10 import nodes
 from flintmq.gateway.amqp10.addresses import EXCHANGE, PLAIN, QUEUE, Place, parse, refused
 from flintmq.gateway.amqp10.annotations import check_state

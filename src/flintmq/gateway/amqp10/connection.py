@@ -13,7 +13,7 @@ from flintmq.base.errors import (
     NotAllowed,
     ResourceError,
 )
-from flintmq.broker.access import Access, enter
+from flintmq.broker.access.access import Access, enter
 from flintmq.broker.vhost import VHost
 from flintmq.gateway.amqp10.promises import Answer, Promises, refuse_unsafe
 from flintmq.gateway.amqp10.service import Service

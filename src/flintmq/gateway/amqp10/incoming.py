@@ -21,9 +21,9 @@ from flintmq.base.errors import (
 )
 from flintmq.base.limits import ADDRESS_WORK_UNITS
 from flintmq.broker.message import Entry, Message
-from flintmq.broker.publishing import STORED, TURNED_AWAY, UNROUTED
 from flintmq.broker.queue.base import Holder, Queue
-from flintmq.broker.terminus import PART_BYTES, DetachedLink, TargetTerminus
+from flintmq.broker.queue.publishing import STORED, TURNED_AWAY, UNROUTED
+from flintmq.broker.terminus.terminus import PART_BYTES, DetachedLink, TargetTerminus
 from flintmq.gateway.amqp10.addresses import EXCHANGE, parse_to
 from flintmq.gateway.amqp10.codec import CODEC_10
 from flintmq.gateway.amqp10.names import Key, NamedLink

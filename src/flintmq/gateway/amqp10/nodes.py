@@ -4,11 +4,11 @@ from base64 import urlsafe_b64encode
 from typing import TYPE_CHECKING, Final
 
 from flintmq.base.errors import SCOPE_LINK, InvalidField, NotImplementedHere
+from flintmq.broker.access.permission import CONFIGURE, READ, WRITE
 from flintmq.broker.arguments import QUEUE_KINDS
 from flintmq.broker.exchange.types import EXCHANGE_TYPES
 from flintmq.broker.message import Table
-from flintmq.broker.permission import CONFIGURE, READ, WRITE
-from flintmq.broker.policy import ANY_QUEUE
+from flintmq.broker.policy.policies import ANY_QUEUE
 from flintmq.broker.queue.base import Queue
 from flintmq.broker.queue.lifetime import ARGUMENT, ON_CLOSE, POLICIES
 from flintmq.gateway.amqp091.terms import REPLY_PREFIX

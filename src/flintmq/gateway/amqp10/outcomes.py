@@ -3,9 +3,9 @@
 from typing import Final
 
 from flintmq.base.errors import SCOPE_LINK, InvalidField
-from flintmq.broker import settlement
 from flintmq.broker.dialect import Dialect
 from flintmq.broker.message import Table
+from flintmq.broker.queue import settlement
 from flintmq.wire.amqp10.spec import SYMBOLS
 from flintmq.wire.amqp10.states import (
     RELEASED,

@@ -15,12 +15,12 @@ from flintmq.base.errors import (
     ResourceError,
     StorageError,
 )
-from flintmq.broker import settlement
-from flintmq.broker.consumer import Consumer
 from flintmq.broker.exchange.base import Filter
 from flintmq.broker.message import Entry, Message
+from flintmq.broker.queue import settlement
 from flintmq.broker.queue.base import Queue
-from flintmq.broker.terminus import DetachedLink, Held, SourceTerminus
+from flintmq.broker.queue.consumer import Consumer
+from flintmq.broker.terminus.terminus import DetachedLink, Held, SourceTerminus
 from flintmq.gateway.amqp10.annotations import check_state
 from flintmq.gateway.amqp10.names import Key, NamedLink
 from flintmq.gateway.amqp10.outcomes import settlement_of

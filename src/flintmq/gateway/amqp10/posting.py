@@ -2,7 +2,7 @@
 
 from typing import final
 
-from flintmq.broker.terminus import Received, TargetTerminus
+from flintmq.broker.terminus.terminus import Received, TargetTerminus
 from flintmq.gateway.amqp10.retention import encoded_state
 from flintmq.protocol.amqp10.delivery import IncomingDelivery
 from flintmq.wire.amqp10.states import Outcome, TransactionalState

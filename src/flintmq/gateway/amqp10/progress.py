@@ -5,8 +5,8 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from flintmq.base.errors import SCOPE_LINK, DecodeError
-from flintmq.broker.terminus import Received as Kept
-from flintmq.broker.terminus import TargetTerminus
+from flintmq.broker.terminus.terminus import Received as Kept
+from flintmq.broker.terminus.terminus import TargetTerminus
 from flintmq.gateway.amqp10.promises import Answer, refuse_unsafe
 from flintmq.protocol.amqp10.delivery import IncomingDelivery
 from flintmq.protocol.amqp10.intake import Intake as Assembly

@@ -7,7 +7,7 @@ from typing import Final, final
 from mypy_extensions import i64, mypyc_attr
 
 from flintmq.base.errors import ResourceLimitExceeded
-from flintmq.broker.traffic import Traffic
+from flintmq.broker.counters.traffic import Traffic
 from flintmq.protocol.amqp10.delivery import IncomingDelivery
 from flintmq.wire.amqp10.states import Error, Rejected
 

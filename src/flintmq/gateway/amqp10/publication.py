@@ -6,9 +6,9 @@ from mypy_extensions import i64
 
 from flintmq.base.errors import SCOPE_LINK, InvalidField
 from flintmq.base.limits import ROUTE_CACHE_ENTRIES
+from flintmq.broker.access.permission import WRITE, Rights
+from flintmq.broker.exchange.routing import Route
 from flintmq.broker.message import Address
-from flintmq.broker.permission import WRITE, Rights
-from flintmq.broker.routing import Route
 from flintmq.broker.vhost import VHost
 
 # What a short string of AMQP 0-9-1 holds.

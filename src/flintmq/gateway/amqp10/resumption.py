@@ -4,7 +4,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Final, final
 
 from flintmq.base.errors import InvalidField
-from flintmq.broker.terminus import Held, SourceTerminus
+from flintmq.broker.terminus.terminus import Held, SourceTerminus
 from flintmq.gateway.amqp10.outcomes import settlement_of
 from flintmq.gateway.amqp10.outlet import Outlet
 from flintmq.gateway.amqp10.promises import Answer

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from flintmq.base.errors import SCOPE_LINK, ResourceLimitExceeded
 from flintmq.base.limits import ASSEMBLY_MAX_BYTES, TARGET_UNSETTLED_MAX
 from flintmq.broker.queue.base import Queue
-from flintmq.broker.terminus import SourceTerminus, TargetTerminus, Terminus
+from flintmq.broker.terminus.terminus import SourceTerminus, TargetTerminus, Terminus
 from flintmq.protocol.amqp10.resuming import settled_meanwhile
 from flintmq.wire.amqp10.composite_reader import decode_composite
 from flintmq.wire.amqp10.performatives import Attach

@@ -10,8 +10,8 @@ from librt.strings import read_i32_be
 from mypy_extensions import i64
 
 from flintmq.base.errors import SCOPE_LINK, AccessRefused, DecodeError, InvalidField
+from flintmq.broker.access.user import User
 from flintmq.broker.message import TRANSIENT, Handling
-from flintmq.broker.user import User
 from flintmq.gateway.amqp10.annotations import check_annotations
 from flintmq.gateway.amqp10.codec import handling
 from flintmq.gateway.conversion.parts import split

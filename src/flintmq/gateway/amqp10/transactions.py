@@ -21,10 +21,10 @@ from flintmq.base.errors import (
     TransactionRollback,
     UnknownTransaction,
 )
-from flintmq.broker import settlement
 from flintmq.broker.message import Entry, Message
+from flintmq.broker.queue import settlement
 from flintmq.broker.queue.base import Queue
-from flintmq.broker.terminus import Held
+from flintmq.broker.terminus.terminus import Held
 from flintmq.broker.transaction import StagedPublish, StagedSettlement, Transaction
 from flintmq.gateway.amqp10.names import Key, NamedLink
 from flintmq.gateway.amqp10.outcomes import settlement_of

@@ -10,9 +10,9 @@ from urllib.parse import quote, quote_plus, unquote_plus
 from msgspec import Struct, field
 from starlette.responses import Response
 
+from flintmq.broker.access.permission import READ, WRITE
 from flintmq.broker.exchange.base import Binding, Exchange, canonical
 from flintmq.broker.message import Table
-from flintmq.broker.permission import READ, WRITE
 from flintmq.broker.queue.base import Queue
 from flintmq.broker.vhost import VHost
 from flintmq.management.api.exchanges import exchange_of

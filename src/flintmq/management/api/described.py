@@ -2,9 +2,9 @@
 
 from typing import final
 
-from flintmq.broker.consumer import Consumer
+from flintmq.broker.access.user import User
 from flintmq.broker.queue.base import Queue
-from flintmq.broker.user import User
+from flintmq.broker.queue.consumer import Consumer
 from flintmq.gateway.amqp091.consumer import ChannelConsumer
 from flintmq.gateway.amqp10.outgoing import LinkConsumer
 from flintmq.management.http.call import Call

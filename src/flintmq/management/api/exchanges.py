@@ -6,8 +6,8 @@ from typing import Any, Final
 from msgspec import Struct, field
 from starlette.responses import Response
 
+from flintmq.broker.access.permission import CONFIGURE, READ, WRITE
 from flintmq.broker.exchange.base import Exchange
-from flintmq.broker.permission import CONFIGURE, READ, WRITE
 from flintmq.broker.vhost import VHost
 from flintmq.management.api.values import arguments_shown
 from flintmq.management.http.access import Right

@@ -4,8 +4,8 @@ from typing import Any, Final
 
 from starlette.responses import Response
 
-from flintmq.broker.lease import Lease
-from flintmq.broker.permission import READ
+from flintmq.broker.access.permission import READ
+from flintmq.broker.lease.lease import Lease
 from flintmq.broker.vhost import VHost
 from flintmq.management.api.queues import queue_of
 from flintmq.management.http.access import Right

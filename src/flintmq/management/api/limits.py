@@ -5,7 +5,7 @@ from typing import Any, Final
 from msgspec import Struct
 from starlette.responses import Response
 
-from flintmq.broker.limits import LIMITS
+from flintmq.broker.access.limits import LIMITS
 from flintmq.broker.ports import LimitRecord
 from flintmq.management.api.users import user_of
 from flintmq.management.http.access import Right

@@ -6,10 +6,10 @@ from typing import Annotated, Any, Final
 from msgspec import Meta, Struct
 from starlette.responses import Response
 
-from flintmq.broker.moving import Plan
-from flintmq.broker.permission import READ, WRITE
+from flintmq.broker.access.permission import READ, WRITE
 from flintmq.broker.queue.base import Queue
 from flintmq.broker.queue.entries import EntryQueue
+from flintmq.broker.queue.transfer import Plan
 from flintmq.broker.vhost import VHost
 from flintmq.management.api.queues import queue_of
 from flintmq.management.http.access import Right

@@ -6,8 +6,8 @@ from typing import Any, Final
 import msgspec
 from starlette.responses import Response
 
+from flintmq.broker.access.permission import READ
 from flintmq.broker.broker import Broker
-from flintmq.broker.permission import READ
 from flintmq.broker.queue.entries import EntryQueue
 from flintmq.broker.vhost import VHost
 from flintmq.gateway.amqp091.codec import CODEC_091

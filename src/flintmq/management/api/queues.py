@@ -9,8 +9,8 @@ from msgspec import Meta, Struct, field
 from starlette.responses import Response
 
 from flintmq.base.errors import AmqpError, FlintError
+from flintmq.broker.access.permission import CONFIGURE, READ, WRITE
 from flintmq.broker.message import Entry, Message
-from flintmq.broker.permission import CONFIGURE, READ, WRITE
 from flintmq.broker.queue.base import Queue
 from flintmq.broker.queue.entries import EntryQueue
 from flintmq.broker.queue.stream import StreamQueue

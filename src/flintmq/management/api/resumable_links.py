@@ -5,7 +5,7 @@ from typing import Any, Final
 from starlette.responses import Response
 
 from flintmq.base.errors import AccessRefused, PreconditionFailed
-from flintmq.broker.terminus import CONFIGURATION, NONE, UNSETTLED_STATE, TargetTerminus, Terminus
+from flintmq.broker.terminus.terminus import CONFIGURATION, NONE, UNSETTLED_STATE, TargetTerminus, Terminus
 from flintmq.broker.vhost import VHost
 from flintmq.management.http.access import Right
 from flintmq.management.http.call import Call, answer, no_content

@@ -6,7 +6,7 @@ from typing import Any, Final
 from msgspec import Struct
 from starlette.responses import Response
 
-from flintmq.broker.permission import Rights
+from flintmq.broker.access.permission import Rights
 from flintmq.broker.ports import TopicPermissionRecord
 from flintmq.management.api.permissions import everywhere, existing, of_vhost, target
 from flintmq.management.api.users import user_of

@@ -5,10 +5,10 @@ from typing import Any, Final
 from msgspec import UNSET, Struct, UnsetType
 from starlette.responses import Response
 
-from flintmq.broker.password_hash import algorithm_of, check_password_hash
+from flintmq.broker.access.password_hash import algorithm_of, check_password_hash
+from flintmq.broker.access.user import User
 from flintmq.broker.ports import PermissionRecord, UserRecord
 from flintmq.broker.rules import check_rule
-from flintmq.broker.user import User
 from flintmq.management.definitions.document import words
 from flintmq.management.http.access import PROTECTED, Right
 from flintmq.management.http.call import Call, answer, no_content, put

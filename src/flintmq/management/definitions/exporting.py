@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from flintmq.base.json_values import to_json, types_in, without_types
+from flintmq.broker.access.user import User
 from flintmq.broker.broker import Broker
-from flintmq.broker.exchanges import is_durable
+from flintmq.broker.exchange.registry import is_durable
 from flintmq.broker.message import Table
 from flintmq.broker.ports import ParameterRecord, PermissionRecord, PolicyRecord, TopicPermissionRecord
-from flintmq.broker.user import User
 from flintmq.broker.vhost import VHost
 from flintmq.management.definitions.importing import OPERATOR_POLICY, VHOST_LIMITS
 

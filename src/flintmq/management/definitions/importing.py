@@ -11,8 +11,9 @@ from contextlib import contextmanager
 from typing import Final
 
 from flintmq.base.errors import AmqpError, ConfigurationError
+from flintmq.broker.access.password_hash import algorithm_of, check_password_hash
+from flintmq.broker.access.user import check_user_size
 from flintmq.broker.broker import Broker
-from flintmq.broker.password_hash import algorithm_of, check_password_hash
 from flintmq.broker.ports import (
     LimitRecord,
     ParameterRecord,
@@ -24,7 +25,6 @@ from flintmq.broker.ports import (
     VHostRecord,
 )
 from flintmq.broker.rules import check_rule
-from flintmq.broker.user import check_user_size
 from flintmq.broker.vhost import check_vhost, check_vhost_size
 from flintmq.management.definitions.document import (
     BindingEntry,

@@ -7,14 +7,14 @@ from typing import Final, final
 
 from flintmq.base.errors import ConfigurationError, NotFound
 from flintmq.broker import arguments as args
+from flintmq.broker.access.limits import Limits, check_vhost_queues
 from flintmq.broker.bounds import check_arguments, check_name
 from flintmq.broker.broker import Broker
-from flintmq.broker.chance import Chance
 from flintmq.broker.dialect import dialect_named
 from flintmq.broker.exchange.base import Binding, Exchange
+from flintmq.broker.exchange.random_source import Chance
+from flintmq.broker.exchange.registry import PREDECLARED, TRACE_EXCHANGE
 from flintmq.broker.exchange.types import check_type, make_exchange
-from flintmq.broker.exchanges import PREDECLARED, TRACE_EXCHANGE
-from flintmq.broker.limits import Limits, check_vhost_queues
 from flintmq.broker.message import Table
 from flintmq.broker.ports import LimitRecord, VHostRecord
 from flintmq.broker.selector.selectors import selector_of

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Final, final
 
-from flintmq.broker.permission import Rights
-from flintmq.broker.user import User
+from flintmq.broker.access.permission import Rights
+from flintmq.broker.access.user import User
 from flintmq.broker.vhost import VHost
 from flintmq.management.http.errors import Missing, NotAuthorised
 

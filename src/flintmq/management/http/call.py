@@ -10,9 +10,9 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from flintmq.base.limits import HTTP_BODY_SECONDS, HTTP_STRANGER_BODY_SECONDS
+from flintmq.broker.access.user import User
 from flintmq.broker.broker import Broker
 from flintmq.broker.ports import UserRecord
-from flintmq.broker.user import User
 from flintmq.broker.vhost import VHost
 from flintmq.management.http.access import Caller
 from flintmq.management.http.errors import JSON_TYPE, BadRequest, BodyTooLarge, HttpError, Missing

@@ -5,9 +5,9 @@ from time import perf_counter
 from typing import Final, final
 
 from flintmq.broker.message import Entry, Message
-from flintmq.broker.moving import Plan, move
 from flintmq.broker.queue.base import Queue
 from flintmq.broker.queue.entries import EntryQueue
+from flintmq.broker.queue.transfer import Plan, move
 from flintmq.management.http.errors import BadRequest
 from flintmq.management.http.slices import Slice
 from flintmq.management.messages.browsing import LOOKED_MAX_BYTES, LOOKED_MAX_MESSAGES

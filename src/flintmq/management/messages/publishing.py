@@ -1,10 +1,10 @@
 """A message published by the API: what its properties ask for is obeyed as if it came by AMQP."""
 
 from flintmq.base.errors import PreconditionFailed
+from flintmq.broker.access.permission import WRITE
+from flintmq.broker.exchange.routing import Route
 from flintmq.broker.message import Address, Message
-from flintmq.broker.permission import WRITE
-from flintmq.broker.publishing import TURNED_AWAY, UNROUTED
-from flintmq.broker.routing import Route
+from flintmq.broker.queue.publishing import TURNED_AWAY, UNROUTED
 from flintmq.broker.vhost import VHost
 from flintmq.gateway.amqp091.codec import CODEC_091, handling
 from flintmq.management.http.access import Caller

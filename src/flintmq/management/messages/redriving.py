@@ -8,9 +8,9 @@ from collections.abc import Callable
 from typing import Final, final
 
 from flintmq.base.errors import AccessRefused
+from flintmq.broker.access.permission import WRITE, Rights
 from flintmq.broker.bounds import name_fault
 from flintmq.broker.message import Address, Entry, Message, Table
-from flintmq.broker.permission import WRITE, Rights
 from flintmq.broker.queue.base import Queue
 from flintmq.broker.vhost import VHost
 

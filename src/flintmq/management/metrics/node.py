@@ -7,8 +7,8 @@ from typing import Final
 from flintmq.broker.agenda import DELIVERY_LIMIT, EXPIRED, MAXLEN, REJECTED
 from flintmq.broker.arguments import QUEUE_KINDS
 from flintmq.broker.broker import Broker
+from flintmq.broker.counters.traffic import Inflow, Outflow, Traffic
 from flintmq.broker.queue.base import Queue
-from flintmq.broker.traffic import Inflow, Outflow, Traffic
 from flintmq.gateway.amqp10.outgoing import LinkConsumer
 from flintmq.management.http.slices import each
 from flintmq.management.metrics.exposition import COUNTER, GAUGE, histogram, several, single

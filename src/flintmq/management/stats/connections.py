@@ -1,6 +1,6 @@
 """What is known of open connections, whichever protocol they speak, and of the channels and sessions in them."""
 
-from flintmq.broker.user import User
+from flintmq.broker.access.user import User
 from flintmq.gateway.amqp091.channel import ServerChannel
 from flintmq.gateway.amqp091.connection import ServerConnection
 from flintmq.gateway.amqp10.connection import ServerConnection as ServerConnection10

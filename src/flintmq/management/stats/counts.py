@@ -4,9 +4,9 @@ from collections.abc import Callable, Sequence
 from operator import itemgetter
 from typing import Final
 
+from flintmq.broker.counters.traffic import Outflow
 from flintmq.broker.exchange.base import Exchange
 from flintmq.broker.queue.base import Queue
-from flintmq.broker.traffic import Outflow
 from flintmq.broker.vhost import VHost
 from flintmq.gateway.amqp091.channel import ServerChannel
 from flintmq.gateway.amqp10.session import ServerSession

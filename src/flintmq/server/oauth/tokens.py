@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, final
 
 from flintmq.base.errors import AuthenticationFailed, ConfigurationError
-from flintmq.broker.bearer import Bearer
-from flintmq.broker.scopes import Scopes
+from flintmq.broker.access.bearer import Bearer
+from flintmq.broker.access.scopes import Scopes
 from flintmq.server.config import OAuthSettings
 from flintmq.server.oauth.keys import Keys
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from flintmq.base.errors import StorageError
 from flintmq.base.json_values import from_json
-from flintmq.broker.delayed import WAITING_PREFIX
+from flintmq.broker.delayed.messages import WAITING_PREFIX
 from flintmq.broker.message import Table
 from flintmq.broker.ports import (
     Definitions,

@@ -8,9 +8,9 @@ import pytest
 from flintmq.base.errors import AmqpError, PreconditionFailed
 from flintmq.broker.broker import Broker
 from flintmq.broker.exchange.base import Exchange
+from flintmq.broker.exchange.routing import Route
 from flintmq.broker.message import TRANSIENT, Address, Message, Table
 from flintmq.broker.queue.base import Queue
-from flintmq.broker.routing import Route
 from flintmq.broker.vhost import VHost
 from tests.unit.broker.memory import HeaderCodec, MemoryStorage, message
 

@@ -8,10 +8,10 @@ import pytest
 from flintmq.base.errors import PreconditionFailed
 from flintmq.broker.agenda import Agenda
 from flintmq.broker.message import Entry
-from flintmq.broker.publishing import put
 from flintmq.broker.queue.base import Queue
 from flintmq.broker.queue.browse import View
 from flintmq.broker.queue.classic import ClassicQueue
+from flintmq.broker.queue.publishing import put
 from flintmq.broker.queue.seen import Seen
 from flintmq.broker.queue.stream import StreamQueue
 from tests.unit.broker.memory import MemoryDefinitions, MemoryJournal, MemoryStream, Taker, message, run_due

@@ -5,12 +5,12 @@ import pytest
 from flintmq.base.limits import DEDUP_DEFAULT_ENTRIES
 from flintmq.broker.agenda import Agenda
 from flintmq.broker.broker import Broker
+from flintmq.broker.exchange.routing import Route
 from flintmq.broker.message import PERSISTENT, Address, Entry, Message
 from flintmq.broker.ports import PolicyRecord
-from flintmq.broker.publishing import ROUTED, STORED, TURNED_AWAY, put
 from flintmq.broker.queue.classic import ClassicQueue
 from flintmq.broker.queue.dedup import Dedup
-from flintmq.broker.routing import Route
+from flintmq.broker.queue.publishing import ROUTED, STORED, TURNED_AWAY, put
 from flintmq.gateway.amqp091.codec import CODEC_091
 from flintmq.wire.amqp091.properties import Properties, encode_properties
 from tests.unit.broker.memory import HeaderCodec, MemoryJournal, MemoryStorage, message, run_due

@@ -2,9 +2,9 @@
 
 from flintmq.broker.agenda import Agenda
 from flintmq.broker.message import TRANSIENT, Address, Entry, Message
-from flintmq.broker.publishing import ROUTED, STORED, TURNED_AWAY, put
 from flintmq.broker.queue.classic import ClassicQueue
 from flintmq.broker.queue.delays import Delays
+from flintmq.broker.queue.publishing import ROUTED, STORED, TURNED_AWAY, put
 from flintmq.broker.timers import Timers
 from tests.unit.broker.memory import HeaderCodec, MemoryJournal, message, run_due
 

@@ -3,8 +3,8 @@
 import re
 from pathlib import Path
 
-from flintmq.broker import policy
 from flintmq.broker.arguments import QUEUE_COMPARED
+from flintmq.broker.policy import policies as policy
 
 _DOCS = Path(__file__).parents[4] / "docs"
 # Not compared by, and of streams alone.

@@ -7,8 +7,8 @@ import pytest
 from flintmq.base.errors import AccessRefused
 from flintmq.broker.agenda import Agenda
 from flintmq.broker.message import Entry, Message
-from flintmq.broker.publishing import ROUTED, STORED, TURNED_AWAY, UNDELIVERED, put, put_at_once
 from flintmq.broker.queue.classic import ClassicQueue
+from flintmq.broker.queue.publishing import ROUTED, STORED, TURNED_AWAY, UNDELIVERED, put, put_at_once
 from tests.unit.broker.memory import MemoryJournal, Taker, message, run_due
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from flintmq.broker.queue.lifetime import (
     POLICIES,
     Lifetime,
 )
-from flintmq.broker.settlement import ACCEPTED, RELEASED
-from flintmq.broker.terminus import NEVER, UNSETTLED_STATE
+from flintmq.broker.queue.settlement import ACCEPTED, RELEASED
+from flintmq.broker.terminus.terminus import NEVER, UNSETTLED_STATE
 from tests.unit.broker.memory import MemoryStorage, Taker, message
 
 

@@ -4,13 +4,13 @@ import pytest
 
 from flintmq.broker.agenda import EXPIRED, MAXLEN, Agenda
 from flintmq.broker.broker import Broker
+from flintmq.broker.exchange.routing import Route
 from flintmq.broker.message import PAUSE, RESUME, Address, Handling, Message
 from flintmq.broker.ports import PolicyRecord
-from flintmq.broker.publishing import STORED, TURNED_AWAY, UNDELIVERED, put, put_at_once
 from flintmq.broker.queue.base import Queue
 from flintmq.broker.queue.classic import ClassicQueue
+from flintmq.broker.queue.publishing import STORED, TURNED_AWAY, UNDELIVERED, put, put_at_once
 from flintmq.broker.queue.stream import StreamQueue
-from flintmq.broker.routing import Route
 from tests.unit.broker.memory import (
     HeaderCodec,
     MemoryDefinitions,

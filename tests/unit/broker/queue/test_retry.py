@@ -4,8 +4,8 @@ import pytest
 
 from flintmq.broker.agenda import DELIVERY_LIMIT, EXPIRED, Agenda
 from flintmq.broker.message import Entry, Table
-from flintmq.broker.publishing import put
 from flintmq.broker.queue.classic import ClassicQueue
+from flintmq.broker.queue.publishing import put
 from flintmq.broker.queue.retry import pause_ms
 from flintmq.broker.queue.settings import QueueSettings
 from tests.unit.broker.memory import MemoryJournal, Taker, message, run_due

@@ -2,10 +2,10 @@
 
 from flintmq.base.work import WORK
 from flintmq.broker.broker import Broker
+from flintmq.broker.exchange.routing import Route
 from flintmq.broker.message import Address, Table
 from flintmq.broker.ports import BindingRecord
 from flintmq.broker.queue.base import Queue
-from flintmq.broker.routing import Route
 from flintmq.broker.vhost import VHost
 from tests.unit.broker.memory import MemoryStorage, message
 

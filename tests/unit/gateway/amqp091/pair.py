@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from flintmq.base.errors import AmqpError, FlintError
-from flintmq.broker.bearer import Bearer
+from flintmq.broker.access.bearer import Bearer
 from flintmq.broker.broker import Broker
 from flintmq.broker.dialect import RABBITMQ, Dialect
 from flintmq.broker.message import Table

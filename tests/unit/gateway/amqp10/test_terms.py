@@ -3,8 +3,8 @@
 import itertools
 
 from flintmq.base.errors import Amqp10Error, AmqpError
+from flintmq.broker.access.user import User
 from flintmq.broker.ports import UserRecord
-from flintmq.broker.user import User
 from flintmq.gateway.amqp10.terms import Intake
 from flintmq.wire.amqp10.properties import Properties
 from flintmq.wire.amqp10.sections import (

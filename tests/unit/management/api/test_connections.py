@@ -6,9 +6,9 @@ from urllib.parse import quote
 import httpx
 import pytest
 
-from flintmq.broker.bearer import Bearer
+from flintmq.broker.access.bearer import Bearer
+from flintmq.broker.access.scopes import Scopes
 from flintmq.broker.ports import UserRecord
-from flintmq.broker.scopes import Scopes
 from flintmq.gateway.amqp091.connection import ServerConnection
 from flintmq.gateway.gateway import LoginPolicy
 from flintmq.gateway.login import MECHANISMS

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from flintmq.base.errors import AccessRefused, ConfigurationError
+from flintmq.broker.access.permission import CONFIGURE, READ, WRITE
 from flintmq.broker.broker import Broker
-from flintmq.broker.permission import CONFIGURE, READ, WRITE
 from flintmq.broker.ports import LimitRecord, PermissionRecord, PolicyRecord, UserRecord, VHostRecord
 from flintmq.management.definitions.document import Document
 from flintmq.management.definitions.exporting import export_definitions

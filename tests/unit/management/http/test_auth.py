@@ -2,8 +2,8 @@
 
 import pytest
 
-from flintmq.broker.bearer import Bearer
-from flintmq.broker.scopes import Scopes
+from flintmq.broker.access.bearer import Bearer
+from flintmq.broker.access.scopes import Scopes
 from tests.unit.management.standing_in import Api
 
 TOKEN = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJhbm5hIn0.c2lnbmF0dXJl"

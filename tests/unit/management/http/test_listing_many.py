@@ -6,9 +6,9 @@ from itertools import count
 import httpx
 import pytest
 
-from flintmq.broker.consumer import Consumer
 from flintmq.broker.message import Address, Entry, Message
 from flintmq.broker.queue.base import Queue
+from flintmq.broker.queue.consumer import Consumer
 from flintmq.gateway.amqp091.codec import CODEC_091
 from flintmq.management.http import slices
 from tests.unit.gateway.amqp091.pair import TRANSIENT

@@ -9,9 +9,9 @@ import pytest
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
+from flintmq.broker.exchange.routing import Route
 from flintmq.broker.message import TRANSIENT, Message
 from flintmq.broker.queue.base import Queue
-from flintmq.broker.routing import Route
 from flintmq.gateway.amqp091.codec import CODEC_091
 from flintmq.management.api.table import ROUTES
 from flintmq.management.metrics import exposition

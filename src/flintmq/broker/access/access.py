@@ -1,0 +1,51 @@
+"""A connection's place in a virtual host: whose it is, what it may do there, and how to end it."""
+
+from collections.abc import Callable
+from typing import final
+
+from flintmq.base.errors import NotAllowed
+from flintmq.broker.access.limits import check_user_channels, check_user_connections, check_vhost_connections
+from flintmq.broker.access.permission import Rights
+from flintmq.broker.access.user import User
+from flintmq.broker.vhost import VHost
+
+
+@final
+class Access:
+    """`expel` ends the connection, with the reason it is given."""
+
+    def __init__(self, user: User, vhost: VHost, rights: Rights, expel: Callable[[str], None]) -> None:
+        self.user = user
+        self.vhost = vhost
+        self.rights = rights
+        self.expel = expel
+
+    def open_channel(self) -> None:
+        """Raises NotAllowed when the user may have no more channels."""
+        check_user_channels(self.user.limits, self.user.name, self.user.channels)
+        self.user.channels += 1
+        self.vhost.churn.channels_opened += 1
+
+    def close_channel(self) -> None:
+        self.user.channels -= 1
+        self.vhost.churn.channels_closed += 1
+
+    def leave(self) -> None:
+        """The connection has ended."""
+        self.vhost.churn.connections_closed += 1
+        self.user.connections.pop(self, None)
+        self.vhost.connections.pop(self, None)
+
+
+def enter(user: User, vhost: VHost, expel: Callable[[str], None]) -> Access:
+    """Let a user's connection in. Raises NotAllowed when a limit is reached, or for want of permissions."""
+    check_vhost_connections(vhost.limits, vhost.name, user.name, len(vhost.connections))
+    check_user_connections(user.limits, user.name, len(user.connections))
+    rights = user.rights(vhost.name)
+    if rights.permission is None:
+        raise NotAllowed(f"access to vhost '{vhost.name}' refused for user '{user.name}'")
+    access = Access(user, vhost, rights, expel)
+    vhost.churn.connections_opened += 1
+    user.connections[access] = None
+    vhost.connections[access] = None
+    return access

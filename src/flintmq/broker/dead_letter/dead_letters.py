@@ -1,0 +1,243 @@
+"""Dead letters: messages that a queue gave up go to its dead letter exchange, with the history of their deaths.
+
+The history is RabbitMQ's: the header x-death lists each pair of queue and reason once, the latest first, with a count.
+The copy is written to the journal in one group with the settlement of the original: a crash leaves one of the two.
+"""
+
+from typing import Final, final
+
+from mypy_extensions import i64
+
+from flintmq.base.limits import DISPATCH_WORK_UNITS, LETTER_WORK_UNITS, TABLE_ENTRIES_MAX
+from flintmq.base.values import Timestamp
+from flintmq.base.work import WORK
+from flintmq.broker.agenda import DELIVERY_LIMIT, REJECTED, Agenda, DeadLetter
+from flintmq.broker.bounds import short
+from flintmq.broker.dead_letter.held import LETTER_BYTES_PER_TICK, LETTERS_PER_TICK, HeldLetters
+from flintmq.broker.exchange.registry import Exchanges
+from flintmq.broker.message import Address, Message, Table
+from flintmq.broker.ports import Journal
+from flintmq.broker.queue.base import Queue
+from flintmq.broker.queue.publishing import put, put_where_taken
+
+# Why messages become letters by what a consumer does with them.
+_BY_CONSUMERS: Final = (REJECTED, DELIVERY_LIMIT)
+# What a field of a table can hold: a publisher's own history may say anything.
+_COUNT_MAX: Final = 2**63 - 1
+# How many deaths are remembered, the latest: all of them stand in one frame, and are read for each further one.
+_DEATHS_MAX: Final = 256
+_DEATHS: Final = "x-death"
+_DELIVERY_COUNT: Final = "x-delivery-count"
+_FIRST: Final = ("x-first-death-exchange", "x-first-death-queue", "x-first-death-reason")
+_LAST: Final = ("x-last-death-exchange", "x-last-death-queue", "x-last-death-reason")
+# Headers that a table may have beside those, and the count of deliveries.
+_OTHERS_MAX: Final = TABLE_ENTRIES_MAX - 8
+
+
+@final
+class DeadLetters:
+    """Publishes the dead letters of all queues. `exchanges` are those of every virtual host, by its name."""
+
+    def __init__(self, agenda: Agenda, exchanges: dict[str, Exchanges], journal: Journal) -> None:
+        self._agenda = agenda
+        self._exchanges = exchanges
+        self._journal = journal
+        self._held = HeldLetters(agenda, exchanges, journal)
+
+    def publish(self) -> bool:
+        """Publish what is waiting; True when some is left for the next tick."""
+        letters = self._agenda.dead_letters
+        left: i64 = LETTERS_PER_TICK
+        bytes_left: i64 = LETTER_BYTES_PER_TICK
+        self._journal.begin_group()
+        try:
+            self._held.fill()
+            self._publish_discarded()
+            enough = WORK.spent + DISPATCH_WORK_UNITS
+            while letters and left > 0 and bytes_left > 0 and WORK.spent < enough:
+                letter = letters.popleft()
+                self._publish(letter)
+                self._publish_discarded()
+                left -= 1
+                bytes_left -= len(letter.entry.message.body)
+        finally:
+            self._journal.end_group()
+        return bool(letters) or bool(self._agenda.roomy)
+
+    def publish_given_up(self, since: int) -> None:
+        """Publish the letters of messages that no queue keeps, and of those that came after so many, consumers' ones.
+
+        The others can wait: their messages are on their queues until then.
+        """
+        self._publish_discarded()
+        letters = self._agenda.dead_letters
+        newer = [letters.pop() for _ in range(len(letters) - since)]
+        newer.reverse()
+        for letter in newer:
+            if letter.reason in _BY_CONSUMERS:
+                self._publish(letter)
+                self._publish_discarded()
+            else:
+                letters.append(letter)
+
+    def _publish_discarded(self) -> None:
+        """All of them: nothing else keeps these messages, and who sent them is answered with this tick."""
+        discarded = self._agenda.discarded
+        while discarded:
+            self._publish(discarded.popleft())
+
+    def _publish(self, letter: DeadLetter) -> None:
+        WORK.spent += LETTER_WORK_UNITS
+        queue = letter.queue
+        exchange = queue.settings.dead_letter_exchange
+        exchanges = self._exchanges.get(queue.vhost)
+        message = letter.entry.message
+        targets: list[Queue] = []
+        strategy = "disabled"
+        if exchange is not None and exchanges is not None and exchange in exchanges.by_name:
+            strategy = "at_least_once" if queue.settings.dead_letters_at_least_once else "at_most_once"
+            headers = message.codec.headers(message.properties)
+            copies = _copies(headers)
+            deaths = _buried(headers, letter, [message.address.routing_key, *copies], self._agenda.now_ms)
+            if queue.settings.dead_letter_key is not None:
+                headers.pop("CC", None)
+                copies = []
+            message = self._copy(letter, exchange, headers)
+            found = exchanges.router.queues_from(
+                exchanges.find(exchange), [message.address.routing_key, *copies], message
+            )
+            targets = [target for target in found if not _is_cycle(target, deaths)]
+        self._agenda.churn.dead_lettered(queue.kind, strategy, letter.reason)
+        if exchange is not None and queue.settings.dead_letters_at_least_once:
+            self._insist(letter, message, targets)
+            return
+        put(targets, message, self._journal)
+        queue.drop(letter.entry)
+
+    def _copy(self, letter: DeadLetter, exchange: str, headers: Table) -> Message:
+        """What goes to the dead letter exchange, with these headers."""
+        original = letter.entry.message
+        codec = original.codec
+        new_key = letter.queue.settings.dead_letter_key
+        _wait_no_more(headers)
+        properties = codec.edited(original.properties, headers, False)
+        if 0 < codec.properties_max < len(properties):
+            _shorten(headers)
+            properties = codec.edited(original.properties, headers, False)
+        failures = int(letter.entry.returns)
+        if failures > 0:
+            properties = codec.failed(properties, failures)
+        return Message(
+            Address(exchange, short(original.address.routing_key if new_key is None else new_key)),
+            codec,
+            properties,
+            original.body,
+            codec.handling(properties),
+            self._agenda.now_ms,
+        )
+
+    def _insist(self, letter: DeadLetter, message: Message, targets: list[Queue]) -> None:
+        """The letter is settled when all targets have it; one that was routed before has been taken by some."""
+        held = self._held
+        taken = letter.taken or []
+        targets = [target for target in targets if target not in taken]
+        free = [target for target in targets if not held.is_awaited(target)]
+        lacking = put_where_taken(free, message, self._journal)
+        for target in free:
+            if target not in lacking:
+                letter.has_taken(target)
+        lacking += [target for target in targets if held.is_awaited(target)]
+        if lacking or not letter.taken:
+            held.hold(letter, message, lacking)
+        else:
+            letter.queue.drop(letter.entry)
+
+
+def _wait_no_more(headers: Table) -> None:
+    """A delay is over once its queue has had the message; the sign tells, as after a delayed exchange."""
+    delay = headers.get("x-delay")
+    if isinstance(delay, int) and not isinstance(delay, bool) and delay > 0:
+        headers["x-delay"] = -delay
+
+
+def _copies(headers: Table) -> list[str]:
+    """Further routing keys: BCC is no longer there to be seen once a message is on a queue."""
+    listed = headers.get("CC")
+    return [key for key in listed if isinstance(key, str)] if isinstance(listed, list) else []
+
+
+def _buried(headers: Table, letter: DeadLetter, keys: list[str], now_ms: i64) -> list[Table]:
+    """Write this death into the headers; returns all deaths, the latest first."""
+    if letter.entry.message.origin != 0:
+        # Straight from a client, who may have got these headers with an earlier message: that history is another's.
+        for field in (_DEATHS, *_FIRST, _DELIVERY_COUNT):
+            headers.pop(field, None)
+    listed = headers.get(_DEATHS)
+    deaths: list[Table] = [death for death in listed if isinstance(death, dict)] if isinstance(listed, list) else []
+    name, reason, message = letter.queue.name, letter.reason, letter.entry.message
+    death: Table | None = None
+    for known in deaths:
+        if known.get("queue") == name and known.get("reason") == reason:
+            death = known
+    if death is None:
+        death = {
+            "count": 1,
+            "exchange": message.address.exchange,
+            "queue": name,
+            "reason": reason,
+            "routing-keys": list(keys),
+            "time": Timestamp(int(now_ms) // 1000),
+        }
+        expiration = message.codec.property_text(message.properties, "expiration")
+        if expiration:
+            death["original-expiration"] = expiration
+    else:
+        deaths.remove(death)
+        count = death.get("count")
+        # A publisher may have written anything there.
+        if isinstance(count, int) and not isinstance(count, bool) and 0 < count < _COUNT_MAX:
+            death["count"] = count + 1
+        else:
+            death["count"] = 1
+    if message.codec.dates_deaths:
+        death.setdefault("first-time", int(now_ms))
+        death["last-time"] = int(now_ms)
+    deaths.insert(0, death)
+    del deaths[_DEATHS_MAX:]
+    _make_room(headers)
+    headers[_DEATHS] = deaths
+    facts = (message.address.exchange, name, reason)
+    if "x-first-death-queue" not in headers:
+        headers.update(zip(_FIRST, facts, strict=True))
+    headers.update(zip(_LAST, facts, strict=True))
+    return deaths
+
+
+def _make_room(headers: Table) -> None:
+    """The history goes before what a publisher put last into a table as large as there may be."""
+    if len(headers) > _OTHERS_MAX:
+        own = (_DEATHS, _DELIVERY_COUNT, *_FIRST, *_LAST)
+        others = [field for field in headers if field not in own]
+        for field in others[_OTHERS_MAX:]:
+            del headers[field]
+
+
+def _shorten(headers: Table) -> None:
+    """Of a history that nobody could be sent with the rest of the message, leave its latest death, with one key."""
+    deaths = headers.get(_DEATHS)
+    if isinstance(deaths, list) and deaths and isinstance(deaths[0], dict):
+        latest = dict(deaths[0])
+        keys = latest.get("routing-keys")
+        if isinstance(keys, list):
+            latest["routing-keys"] = keys[:1]
+        headers[_DEATHS] = [latest]
+
+
+def _is_cycle(target: Queue, deaths: list[Table]) -> bool:
+    """Whether the message came from this queue before, and nobody has rejected it since: it would go round for ever."""
+    for death in deaths:
+        if death.get("reason") == REJECTED:
+            return False
+        if death.get("queue") == target.name:
+            return True
+    return False

@@ -1,0 +1,178 @@
+"""Dead letters that not all their targets took, on queues that ask for at-least-once.
+
+Such a letter stays unsettled on its queue until all of them have it. Which ones lack it is remembered, so that none
+gets it twice. A full target is asked again when something has left it, and others do not wait for it; a letter that is
+too large for a target even when that is empty lets others pass, and is tried again now and then. One that led nowhere
+is routed again when exchanges, bindings or the queue's settings have changed.
+"""
+
+from collections import deque
+from typing import Final, final
+
+from mypy_extensions import i64
+
+from flintmq.broker.agenda import Agenda, DeadLetter
+from flintmq.broker.exchange.registry import Exchanges
+from flintmq.broker.message import Message
+from flintmq.broker.ports import Journal
+from flintmq.broker.queue.base import Queue
+from flintmq.broker.queue.publishing import put_where_taken
+from flintmq.broker.queue.settings import QueueSettings
+from flintmq.broker.timers import Timed
+
+# How often is looked whether what a letter's way depends on has changed.
+_LOOK_MS: Final = 10_000
+# Letters in one tick, those of queues and those that waited each: others get their turn in between.
+LETTERS_PER_TICK: Final = 4_096
+# Bytes of their bodies that go into one block of the journal, beyond the last letter.
+LETTER_BYTES_PER_TICK: Final = 16 * 1024 * 1024
+
+
+@final
+class HeldLetter:
+    """`message` is what the queues in `lacking` are to get; there are none where the letter led nowhere."""
+
+    def __init__(self, letter: DeadLetter, message: Message, lacking: list[Queue]) -> None:
+        self.letter = letter
+        self.message = message
+        self.lacking = lacking
+        self.is_over = False
+
+
+@final
+class _Source:
+    """The letters of one queue, and under what they were routed."""
+
+    def __init__(self, version: i64, settings: QueueSettings) -> None:
+        self.version: i64 = version
+        self.settings = settings
+        self.letters: dict[HeldLetter, None] = {}
+
+
+@final
+class HeldLetters(Timed):
+    """`exchanges` are those of every virtual host, by its name."""
+
+    def __init__(self, agenda: Agenda, exchanges: dict[str, Exchanges], journal: Journal) -> None:
+        super().__init__()
+        self._agenda = agenda
+        self._exchanges = exchanges
+        self._journal = journal
+        self._sources: dict[Queue, _Source] = {}
+        # What each target that refused letters is to get, in order.
+        self._targets: dict[Queue, deque[HeldLetter]] = {}
+        # Those too large for it.
+        self._oversized: dict[Queue, list[HeldLetter]] = {}
+
+    def is_awaited(self, target: Queue) -> bool:
+        """Whether letters wait for room in this queue: further ones come behind them."""
+        return target in self._targets
+
+    def hold(self, letter: DeadLetter, message: Message, lacking: list[Queue]) -> None:
+        queue = letter.queue
+        held = HeldLetter(letter, message, lacking)
+        source = self._sources.get(queue)
+        if source is None:
+            source = _Source(self._version_of(queue), queue.settings)
+            self._sources[queue] = source
+        source.letters[held] = None
+        for target in lacking:
+            if _is_oversized(message, target):
+                self._oversized.setdefault(target, []).append(held)
+                continue
+            waiting = self._targets.get(target)
+            if waiting is None:
+                waiting = deque()
+                self._targets[target] = waiting
+                target.await_room()
+            waiting.append(held)
+        self._agenda.timers.at(self._agenda.now_ms + _LOOK_MS, self)
+
+    def _version_of(self, queue: Queue) -> i64:
+        exchanges = self._exchanges.get(queue.vhost)
+        return -1 if exchanges is None else exchanges.router.version
+
+    # -- room ---------------------------------------------------------------------------------------------------
+
+    def fill(self) -> None:
+        """Give targets that may have room what they lack. One that could take more stays on the agenda."""
+        roomy = self._agenda.roomy
+        left: i64 = LETTERS_PER_TICK
+        bytes_left: i64 = LETTER_BYTES_PER_TICK
+        for target in [roomy.popleft() for _ in range(len(roomy))]:
+            waiting = self._targets.get(target)
+            if waiting is None:
+                continue
+            while waiting and left > 0 and bytes_left > 0:
+                held = waiting[0]
+                if not held.is_over:
+                    if target.gone:
+                        self._lacks_no_more(held, target)
+                    elif put_where_taken([target], held.message, self._journal):
+                        if not _is_oversized(held.message, target):
+                            break
+                        self._oversized.setdefault(target, []).append(held)
+                        left -= 1
+                    else:
+                        held.letter.has_taken(target)
+                        self._lacks_no_more(held, target)
+                        left -= 1
+                        bytes_left -= len(held.message.body)
+                waiting.popleft()
+            if not waiting:
+                del self._targets[target]
+            elif left > 0 and bytes_left > 0:
+                target.await_room()
+            else:
+                roomy.append(target)
+
+    def _lacks_no_more(self, held: HeldLetter, target: Queue) -> None:
+        held.lacking.remove(target)
+        if held.lacking:
+            return
+        held.is_over = True
+        letter = held.letter
+        source = self._sources[letter.queue]
+        del source.letters[held]
+        if not source.letters:
+            del self._sources[letter.queue]
+        if letter.taken:
+            letter.queue.drop(letter.entry)
+        else:
+            # All its targets are gone.
+            self._agenda.dead_letters.append(letter)
+
+    # -- change -------------------------------------------------------------------------------------------------
+
+    def on_due(self, now_ms: i64) -> None:
+        for queue, source in list(self._sources.items()):
+            if queue.gone or queue.vhost not in self._exchanges:
+                for held in source.letters:
+                    queue.drop(held.letter.entry)
+            elif source.version != self._version_of(queue) or source.settings is not queue.settings:
+                for held in source.letters:
+                    self._agenda.dead_letters.append(held.letter)
+            else:
+                continue
+            for held in source.letters:
+                held.is_over = True
+            del self._sources[queue]
+        oversized = self._oversized
+        self._oversized = {}
+        for target in oversized:
+            self._targets.setdefault(target, deque())
+        for target, waiting in list(self._targets.items()):
+            left = deque([held for held in [*oversized.get(target, []), *waiting] if not held.is_over])
+            if left:
+                self._targets[target] = left
+                # A consumer that came is room, too, for a queue that is to hold nothing.
+                self._agenda.roomy.append(target)
+            else:
+                del self._targets[target]
+        if self._sources:
+            self._agenda.timers.at(now_ms + _LOOK_MS, self)
+
+
+def _is_oversized(message: Message, target: Queue) -> bool:
+    """Whether a queue never has room for this message; a consumer that waits there may take it still."""
+    return 0 <= target.settings.max_bytes < len(message.body)

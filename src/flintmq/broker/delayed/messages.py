@@ -1,0 +1,101 @@
+"""Messages that delayed exchanges got before their time: held durably, and routed when they are due."""
+
+from functools import partial
+from typing import Final, final
+
+from flintmq.broker.agenda import Agenda
+from flintmq.broker.delayed.queue import HIDDEN_KEYS_HEADER, WaitingQueue
+from flintmq.broker.exchange.delayed import DelayedExchange, Waiting
+from flintmq.broker.exchange.registry import Exchanges
+from flintmq.broker.message import Entry, Message
+from flintmq.broker.ports import QueueRecord, Storage
+from flintmq.broker.queue.base import Queue
+from flintmq.broker.queue.ids import QueueIds
+from flintmq.broker.queue.publishing import put
+
+# The names of their queues in the definitions, where clients can make none that begin like this.
+WAITING_PREFIX: Final = "amq.delayed."
+DELAY_HEADER: Final = "x-delay"
+
+
+@final
+class DelayedMessages(Waiting):
+    """Those of one virtual host."""
+
+    def __init__(self, vhost: str, storage: Storage, agenda: Agenda, ids: QueueIds, exchanges: Exchanges) -> None:
+        self._vhost = vhost
+        self._storage = storage
+        self._agenda = agenda
+        self._ids = ids
+        self._exchanges = exchanges
+        self._queues: dict[str, WaitingQueue] = {}
+
+    def make(self, exchange: DelayedExchange) -> Queue:
+        name = WAITING_PREFIX + exchange.name
+        queue_id = self._ids.take()
+        queue = self._add(queue_id, name, exchange)
+        if exchange.durable:
+            self._storage.definitions.put_queue(QueueRecord(queue_id, self._vhost, name))
+        return queue
+
+    def restore(self, record: QueueRecord) -> WaitingQueue:
+        """For start-up, when the exchanges are there."""
+        exchange = self._exchanges.find(record.name.removeprefix(WAITING_PREFIX))
+        assert isinstance(exchange, DelayedExchange)
+        queue = self._add(record.id, record.name, exchange)
+        exchange.waiting = queue
+        return queue
+
+    def _add(self, queue_id: int, name: str, exchange: DelayedExchange) -> WaitingQueue:
+        due = partial(self._due, exchange)
+        queue = WaitingQueue(queue_id, self._vhost, name, exchange.durable, self._agenda, self._storage.journal, due)
+        self._queues[exchange.name] = queue
+        return queue
+
+    def ended(self, exchange: DelayedExchange) -> None:
+        queue = self._queues.pop(exchange.name)
+        queue.delete()
+        if queue.durable:
+            self._storage.definitions.delete_queue(self._vhost, queue.name)
+
+    def discard(self) -> None:
+        """The virtual host is deleted."""
+        for queue in self._queues.values():
+            queue.delete()
+
+    def _due(self, exchange: DelayedExchange, entry: Entry) -> None:
+        """Route an entry now. In one group with its settlement: a crash leaves one of the two."""
+        held = entry.message
+        codec = held.codec
+        headers = codec.headers(held.properties)
+        delay = headers.get(DELAY_HEADER)
+        if isinstance(delay, int) and not isinstance(delay, bool) and delay > 0:
+            # As the plugin has it: consumers see how long it was, and nothing on the way delays it again.
+            headers[DELAY_HEADER] = -delay
+        hidden = _keys(headers.pop(HIDDEN_KEYS_HEADER, None))
+        keys = [held.address.routing_key, *_keys(headers.get("CC")), *hidden]
+        properties = codec.edited(held.properties, headers, True)
+        handling = codec.handling(properties)
+        if hidden:
+            # Another delayed exchange on the way may hold it, too.
+            handling.hidden_keys = hidden
+        message = Message(
+            held.address,
+            codec,
+            properties,
+            held.body,
+            handling,
+            self._agenda.now_ms,
+            held.origin,
+        )
+        journal = self._storage.journal
+        journal.begin_group()
+        try:
+            put(self._exchanges.queues_when_due(exchange, keys, message), message, journal)
+            self._queues[exchange.name].settle(entry)
+        finally:
+            journal.end_group()
+
+
+def _keys(listed: object) -> list[str]:
+    return [key for key in listed if isinstance(key, str)] if isinstance(listed, list) else []

@@ -1,0 +1,119 @@
+"""The queue of a delayed exchange: holds messages until they are due, and is known to no client."""
+
+from collections.abc import Callable
+from typing import Final, final
+
+from mypy_extensions import i64
+
+from flintmq.base.errors import AccessRefused
+from flintmq.broker.agenda import Agenda
+from flintmq.broker.message import Entry, Handling, Message, Table
+from flintmq.broker.ports import Journal
+from flintmq.broker.queue.base import ADMITTED, DONE, REFUSED, Queue, Stored
+from flintmq.broker.queue.consumer import Consumer
+from flintmq.broker.queue.delays import Delays
+
+# The header with routing keys that nobody who gets the message is to see.
+HIDDEN_KEYS_HEADER: Final = "BCC"
+
+
+@final
+class WaitingQueue(Queue, Stored):
+    """`due` is called for each entry whose time has come, in order of time, and has to settle it.
+
+    Times count from when the broker got a message, so that a restart does not make them longer. What is held here has
+    its hidden routing keys among its headers, where they outlive a restart: it is yet to be routed by them.
+    """
+
+    def __init__(
+        self,
+        queue_id: int,
+        vhost: str,
+        name: str,
+        durable: bool,
+        agenda: Agenda,
+        journal: Journal,
+        due: Callable[[Entry], None],
+    ) -> None:
+        super().__init__(queue_id, vhost, name, "waiting", durable, False, None, {}, agenda)
+        self._journal = journal
+        self._seq: i64 = 0
+        self._delays = Delays(agenda.timers, due)
+        self.is_guarded = True
+
+    def admit(self, message: Message) -> int:
+        if not message.handling.is_command:
+            return ADMITTED if message.handling.hidden_keys is None else self._keep(message, message.handling)
+        found = self._delays.cancel(message)
+        for entry in found:
+            self.settle(entry)
+        return DONE if found else REFUSED
+
+    def _keep(self, message: Message, handling: Handling) -> int:
+        """Other queues that get the message must not see the hidden keys: what is kept here is another one."""
+        headers = message.codec.headers(message.properties)
+        headers[HIDDEN_KEYS_HEADER] = handling.hidden_keys
+        properties = message.codec.edited(message.properties, headers, True)
+        kept = Message(
+            message.address,
+            message.codec,
+            properties,
+            message.body,
+            message.codec.handling(properties),
+            message.timestamp_ms,
+            message.origin,
+        )
+        entry = self.enqueue(kept)
+        if entry is not None:
+            self._journal.append(kept, [self.id], [entry])
+        return DONE
+
+    def enqueue(self, message: Message) -> Entry | None:
+        entry = Entry(message, self._seq)
+        self._seq += 1
+        self.restore(entry)
+        return entry if self.durable and message.handling.persistent else None
+
+    def restore(self, entry: Entry) -> None:
+        message = entry.message
+        handling = message.handling
+        until_ms = handling.until_ms
+        if handling.delay_ms > 0:
+            until_ms = message.timestamp_ms + handling.delay_ms
+        self._delays.hold(entry, until_ms)
+
+    def start_at(self, seq: i64) -> None:
+        self._seq = seq
+
+    @property
+    def message_count(self) -> int:
+        return len(self._delays)
+
+    def get(self, context: object | None = None) -> Entry | None:
+        """Nothing is ready as long as it is here."""
+        return None
+
+    def settle(self, entry: Entry) -> None:
+        if entry.segment != 0:
+            self._journal.settle(self.id, entry)
+
+    def reject(self, entry: Entry) -> None:
+        self.settle(entry)
+
+    def requeue(self, entries: list[Entry]) -> None:
+        """Nobody gets any to give back."""
+
+    def purge(self) -> int:
+        count = len(self._delays)
+        self.discard()
+        return count
+
+    def discard(self) -> None:
+        for entry in self._delays.take_all():
+            self.settle(entry)
+
+    def dispatch(self) -> bool:
+        return False
+
+    def subscribe(self, consumer: Consumer, arguments: Table) -> None:
+        raise AccessRefused(f"queue '{self.name}' in vhost '{self.vhost}' belongs to an exchange")

@@ -1,0 +1,331 @@
+"""The exchanges of a virtual host and what is bound to them: declared, bound, deleted, and brought back."""
+
+from collections.abc import Callable
+from typing import Final, final
+
+from flintmq.base.errors import AccessRefused, CommandInvalid, NotFound, PreconditionFailed, TypeKept
+from flintmq.base.limits import ASKING_WORK_UNITS
+from flintmq.base.work import WORK
+from flintmq.broker import arguments as args
+from flintmq.broker.agenda import Agenda
+from flintmq.broker.bounds import check_arguments, check_name, check_room
+from flintmq.broker.dialect import Dialect
+from flintmq.broker.exchange.base import Binding, Exchange
+from flintmq.broker.exchange.bindings import Bindings
+from flintmq.broker.exchange.default import DefaultExchange
+from flintmq.broker.exchange.delayed import DelayedExchange, Waiting
+from flintmq.broker.exchange.random_source import Chance
+from flintmq.broker.exchange.routing import Router
+from flintmq.broker.exchange.types import check_type, make_exchange
+from flintmq.broker.message import Message, Table
+from flintmq.broker.policy.policies import Policies
+from flintmq.broker.ports import BindingRecord, ExchangeRecord, Storage
+from flintmq.broker.queue.base import Queue
+from flintmq.broker.selector.selectors import NOTHING, selector_of
+
+# amqp-0-9-1 §3.1.3 and RabbitMQ's: there from the start in every virtual host.
+TRACE_EXCHANGE: Final = "amq.rabbitmq.trace"
+PREDECLARED: Final = (
+    ("amq.direct", "direct"),
+    ("amq.fanout", "fanout"),
+    ("amq.topic", "topic"),
+    ("amq.headers", "headers"),
+    ("amq.match", "headers"),
+)
+
+
+# What a node does with a message whose queues are known.
+Deliver = Callable[[Message, list[Queue]], int]
+
+
+@final
+class Exchanges:
+    """`queues` and `replies` are the virtual host's, by name: what the default exchange knows. `router` hears of every
+    change.
+
+    `deliver` puts a message on queues; it is for what exchanges send without being published to.
+    """
+
+    def __init__(
+        self,
+        vhost: str,
+        queues: dict[str, Queue],
+        replies: dict[str, Queue],
+        storage: Storage,
+        agenda: Agenda,
+        policies: Policies,
+        deliver: Deliver,
+        dialect: Dialect,
+        chance: Chance,
+    ) -> None:
+        self.dialect = dialect
+        self._chance = chance
+        self._default = DefaultExchange(vhost, queues, replies)
+        self.by_name: dict[str, Exchange] = {"": self._default}
+        self.bindings = Bindings()
+        self.router = Router(vhost, self.by_name, agenda.churn)
+        self._vhost = vhost
+        self._storage = storage
+        self._agenda = agenda
+        self._policies = policies
+        self._deliver = deliver
+        # Holds what delayed exchanges get too early; set by the virtual host.
+        self.waiting: Waiting
+        for name, kind in PREDECLARED:
+            self._add(make_exchange(vhost, name, kind, True, False, False, {}, chance))
+        # Where the broker itself publishes what it traces.
+        self._add(make_exchange(vhost, TRACE_EXCHANGE, "topic", True, False, True, {}, chance))
+
+    def find(self, name: str) -> Exchange:
+        """Raises NotFound."""
+        return self.router.exchange(name)
+
+    # -- declaring ----------------------------------------------------------------------------------------------
+
+    def declare(
+        self, name: str, kind: str, durable: bool, auto_delete: bool, internal: bool, arguments: Table
+    ) -> Exchange:
+        """Make an exchange, or find the equal one that is there."""
+        _refuse_default(name)
+        self.dialect.check_name("exchange", name)
+        check_arguments(f"exchange '{name}' in vhost '{self._vhost}'", arguments)
+        self.dialect.check_field_names(arguments)
+        self._check_type(kind)
+        found = self.by_name.get(name)
+        if found is not None:
+            if self.dialect.compares_what_is_specified:
+                if kind != found.type:
+                    raise TypeKept(f"exchange '{name}' in vhost '{self._vhost}' has type '{found.type}'")
+                args.check_same("exchange", name, self._vhost, "durable", durable, found.durable)
+                args.check_same_table("exchange", name, self._vhost, arguments, found.arguments)
+                return found
+            args.check_same("exchange", name, self._vhost, "type", kind, found.type)
+            args.check_same("exchange", name, self._vhost, "durable", durable, found.durable)
+            args.check_same("exchange", name, self._vhost, "auto_delete", auto_delete, found.auto_delete)
+            args.check_same("exchange", name, self._vhost, "internal", internal, found.internal)
+            args.check_same_arguments("exchange", name, self._vhost, args.EXCHANGE_COMPARED, arguments, found.arguments)
+            return found
+        _refuse_reserved(name)
+        check_room(self._agenda.alarm, f"exchange '{name}' in vhost '{self._vhost}'", arguments)
+        exchange = make_exchange(self._vhost, name, kind, durable, auto_delete, internal, arguments, self._chance)
+        exchange.alternate = args.alternate_exchange(name, self._vhost, arguments)
+        exchange.check()
+        if isinstance(exchange, DelayedExchange):
+            exchange.waiting = self.waiting.make(exchange)
+        self._add(exchange)
+        if durable:
+            self._storage.definitions.put_exchange(
+                ExchangeRecord(self._vhost, name, kind, auto_delete, internal, arguments)
+            )
+        return exchange
+
+    def _check_type(self, kind: str) -> None:
+        try:
+            check_type(kind)
+        except PreconditionFailed as error:
+            if not self.dialect.unknown_type_ends_connection:
+                raise
+            # amqp-0-9-1 exchange.declare.type
+            raise CommandInvalid(error.text) from None
+
+    def find_declared(self, name: str) -> Exchange:
+        """What a passive declaration asks for. Raises NotFound, and AccessRefused for the default exchange."""
+        _refuse_default(name)
+        return self.find(name)
+
+    def _add(self, exchange: Exchange) -> None:
+        exchange.alternate = exchange.alternate or self._policies.alternate(exchange.name)
+        self.by_name[exchange.name] = exchange
+        self.router.all_changed()
+
+    def set_alternate(self, exchange: Exchange, name: str) -> None:
+        """The alternate exchange that policies give; an argument of the exchange itself goes before it."""
+        alternate = args.alternate_exchange(exchange.name, self._vhost, exchange.arguments) or name
+        if alternate != exchange.alternate:
+            exchange.alternate = alternate
+            self.router.all_changed()
+
+    # -- deleting -----------------------------------------------------------------------------------------------
+
+    def delete(self, name: str, if_unused: bool) -> None:
+        """Deleting what is not there is no error where the dialect says so."""
+        _refuse_default(name)
+        _refuse_reserved(name)
+        if name not in self.by_name and not self.dialect.missing_is_fault:
+            return
+        exchange = self.find(name)
+        if if_unused and exchange.bindings:
+            raise PreconditionFailed(f"exchange '{name}' in vhost '{self._vhost}' in use")
+        self._remove([exchange])
+
+    def _remove(self, leaving: list[Exchange]) -> None:
+        """Take exchanges out, and the auto-delete ones that led to nothing else.
+
+        A list instead of recursion: a client may chain any number of them.
+        """
+        while leaving:
+            exchange = leaving.pop()
+            if self.by_name.get(exchange.name) is not exchange:
+                continue
+            del self.by_name[exchange.name]
+            if isinstance(exchange, DelayedExchange):
+                self.waiting.ended(exchange)
+            self.bindings.remove_from(exchange)
+            leaving.extend([source for source in self.bindings.remove_to(exchange) if _is_unused(source)])
+            self.router.all_changed()
+            if exchange.durable:
+                self._storage.definitions.delete_exchange(self._vhost, exchange.name)
+
+    def queue_made(self) -> None:
+        """The default exchange leads to one more queue."""
+        self.router.changed(self._default)
+
+    def queue_removed(self, queue: Queue) -> None:
+        """Its bindings go with it, and the auto-delete exchanges that had no others."""
+        self.router.changed(self._default)
+        for source in self.bindings.remove_to(queue):
+            self.router.changed(source)
+            if _is_unused(source):
+                self._remove([source])
+
+    # -- binding ------------------------------------------------------------------------------------------------
+
+    def bind_queue(self, queue: Queue, source: str, routing_key: str, arguments: Table) -> None:
+        self.dialect.check_field_names(arguments)
+        self._bind(Binding(self._bindable(source), queue, routing_key, arguments))
+
+    def bind_exchange(self, destination: str, source: str, routing_key: str, arguments: Table) -> None:
+        """exchange.bind (RabbitMQ): what matches at the source goes on through the destination."""
+        _refuse_default(destination)
+        end = self.find(destination)
+        self._bind(Binding(self._bindable(source), end, routing_key, arguments))
+
+    def _bind(self, binding: Binding) -> None:
+        source = binding.source
+        where = f"binding of exchange '{source.name}' in vhost '{self._vhost}'"
+        check_name("routing key", binding.routing_key)
+        check_arguments(where, binding.arguments)
+        source.check_binding(binding)
+        binding.filter = selector_of(binding.arguments, where)
+        if binding.arguments and binding.key not in source.bindings:
+            check_room(self._agenda.alarm, where, binding.arguments)
+        cost = source.asking_cost(binding)
+        if cost > 0 and source.asking_beside(binding) + cost > ASKING_WORK_UNITS and binding.key not in source.bindings:
+            raise PreconditionFailed(
+                f"exchange '{source.name}' in vhost '{self._vhost}' would compare each message with more bindings, or "
+                f"longer selectors, than {ASKING_WORK_UNITS} units of work allow: spread them over several exchanges"
+            )
+        if not self.bindings.add(binding):
+            return
+        self.router.changed(source)
+        if is_durable(binding):
+            self._storage.definitions.put_binding(self._record(binding))
+        for message in source.history():
+            WORK.spent += 1
+            if binding.filter is None or binding.filter.matches(message):
+                self._deliver(message, self._queues_beyond(binding, message))
+
+    def _queues_beyond(self, binding: Binding, message: Message) -> list[Queue]:
+        if binding.queue is not None:
+            return [binding.queue]
+        assert binding.exchange is not None
+        return self.router.queues_from(binding.exchange, [message.address.routing_key], message)
+
+    def unbind_queue(self, queue: Queue, source: str, routing_key: str, arguments: Table) -> None:
+        """Removing a binding that is not there is no error where the dialect says so."""
+        is_found = self._unbind(Binding(self._bindable(source), queue, routing_key, arguments))
+        if not is_found and self.dialect.missing_is_fault:
+            raise NotFound(
+                f"no binding '{routing_key}' between exchange '{source}' in vhost '{self._vhost}' and queue "
+                f"'{queue.name}' in vhost '{self._vhost}'"
+            )
+
+    def unbind_exchange(self, destination: str, source: str, routing_key: str, arguments: Table) -> None:
+        """exchange.unbind (RabbitMQ). Removing a binding that is not there is no error."""
+        _refuse_default(destination)
+        end = self.find(destination)
+        self._unbind(Binding(self._bindable(source), end, routing_key, arguments))
+
+    def _unbind(self, binding: Binding) -> bool:
+        """False when there is none."""
+        source = binding.source
+        # Integers are equal whatever their types: the one that was there may have others, by which it is stored.
+        found = self.bindings.remove(source, binding.key)
+        if found is None:
+            return False
+        self.router.changed(source)
+        if is_durable(found):
+            self._storage.definitions.delete_binding(self._record(found))
+        if _is_unused(source):
+            self._remove([source])
+        return True
+
+    def _bindable(self, name: str) -> Exchange:
+        """An exchange that bindings may start at."""
+        if not self.dialect.binds_default_exchange:
+            _refuse_default(name)
+        return self.find(name)
+
+    def _record(self, binding: Binding) -> BindingRecord:
+        return BindingRecord(
+            self._vhost,
+            binding.source.name,
+            binding.destination.name,
+            binding.routing_key,
+            binding.arguments,
+            binding.destination_type,
+        )
+
+    def queues_when_due(self, exchange: DelayedExchange, keys: list[str], message: Message) -> list[Queue]:
+        """Where a message goes, by all its routing keys, that a delayed exchange held until now."""
+        exchange.underlying.alternate = exchange.alternate
+        return self.router.queues_from(exchange.underlying, keys, message)
+
+    # -- start-up -----------------------------------------------------------------------------------------------
+
+    def restore(self, record: ExchangeRecord) -> None:
+        exchange = make_exchange(
+            self._vhost,
+            record.name,
+            record.type,
+            True,
+            record.auto_delete,
+            record.internal,
+            record.arguments,
+            self._chance,
+        )
+        exchange.alternate = args.alternate_exchange(record.name, self._vhost, record.arguments)
+        self._add(exchange)
+
+    def restore_binding(self, record: BindingRecord, destination: Queue | Exchange) -> None:
+        source = self.by_name[record.source]
+        binding = Binding(source, destination, record.routing_key, record.arguments)
+        try:
+            binding.filter = selector_of(record.arguments, "")
+        except PreconditionFailed:
+            # Another release took it. It can be unbound, and until then is no reason not to start.
+            binding.filter = NOTHING
+        self.bindings.add(binding)
+        self.router.changed(source)
+
+
+def _refuse_default(name: str) -> None:
+    if name == "":
+        raise AccessRefused("operation not permitted on the default exchange")
+
+
+def _refuse_reserved(name: str) -> None:
+    if name.startswith("amq."):
+        raise AccessRefused(f"exchange name '{name}' contains reserved prefix 'amq.*'")
+
+
+def _is_unused(exchange: Exchange) -> bool:
+    return exchange.auto_delete and not exchange.bindings
+
+
+def is_durable(binding: Binding) -> bool:
+    """Bindings last as long as both ends do; an exclusive queue ends with its connection, durable or not."""
+    queue = binding.queue
+    if queue is not None:
+        return binding.source.durable and queue.durable and queue.owner is None
+    return binding.source.durable and binding.destination.durable

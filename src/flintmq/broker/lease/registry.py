@@ -1,0 +1,114 @@
+"""The leases of a virtual host: by queue, and the name of who reads it."""
+
+from collections.abc import Mapping
+from typing import final
+
+from mypy_extensions import i64
+
+from flintmq.base.errors import NotFound, PreconditionFailed
+from flintmq.base.limits import LEASES_MAX
+from flintmq.broker.agenda import Agenda
+from flintmq.broker.lease.lease import Lease
+from flintmq.broker.ports import LeaseRecord, Storage
+from flintmq.broker.queue.base import Queue
+from flintmq.broker.queue.entries import EntryQueue
+from flintmq.broker.queue.ids import QueueIds
+
+
+@final
+class Leases:
+    def __init__(self, vhost: str, storage: Storage, agenda: Agenda, ids: QueueIds) -> None:
+        self.journal = storage.journal
+        self.pages = storage.pages
+        self.definitions = storage.definitions
+        self.timers = agenda.timers
+        self._vhost = vhost
+        self._agenda = agenda
+        self._ids = ids
+        self._by_queue: dict[Queue, dict[str, Lease]] = {}
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    @property
+    def now_ms(self) -> i64:
+        return self._agenda.now_ms
+
+    def of(self, queue: Queue) -> list[Lease]:
+        return list(self._by_queue.get(queue, {}).values())
+
+    def find(self, queue: Queue, name: str) -> Lease:
+        """Raises NotFound where nobody leases from the queue by this name."""
+        found = self._by_queue.get(queue, {}).get(name)
+        if found is None:
+            raise NotFound(
+                f"no lease '{name}' of queue '{queue.name}' in vhost '{self._vhost}': nobody has opened it, or it was "
+                "released"
+            )
+        return found
+
+    def open(self, queue: Queue, name: str, epoch: i64, timeout_ms: i64) -> Lease:
+        """Begin to lease under this name, or take over what somebody has under it: for an epoch of 0.
+
+        With the epoch that was given for that, go on. Raises PreconditionFailed where there is a newer one, or the
+        queue cannot be leased; AccessRefused where a consumer has it to itself.
+        """
+        if not isinstance(queue, EntryQueue):
+            raise PreconditionFailed(
+                f"queue '{queue.name}' in vhost '{self._vhost}' is a stream: it needs no lease, read it by its offsets"
+            )
+        if name == "":
+            raise PreconditionFailed(
+                f"a lease of queue '{queue.name}' in vhost '{self._vhost}' needs the name of a consumer"
+            )
+        queue.check_leasable()
+        if epoch != 0 or name in self._by_queue.get(queue, {}):
+            lease = self.find(queue, name)
+        else:
+            lease = self._make(queue, name)
+        lease.open(epoch, timeout_ms)
+        return lease
+
+    def _make(self, queue: EntryQueue, name: str) -> Lease:
+        if self._count >= LEASES_MAX:
+            raise PreconditionFailed(
+                f"vhost '{self._vhost}' has {LEASES_MAX} leases already: release those that nobody reads by"
+            )
+        record = LeaseRecord(self._ids.take(), self._vhost, queue.id, name)
+        lease = self._keep(record, queue)
+        self.definitions.put_lease(record)
+        return lease
+
+    def _keep(self, record: LeaseRecord, queue: EntryQueue) -> Lease:
+        lease = Lease(record, queue, self)
+        self._by_queue.setdefault(queue, {})[record.name] = lease
+        self._count += 1
+        queue.lease_count += 1
+        queue.hold_for(lease)
+        return lease
+
+    @property
+    def all(self) -> list[Lease]:
+        return [lease for names in self._by_queue.values() for lease in names.values()]
+
+    def forget(self, lease: Lease) -> None:
+        """It was released, or has gone with its queue."""
+        queue = lease.queue
+        names = self._by_queue[queue]
+        del names[lease.record.name]
+        if not names:
+            del self._by_queue[queue]
+        self._count -= 1
+        queue.lease_count -= 1
+        queue.hold_no_more_for(lease)
+
+    # -- start-up -----------------------------------------------------------------------------------------------
+
+    def restore(self, record: LeaseRecord, queues: Mapping[int, Queue]) -> Lease | None:
+        """One that was kept; `queues` are those there are, by id. None where its queue is gone."""
+        queue = queues.get(record.queue_id)
+        if isinstance(queue, EntryQueue):
+            return self._keep(record, queue)
+        self.definitions.delete_lease(record)
+        return None

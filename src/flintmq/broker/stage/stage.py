@@ -1,0 +1,633 @@
+"""Publishing in stages, for writers in many parts: tasks publish what nobody sees, a driver commits whole batches.
+
+A stage is known by its transactional id. Whoever opens it is its one writer from then on, with an epoch that is higher
+than all before; batches are numbered, and none is committed twice. What tasks have published stands in the journal
+already (see staging.py), so that a commit writes one small group: which attempts count, and that their batch is the
+last one. From then on they are published, whatever happens; bringing them to their queues takes as many ticks as it
+takes. Their notes go when that is done.
+
+The notes of a stage, each a letter and numbers in decimal:
+    s <epoch> <next batch> <owners>           who writes, and did before, and which batch has not been committed
+    b <epoch> <batch> <partition> <attempt>   an attempt has begun; the others know it by this note's number
+    r <attempt> <queue> <first> <count>       numbers of a queue, or of the copies, are reserved for it
+    c <attempt> <messages> [<queue> <count>]...
+                                              it is complete: so many messages, and so many entries of each queue
+    w <attempt> <attempt>...                  these are committed
+    p <attempt> <queue> <first> <last> <offset>
+                                              copies of these numbers go to a stream, from this offset on
+    d                                         all of it is to be forgotten
+"""
+
+from collections import deque
+from typing import TYPE_CHECKING, Final, final
+
+from mypy_extensions import i64
+
+from flintmq.base.errors import InternalError, PreconditionFailed, StorageError
+from flintmq.base.limits import STAGE_ATTEMPTS_MAX, STAGE_OWNERS_MAX
+from flintmq.broker.message import Entry, Message
+from flintmq.broker.notes import Notes
+from flintmq.broker.ports import Journal, StageRecord
+from flintmq.broker.queue.base import Queue, Reserver, Stored
+from flintmq.broker.queue.runs import Runs
+from flintmq.broker.queue.stream import StreamQueue
+from flintmq.broker.stage.copies import Attempt, Key, Part
+from flintmq.broker.stage.deferred_append import Landing
+from flintmq.broker.tap import Client
+
+if TYPE_CHECKING:
+    from flintmq.broker.stage.registry import Stages
+
+_STATE: Final = b"s"
+_BEGIN: Final = b"b"
+_RUN: Final = b"r"
+_COMPLETE: Final = b"c"
+_COMMIT: Final = b"w"
+_LANDING: Final = b"p"
+_DOOM: Final = b"d"
+# Messages that are as much work as dropping a note.
+_NOTE_WEIGHT: Final = 8
+# More epochs than a stage can have, below the next one's.
+_EPOCHS_BITS: Final = 32
+
+
+@final
+class Committed:
+    """`already`: this batch was committed before, and nothing was published now."""
+
+    def __init__(self, published: i64, already: bool) -> None:
+        self.published: i64 = published
+        self.already = already
+
+
+@final
+class Copies(Stored):
+    """Messages for queues that do not keep them under numbers of their own, as entries of a queue that nobody sees."""
+
+    def __init__(self, stage_id: i64, journal: Journal) -> None:
+        # Of stages and queues no two have the same id, and notes of queues that deduplicate have negative ones, too.
+        self.id: i64 = -stage_id
+        self._journal = journal
+        self._seq: i64 = 0
+        self._reserved: Runs[Reserver] = Runs()
+
+    def reserve(self, count: i64) -> i64:
+        first = self._seq
+        self._seq += count
+        return first
+
+    def reserved(self, first: i64, count: i64, reserver: Reserver) -> None:
+        self._reserved.add(first, count, reserver)
+
+    def restore(self, entry: Entry) -> None:
+        run = self._reserved.find(entry.seq)
+        if run is not None:
+            run.value.found(entry)
+        else:
+            # Their queue is gone. Nothing else would ever settle them.
+            self._journal.settle(self.id, entry)
+
+    def start_at(self, seq: i64) -> None:
+        self._seq = max(seq, self._reserved.end)
+        self._reserved = Runs()
+
+
+@final
+class Release:
+    """Attempts that are committed, by `client`, on their way to the queues; `note` says so in the journal."""
+
+    def __init__(self, attempts: list[Attempt], note: Entry, client: Client) -> None:
+        self.client = client
+        self.attempts = attempts
+        self.note = note
+        # The one that is next, and those of its parts that are.
+        self.place = 0
+        self.parts: deque[Part] = deque()
+        # How many runs of copies are to be appended to streams before all is done.
+        self.landing = 0
+        # Of how many attempts the notes are gone, once all is done.
+        self.dropped = 0
+
+
+@final
+class Stage(Stored):
+    def __init__(self, record: StageRecord, stages: "Stages") -> None:
+        self.record = record
+        # Above all of another stage that had the name before it was forgotten: an id is never used twice.
+        self.epoch: i64 = record.id << _EPOCHS_BITS
+        self.owner = ""
+        # Those before it, who have been taken over.
+        self._former: list[str] = []
+        # The first batch that is not committed.
+        self.next_batch: i64 = 0
+        self.journal = stages.journal
+        self.pages = stages.agenda.pages
+        self.copies = Copies(record.id, stages.journal)
+        self.gone = False
+        # When somebody wrote with it; 0 before that happened in this run of the broker.
+        self.used_ms: i64 = 0
+        self._stages = stages
+        self._notes = Notes(record.id, stages.journal)
+        self._state: Entry | None = None
+        self._attempts: dict[Key, Attempt] = {}
+        self._releases: deque[Release] = deque()
+        self._discards: deque[Attempt] = deque()
+        self._is_busy = False
+        # The note that it is to be forgotten, with its definition, as soon as nothing is in its other notes.
+        self._doom: Entry | None = None
+        # Notes that were found by now.
+        self._found: dict[int, Attempt] = {}
+        self._commits: list[tuple[Entry, list[int]]] = []
+        self._landings: list[tuple[Entry, Part, int, int]] = []
+
+    # -- the writer ---------------------------------------------------------------------------------------------
+
+    def open(self, owner: str) -> None:
+        """The owner that writes goes on: its tasks ask from many places, and more than once. Another one takes over.
+
+        From then on nobody else writes. What others staged, and did not commit, is discarded. They do not come back
+        either, and so two that were given one transactional id by mistake do not take it from each other in turns:
+        raises PreconditionFailed.
+        """
+        self.used_ms = self._stages.agenda.now_ms
+        if self._doom is not None:
+            self._former = []
+        elif owner in self._former:
+            raise PreconditionFailed(self._fenced)
+        elif self._state is not None:
+            if owner == self.owner:
+                return
+            self._former = [*self._former, self.owner][-STAGE_OWNERS_MAX:]
+        for attempt in list(self._attempts.values()):
+            self.discard(attempt, self._fenced)
+        self.next_batch = 0
+        self.owner = owner
+        self.epoch += 1
+        self._write_state()
+
+    def _write_state(self) -> None:
+        self._notes.begin_group()
+        self._note_state()
+        self._notes.end_group()
+
+    def _note_state(self) -> None:
+        if self._doom is not None:
+            self._notes.drop(self._doom)
+            self._doom = None
+        before = self._state
+        text = b"%s %d %d " % (_STATE, self.epoch, self.next_batch)
+        self._state = self._notes.write(text + _encode_owners([self.owner, *self._former]))
+        if before is not None:
+            self._notes.drop(before)
+
+    @property
+    def _fenced(self) -> str:
+        return f"{self._name} has been taken over by another writer"
+
+    @property
+    def _name(self) -> str:
+        return f"transactional id '{self.record.name}' in vhost '{self.record.vhost}'"
+
+    @property
+    def _somebody(self) -> Client:
+        """Who committed what was found at a start: the user is known, and the connection is not there any more."""
+        return Client("", 0, self.record.user, self.record.vhost)
+
+    def _check(self, epoch: int) -> None:
+        # One from outside may be a number that there is no room for in an epoch.
+        if self._doom is not None or epoch != int(self.epoch):
+            raise PreconditionFailed(self._fenced)
+        self.used_ms = self._stages.agenda.now_ms
+
+    def begin(self, epoch: int, key: Key) -> Attempt:
+        """An attempt of a partition's task begins to publish; an earlier one under the same key is discarded.
+
+        Raises PreconditionFailed where another writer has taken over, or where there are too many.
+        """
+        self._check(epoch)
+        earlier = self._attempts.get(key)
+        if earlier is not None:
+            batch, partition, number = key
+            self.discard(earlier, f"batch {batch}, partition {partition}, attempt {number} has begun again elsewhere")
+        if len(self._attempts) >= STAGE_ATTEMPTS_MAX:
+            raise PreconditionFailed(f"{self._name} has {STAGE_ATTEMPTS_MAX} attempts: commit or abort their batches")
+        if key[0] < self.next_batch:
+            late = Attempt(self, key, self.epoch, -1)
+            late.is_late = True
+            return late
+        note = self._notes.write(b"%s %d %d %d %d" % (_BEGIN, self.epoch, *key))
+        attempt = Attempt(self, key, self.epoch, note.seq)
+        attempt.notes.append(note)
+        self._attempts[key] = attempt
+        return attempt
+
+    def commit(self, epoch: int, batch: int, winners: dict[int, int], client: Client | None = None) -> Committed:
+        """Publish what these attempts have, by partition, if this batch is newer than the last one; discard all others.
+
+        `client` is who wants it, to whom traces messages.
+
+        It is published for good once this batch of the journal is durable. Raises PreconditionFailed, with everything
+        as before, where another writer has taken over, an attempt is not complete, a queue has no room, or messages
+        have no queue left.
+        """
+        self._check(epoch)
+        if batch < self.next_batch:
+            self._discard_through(batch, "this batch was committed before")
+            return Committed(0, True)
+        chosen: list[Attempt] = []
+        for partition, number in winners.items():
+            attempt = self._attempts.get((batch, partition, number))
+            if attempt is None or not attempt.is_complete:
+                raise PreconditionFailed(
+                    f"{self._name} has not all of batch {batch}, partition {partition}, attempt {number}: "
+                    "stage the batch again"
+                )
+            if attempt.lost > 0:
+                raise PreconditionFailed(
+                    f"{self._name} has {attempt.lost} messages of batch {batch}, partition {partition}, attempt "
+                    f"{number}, whose queues were deleted: stage the batch again"
+                )
+            chosen.append(attempt)
+        _check_room(chosen)
+        self.next_batch = batch + 1
+        self._notes.begin_group()
+        try:
+            note = self._notes.write(b" ".join([_COMMIT, *[b"%d" % attempt.serial for attempt in chosen]]))
+            self._note_state()
+        finally:
+            self._notes.end_group()
+        count: i64 = 0
+        for attempt in chosen:
+            del self._attempts[attempt.key]
+            attempt.is_committed = True
+            count += attempt.count
+        self._releases.append(Release(chosen, note, client or self._somebody))
+        self._work()
+        self._discard_through(batch, f"batch {batch} was committed without this attempt")
+        return Committed(count, False)
+
+    def abort(self, epoch: int, batch: int) -> None:
+        """Discard what there is of a batch. Raises PreconditionFailed where another writer has taken over."""
+        self._check(epoch)
+        for attempt in list(self._attempts.values()):
+            if attempt.key[0] == batch:
+                self.discard(attempt, f"batch {batch} was aborted")
+
+    @property
+    def is_doomed(self) -> bool:
+        return self._doom is not None
+
+    @property
+    def is_idle(self) -> bool:
+        """Nothing is staged, and nothing is on its way to queues."""
+        return not (self.is_doomed or self._attempts or self._releases or self._discards)
+
+    def doom(self) -> None:
+        """It is not wanted any more: what is committed gets to its queues, and then nothing is known of it."""
+        for attempt in list(self._attempts.values()):
+            self.discard(attempt, f"{self._name} was forgotten")
+        if self._doom is None:
+            self._doom = self._notes.write(_DOOM)
+        self._work()
+
+    def drop_state(self) -> None:
+        """Nothing is to be known of it after a restart."""
+        for note in (self._state, self._doom):
+            if note is not None:
+                self._notes.drop(note)
+
+    # -- attempts -----------------------------------------------------------------------------------------------
+
+    def note_run(self, attempt: Attempt, queue: Queue, first: i64, count: i64) -> None:
+        attempt.notes.append(self._notes.write(b"%s %d %d %d %d" % (_RUN, attempt.serial, queue.id, first, count)))
+
+    def note_complete(self, attempt: Attempt) -> None:
+        """Without the note, a restart discards it: so it does where it would not find all of its messages."""
+        if attempt.is_late or not attempt.is_kept:
+            return
+        numbers: list[int] = [int(attempt.serial), int(attempt.count)]
+        for queue, part in attempt.parts.items():
+            numbers += [queue.id, int(part.count)]
+        attempt.completion = self._notes.write(b" ".join([_COMPLETE, *[b"%d" % number for number in numbers]]))
+
+    def discard(self, attempt: Attempt, why: str) -> None:
+        """Nothing will be published of an attempt that is not committed."""
+        attempt.over = why
+        if attempt.is_late:
+            return
+        if self._attempts.get(attempt.key) is attempt:
+            del self._attempts[attempt.key]
+        self._discard(attempt)
+        self._work()
+
+    def _discard(self, attempt: Attempt) -> None:
+        """From now on a restart does not take it for complete, whatever is left of it by then."""
+        if attempt.completion is not None:
+            # In a group, so that it is in front of what is settled in the same batch.
+            self._notes.begin_group()
+            self._notes.drop(attempt.completion)
+            self._notes.end_group()
+            attempt.completion = None
+        self._discards.append(attempt)
+
+    def _discard_through(self, batch: i64, why: str) -> None:
+        for attempt in list(self._attempts.values()):
+            if attempt.key[0] <= batch:
+                self.discard(attempt, why)
+
+    def page_out(self) -> None:
+        for attempt in self._attempts.values():
+            for part in attempt.parts.values():
+                part.pack()
+
+    # -- the tick -----------------------------------------------------------------------------------------------
+
+    def _work(self) -> None:
+        if not self._is_busy and not self.gone:
+            self._is_busy = True
+            self._stages.agenda.stages.append(self)
+
+    def step(self, messages: i64) -> bool:
+        """Bring about so many messages to where they go; True where there are more.
+
+        Raises InternalError where some cannot be read back: a restart finds them in the journal.
+        """
+        self._is_busy = False
+        if self.gone:
+            return False
+        if self._doom is not None and not self._releases and not self._discards:
+            # In a batch behind all that has to be on the disk before.
+            self._stages.doomed(self)
+            return False
+        try:
+            while messages > 0 and self._releases:
+                count = self._release_some(self._releases[0])
+                if count == 0:
+                    break
+                messages -= count
+            while messages > 0 and self._discards:
+                messages -= self._discard_some(self._discards[0])
+        except StorageError as error:
+            # Its notes stay.
+            if self._releases:
+                self._releases.popleft()
+            else:
+                self._discards.popleft()
+            raise InternalError(str(error)) from error
+        finally:
+            if self._releases or self._discards or self._doom is not None:
+                self._work()
+        return self._is_busy
+
+    def _release_some(self, release: Release) -> i64:
+        """Returns how many messages there were to do, 0 where streams have to get theirs first."""
+        while not release.parts:
+            if release.place == len(release.attempts):
+                if release.landing > 0:
+                    return 0
+                return self._drop_notes(release)
+            attempt = release.attempts[release.place]
+            release.place += 1
+            release.parts.extend(attempt.parts.values())
+        part = release.parts[0]
+        if part.queue.gone:
+            count = self._drop_some(part)
+            if part.is_empty:
+                release.parts.popleft()
+            return count
+        entries = part.take_some()
+        queue = part.queue
+        tap = self._stages.agenda.tap
+        # Queues may let go of what is in an entry once they have it.
+        messages: list[Message] = [] if tap is None else [entry.message for entry in entries]
+        if part.store is not None:
+            part.store.put_reserved(entries)
+        elif not entries:
+            # A restart found that all were there.
+            pass
+        elif isinstance(queue, StreamQueue):
+            release.landing += 1
+            self._stages.agenda.landings.append(Landing(self, release, part, queue, entries))
+        else:
+            self._publish_copies(part, entries)
+        if part.is_empty:
+            release.parts.popleft()
+        if tap is not None:
+            # Last: they have left their part, and one that fails here must not take them along.
+            for message in messages:
+                tap.released(release.client, queue, message)
+        return len(entries) + 1
+
+    def _publish_copies(self, part: Part, entries: list[Entry]) -> None:
+        """To a queue that makes others of them. In the journal, those and the settlement are one."""
+        self._notes.begin_group()
+        try:
+            queues = [part.queue]
+            for entry in entries:
+                self._stages.deliver(entry.message, queues)
+                if entry.segment != 0:
+                    self.journal.settle(part.id, entry)
+        finally:
+            self._notes.end_group()
+
+    def note_landing(self, landing: Landing, offset: i64) -> Entry:
+        part, entries = landing.part, landing.entries
+        numbers = (part.attempt.serial, part.queue.id, entries[0].seq, entries[-1].seq, offset)
+        return self._notes.write(b"%s %d %d %d %d %d" % (_LANDING, *numbers))
+
+    def drop_landing(self, note: Entry) -> None:
+        self._notes.drop(note)
+
+    def landed(self, landing: Landing, note: Entry | None) -> None:
+        """The stream has them, and they are settled as one with the note."""
+        self._notes.begin_group()
+        for entry in landing.entries:
+            if entry.segment != 0:
+                self.journal.settle(landing.part.id, entry)
+        if note is not None:
+            self._notes.drop(note)
+        self._notes.end_group()
+
+    def _drop_some(self, part: Part) -> i64:
+        """Settle some of a part, in a group: before the notes that say what it is can be gone."""
+        self._notes.begin_group()
+        try:
+            return part.drop_some() + 1
+        finally:
+            self._notes.end_group()
+
+    def _drop_notes(self, release: Release) -> i64:
+        """All is where it goes. The commit's own note goes last: it says nothing of attempts without notes."""
+        if release.dropped < len(release.attempts):
+            release.dropped += 1
+            return self._drop_notes_of(release.attempts[release.dropped - 1])
+        self._notes.drop(release.note)
+        self._releases.popleft()
+        return 1
+
+    def _drop_notes_of(self, attempt: Attempt) -> i64:
+        """In a group of their own; returns how many messages that is worth."""
+        notes = attempt.notes
+        attempt.notes = []
+        if attempt.completion is not None:
+            notes.append(attempt.completion)
+            attempt.completion = None
+        self._notes.begin_group()
+        for note in notes:
+            self._notes.drop(note)
+        self._notes.end_group()
+        return (len(notes) + 1) * _NOTE_WEIGHT
+
+    def _discard_some(self, attempt: Attempt) -> i64:
+        parts = attempt.parts
+        if not parts:
+            self._discards.popleft()
+            return self._drop_notes_of(attempt)
+        # In any order, and so that it costs the same however many there are.
+        queue, part = parts.popitem()
+        count = self._drop_some(part)
+        if not part.is_empty:
+            parts[queue] = part
+        return count
+
+    def discard_all(self) -> None:
+        """The virtual host is deleted, with its queues and its definition: nothing of this is found again."""
+        self.gone = True
+        for attempt in list(self._attempts.values()):
+            self.discard(attempt, f"vhost '{self.record.vhost}' is deleted")
+        for release in self._releases:
+            self._notes.drop(release.note)
+            self._discards.extend(release.attempts)
+        self._releases.clear()
+        while self._discards:
+            try:
+                self._discard_some(self._discards[0])
+            except StorageError:
+                self._discards.popleft()
+        self.drop_state()
+
+    # -- start-up -----------------------------------------------------------------------------------------------
+
+    def restore(self, entry: Entry) -> None:
+        """A note, before the entries of any queue; in the order in which they were written."""
+        body = entry.message.body
+        kind = body[:1]
+        if kind == _STATE:
+            _, epoch, next_batch, owners = body.split(b" ", 3)
+            self.epoch = int(epoch)
+            self.next_batch = int(next_batch)
+            self.owner, *self._former = _decode_owners(owners)
+            self._state = entry
+            return
+        if kind == _DOOM:
+            self._doom = entry
+            return
+        numbers = [int(word) for word in body.split(b" ")[1:]]
+        if kind == _BEGIN:
+            epoch_then, batch, partition, number = numbers
+            begun = Attempt(self, (batch, partition, number), epoch_then, entry.seq)
+            begun.notes.append(entry)
+            self._found[int(entry.seq)] = begun
+        elif kind == _COMMIT:
+            self._commits.append((entry, numbers))
+            for serial in numbers:
+                self._attempt_found(serial).is_committed = True
+        elif kind == _RUN:
+            serial, queue_id, first, count = numbers
+            attempt = self._attempt_found(serial)
+            attempt.notes.append(entry)
+            queue = self._stages.queue_by_id(queue_id)
+            if queue is not None:
+                attempt.part_of(queue).reserve_again(first, count)
+        elif kind == _LANDING:
+            serial, queue_id, _, last, offset = numbers
+            stream = self._stages.queue_by_id(queue_id)
+            if stream is None:
+                self._notes.drop(entry)
+            else:
+                self._landings.append((entry, self._attempt_found(serial).part_of(stream), last, offset))
+        else:
+            attempt = self._attempt_found(numbers[0])
+            attempt.completion = entry
+            attempt.count = numbers[1]
+            attempt.expected = numbers[2:]
+
+    def _attempt_found(self, serial: int) -> Attempt:
+        """Where the note of its beginning was damaged, an attempt that nobody can name."""
+        found = self._found.get(serial)
+        if found is None:
+            found = Attempt(self, (-1, -1, -1), 0, serial)
+            self._found[serial] = found
+        return found
+
+    def start_at(self, seq: i64) -> None:
+        self._notes.start_at(seq)
+        for note, part, last, offset in self._landings:
+            self._settle_landed(note, part, last, offset)
+        self._landings = []
+        for note, serials in self._commits:
+            self._releases.append(Release([self._found.pop(serial) for serial in serials], note, self._somebody))
+        for attempt in self._found.values():
+            attempt.is_complete = attempt.completion is not None and self._is_whole(attempt)
+            is_known = attempt.epoch == self.epoch and attempt.key[0] >= self.next_batch
+            is_wanted = self._doom is None and attempt.is_complete and is_known
+            earlier = self._attempts.get(attempt.key)
+            if is_wanted and earlier is not None:
+                self.discard(earlier, "it has begun again")
+            if is_wanted:
+                self._attempts[attempt.key] = attempt
+            else:
+                self._discard(attempt)
+        self._found = {}
+        self._commits = []
+        if self._releases or self._discards or self._doom is not None:
+            self._work()
+
+    def _is_whole(self, attempt: Attempt) -> bool:
+        """Whether what was counted has been found, but for queues that were deleted since."""
+        expected = attempt.expected
+        attempt.expected = []
+        for queue_id, count in zip(expected[::2], expected[1::2], strict=True):
+            queue = self._stages.queue_by_id(queue_id)
+            if queue is not None and attempt.part_of(queue).count != count:
+                return False
+        return True
+
+    def _settle_landed(self, note: Entry, part: Part, last: i64, offset: i64) -> None:
+        """Of the copies up to a number, those that a stream has from an offset on are done with."""
+        self._stages.agenda.has_landed = True
+        stream = part.queue
+        assert isinstance(stream, StreamQueue)
+        self._notes.begin_group()
+        part.settle_first(stream.log.next_offset - offset, last)
+        self._notes.drop(note)
+        self._notes.end_group()
+
+
+def _check_room(attempts: list[Attempt]) -> None:
+    """Raises PreconditionFailed where a full queue would refuse some of what these have together."""
+    counts: dict[Queue, int] = {}
+    sizes: dict[Queue, int] = {}
+    for attempt in attempts:
+        for queue, part in attempt.parts.items():
+            if queue.is_guarded and not queue.gone:
+                counts[queue] = counts.get(queue, 0) + part.count
+                sizes[queue] = sizes.get(queue, 0) + part.size
+    for queue, count in counts.items():
+        if not queue.has_room_for(count, sizes[queue]):
+            raise PreconditionFailed(f"queue '{queue.name}' in vhost '{queue.vhost}' has no room for what is staged")
+
+
+def _encode_owners(owners: list[str]) -> bytes:
+    """Each behind its length: an owner may be any text."""
+    texts = [owner.encode() for owner in owners]
+    return b"".join([b"%d:%s" % (len(text), text) for text in texts])
+
+
+def _decode_owners(data: bytes) -> list[str]:
+    owners: list[str] = []
+    while data:
+        length, _, data = data.partition(b":")
+        owners.append(data[: int(length)].decode())
+        data = data[int(length) :]
+    return owners

@@ -1,0 +1,183 @@
+"""The termini of a virtual host, by user, container, link and role: what a link finds when it attaches again."""
+
+from collections.abc import Mapping
+from typing import final
+
+from mypy_extensions import i64
+
+from flintmq.base.errors import ResourceError
+from flintmq.base.limits import TERMINI_MAX, TERMINI_USER_MAX
+from flintmq.broker.agenda import Agenda
+from flintmq.broker.ports import Storage, TerminusRecord
+from flintmq.broker.queue.base import Queue
+from flintmq.broker.queue.ids import QueueIds
+from flintmq.broker.terminus.terminus import NONE, SOURCE, TARGET, SourceTerminus, TargetTerminus, Terminus
+
+# The user, too: a container names itself, and what is kept for one user is none of another's.
+_Key = tuple[str, str, str]
+
+
+@final
+class Termini:
+    def __init__(self, vhost: str, storage: Storage, agenda: Agenda, ids: QueueIds) -> None:
+        self.sources: dict[_Key, SourceTerminus] = {}
+        self.targets: dict[_Key, TargetTerminus] = {}
+        self.journal = storage.journal
+        self.pages = storage.pages
+        self.definitions = storage.definitions
+        self.timers = agenda.timers
+        self.halves = agenda.halves
+        self._vhost = vhost
+        self._agenda = agenda
+        self._ids = ids
+        # How many each user has.
+        self._of_users: dict[str, i64] = {}
+        # By who used them last.
+        self._of_sessions: dict[object, dict[Terminus, None]] = {}
+        self._of_connections: dict[object, dict[Terminus, None]] = {}
+        # While the broker starts.
+        self._queues: Mapping[int, Queue] = {}
+
+    def __len__(self) -> int:
+        return len(self.sources) + len(self.targets)
+
+    @property
+    def now_ms(self) -> i64:
+        return self._agenda.now_ms
+
+    def make_source(
+        self, user: str, container: str, link: str, durability: int, expiry: str, timeout_ms: int, configuration: bytes
+    ) -> SourceTerminus:
+        """A source where there is none of this name. Raises ResourceError where there are too many."""
+        made = SourceTerminus(
+            self._record(user, container, link, SOURCE, durability, expiry, timeout_ms, configuration), self
+        )
+        self.sources[user, container, link] = made
+        return made
+
+    def make_target(
+        self, user: str, container: str, link: str, durability: int, expiry: str, timeout_ms: int, configuration: bytes
+    ) -> TargetTerminus:
+        """A target where there is none of this name. Raises ResourceError where there are too many."""
+        made = TargetTerminus(
+            self._record(user, container, link, TARGET, durability, expiry, timeout_ms, configuration), self
+        )
+        self.targets[user, container, link] = made
+        return made
+
+    def _record(
+        self,
+        user: str,
+        container: str,
+        link: str,
+        role: str,
+        durability: int,
+        expiry: str,
+        timeout_ms: int,
+        configuration: bytes,
+    ) -> TerminusRecord:
+        if len(self) >= TERMINI_MAX:
+            raise ResourceError(
+                f"vhost '{self._vhost}' keeps {TERMINI_MAX} ends of links already: close those that nobody resumes, or "
+                "let them expire"
+            )
+        if self._of_users.get(user, 0) >= TERMINI_USER_MAX:
+            raise ResourceError(
+                f"user '{user}' keeps {TERMINI_USER_MAX} ends of links in vhost '{self._vhost}' already: close those "
+                "that nobody resumes, or let them expire"
+            )
+        record = TerminusRecord(
+            self._ids.take(), self._vhost, user, container, link, role, durability, expiry, timeout_ms, configuration
+        )
+        if durability > NONE:
+            self.definitions.put_terminus(record)
+        self._count(user, 1)
+        return record
+
+    def join(self, terminus: Terminus) -> None:
+        """A link uses it."""
+        self._of_sessions.setdefault(terminus.session, {})[terminus] = None
+        self._of_connections.setdefault(terminus.connection, {})[terminus] = None
+
+    def leave(self, terminus: Terminus) -> None:
+        """The session and the connection that used it last are nothing to it any more."""
+        _remove(self._of_sessions, terminus.session, terminus)
+        _remove(self._of_connections, terminus.connection, terminus)
+        terminus.session = None
+        terminus.connection = None
+
+    def session_ended(self, session: object) -> None:
+        """With all of its links."""
+        for terminus in list(self._of_sessions.pop(session, {})):
+            terminus.end_session()
+
+    def connection_closed(self, connection: object) -> None:
+        """With all of its sessions."""
+        for terminus in list(self._of_connections.pop(connection, {})):
+            self.leave(terminus)
+            terminus.close_connection()
+
+    def user_deleted(self, user: str) -> None:
+        """Nobody else may come back to what was its, not even a user that has its name later."""
+        every: list[Terminus] = [*self.sources.values(), *self.targets.values()]
+        for terminus in every:
+            if terminus.record.user == user:
+                terminus.expire()
+
+    def forget(self, terminus: Terminus) -> None:
+        """It is gone."""
+        self.leave(terminus)
+        key = _key(terminus.record)
+        if terminus.record.role == SOURCE:
+            if self.sources.get(key) is terminus:
+                del self.sources[key]
+                self._count(key[0], -1)
+        elif self.targets.get(key) is terminus:
+            del self.targets[key]
+            self._count(key[0], -1)
+
+    def _count(self, user: str, change: i64) -> None:
+        count = self._of_users.get(user, 0) + change
+        if count > 0:
+            self._of_users[user] = count
+        else:
+            self._of_users.pop(user, None)
+
+    def discard(self) -> None:
+        """The virtual host is deleted, and its queues have gone."""
+        every: list[Terminus] = [*self.sources.values(), *self.targets.values()]
+        for terminus in every:
+            terminus.let_go()
+            terminus.discard()
+
+    # -- start-up -----------------------------------------------------------------------------------------------
+
+    def restore(self, record: TerminusRecord, queues: Mapping[int, Queue]) -> Terminus:
+        """One that was kept; `queues` are those there are, by id."""
+        self._queues = queues
+        key = _key(record)
+        self._count(key[0], 1)
+        restored: Terminus
+        if record.role == SOURCE:
+            restored = self.sources[key] = SourceTerminus(record, self)
+        else:
+            restored = self.targets[key] = TargetTerminus(record, self)
+        node = queues.get(record.node_id)
+        if node is not None:
+            restored.own(node)
+        return restored
+
+    def queue_by_id(self, queue_id: int) -> Queue | None:
+        return self._queues.get(queue_id)
+
+
+def _key(record: TerminusRecord) -> _Key:
+    return record.user, record.container, record.link
+
+
+def _remove(users: dict[object, dict[Terminus, None]], user: object | None, terminus: Terminus) -> None:
+    used = users.get(user)
+    if used is not None:
+        used.pop(terminus, None)
+        if not used:
+            del users[user]
