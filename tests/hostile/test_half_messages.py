@@ -63,7 +63,7 @@ def begin(broker: BrokerProcess, container: str, size: int, user: str = "guest")
         peer.leave()
 
 
-def halves(api: httpx.Client) -> dict[str, Any]:
+def partial_messages(api: httpx.Client) -> dict[str, Any]:
     """Ends of links with parts of messages, by their containers."""
     listed = api.get("/api/resumable-links").json()
     assert not any(each["attached"] for each in listed)
@@ -89,7 +89,7 @@ def test_half_a_message_is_listed_and_forgotten(tmp_path: Path, is_killed: bool)
 
 def forget_one(broker: BrokerProcess, api: httpx.Client) -> None:
     """Forget what the one has left, and let the other one end it."""
-    found = halves(api)
+    found = partial_messages(api)
     assert found.keys() == {"left", "stays"}
     left = found["left"]
     assert (left["name"], left["user"], left["half_messages"], left["expiry"]) == ("link", "guest", 1, "never")
@@ -98,7 +98,7 @@ def forget_one(broker: BrokerProcess, api: httpx.Client) -> None:
     assert api.get(place).json() == left
     assert api.delete(place).status_code == 204
     assert api.get(place).status_code == 404
-    assert halves(api).keys() == {"stays"}
+    assert partial_messages(api).keys() == {"stays"}
     with Peer(broker.port) as peer:
         peer.start("left")
         assert not peer.sender("link", KEPT, unsettled=table(binary(b"0"), NULL)).fields[7]
@@ -118,7 +118,7 @@ def forget_one(broker: BrokerProcess, api: httpx.Client) -> None:
     got = [connection.channel().basic_get(QUEUE, auto_ack=True)[2] for _ in range(3)]
     connection.close()
     assert got == [b"whole", message(MIB)[8:], None]
-    assert halves(api) == {}
+    assert partial_messages(api) == {}
 
 
 def add_user(api: httpx.Client, name: str) -> None:
@@ -136,7 +136,7 @@ def test_halves_of_a_user_are_bounded(tmp_path: Path) -> None:
         before = resident_bytes(broker.process.pid)
         for number in range(16):
             begin(broker, str(number), 8 * MIB)
-        found = halves(api)
+        found = partial_messages(api)
         assert found.pop("other's")["user"] == "other"
         assert sum(each["half_bytes"] for each in found.values()) <= 64 * MIB
         assert len(found) >= 6
@@ -156,7 +156,7 @@ def test_halves_of_all_users_are_bounded(tmp_path: Path) -> None:
         for number in range(8):
             add_user(api, f"user{number}")
             begin(broker, str(number), 8 * MIB, f"user{number}")
-        found = halves(api)
+        found = partial_messages(api)
         assert found.keys() == {str(number) for number in range(8 - len(found), 8)}
         assert len(found) >= 3
         assert sum(each["half_bytes"] for each in found.values()) <= watermark // 8

@@ -39,7 +39,7 @@ def store(broker: Broker, exchange: str, key: str, body: str, headers: dict[str,
     """Past all doors."""
     vhost = broker.vhosts["/"]
     encoded = encode_properties(Properties(delivery_mode=2, headers=headers))
-    message = Message(Address(exchange, key), CODEC_091, encoded, body.encode(), CODEC_091.handling(encoded), 0)
+    message = Message(Address(exchange, key), CODEC_091, encoded, body.encode(), CODEC_091.options(encoded), 0)
     vhost.deliver(message, [vhost.queues["q"]])
 
 

@@ -201,7 +201,7 @@ class AioPikaChannel(PeerChannel):
         await self._channel.close()
 
     def wait(self, seconds: float) -> None:
-        self._loop.run_until_complete(_turns())
+        self._loop.run_until_complete(_round_robin())
         if seconds and not self.deliveries and not self.cancelled:
             self._came.clear()
             self._loop.run_until_complete(asyncio.wait([self._loop.create_task(self._came.wait())], timeout=seconds))
@@ -240,7 +240,7 @@ class AioPikaPeer(Peer):
         self._loop.close()
 
 
-async def _turns() -> None:
+async def _round_robin() -> None:
     """Callbacks are tasks of their own, which take a few turns of the loop, however long those are."""
     for _ in range(50):
         await asyncio.sleep(0)

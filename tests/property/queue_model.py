@@ -80,14 +80,14 @@ class World:
             queue.dispatch()
         for queue in queues:
             queue.expire(self.now)
-        self.bury()
+        self.dead_letter_all()
         for queue in queues:
             queue.dispatch()
         for queue in queues:
             if queue.expires is not None and not queue.clients and queue.used + queue.expires <= self.now:
                 queue.delete()
 
-    def bury(self) -> None:
+    def dead_letter_all(self) -> None:
         while self.discarded or self.letters:
             queue, item, reason = (self.discarded or self.letters).popleft()
             queue.dying.remove(item)

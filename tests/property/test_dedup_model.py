@@ -9,10 +9,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from flintmq.broker.agenda import Agenda
 from flintmq.broker.message import Address, Entry, Message
 from flintmq.broker.queue.classic import ClassicQueue
 from flintmq.broker.queue.publishing import STORED, put
+from flintmq.broker.tick import Tick
 from flintmq.gateway.amqp091.codec import CODEC_091
 from flintmq.storage.definitions.sqlite import DefinitionDatabase
 from flintmq.storage.group_commit import Batch, RoundWriter
@@ -37,7 +37,7 @@ def named(name: str) -> Message:
     else:
         properties = Properties(delivery_mode=2, message_id=name)
     encoded = encode_properties(properties)
-    return Message(Address("", "q"), CODEC_091, encoded, name.encode(), CODEC_091.handling(encoded), 1)
+    return Message(Address("", "q"), CODEC_091, encoded, name.encode(), CODEC_091.options(encoded), 1)
 
 
 class DedupMachine(RuleBasedStateMachine):
@@ -63,7 +63,7 @@ class DedupMachine(RuleBasedStateMachine):
         self.files.drop(self.encoder.occupancy.drop_dead())
         self.writer = RoundWriter(DefinitionDatabase(Path(":memory:")), self.files)
         arguments: dict[str, object] = {"x-dedup-size": 1000}
-        self.queue = ClassicQueue(1, "/", "q", "classic", True, False, None, arguments, Agenda(), self.encoder)
+        self.queue = ClassicQueue(1, "/", "q", "classic", True, False, None, arguments, Tick(), self.encoder)
         dedup = self.queue.dedup
         assert dedup is not None
         self.dedup = dedup

@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from flintmq.base.errors import PreconditionFailed
-from flintmq.broker.agenda import Agenda
 from flintmq.broker.lease.lease import Lease
 from flintmq.broker.lease.registry import Leases
 from flintmq.broker.message import PERSISTENT, TRANSIENT, Address, Entry, Message
 from flintmq.broker.ports import Journal, Pages
-from flintmq.broker.queue.base import Stored
+from flintmq.broker.queue.base import Recoverable
 from flintmq.broker.queue.classic import ClassicQueue
 from flintmq.broker.queue.ids import QueueIds
 from flintmq.broker.queue.publishing import put
+from flintmq.broker.tick import Tick
 from flintmq.storage.definitions.sqlite import DefinitionDatabase
 from flintmq.storage.group_commit import Batch, RoundWriter
 from flintmq.storage.journal.encoder import JournalEncoder
@@ -132,14 +132,14 @@ class LeaseMachine(RuleBasedStateMachine):
         self.files.drop(self.encoder.occupancy.drop_dead())
         self.writer = RoundWriter(DefinitionDatabase(Path(":memory:")), self.files)
         pages = PageStore(CODECS, Spill(self.disk, Path("/pages"), NoRunner()), 1 << 30)
-        self.agenda = Agenda()
-        self.agenda.pages = pages
-        self.agenda.now_ms = self.now_ms
-        self.queue = ClassicQueue(QUEUE_ID, "/", "q", "classic", True, False, None, {}, self.agenda, self.encoder)
+        self.tick = Tick()
+        self.tick.pages = pages
+        self.tick.now_ms = self.now_ms
+        self.queue = ClassicQueue(QUEUE_ID, "/", "q", "classic", True, False, None, {}, self.tick, self.encoder)
         storage = LeaseStorage(self.encoder, pages, self.definitions)
-        self.leases = Leases("/", storage, self.agenda, QueueIds(self.following_id))
+        self.leases = Leases("/", storage, self.tick, QueueIds(self.following_id))
         self.lease: Lease | None = None
-        stored: dict[int, Stored] = {QUEUE_ID: self.queue}
+        stored: dict[int, Recoverable] = {QUEUE_ID: self.queue}
         for record in list(self.definitions.leases.values()):
             self.lease = stored[record.id] = self.leases.restore(record, {QUEUE_ID: self.queue})  # type: ignore[assignment]
         for queue_id, entry in replay.entries(self.files, self.encoder.occupancy):
@@ -169,8 +169,8 @@ class LeaseMachine(RuleBasedStateMachine):
     def _put(self, is_transient: bool, size: int) -> None:
         self.counter += 1
         body = b"%d" % self.counter + b"." * size
-        handling = TRANSIENT if is_transient else PERSISTENT
-        put([self.queue], Message(Address("", "q"), CODEC, b"", body, handling, 1), self.encoder)
+        options = TRANSIENT if is_transient else PERSISTENT
+        put([self.queue], Message(Address("", "q"), CODEC, b"", body, options, 1), self.encoder)
         self.now.ready[self.counter] = False
         if is_transient:
             self.transient.add(self.counter)
@@ -257,10 +257,10 @@ class LeaseMachine(RuleBasedStateMachine):
     def time_out(self) -> None:
         lease = self._lease()
         # A restart began to count anew.
-        self.agenda.timers.run(self.agenda.now_ms)
+        self.tick.timers.run(self.tick.now_ms)
         self.now_ms += TIMEOUT_MS + 1
-        self.agenda.now_ms = self.now_ms
-        self.agenda.timers.run(self.now_ms)
+        self.tick.now_ms = self.now_ms
+        self.tick.timers.run(self.now_ms)
         if lease.record.timeout_ms and self.now.leased:
             self.now.put_back()
             self.now.has_lapsed = True

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Final
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flintmq.broker.agenda import Agenda
 from flintmq.broker.message import Entry, Message
 from flintmq.broker.queue.classic import ClassicQueue
+from flintmq.broker.tick import Tick
 from tests.unit.broker.memory import MemoryJournal, Taker, message
 
 if TYPE_CHECKING:
@@ -27,10 +27,10 @@ class Picker(Taker):
     ) -> None:
         super().__init__(credit, no_ack)
         self.colours = colours
-        self.is_choosy = colours is not None
+        self.is_filtered = colours is not None
         self.check = check
 
-    def suits(self, message: Message) -> bool:
+    def matches(self, message: Message) -> bool:
         return self.colours is None or message.codec.headers(message.properties)["colour"] in self.colours
 
     def deliver(self, queue: "Queue", entry: Entry) -> None:
@@ -43,7 +43,7 @@ def group_of(entry: Entry) -> object:
 
 
 def order(entry: Entry) -> tuple[int, int]:
-    return -max(0, entry.message.handling.priority), entry.seq
+    return -max(0, entry.message.options.priority), entry.seq
 
 
 class Model:
@@ -58,7 +58,7 @@ class Model:
             arguments["x-max-priority"] = 9
         if random.random() < 0.2:
             arguments["x-single-active-consumer"] = True
-        self.queue = ClassicQueue(1, "/", "q", "classic", True, False, None, arguments, Agenda(), MemoryJournal())
+        self.queue = ClassicQueue(1, "/", "q", "classic", True, False, None, arguments, Tick(), MemoryJournal())
         self.ready: list[Entry] = []
         self.hands: list[tuple[Picker | None, Entry]] = []
         self.avoided: dict[int, object] = {}
@@ -75,7 +75,7 @@ class Model:
 
     def may_have(self, picker: Picker | None, entry: Entry) -> bool:
         """Whether an entry is to be had, but for credit: it suits, and nobody else holds its group."""
-        if picker is not None and not picker.suits(entry.message):
+        if picker is not None and not picker.matches(entry.message):
             return False
         group = group_of(entry) if self.is_grouped else None
         return group is None or all(holder is picker for holder, held in self.hands if group_of(held) == group)
@@ -163,7 +163,7 @@ class Model:
     def drop(self) -> None:
         """What a limit of length does: the oldest of the lowest priority goes."""
         entry = self.queue._store.drop_candidate()
-        first = min(self.ready, key=lambda each: (max(0, each.message.handling.priority), each.seq), default=None)
+        first = min(self.ready, key=lambda each: (max(0, each.message.options.priority), each.seq), default=None)
         assert entry is first
         if entry is not None:
             self.leave(entry)

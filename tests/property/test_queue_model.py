@@ -19,7 +19,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from flintmq.base.errors import StorageError
 from flintmq.broker.broker import Broker
 from flintmq.broker.exchange.routing import Route
-from flintmq.broker.message import FOREVER, PAUSE, RESUME, Address, ContentCodec, Entry, Handling, Message, Table
+from flintmq.broker.message import FOREVER, PAUSE, RESUME, Address, ContentCodec, Entry, Message, MessageOptions, Table
 from flintmq.broker.queue.classic import ClassicQueue
 from flintmq.broker.queue.consumer import Consumer
 from flintmq.broker.queue.publishing import ROUTED, STORED, TURNED_AWAY, UNDELIVERED
@@ -62,14 +62,14 @@ class TableCodec(ContentCodec):
     def property_value(self, properties: bytes, name: str) -> object:
         return None
 
-    def handling(self, properties: bytes) -> Handling:
+    def options(self, properties: bytes) -> MessageOptions:
         table = self.table(properties)
         delay = self.headers(properties).get("x-delay", 0)
         priority, ttl = table["priority"], table["ttl"]
         assert isinstance(delay, int)
         assert isinstance(priority, int)
         assert ttl is None or isinstance(ttl, int)
-        return Handling(table["persistent"] is True, priority, FOREVER if ttl is None else ttl, max(0, delay))
+        return MessageOptions(table["persistent"] is True, priority, FOREVER if ttl is None else ttl, max(0, delay))
 
     def edited(self, properties: bytes, headers: Table, keeps_expiration: bool) -> bytes:
         table = {**self.table(properties), "headers": headers}
@@ -183,10 +183,10 @@ class Dice:
         ]
 
 
-Chance = st.DataObject | Dice
+RandomSource = st.DataObject | Dice
 
 
-def pick(data: Chance, among: list[T]) -> T:
+def pick(data: RandomSource, among: list[T]) -> T:
     if isinstance(data, Dice):
         return data.random.choice(among)
     return among[data.draw(st.integers(0, len(among) - 1))]
@@ -237,7 +237,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: self.world.queues)
     @rule(data=st.data(), what=st.sampled_from(WHATS))
-    def administer(self, data: Chance, what: str) -> None:
+    def administer(self, data: RandomSource, what: str) -> None:
         model = pick(data, list(self.world.queues.values()))
         queue = self.queue(model)
         if what == "look":
@@ -252,7 +252,7 @@ class QueueMachine(RuleBasedStateMachine):
             assert self.vhost.delete_queue(model.name, False, False, None) == expected
             model.delete()
         else:
-            command = Handling(False, command=PAUSE if what == "pause" else RESUME)
+            command = MessageOptions(False, command=PAUSE if what == "pause" else RESUME)
             properties = self.codec.add({"headers": {}, "ttl": None})
             message = Message(Address("", model.name), self.codec, properties, b"", command, self.world.now)
             assert self.vhost.deliver(message, [queue]) == STORED
@@ -294,8 +294,8 @@ class QueueMachine(RuleBasedStateMachine):
                 "ttl": ttl,
             }
         )
-        handling = self.codec.handling(properties)
-        message = Message(Address("", name), self.codec, properties, item.body.encode(), handling, self.world.now)
+        options = self.codec.options(properties)
+        message = Message(Address("", name), self.codec, properties, item.body.encode(), options, self.world.now)
         deliver = self.vhost.deliver_at_once if immediate else self.vhost.deliver
         outcome = deliver(message, self.vhost.router.queues(Route(message.address), message))
         model = self.world.queues.get(name)
@@ -330,7 +330,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: self.subscribers)
     @rule(data=st.data(), closes=st.booleans())
-    def cancel(self, data: Chance, closes: bool) -> None:
+    def cancel(self, data: RandomSource, closes: bool) -> None:
         """A consumer ends; with its channel, what it has goes back."""
         subscriber = pick(data, self.subscribers)
         model = subscriber.queue
@@ -345,7 +345,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: self.subscribers)
     @rule(data=st.data(), credit=st.integers(1, 3), ends=st.booleans())
-    def give_credit(self, data: Chance, credit: int, ends: bool) -> None:
+    def give_credit(self, data: RandomSource, credit: int, ends: bool) -> None:
         subscriber = pick(data, self.subscribers)
         subscriber.credit += credit
         subscriber.client.credit += credit
@@ -391,7 +391,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: self.in_hands())
     @rule(data=st.data(), hows=settlements, ends=st.booleans())
-    def settle(self, data: Chance, hows: list[str], ends: bool) -> None:
+    def settle(self, data: RandomSource, hows: list[str], ends: bool) -> None:
         for how in hows:
             hands = self.in_hands()
             if hands:
@@ -400,13 +400,13 @@ class QueueMachine(RuleBasedStateMachine):
             self.tick()
 
     @rule(data=st.data(), hows=settlements, ms=st.sampled_from([0, 0, 10]))
-    def work(self, data: Chance, hows: list[str], ms: int) -> None:
+    def work(self, data: RandomSource, hows: list[str], ms: int) -> None:
         """Consumers get what there is, and settle some of it; most things that happen are this."""
         self.pass_time(ms, True)
         self.settle(data, hows, True)
 
     @rule(data=st.data(), hows=settlements)
-    def work_on(self, data: Chance, hows: list[str]) -> None:
+    def work_on(self, data: RandomSource, hows: list[str]) -> None:
         self.work(data, hows, 10)
 
     def settle_one(self, model: ModelQueue, item: Item, how: str) -> None:

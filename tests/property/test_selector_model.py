@@ -22,7 +22,7 @@ FIELDS = ["a", "b", "c"]
 
 def selects(text: str, headers: Table) -> bool:
     properties = encode_properties(Properties(headers=headers))
-    message = Message(Address("", "q"), CODEC_091, properties, b"", CODEC_091.handling(properties), 0)
+    message = Message(Address("", "q"), CODEC_091, properties, b"", CODEC_091.options(properties), 0)
     return Parsed(1).get(text).matches(message)
 
 

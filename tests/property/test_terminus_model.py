@@ -9,16 +9,16 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from flintmq.broker.agenda import Agenda
 from flintmq.broker.message import PERSISTENT, Address, Message
 from flintmq.broker.ports import Journal, TerminusRecord
-from flintmq.broker.queue.base import Stored
+from flintmq.broker.queue.base import Recoverable
 from flintmq.broker.queue.classic import ClassicQueue
 from flintmq.broker.queue.ids import QueueIds
 from flintmq.broker.queue.publishing import STORED, put
 from flintmq.broker.queue.settlement import ACCEPTED, FAILED, REJECTED, RELEASED, Outcome, modified
 from flintmq.broker.terminus.registry import Termini
 from flintmq.broker.terminus.terminus import NEVER, SOURCE, TARGET, UNSETTLED_STATE, SourceTerminus, TargetTerminus
+from flintmq.broker.tick import Tick
 from flintmq.storage.definitions.sqlite import DefinitionDatabase
 from flintmq.storage.group_commit import Batch, RoundWriter
 from flintmq.storage.journal.encoder import JournalEncoder
@@ -93,16 +93,16 @@ class TerminusMachine(RuleBasedStateMachine):
         self.encoder.start(number, max(next_seqs.values()) - 1)
         self.files.drop(self.encoder.occupancy.drop_dead())
         self.writer = RoundWriter(DefinitionDatabase(Path(":memory:")), self.files)
-        agenda = Agenda()
-        self.queue = ClassicQueue(QUEUE_ID, "/", "q", "classic", True, False, None, {}, agenda, self.encoder)
-        termini = Termini("/", JournalStorage(self.encoder), agenda, QueueIds(4))
+        tick = Tick()
+        self.queue = ClassicQueue(QUEUE_ID, "/", "q", "classic", True, False, None, {}, tick, self.encoder)
+        termini = Termini("/", JournalStorage(self.encoder), tick, QueueIds(4))
         queues = {QUEUE_ID: self.queue}
         source = termini.restore(self._record(SOURCE_ID, SOURCE), queues)
         target = termini.restore(self._record(TARGET_ID, TARGET), queues)
         assert isinstance(source, SourceTerminus)
         assert isinstance(target, TargetTerminus)
         self.source, self.target = source, target
-        stored: dict[int, Stored] = {QUEUE_ID: self.queue, SOURCE_ID: source, TARGET_ID: target}
+        stored: dict[int, Recoverable] = {QUEUE_ID: self.queue, SOURCE_ID: source, TARGET_ID: target}
         for queue_id, entry in replay.entries(self.files, self.encoder.occupancy):
             stored[queue_id].restore(entry)
         for queue_id, next_seq in next_seqs.items():

@@ -45,7 +45,7 @@ class DatabaseFile:
 
     def __init__(self, chance: random.Random, disk: SimulatedDisk, path: Path) -> None:
         self.trouble: Callable[[str, str], None] | None = None
-        self._chance = chance
+        self._random = chance
         self._disk = disk
         self._log = path.with_name(path.name + LOG_SUFFIX)
         # The content of the log with the transaction that may not be on the disk, and what is there without it.
@@ -62,15 +62,15 @@ class DatabaseFile:
         try:
             self.trouble("commit", "definitions.sqlite")
         except OSError as error:
-            if error.errno == errno.EIO and self._chance.random() < 0.5:
+            if error.errno == errno.EIO and self._random.random() < 0.5:
                 # It was written, and its sync failed.
-                self._doubtful = self._chance.randbytes(8)
+                self._doubtful = self._random.randbytes(8)
                 self._without = self._connection.before
                 sqlite3.Connection.execute(self._connection, "COMMIT")
                 self._disk.show_unwritten(self._log, self._doubtful)
             raise sqlite3.OperationalError(f"disk I/O error ({error.strerror})") from error
         except PowerLoss:
-            if self._chance.random() < 0.5:
+            if self._random.random() < 0.5:
                 # It got there, and nobody was told.
                 sqlite3.Connection.execute(self._connection, "COMMIT")
             raise

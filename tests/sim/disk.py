@@ -132,7 +132,7 @@ class SimulatedDisk(Disk):
         # How many calls there were, and how many syncs among them.
         self.calls = 0
         self.syncs = 0
-        self._chance = random.Random(seed)
+        self._random = random.Random(seed)
         # By whole name: paths are slow to compare.
         self._seen: dict[str, _Inode] = {}
         self._durable: dict[str, _Inode] = {}
@@ -150,7 +150,7 @@ class SimulatedDisk(Disk):
 
     def lose_power(self, seed: int | None = None) -> None:
         """What was not synced is lost or not, whatever became of the rest. The disk can be used again."""
-        chance = self._chance if seed is None else random.Random(seed)
+        chance = self._random if seed is None else random.Random(seed)
         changes = self._changes
         if chance.random() < 0.5:
             kept = changes[: chance.randrange(len(changes) + 1)]
@@ -165,7 +165,7 @@ class SimulatedDisk(Disk):
         self.is_off = False
 
     def fail_to_sync(self, file: "SimulatedFile") -> None:
-        file.inode.fail_to_sync(self._chance)
+        file.inode.fail_to_sync(self._random)
 
     def show_unwritten(self, path: Path, content: bytes) -> None:
         """A file that somebody else writes has this content for readers, after a sync of it has failed."""
@@ -173,7 +173,7 @@ class SimulatedDisk(Disk):
         self._durable[str(path)] = inode
         inode.truncate(0)
         inode.write(0, content)
-        inode.fail_to_sync(self._chance)
+        inode.fail_to_sync(self._random)
 
     def forget(self, path: Path) -> None:
         """Somebody else has removed it for good."""
@@ -190,10 +190,10 @@ class SimulatedDisk(Disk):
         files = [path for path, inode in sorted(self._durable.items()) if inode.durable]
         if not files:
             return ""
-        path = self._chance.choice(files)
+        path = self._random.choice(files)
         inode = self._durable[path]
-        at = self._chance.randrange(len(inode.durable))
-        inode.durable[at] ^= 1 << self._chance.randrange(8)
+        at = self._random.randrange(len(inode.durable))
+        inode.durable[at] ^= 1 << self._random.randrange(8)
         inode.seen = bytearray(inode.durable)
         return path.rpartition("/")[2]
 
@@ -208,7 +208,7 @@ class SimulatedDisk(Disk):
         return min(size, max(self.capacity - self.used_bytes + len(inode.seen), len(inode.seen)))
 
     def random_part(self, size: int) -> int:
-        return self._chance.randrange(size + 1)
+        return self._random.randrange(size + 1)
 
     def image(self) -> str:
         """A hash of all that is on the disk."""
@@ -289,7 +289,7 @@ class SimulatedDisk(Disk):
         return _Lock()
 
     def random_bytes(self, count: int) -> bytes:
-        return self._chance.randbytes(count)
+        return self._random.randbytes(count)
 
 
 def _missing(path: Path) -> FileNotFoundError:

@@ -146,14 +146,14 @@ class LeaseReader:
         self._ledger = ledger
         self._node = node
         self._tenure = tenure
-        self._chance = chance
+        self._random = chance
         self.client = self._connect()
 
     def _connect(self) -> Client:
         return Client(self._workload, self._ledger, self._node, self._workload.latency, 1, self._begin)
 
     def lost(self) -> None:
-        self._node.loop.call_later(self._chance.random() * 0.01, self._reconnect)
+        self._node.loop.call_later(self._random.random() * 0.01, self._reconnect)
 
     def _reconnect(self) -> None:
         if self._workload.is_going:
@@ -181,13 +181,13 @@ class LeaseReader:
             tenure.took(method, channel.fetched)
         else:
             tenure.did_settle()
-        self._node.loop.call_later(self._chance.random() * 2 * self._workload.gap, lambda: self._go_on(channel))
+        self._node.loop.call_later(self._random.random() * 2 * self._workload.gap, lambda: self._go_on(channel))
 
     def _go_on(self, channel: SimChannel) -> None:
         if channel.is_over or not self._workload.is_going:
             return
         tenure = self._tenure
-        chance = self._chance
+        chance = self._random
         queue = tenure.line.name
         if chance.random() < 0.02:
             channel.client.cut()

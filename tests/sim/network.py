@@ -34,7 +34,7 @@ class Link(asyncio.Transport):
         # A checksum of all that went over it, and when, for whoever compares runs.
         self.traffic = 0
         self._loop = loop
-        self._chance = chance
+        self._random = chance
         self._protocol = protocol
         self._received = received
         self._lost = lost
@@ -71,7 +71,7 @@ class Link(asyncio.Transport):
     def _carry_up_soon(self, delay: float) -> None:
         if not self._is_up_due:
             self._is_up_due = True
-            self._loop.call_later(self._chance.random() * delay, self._carry_up)
+            self._loop.call_later(self._random.random() * delay, self._carry_up)
 
     def _carry_up(self) -> None:
         self._is_up_due = False
@@ -94,8 +94,8 @@ class Link(asyncio.Transport):
 
     def _piece(self, waiting: bytearray) -> bytes:
         size = len(waiting)
-        if self._chance.random() < 0.2:
-            size = self._chance.randrange(size) + 1
+        if self._random.random() < 0.2:
+            size = self._random.randrange(size) + 1
         data = bytes(waiting[:size])
         del waiting[:size]
         return data
@@ -104,8 +104,8 @@ class Link(asyncio.Transport):
         """The connection breaks. Neither side hears of it at once, nor gets what is under way."""
         self._up.clear()
         self._down.clear()
-        self._client_gone(self._chance.random() * self.latency)
-        self._server_gone(self._chance.random() * self.latency, ConnectionResetError(104, "Connection reset by peer"))
+        self._client_gone(self._random.random() * self.latency)
+        self._server_gone(self._random.random() * self.latency, ConnectionResetError(104, "Connection reset by peer"))
 
     def drop(self) -> None:
         """The server is gone: its power has failed."""
@@ -145,7 +145,7 @@ class Link(asyncio.Transport):
     def _carry_down_soon(self, delay: float) -> None:
         if not self._is_down_due:
             self._is_down_due = True
-            self._loop.call_later(self._chance.random() * delay, self._carry_down)
+            self._loop.call_later(self._random.random() * delay, self._carry_down)
 
     def _carry_down(self) -> None:
         self._is_down_due = False

@@ -96,7 +96,7 @@ class Node:
         self.frame_bytes = frame_bytes
         self.links: list[Link] = []
         self.is_stopping = False
-        self._chance = chance
+        self._random = chance
         self._baton = baton
         self._ports = 0
         self._commits: list[SimulatedCommit] = []
@@ -127,7 +127,7 @@ class Node:
             raise
 
     def _make_commit(self, rounds: Rounds) -> GroupCommit:
-        commit = SimulatedCommit(rounds, self.loop, self._chance, self._baton)
+        commit = SimulatedCommit(rounds, self.loop, self._random, self._baton)
         self._commits.append(commit)
         return commit
 
@@ -156,7 +156,7 @@ class Node:
         logins = _OpenDoor(self.loop)
         offer_10 = amqp10.Offer("flintmq", {}, Tuning10(idle_timeout_ms=0, frame_max=self.frame_bytes))
         self._server = AmqpServer(
-            self.broker, offer, logins, self._chance.randbytes, 1_000, self.clock_ms, offer_10=offer_10
+            self.broker, offer, logins, self._random.randbytes, 1_000, self.clock_ms, offer_10=offer_10
         )
         # What the start itself has settled, and the definitions of a new node.
         self._server.want_tick()
@@ -165,7 +165,7 @@ class Node:
         server = self._server
         assert server is not None
         self._ports += 1
-        link = Link(self.loop, self._chance, server.protocol(), received, lost, self._ports, latency)
+        link = Link(self.loop, self._random, server.protocol(), received, lost, self._ports, latency)
         self.links.append(link)
         return link
 
@@ -205,7 +205,7 @@ class Node:
             for held in terminus.unsettled.values():
                 found[held.queue.name].append(held.entry)
                 found[held.queue.name].sort(key=lambda entry: entry.position)
-        for letter in self.broker.agenda.dead_letters:
+        for letter in self.broker.tick.dead_letters:
             entries = found[letter.queue.name]
             entries.append(letter.entry)
             entries.sort(key=lambda entry: entry.position)

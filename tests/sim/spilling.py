@@ -15,19 +15,19 @@ _DELAY_SECONDS: Final = 0.002
 class SimulatedSpill(SpillRunner):
     def __init__(self, loop: VirtualLoop, chance: random.Random) -> None:
         self._loop = loop
-        self._chance = chance
+        self._random = chance
         self._jobs: deque[Callable[[], None]] = deque()
 
     def submit(self, job: Callable[[], None]) -> None:
         if not self._jobs:
-            self._loop.call_later(self._chance.random() * _DELAY_SECONDS, self._do_some)
+            self._loop.call_later(self._random.random() * _DELAY_SECONDS, self._do_some)
         self._jobs.append(job)
 
     def _do_some(self) -> None:
-        for _ in range(self._chance.randrange(len(self._jobs)) + 1 if self._jobs else 0):
+        for _ in range(self._random.randrange(len(self._jobs)) + 1 if self._jobs else 0):
             self._jobs.popleft()()
         if self._jobs:
-            self._loop.call_later(self._chance.random() * _DELAY_SECONDS, self._do_some)
+            self._loop.call_later(self._random.random() * _DELAY_SECONDS, self._do_some)
 
     def close(self) -> None:
         while self._jobs:

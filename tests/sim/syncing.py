@@ -21,7 +21,7 @@ class SimulatedCommit(GroupCommit):
         self.delay = 0.002
         self.pauses = 0.1
         self._loop = loop
-        self._chance = chance
+        self._random = chance
         self._inbox: list[Batch] = []
         self._is_due = False
         self._baton = baton
@@ -30,7 +30,7 @@ class SimulatedCommit(GroupCommit):
     def submit(self, batch: Batch) -> None:
         self.submitted = batch.number
         self._inbox.append(batch)
-        self._wake(self._chance.random() * self.delay)
+        self._wake(self._random.random() * self.delay)
 
     def _wake(self, seconds: float) -> None:
         if not self._is_due and self._baton.is_idle and not self._is_over:
@@ -41,7 +41,7 @@ class SimulatedCommit(GroupCommit):
         self._is_due = False
         if self._is_over or not self._baton.is_idle:
             return
-        if self._chance.random() < 0.7:
+        if self._random.random() < 0.7:
             # In one go: most of what can be seen is seen like this, at a tenth of the cost.
             self._run_round(False)
             self._ended()
@@ -65,13 +65,13 @@ class SimulatedCommit(GroupCommit):
         if self._baton.is_idle:
             self._ended()
         else:
-            self._loop.call_later(self._chance.random() * self.delay, self._go_on)
+            self._loop.call_later(self._random.random() * self.delay, self._go_on)
 
     def _ended(self) -> None:
         if self._is_over:
             return
         if self._inbox:
-            self._wake(self._chance.random() * self.delay)
+            self._wake(self._random.random() * self.delay)
             return
         patience = self.rounds.patience(self._loop.time())
         if patience is not None:
@@ -83,7 +83,7 @@ class SimulatedCommit(GroupCommit):
 
     def pause(self) -> None:
         """A call to the disk is about to be made: perhaps it takes a while."""
-        if not self._baton.is_idle and self._baton.is_here and self._chance.random() < self.pauses:
+        if not self._baton.is_idle and self._baton.is_here and self._random.random() < self.pauses:
             self._baton.stop()
 
     def close(self) -> None:

@@ -38,7 +38,7 @@ def _start(ledger: Ledger, line: Line, receiver: LastingReceiver) -> None:
     """A node starts, and has the message."""
     sent = ledger.messages[1]
     properties = sent.properties()
-    message = BrokerMessage(Address("", ""), CODEC_091, properties, sent.body, CODEC_091.handling(properties), 0)
+    message = BrokerMessage(Address("", ""), CODEC_091, properties, sent.body, CODEC_091.options(properties), 0)
     entry = Entry(message, 1)
     entry.redelivered = True
     ledger.found({line.name: [entry]}, 0)

@@ -69,7 +69,7 @@ class Workload:
         self._topology = topology
         self._numbers = numbers
         self._lasting = lasting
-        self._chance = chance
+        self._random = chance
         self.aim = aim
         self._tenure = tenure
         # Seconds between two things that are done.
@@ -112,23 +112,23 @@ class Workload:
         return self._numbers.next()
 
     def choose_mode(self) -> str:
-        return self._chance.choice(self._modes)
+        return self._random.choice(self._modes)
 
     # -- clients ------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
         if self._topology.fleeting:
             self.declare(self._topology.fleeting)
-        for _ in range(self._chance.choice((1, 2, 2, 3))):
+        for _ in range(self._random.choice((1, 2, 2, 3))):
             self._connect()
         if self._speaks_10:
             self._connect_links(None)
         if self._lasts:
-            if self._chance.random() < 0.3:
+            if self._random.random() < 0.3:
                 self._decide(self._lasting)
             self._connect_links(self._lasting)
         if self._tenure is not None:
-            self.reader = LeaseReader(self, self._ledger, self._node, self._tenure, self._chance)
+            self.reader = LeaseReader(self, self._ledger, self._node, self._tenure, self._random)
         self._node.loop.call_later(self.gap, self._step)
 
     def declare(self, methods: list[m.Method]) -> None:
@@ -147,7 +147,7 @@ class Workload:
             self._ledger.lines[method.queue].is_sure = True
 
     def _connect(self) -> None:
-        channels = self._chance.choice((1, 2, 3))
+        channels = self._random.choice((1, 2, 3))
         self.clients.append(Client(self, self._ledger, self._node, self.latency, channels))
 
     def lost(self, client: Client) -> None:
@@ -156,7 +156,7 @@ class Workload:
         if self.reader is not None and client is self.reader.client:
             self.reader.lost()
         elif self.is_going:
-            self._node.loop.call_later(self._chance.random() * 0.01, self._reconnect)
+            self._node.loop.call_later(self._random.random() * 0.01, self._reconnect)
 
     def _connect_links(self, lasting: Lasting | None) -> None:
         if self.is_going:
@@ -166,7 +166,7 @@ class Workload:
         if client in self.link_clients:
             self.link_clients.remove(client)
         if self.is_going:
-            self._node.loop.call_later(self._chance.random() * 0.01, self._connect_links, client.lasting)
+            self._node.loop.call_later(self._random.random() * 0.01, self._connect_links, client.lasting)
 
     def _reconnect(self) -> None:
         if self.is_going and len(self.clients) < 3:
@@ -185,7 +185,7 @@ class Workload:
     def _step(self) -> None:
         if not self.is_going:
             return
-        chance = self._chance
+        chance = self._random
         channels = [channel for client in self.clients for channel in client.channels if channel.is_usable]
         if channels:
             channel = chance.choice(channels)
@@ -205,7 +205,7 @@ class Workload:
         self._node.loop.call_later(chance.random() * 2 * self.gap, self._step)
 
     def _use_links(self, client: LinkClient) -> None:
-        chance = self._chance
+        chance = self._random
         if not client.is_usable:
             return
         if self._transacts:
@@ -226,7 +226,7 @@ class Workload:
         act(client)
 
     def _send(self, client: LinkClient) -> None:
-        chance = self._chance
+        chance = self._random
         if self._is_enough():
             return
         address = chance.choice(self._addresses())
@@ -254,11 +254,11 @@ class Workload:
         line = self._some_line()
         if line is not None and not line.is_stream and len(client.receivers) < 3:
             open_ones = self._open(client)
-            transaction = self._chance.choice(open_ones) if open_ones and self._chance.random() < 0.5 else None
-            client.receive(line, self._chance.choice((1, 3, 10)), transaction)
+            transaction = self._random.choice(open_ones) if open_ones and self._random.random() < 0.5 else None
+            client.receive(line, self._random.choice((1, 3, 10)), transaction)
 
     def _say_outcome(self, client: LinkClient) -> None:
-        chance = self._chance
+        chance = self._random
         open_ones = self._open(client)
         transaction = chance.choice(open_ones) if open_ones and chance.random() < 0.8 else None
         receivers = [receiver for receiver in client.receivers if receiver.free(transaction)]
@@ -285,7 +285,7 @@ class Workload:
 
     def _discharge(self, client: LinkClient) -> None:
         """Commit or roll back some transactions, in any order; the answers come when they come."""
-        chance = self._chance
+        chance = self._random
         work = client.work
         ready = [transaction for transaction in self._open(client) if transaction.is_ready]
         if work is None:
@@ -301,8 +301,8 @@ class Workload:
     def _acquire(self, client: LinkClient) -> None:
         open_ones = self._open(client)
         if open_ones and client.receivers:
-            receiver = self._chance.choice(client.receivers)
-            receiver.acquire(None if self._chance.random() < 0.2 else self._chance.choice(open_ones))
+            receiver = self._random.choice(client.receivers)
+            receiver.acquire(None if self._random.random() < 0.2 else self._random.choice(open_ones))
 
     def _detach_coordinator(self, client: LinkClient) -> None:
         """Not while a message is under way in its transactions: that would come for none then, and cost its link."""
@@ -315,10 +315,10 @@ class Workload:
 
     def _detach(self, client: LinkClient) -> None:
         if client.receivers:
-            self._chance.choice(client.receivers).detach()
+            self._random.choice(client.receivers).detach()
 
     def _break_links(self, client: LinkClient) -> None:
-        if self._chance.random() < 0.5:
+        if self._random.random() < 0.5:
             client.cut()
         else:
             client.close()
@@ -326,7 +326,7 @@ class Workload:
     # -- the client that outlives nodes -------------------------------------------------------------------------
 
     def _use_lasting(self, client: LinkClient, lasting: Lasting) -> None:
-        chance = self._chance
+        chance = self._random
         if not client.has_lasting:
             client.has_lasting = True
             lasting.attach(client)
@@ -345,7 +345,7 @@ class Workload:
             self._break_links(client)
 
     def _add_lasting(self, client: LinkClient, lasting: Lasting) -> None:
-        chance = self._chance
+        chance = self._random
         if chance.random() < 0.5 and len(lasting.senders) < 2:
             addresses = [address for address in self._addresses() if address.lines and not address.header]
             address = chance.choice(addresses)
@@ -357,7 +357,7 @@ class Workload:
                 lasting.add_receiver(client, self._numbers.next(), line, chance.choice((1, 3, 10)))
 
     def _send_lasting(self, lasting: Lasting) -> None:
-        chance = self._chance
+        chance = self._random
         senders = [sender for sender in lasting.senders if sender.core.error is None]
         if not senders or self._is_enough():
             return
@@ -377,7 +377,7 @@ class Workload:
 
     def _decide(self, lasting: Lasting) -> None:
         """What is in hand has its outcome; now and then the node hears of that only on the next connection."""
-        chance = self._chance
+        chance = self._random
         receivers = [receiver for receiver in lasting.receivers if receiver.undecided]
         if receivers:
             receiver = chance.choice(receivers)
@@ -389,7 +389,7 @@ class Workload:
     # -- what a channel may do ----------------------------------------------------------------------------------
 
     def _publish(self, channel: SimChannel) -> None:
-        chance = self._chance
+        chance = self._random
         if self._is_enough():
             self._relieve(channel)
             return
@@ -405,7 +405,7 @@ class Workload:
     def _relieve(self, channel: SimChannel) -> None:
         """There is much on the queues: somebody is to take it."""
         acts = (self._settle, self._get, self._consume, self._end_transaction, self._purge)
-        (act,) = self._chance.choices(acts, (40, 20, 20, 20, 3))
+        (act,) = self._random.choices(acts, (40, 20, 20, 20, 3))
         act(channel)
 
     def _addresses(self) -> list[Address]:
@@ -417,7 +417,7 @@ class Workload:
         ]
 
     def _publish_to(self, channel: SimChannel, address: Address) -> None:
-        chance = self._chance
+        chance = self._random
         lines = address.lines
         if not address.exchange and lines and lines[0].deduplicates and channel.mode != TX and chance.random() < 0.4:
             known = [copy.sent for copy in lines[0].copies.values()]
@@ -443,7 +443,7 @@ class Workload:
         channel.publish(address, sent)
 
     def _settle(self, channel: SimChannel) -> None:
-        chance = self._chance
+        chance = self._random
         if channel.is_recovering:
             return
         if channel.reading and chance.random() < 0.5:
@@ -466,7 +466,7 @@ class Workload:
         if channel.mode != TX:
             self._settle(channel)
         elif channel.group.publishes or channel.group.settlements:
-            if self._chance.random() < 0.8:
+            if self._random.random() < 0.8:
                 channel.commit()
                 channel.client.flush()
                 channel.client.link.when_arrived(self.aim)
@@ -474,7 +474,7 @@ class Workload:
                 channel.roll_back()
 
     def _consume(self, channel: SimChannel) -> None:
-        chance = self._chance
+        chance = self._random
         line = self._some_line()
         if line is None or len(channel.consumers) > 3:
             return
@@ -496,19 +496,19 @@ class Workload:
             for line in self._ledger.lines.values()
             if line.is_sure and not (line.is_leaving or line.is_temporary or line.is_leased)
         ]
-        return self._chance.choice(lines) if lines else None
+        return self._random.choice(lines) if lines else None
 
     def _get(self, channel: SimChannel) -> None:
         line = self._some_line()
         if line is not None and not line.is_stream and not channel.is_recovering:
-            no_ack = self._chance.random() < 0.05
+            no_ack = self._random.random() < 0.05
             if "x-single-active-consumer" not in line.arguments or line.arguments.get("x-queue-type") != "quorum":
                 channel.get(line, no_ack)
 
     def _cancel(self, channel: SimChannel) -> None:
         tags = [tag for tag, subscription in channel.consumers.items() if not subscription.is_over]
         if tags and not channel.is_recovering:
-            channel.cancel(self._chance.choice(tags))
+            channel.cancel(self._random.choice(tags))
 
     def _recover(self, channel: SimChannel) -> None:
         if not channel.may_recover:
@@ -528,7 +528,7 @@ class Workload:
             channel.ask(m.QueuePurge(queue=line.name), (m.QueuePurgeOk,), lambda _: self._ledger.purged(line))
 
     def _make_queue(self, channel: SimChannel) -> None:
-        name = f"made{self._chance.randrange(3)}"
+        name = f"made{self._random.randrange(3)}"
         if name in self._ledger.lines:
             return
         line = Line(name, is_temporary=True)
@@ -544,7 +544,7 @@ class Workload:
         lines = [line for line in lines if not line.is_leaving]
         if not lines:
             return
-        line = self._chance.choice(lines)
+        line = self._random.choice(lines)
         line.is_leaving = True
         self._ledger.purging(line)
 
@@ -565,7 +565,7 @@ class Workload:
         channel.client.open_channel()
 
     def _break(self, channel: SimChannel) -> None:
-        if self._chance.random() < 0.5:
+        if self._random.random() < 0.5:
             channel.client.cut()
         else:
             channel.client.close()
@@ -573,7 +573,7 @@ class Workload:
     def _stall(self, channel: SimChannel) -> None:
         link = channel.client.link
         link.is_stalled = True
-        self._node.loop.call_later(self._chance.random() * 0.05, link.let_go)
+        self._node.loop.call_later(self._random.random() * 0.05, link.let_go)
 
     def _set_flow(self, channel: SimChannel) -> None:
         for active in (False, True):

@@ -10,10 +10,9 @@ from flintmq.base.limits import DISPATCH_WORK_UNITS, POLICY_STEP_NAMES, STAGE_ST
 from flintmq.base.work import WORK
 from flintmq.broker.access.limits import Limits
 from flintmq.broker.access.user import User, check_user_size
-from flintmq.broker.agenda import Agenda
 from flintmq.broker.dead_letter.dead_letters import DeadLetters
 from flintmq.broker.dialect import RABBITMQ, Dialect, dialect_named
-from flintmq.broker.exchange.random_source import Chance
+from flintmq.broker.exchange.random_source import RandomSource
 from flintmq.broker.exchange.registry import Exchanges
 from flintmq.broker.ports import (
     Definitions,
@@ -27,12 +26,13 @@ from flintmq.broker.ports import (
     UserRecord,
     VHostRecord,
 )
-from flintmq.broker.queue.base import Queue, Stored
+from flintmq.broker.queue.base import Queue, Recoverable
 from flintmq.broker.queue.classic import ClassicQueue
 from flintmq.broker.queue.entries import EntryQueue
 from flintmq.broker.queue.ids import QueueIds
 from flintmq.broker.queue.stream import StreamQueue
 from flintmq.broker.rules import check_rule
+from flintmq.broker.tick import Tick
 from flintmq.broker.timers import NEVER
 from flintmq.broker.vhost import VHost, check_vhost_size
 
@@ -45,7 +45,7 @@ class Broker:
         self.storage = storage
         # What this broker is called where it speaks of itself; whoever knows the machine sets it.
         self.node = "flintmq@localhost"
-        self.agenda = Agenda()
+        self.tick = Tick()
         self.vhosts: dict[str, VHost] = {}
         self.users: dict[str, User] = {}
         # By virtual host, component and name.
@@ -53,19 +53,19 @@ class Broker:
         # By name: what this broker makes up once, and keeps to itself.
         self.secrets: dict[str, bytes] = {}
         self._ids = QueueIds(1)
-        self._chance = Chance(seed)
+        self._random = RandomSource(seed)
         self._exchanges: dict[str, Exchanges] = {}
-        self.agenda.pages = storage.pages
-        self._dead_letters = DeadLetters(self.agenda, self._exchanges, storage.journal)
+        self.tick.pages = storage.pages
+        self._dead_letters = DeadLetters(self.tick, self._exchanges, storage.journal)
 
     @property
     def now_ms(self) -> i64:
         """The time of what is being taken in (Unix time); whoever reads the clock sets it."""
-        return self.agenda.now_ms
+        return self.tick.now_ms
 
     @now_ms.setter
     def now_ms(self, value: i64) -> None:
-        self.agenda.now_ms = value
+        self.tick.now_ms = value
 
     # -- definitions --------------------------------------------------------------------------------------------
     # Each change holds at once, and is durable with the batch it is in.
@@ -87,7 +87,7 @@ class Broker:
 
     def _make_vhost(self, record: VHostRecord) -> VHost:
         dialect = dialect_named(record.dialect)
-        vhost = VHost(record.name, self.storage, self.agenda, self._ids, self._chance, dialect)
+        vhost = VHost(record.name, self.storage, self.tick, self._ids, self._random, dialect)
         vhost.describe(record)
         self.vhosts[record.name] = vhost
         self._exchanges[record.name] = vhost.exchanges
@@ -97,8 +97,8 @@ class Broker:
         """With all that is in it, its connections and the permissions for it. Raises ConfigurationError."""
         vhost = self.vhost(name)
         vhost.remove()
-        self.agenda.churn.published += vhost.router.published
-        self.agenda.churn.gone.add(vhost.traffic)
+        self.tick.churn.published += vhost.router.published
+        self.tick.churn.gone.add(vhost.traffic)
         del self.vhosts[name]
         del self._exchanges[name]
         for user in self.users.values():
@@ -131,7 +131,7 @@ class Broker:
         """With its connections and permissions, and what is kept of its links. Raises ConfigurationError."""
         user = self.user(name)
         for access in list(user.connections):
-            access.expel(f"user '{name}' is deleted")
+            access.disconnect(f"user '{name}' is deleted")
         for vhost in self.vhosts.values():
             vhost.termini.user_deleted(name)
             vhost.stages.user_deleted(name)
@@ -161,7 +161,7 @@ class Broker:
 
     def apply_policies(self, most: i64) -> bool:
         """Compare so many names with a change of policies that is under way; returns whether there are others left."""
-        changes = self.agenda.policy_changes
+        changes = self.tick.policy_changes
         if changes and not changes[0].step(most):
             changes.popleft()
         return bool(changes)
@@ -213,42 +213,42 @@ class Broker:
 
         True when a queue used up its burst: others get their turn, and the sockets theirs, before it goes on.
         """
-        agenda = self.agenda
-        if agenda.rearranged:
+        tick = self.tick
+        if tick.rearranged:
             self._rearrange()
         # A message whose time is up just now may still be delivered at once: that is what a time of zero asks for.
-        agenda.expiries.run(agenda.now_ms - 1)
-        agenda.timers.run(agenda.now_ms)
-        more = self._publish_staged() if agenda.stages else False
-        if agenda.policy_changes:
+        tick.expiries.run(tick.now_ms - 1)
+        tick.timers.run(tick.now_ms)
+        more = self._publish_staged() if tick.stages else False
+        if tick.policy_changes:
             more |= self.apply_policies(POLICY_STEP_NAMES)
         more |= self._dispatch_ready()
-        agenda.expiries.run(agenda.now_ms)
-        if agenda.dead_letters or agenda.discarded or agenda.roomy:
+        tick.expiries.run(tick.now_ms)
+        if tick.dead_letters or tick.discarded or tick.roomy:
             more |= self._dead_letters.publish()
             # They may live no time, either, where they come to.
             more |= self._dispatch_ready()
-        if agenda.tap is not None:
-            agenda.tap.end_dispatch()
-        while agenda.unused:
-            queue = agenda.unused.pop()
+        if tick.tap is not None:
+            tick.tap.end_dispatch()
+        while tick.unused:
+            queue = tick.unused.pop()
             vhost = self.vhosts.get(queue.vhost)
             # It may have gone with its virtual host in this very tick.
             if vhost is not None:
                 vhost.remove_queue(queue)
-        while agenda.ended:
-            lifetime = agenda.ended.pop()
+        while tick.ended:
+            lifetime = tick.ended.pop()
             if lifetime.is_over:
                 self.vhosts[lifetime.queue.vhost].remove_queue(lifetime.queue)
-        if agenda.landings:
+        if tick.landings:
             # Last: nothing else may come to those streams before the batch is handed over.
             self._plan_landings()
         return more
 
     def _publish_staged(self) -> bool:
         """Batches that are committed go on to their queues, so many messages a tick."""
-        stages = self.agenda.stages
-        self.agenda.stages = []
+        stages = self.tick.stages
+        self.tick.stages = []
         share: i64 = max(1, STAGE_STEP_MESSAGES // len(stages))
         more = False
         stages.reverse()
@@ -257,12 +257,12 @@ class Broker:
                 more |= stages.pop().step(share)
         finally:
             # One that fails must not take along those behind it.
-            self.agenda.stages += stages
+            self.tick.stages += stages
         return more
 
     def _plan_landings(self) -> None:
         offsets: dict[StreamQueue, int] = {}
-        for landing in self.agenda.landings:
+        for landing in self.tick.landings:
             stream = landing.stream
             if not stream.gone:
                 offset = offsets.get(stream, stream.log.next_offset)
@@ -271,18 +271,18 @@ class Broker:
 
     def on_committed(self) -> bool:
         """The batch of a tick was handed over, and nothing was taken in since. True when another tick has to follow."""
-        landings = self.agenda.landings
+        landings = self.tick.landings
         if not landings:
             return False
-        self.agenda.landings = []
+        self.tick.landings = []
         self.storage.begin_behind()
         for landing in landings:
             landing.land()
         return True
 
     def _rearrange(self) -> None:
-        rearranged = self.agenda.rearranged
-        self.agenda.rearranged = {}
+        rearranged = self.tick.rearranged
+        self.tick.rearranged = {}
         for queue in rearranged:
             vhost = self.vhosts.get(queue.vhost)
             if vhost is not None:
@@ -291,14 +291,14 @@ class Broker:
     @property
     def dead_letter_count(self) -> int:
         """How many wait to be published."""
-        return len(self.agenda.dead_letters)
+        return len(self.tick.dead_letters)
 
     def publish_given_up(self, since: int) -> None:
         """Those that consumers made since there were so many, in the group of the journal that is open."""
         self._dead_letters.publish_given_up(since)
 
     def _dispatch_ready(self) -> bool:
-        ready, in_turn = self.agenda.ready, self.agenda.in_turn
+        ready, in_turn = self.tick.ready, self.tick.in_turn
         if not ready and not in_turn:
             return False
         turn = in_turn + ready if in_turn else ready[:]
@@ -330,18 +330,18 @@ class Broker:
     @property
     def has_ready(self) -> bool:
         """Whether a queue may have something to deliver."""
-        return bool(self.agenda.ready) or bool(self.agenda.in_turn)
+        return bool(self.tick.ready) or bool(self.tick.in_turn)
 
     @property
     def next_due_ms(self) -> int:
         """When `dispatch` has something to do even if nothing comes (Unix time in ms); 0 for never."""
-        due_ms, expires_ms = self.agenda.timers.next_ms, self.agenda.expiries.next_ms
+        due_ms, expires_ms = self.tick.timers.next_ms, self.tick.expiries.next_ms
         return min(due_ms, expires_ms) if due_ms != NEVER and expires_ms != NEVER else max(due_ms, expires_ms)
 
     def on_durable(self) -> None:
         """The storage made progress: streams may have more to deliver at the end of the next tick."""
-        unsynced = self.agenda.unsynced[:]
-        self.agenda.unsynced.clear()
+        unsynced = self.tick.unsynced[:]
+        self.tick.unsynced.clear()
         for stream in unsynced:
             stream.synced()
 
@@ -371,14 +371,14 @@ class Broker:
         for queue_id, queue in queues.items():
             queue.start_at(self.storage.recovered_next_seq(queue_id))
         for vhost in self.vhosts.values():
-            vhost.stages.doom_strangers(self.users)
-        if self.agenda.has_landed:
+            vhost.stages.retire_unowned(self.users)
+        if self.tick.has_landed:
             # How far streams had got is to be on the disk before they go on.
             self.storage.commit()
             self.storage.begin_behind()
         return count
 
-    def restore(self, definitions: Definitions) -> dict[int, Stored]:
+    def restore(self, definitions: Definitions) -> dict[int, Recoverable]:
         """Build all but the messages; returns the queues that may have some in the journal, by id."""
         self._ids = QueueIds(definitions.next_queue_id)
         self.secrets = dict(definitions.secrets)
@@ -390,7 +390,7 @@ class Broker:
             self._apply(rule)
         for exchange in definitions.exchanges:
             self.vhosts[exchange.vhost].exchanges.restore(exchange)
-        queues: dict[int, Stored] = {}
+        queues: dict[int, Recoverable] = {}
         streams: dict[int, StreamQueue] = {}
         by_id: dict[int, Queue] = {}
         for record in definitions.queues:
@@ -399,7 +399,7 @@ class Broker:
             if isinstance(queue, ClassicQueue) and queue.dedup is not None:
                 # Before its queue, which takes notes of what it lets go of at the start.
                 queues[-record.id] = queue.dedup
-            if isinstance(queue, Stored):
+            if isinstance(queue, Recoverable):
                 queues[record.id] = queue
             elif isinstance(queue, StreamQueue):
                 streams[record.id] = queue

@@ -118,9 +118,9 @@ class Field:
         if found_by == _HEADER:
             return headers_of(message).get(self._key)
         if found_by == _DELIVERY_MODE:
-            return "PERSISTENT" if message.handling.persistent else "NON_PERSISTENT"
+            return "PERSISTENT" if message.options.persistent else "NON_PERSISTENT"
         if found_by == _PRIORITY:
-            return max(0, int(message.handling.priority))
+            return max(0, int(message.options.priority))
         return message.codec.property_value(message.properties, self._key)
 
 

@@ -29,7 +29,7 @@ _TEN_LEVELS: Final = 10
 
 @final
 @mypyc_attr(acyclic=True)
-class Handling:
+class MessageOptions:
     """What a message's properties ask of a queue, decoded once for all messages with the same properties.
 
     `priority` is UNSTATED where the message has none: which level that is the queue says.
@@ -78,8 +78,8 @@ class Handling:
         return min(highest, self.priority)
 
 
-TRANSIENT: Final = Handling(False)
-PERSISTENT: Final = Handling(True)
+TRANSIENT: Final = MessageOptions(False)
+PERSISTENT: Final = MessageOptions(True)
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -120,7 +120,7 @@ class ContentCodec:
         return None
 
     @abstractmethod
-    def handling(self, properties: bytes) -> Handling:
+    def options(self, properties: bytes) -> MessageOptions:
         """What the properties ask of a queue."""
 
     @abstractmethod
@@ -168,7 +168,7 @@ class Message:
         codec: ContentCodec,
         properties: bytes,
         body: bytes,
-        handling: Handling,
+        options: MessageOptions,
         timestamp_ms: i64,
         origin: i64 = 0,
     ) -> None:
@@ -176,7 +176,7 @@ class Message:
         self.codec = codec
         self.properties = properties
         self.body = body
-        self.handling = handling
+        self.options = options
         self.timestamp_ms: i64 = timestamp_ms
         self.origin: i64 = origin
 

@@ -8,7 +8,7 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from flintmq.broker.message import PERSISTENT, Address, ContentCodec, Entry, Handling, Message, Table
+from flintmq.broker.message import PERSISTENT, Address, ContentCodec, Entry, Message, MessageOptions, Table
 from flintmq.broker.ports import Journal, PlacesOfPage
 
 _NOWHERE: Final = Address("", "")
@@ -29,7 +29,7 @@ class NoteCodec(ContentCodec):
     def property_value(self, properties: bytes, name: str) -> object:
         return None
 
-    def handling(self, properties: bytes) -> Handling:
+    def options(self, properties: bytes) -> MessageOptions:
         return PERSISTENT
 
     def edited(self, properties: bytes, headers: Table, keeps_expiration: bool) -> bytes:

@@ -87,7 +87,7 @@ class Transaction:
         self._publishes: list[StagedPublish] = []
         self._settlements: list[StagedSettlement] = []
         self._bytes: i64 = 0
-        self._staged = broker.agenda.staged
+        self._staged = broker.tick.staged
 
     @property
     def publish_count(self) -> int:

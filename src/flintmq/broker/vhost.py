@@ -7,12 +7,11 @@ from flintmq.base.errors import AccessRefused, ConfigurationError, NotFound, Pre
 from flintmq.base.limits import POLICY_STEP_NAMES
 from flintmq.broker import arguments as args
 from flintmq.broker.access.limits import Limits, check_vhost_queues
-from flintmq.broker.agenda import Agenda
 from flintmq.broker.bounds import check_arguments, check_room, name_fault, value_fault
 from flintmq.broker.counters.traffic import Traffic
 from flintmq.broker.delayed.messages import WAITING_PREFIX, DelayedMessages
 from flintmq.broker.dialect import Dialect, dialect_named
-from flintmq.broker.exchange.random_source import Chance
+from flintmq.broker.exchange.random_source import RandomSource
 from flintmq.broker.exchange.registry import Exchanges
 from flintmq.broker.exchange.routing import Route
 from flintmq.broker.lease.registry import Leases
@@ -29,6 +28,7 @@ from flintmq.broker.queue.publishing import put, put_at_once
 from flintmq.broker.queue.stream import StreamQueue
 from flintmq.broker.stage.registry import Stages
 from flintmq.broker.terminus.registry import Termini
+from flintmq.broker.tick import Tick
 
 if TYPE_CHECKING:
     from flintmq.broker.access.access import Access
@@ -60,9 +60,9 @@ class VHost:
         self,
         name: str,
         storage: Storage,
-        agenda: Agenda,
+        tick: Tick,
         ids: QueueIds,
-        chance: Chance,
+        chance: RandomSource,
         dialect: Dialect,
     ) -> None:
         self.name = name
@@ -71,7 +71,7 @@ class VHost:
         self.limits = Limits()
         # Whether the firehose copies what is published and delivered here.
         self.traced = False
-        self.churn = agenda.churn
+        self.churn = tick.churn
         self.traffic = Traffic()
         self.connections: dict[Access, None] = {}
         self.queues: dict[str, Queue] = {}
@@ -83,20 +83,20 @@ class VHost:
         self._exclusive: dict[object, dict[Queue, None]] = {}
         self.policies = Policies()
         self.exchanges = Exchanges(
-            name, self.queues, self.replies, storage, agenda, self.policies, self.deliver, dialect, chance
+            name, self.queues, self.replies, storage, tick, self.policies, self.deliver, dialect, chance
         )
         self.router = self.exchanges.router
-        self._delayed = DelayedMessages(name, storage, agenda, ids, self.exchanges)
+        self._delayed = DelayedMessages(name, storage, tick, ids, self.exchanges)
         self.exchanges.waiting = self._delayed
         # Ends of links that outlive them.
-        self.termini = Termini(name, storage, agenda, ids)
-        self.leases = Leases(name, storage, agenda, ids)
+        self.termini = Termini(name, storage, tick, ids)
+        self.leases = Leases(name, storage, tick, ids)
         # Who publishes in stages.
-        self.stages = Stages(name, storage, agenda, ids, self.deliver)
+        self.stages = Stages(name, storage, tick, ids, self.deliver)
         self._storage = storage
         # At hand, since every message asks for it.
         self._journal = storage.journal
-        self._agenda = agenda
+        self._tick = tick
         self._ids = ids
 
     def describe(self, record: VHostRecord) -> None:
@@ -109,7 +109,7 @@ class VHost:
     def remove(self) -> None:
         """Its connections end, and its queues with their messages. Who called forgets it, and its definition."""
         for access in list(self.connections):
-            access.expel(f"vhost '{self.name}' is deleted")
+            access.disconnect(f"vhost '{self.name}' is deleted")
         self._delayed.discard()
         for queue in [*self.queues.values(), *self.replies.values()]:
             self.remove_queue(queue)
@@ -120,7 +120,7 @@ class VHost:
 
     def put_policy(self, record: PolicyRecord) -> None:
         """Lay down a policy, or another one under its name. It holds at once for what is declared from now on, and for
-        all others when the agenda's changes of policies are done. Raises ConfigurationError.
+        all others when the tick's changes of policies are done. Raises ConfigurationError.
         """
         self._policies_changed(self.policies.put(record))
 
@@ -131,7 +131,7 @@ class VHost:
     def _policies_changed(self, concerns: Callable[[str, str], bool]) -> None:
         change = PolicyChange(list(self.queues.values()), self.exchanges, self.policies, concerns)
         if change.step(POLICY_STEP_NAMES):
-            self._agenda.policy_changes.append(change)
+            self._tick.policy_changes.append(change)
 
     # -- messages -----------------------------------------------------------------------------------------------
 
@@ -162,7 +162,7 @@ class VHost:
         coming: dict[Queue, list[Message]] = {}
         for message, queues in coming_to:
             for queue in queues:
-                if queue.is_guarded and not message.handling.is_command:
+                if queue.is_guarded and not message.options.is_command:
                     coming.setdefault(queue, []).append(message)
         for queue, messages in coming.items():
             # One that comes alone may go straight to a consumer. Of several nobody knows: they may share its credit.
@@ -186,7 +186,7 @@ class VHost:
         The name is its address, and has to be one that nobody can guess. No policy and no limit counts for it.
         """
         queue = ClassicQueue(
-            self._ids.take(), self.name, name, "classic", False, True, None, {}, self._agenda, self._journal
+            self._ids.take(), self.name, name, "classic", False, True, None, {}, self._tick, self._journal
         )
         self.replies[name] = queue
         self.exchanges.queue_made()
@@ -230,7 +230,7 @@ class VHost:
             return found
         if name.startswith("amq.") and not generated:
             raise AccessRefused(f"queue name '{name}' contains reserved prefix 'amq.*'")
-        check_room(self._agenda.alarm, f"queue '{name}' in vhost '{self.name}'", arguments)
+        check_room(self._tick.alarm, f"queue '{name}' in vhost '{self.name}'", arguments)
         check_vhost_queues(self.limits, self.name, name, len(self.queues))
         if kind != "classic":
             args.check_replicated(kind, name, self.name, durable, exclusive, auto_delete, generated)
@@ -259,7 +259,7 @@ class VHost:
         kind = args.queue_kind(arguments, name, self.name)
         if kind == "stream":
             log = self._storage.open_stream(queue_id)
-            queue = StreamQueue(queue_id, self.name, name, arguments, self._agenda, log, self._storage.definitions)
+            queue = StreamQueue(queue_id, self.name, name, arguments, self._tick, log, self._storage.definitions)
         else:
             queue = ClassicQueue(
                 queue_id,
@@ -270,7 +270,7 @@ class VHost:
                 auto_delete,
                 owner,
                 arguments,
-                self._agenda,
+                self._tick,
                 self._journal,
                 self.dialect.ranks_all,
             )
@@ -319,7 +319,7 @@ class VHost:
         del self.queues[queue.name]
         self.churn.queues_deleted += 1
         self.exchanges.queue_removed(queue)
-        count = queue.bury() if self.dialect.dead_letters_deleted else 0
+        count = queue.dead_letter_all() if self.dialect.dead_letters_deleted else 0
         count += queue.delete()
         self.traffic.queue_gone(queue.kind, queue, queue.outflows or {})
         if queue.durable and queue.owner is None:

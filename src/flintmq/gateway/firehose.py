@@ -95,7 +95,7 @@ class Firehose(Tap):
 def _routing_keys(message: Message, headers: Table) -> list[object]:
     """As many as a list may have: each of those that they come from may be as long as that by itself."""
     keys: list[object] = [message.address.routing_key]
-    for more in (headers.get("CC"), message.handling.hidden_keys):
+    for more in (headers.get("CC"), message.options.hidden_keys):
         if isinstance(more, list):
             # What is no string was no routing key.
             keys += [key for key in more if isinstance(key, str)]

@@ -123,7 +123,7 @@ class Gateway:
         policy: LoginPolicy | None = None,
     ) -> None:
         self.broker = broker
-        self.agenda = broker.agenda
+        self.tick = broker.tick
         self.tracing = Tracing(broker, host.internal_error)
         self.host = host
         self.random_bytes = random_bytes
@@ -143,11 +143,11 @@ class Gateway:
     @property
     def alarm(self) -> str:
         """Why publishers have to wait; empty while they need not."""
-        return self.agenda.alarm
+        return self.tick.alarm
 
     @alarm.setter
     def alarm(self, reason: str) -> None:
-        self.agenda.alarm = reason
+        self.tick.alarm = reason
 
     def next_number(self) -> int:
         """Connections are told apart by a number that is never used again."""

@@ -61,7 +61,7 @@ class _Harmless(Tap):
 
 @final
 class Tracing(Tap):
-    """On the broker's agenda while there is anything to trace; a message is asked for nothing else.
+    """In the broker's tick while there is anything to trace; a message is asked for nothing else.
 
     `told` is called with what went wrong in tracing itself, which costs nobody a message.
     """
@@ -84,7 +84,7 @@ class Tracing(Tap):
 
     def _join_or_leave(self) -> None:
         is_wanted = self._spans is not None or any(vhost.traced for vhost in self._broker.vhosts.values())
-        self._broker.agenda.tap = self if is_wanted else None
+        self._broker.tick.tap = self if is_wanted else None
 
     def published(self, client: Client, message: Message, queues: list[Queue]) -> Message:
         spans = self._spans

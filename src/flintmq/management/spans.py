@@ -147,7 +147,7 @@ def _carrying(message: Message, carrier: Mapping[str, str]) -> Message:
     except FlintError:
         return message
     return Message(
-        message.address, codec, properties, message.body, message.handling, message.timestamp_ms, message.origin
+        message.address, codec, properties, message.body, message.options, message.timestamp_ms, message.origin
     )
 
 

@@ -31,7 +31,7 @@ from flintmq.protocol.sasl.scram import Keys
 from flintmq.protocol.sniff import Protocol as Spoken
 from flintmq.server import logs
 from flintmq.server.alarms import CHECK_SECONDS
-from flintmq.server.assembly import Turns
+from flintmq.server.assembly import RoundRobin
 from flintmq.server.attempts import AMQP_091, AMQP_10, Attempts
 from flintmq.server.audit import AuditLog
 from flintmq.server.certificates import Tls
@@ -124,7 +124,7 @@ class AmqpServer(Host):
         self.tick_seconds = Histogram()
         self.tricklers = Tricklers(self._loop)
         self.unread = Unread(self._loop, send_timeout_seconds)
-        self.turns = Turns(self._loop, self.gateway.assembling, self._open.values)
+        self.turns = RoundRobin(self._loop, self.gateway.assembling, self._open.values)
         # How often somebody came, or said what it speaks.
         self._steps = 0
         self._tidy = tidy
@@ -147,7 +147,7 @@ class AmqpServer(Host):
         self._held_back: list[Peer] = []
         self._was_fenced = False
         # How many the log has.
-        self._halves_given_up = 0
+        self._partials_given_up = 0
         self._routes_given_up = 0
         self._check: Callable[[], str] | None = None
         self._looking: asyncio.TimerHandle | None = None
@@ -483,16 +483,16 @@ class AmqpServer(Host):
         if self._looking is not None:
             self._looking.cancel()
         self._looking = self._loop.call_later(CHECK_SECONDS, self.look)
-        given_up = int(self.gateway.agenda.halves.given_up)
-        if given_up > self._halves_given_up:
-            log.warning("parts of messages on suspended links given up", messages=given_up - self._halves_given_up)
-            self._halves_given_up = given_up
-        unrouted = int(self.gateway.agenda.churn.routes_given_up)
+        given_up = int(self.gateway.tick.partial_messages.given_up)
+        if given_up > self._partials_given_up:
+            log.warning("parts of messages on suspended links given up", messages=given_up - self._partials_given_up)
+            self._partials_given_up = given_up
+        unrouted = int(self.gateway.tick.churn.routes_given_up)
         if unrouted > self._routes_given_up:
             log.warning("messages not routed: too much work", messages=unrouted - self._routes_given_up)
             self._routes_given_up = unrouted
         reason = check()
-        self.gateway.agenda.halves.is_disk_low = "disk" in reason
+        self.gateway.tick.partial_messages.is_disk_low = "disk" in reason
         self._alarm_is(reason)
 
     def _alarm_is(self, reason: str) -> None:

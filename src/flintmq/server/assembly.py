@@ -39,7 +39,7 @@ class Assembler(Protocol):
 
 
 @final
-class Turns:
+class RoundRobin:
     """`assembling` is the node's account, `connections` are all there are."""
 
     def __init__(

@@ -52,7 +52,7 @@ def encode_address(address: Address) -> bytes:
 def write_content_head(writer: BytesWriter, message: Message, address: bytes) -> None:
     """All but the body's bytes."""
     writer.append(message.codec.format)
-    writer.append(FLAG_PERSISTENT if message.handling.persistent else 0)
+    writer.append(FLAG_PERSISTENT if message.options.persistent else 0)
     write_i64_be(writer, message.timestamp_ms)
     writer.write(address)
     properties = message.properties
@@ -103,7 +103,7 @@ class ContentReader:
             # The same object, so that deep queues do not hold many copies.
             properties = self._properties
         else:
-            self._handling = codec.handling(properties)
+            self._handling = codec.options(properties)
             self._properties = properties
         self.position = end
         return Message(address, codec, properties, data[body_at:end], self._handling, timestamp_ms)

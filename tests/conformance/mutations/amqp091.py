@@ -113,8 +113,8 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     (
         "connection.open.virtual-host.security",
         "gateway/amqp091/connection.py",
-        "        self.access = enter(user, vhost, self.expel)",
-        '        self.access = enter(broker.users["guest"], vhost, self.expel)',
+        "        self.access = enter(user, vhost, self.disconnect)",
+        '        self.access = enter(broker.users["guest"], vhost, self.disconnect)',
     ),
     (
         "connection.close.stability",
@@ -464,7 +464,7 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     (
         "queue.delete.01",
         "broker/vhost.py",
-        "        count = queue.bury() if self.dialect.dead_letters_deleted else 0\n",
+        "        count = queue.dead_letter_all() if self.dialect.dead_letters_deleted else 0\n",
         "        count = 0\n",
     ),
     (
@@ -494,15 +494,15 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     (
         "basic.01",
         "broker/queue/entries.py",
-        "            if handling.persistent:\n                return entry\n            self._unkept",
+        "            if options.persistent:\n                return entry\n            self._unkept",
         "            if False:\n                return entry\n            self._unkept",
     ),
     (
         "basic.02",
         "broker/queue/entries.py",
-        "        entry = Entry(message, self._seq)\n        self._seq += 1\n        handling",
+        "        entry = Entry(message, self._seq)\n        self._seq += 1\n        options",
         "        entry = Entry(message, self._seq)\n        self._seq += 1\n"
-        "        if self._store.count > 4_000:\n            return None\n        handling",
+        "        if self._store.count > 4_000:\n            return None\n        options",
     ),
     (
         "basic.03",
@@ -539,7 +539,7 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
         "basic.08",
         "broker/queue/ready.py",
         "        level = self._level(entry)\n        self._levels[level].append(entry)",
-        "        level = self._level(entry) + (1 if entry.message.handling.persistent else 0)\n"
+        "        level = self._level(entry) + (1 if entry.message.options.persistent else 0)\n"
         "        self._levels[level].append(entry)",
     ),
     (
@@ -569,8 +569,8 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     (
         "basic.qos.prefetch-size.no-ack",
         "gateway/amqp091/consumer.py",
-        "        self.is_measured = not self.no_ack and (",
-        "        self.is_measured = (",
+        "        self.has_byte_window = not self.no_ack and (",
+        "        self.has_byte_window = (",
     ),
     (
         "basic.qos.prefetch-count.no-ack",

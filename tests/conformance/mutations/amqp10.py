@@ -1527,8 +1527,8 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     (
         "3.2.1.durable-survives",
         "gateway/amqp10/codec.py",
-        "    return _centred(Handling(header.durable is True, priority, ttl))",
-        "    return _centred(Handling(False, priority, ttl))",
+        "    return _centred(MessageOptions(header.durable is True, priority, ttl))",
+        "    return _centred(MessageOptions(False, priority, ttl))",
     ),
     (
         "3.2.1.durable-incapable",
@@ -1575,7 +1575,7 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     (
         "3.2.1.ttl-reduced",
         "gateway/amqp10/outlet.py",
-        "            ttl = max(0, ttl - int(self._agenda.now_ms - message.timestamp_ms))",
+        "            ttl = max(0, ttl - int(self._tick.now_ms - message.timestamp_ms))",
         "            ttl = max(0, ttl)",
     ),
     (

@@ -6,8 +6,17 @@ from typing import TYPE_CHECKING
 from mypy_extensions import i64
 
 from flintmq.base.errors import StorageError, StorageFenced
-from flintmq.broker.agenda import Agenda
-from flintmq.broker.message import FOREVER, PERSISTENT, UNSTATED, Address, ContentCodec, Entry, Handling, Message, Table
+from flintmq.broker.message import (
+    FOREVER,
+    PERSISTENT,
+    UNSTATED,
+    Address,
+    ContentCodec,
+    Entry,
+    Message,
+    MessageOptions,
+    Table,
+)
 from flintmq.broker.ports import (
     BindingRecord,
     Definitions,
@@ -31,6 +40,7 @@ from flintmq.broker.ports import (
     VHostRecord,
 )
 from flintmq.broker.queue.consumer import Consumer
+from flintmq.broker.tick import Tick
 from flintmq.gateway.amqp091.codec import CODEC_091
 
 if TYPE_CHECKING:
@@ -50,7 +60,7 @@ class HeaderCodec(ContentCodec):
     def property_value(self, properties: bytes, name: str) -> object:
         return self.headers(properties).get(name)
 
-    def handling(self, properties: bytes) -> Handling:
+    def options(self, properties: bytes) -> MessageOptions:
         found = self.headers(properties)
 
         def number(name: str, default: int) -> int:
@@ -59,7 +69,7 @@ class HeaderCodec(ContentCodec):
 
         persistent = number("persistent", 0) == 1
         cancels = str(found.get("cancel", ""))
-        return Handling(
+        return MessageOptions(
             persistent, number("priority", UNSTATED), number("ttl", FOREVER), number("delay", 0), cancels=cancels
         )
 
@@ -78,7 +88,7 @@ def _flat(value: object) -> str:
 def message(body: str = "m", persistent: bool = False, headers: str = "", key: str = "") -> Message:
     codec = HeaderCodec()
     properties = ";".join(part for part in (headers, "persistent=1" if persistent else "") if part).encode()
-    return Message(Address("", key), codec, properties, body.encode(), codec.handling(properties), 1000)
+    return Message(Address("", key), codec, properties, body.encode(), codec.options(properties), 1000)
 
 
 class MemoryJournal(Journal):
@@ -535,7 +545,7 @@ class Taker(Consumer):
         return [entry.message.body.decode() for entry in self.taken]
 
 
-def run_due(agenda: Agenda, now_ms: int) -> None:
+def run_due(tick: Tick, now_ms: int) -> None:
     """All that was due by then happens, as at the beginning of a tick."""
-    agenda.expiries.run(now_ms)
-    agenda.timers.run(now_ms)
+    tick.expiries.run(now_ms)
+    tick.timers.run(now_ms)

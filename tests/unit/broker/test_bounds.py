@@ -143,7 +143,7 @@ def test_what_is_published(vhost: VHost) -> None:
     queue = vhost.declare_queue("q", True, False, False, {}, None)
     vhost.exchanges.bind_queue(queue, "amq.fanout", "", {})
     nothing = CODEC_091.nothing
-    message = Message(Address("amq.fanout", LONG), CODEC_091, nothing, b"", CODEC_091.handling(nothing), 0)
+    message = Message(Address("amq.fanout", LONG), CODEC_091, nothing, b"", CODEC_091.options(nothing), 0)
     with pytest.raises(PreconditionFailed, match="the routing key .* has 256 bytes"):
         vhost.publish(Route(message.address), message)
     assert queue.message_count == 0

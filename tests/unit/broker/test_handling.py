@@ -2,7 +2,7 @@
 
 import pytest
 
-from flintmq.broker.message import Handling
+from flintmq.broker.message import MessageOptions
 
 
 @pytest.mark.parametrize(
@@ -20,11 +20,11 @@ from flintmq.broker.message import Handling
 def test_priorities_around_the_middle(levels: int, expected: str) -> None:
     """Below ten levels, 4 and 5 are the middle that two levels tell apart; from ten on they count from 0."""
     for priority, level in enumerate(expected):
-        handling = Handling(False, priority)
-        handling.is_centred = True
-        assert handling.level(levels - 1) == int(level, 16)
+        options = MessageOptions(False, priority)
+        options.is_centred = True
+        assert options.level(levels - 1) == int(level, 16)
 
 
 def test_priorities_from_the_lowest() -> None:
     """Those of AMQP 0-9-1 count from 0 however few levels there are."""
-    assert [Handling(False, priority).level(2) for priority in range(5)] == [0, 1, 2, 2, 2]
+    assert [MessageOptions(False, priority).level(2) for priority in range(5)] == [0, 1, 2, 2, 2]

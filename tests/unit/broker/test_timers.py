@@ -1,8 +1,8 @@
 """What is due later: called in order, once, and forgotten when nobody asks for it any more."""
 
-from flintmq.broker.agenda import Agenda
 from flintmq.broker.queue.classic import ClassicQueue
 from flintmq.broker.queue.publishing import put
+from flintmq.broker.tick import Tick
 from flintmq.broker.timers import Timed, Timers
 from tests.unit.broker.memory import MemoryJournal, Taker, message
 
@@ -59,27 +59,27 @@ def test_cancelled_ones_are_let_go() -> None:
     assert timers.next_ms == 0
 
 
-def make(agenda: Agenda, **arguments: object) -> ClassicQueue:
+def make(tick: Tick, **arguments: object) -> ClassicQueue:
     table = {f"x-{name.replace('_', '-')}": value for name, value in arguments.items()}
-    return ClassicQueue(1, "/", "q", "classic", False, False, None, table, agenda, MemoryJournal())
+    return ClassicQueue(1, "/", "q", "classic", False, False, None, table, tick, MemoryJournal())
 
 
 def test_deleted_queues_are_let_go() -> None:
     """Queues that expire, hold back or wait to be unused leave nothing behind when they are deleted."""
-    agenda = Agenda()
+    tick = Tick()
     for _ in range(500):
-        queue = make(agenda, message_ttl=10**9, expires=10**9)
+        queue = make(tick, message_ttl=10**9, expires=10**9)
         for headers in ("", "delay=100000000"):
             put([queue], message("m", headers=headers), MemoryJournal())
         queue.delete()
         assert queue._expiry is not None
         assert len(queue._expiry) == 0
-    assert len(agenda.timers) < 200
+    assert len(tick.timers) < 200
 
 
 def test_what_was_taken_is_let_go() -> None:
     """A message with a time to live is not held by the queue any more once a consumer has it."""
-    queue = make(Agenda(), message_ttl=10**9)
+    queue = make(Tick(), message_ttl=10**9)
     taker = Taker()
     queue.subscribe(taker, {})
     for _ in range(5000):

@@ -149,7 +149,7 @@ def test_commit_that_cannot_be() -> None:
 def test_all_transactions_together_have_a_bound() -> None:
     """Where they hold too much, large ones are refused and small ones are not; what ended counts no more."""
     world = World()
-    staged = world.broker.agenda.staged
+    staged = world.broker.tick.staged
     staged.most = 200_000
     first, second, third = (world.begin() for _ in range(3))
     first.publish(world.publish("x" * 150_000))

@@ -280,14 +280,14 @@ class Asking(Taker):
 
     def __init__(self, units: int, suits: bool = False) -> None:
         super().__init__(1_000_000)
-        self.is_choosy = True
-        self.suiting_cost = units
+        self.is_filtered = True
+        self.matching_cost = units
         self._suits = suits
         self.asked = 0
 
-    def suits(self, message: Message) -> bool:
+    def matches(self, message: Message) -> bool:
         self.asked += 1
-        WORK.spent += self.suiting_cost
+        WORK.spent += self.matching_cost
         return self._suits
 
 

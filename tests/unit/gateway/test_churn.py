@@ -11,7 +11,7 @@ def test_what_comes_and_goes_is_counted() -> None:
     channel = client.channel()
     channel.call(QueueDeclare(queue="q"), QueueDeclare(queue="q"), QueueDelete(queue="q"))
     client.channel()
-    churn = server.broker.agenda.churn
+    churn = server.broker.tick.churn
     assert (churn.connections_opened, churn.connections_closed) == (1, 0)
     assert (churn.channels_opened, churn.channels_closed) == (2, 0)
     assert (churn.queues_declared, churn.queues_created, churn.queues_deleted) == (2, 1, 1)
@@ -29,4 +29,4 @@ def test_dead_letters_are_counted() -> None:
         channel.publish("m", queue)
         channel.call(BasicConsume(queue=queue, consumer_tag=queue))
     channel.call(BasicReject(delivery_tag=1, requeue=False), BasicReject(delivery_tag=2, requeue=False))
-    assert server.broker.agenda.churn.dead_letters == {("classic", "at_most_once", "rejected"): 1}
+    assert server.broker.tick.churn.dead_letters == {("classic", "at_most_once", "rejected"): 1}

@@ -90,7 +90,7 @@ def test_what_is_committed_in_stages_stays_in_its_trace() -> None:
     attempt = stage.begin(int(stage.epoch), (0, 0, 0))
     for headers in (None, {"traceparent": SAMPLED}):
         properties = encode_properties(Properties(headers=None if headers is None else {**headers}))
-        message = Message(Address("e", "k"), CODEC_091, properties, b"m", CODEC_091.handling(properties), 0)
+        message = Message(Address("e", "k"), CODEC_091, properties, b"m", CODEC_091.options(properties), 0)
         attempt.put(message, [server.vhost.queues["q"]])
     attempt.complete()
     stage.commit(int(stage.epoch), 0, {0: 0})

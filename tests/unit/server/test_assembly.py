@@ -3,7 +3,7 @@
 import pytest
 
 from flintmq.protocol.assembling import Assembling
-from flintmq.server.assembly import Turns
+from flintmq.server.assembly import RoundRobin
 from tests.sim.loop import VirtualLoop
 
 
@@ -43,7 +43,7 @@ class Node:
         self.assembling = Assembling()
         self.assembling.most = 1_000
         self.connections: list[Connection] = []
-        self.turns = Turns(self.loop, self.assembling, lambda: self.connections)
+        self.turns = RoundRobin(self.loop, self.assembling, lambda: self.connections)
 
     def wait(self, seconds: float) -> None:
         self.loop.run(self.loop.time() + seconds)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from flintmq.base.errors import StorageFenced
 from flintmq.base.limits import SEGMENT_BYTES
-from flintmq.broker.message import PERSISTENT, Address, ContentCodec, Entry, Handling, Message, Table
+from flintmq.broker.message import PERSISTENT, Address, ContentCodec, Entry, Message, MessageOptions, Table
 from flintmq.broker.ports import StreamLog
 from flintmq.storage.definitions.sqlite import DefinitionDatabase
 from flintmq.storage.files import Disk
@@ -26,7 +26,7 @@ class PlainCodec(ContentCodec):
     def property_value(self, properties: bytes, name: str) -> object:
         return None
 
-    def handling(self, properties: bytes) -> Handling:
+    def options(self, properties: bytes) -> MessageOptions:
         return PERSISTENT
 
     def edited(self, properties: bytes, headers: Table, keeps_expiration: bool) -> bytes:

@@ -12,13 +12,13 @@ from flintmq.broker.vhost import VHost
 
 @final
 class Access:
-    """`expel` ends the connection, with the reason it is given."""
+    """`disconnect` ends the connection, with the reason it is given."""
 
-    def __init__(self, user: User, vhost: VHost, rights: Rights, expel: Callable[[str], None]) -> None:
+    def __init__(self, user: User, vhost: VHost, rights: Rights, disconnect: Callable[[str], None]) -> None:
         self.user = user
         self.vhost = vhost
         self.rights = rights
-        self.expel = expel
+        self.disconnect = disconnect
 
     def open_channel(self) -> None:
         """Raises NotAllowed when the user may have no more channels."""
@@ -37,14 +37,14 @@ class Access:
         self.vhost.connections.pop(self, None)
 
 
-def enter(user: User, vhost: VHost, expel: Callable[[str], None]) -> Access:
+def enter(user: User, vhost: VHost, disconnect: Callable[[str], None]) -> Access:
     """Let a user's connection in. Raises NotAllowed when a limit is reached, or for want of permissions."""
     check_vhost_connections(vhost.limits, vhost.name, user.name, len(vhost.connections))
     check_user_connections(user.limits, user.name, len(user.connections))
     rights = user.rights(vhost.name)
     if rights.permission is None:
         raise NotAllowed(f"access to vhost '{vhost.name}' refused for user '{user.name}'")
-    access = Access(user, vhost, rights, expel)
+    access = Access(user, vhost, rights, disconnect)
     vhost.churn.connections_opened += 1
     user.connections[access] = None
     vhost.connections[access] = None

@@ -11,7 +11,6 @@ from mypy_extensions import i64
 from flintmq.base.limits import DISPATCH_WORK_UNITS, LETTER_WORK_UNITS, TABLE_ENTRIES_MAX
 from flintmq.base.values import Timestamp
 from flintmq.base.work import WORK
-from flintmq.broker.agenda import DELIVERY_LIMIT, REJECTED, Agenda, DeadLetter
 from flintmq.broker.bounds import short
 from flintmq.broker.dead_letter.held import LETTER_BYTES_PER_TICK, LETTERS_PER_TICK, HeldLetters
 from flintmq.broker.exchange.registry import Exchanges
@@ -19,6 +18,7 @@ from flintmq.broker.message import Address, Message, Table
 from flintmq.broker.ports import Journal
 from flintmq.broker.queue.base import Queue
 from flintmq.broker.queue.publishing import put, put_where_taken
+from flintmq.broker.tick import DELIVERY_LIMIT, REJECTED, DeadLetter, Tick
 
 # Why messages become letters by what a consumer does with them.
 _BY_CONSUMERS: Final = (REJECTED, DELIVERY_LIMIT)
@@ -38,15 +38,15 @@ _OTHERS_MAX: Final = TABLE_ENTRIES_MAX - 8
 class DeadLetters:
     """Publishes the dead letters of all queues. `exchanges` are those of every virtual host, by its name."""
 
-    def __init__(self, agenda: Agenda, exchanges: dict[str, Exchanges], journal: Journal) -> None:
-        self._agenda = agenda
+    def __init__(self, tick: Tick, exchanges: dict[str, Exchanges], journal: Journal) -> None:
+        self._tick = tick
         self._exchanges = exchanges
         self._journal = journal
-        self._held = HeldLetters(agenda, exchanges, journal)
+        self._held = HeldLetters(tick, exchanges, journal)
 
     def publish(self) -> bool:
         """Publish what is waiting; True when some is left for the next tick."""
-        letters = self._agenda.dead_letters
+        letters = self._tick.dead_letters
         left: i64 = LETTERS_PER_TICK
         bytes_left: i64 = LETTER_BYTES_PER_TICK
         self._journal.begin_group()
@@ -62,7 +62,7 @@ class DeadLetters:
                 bytes_left -= len(letter.entry.message.body)
         finally:
             self._journal.end_group()
-        return bool(letters) or bool(self._agenda.roomy)
+        return bool(letters) or bool(self._tick.roomy)
 
     def publish_given_up(self, since: int) -> None:
         """Publish the letters of messages that no queue keeps, and of those that came after so many, consumers' ones.
@@ -70,7 +70,7 @@ class DeadLetters:
         The others can wait: their messages are on their queues until then.
         """
         self._publish_discarded()
-        letters = self._agenda.dead_letters
+        letters = self._tick.dead_letters
         newer = [letters.pop() for _ in range(len(letters) - since)]
         newer.reverse()
         for letter in newer:
@@ -82,7 +82,7 @@ class DeadLetters:
 
     def _publish_discarded(self) -> None:
         """All of them: nothing else keeps these messages, and who sent them is answered with this tick."""
-        discarded = self._agenda.discarded
+        discarded = self._tick.discarded
         while discarded:
             self._publish(discarded.popleft())
 
@@ -98,7 +98,7 @@ class DeadLetters:
             strategy = "at_least_once" if queue.settings.dead_letters_at_least_once else "at_most_once"
             headers = message.codec.headers(message.properties)
             copies = _copies(headers)
-            deaths = _buried(headers, letter, [message.address.routing_key, *copies], self._agenda.now_ms)
+            deaths = _buried(headers, letter, [message.address.routing_key, *copies], self._tick.now_ms)
             if queue.settings.dead_letter_key is not None:
                 headers.pop("CC", None)
                 copies = []
@@ -107,7 +107,7 @@ class DeadLetters:
                 exchanges.find(exchange), [message.address.routing_key, *copies], message
             )
             targets = [target for target in found if not _is_cycle(target, deaths)]
-        self._agenda.churn.dead_lettered(queue.kind, strategy, letter.reason)
+        self._tick.churn.dead_lettered(queue.kind, strategy, letter.reason)
         if exchange is not None and queue.settings.dead_letters_at_least_once:
             self._insist(letter, message, targets)
             return
@@ -132,8 +132,8 @@ class DeadLetters:
             codec,
             properties,
             original.body,
-            codec.handling(properties),
-            self._agenda.now_ms,
+            codec.options(properties),
+            self._tick.now_ms,
         )
 
     def _insist(self, letter: DeadLetter, message: Message, targets: list[Queue]) -> None:

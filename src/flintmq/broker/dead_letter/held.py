@@ -11,13 +11,13 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from flintmq.broker.agenda import Agenda, DeadLetter
 from flintmq.broker.exchange.registry import Exchanges
 from flintmq.broker.message import Message
 from flintmq.broker.ports import Journal
 from flintmq.broker.queue.base import Queue
 from flintmq.broker.queue.publishing import put_where_taken
 from flintmq.broker.queue.settings import QueueSettings
+from flintmq.broker.tick import DeadLetter, Tick
 from flintmq.broker.timers import Timed
 
 # How often is looked whether what a letter's way depends on has changed.
@@ -53,9 +53,9 @@ class _Source:
 class HeldLetters(Timed):
     """`exchanges` are those of every virtual host, by its name."""
 
-    def __init__(self, agenda: Agenda, exchanges: dict[str, Exchanges], journal: Journal) -> None:
+    def __init__(self, tick: Tick, exchanges: dict[str, Exchanges], journal: Journal) -> None:
         super().__init__()
-        self._agenda = agenda
+        self._tick = tick
         self._exchanges = exchanges
         self._journal = journal
         self._sources: dict[Queue, _Source] = {}
@@ -86,7 +86,7 @@ class HeldLetters(Timed):
                 self._targets[target] = waiting
                 target.await_room()
             waiting.append(held)
-        self._agenda.timers.at(self._agenda.now_ms + _LOOK_MS, self)
+        self._tick.timers.at(self._tick.now_ms + _LOOK_MS, self)
 
     def _version_of(self, queue: Queue) -> i64:
         exchanges = self._exchanges.get(queue.vhost)
@@ -95,8 +95,8 @@ class HeldLetters(Timed):
     # -- room ---------------------------------------------------------------------------------------------------
 
     def fill(self) -> None:
-        """Give targets that may have room what they lack. One that could take more stays on the agenda."""
-        roomy = self._agenda.roomy
+        """Give targets that may have room what they lack. One that could take more stays in the tick's list."""
+        roomy = self._tick.roomy
         left: i64 = LETTERS_PER_TICK
         bytes_left: i64 = LETTER_BYTES_PER_TICK
         for target in [roomy.popleft() for _ in range(len(roomy))]:
@@ -140,7 +140,7 @@ class HeldLetters(Timed):
             letter.queue.drop(letter.entry)
         else:
             # All its targets are gone.
-            self._agenda.dead_letters.append(letter)
+            self._tick.dead_letters.append(letter)
 
     # -- change -------------------------------------------------------------------------------------------------
 
@@ -151,7 +151,7 @@ class HeldLetters(Timed):
                     queue.drop(held.letter.entry)
             elif source.version != self._version_of(queue) or source.settings is not queue.settings:
                 for held in source.letters:
-                    self._agenda.dead_letters.append(held.letter)
+                    self._tick.dead_letters.append(held.letter)
             else:
                 continue
             for held in source.letters:
@@ -166,11 +166,11 @@ class HeldLetters(Timed):
             if left:
                 self._targets[target] = left
                 # A consumer that came is room, too, for a queue that is to hold nothing.
-                self._agenda.roomy.append(target)
+                self._tick.roomy.append(target)
             else:
                 del self._targets[target]
         if self._sources:
-            self._agenda.timers.at(now_ms + _LOOK_MS, self)
+            self._tick.timers.at(now_ms + _LOOK_MS, self)
 
 
 def _is_oversized(message: Message, target: Queue) -> bool:

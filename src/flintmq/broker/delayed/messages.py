@@ -3,8 +3,7 @@
 from functools import partial
 from typing import Final, final
 
-from flintmq.broker.agenda import Agenda
-from flintmq.broker.delayed.queue import HIDDEN_KEYS_HEADER, WaitingQueue
+from flintmq.broker.delayed.queue import HIDDEN_KEYS_HEADER, DelayedQueue
 from flintmq.broker.exchange.delayed import DelayedExchange, Waiting
 from flintmq.broker.exchange.registry import Exchanges
 from flintmq.broker.message import Entry, Message
@@ -12,6 +11,7 @@ from flintmq.broker.ports import QueueRecord, Storage
 from flintmq.broker.queue.base import Queue
 from flintmq.broker.queue.ids import QueueIds
 from flintmq.broker.queue.publishing import put
+from flintmq.broker.tick import Tick
 
 # The names of their queues in the definitions, where clients can make none that begin like this.
 WAITING_PREFIX: Final = "amq.delayed."
@@ -22,13 +22,13 @@ DELAY_HEADER: Final = "x-delay"
 class DelayedMessages(Waiting):
     """Those of one virtual host."""
 
-    def __init__(self, vhost: str, storage: Storage, agenda: Agenda, ids: QueueIds, exchanges: Exchanges) -> None:
+    def __init__(self, vhost: str, storage: Storage, tick: Tick, ids: QueueIds, exchanges: Exchanges) -> None:
         self._vhost = vhost
         self._storage = storage
-        self._agenda = agenda
+        self._tick = tick
         self._ids = ids
         self._exchanges = exchanges
-        self._queues: dict[str, WaitingQueue] = {}
+        self._queues: dict[str, DelayedQueue] = {}
 
     def make(self, exchange: DelayedExchange) -> Queue:
         name = WAITING_PREFIX + exchange.name
@@ -38,7 +38,7 @@ class DelayedMessages(Waiting):
             self._storage.definitions.put_queue(QueueRecord(queue_id, self._vhost, name))
         return queue
 
-    def restore(self, record: QueueRecord) -> WaitingQueue:
+    def restore(self, record: QueueRecord) -> DelayedQueue:
         """For start-up, when the exchanges are there."""
         exchange = self._exchanges.find(record.name.removeprefix(WAITING_PREFIX))
         assert isinstance(exchange, DelayedExchange)
@@ -46,9 +46,9 @@ class DelayedMessages(Waiting):
         exchange.waiting = queue
         return queue
 
-    def _add(self, queue_id: int, name: str, exchange: DelayedExchange) -> WaitingQueue:
+    def _add(self, queue_id: int, name: str, exchange: DelayedExchange) -> DelayedQueue:
         due = partial(self._due, exchange)
-        queue = WaitingQueue(queue_id, self._vhost, name, exchange.durable, self._agenda, self._storage.journal, due)
+        queue = DelayedQueue(queue_id, self._vhost, name, exchange.durable, self._tick, self._storage.journal, due)
         self._queues[exchange.name] = queue
         return queue
 
@@ -75,17 +75,17 @@ class DelayedMessages(Waiting):
         hidden = _keys(headers.pop(HIDDEN_KEYS_HEADER, None))
         keys = [held.address.routing_key, *_keys(headers.get("CC")), *hidden]
         properties = codec.edited(held.properties, headers, True)
-        handling = codec.handling(properties)
+        options = codec.options(properties)
         if hidden:
             # Another delayed exchange on the way may hold it, too.
-            handling.hidden_keys = hidden
+            options.hidden_keys = hidden
         message = Message(
             held.address,
             codec,
             properties,
             held.body,
-            handling,
-            self._agenda.now_ms,
+            options,
+            self._tick.now_ms,
             held.origin,
         )
         journal = self._storage.journal

@@ -6,19 +6,19 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from flintmq.base.errors import AccessRefused
-from flintmq.broker.agenda import Agenda
-from flintmq.broker.message import Entry, Handling, Message, Table
+from flintmq.broker.message import Entry, Message, MessageOptions, Table
 from flintmq.broker.ports import Journal
-from flintmq.broker.queue.base import ADMITTED, DONE, REFUSED, Queue, Stored
+from flintmq.broker.queue.base import ADMITTED, DONE, REFUSED, Queue, Recoverable
 from flintmq.broker.queue.consumer import Consumer
 from flintmq.broker.queue.delays import Delays
+from flintmq.broker.tick import Tick
 
 # The header with routing keys that nobody who gets the message is to see.
 HIDDEN_KEYS_HEADER: Final = "BCC"
 
 
 @final
-class WaitingQueue(Queue, Stored):
+class DelayedQueue(Queue, Recoverable):
     """`due` is called for each entry whose time has come, in order of time, and has to settle it.
 
     Times count from when the broker got a message, so that a restart does not make them longer. What is held here has
@@ -31,35 +31,35 @@ class WaitingQueue(Queue, Stored):
         vhost: str,
         name: str,
         durable: bool,
-        agenda: Agenda,
+        tick: Tick,
         journal: Journal,
         due: Callable[[Entry], None],
     ) -> None:
-        super().__init__(queue_id, vhost, name, "waiting", durable, False, None, {}, agenda)
+        super().__init__(queue_id, vhost, name, "waiting", durable, False, None, {}, tick)
         self._journal = journal
         self._seq: i64 = 0
-        self._delays = Delays(agenda.timers, due)
+        self._delays = Delays(tick.timers, due)
         self.is_guarded = True
 
     def admit(self, message: Message) -> int:
-        if not message.handling.is_command:
-            return ADMITTED if message.handling.hidden_keys is None else self._keep(message, message.handling)
+        if not message.options.is_command:
+            return ADMITTED if message.options.hidden_keys is None else self._keep(message, message.options)
         found = self._delays.cancel(message)
         for entry in found:
             self.settle(entry)
         return DONE if found else REFUSED
 
-    def _keep(self, message: Message, handling: Handling) -> int:
+    def _keep(self, message: Message, options: MessageOptions) -> int:
         """Other queues that get the message must not see the hidden keys: what is kept here is another one."""
         headers = message.codec.headers(message.properties)
-        headers[HIDDEN_KEYS_HEADER] = handling.hidden_keys
+        headers[HIDDEN_KEYS_HEADER] = options.hidden_keys
         properties = message.codec.edited(message.properties, headers, True)
         kept = Message(
             message.address,
             message.codec,
             properties,
             message.body,
-            message.codec.handling(properties),
+            message.codec.options(properties),
             message.timestamp_ms,
             message.origin,
         )
@@ -72,14 +72,14 @@ class WaitingQueue(Queue, Stored):
         entry = Entry(message, self._seq)
         self._seq += 1
         self.restore(entry)
-        return entry if self.durable and message.handling.persistent else None
+        return entry if self.durable and message.options.persistent else None
 
     def restore(self, entry: Entry) -> None:
         message = entry.message
-        handling = message.handling
-        until_ms = handling.until_ms
-        if handling.delay_ms > 0:
-            until_ms = message.timestamp_ms + handling.delay_ms
+        options = message.options
+        until_ms = options.until_ms
+        if options.delay_ms > 0:
+            until_ms = message.timestamp_ms + options.delay_ms
         self._delays.hold(entry, until_ms)
 
     def start_at(self, seq: i64) -> None:

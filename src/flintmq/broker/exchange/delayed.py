@@ -76,7 +76,7 @@ class DelayedExchange(Exchange):
 
     def match(self, keys: list[str], message: Message | None) -> list[Binding]:
         assert message is not None
-        handling = message.handling
-        if self.waiting is not None and (handling.delay_ms > 0 or handling.until_ms > 0 or handling.is_command):
+        options = message.options
+        if self.waiting is not None and (options.delay_ms > 0 or options.until_ms > 0 or options.is_command):
             return [Binding(self, self.waiting, keys[0], {})]
         return self.underlying.match(keys, message)

@@ -5,7 +5,7 @@ from typing import final
 from mypy_extensions import i64
 
 from flintmq.broker.exchange.base import Binding, Exchange
-from flintmq.broker.exchange.random_source import Chance
+from flintmq.broker.exchange.random_source import RandomSource
 from flintmq.broker.message import Message, Table
 
 
@@ -19,7 +19,7 @@ class Drawing(Exchange):
     ) -> None:
         super().__init__(vhost, name, durable, auto_delete, internal, arguments)
         # The broker's; set by whoever makes the exchange.
-        self.chance: Chance
+        self.chance: RandomSource
         self._lots: list[Binding] = []
         self._places: dict[Binding, int] = {}
 

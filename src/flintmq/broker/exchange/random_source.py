@@ -11,7 +11,7 @@ _STEP: Final = 0x9E37_79B9
 
 
 @final
-class Chance:
+class RandomSource:
     """The lower 32 bits of `seed` say what all draws come to."""
 
     def __init__(self, seed: int) -> None:

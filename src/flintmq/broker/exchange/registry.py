@@ -7,14 +7,13 @@ from flintmq.base.errors import AccessRefused, CommandInvalid, NotFound, Precond
 from flintmq.base.limits import ASKING_WORK_UNITS
 from flintmq.base.work import WORK
 from flintmq.broker import arguments as args
-from flintmq.broker.agenda import Agenda
 from flintmq.broker.bounds import check_arguments, check_name, check_room
 from flintmq.broker.dialect import Dialect
 from flintmq.broker.exchange.base import Binding, Exchange
 from flintmq.broker.exchange.bindings import Bindings
 from flintmq.broker.exchange.default import DefaultExchange
 from flintmq.broker.exchange.delayed import DelayedExchange, Waiting
-from flintmq.broker.exchange.random_source import Chance
+from flintmq.broker.exchange.random_source import RandomSource
 from flintmq.broker.exchange.routing import Router
 from flintmq.broker.exchange.types import check_type, make_exchange
 from flintmq.broker.message import Message, Table
@@ -22,6 +21,7 @@ from flintmq.broker.policy.policies import Policies
 from flintmq.broker.ports import BindingRecord, ExchangeRecord, Storage
 from flintmq.broker.queue.base import Queue
 from flintmq.broker.selector.selectors import NOTHING, selector_of
+from flintmq.broker.tick import Tick
 
 # amqp-0-9-1 §3.1.3 and RabbitMQ's: there from the start in every virtual host.
 TRACE_EXCHANGE: Final = "amq.rabbitmq.trace"
@@ -52,21 +52,21 @@ class Exchanges:
         queues: dict[str, Queue],
         replies: dict[str, Queue],
         storage: Storage,
-        agenda: Agenda,
+        tick: Tick,
         policies: Policies,
         deliver: Deliver,
         dialect: Dialect,
-        chance: Chance,
+        chance: RandomSource,
     ) -> None:
         self.dialect = dialect
-        self._chance = chance
+        self._random = chance
         self._default = DefaultExchange(vhost, queues, replies)
         self.by_name: dict[str, Exchange] = {"": self._default}
         self.bindings = Bindings()
-        self.router = Router(vhost, self.by_name, agenda.churn)
+        self.router = Router(vhost, self.by_name, tick.churn)
         self._vhost = vhost
         self._storage = storage
-        self._agenda = agenda
+        self._tick = tick
         self._policies = policies
         self._deliver = deliver
         # Holds what delayed exchanges get too early; set by the virtual host.
@@ -106,8 +106,8 @@ class Exchanges:
             args.check_same_arguments("exchange", name, self._vhost, args.EXCHANGE_COMPARED, arguments, found.arguments)
             return found
         _refuse_reserved(name)
-        check_room(self._agenda.alarm, f"exchange '{name}' in vhost '{self._vhost}'", arguments)
-        exchange = make_exchange(self._vhost, name, kind, durable, auto_delete, internal, arguments, self._chance)
+        check_room(self._tick.alarm, f"exchange '{name}' in vhost '{self._vhost}'", arguments)
+        exchange = make_exchange(self._vhost, name, kind, durable, auto_delete, internal, arguments, self._random)
         exchange.alternate = args.alternate_exchange(name, self._vhost, arguments)
         exchange.check()
         if isinstance(exchange, DelayedExchange):
@@ -208,7 +208,7 @@ class Exchanges:
         source.check_binding(binding)
         binding.filter = selector_of(binding.arguments, where)
         if binding.arguments and binding.key not in source.bindings:
-            check_room(self._agenda.alarm, where, binding.arguments)
+            check_room(self._tick.alarm, where, binding.arguments)
         cost = source.asking_cost(binding)
         if cost > 0 and source.asking_beside(binding) + cost > ASKING_WORK_UNITS and binding.key not in source.bindings:
             raise PreconditionFailed(
@@ -292,7 +292,7 @@ class Exchanges:
             record.auto_delete,
             record.internal,
             record.arguments,
-            self._chance,
+            self._random,
         )
         exchange.alternate = args.alternate_exchange(record.name, self._vhost, record.arguments)
         self._add(exchange)

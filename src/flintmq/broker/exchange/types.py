@@ -12,7 +12,7 @@ from flintmq.broker.exchange.headers import HeadersExchange
 from flintmq.broker.exchange.local_random import LocalRandomExchange
 from flintmq.broker.exchange.modulus_hash import ModulusHashExchange
 from flintmq.broker.exchange.random_pick import Drawing, RandomExchange
-from flintmq.broker.exchange.random_source import Chance
+from flintmq.broker.exchange.random_source import RandomSource
 from flintmq.broker.exchange.recent_history import RecentHistoryExchange
 from flintmq.broker.exchange.topic import TopicExchange
 from flintmq.broker.message import Table
@@ -47,7 +47,7 @@ def make_exchange(
     auto_delete: bool,
     internal: bool,
     arguments: Table,
-    chance: Chance,
+    chance: RandomSource,
 ) -> Exchange:
     """An exchange of a type that `check_type` has passed; `chance` is for those that draw lots.
 

@@ -19,11 +19,11 @@ from mypy_extensions import i32, i64, u8
 
 from flintmq.base.errors import InternalError, PreconditionFailed, StorageError
 from flintmq.base.limits import LEASE_EXTEND_MAX_BYTES, LEASE_EXTEND_MAX_MESSAGES, LEASE_EXTENSIONS_MAX
-from flintmq.broker.lease.returns import GivingBack
+from flintmq.broker.lease.returns import LeaseReturn
 from flintmq.broker.message import Entry
 from flintmq.broker.notes import Notes
 from flintmq.broker.ports import LeaseRecord, Page
-from flintmq.broker.queue.base import Holder, Queue, Stored
+from flintmq.broker.queue.base import EntryHolder, Queue, Recoverable
 from flintmq.broker.queue.entries import EntryQueue
 from flintmq.broker.queue.ready import BLOCK_BYTES, BLOCK_ENTRIES
 from flintmq.broker.queue.runs import Runs
@@ -113,7 +113,7 @@ class _Place:
 
 
 @final
-class Lease(Timed, Stored, Holder):
+class Lease(Timed, Recoverable, EntryHolder):
     """`first` is the lowest position that is not settled, `next` the one that the next message gets.
 
     `fetched` is behind the highest position that somebody has fetched, for readers who settle on the word of others: a
@@ -370,7 +370,7 @@ class Lease(Timed, Stored, Holder):
         self._drop_extensions()
         parts = self._parts
         self._parts = []
-        GivingBack(self.queue, self._pages, [part.page for part in parts]).begin()
+        LeaseReturn(self.queue, self._pages, [part.page for part in parts]).begin()
 
     def queue_gone(self, queue: Queue) -> None:
         """Its definition has gone with that of the queue."""

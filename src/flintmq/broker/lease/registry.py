@@ -7,23 +7,23 @@ from mypy_extensions import i64
 
 from flintmq.base.errors import NotFound, PreconditionFailed
 from flintmq.base.limits import LEASES_MAX
-from flintmq.broker.agenda import Agenda
 from flintmq.broker.lease.lease import Lease
 from flintmq.broker.ports import LeaseRecord, Storage
 from flintmq.broker.queue.base import Queue
 from flintmq.broker.queue.entries import EntryQueue
 from flintmq.broker.queue.ids import QueueIds
+from flintmq.broker.tick import Tick
 
 
 @final
 class Leases:
-    def __init__(self, vhost: str, storage: Storage, agenda: Agenda, ids: QueueIds) -> None:
+    def __init__(self, vhost: str, storage: Storage, tick: Tick, ids: QueueIds) -> None:
         self.journal = storage.journal
         self.pages = storage.pages
         self.definitions = storage.definitions
-        self.timers = agenda.timers
+        self.timers = tick.timers
         self._vhost = vhost
-        self._agenda = agenda
+        self._tick = tick
         self._ids = ids
         self._by_queue: dict[Queue, dict[str, Lease]] = {}
         self._count = 0
@@ -33,7 +33,7 @@ class Leases:
 
     @property
     def now_ms(self) -> i64:
-        return self._agenda.now_ms
+        return self._tick.now_ms
 
     def of(self, queue: Queue) -> list[Lease]:
         return list(self._by_queue.get(queue, {}).values())

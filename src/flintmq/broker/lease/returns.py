@@ -8,7 +8,7 @@ from mypy_extensions import i64
 from flintmq.base.errors import StorageError
 from flintmq.broker.message import ACQUIRED, Entry
 from flintmq.broker.ports import Page, Pages
-from flintmq.broker.queue.base import Holder, Queue
+from flintmq.broker.queue.base import EntryHolder, Queue
 from flintmq.broker.queue.entries import EntryQueue
 from flintmq.broker.timers import Timed
 
@@ -17,7 +17,7 @@ _STEP_MESSAGES: Final = 16_384
 
 
 @final
-class GivingBack(Timed, Holder):
+class LeaseReturn(Timed, EntryHolder):
     """`pages` are in the order of the queue. After a crash all of them are there at once."""
 
     def __init__(self, queue: EntryQueue, pages: Pages, acquired: list[Page]) -> None:
@@ -50,7 +50,7 @@ class GivingBack(Timed, Holder):
             queue.put_back(entries)
             count += len(entries)
         if self._left:
-            queue.agenda.timers.at(queue.agenda.now_ms + 1, self)
+            queue.tick.timers.at(queue.tick.now_ms + 1, self)
         else:
             queue.hold_no_more_for(self)
 
@@ -60,6 +60,6 @@ class GivingBack(Timed, Holder):
     def queue_gone(self, queue: Queue) -> None:
         left = self._left
         self._left = deque()
-        queue.agenda.timers.cancel(self)
+        queue.tick.timers.cancel(self)
         for page in left:
             self._queue.abandon_page(self._pages, page)

@@ -8,14 +8,14 @@ from mypy_extensions import i64, trait
 from flintmq.base.errors import AccessRefused, PreconditionFailed, ResourceLocked
 from flintmq.base.limits import ASKED_CONSUMERS_PER_UNIT
 from flintmq.base.work import WORK
-from flintmq.broker.agenda import Agenda
 from flintmq.broker.counters.traffic import Outflow
 from flintmq.broker.message import Entry, Message, Table
 from flintmq.broker.queue.consumer import Consumer
 from flintmq.broker.queue.lifetime import Lifetime
-from flintmq.broker.queue.round_robin import Turns
+from flintmq.broker.queue.round_robin import RoundRobin
 from flintmq.broker.queue.settings import QueueSettings
 from flintmq.broker.queue.unused import Unused
+from flintmq.broker.tick import Tick
 
 # What a queue says to a message before it takes it.
 ADMITTED: Final = 0
@@ -28,7 +28,7 @@ DONE: Final = 3
 
 
 @trait
-class Stored:
+class Recoverable:
     """Something whose entries the journal keeps, to be given back to it at start-up."""
 
     @abstractmethod
@@ -41,7 +41,7 @@ class Stored:
 
 
 @trait
-class Holder:
+class EntryHolder:
     """Who keeps acquired entries of a queue for somebody who may come back for them."""
 
     @abstractmethod
@@ -54,7 +54,7 @@ class Holder:
 
 
 @trait
-class Reserver:
+class SequenceReservation:
     """Who has reserved numbers of a queue, for messages that come to it later."""
 
     @abstractmethod
@@ -81,7 +81,7 @@ class Queue(Outflow):
         auto_delete: bool,
         owner: object | None,
         arguments: Table,
-        agenda: Agenda,
+        tick: Tick,
     ) -> None:
         super().__init__()
         self.unacked: i64 = 0
@@ -100,17 +100,17 @@ class Queue(Outflow):
         # Sorted by priority, the highest first; with a single active one, that one before the others.
         self.consumers: list[Consumer] = []
         # When it was used last (Unix time in ms), for queues that end when nobody does.
-        self.used_ms: i64 = agenda.now_ms
+        self.used_ms: i64 = tick.now_ms
         # Whether `admit` has to be asked before `enqueue`.
         self.is_guarded = False
         # Whether deliveries from here carry headers of the queue's own.
         self.adds_headers = self.keeps_all
-        self.agenda = agenda
+        self.tick = tick
         self._is_ready = False
         self._is_in_turn = False
-        self._turns = Turns(self.consumers)
+        self._round_robin = RoundRobin(self.consumers)
         self._unused: Unused | None = None
-        self._holders: dict[Holder, None] = {}
+        self._holders: dict[EntryHolder, None] = {}
         # Of what is counted here, what went out by one protocol, by its name.
         self.outflows: dict[str, Outflow] | None = None
         # Names that lease from it: nobody else has it to itself meanwhile.
@@ -153,13 +153,13 @@ class Queue(Outflow):
 
     def used(self) -> None:
         """Somebody declared the queue, or took from it."""
-        self.used_ms = self.agenda.now_ms
+        self.used_ms = self.tick.now_ms
 
     # -- messages -----------------------------------------------------------------------------------------------
 
     def admit(self, message: Message) -> int:
         """ADMITTED, REFUSED, DISCARDED or DONE; what has to make room for the message is gone then."""
-        return REFUSED if message.handling.is_command else ADMITTED
+        return REFUSED if message.options.is_command else ADMITTED
 
     def has_room(self, messages: list[Message]) -> bool:
         """Whether all of these would be admitted, whoever waits for them."""
@@ -174,7 +174,7 @@ class Queue(Outflow):
         return True
 
     def await_room(self) -> None:
-        """The queue has refused a message, and puts itself on the agenda once something has left it."""
+        """The queue has refused a message, and adds itself to the tick's `roomy` queues once something has left it."""
 
     @abstractmethod
     def enqueue(self, message: Message) -> Entry | None:
@@ -241,7 +241,7 @@ class Queue(Outflow):
 
     def discard_unsendable(self, entry: Entry) -> None:
         """An acquired entry cannot be sent to anybody (UNSENDABLE): it is dead-lettered, or dropped, and counted."""
-        self.agenda.churn.unsendable += 1
+        self.tick.churn.unsendable += 1
         self.reject(entry)
 
     @abstractmethod
@@ -273,7 +273,7 @@ class Queue(Outflow):
     def release(self, context: object) -> None:
         """A context has ended: what was withheld from it, or barred, is for everybody."""
 
-    def bury(self) -> int:
+    def dead_letter_all(self) -> int:
         """The queue is about to be deleted: what is ready goes to the dead letters. Returns how many there were."""
         return 0
 
@@ -305,11 +305,11 @@ class Queue(Outflow):
             f"invalid arg 'x-browse' for queue '{self.name}' in vhost '{self.vhost}' of queue type {self.kind}"
         )
 
-    def hold_for(self, holder: Holder) -> None:
+    def hold_for(self, holder: EntryHolder) -> None:
         """It has acquired entries, or may have some soon."""
         self._holders[holder] = None
 
-    def hold_no_more_for(self, holder: Holder) -> None:
+    def hold_no_more_for(self, holder: EntryHolder) -> None:
         self._holders.pop(holder, None)
 
     # -- consumers ----------------------------------------------------------------------------------------------
@@ -321,7 +321,7 @@ class Queue(Outflow):
             raise AccessRefused(f"queue '{self.name}' in vhost '{self.vhost}' in exclusive use")
         # Nobody goes before the active one by coming; those that wait for its place do so by priority (RabbitMQ).
         self._line_up(consumer, 1 if self.settings.single_active else 0)
-        self._turns.rank()
+        self._round_robin.rank()
         self.touch()
 
     def _line_up(self, consumer: Consumer, first: int) -> None:
@@ -343,7 +343,7 @@ class Queue(Outflow):
         if consumer in self.consumers:
             was_first = self.consumers[0] is consumer
             self.consumers.remove(consumer)
-            self._turns.rank()
+            self._round_robin.rank()
             if was_first and self.consumers and self.settings.single_active:
                 self.consumers[0].took_over()
             self.used()
@@ -365,14 +365,14 @@ class Queue(Outflow):
         """There may be something to deliver: look at the end of this tick."""
         if not self._is_ready and self.consumers:
             self._is_ready = True
-            self.agenda.ready.append(self)
+            self.tick.ready.append(self)
 
     def touch_in_turn(self) -> None:
         """The same, before all queues that are only touched: the order of these calls is whose turn it is."""
         if not self._is_in_turn and self.consumers:
             self._is_in_turn = True
             self._is_ready = True
-            self.agenda.in_turn.append(self)
+            self.tick.in_turn.append(self)
 
     @property
     def is_due(self) -> bool:
@@ -404,12 +404,12 @@ class Queue(Outflow):
         count = self.message_count + self.held_count
         self.discard()
         if self._unused is not None:
-            self.agenda.timers.cancel(self._unused)
+            self.tick.timers.cancel(self._unused)
         for holder in list(self._holders):
             holder.queue_gone(self)
         consumers = self.consumers
         self.consumers = []
-        self._turns = Turns(self.consumers)
+        self._round_robin = RoundRobin(self.consumers)
         for consumer in consumers:
             consumer.cancelled()
         return count

@@ -78,7 +78,7 @@ class View(Queue):
     """`contents` tells what is ready on the queue; `ended` is called when the last browser has gone."""
 
     def __init__(self, queue: Queue, contents: Callable[[], list[Entry]], ended: Callable[[], None]) -> None:
-        super().__init__(queue.id, queue.vhost, queue.name, queue.kind, False, False, None, {}, queue.agenda)
+        super().__init__(queue.id, queue.vhost, queue.name, queue.kind, False, False, None, {}, queue.tick)
         # How often a message came back is worth knowing to whoever looks.
         self.adds_headers = True
         self._queue = queue
@@ -159,8 +159,8 @@ class View(Queue):
             if entry.state == READY and (seen is None or not seen.has(entry.seq)):
                 if not consumer.can_take():
                     return False
-                if not consumer.is_choosy or self._suits(consumer, entry.message):
-                    if consumer.is_measured and not consumer.fits(entry.message):
+                if not consumer.is_filtered or self._suits(consumer, entry.message):
+                    if consumer.has_byte_window and not consumer.is_within_window(entry.message):
                         return False
                     # One that cannot be sent is passed over: who browses takes nothing, and gives nothing up.
                     consumer.deliver(self, _copy(entry))
@@ -171,7 +171,7 @@ class View(Queue):
     def _suits(self, consumer: Consumer, message: Message) -> bool:
         before = WORK.begin(MESSAGE_WORK_UNITS)
         try:
-            return consumer.suits(message)
+            return consumer.matches(message)
         finally:
             WORK.end(before)
 

@@ -10,13 +10,13 @@ from mypy_extensions import i64
 from flintmq.base.errors import InternalError, PreconditionFailed, StorageError
 from flintmq.base.limits import ASKED_CONSUMERS_PER_UNIT, ASKING_WORK_UNITS, DISPATCH_BURST_MESSAGES
 from flintmq.base.work import WORK
-from flintmq.broker.agenda import EXPIRED, Agenda
 from flintmq.broker.message import UNSENDABLE, Entry, Message, Table
 from flintmq.broker.ports import Journal
 from flintmq.broker.queue.consumer import Consumer
 from flintmq.broker.queue.entries import EntryQueue
 from flintmq.broker.queue.matching import Matching
 from flintmq.broker.queue.withheld import Withheld
+from flintmq.broker.tick import EXPIRED, Tick
 
 
 @final
@@ -31,13 +31,11 @@ class ClassicQueue(EntryQueue):
         auto_delete: bool,
         owner: object | None,
         arguments: Table,
-        agenda: Agenda,
+        tick: Tick,
         journal: Journal,
         ranks_all: bool = False,
     ) -> None:
-        super().__init__(
-            queue_id, vhost, name, kind, durable, auto_delete, owner, arguments, agenda, journal, ranks_all
-        )
+        super().__init__(queue_id, vhost, name, kind, durable, auto_delete, owner, arguments, tick, journal, ranks_all)
         # The store, while not every consumer is to have every entry.
         self._matching: Matching | None = None
         self.configure(arguments)
@@ -50,14 +48,14 @@ class ClassicQueue(EntryQueue):
     # -- consumers ----------------------------------------------------------------------------------------------
 
     def subscribe(self, consumer: Consumer, arguments: Table) -> None:
-        if consumer.is_choosy:
+        if consumer.is_filtered:
             self._check_asking(consumer)
         super().subscribe(consumer, arguments)
         if self.settings.single_active and self.consumers[0].is_late:
             # It was late before anybody waited.
             self.lateness_changed(consumer)
         self._look_at_line()
-        if self._matching is not None or consumer.is_choosy:
+        if self._matching is not None or consumer.is_filtered:
             self._match().join(consumer, self._served())
 
     def unsubscribe(self, consumer: Consumer) -> None:
@@ -70,9 +68,9 @@ class ClassicQueue(EntryQueue):
 
     def _check_asking(self, coming: Consumer) -> None:
         """Raises PreconditionFailed where to ask all consumers about one message would take too long."""
-        cost = coming.suiting_cost
+        cost = coming.matching_cost
         for consumer in self.consumers:
-            cost += consumer.suiting_cost
+            cost += consumer.matching_cost
         if cost > ASKING_WORK_UNITS:
             raise PreconditionFailed(
                 f"queue '{self.name}' in vhost '{self.vhost}' would compare each message with more selectors of "
@@ -190,7 +188,7 @@ class ClassicQueue(EntryQueue):
             first = self._first()
             if first is None:
                 return False
-            consumer = self._turns.next_consumer(first.message, first.avoid)
+            consumer = self._round_robin.next_consumer(first.message, first.avoid)
             if consumer is None:
                 return False
             self._give(consumer)
@@ -202,9 +200,9 @@ class ClassicQueue(EntryQueue):
         while burst > 0:
             if self._store.count == 0 or not consumer.can_take():
                 return False
-            if consumer.is_measured or self._expiry is not None:
+            if consumer.has_byte_window or self._expiry is not None:
                 first = self._first()
-                if first is None or (consumer.is_measured and not consumer.fits(first.message)):
+                if first is None or (consumer.has_byte_window and not consumer.is_within_window(first.message)):
                     return False
             self._give(consumer)
             burst -= 1
@@ -259,7 +257,7 @@ class ClassicQueue(EntryQueue):
                 self._bytes -= len(entry.message.body)
                 if not self._is_plain_out:
                     self._left(entry)
-                if entry.expires_ms != 0 and entry.expires_ms < self.agenda.now_ms:
+                if entry.expires_ms != 0 and entry.expires_ms < self.tick.now_ms:
                     # In a page nobody noticed.
                     self._give_up(entry, EXPIRED)
                     continue
@@ -273,7 +271,7 @@ class ClassicQueue(EntryQueue):
         WORK.spent += len(self.consumers) // ASKED_CONSUMERS_PER_UNIT
         if self._catch_up() or self.settings.paused:
             return False
-        if self._starts_ms(message, self.agenda.now_ms) > self.agenda.now_ms:
+        if self._starts_ms(message, self.tick.now_ms) > self.tick.now_ms:
             return False
         if self._matching is not None:
             return self._matching.would_take(message)

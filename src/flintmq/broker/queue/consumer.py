@@ -1,4 +1,4 @@
-"""What a queue knows of a consumer: whether it can take more, and how to give it an entry."""
+"""A consumer as its queue sees it: whether it can take an entry, and how it gets one."""
 
 from abc import abstractmethod
 from typing import TYPE_CHECKING
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 class Consumer:
     """A subscription to one queue, implemented by the gateway of the protocol it came by.
 
-    Of consumers that can take an entry, one of the highest `priority` gets it. One that `is_choosy` is asked whether
-    an entry `suits` it, which costs so many units of work as `suiting_cost`; one that `is_measured` whether an entry
-    `fits` what it holds already. `context` is what it shares with others of the same client: what was rejected there
-    can be withheld from all of them.
+    Of the consumers that can take an entry, one with the highest `priority` gets it. A consumer that `is_filtered` gets
+    only entries that it `matches`; to ask it costs `matching_cost` units of work. A consumer that `has_byte_window`
+    gets an entry only if it `is_within_window`. Consumers of one client share a `context`: what one of them has
+    rejected can be withheld from all of them.
     """
 
     def __init__(self, tag: str, no_ack: bool, exclusive: bool) -> None:
@@ -28,9 +28,9 @@ class Consumer:
         self.no_ack = no_ack
         self.exclusive = exclusive
         self.priority: i64 = 0
-        self.is_choosy = False
-        self.suiting_cost: i64 = 0
-        self.is_measured = False
+        self.is_filtered = False
+        self.matching_cost: i64 = 0
+        self.has_byte_window = False
         # It was too long about a delivery, and gets nothing before it has settled that.
         self.is_late = False
         self.context: object | None = None
@@ -71,11 +71,11 @@ class Consumer:
     def took_over(self) -> None:
         """It is the single active consumer of its queue from now on, after another one."""
 
-    def suits(self, message: "Message") -> bool:
+    def matches(self, message: "Message") -> bool:
         """Whether the consumer wants this message at all. The answer for one message is always the same."""
         return True
 
-    def fits(self, message: "Message") -> bool:
+    def is_within_window(self, message: "Message") -> bool:
         """Whether the message fits the window of bytes that is left now."""
         return True
 
@@ -83,6 +83,6 @@ class Consumer:
         """Whether it can be given this message now."""
         return (
             self.can_take()
-            and (not self.is_choosy or self.suits(message))
-            and (not self.is_measured or self.fits(message))
+            and (not self.is_filtered or self.matches(message))
+            and (not self.has_byte_window or self.is_within_window(message))
         )

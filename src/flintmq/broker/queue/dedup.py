@@ -13,12 +13,12 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from flintmq.base.limits import DEDUP_DEFAULT_ENTRIES, DISPATCH_BURST_MESSAGES, SHORTSTR_MAX_BYTES
-from flintmq.broker.agenda import Agenda
 from flintmq.broker.fields import headers_of
 from flintmq.broker.message import PERSISTENT, Address, Entry, Message
 from flintmq.broker.ports import Journal
-from flintmq.broker.queue.base import Stored
+from flintmq.broker.queue.base import Recoverable
 from flintmq.broker.queue.settings import QueueSettings
+from flintmq.broker.tick import Tick
 from flintmq.broker.timers import NEVER, Timed
 
 PRODUCER_HEADER: Final = "x-producer-id"
@@ -44,18 +44,18 @@ class _Known:
 
 
 @final
-class Dedup(Timed, Stored):
+class Dedup(Timed, Recoverable):
     """What a queue remembers. In the journal its notes are those of a queue of their own, whose id is the negative one.
 
     With `durable`, persistent messages of the queue are stored.
     """
 
-    def __init__(self, queue_id: i64, queue: str, durable: bool, agenda: Agenda, journal: Journal) -> None:
+    def __init__(self, queue_id: i64, queue: str, durable: bool, tick: Tick, journal: Journal) -> None:
         super().__init__()
         self._id: i64 = -queue_id
         self._queue = queue
         self._durable = durable
-        self._agenda = agenda
+        self._tick = tick
         self._journal = journal
         self._window_ms: i64 = NEVER
         self._size: i64 = DEDUP_DEFAULT_ENTRIES
@@ -74,7 +74,7 @@ class Dedup(Timed, Stored):
         self._window_ms = max(settings.dedup_window_ms, NEVER)
         self._size = settings.dedup_size if settings.dedup_size > 0 else DEDUP_DEFAULT_ENTRIES
         self._make_room()
-        self._agenda.timers.cancel(self)
+        self._tick.timers.cancel(self)
         self._forget_later()
 
     # -- messages -----------------------------------------------------------------------------------------------
@@ -147,10 +147,10 @@ class Dedup(Timed, Stored):
             self._drop_note(known)
         self._known.clear()
         self._message = None
-        self._agenda.timers.cancel(self)
+        self._tick.timers.cancel(self)
 
     def _is_stored(self, message: Message) -> bool:
-        return self._durable and message.handling.persistent
+        return self._durable and message.options.persistent
 
     def _read(self, message: Message) -> str:
         """The key of a message, and in `_number` the number it has there; the key is empty where it has none."""
@@ -190,7 +190,7 @@ class Dedup(Timed, Stored):
 
     def _forget_later(self) -> None:
         if self._window_ms != NEVER and self._known and self.due_ms == NEVER:
-            self._agenda.timers.at(next(iter(self._known.values())).since_ms + self._window_ms, self)
+            self._tick.timers.at(next(iter(self._known.values())).since_ms + self._window_ms, self)
 
     def on_due(self, now_ms: i64) -> None:
         known = self._known
@@ -220,7 +220,7 @@ class Dedup(Timed, Stored):
         self._seq = seq
         self._known = OrderedDict(sorted(self._known.items(), key=_since))
         self._make_room()
-        self._agenda.timers.cancel(self)
+        self._tick.timers.cancel(self)
         self._forget_later()
 
 

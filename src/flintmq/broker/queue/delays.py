@@ -82,7 +82,7 @@ class Delays(Timed):
         user = command.codec.property_text(command.properties, "user_id")
         found: list[Entry] = []
         for allowed in [user, ""]:
-            found.extend(self._by_name.pop((command.handling.cancels, allowed), {}).values())
+            found.extend(self._by_name.pop((command.options.cancels, allowed), {}).values())
         for entry in found:
             entry.state = REMOVED
         self._count -= len(found)

@@ -14,15 +14,23 @@ from mypy_extensions import i32, i64
 from flintmq.base.errors import AccessRefused, InternalError, PreconditionFailed, StorageError
 from flintmq.base.limits import ASKED_CONSUMERS_PER_UNIT
 from flintmq.base.work import WORK
-from flintmq.broker.agenda import DELETED, DELIVERY_LIMIT, EXPIRED, MAXLEN, OVERSIZED, REJECTED, Agenda, DeadLetter
 from flintmq.broker.message import ACQUIRED, FOREVER, PAUSE, READY, Entry, Message, Table
 from flintmq.broker.ports import Journal, Page, Pages, PlacesOfPage
 from flintmq.broker.queue.acquired import Acquired
-from flintmq.broker.queue.base import ADMITTED, DISCARDED, DONE, REFUSED, Holder, Queue, Reserver, Stored
+from flintmq.broker.queue.base import (
+    ADMITTED,
+    DISCARDED,
+    DONE,
+    REFUSED,
+    EntryHolder,
+    Queue,
+    Recoverable,
+    SequenceReservation,
+)
 from flintmq.broker.queue.browse import View
 from flintmq.broker.queue.dedup import Dedup
 from flintmq.broker.queue.delays import Delays
-from flintmq.broker.queue.exclusions import Barred
+from flintmq.broker.queue.exclusions import Exclusions
 from flintmq.broker.queue.expiry import Expiry
 from flintmq.broker.queue.groups import Groups
 from flintmq.broker.queue.last_values import LastValues
@@ -35,6 +43,7 @@ from flintmq.broker.queue.runs import Runs
 from flintmq.broker.queue.settings import DROP_HEAD, REJECT_PUBLISH_DLX
 from flintmq.broker.queue.undelivered import Undelivered
 from flintmq.broker.queue.withheld import Withheld
+from flintmq.broker.tick import DELETED, DELIVERY_LIMIT, EXPIRED, MAXLEN, OVERSIZED, REJECTED, DeadLetter, Tick
 
 # The seq of an entry that never was on the queue.
 _NOWHERE: Final = -1
@@ -42,7 +51,7 @@ _NOWHERE: Final = -1
 _PAGE_UNITS: Final = 64
 
 
-class EntryQueue(Queue, Stored):
+class EntryQueue(Queue, Recoverable):
     """All of a queue but its consumers."""
 
     def __init__(
@@ -55,15 +64,15 @@ class EntryQueue(Queue, Stored):
         auto_delete: bool,
         owner: object | None,
         arguments: Table,
-        agenda: Agenda,
+        tick: Tick,
         journal: Journal,
         ranks_all: bool,
     ) -> None:
-        super().__init__(queue_id, vhost, name, kind, durable, auto_delete, owner, arguments, agenda)
+        super().__init__(queue_id, vhost, name, kind, durable, auto_delete, owner, arguments, tick)
         self._journal = journal
         # An exclusive queue ends with its connection, durable or not.
         self._survives = durable and owner is None
-        self._paging = None if agenda.pages is None else Paging(agenda.pages, self._left_page)
+        self._paging = None if tick.pages is None else Paging(tick.pages, self._left_page)
         self._levels = levels_of(kind, arguments, ranks_all)
         self._store: Ready = Fifo(self._paging)
         self._seq: i64 = 0
@@ -71,7 +80,7 @@ class EntryQueue(Queue, Stored):
         self._delays: Delays | None = None
         self._withheld: Withheld | None = None
         # Made while there is an entry that not every consumer may have.
-        self._barred: Barred | None = None
+        self._exclusions: Exclusions | None = None
         self._groups: Groups | None = None
         self._values: LastValues | None = None
         # What was here, where nothing may be here twice.
@@ -81,9 +90,9 @@ class EntryQueue(Queue, Stored):
         # Whether groups, last values, what is barred or its lifetime have to hear of every settlement.
         self._is_keyed = False
         # At start-up, who is to have the entries of which numbers.
-        self._claims: Runs[Holder] = Runs()
+        self._claims: Runs[EntryHolder] = Runs()
         # The same for numbers whose entries had not come to the queue yet.
-        self._reserved: Runs[Reserver] = Runs()
+        self._reserved: Runs[SequenceReservation] = Runs()
         # Whether the single active consumer gets nothing more, and is relieved once it has settled what it has.
         self._is_handing_over = False
         # Whether dead letters wait for room here.
@@ -130,9 +139,9 @@ class EntryQueue(Queue, Stored):
         elif self.settings.deduplicates:
             dedup = self.dedup
             if dedup is None:
-                dedup = Dedup(self.id, self.name, self._survives, self.agenda, self._journal)
+                dedup = Dedup(self.id, self.name, self._survives, self.tick, self._journal)
                 for entry in self._each():
-                    dedup.remember(entry.message, self.agenda.now_ms)
+                    dedup.remember(entry.message, self.tick.now_ms)
             dedup.configure(self.settings)
             self.dedup = dedup
 
@@ -181,12 +190,12 @@ class EntryQueue(Queue, Stored):
         is_plain = not has_values and self._view is None
         self._is_plain_in = is_plain and self.settings.ttl_ms == FOREVER and self.dedup is None and not counts
         self._is_plain_out = is_plain and self._expiry is None and not self._is_awaited
-        self._is_keyed = has_values or self._groups is not None or self._barred is not None or counts
+        self._is_keyed = has_values or self._groups is not None or self._exclusions is not None or counts
 
     # -- in -----------------------------------------------------------------------------------------------------
 
     def admit(self, message: Message) -> int:
-        if message.handling.is_command:
+        if message.options.is_command:
             return self._obey(message)
         if self.dedup is not None and self.dedup.is_duplicate(message):
             return DONE
@@ -200,7 +209,7 @@ class EntryQueue(Queue, Stored):
             if settings.overflow == REJECT_PUBLISH_DLX:
                 self._discard(message)
             return REFUSED
-        if self._starts_ms(message, self.agenda.now_ms) > self.agenda.now_ms:
+        if self._starts_ms(message, self.tick.now_ms) > self.tick.now_ms:
             # It needs no room before its time has come.
             return ADMITTED
         while self._is_too_much(message):
@@ -219,7 +228,7 @@ class EntryQueue(Queue, Stored):
     def _discard(self, message: Message) -> None:
         """Dead-letter a message that was not taken."""
         if self.settings.dead_letter_exchange is not None:
-            self.agenda.discarded.append(DeadLetter(self, Entry(message, _NOWHERE), MAXLEN))
+            self.tick.discarded.append(DeadLetter(self, Entry(message, _NOWHERE), MAXLEN))
 
     def has_room(self, messages: list[Message]) -> bool:
         if self.settings.overflow == DROP_HEAD or self._have_room(messages):
@@ -259,7 +268,7 @@ class EntryQueue(Queue, Stored):
     def _tell_room(self) -> None:
         self._is_awaited = False
         self._set_plain()
-        self.agenda.roomy.append(self)
+        self.tick.roomy.append(self)
 
     def _is_over(self, count: i64, size: i64) -> bool:
         """Whether so many messages, with so many bytes together, are too many beside those that are ready."""
@@ -277,26 +286,26 @@ class EntryQueue(Queue, Stored):
 
     def _level(self, message: Message) -> i64:
         """Its priority, as far as this queue tells priorities apart."""
-        return self._levels.of(message.handling)
+        return self._levels.of(message.options)
 
     def enqueue(self, message: Message) -> Entry | None:
         entry = Entry(message, self._seq)
         self._seq += 1
-        handling = message.handling
-        if self._is_plain_in and handling.is_plain and handling.priority <= self._levels.plain:
+        options = message.options
+        if self._is_plain_in and options.is_plain and options.priority <= self._levels.plain:
             self._store.append(entry)
             self._bytes += len(message.body)
         else:
             if self.dedup is not None:
-                self.dedup.remember(message, self.agenda.now_ms)
+                self.dedup.remember(message, self.tick.now_ms)
             if self.lifetime is not None:
                 self.lifetime.came()
             self._settle_replaced()
-            self._place(entry, self.agenda.now_ms)
+            self._place(entry, self.tick.now_ms)
         if not self._is_ready and self.consumers:
             self.touch()
         if self._survives:
-            if handling.persistent:
+            if options.persistent:
                 return entry
             self._unkept += 1
             self._unkept_bytes += len(message.body)
@@ -305,25 +314,25 @@ class EntryQueue(Queue, Stored):
     def _place(self, entry: Entry, since_ms: i64) -> None:
         """Put an entry where it belongs; `since_ms` is when its time to live and its delay began."""
         starts_ms = self._starts_ms(entry.message, since_ms)
-        if starts_ms > self.agenda.now_ms:
+        if starts_ms > self.tick.now_ms:
             self._hold(entry, starts_ms)
         else:
             self._make_ready(entry, max(since_ms, starts_ms))
 
     def _starts_ms(self, message: Message, since_ms: i64) -> i64:
         """Until when a message that came at a time is held back; in the past where it is not."""
-        handling = message.handling
-        return since_ms + handling.delay_ms if handling.delay_ms > 0 else handling.until_ms
+        options = message.options
+        return since_ms + options.delay_ms if options.delay_ms > 0 else options.until_ms
 
     def _hold(self, entry: Entry, until_ms: i64) -> None:
         if self._delays is None:
-            self._delays = Delays(self.agenda.timers, self._delay_ended)
+            self._delays = Delays(self.tick.timers, self._delay_ended)
         self._delays.hold(entry, until_ms)
 
     def _obey(self, command: Message) -> int:
-        if command.handling.cancels:
+        if command.options.cancels:
             return self._cancel(command)
-        self.pause(command.handling.command == PAUSE)
+        self.pause(command.options.command == PAUSE)
         return DONE
 
     def pause(self, paused: bool) -> None:
@@ -332,7 +341,7 @@ class EntryQueue(Queue, Stored):
         # At once, so that whoever asks next finds it so; policies may see it otherwise when the tick ends.
         self.settings.paused = paused
         self.touch()
-        self.agenda.rearranged[self] = None
+        self.tick.rearranged[self] = None
 
     def _cancel(self, command: Message) -> int:
         found = [] if self._delays is None else self._delays.cancel(command)
@@ -345,8 +354,8 @@ class EntryQueue(Queue, Stored):
     def _delay_ended(self, entry: Entry) -> None:
         if self._expiry is not None:
             # What is over by then goes before, so that it needs no other to go.
-            self._expiry.on_due(self.agenda.now_ms - 1)
-        if entry.expires_ms != 0 and entry.expires_ms <= self.agenda.now_ms:
+            self._expiry.on_due(self.tick.now_ms - 1)
+        if entry.expires_ms != 0 and entry.expires_ms <= self.tick.now_ms:
             # It came back, and its time to live has ended its pause.
             if not self._is_outdated(entry):
                 if self._expiry is not None:
@@ -361,7 +370,7 @@ class EntryQueue(Queue, Stored):
             entry.position = self._seq
             self._seq += 1
             self._unpublished += 1
-            self._make_ready(entry, self.agenda.now_ms)
+            self._make_ready(entry, self.tick.now_ms)
             self._settle_replaced()
             self._trim()
         self.touch()
@@ -406,14 +415,14 @@ class EntryQueue(Queue, Stored):
     def _ttl_of(self, message: Message) -> i64:
         """How long a message lives here once it is ready."""
         ttl_ms = self.settings.ttl_ms
-        own_ms = message.handling.ttl_ms
+        own_ms = message.options.ttl_ms
         if own_ms != FOREVER and (ttl_ms == FOREVER or own_ms < ttl_ms):
             ttl_ms = own_ms
         return ttl_ms
 
     def _expire_later(self, entry: Entry) -> None:
         if self._expiry is None:
-            self._expiry = Expiry(self.agenda.expiries, self._expired, self._paging)
+            self._expiry = Expiry(self.tick.expiries, self._expired, self._paging)
             if self._paging is not None:
                 self._paging.expiry = self._expiry
             self._set_plain()
@@ -467,7 +476,7 @@ class EntryQueue(Queue, Stored):
             self._values.left(entry)
         self._rank(entry)
 
-    def claim(self, first: i64, count: i64, holder: Holder) -> None:
+    def claim(self, first: i64, count: i64, holder: EntryHolder) -> None:
         """Before `restore`: the entries of so many numbers are in somebody's hands."""
         self._claims.add(first, count, holder)
 
@@ -492,22 +501,22 @@ class EntryQueue(Queue, Stored):
         self._unpublished += count
         return first
 
-    def reserved(self, first: i64, count: i64, reserver: Reserver) -> None:
+    def reserved(self, first: i64, count: i64, reservation: SequenceReservation) -> None:
         """Before `restore`: these numbers were reserved, and none of them is given to anybody else."""
-        self._reserved.add(first, count, reserver)
+        self._reserved.add(first, count, reservation)
 
     def put_reserved(self, entries: list[Entry]) -> None:
         """Entries with such numbers, which the journal has, come to the queue behind all that is there."""
-        now_ms = self.agenda.now_ms
+        now_ms = self.tick.now_ms
         for entry in entries:
             message = entry.message
             entry.position = self._seq
             self._seq += 1
-            handling = message.handling
-            if self._survives and not handling.persistent:
+            options = message.options
+            if self._survives and not options.persistent:
                 self._unkept += 1
                 self._unkept_bytes += len(message.body)
-            if self._is_plain_in and handling.is_plain and handling.priority <= self._levels.plain:
+            if self._is_plain_in and options.is_plain and options.priority <= self._levels.plain:
                 self._store.append(entry)
                 self._bytes += len(message.body)
                 continue
@@ -582,7 +591,7 @@ class EntryQueue(Queue, Stored):
         if self.settings.paused:
             return None
         if self._expiry is not None:
-            self._expiry.on_due(self.agenda.now_ms)
+            self._expiry.on_due(self.tick.now_ms)
         if self._withheld is not None:
             self._expire_withheld(self._withheld)
             withheld = self._withheld.take(context)
@@ -592,7 +601,7 @@ class EntryQueue(Queue, Stored):
 
     def _expire_withheld(self, withheld: Withheld) -> None:
         """What waits for other consumers lives no longer for that."""
-        for entry in withheld.expired(self.agenda.now_ms):
+        for entry in withheld.expired(self.tick.now_ms):
             self._give_up(entry, EXPIRED)
 
     def sent(self, entry: Entry) -> None:
@@ -646,7 +655,7 @@ class EntryQueue(Queue, Stored):
             return acquired
         self._serve_consumers()
         if self._expiry is not None:
-            self._expiry.on_due(self.agenda.now_ms)
+            self._expiry.on_due(self.tick.now_ms)
         try:
             while acquired.count < max_messages and acquired.body_bytes < max_bytes:
                 room = max_bytes - acquired.body_bytes
@@ -751,7 +760,7 @@ class EntryQueue(Queue, Stored):
             after = -1
         return None
 
-    def expel(self, look: Look, leaving: list[Entry]) -> None:
+    def disconnect(self, look: Look, leaving: list[Entry]) -> None:
         """These of what was just looked at leave the queue for good: they are somewhere else, or nobody's."""
         page, fifo = look.page, look.fifo
         if page is None or fifo is None:
@@ -774,7 +783,7 @@ class EntryQueue(Queue, Stored):
     def _first(self) -> Entry | None:
         """What is to be delivered next. What comes out of a page may have expired in there."""
         first = self._store.peek()
-        while first is not None and first.expires_ms != 0 and first.expires_ms < self.agenda.now_ms:
+        while first is not None and first.expires_ms != 0 and first.expires_ms < self.tick.now_ms:
             self._expired(first)
             first = self._store.peek()
         return first
@@ -826,7 +835,7 @@ class EntryQueue(Queue, Stored):
     def _unkept_left(self, entry: Entry) -> None:
         """A message that may have been one of those that the journal does not keep has left the queue."""
         message = entry.message
-        if not message.handling.persistent:
+        if not message.options.persistent:
             self._unkept -= 1
             self._unkept_bytes -= len(message.body)
 
@@ -836,9 +845,9 @@ class EntryQueue(Queue, Stored):
         if self._values is not None:
             self._settle_replaced()
             self._values.gone(entry)
-        if self._barred is not None:
-            self._barred.left(entry)
-            self._bar_no_more(self._barred)
+        if self._exclusions is not None:
+            self._exclusions.left(entry)
+            self._bar_no_more(self._exclusions)
 
     @abstractmethod
     def _let_go_of_group(self, entry: Entry) -> None:
@@ -853,7 +862,7 @@ class EntryQueue(Queue, Stored):
         self._give_up(entry, REJECTED)
 
     def discard_unsendable(self, entry: Entry) -> None:
-        self.agenda.churn.unsendable += 1
+        self.tick.churn.unsendable += 1
         self._handed_back(entry)
         self._give_up(entry, OVERSIZED)
 
@@ -864,7 +873,7 @@ class EntryQueue(Queue, Stored):
         else:
             if self._is_keyed:
                 self._released(entry)
-            self.agenda.dead_letters.append(DeadLetter(self, entry, reason))
+            self.tick.dead_letters.append(DeadLetter(self, entry, reason))
 
     def requeue(self, entries: list[Entry]) -> None:
         self._take_back(entries, self.settings.pauses_returned, 1)
@@ -911,7 +920,7 @@ class EntryQueue(Queue, Stored):
         return back
 
     def _pause(self, entry: Entry) -> None:
-        until_ms = self.agenda.now_ms + pause_ms(self.settings, max(i64(entry.returns), 1))
+        until_ms = self.tick.now_ms + pause_ms(self.settings, max(i64(entry.returns), 1))
         # Its time to live goes on meanwhile, and ends the pause.
         self._hold(entry, until_ms if entry.expires_ms == 0 else min(until_ms, entry.expires_ms))
 
@@ -923,14 +932,14 @@ class EntryQueue(Queue, Stored):
     def _catch_up(self) -> bool:
         """Do what would be done by now, had the tick been shorter; returns as `dispatch` does."""
         if self._expiry is not None:
-            self._expiry.on_due(self.agenda.now_ms - 1)
+            self._expiry.on_due(self.tick.now_ms - 1)
         return self.dispatch()
 
     def _give_back(self, entries: list[Entry]) -> None:
         """They are ready again, as far as there is room for them, and they have not expired meanwhile."""
         entries = self._living(entries)
-        if self._barred is not None:
-            entries = self._keep_back(self._barred, entries)
+        if self._exclusions is not None:
+            entries = self._keep_back(self._exclusions, entries)
         if self.is_guarded:
             self._make_way(len(entries), sum([len(entry.message.body) for entry in entries]))
         if self._values is not None:
@@ -948,7 +957,7 @@ class EntryQueue(Queue, Stored):
 
     def _living(self, entries: list[Entry]) -> list[Entry]:
         """Those of acquired entries that have time to live left; the others are dead letters."""
-        now_ms = self.agenda.now_ms
+        now_ms = self.tick.now_ms
         living: list[Entry] = []
         for entry in entries:
             if entry.expires_ms == 0 or entry.expires_ms > now_ms:
@@ -981,12 +990,12 @@ class EntryQueue(Queue, Stored):
         # In a group, what is behind it would overtake it.
         if self._groups is not None:
             return
-        if self._barred is None:
-            self._barred = Barred()
+        if self._exclusions is None:
+            self._exclusions = Exclusions()
             self._set_plain()
-        self._barred.bar(entry, context)
+        self._exclusions.bar(entry, context)
 
-    def _keep_back(self, barred: Barred, entries: list[Entry]) -> list[Entry]:
+    def _keep_back(self, barred: Exclusions, entries: list[Entry]) -> list[Entry]:
         """Those that not everybody may have wait for who may; returns the others."""
         free: list[Entry] = []
         for entry in entries:
@@ -997,9 +1006,9 @@ class EntryQueue(Queue, Stored):
                 free.append(entry)
         return free
 
-    def _bar_no_more(self, barred: Barred) -> None:
-        if len(barred) == 0 and self._barred is not None:
-            self._barred = None
+    def _bar_no_more(self, barred: Exclusions) -> None:
+        if len(barred) == 0 and self._exclusions is not None:
+            self._exclusions = None
             self._set_plain()
 
     def rewrite(self, entry: Entry, message: Message) -> None:
@@ -1008,17 +1017,17 @@ class EntryQueue(Queue, Stored):
         entry.message = message
 
     def release(self, context: object) -> None:
-        if self._barred is not None:
-            self._barred.release(context)
-            self._bar_no_more(self._barred)
+        if self._exclusions is not None:
+            self._exclusions.release(context)
+            self._bar_no_more(self._exclusions)
         withheld = self._withheld
         if withheld is not None and not self.gone:
             self._give_back(withheld.release(context))
             self.touch()
 
-    def bury(self) -> int:
+    def dead_letter_all(self) -> int:
         if self._expiry is not None:
-            self._expiry.on_due(self.agenda.now_ms)
+            self._expiry.on_due(self.tick.now_ms)
         entries = self._take_withheld()
         count = len(entries) + self._store.count
         WORK.spent += count

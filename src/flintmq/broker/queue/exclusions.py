@@ -12,7 +12,7 @@ _NOBODY: Final[tuple[object, ...]] = ()
 
 
 @final
-class Barred:
+class Exclusions:
     def __init__(self) -> None:
         # By the entries' numbers on the queue.
         self._contexts: dict[int, tuple[object, ...]] = {}

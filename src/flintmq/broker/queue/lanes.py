@@ -8,7 +8,7 @@ from mypy_extensions import i64
 
 from flintmq.broker.message import Entry
 from flintmq.broker.queue.consumer import Consumer
-from flintmq.broker.queue.round_robin import Turns
+from flintmq.broker.queue.round_robin import RoundRobin
 
 if TYPE_CHECKING:
     from flintmq.broker.queue.groups import Group
@@ -86,11 +86,11 @@ class Bucket(Lane):
         super().__init__()
         self.members = members
         self.size: i64 = 0
-        self.turns = Turns([])
+        self.turns = RoundRobin([])
         self.version: i64 = 0
 
     def holds(self, place: Place) -> bool:
         return place.offer is self
 
-    def suits(self, consumer: Consumer) -> bool:
-        return not consumer.is_choosy or consumer in self.members
+    def matches(self, consumer: Consumer) -> bool:
+        return not consumer.is_filtered or consumer in self.members

@@ -4,7 +4,7 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from flintmq.broker.message import UNSTATED, Handling, Table
+from flintmq.broker.message import UNSTATED, MessageOptions, Table
 
 # amqp-0-9-1 §1.1.1: priorities of messages are 0 to 9.
 _SPECIFIED_HIGHEST: Final = 9
@@ -26,9 +26,9 @@ class Levels:
         # Up to this priority, messages are at the level of those without one: nothing is to be done for them.
         self.plain: i64 = UNSTATED if unstated > 0 else 0
 
-    def of(self, handling: Handling) -> i64:
+    def of(self, options: MessageOptions) -> i64:
         """The level of messages that are to be handled so."""
-        return self.unstated if handling.priority == UNSTATED else handling.level(self.highest)
+        return self.unstated if options.priority == UNSTATED else options.level(self.highest)
 
 
 def levels_of(kind: str, arguments: Table, ranks_all: bool) -> Levels:

@@ -66,7 +66,7 @@ class Lifetime:
     def look(self) -> None:
         """It may be over: that is found out when the tick ends, and what comes in this one is here."""
         if self.is_over:
-            self.queue.agenda.ended.append(self)
+            self.queue.tick.ended.append(self)
 
     @property
     def is_over(self) -> bool:

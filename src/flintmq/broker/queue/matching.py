@@ -23,7 +23,7 @@ from flintmq.broker.queue.groups import Group, Groups
 from flintmq.broker.queue.lanes import Bucket, Place, Present
 from flintmq.broker.queue.levels import Levels
 from flintmq.broker.queue.ready import Fifo, Priorities, Ready, ranked
-from flintmq.broker.queue.round_robin import Turns
+from flintmq.broker.queue.round_robin import RoundRobin
 
 # Entries looked at before consumers are offered what was found.
 _LOOK_AHEAD_ENTRIES: Final = 64
@@ -91,7 +91,7 @@ class Matching(Ready):
 
     def join(self, consumer: Consumer, consumers: list[Consumer]) -> None:
         """A consumer came; `consumers` are all that may be given something."""
-        if consumer.is_choosy:
+        if consumer.is_filtered:
             self._choosy.append(consumer)
             if not self._newcomers:
                 self._shown = list(self._places.values())
@@ -118,17 +118,17 @@ class Matching(Ready):
     def serve(self, consumers: list[Consumer]) -> None:
         """These may be given something from now on."""
         self._consumers = consumers
-        self._plain = [each for each in consumers if not each.is_choosy]
+        self._plain = [each for each in consumers if not each.is_filtered]
         self._version += 1
         self._let_go_of_empty()
 
-    def _turns(self, bucket: Bucket) -> Turns:
+    def _round_robin(self, bucket: Bucket) -> RoundRobin:
         """The consumers that may have what is in a bucket."""
         if bucket.version != self._version and bucket.version != _LASTING:
             bucket.version = self._version
             late = [newcomer.consumer for newcomer in self._newcomers]
             choosy = [each for each in bucket.members if each not in late and self._may_have(each)]
-            bucket.turns = Turns(sorted([*self._plain, *choosy], key=_precedence))
+            bucket.turns = RoundRobin(sorted([*self._plain, *choosy], key=_precedence))
         return bucket.turns
 
     def _may_have(self, consumer: Consumer) -> bool:
@@ -159,7 +159,7 @@ class Matching(Ready):
             found = Bucket(())
             found.version = _LASTING
             if consumer is not None:
-                found.turns = Turns([consumer])
+                found.turns = RoundRobin([consumer])
             self._own[consumer] = found
         return found
 
@@ -170,7 +170,7 @@ class Matching(Ready):
         message = entry.message
         members = self._members(message)
         group = self._groups.find(entry) if self._groups is not None else None
-        place = Place(entry, -self._levels.of(message.handling), self._bucket(members), group)
+        place = Place(entry, -self._levels.of(message.options), self._bucket(members), group)
         place.home.size += 1
         self._places[int(entry.seq)] = place
         if self._newcomers:
@@ -188,14 +188,14 @@ class Matching(Ready):
         """The choosy consumers that it suits; what is asked beyond the limit of a message's work is unknown."""
         before = WORK.begin(MESSAGE_WORK_UNITS)
         try:
-            return tuple([consumer for consumer in self._choosy if consumer.suits(message)])
+            return tuple([consumer for consumer in self._choosy if consumer.matches(message)])
         finally:
             WORK.end(before)
 
     def _is_suited(self, message: Message, consumer: Consumer) -> bool:
         before = WORK.begin(MESSAGE_WORK_UNITS)
         try:
-            return consumer.suits(message)
+            return consumer.matches(message)
         finally:
             WORK.end(before)
 
@@ -253,7 +253,7 @@ class Matching(Ready):
         if group.held == 0:
             return home
         holder = group.holder
-        if holder is not None and holder.is_choosy and holder not in home.members:
+        if holder is not None and holder.is_filtered and holder not in home.members:
             return None
         return self._own_bucket(holder)
 
@@ -316,7 +316,7 @@ class Matching(Ready):
         if best is None:
             return self._tail.count > 0
         first = self._tail.peek() if self._is_ranked() else None
-        return first is not None and -self._levels.of(first.message.handling) < best.rank
+        return first is not None and -self._levels.of(first.message.options) < best.rank
 
     def _is_ranked(self) -> bool:
         """Whether the tail may have what goes before all that is not there."""
@@ -357,7 +357,7 @@ class Matching(Ready):
         last = self._tail.drop_candidate()
         if first is None or last is None:
             return last if first is None else first.entry
-        return last if self._levels.of(last.message.handling) < -first.rank else first.entry
+        return last if self._levels.of(last.message.options) < -first.rank else first.entry
 
     def give_back(self, entries: list[Entry]) -> None:
         self.count += len(entries)
@@ -428,7 +428,7 @@ class Matching(Ready):
             self._look_at(self._budget)
 
     def _begin_with(self, bucket: Bucket) -> None:
-        if self._turns(bucket).consumers:
+        if self._round_robin(bucket).consumers:
             first = bucket.first()
             if first is not None:
                 self._offered += 1
@@ -514,7 +514,7 @@ class Matching(Ready):
             if self._is_overtaking(place):
                 return None
             entry = place.entry
-            consumer = self._turns(bucket).next_consumer(entry.message, entry.avoid)
+            consumer = self._round_robin(bucket).next_consumer(entry.message, entry.avoid)
             if consumer is None:
                 # Nor will there be one for what is behind it, before this dispatch ends.
                 heappop(offers)

@@ -21,7 +21,7 @@ def put(queues: list[Queue], message: Message, journal: Journal) -> int:
     """Put a message on queues, each of which is there once; returns UNROUTED, ROUTED, STORED or TURNED_AWAY."""
     if len(queues) == 1:
         queue = queues[0]
-        if queue.is_guarded or message.handling.is_command:
+        if queue.is_guarded or message.options.is_command:
             answer = queue.admit(message)
             if answer != ADMITTED:
                 return TURNED_AWAY if answer == REFUSED else STORED
@@ -37,7 +37,7 @@ def put(queues: list[Queue], message: Message, journal: Journal) -> int:
     entries: list[Entry] = []
     is_turned_away = False
     for queue in queues:
-        if queue.is_guarded or message.handling.is_command:
+        if queue.is_guarded or message.options.is_command:
             answer = queue.admit(message)
             if answer == REFUSED:
                 is_turned_away = True
@@ -55,7 +55,7 @@ def put(queues: list[Queue], message: Message, journal: Journal) -> int:
         journal.append(message, ids, entries)
         outcome = STORED
     # What is taken back need not have been held by every queue that is asked for it.
-    if is_turned_away and not (message.handling.cancels and outcome == STORED):
+    if is_turned_away and not (message.options.cancels and outcome == STORED):
         return TURNED_AWAY
     return outcome
 
@@ -77,7 +77,7 @@ def put_where_taken(queues: list[Queue], message: Message, journal: Journal) -> 
     ids: list[int] = []
     entries: list[Entry] = []
     for queue in queues:
-        if queue.is_guarded or message.handling.is_command:
+        if queue.is_guarded or message.options.is_command:
             answer = queue.admit(message)
             if answer == REFUSED and not _passes_on(queue):
                 refusing.append(queue)

@@ -106,7 +106,7 @@ class Reader:
         before = WORK.begin(MESSAGE_WORK_UNITS)
         try:
             return (self.wanted is None or self.wanted.matches(message)) and (
-                not consumer.is_choosy or consumer.suits(message)
+                not consumer.is_filtered or consumer.matches(message)
             )
         finally:
             WORK.end(before)

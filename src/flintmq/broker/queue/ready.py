@@ -438,7 +438,7 @@ class Priorities(Ready):
         self._top: i64 = levels.unstated
 
     def _level(self, entry: Entry) -> i64:
-        return self._known.of(entry.message.handling)
+        return self._known.of(entry.message.options)
 
     def append(self, entry: Entry) -> None:
         level = self._level(entry)
@@ -496,7 +496,7 @@ class Priorities(Ready):
 
 def ranked(store: Ready, entry: Entry, levels: Levels) -> Ready:
     """The store that is to take this entry: one by priority from the first on that is not at the common level."""
-    if not isinstance(store, Fifo) or levels.of(entry.message.handling) == levels.unstated:
+    if not isinstance(store, Fifo) or levels.of(entry.message.options) == levels.unstated:
         return store
     return Priorities(levels, store.paging, store)
 

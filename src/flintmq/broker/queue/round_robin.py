@@ -9,7 +9,7 @@ from flintmq.broker.queue.consumer import Consumer
 
 
 @final
-class Turns:
+class RoundRobin:
     """`consumers` are sorted by priority, the highest first; whoever changes the list calls `rank`."""
 
     def __init__(self, consumers: list[Consumer]) -> None:
@@ -51,7 +51,7 @@ class Turns:
             consumer = consumers[self._turn]
             self._turn += 1
             tried += 1
-            if consumer.can_take() and (not consumer.is_measured or consumer.fits(message)):
+            if consumer.can_take() and (not consumer.has_byte_window or consumer.is_within_window(message)):
                 if consumer is not avoid:
                     return consumer
                 last = consumer

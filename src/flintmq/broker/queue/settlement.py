@@ -98,7 +98,7 @@ def _annotated(message: Message, annotations: Table) -> Message:
         codec,
         codec.annotated(message.properties, annotations),
         message.body,
-        message.handling,
+        message.options,
         message.timestamp_ms,
         message.origin,
     )

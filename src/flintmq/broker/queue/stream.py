@@ -7,13 +7,13 @@ from mypy_extensions import i64
 from flintmq.base.errors import NotImplementedHere, PreconditionFailed, StorageError
 from flintmq.base.limits import DISPATCH_BURST_MESSAGES, STREAM_READERS_MAX
 from flintmq.base.values import Timestamp
-from flintmq.broker.agenda import Agenda
 from flintmq.broker.arguments import READER, age_ms
 from flintmq.broker.message import UNSENDABLE, Entry, Message, Table
 from flintmq.broker.ports import DefinitionStore, ReaderOffset, StreamLimits, StreamLog
 from flintmq.broker.queue.base import Queue
 from flintmq.broker.queue.consumer import Consumer
 from flintmq.broker.queue.reader import Reader, stream_filter
+from flintmq.broker.tick import Tick
 from flintmq.broker.timers import Timed
 
 # What a consumer reads ahead of what it gets: a thousand of them hold 32 MiB, and one that reads all of a stream asks
@@ -47,11 +47,11 @@ class StreamQueue(Queue):
         vhost: str,
         name: str,
         arguments: Table,
-        agenda: Agenda,
+        tick: Tick,
         log: StreamLog,
         definitions: DefinitionStore,
     ) -> None:
-        super().__init__(queue_id, vhost, name, "stream", True, False, None, arguments, agenda)
+        super().__init__(queue_id, vhost, name, "stream", True, False, None, arguments, tick)
         self.log = log
         self._started_at: i64 = log.next_offset
         # What was given out by ranges since the broker started: behind the furthest message, 0 for none, and when the
@@ -74,10 +74,10 @@ class StreamQueue(Queue):
         super().configure(effective)
         settings = self.settings
         self.log.limit(StreamLimits(settings.max_bytes, settings.max_age_ms, settings.segment_bytes))
-        self.agenda.timers.cancel(self._retention)
+        self.tick.timers.cancel(self._retention)
         if settings.max_bytes >= 0 or settings.max_age_ms >= 0:
             # Not at once: at start-up, a policy may be about to ask for more than the argument does.
-            self.agenda.timers.at(self.agenda.now_ms + 1, self._retention)
+            self.tick.timers.at(self.tick.now_ms + 1, self._retention)
 
     def retire(self, now_ms: i64) -> None:
         """Let go of what is too old, or too much, and look again in time."""
@@ -88,7 +88,7 @@ class StreamQueue(Queue):
         if self.log.retires_more:
             pause = _RETIRE_PAUSE_MS
         if pause > 0:
-            self.agenda.timers.at(now_ms + pause, self._retention)
+            self.tick.timers.at(now_ms + pause, self._retention)
 
     # -- messages -----------------------------------------------------------------------------------------------
 
@@ -115,7 +115,7 @@ class StreamQueue(Queue):
         """So many messages before this offset were given to somebody who settles nothing."""
         self.delivered_no_ack += count
         self.fetched_offset = max(self.fetched_offset, end)
-        self.fetched_ms = self.agenda.now_ms
+        self.fetched_ms = self.tick.now_ms
 
     def get(self, context: object | None = None) -> Entry | None:
         raise self._unsupported("basic.get not supported by stream queues")
@@ -159,8 +159,8 @@ class StreamQueue(Queue):
         """The log's files go with it."""
         self._readers = []
         self._tracked = {}
-        self.agenda.timers.cancel(self._retention)
-        self.agenda.timers.cancel(self._keeping)
+        self.tick.timers.cancel(self._retention)
+        self.tick.timers.cancel(self._keeping)
 
     def _note(self, entry: Entry) -> None:
         reader = self._tracked.get(entry.position)
@@ -176,7 +176,7 @@ class StreamQueue(Queue):
 
     def _keep_soon(self, reader: Reader) -> None:
         if reader.is_unkept and reader.name:
-            self.agenda.timers.at(self.agenda.now_ms + _KEEP_MS, self._keeping)
+            self.tick.timers.at(self.tick.now_ms + _KEEP_MS, self._keeping)
 
     def keep_places(self) -> None:
         """Have the storage keep where readers are that have moved since."""
@@ -265,7 +265,7 @@ class StreamQueue(Queue):
             since_ms = min(wanted.seconds * 1000, _FOREVER_MS)
         else:
             assert isinstance(wanted, str)
-            since_ms = max(int(self.agenda.now_ms) - age_ms(wanted), 0)
+            since_ms = max(int(self.tick.now_ms) - age_ms(wanted), 0)
         return log.offset_near(since_ms), since_ms
 
     @property
@@ -303,7 +303,7 @@ class StreamQueue(Queue):
                 self._keep_soon(reader)
         if end < log.next_offset and not self._is_waiting:
             self._is_waiting = True
-            self.agenda.unsynced.append(self)
+            self.tick.unsynced.append(self)
         return more
 
     def synced(self) -> None:
@@ -314,7 +314,7 @@ class StreamQueue(Queue):
     def _feed(self, reader: Reader, end: i64) -> bool:
         consumer = reader.consumer
         cursor = reader.cursor
-        is_choosy = reader.wanted is not None or reader.since_ms != 0 or consumer.is_choosy
+        is_filtered = reader.wanted is not None or reader.since_ms != 0 or consumer.is_filtered
         burst: i64 = DISPATCH_BURST_MESSAGES
         while burst > 0 and consumer.can_take():
             message = reader.held
@@ -330,12 +330,12 @@ class StreamQueue(Queue):
                     reader.is_unkept = reader.tracks
                     return cursor.has_more
                 burst -= 1
-                if is_choosy:
-                    burst -= consumer.suiting_cost
+                if is_filtered:
+                    burst -= consumer.matching_cost
                     if not reader.wants(message):
                         reader.is_unkept = True
                         continue
-            if consumer.is_measured and not consumer.fits(message):
+            if consumer.has_byte_window and not consumer.is_within_window(message):
                 reader.held = message
                 return False
             entry = Entry(message, cursor.offset - 1)

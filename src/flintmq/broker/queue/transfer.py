@@ -36,6 +36,6 @@ def move(queue: EntryQueue, look: Look, plan: Plan, journal: Journal) -> tuple[i
             else:
                 refused += 1
     finally:
-        queue.expel(look, leaving)
+        queue.disconnect(look, leaving)
         journal.end_group()
     return len(leaving), refused

@@ -20,13 +20,13 @@ class Unused(Timed):
         """The queue's setting is new, or it was used."""
         queue = self._queue
         if queue.settings.expires_ms >= 0 and not queue.gone:
-            queue.agenda.timers.at(queue.used_ms + queue.settings.expires_ms, self)
+            queue.tick.timers.at(queue.used_ms + queue.settings.expires_ms, self)
 
     def on_due(self, now_ms: i64) -> None:
         queue = self._queue
         if queue.consumers:
             queue.used_ms = now_ms
         if queue.settings.expires_ms >= 0 and queue.used_ms + queue.settings.expires_ms <= now_ms:
-            queue.agenda.unused.append(queue)
+            queue.tick.unused.append(queue)
         else:
             self.watch()

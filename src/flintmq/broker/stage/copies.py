@@ -13,10 +13,10 @@ from mypy_extensions import i64
 
 from flintmq.base.errors import PreconditionFailed
 from flintmq.base.limits import STAGE_RUN_MAX, STAGE_RUN_MIN
-from flintmq.broker.delayed.queue import WaitingQueue
+from flintmq.broker.delayed.queue import DelayedQueue
 from flintmq.broker.message import Entry, Message
 from flintmq.broker.ports import Page
-from flintmq.broker.queue.base import Queue, Reserver
+from flintmq.broker.queue.base import Queue, SequenceReservation
 from flintmq.broker.queue.entries import EntryQueue
 from flintmq.broker.queue.publishing import ROUTED, STORED, UNROUTED
 
@@ -35,7 +35,7 @@ Key = tuple[int, int, int]
 
 
 @final
-class Part(Reserver):
+class Part(SequenceReservation):
     """What an attempt has for one queue. `count` and `size` are messages, and bytes of their bodies."""
 
     def __init__(self, queue: Queue, attempt: "Attempt") -> None:
@@ -75,7 +75,7 @@ class Part(Reserver):
         self._loose_bytes += size
         self.size += size
         self.count += 1
-        if self._is_durable and (self._keeps_all or message.handling.persistent):
+        if self._is_durable and (self._keeps_all or message.options.persistent):
             return entry
         self.attempt.is_kept = False
         return None
@@ -220,7 +220,7 @@ class Attempt:
         """
         if self.over:
             raise PreconditionFailed(self.over)
-        if message.handling.is_command:
+        if message.options.is_command:
             raise PreconditionFailed("a message that is a command to queues cannot be staged: publish it as it is")
         if not queues:
             return UNROUTED
@@ -290,8 +290,8 @@ class Attempt:
     def _check(self, part: Part, message: Message) -> None:
         """Raises PreconditionFailed where the queue would refuse the message."""
         queue = part.queue
-        if isinstance(queue, WaitingQueue):
-            if message.handling.hidden_keys is not None:
+        if isinstance(queue, DelayedQueue):
+            if message.options.hidden_keys is not None:
                 raise PreconditionFailed("a message with BCC cannot be staged for an exchange that delays it")
         elif not queue.has_room_for(part.count + 1, part.size + len(message.body)):
             raise PreconditionFailed(f"queue '{queue.name}' in vhost '{queue.vhost}' has no room for what is staged")

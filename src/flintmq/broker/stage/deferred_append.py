@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @final
-class Landing:
+class DeferredAppend:
     def __init__(
         self, stage: "Stage", release: "Release", part: Part, stream: StreamQueue, entries: list[Entry]
     ) -> None:

@@ -8,12 +8,12 @@ from mypy_extensions import i64
 from flintmq.base.errors import AccessRefused, NotFound, PreconditionFailed
 from flintmq.base.limits import STAGE_IDLE_MS, STAGES_MAX, STAGES_USER_MAX
 from flintmq.broker.access.user import is_by_token
-from flintmq.broker.agenda import Agenda
 from flintmq.broker.message import Message
 from flintmq.broker.ports import StageRecord, Storage
 from flintmq.broker.queue.base import Queue
 from flintmq.broker.queue.ids import QueueIds
 from flintmq.broker.stage.stage import Stage
+from flintmq.broker.tick import Tick
 
 
 @final
@@ -24,13 +24,13 @@ class Stages:
         self,
         vhost: str,
         storage: Storage,
-        agenda: Agenda,
+        tick: Tick,
         ids: QueueIds,
         deliver: Callable[[Message, list[Queue]], int],
     ) -> None:
         self.by_name: dict[str, Stage] = {}
         self.journal = storage.journal
-        self.agenda = agenda
+        self.tick = tick
         self.deliver = deliver
         self._vhost = vhost
         self._definitions = storage.definitions
@@ -68,17 +68,17 @@ class Stages:
 
     def _has_room(self, user: str) -> bool:
         """For one more of this user, if need be in the place of the one that was not used for the longest time."""
-        now_ms = self.agenda.now_ms
+        now_ms = self.tick.now_ms
         if self._since_ms == 0:
             self._since_ms = now_ms
-        its = [stage for stage in self.by_name.values() if stage.record.user == user and not stage.is_doomed]
+        its = [stage for stage in self.by_name.values() if stage.record.user == user and not stage.is_retired]
         if len(its) < STAGES_USER_MAX:
             return True
         for stage in sorted(its, key=lambda stage: int(stage.used_ms)):
             if now_ms - max(stage.used_ms, self._since_ms) < STAGE_IDLE_MS:
                 return False
             if stage.is_idle:
-                stage.doom()
+                stage.retire()
                 return True
         return False
 
@@ -101,21 +101,21 @@ class Stages:
         stage = self.by_name.get(name)
         if stage is not None:
             self._check_user(stage, user)
-            stage.doom()
+            stage.retire()
 
     def forget_any(self, name: str) -> None:
         """The same, whoever's it is."""
         stage = self.by_name.get(name)
         if stage is not None:
-            stage.doom()
+            stage.retire()
 
     def user_deleted(self, user: str) -> None:
         """Nobody else goes on with what was its, not even a user that has its name later."""
         for stage in list(self.by_name.values()):
             if stage.record.user == user:
-                stage.doom()
+                stage.retire()
 
-    def doomed(self, stage: Stage) -> None:
+    def retired(self, stage: Stage) -> None:
         """Nothing is left of a stage but its definition."""
         stage.gone = True
         stage.drop_state()
@@ -141,11 +141,11 @@ class Stages:
         restored = self.by_name[record.name] = Stage(record, self)
         return restored
 
-    def doom_strangers(self, users: Container[str]) -> None:
+    def retire_unowned(self, users: Container[str]) -> None:
         """A crash may have kept the deletion of a user, and not what `user_deleted` wrote with it."""
         for stage in self.by_name.values():
             if stage.record.user not in users and not is_by_token(stage.record.user):
-                stage.doom()
+                stage.retire()
 
     def queue_by_id(self, queue_id: int) -> Queue | None:
         return self._queues.get(queue_id)

@@ -28,11 +28,11 @@ from flintmq.base.limits import STAGE_ATTEMPTS_MAX, STAGE_OWNERS_MAX
 from flintmq.broker.message import Entry, Message
 from flintmq.broker.notes import Notes
 from flintmq.broker.ports import Journal, StageRecord
-from flintmq.broker.queue.base import Queue, Reserver, Stored
+from flintmq.broker.queue.base import Queue, Recoverable, SequenceReservation
 from flintmq.broker.queue.runs import Runs
 from flintmq.broker.queue.stream import StreamQueue
 from flintmq.broker.stage.copies import Attempt, Key, Part
-from flintmq.broker.stage.deferred_append import Landing
+from flintmq.broker.stage.deferred_append import DeferredAppend
 from flintmq.broker.tap import Client
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ _RUN: Final = b"r"
 _COMPLETE: Final = b"c"
 _COMMIT: Final = b"w"
 _LANDING: Final = b"p"
-_DOOM: Final = b"d"
+_RETIREMENT: Final = b"d"
 # Messages that are as much work as dropping a note.
 _NOTE_WEIGHT: Final = 8
 # More epochs than a stage can have, below the next one's.
@@ -61,7 +61,7 @@ class Committed:
 
 
 @final
-class Copies(Stored):
+class Copies(Recoverable):
     """Messages for queues that do not keep them under numbers of their own, as entries of a queue that nobody sees."""
 
     def __init__(self, stage_id: i64, journal: Journal) -> None:
@@ -69,15 +69,15 @@ class Copies(Stored):
         self.id: i64 = -stage_id
         self._journal = journal
         self._seq: i64 = 0
-        self._reserved: Runs[Reserver] = Runs()
+        self._reserved: Runs[SequenceReservation] = Runs()
 
     def reserve(self, count: i64) -> i64:
         first = self._seq
         self._seq += count
         return first
 
-    def reserved(self, first: i64, count: i64, reserver: Reserver) -> None:
-        self._reserved.add(first, count, reserver)
+    def reserved(self, first: i64, count: i64, reservation: SequenceReservation) -> None:
+        self._reserved.add(first, count, reservation)
 
     def restore(self, entry: Entry) -> None:
         run = self._reserved.find(entry.seq)
@@ -110,7 +110,7 @@ class Release:
 
 
 @final
-class Stage(Stored):
+class Stage(Recoverable):
     def __init__(self, record: StageRecord, stages: "Stages") -> None:
         self.record = record
         # Above all of another stage that had the name before it was forgotten: an id is never used twice.
@@ -121,7 +121,7 @@ class Stage(Stored):
         # The first batch that is not committed.
         self.next_batch: i64 = 0
         self.journal = stages.journal
-        self.pages = stages.agenda.pages
+        self.pages = stages.tick.pages
         self.copies = Copies(record.id, stages.journal)
         self.gone = False
         # When somebody wrote with it; 0 before that happened in this run of the broker.
@@ -134,7 +134,7 @@ class Stage(Stored):
         self._discards: deque[Attempt] = deque()
         self._is_busy = False
         # The note that it is to be forgotten, with its definition, as soon as nothing is in its other notes.
-        self._doom: Entry | None = None
+        self._retirement: Entry | None = None
         # Notes that were found by now.
         self._found: dict[int, Attempt] = {}
         self._commits: list[tuple[Entry, list[int]]] = []
@@ -149,8 +149,8 @@ class Stage(Stored):
         either, and so two that were given one transactional id by mistake do not take it from each other in turns:
         raises PreconditionFailed.
         """
-        self.used_ms = self._stages.agenda.now_ms
-        if self._doom is not None:
+        self.used_ms = self._stages.tick.now_ms
+        if self._retirement is not None:
             self._former = []
         elif owner in self._former:
             raise PreconditionFailed(self._fenced)
@@ -171,9 +171,9 @@ class Stage(Stored):
         self._notes.end_group()
 
     def _note_state(self) -> None:
-        if self._doom is not None:
-            self._notes.drop(self._doom)
-            self._doom = None
+        if self._retirement is not None:
+            self._notes.drop(self._retirement)
+            self._retirement = None
         before = self._state
         text = b"%s %d %d " % (_STATE, self.epoch, self.next_batch)
         self._state = self._notes.write(text + _encode_owners([self.owner, *self._former]))
@@ -195,9 +195,9 @@ class Stage(Stored):
 
     def _check(self, epoch: int) -> None:
         # One from outside may be a number that there is no room for in an epoch.
-        if self._doom is not None or epoch != int(self.epoch):
+        if self._retirement is not None or epoch != int(self.epoch):
             raise PreconditionFailed(self._fenced)
-        self.used_ms = self._stages.agenda.now_ms
+        self.used_ms = self._stages.tick.now_ms
 
     def begin(self, epoch: int, key: Key) -> Attempt:
         """An attempt of a partition's task begins to publish; an earlier one under the same key is discarded.
@@ -274,25 +274,25 @@ class Stage(Stored):
                 self.discard(attempt, f"batch {batch} was aborted")
 
     @property
-    def is_doomed(self) -> bool:
-        return self._doom is not None
+    def is_retired(self) -> bool:
+        return self._retirement is not None
 
     @property
     def is_idle(self) -> bool:
         """Nothing is staged, and nothing is on its way to queues."""
-        return not (self.is_doomed or self._attempts or self._releases or self._discards)
+        return not (self.is_retired or self._attempts or self._releases or self._discards)
 
-    def doom(self) -> None:
-        """It is not wanted any more: what is committed gets to its queues, and then nothing is known of it."""
+    def retire(self) -> None:
+        """Forget the stage once its committed messages are on their queues; nothing more can be staged."""
         for attempt in list(self._attempts.values()):
             self.discard(attempt, f"{self._name} was forgotten")
-        if self._doom is None:
-            self._doom = self._notes.write(_DOOM)
+        if self._retirement is None:
+            self._retirement = self._notes.write(_RETIREMENT)
         self._work()
 
     def drop_state(self) -> None:
         """Nothing is to be known of it after a restart."""
-        for note in (self._state, self._doom):
+        for note in (self._state, self._retirement):
             if note is not None:
                 self._notes.drop(note)
 
@@ -345,7 +345,7 @@ class Stage(Stored):
     def _work(self) -> None:
         if not self._is_busy and not self.gone:
             self._is_busy = True
-            self._stages.agenda.stages.append(self)
+            self._stages.tick.stages.append(self)
 
     def step(self, messages: i64) -> bool:
         """Bring about so many messages to where they go; True where there are more.
@@ -355,9 +355,9 @@ class Stage(Stored):
         self._is_busy = False
         if self.gone:
             return False
-        if self._doom is not None and not self._releases and not self._discards:
+        if self._retirement is not None and not self._releases and not self._discards:
             # In a batch behind all that has to be on the disk before.
-            self._stages.doomed(self)
+            self._stages.retired(self)
             return False
         try:
             while messages > 0 and self._releases:
@@ -375,7 +375,7 @@ class Stage(Stored):
                 self._discards.popleft()
             raise InternalError(str(error)) from error
         finally:
-            if self._releases or self._discards or self._doom is not None:
+            if self._releases or self._discards or self._retirement is not None:
                 self._work()
         return self._is_busy
 
@@ -397,7 +397,7 @@ class Stage(Stored):
             return count
         entries = part.take_some()
         queue = part.queue
-        tap = self._stages.agenda.tap
+        tap = self._stages.tick.tap
         # Queues may let go of what is in an entry once they have it.
         messages: list[Message] = [] if tap is None else [entry.message for entry in entries]
         if part.store is not None:
@@ -407,7 +407,7 @@ class Stage(Stored):
             pass
         elif isinstance(queue, StreamQueue):
             release.landing += 1
-            self._stages.agenda.landings.append(Landing(self, release, part, queue, entries))
+            self._stages.tick.landings.append(DeferredAppend(self, release, part, queue, entries))
         else:
             self._publish_copies(part, entries)
         if part.is_empty:
@@ -430,7 +430,7 @@ class Stage(Stored):
         finally:
             self._notes.end_group()
 
-    def note_landing(self, landing: Landing, offset: i64) -> Entry:
+    def note_landing(self, landing: DeferredAppend, offset: i64) -> Entry:
         part, entries = landing.part, landing.entries
         numbers = (part.attempt.serial, part.queue.id, entries[0].seq, entries[-1].seq, offset)
         return self._notes.write(b"%s %d %d %d %d %d" % (_LANDING, *numbers))
@@ -438,7 +438,7 @@ class Stage(Stored):
     def drop_landing(self, note: Entry) -> None:
         self._notes.drop(note)
 
-    def landed(self, landing: Landing, note: Entry | None) -> None:
+    def landed(self, landing: DeferredAppend, note: Entry | None) -> None:
         """The stream has them, and they are settled as one with the note."""
         self._notes.begin_group()
         for entry in landing.entries:
@@ -519,8 +519,8 @@ class Stage(Stored):
             self.owner, *self._former = _decode_owners(owners)
             self._state = entry
             return
-        if kind == _DOOM:
-            self._doom = entry
+        if kind == _RETIREMENT:
+            self._retirement = entry
             return
         numbers = [int(word) for word in body.split(b" ")[1:]]
         if kind == _BEGIN:
@@ -570,7 +570,7 @@ class Stage(Stored):
         for attempt in self._found.values():
             attempt.is_complete = attempt.completion is not None and self._is_whole(attempt)
             is_known = attempt.epoch == self.epoch and attempt.key[0] >= self.next_batch
-            is_wanted = self._doom is None and attempt.is_complete and is_known
+            is_wanted = self._retirement is None and attempt.is_complete and is_known
             earlier = self._attempts.get(attempt.key)
             if is_wanted and earlier is not None:
                 self.discard(earlier, "it has begun again")
@@ -580,7 +580,7 @@ class Stage(Stored):
                 self._discard(attempt)
         self._found = {}
         self._commits = []
-        if self._releases or self._discards or self._doom is not None:
+        if self._releases or self._discards or self._retirement is not None:
             self._work()
 
     def _is_whole(self, attempt: Attempt) -> bool:
@@ -595,7 +595,7 @@ class Stage(Stored):
 
     def _settle_landed(self, note: Entry, part: Part, last: i64, offset: i64) -> None:
         """Of the copies up to a number, those that a stream has from an offset on are done with."""
-        self._stages.agenda.has_landed = True
+        self._stages.tick.has_landed = True
         stream = part.queue
         assert isinstance(stream, StreamQueue)
         self._notes.begin_group()

@@ -18,7 +18,7 @@ _NO_LIMIT: Final = 1 << 62
 
 
 @final
-class Halves:
+class PartialMessages:
     """`held` is in bytes, of all users. Until `bound` is called there is no bound: a start restores all there was."""
 
     def __init__(self) -> None:
@@ -76,4 +76,4 @@ class Halves:
 
     def _give_up(self, terminus: "TargetTerminus") -> None:
         self.resumed(terminus)
-        self.given_up += terminus.give_up_halves()
+        self.given_up += terminus.discard_partial_messages()

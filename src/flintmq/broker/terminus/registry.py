@@ -7,11 +7,11 @@ from mypy_extensions import i64
 
 from flintmq.base.errors import ResourceError
 from flintmq.base.limits import TERMINI_MAX, TERMINI_USER_MAX
-from flintmq.broker.agenda import Agenda
 from flintmq.broker.ports import Storage, TerminusRecord
 from flintmq.broker.queue.base import Queue
 from flintmq.broker.queue.ids import QueueIds
 from flintmq.broker.terminus.terminus import NONE, SOURCE, TARGET, SourceTerminus, TargetTerminus, Terminus
+from flintmq.broker.tick import Tick
 
 # The user, too: a container names itself, and what is kept for one user is none of another's.
 _Key = tuple[str, str, str]
@@ -19,16 +19,16 @@ _Key = tuple[str, str, str]
 
 @final
 class Termini:
-    def __init__(self, vhost: str, storage: Storage, agenda: Agenda, ids: QueueIds) -> None:
+    def __init__(self, vhost: str, storage: Storage, tick: Tick, ids: QueueIds) -> None:
         self.sources: dict[_Key, SourceTerminus] = {}
         self.targets: dict[_Key, TargetTerminus] = {}
         self.journal = storage.journal
         self.pages = storage.pages
         self.definitions = storage.definitions
-        self.timers = agenda.timers
-        self.halves = agenda.halves
+        self.timers = tick.timers
+        self.partial_messages = tick.partial_messages
         self._vhost = vhost
-        self._agenda = agenda
+        self._tick = tick
         self._ids = ids
         # How many each user has.
         self._of_users: dict[str, i64] = {}
@@ -43,7 +43,7 @@ class Termini:
 
     @property
     def now_ms(self) -> i64:
-        return self._agenda.now_ms
+        return self._tick.now_ms
 
     def make_source(
         self, user: str, container: str, link: str, durability: int, expiry: str, timeout_ms: int, configuration: bytes

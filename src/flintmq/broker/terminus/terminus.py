@@ -15,7 +15,7 @@ from flintmq.base.errors import StorageError
 from flintmq.broker.message import Entry
 from flintmq.broker.notes import Notes
 from flintmq.broker.ports import Page, PlacesOfPage, TerminusRecord, places_of
-from flintmq.broker.queue.base import Holder, Queue, Stored
+from flintmq.broker.queue.base import EntryHolder, Queue, Recoverable
 from flintmq.broker.queue.entries import EntryQueue
 from flintmq.broker.queue.seen import Seen
 from flintmq.broker.queue.seen import decoded as decoded_seen
@@ -56,7 +56,7 @@ class DetachedLink:
         """Another link uses the terminus, or it is gone: what is said of deliveries by this link counts no more."""
 
 
-class Terminus(Timed, Stored):
+class Terminus(Timed, Recoverable):
     """`link` is who uses it, over `session` and `connection`; these are the last ones while it is suspended."""
 
     def __init__(self, record: TerminusRecord, termini: "Termini") -> None:
@@ -225,7 +225,7 @@ class Held:
 
 
 @final
-class SourceTerminus(Terminus, Holder):
+class SourceTerminus(Terminus, EntryHolder):
     """What the broker sends from. `unsettled` are its deliveries by their tags, in the order they were sent.
 
     Entries in here are acquired, from one queue or several.
@@ -520,37 +520,37 @@ class TargetTerminus(Terminus):
         return list(self.unsettled)
 
     @property
-    def halves(self) -> list[Received]:
+    def partial_messages(self) -> list[Received]:
         """Messages of which a part came, and the rest has not."""
         return [received for received in self.unsettled.values() if received.outcome is None]
 
     @property
     def half_bytes(self) -> int:
         """What they take."""
-        return sum([int(half.held) for half in self.halves])
+        return sum([int(half.held) for half in self.partial_messages])
 
     @property
     def paged_out_bytes(self) -> int:
         """What of that is out of memory."""
-        return sum([int(half.size) for half in self.halves if half.page is not None])
+        return sum([int(half.size) for half in self.partial_messages if half.page is not None])
 
-    def give_up_halves(self) -> int:
+    def discard_partial_messages(self) -> int:
         """Keep no message of which only a part came: its sender begins anew. Returns how many there were."""
-        halves = [tag for tag, received in self.unsettled.items() if received.outcome is None]
+        partial_messages = [tag for tag, received in self.unsettled.items() if received.outcome is None]
         self._notes.begin_group()
-        for tag in halves:
+        for tag in partial_messages:
             self.forget(tag)
         self._notes.end_group()
-        return len(halves)
+        return len(partial_messages)
 
     def attach(self, link: object, session: object, connection: object) -> None:
         super().attach(link, session, connection)
-        self._termini.halves.resumed(self)
+        self._termini.partial_messages.resumed(self)
         self._bring_back()
 
     def _put_out(self) -> None:
         """Nobody is connected to go on with what is half here."""
-        for half in self.halves:
+        for half in self.partial_messages:
             if half.page is None and half.size >= _PUT_OUT_BYTES:
                 half.page = self._termini.pages.put_out(b"".join(half.parts))
                 half.unnoted = []
@@ -567,7 +567,7 @@ class TargetTerminus(Terminus):
             try:
                 received.unnoted = [self._termini.pages.bring_back(page)]
             except StorageError:
-                self._termini.halves.given_up += 1
+                self._termini.partial_messages.given_up += 1
                 self.forget(tag)
 
     def detach(self, detached: DetachedLink | None = None) -> None:
@@ -585,14 +585,14 @@ class TargetTerminus(Terminus):
     def _suspend(self) -> None:
         if self.gone:
             return
-        halves = self._termini.halves
-        halves.suspended(self)
-        if not halves.is_disk_low:
+        partial_messages = self._termini.partial_messages
+        partial_messages.suspended(self)
+        if not partial_messages.is_disk_low:
             self._put_out()
 
     def discard(self) -> None:
         super().discard()
-        self._termini.halves.resumed(self)
+        self._termini.partial_messages.resumed(self)
 
     def start_at(self, seq: i64) -> None:
         super().start_at(seq)

@@ -113,7 +113,7 @@ def consume(channel: ServerChannel, method: Method) -> None:
         method.no_local,
         selector,
     )
-    if consumer.is_choosy:
+    if consumer.is_filtered:
         channel.spend(queue.message_count // BROWSED_ENTRIES_PER_UNIT)
     queue.subscribe(consumer, arguments)
     deliveries.consumers[tag] = consumer
@@ -185,8 +185,8 @@ def get(channel: ServerChannel, method: Method) -> None:
     else:
         deliveries.got += 1
         deliveries.held_gets += 1
-        tag = deliveries.unacked.add(Delivery(entry, queue, None, len(message.body), channel.gateway.agenda.now_ms))
-    tap = channel.gateway.agenda.tap
+        tag = deliveries.unacked.add(Delivery(entry, queue, None, len(message.body), channel.gateway.tick.now_ms))
+    tap = channel.gateway.tick.tap
     if tap is not None:
         tap.delivered(channel.client(), queue, entry)
     answer = BasicGetOk(

@@ -159,11 +159,11 @@ class ServerChannel(ChannelOwner, Party):
             CODEC_091,
             terms.properties,
             body,
-            terms.handling,
-            gateway.agenda.now_ms,
+            terms.options,
+            gateway.tick.now_ms,
             self.connection.number,
         )
-        if terms.handling.persistent and gateway.failure:
+        if terms.options.persistent and gateway.failure:
             self._refuse_publish()
         elif self._publishes_at_once:
             self.put(publication, message, self.vhost.queues_of(publication.route, message, terms.more_keys))
@@ -174,9 +174,9 @@ class ServerChannel(ChannelOwner, Party):
 
     def put(self, publication: Publication, message: Message, queues: list[Queue]) -> None:
         """A message goes to its queues, and its publisher hears of it as the publication asks for."""
-        agenda = self.gateway.agenda
-        if agenda.tap is not None:
-            message = agenda.tap.published(self.client(), message, queues)
+        tick = self.gateway.tick
+        if tick.tap is not None:
+            message = tick.tap.published(self.client(), message, queues)
         if publication.immediate:
             outcome = self.vhost.deliver_at_once(message, queues)
         else:
@@ -236,7 +236,7 @@ class ServerChannel(ChannelOwner, Party):
     def _permit_terms(self, publication: Publication, terms: Terms) -> None:
         more_keys = terms.more_keys or []
         self._permit_keys(publication, more_keys)
-        if terms.handling.command:
+        if terms.options.command:
             check_command(self, publication.address.exchange, [publication.address.routing_key, *more_keys])
 
     def _permit_keys(self, publication: Publication, keys: list[str]) -> None:
@@ -575,7 +575,7 @@ class ServerChannel(ChannelOwner, Party):
             self.gateway.host.channel_failed(connection.peer, connection.user, int(self._channel.number), error)
         answers = self.answers
         if answers.is_confirming:
-            self.gateway.agenda.churn.unconfirmed += answers.published - answers.confirmed
+            self.gateway.tick.churn.unconfirmed += answers.published - answers.confirmed
         answers.forget()
         if self.attempt is not None:
             self.attempt.abandon()

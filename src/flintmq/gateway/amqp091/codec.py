@@ -15,7 +15,7 @@ from flintmq.base.limits import (
 )
 from flintmq.base.values import Timestamp
 from flintmq.base.work import WORK
-from flintmq.broker.message import FOREVER, PAUSE, RESUME, UNSTATED, ContentCodec, Handling, Table
+from flintmq.broker.message import FOREVER, PAUSE, RESUME, UNSTATED, ContentCodec, MessageOptions, Table
 from flintmq.gateway.conversion.ids import id_to_10, reply_to_10
 from flintmq.gateway.conversion.plain import plain
 from flintmq.wire.amqp091.frames import CONTENT_HEADER_BYTES
@@ -97,13 +97,13 @@ class Codec091(ContentCodec):
                 return reply_to_10(value)
         return value
 
-    def handling(self, properties: bytes) -> Handling:
+    def options(self, properties: bytes) -> MessageOptions:
         found = scan(properties)
         try:
-            return handling(properties, found)
+            return options(properties, found)
         except AmqpError:
             # Stored by a release that did not look at these properties.
-            return Handling(found.delivery_mode == _PERSISTENT)
+            return MessageOptions(found.delivery_mode == _PERSISTENT)
 
     def edited(self, properties: bytes, headers: Table, keeps_expiration: bool) -> bytes:
         decoded = decode_properties(properties)
@@ -154,7 +154,7 @@ def failures(properties: bytes) -> int:
     return min(count, _UINT_MAX) if isinstance(count, int) and not isinstance(count, bool) and count > 0 else 0
 
 
-def handling(properties: bytes, found: Scan) -> Handling:
+def options(properties: bytes, found: Scan) -> MessageOptions:
     """What scanned properties ask of a queue. Raises PreconditionFailed where they ask for what cannot be."""
     ttl_ms: i64 = FOREVER
     if found.expiration_at:
@@ -176,7 +176,7 @@ def handling(properties: bytes, found: Scan) -> Handling:
     if found.headers_at and b"x-queue-command" in properties[found.headers_at : found.headers_end]:
         command = _command(headers(properties).get(COMMAND_HEADER))
     priority = UNSTATED if found.priority < 0 else found.priority
-    return Handling(found.delivery_mode == _PERSISTENT, priority, ttl_ms, delay_ms, until_ms, cancels, command)
+    return MessageOptions(found.delivery_mode == _PERSISTENT, priority, ttl_ms, delay_ms, until_ms, cancels, command)
 
 
 def _cancelled(value: object) -> str:

@@ -103,7 +103,7 @@ class ServerConnection(ConnectionOwner, Applicant):
         self.is_closed = False
         self.closed: FlintError | None = None
         self._login = Login(gateway, self, peer, security)
-        self._expiry = Expiry(self._login, gateway.agenda.timers, self.fail)
+        self._expiry = Expiry(self._login, gateway.tick.timers, self.fail)
         self.engine = Connection(
             Role.SERVER,
             self,
@@ -195,7 +195,7 @@ class ServerConnection(ConnectionOwner, Applicant):
         user = self._login.account(virtual_host)
         if user is None:
             raise NotAllowed(f"access to vhost '{virtual_host}' refused for user '{self.user}'")
-        self.access = enter(user, vhost, self.expel)
+        self.access = enter(user, vhost, self.disconnect)
         self.engine.accept_open(takes_overhang=not vhost.dialect.frame_max_is_whole)
         self._expiry.wait()
 
@@ -259,7 +259,7 @@ class ServerConnection(ConnectionOwner, Applicant):
         """Close from our side, for a reason that is none of the client's doing."""
         self.engine.close(error.code, error.reply_text, error)
 
-    def expel(self, reason: str) -> None:
+    def disconnect(self, reason: str) -> None:
         """The user or the virtual host of this connection is gone."""
         self.fail(ConnectionForced(reason))
 

@@ -45,8 +45,8 @@ class ChannelConsumer(Consumer):
         self.priority = priority
         self.timeout_ms: i64 = timeout_ms
         self.started = False
-        self.is_choosy = no_local or selector is not None
-        self.suiting_cost = 0 if selector is None else selector.cost
+        self.is_filtered = no_local or selector is not None
+        self.matching_cost = 0 if selector is None else selector.cost
         self._no_local = no_local
         self._selector = selector
         self.channel = channel
@@ -57,7 +57,7 @@ class ChannelConsumer(Consumer):
     def measure(self) -> None:
         """A limit of bytes may have come, or gone."""
         of_channel, of_connection = self._deliveries.window, self.channel.connection.window
-        self.is_measured = not self.no_ack and (
+        self.has_byte_window = not self.no_ack and (
             self.window.bytes_max != 0 or of_channel.bytes_max != 0 or of_connection.bytes_max != 0
         )
 
@@ -74,7 +74,7 @@ class ChannelConsumer(Consumer):
             return True
         return self.window.is_open() and deliveries.window.is_open() and self.channel.connection.window.is_open()
 
-    def fits(self, message: Message) -> bool:
+    def is_within_window(self, message: Message) -> bool:
         size = len(message.body)
         of_channel, of_connection = self._deliveries.window, self.channel.connection.window
         return self.window.fits(size) and of_channel.fits(size) and of_connection.fits(size)
@@ -85,7 +85,7 @@ class ChannelConsumer(Consumer):
     def holds_any(self) -> bool:
         return self.window.messages > 0
 
-    def suits(self, message: Message) -> bool:
+    def matches(self, message: Message) -> bool:
         if self._no_local and message.origin == self.channel.connection.number:
             return False
         return self._selector is None or self._selector.matches(message)

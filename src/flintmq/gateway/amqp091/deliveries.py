@@ -63,7 +63,7 @@ class Deliveries(Outflow):
         self._owner = owner
         self._connection = owner.connection
         self._engine = owner.connection.engine
-        self._agenda = owner.gateway.agenda
+        self._tick = owner.gateway.tick
         self._channel = channel
         self._output = output
         # Whatever is sent has its properties in one frame (amqp-0-9-1 §4.2.6.1).
@@ -94,10 +94,10 @@ class Deliveries(Outflow):
             consumer.window.take(size)
             self.window.take(size)
             self._connection.window.take(size)
-            now_ms = self._agenda.now_ms
+            now_ms = self._tick.now_ms
             tag = self.unacked.add(Delivery(entry, queue, consumer, size, now_ms))
             if consumer.timeout_ms != 0:
-                self._agenda.timers.at(now_ms + consumer.timeout_ms, self._timeout)
+                self._tick.timers.at(now_ms + consumer.timeout_ms, self._timeout)
         if not self._send(consumer, queue, entry, tag):
             self._take_back(consumer, entry, tag)
             return
@@ -126,8 +126,8 @@ class Deliveries(Outflow):
         address = message.address
         if not address.encoded and self.is_unsendable(queue, message, properties):
             return False
-        if self._agenda.tap is not None:
-            self._agenda.tap.delivered(self._owner.client(), queue, entry)
+        if self._tick.tap is not None:
+            self._tick.tap.delivered(self._owner.client(), queue, entry)
         self._channel.send_delivery(consumer.prefix, tag, entry.redelivered, address.encoded, properties, body)
         return True
 
@@ -287,7 +287,7 @@ class Deliveries(Outflow):
                 homeless.append(delivery)
                 continue
             entry.redelivered = True
-            delivery.since_ms = self._agenda.now_ms
+            delivery.since_ms = self._tick.now_ms
             self._engine.spend(1 + delivery.size // ANSWER_BYTES_PER_UNIT)
             # It was sent before, so it can be sent.
             self._send(consumer, delivery.queue, entry, self.unacked.add(delivery))
@@ -317,8 +317,8 @@ class Deliveries(Outflow):
 
     def check_timeouts(self) -> None:
         """Close the channel when a delivery has waited longer for its acknowledgement than it may (RabbitMQ)."""
-        now_ms = self._agenda.now_ms
-        timers = self._agenda.timers
+        now_ms = self._tick.now_ms
+        timers = self._tick.timers
         for delivery in self.unacked.outstanding():
             consumer = delivery.consumer
             if consumer is None or consumer.timeout_ms == 0:
@@ -342,7 +342,7 @@ class Deliveries(Outflow):
         self._last = None
         if self._connection.last is self:
             self._connection.last = None
-        self._agenda.timers.cancel(self._timeout)
+        self._tick.timers.cancel(self._timeout)
         # First the subscriptions, so that nothing is requeued into a consumer that is on its way out.
         for consumer in consumers:
             consumer.queue.unsubscribe(consumer)

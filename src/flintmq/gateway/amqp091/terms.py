@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Final, final
 from flintmq.base.errors import AccessRefused, PreconditionFailed
 from flintmq.broker.access.permission import CONFIGURE
 from flintmq.broker.arguments import type_name
-from flintmq.broker.message import TRANSIENT, Handling, Table
-from flintmq.gateway.amqp091.codec import COMMAND_HEADER, handling
+from flintmq.broker.message import TRANSIENT, MessageOptions, Table
+from flintmq.gateway.amqp091.codec import COMMAND_HEADER, options
 from flintmq.wire.amqp091.properties import Scan, decode_properties, encode_properties, headers, scan, short_at
 
 if TYPE_CHECKING:
@@ -31,11 +31,13 @@ class Terms:
     message to the address. Some do not `last`: the same properties may say something else with the next message.
     """
 
-    def __init__(self, properties: bytes, handling: Handling, more_keys: list[str] | None, lasts: bool = True) -> None:
+    def __init__(
+        self, properties: bytes, options: MessageOptions, more_keys: list[str] | None, lasts: bool = True
+    ) -> None:
         self.properties = properties
-        self.handling = handling
+        self.options = options
         self.more_keys = more_keys
-        self.need_rights = more_keys is not None or handling.command != ""
+        self.need_rights = more_keys is not None or options.command != ""
         self.lasts = lasts
 
 
@@ -67,7 +69,7 @@ def read_terms(channel: "ServerChannel", properties: bytes) -> Terms:
         decoded.reply_to = channel.reply_queue
         kept = encode_properties(decoded)
     more_keys: list[str] | None = None
-    asked = handling(properties, found)
+    asked = options(properties, found)
     if found.headers_at and _speaks_of_copies(properties, found):
         table = headers(properties)
         hidden = _keys(table, "BCC")

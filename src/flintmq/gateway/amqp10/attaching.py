@@ -231,7 +231,7 @@ def _send_from(
     known = nodes.capabilities(source.capabilities, True)
     source.capabilities = [nodes.VOLATILE] if is_reply else [*known, *nodes.FILTERS]
     source.outcomes = [name for name in source.outcomes if name in OUTCOMES] or OUTCOMES
-    outlet = Outlet(session.gateway.agenda)
+    outlet = Outlet(session.gateway.tick)
     owner = OutgoingLink(session, link, source, queue, consumed, outlet)
     owner.default_outcome = settlement
     consumer = owner.consumer
@@ -240,7 +240,7 @@ def _send_from(
     if isinstance(priority, WrappedInt):
         consumer.priority = min(priority.value, _PRIORITY_MAX)
     owner.limit_time(timeout_ms)
-    if consumer.is_choosy:
+    if consumer.is_filtered:
         session.connection.engine.spend(queue.message_count // BROWSED_ENTRIES_PER_UNIT)
     if consumed is not queue or queue.keeps_all:
         consumer.seen = _seen(queue, source, found)

@@ -12,7 +12,7 @@ from flintmq.base.errors import DecodeError, PreconditionFailed
 from flintmq.base.limits import DECODED_BYTES_PER_UNIT, DELAY_MAX_MS
 from flintmq.base.work import WORK
 from flintmq.broker.exchange.headers import same
-from flintmq.broker.message import FOREVER, PAUSE, RESUME, UNSTATED, ContentCodec, Handling, Table
+from flintmq.broker.message import FOREVER, PAUSE, RESUME, UNSTATED, ContentCodec, MessageOptions, Table
 from flintmq.gateway.conversion import names
 from flintmq.gateway.conversion.ids import id_to_091, reply_to_091
 from flintmq.gateway.conversion.parts import (
@@ -126,13 +126,13 @@ class Codec10(ContentCodec):
             return value.value
         return value.raw if isinstance(value, Uuid) else value
 
-    def handling(self, properties: bytes) -> Handling:
+    def options(self, properties: bytes) -> MessageOptions:
         sections = self._split(properties)
         try:
-            return handling(sections)
+            return options(sections)
         except (DecodeError, PreconditionFailed):
             # Stored by a release that did not look at these.
-            return Handling(readable_header(sections.header).durable is True)
+            return MessageOptions(readable_header(sections.header).durable is True)
 
     def edited(self, properties: bytes, headers: Table, keeps_expiration: bool) -> bytes:
         """Only message-annotations and the header change: application-properties are the sender's."""
@@ -184,7 +184,7 @@ def _annotation_named(header: str) -> str:
     return names.DEATHS if header == names.DEATHS_HEADER else header
 
 
-def handling(sections: Sections) -> Handling:
+def options(sections: Sections) -> MessageOptions:
     """What a message's sections ask of a queue. Raises DecodeError, PreconditionFailed where it is what cannot be."""
     header = read_header(sections.header)
     # As RabbitMQ: a message that does not say is not before those of AMQP 0-9-1 that do not either.
@@ -193,10 +193,10 @@ def handling(sections: Sections) -> Handling:
     encoded = sections.annotations
     if encoded and any(each in encoded for each in _ASKING):
         return _asking(header, priority, ttl, read_annotations(encoded))
-    return _centred(Handling(header.durable is True, priority, ttl))
+    return _centred(MessageOptions(header.durable is True, priority, ttl))
 
 
-def _asking(header: HeaderFields, priority: int, ttl: i64, annotations: Annotations) -> Handling:
+def _asking(header: HeaderFields, priority: int, ttl: i64, annotations: Annotations) -> MessageOptions:
     delay: i64 = 0
     until: i64 = 0
     for name in DELAY:
@@ -215,13 +215,13 @@ def _asking(header: HeaderFields, priority: int, ttl: i64, annotations: Annotati
     command = annotations.get(COMMAND, "")
     if not isinstance(command, str) or (COMMAND in annotations and command not in (PAUSE, RESUME)):
         raise PreconditionFailed(f"invalid annotation '{COMMAND}': {PAUSE} or {RESUME} is due")
-    return _centred(Handling(header.durable is True, priority, ttl, delay, until, cancels, command))
+    return _centred(MessageOptions(header.durable is True, priority, ttl, delay, until, cancels, command))
 
 
-def _centred(handling: Handling) -> Handling:
+def _centred(options: MessageOptions) -> MessageOptions:
     # What says nothing is as plain as a message of AMQP 0-9-1 that says nothing.
-    handling.is_centred = handling.priority > 0
-    return handling
+    options.is_centred = options.priority > 0
+    return options
 
 
 def _number(value: object) -> int:

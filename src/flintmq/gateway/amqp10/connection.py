@@ -59,7 +59,7 @@ class ServerConnection(ConnectionOwner, Party, Applicant):
             properties=offer.properties,
         )
         self._login = Login(service.gateway, self, peer, security)
-        self._expiry = Expiry(self._login, service.gateway.agenda.timers, self.fail)
+        self._expiry = Expiry(self._login, service.gateway.tick.timers, self.fail)
         mechanisms = [name for name in self._login.mechanisms if name != amqplain.NAME]
         self.engine = Connection(
             Role.SERVER, self, output, offer.tuning, opening, mechanisms, assembling=service.gateway.assembling
@@ -141,7 +141,7 @@ class ServerConnection(ConnectionOwner, Party, Applicant):
         if user is None or user.rights(name).permission is None:
             raise AuthenticationFailed(f"access to vhost '{name}' refused for user '{self.user}'")
         try:
-            self.access = enter(user, vhost, self.expel)
+            self.access = enter(user, vhost, self.disconnect)
         except NotAllowed as error:
             raise ResourceError(error.text) from None
         self.promises.traffic = vhost.traffic
@@ -262,7 +262,7 @@ class ServerConnection(ConnectionOwner, Party, Applicant):
             error = ConnectionForced(f"Connection forced: {error.text}")
         self.engine.close(error)
 
-    def expel(self, reason: str) -> None:
+    def disconnect(self, reason: str) -> None:
         """The user or the virtual host of this connection is gone."""
         self.fail(ConnectionForced(reason))
 

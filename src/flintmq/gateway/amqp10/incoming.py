@@ -21,7 +21,7 @@ from flintmq.base.errors import (
 )
 from flintmq.base.limits import ADDRESS_WORK_UNITS
 from flintmq.broker.message import Entry, Message
-from flintmq.broker.queue.base import Holder, Queue
+from flintmq.broker.queue.base import EntryHolder, Queue
 from flintmq.broker.queue.publishing import STORED, TURNED_AWAY, UNROUTED
 from flintmq.broker.terminus.terminus import PART_BYTES, DetachedLink, TargetTerminus
 from flintmq.gateway.amqp10.addresses import EXCHANGE, parse_to
@@ -63,7 +63,7 @@ _GRACE_BYTES: Final = 1024 * 1024
 
 
 @final
-class IncomingLink(ReceiverOwner, Holder, DetachedLink, NamedLink):
+class IncomingLink(ReceiverOwner, EntryHolder, DetachedLink, NamedLink):
     """`publication` is where all messages go, None where each says that itself.
 
     With an `exchange` it says the routing key, as its subject; without one all of its address, in `to`.
@@ -89,7 +89,7 @@ class IncomingLink(ReceiverOwner, Holder, DetachedLink, NamedLink):
         # The part of what the virtual host counts that came by this protocol.
         self._inflow = session.vhost.traffic.inflow_of(PROTOCOL)
         self._rights = session.rights
-        self._agenda = session.gateway.agenda
+        self._tick = session.gateway.tick
         self._promises = session.connection.promises
         self._fixed = publication
         self._publications = session.connection.service.publications.of(session.rights)
@@ -213,14 +213,14 @@ class IncomingLink(ReceiverOwner, Holder, DetachedLink, NamedLink):
             CODEC_10,
             intake.properties,
             intake.body,
-            terms.handling,
-            self._agenda.now_ms,
+            terms.options,
+            self._tick.now_ms,
             self._connection.number,
         )
 
     def check_kept(self, message: Message, queues: list[Queue]) -> None:
         """Raises PreconditionFailed in the dialect strict for a durable message of which a restart finds nothing."""
-        is_lost = self._is_strict and message.handling.persistent and bool(queues)
+        is_lost = self._is_strict and message.options.persistent and bool(queues)
         if is_lost and not any(queue.survives for queue in queues):
             raise PreconditionFailed(
                 f"the message is durable, and queue '{queues[0].name}' in vhost '{self._vhost.name}' keeps none"
@@ -239,13 +239,13 @@ class IncomingLink(ReceiverOwner, Holder, DetachedLink, NamedLink):
         self, delivery: IncomingDelivery | None, publication: Publication, message: Message, queues: list[Queue]
     ) -> None:
         """A message goes to its queues, and its publisher hears of it."""
-        agenda = self._agenda
-        if message.handling.persistent and self.session.gateway.failure:
+        tick = self._tick
+        if message.options.persistent and self.session.gateway.failure:
             if delivery is not None:
                 refuse_unsafe(delivery, self.session.gateway.failure)
             return
-        if agenda.tap is not None:
-            message = agenda.tap.published(self.session.client(), message, queues)
+        if tick.tap is not None:
+            message = tick.tap.published(self.session.client(), message, queues)
         self._inflow.published += 1
         outcome = self._vhost.deliver(message, queues)
         cost = publication.route.cost
@@ -378,7 +378,7 @@ class IncomingLink(ReceiverOwner, Holder, DetachedLink, NamedLink):
         terminus.begin()
         try:
             self._publish(delivery, payload, 0, len(payload))
-            if self._agenda.discarded:
+            if self._tick.discarded:
                 # A full queue did not even begin to keep it: its dead letters are there together with its outcome.
                 broker = self.session.gateway.broker
                 broker.publish_given_up(broker.dead_letter_count)

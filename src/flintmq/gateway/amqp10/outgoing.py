@@ -69,14 +69,14 @@ class LinkConsumer(Consumer):
         # Whether deliveries are more than sending: for a transaction, or a terminus that keeps notes.
         self.is_special = False
         self._origin: i64 = owner.session.connection.number
-        self._agenda = owner.session.gateway.agenda
+        self._tick = owner.session.gateway.tick
 
     def choose(self, no_local: bool, condition: Filter | None) -> None:
         """Not every message is for this consumer: not what came by its own connection, nor what does not match."""
         self.no_local = no_local
         self.condition = condition
-        self.is_choosy = no_local or condition is not None
-        self.suiting_cost = 0 if condition is None else condition.cost
+        self.is_filtered = no_local or condition is not None
+        self.matching_cost = 0 if condition is None else condition.cost
 
     def can_take(self) -> bool:
         if self.is_special and self.owner.is_waiting:
@@ -92,7 +92,7 @@ class LinkConsumer(Consumer):
     def took_over(self) -> None:
         self.owner.tell_turn(True)
 
-    def suits(self, message: Message) -> bool:
+    def matches(self, message: Message) -> bool:
         if self.no_local and message.origin == self._origin:
             return False
         return self.condition is None or self.condition.matches(message)
@@ -111,8 +111,8 @@ class LinkConsumer(Consumer):
                 self.seen.pass_over(entry.seq + 1)
             else:
                 self.seen.add(entry.seq)
-        if self._agenda.tap is not None:
-            self._agenda.tap.delivered(self.owner.session.client(), queue, entry)
+        if self._tick.tap is not None:
+            self._tick.tap.delivered(self.owner.session.client(), queue, entry)
         outflow = self._outflow
         passed = self.passed
         if entry.redelivered:
@@ -187,7 +187,7 @@ class OutgoingLink(SenderOwner, DetachedLink, NamedLink):
     def limit_time(self, timeout_ms: i64) -> None:
         """Deliveries that are not settled within this time go to others."""
         if timeout_ms > 0 and not self.consumer.settles and not self.queue.keeps_all:
-            self._timeouts = Timeouts(self, self.session.gateway.agenda.timers, timeout_ms)
+            self._timeouts = Timeouts(self, self.session.gateway.tick.timers, timeout_ms)
 
     # -- credit -------------------------------------------------------------------------------------------------
 
@@ -298,7 +298,7 @@ class OutgoingLink(SenderOwner, DetachedLink, NamedLink):
         if acquires is not None:
             self.session.transactions.acquired(self, acquires, sent, entry)
         elif self._timeouts is not None and sent is not None:
-            self._timeouts.sent(sent, self.session.gateway.agenda.now_ms)
+            self._timeouts.sent(sent, self.session.gateway.tick.now_ms)
 
     def noted(self, held: Held, acquires: "OpenTransaction | None", payload: list[bytes]) -> None:
         """The note of a delivery is on the disk. The transaction is that of then: the link may have another by now."""
@@ -325,7 +325,7 @@ class OutgoingLink(SenderOwner, DetachedLink, NamedLink):
     def watch_again(self, delivery: OutgoingDelivery) -> None:
         """A transaction that had a delivery is over: where the client still has it, its time begins again."""
         if self._timeouts is not None and not self.is_over:
-            self._timeouts.restart(delivery, self.session.gateway.agenda.now_ms)
+            self._timeouts.restart(delivery, self.session.gateway.tick.now_ms)
 
     def is_late(self, now: bool) -> None:
         """It was too long about a delivery, or has settled all of those by now."""

@@ -10,9 +10,9 @@ from librt.strings import BytesWriter, read_i32_be, write_i32_be, write_i64_be
 from mypy_extensions import i32, i64
 
 from flintmq.base.errors import DecodeError
-from flintmq.broker.agenda import Agenda
 from flintmq.broker.message import Address, Entry
 from flintmq.broker.queue.base import Queue
+from flintmq.broker.tick import Tick
 from flintmq.gateway.amqp091.codec import CODEC_091, failures
 from flintmq.gateway.amqp10.codec import CODEC_10
 from flintmq.gateway.conversion import names
@@ -47,9 +47,9 @@ _DESCRIPTION_BYTES: Final = 3
 class Outlet:
     """`body` belongs to the head that was asked for last."""
 
-    def __init__(self, agenda: Agenda) -> None:
+    def __init__(self, tick: Tick) -> None:
         self.body = b""
-        self._agenda = agenda
+        self._tick = tick
         # The last answer that others may have as well: for these sections of this address.
         self._sections = b""
         self._address = _NO_ADDRESS
@@ -87,7 +87,7 @@ class Outlet:
         header = self._read_header(sections[:header_end])
         ttl = header.ttl
         if ttl is not None:
-            ttl = max(0, ttl - int(self._agenda.now_ms - message.timestamp_ms))
+            ttl = max(0, ttl - int(self._tick.now_ms - message.timestamp_ms))
         annotations = self._with_address(sections[header_end:bare], address)
         returns = header.delivery_count + int(entry.returns)
         is_new = not entry.redelivered

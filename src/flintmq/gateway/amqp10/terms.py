@@ -11,9 +11,9 @@ from mypy_extensions import i64
 
 from flintmq.base.errors import SCOPE_LINK, AccessRefused, DecodeError, InvalidField
 from flintmq.broker.access.user import User
-from flintmq.broker.message import TRANSIENT, Handling
+from flintmq.broker.message import TRANSIENT, MessageOptions
 from flintmq.gateway.amqp10.annotations import check_annotations
-from flintmq.gateway.amqp10.codec import handling
+from flintmq.gateway.amqp10.codec import options
 from flintmq.gateway.conversion.parts import split
 from flintmq.wire.amqp10.composite import Annotations
 from flintmq.wire.amqp10.reader import Reader
@@ -62,8 +62,8 @@ _REJECTED: Final = "rejected"
 class Terms:
     """`more_keys` are routing keys beside the address's, None where there are none."""
 
-    def __init__(self, handling: Handling, more_keys: list[str] | None) -> None:
-        self.handling = handling
+    def __init__(self, options: MessageOptions, more_keys: list[str] | None) -> None:
+        self.options = options
         self.more_keys = more_keys
 
 
@@ -247,7 +247,7 @@ def _read_terms(lead: bytes, is_strict: bool) -> Terms:
     at = scan(lead).message_annotations
     annotations = {} if at == ABSENT else decode_message_annotations(lead, at)
     check_annotations(annotations, is_strict)
-    return Terms(handling(split(lead)), _copies(annotations.get(_COPIES)))
+    return Terms(options(split(lead)), _copies(annotations.get(_COPIES)))
 
 
 def _check_hop(annotations: Annotations, is_strict: bool) -> None:

@@ -76,7 +76,7 @@ async def _overview(call: Call) -> Response:
     node = call.node
     vhosts = call.visible_vhosts()
     queues = [queue for vhost in vhosts for queue in vhost.queues.values()]
-    churn = call.broker.agenda.churn
+    churn = call.broker.tick.churn
     # Those who see all of it see it as one.
     sees_all = len(vhosts) == len(call.broker.vhosts)
     sampled = call.stats.vhosts

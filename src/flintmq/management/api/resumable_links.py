@@ -23,7 +23,7 @@ def _facts(terminus: Terminus) -> dict[str, object]:
     `role` is the broker's: it sends from a source, and receives by a target.
     """
     record = terminus.record
-    halves = terminus.halves if isinstance(terminus, TargetTerminus) else []
+    partial_messages = terminus.partial_messages if isinstance(terminus, TargetTerminus) else []
     return {
         "id": record.id,
         "name": record.link,
@@ -36,8 +36,8 @@ def _facts(terminus: Terminus) -> dict[str, object]:
         "timeout_ms": record.timeout_ms,
         "attached": terminus.link is not None,
         "unsettled": len(terminus.tags),
-        "half_messages": len(halves),
-        "half_bytes": sum([int(half.held) for half in halves]),
+        "half_messages": len(partial_messages),
+        "half_bytes": sum([int(half.held) for half in partial_messages]),
         "half_bytes_paged_out": terminus.paged_out_bytes if isinstance(terminus, TargetTerminus) else 0,
     }
 

@@ -12,7 +12,7 @@ from flintmq.broker.bounds import check_arguments, check_name
 from flintmq.broker.broker import Broker
 from flintmq.broker.dialect import dialect_named
 from flintmq.broker.exchange.base import Binding, Exchange
-from flintmq.broker.exchange.random_source import Chance
+from flintmq.broker.exchange.random_source import RandomSource
 from flintmq.broker.exchange.registry import PREDECLARED, TRACE_EXCHANGE
 from flintmq.broker.exchange.types import check_type, make_exchange
 from flintmq.broker.message import Table
@@ -49,7 +49,7 @@ class _Place:
             self.limits.values = dict(known.limits.values)
         else:
             for name, kind in (*PREDECLARED, (TRACE_EXCHANGE, "topic")):
-                self.add_exchange(make_exchange(record.name, name, kind, True, False, False, {}, Chance(0)))
+                self.add_exchange(make_exchange(record.name, name, kind, True, False, False, {}, RandomSource(0)))
 
     def find_exchange(self, name: str) -> Exchange | None:
         """None for the default one, which nobody makes or binds."""
@@ -94,7 +94,7 @@ class Topology:
         place.dialect.check_field_names(arguments)
         check_type(entry.type)
         made = make_exchange(
-            entry.vhost, name, entry.type, entry.durable, entry.auto_delete, entry.internal, arguments, Chance(0)
+            entry.vhost, name, entry.type, entry.durable, entry.auto_delete, entry.internal, arguments, RandomSource(0)
         )
         args.alternate_exchange(name, entry.vhost, arguments)
         made.check()

@@ -23,7 +23,7 @@ from flintmq.management.http.call import Call
 from flintmq.management.http.errors import HttpError, MethodNotAllowed, Missing, refusal_of
 from flintmq.management.http.guard import Guard
 from flintmq.management.http.routes import NO_ACT, Route
-from flintmq.management.http.turns import LISTS, METRICS, Turns
+from flintmq.management.http.turns import LISTS, METRICS, RoundRobin
 from flintmq.management.ports import Node
 from flintmq.management.stats.course import RANGES, span
 from flintmq.management.stats.sampling import Stats
@@ -43,7 +43,7 @@ def application(
     by_path: dict[str, dict[str, Route]] = {}
     for route in routes:
         by_path.setdefault(route.path, {})[route.method] = route
-    turns = {LISTS: Turns(), METRICS: Turns()}
+    turns = {LISTS: RoundRobin(), METRICS: RoundRobin()}
     paths: list[BaseRoute] = [
         Path(path, _Resource(node, stats, by_path[path], body_max_bytes, turns))
         for path in sorted(by_path, key=_generality)
@@ -67,13 +67,13 @@ class _Resource:
     """All that may be done with one path."""
 
     def __init__(
-        self, node: Node, stats: Stats, methods: dict[str, Route], body_max_bytes: int, turns: dict[str, Turns]
+        self, node: Node, stats: Stats, methods: dict[str, Route], body_max_bytes: int, turns: dict[str, RoundRobin]
     ) -> None:
         self._node = node
         self._stats = stats
         self._methods = methods
         self._body_max_bytes = body_max_bytes
-        self._turns = turns
+        self._round_robin = turns
         self._allowed = ", ".join(sorted({*methods, "OPTIONS", *(["HEAD"] if "GET" in methods else [])}))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -134,7 +134,7 @@ class _Resource:
             check_access(call.caller, route.right, vhost)
             meet(request, call.caller, is_check=route.path.startswith(_CHECKS))
         if route.turns:
-            await turn.enter_async_context(self._turns[route.turns].taken(_who(call)))
+            await turn.enter_async_context(self._round_robin[route.turns].taken(_who(call)))
         if route.method == "GET":
             for what in RANGES:
                 span(request.query_params, what)

@@ -94,7 +94,7 @@ class _Turns:
 _TURNS: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, _Turns]] = WeakKeyDictionary()
 
 
-def _turns() -> _Turns:
+def _round_robin() -> _Turns:
     loop = asyncio.get_running_loop()
     found = _TURNS.get(loop)
     if found is None:
@@ -110,7 +110,7 @@ class Slice:
     """
 
     def __init__(self) -> None:
-        self._turns = _turns()
+        self._round_robin = _round_robin()
         self._seconds = SLICE_SECONDS
         self._began = perf_counter()
         self._ends = self._began + self._seconds
@@ -121,7 +121,7 @@ class Slice:
 
     async def rest(self) -> None:
         """All others have their turn."""
-        self._seconds = await self._turns.rest(self._began)
+        self._seconds = await self._round_robin.rest(self._began)
         self._began = perf_counter()
         self._ends = self._began + self._seconds
 

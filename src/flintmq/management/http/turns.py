@@ -17,7 +17,7 @@ _ALL: Final = f"{HTTP_WHOLE_MAX} answers"
 
 
 @final
-class Turns:
+class RoundRobin:
     """Whoever comes while all of them are taken waits, first come, first served: clients count on an answer.
 
     Nobody has more than a few: who asks for many, or reads them slowly, waits for its own.

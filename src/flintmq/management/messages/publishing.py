@@ -6,7 +6,7 @@ from flintmq.broker.exchange.routing import Route
 from flintmq.broker.message import Address, Message
 from flintmq.broker.queue.publishing import TURNED_AWAY, UNROUTED
 from flintmq.broker.vhost import VHost
-from flintmq.gateway.amqp091.codec import CODEC_091, handling
+from flintmq.gateway.amqp091.codec import CODEC_091, options
 from flintmq.management.http.access import Caller
 from flintmq.management.ports import Node
 from flintmq.wire.amqp091.properties import decode_properties, encode_properties, scan
@@ -29,7 +29,7 @@ def publish(
         raise PreconditionFailed(
             f"user_id property set to '{decoded.user_id}' but authenticated user was '{caller.name}'"
         )
-    asked = handling(properties, scan(properties))
+    asked = options(properties, scan(properties))
     headers = decoded.headers or {}
     vhost.dialect.check_field_names(headers)
     hidden = _keys(headers.get("BCC"))

@@ -42,7 +42,7 @@ class Redrive:
             return None
         address = self._address(queue, death, keys, message)
         # Its history stays with it; its time to live, if it has one, begins anew.
-        again = Message(address, message.codec, message.properties, message.body, message.handling, self._now_ms())
+        again = Message(address, message.codec, message.properties, message.body, message.options, self._now_ms())
         return again, [queue]
 
     def _leads_here(self, queue: Queue, keys: list[str], message: Message) -> bool:

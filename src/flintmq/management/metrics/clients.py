@@ -174,7 +174,7 @@ def _publishing(channel: Open) -> tuple[bool, int, bool]:
 
 async def publishers(node: Node, channels: Sequence[Open]) -> str:
     """Who publishes, and how much of what they want confirmed has come."""
-    churn = node.broker.agenda.churn
+    churn = node.broker.tick.churn
     confirmed = confirmed_10 = 0
     for traffic in (churn.gone, *[vhost.traffic for vhost in node.broker.vhosts.values()]):
         confirmed += int(traffic.confirmed)

@@ -4,11 +4,11 @@ import platform
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from flintmq.broker.agenda import DELIVERY_LIMIT, EXPIRED, MAXLEN, REJECTED
 from flintmq.broker.arguments import QUEUE_KINDS
 from flintmq.broker.broker import Broker
 from flintmq.broker.counters.traffic import Inflow, Outflow, Traffic
 from flintmq.broker.queue.base import Queue
+from flintmq.broker.tick import DELIVERY_LIMIT, EXPIRED, MAXLEN, REJECTED
 from flintmq.gateway.amqp10.outgoing import LinkConsumer
 from flintmq.management.http.slices import each
 from flintmq.management.metrics.exposition import COUNTER, GAUGE, histogram, several, single
@@ -119,7 +119,7 @@ def uptime(prefix: str, node: Node) -> str:
 
 
 def churn(prefix: str, broker: Broker) -> str:
-    counted = broker.agenda.churn
+    counted = broker.tick.churn
     return "".join([single(prefix + name, COUNTER, text, getattr(counted, key)) for key, name, text in _CHURN])
 
 
@@ -159,7 +159,7 @@ def alarms(node: Node) -> str:
 
 def objects(prefix: str, broker: Broker, queues: Sequence[Queue]) -> str:
     """How many there are."""
-    vhosts, churn = broker.vhosts.values(), broker.agenda.churn
+    vhosts, churn = broker.vhosts.values(), broker.tick.churn
     counts = (
         ("connections", "Connections open", sum(len(vhost.connections) for vhost in vhosts)),
         ("channels", "Channels open, and sessions", int(churn.channels_opened) - int(churn.channels_closed)),
@@ -206,7 +206,7 @@ async def passed(broker: Broker, queues: Sequence[Queue]) -> str:
     """
     out = _Passed()
     await each(queues, out.look)
-    churn = broker.agenda.churn
+    churn = broker.tick.churn
     whole, by_10 = Inflow(), Inflow()
     whole.published = churn.published
     for traffic in (churn.gone, *[vhost.traffic for vhost in broker.vhosts.values()]):
@@ -234,7 +234,7 @@ async def passed(broker: Broker, queues: Sequence[Queue]) -> str:
 
 
 def dead_letters(broker: Broker) -> str:
-    counted = broker.agenda.churn.dead_letters
+    counted = broker.tick.churn.dead_letters
     texts = []
     for reason in _DEAD_LETTER_REASONS:
         samples = [
@@ -257,7 +257,7 @@ async def ours(node: Node, queues: Sequence[Queue]) -> str:
         leased += count
     for keeps_all in await each(queues, lambda queue: queue.keeps_all):
         streams += keeps_all
-    pages = broker.agenda.pages
+    pages = broker.tick.pages
     backlog = broker.storage.backlog_bytes
     shown = (
         ("storage_backlog_bytes", "Bytes handed to the disk and not synced yet", backlog),
@@ -274,6 +274,6 @@ async def ours(node: Node, queues: Sequence[Queue]) -> str:
         histogram("flintmq_tick_seconds", "How long the broker takes for a tick", node.timings["tick"])
         + histogram("flintmq_sync_seconds", "How long it takes to write and sync a batch", node.timings["sync"])
         + "".join([single(f"flintmq_{name}", GAUGE, text, value) for name, text, value in shown])
-        + single("flintmq_messages_unsendable_total", COUNTER, _UNSENDABLE, int(broker.agenda.churn.unsendable))
-        + single("flintmq_routes_given_up_total", COUNTER, _COSTLY, int(broker.agenda.churn.routes_given_up))
+        + single("flintmq_messages_unsendable_total", COUNTER, _UNSENDABLE, int(broker.tick.churn.unsendable))
+        + single("flintmq_routes_given_up_total", COUNTER, _COSTLY, int(broker.tick.churn.routes_given_up))
     )

@@ -101,7 +101,7 @@ class Describer:
         return {
             "exchange": message.address.exchange,
             "routing_key": message.address.routing_key,
-            "persistent": message.handling.persistent,
+            "persistent": message.options.persistent,
             "received": _time(message.timestamp_ms),
             "properties": _properties(message),
             "headers": to_json(message.codec.headers(message.properties)),

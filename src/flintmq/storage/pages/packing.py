@@ -177,7 +177,7 @@ class Packer:
         address = Address("", "")
         codec: ContentCodec | None = None
         properties = b""
-        handling = TRANSIENT
+        options = TRANSIENT
         # Whose handling is known: of properties of one codec.
         is_known = False
         origin: i64 = 0
@@ -210,7 +210,7 @@ class Packer:
                 is_known = False
             assert codec is not None
             if not is_known:
-                handling = codec.handling(properties)
+                options = codec.options(properties)
                 is_known = True
             if flags & _NEXT_NUMBER:
                 seq += 1
@@ -245,7 +245,7 @@ class Packer:
             else:
                 body = data[large_at : large_at + length]
                 large_at += length
-            entry = Entry(Message(address, codec, properties, body, handling, timestamp_ms, origin), seq)
+            entry = Entry(Message(address, codec, properties, body, options, timestamp_ms, origin), seq)
             entry.position = seq + shift
             entry.segment = segment
             if segment != 0:

@@ -53,8 +53,8 @@ class Node:
     ) -> None:
         properties = encode_properties(Properties(headers=headers, delivery_mode=2, expiration=expiration))
         address = Address(exchange, key)
-        handling = CODEC_091.handling(properties)
-        message = Message(address, CODEC_091, properties, body.encode(), handling, self.broker.now_ms)
+        options = CODEC_091.options(properties)
+        message = Message(address, CODEC_091, properties, body.encode(), options, self.broker.now_ms)
         self.vhost.publish(Route(address), message)
 
     def reject(self, queue: Queue) -> None:

@@ -46,8 +46,8 @@ class Node:
         mode = 2 if persistent else None
         properties = encode_properties(Properties(headers=table, delivery_mode=mode, message_id=message_id))
         address = Address("x", key)
-        handling = CODEC_091.handling(properties)
-        message = Message(address, CODEC_091, properties, body.encode(), handling, self.broker.now_ms)
+        options = CODEC_091.options(properties)
+        message = Message(address, CODEC_091, properties, body.encode(), options, self.broker.now_ms)
         return self.vhost.publish(Route(address), message)
 
     def after(self, milliseconds: int) -> None:
@@ -193,7 +193,7 @@ def test_no_client_reaches_the_queue() -> None:
 
 def _message() -> Message:
     properties = encode_properties(Properties())
-    return Message(Address("", ""), CODEC_091, properties, b"", CODEC_091.handling(properties), START)
+    return Message(Address("", ""), CODEC_091, properties, b"", CODEC_091.options(properties), START)
 
 
 def test_a_restart_keeps_times(tmp_path: Path) -> None:

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from flintmq.base.errors import PreconditionFailed
 from flintmq.base.values import Int8, Int16, Int32, Timestamp, UInt8, UInt16, UInt32
-from flintmq.broker.agenda import Agenda
 from flintmq.broker.exchange.base import Binding, Exchange
 from flintmq.broker.exchange.direct import DirectExchange
 from flintmq.broker.exchange.fanout import FanoutExchange
@@ -18,11 +17,12 @@ from flintmq.broker.exchange.topic import TopicExchange
 from flintmq.broker.message import Table
 from flintmq.broker.queue.base import Queue
 from flintmq.broker.queue.classic import ClassicQueue
+from flintmq.broker.tick import Tick
 from tests.unit.broker.memory import MemoryJournal, message
 
 
 def queue(name: str) -> Queue:
-    return ClassicQueue(1, "/", name, "classic", False, False, None, {}, Agenda(), MemoryJournal())
+    return ClassicQueue(1, "/", name, "classic", False, False, None, {}, Tick(), MemoryJournal())
 
 
 def make(kind: type[Exchange]) -> Exchange:

@@ -60,4 +60,4 @@ def test_a_virtual_host_that_goes_meanwhile() -> None:
     broker.delete_vhost("/")
     while broker.dispatch():
         pass
-    assert not broker.agenda.policy_changes
+    assert not broker.tick.policy_changes

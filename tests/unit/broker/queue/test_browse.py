@@ -6,7 +6,6 @@ from random import Random
 import pytest
 
 from flintmq.base.errors import PreconditionFailed
-from flintmq.broker.agenda import Agenda
 from flintmq.broker.message import Entry
 from flintmq.broker.queue.base import Queue
 from flintmq.broker.queue.browse import View
@@ -14,6 +13,7 @@ from flintmq.broker.queue.classic import ClassicQueue
 from flintmq.broker.queue.publishing import put
 from flintmq.broker.queue.seen import Seen
 from flintmq.broker.queue.stream import StreamQueue
+from flintmq.broker.tick import Tick
 from tests.unit.broker.memory import MemoryDefinitions, MemoryJournal, MemoryStream, Taker, message, run_due
 
 
@@ -22,17 +22,17 @@ class Picky(Taker):
 
     def __init__(self, wanted: str) -> None:
         super().__init__()
-        self.is_choosy = True
+        self.is_filtered = True
         self._wanted = wanted
 
-    def suits(self, message: object) -> bool:
+    def matches(self, message: object) -> bool:
         return bool(getattr(message, "body", b"") == self._wanted.encode())
 
 
 def make(durable: bool = True, **arguments: object) -> tuple[ClassicQueue, MemoryJournal]:
     journal = MemoryJournal()
     table = {f"x-{name.replace('_', '-')}": value for name, value in arguments.items()}
-    return ClassicQueue(1, "/", "q", "classic", durable, False, None, table, Agenda(), journal), journal
+    return ClassicQueue(1, "/", "q", "classic", durable, False, None, table, Tick(), journal), journal
 
 
 def fill(queue: ClassicQueue, journal: MemoryJournal, *bodies: str, headers: str = "") -> None:
@@ -58,13 +58,13 @@ def test_a_browser_sees_all_and_takes_nothing() -> None:
     fill(queue, journal, "a", "b")
     browser = Taker()
     view = browse(queue, browser)
-    assert queue.agenda.ready == [view]
+    assert queue.tick.ready == [view]
     assert not view.dispatch()
     assert browser.bodies == ["a", "b"]
     view.dispatched()
-    queue.agenda.ready.clear()
+    queue.tick.ready.clear()
     fill(queue, journal, "c")
-    assert queue.agenda.ready == [view]
+    assert queue.tick.ready == [view]
     view.dispatch()
     assert browser.bodies == ["a", "b", "c"]
     assert queue.message_count == 3
@@ -91,7 +91,7 @@ def test_nothing_a_browser_does_reaches_the_queue() -> None:
     view.dispatch()
     assert browser.bodies == ["a", "b"]
     assert sorted(journal.kept) == [(1, 0), (1, 1)]
-    assert not queue.agenda.dead_letters
+    assert not queue.tick.dead_letters
     assert queue.get() is not held
     assert (view.message_count, view.purge(), view.get(), view.enqueue(message("m"))) == (0, 0, None, None)
 
@@ -137,8 +137,8 @@ def test_delays_are_not_looked_into() -> None:
     fill(queue, journal, "later", headers="delay=10")
     view.dispatch()
     assert browser.bodies == []
-    queue.agenda.now_ms = 10
-    run_due(queue.agenda, 10)
+    queue.tick.now_ms = 10
+    run_due(queue.tick, 10)
     view.dispatch()
     assert browser.bodies == ["later"]
 
@@ -206,7 +206,7 @@ def test_a_deleted_queue_ends_its_browsers() -> None:
 
 def test_streams_are_not_browsed() -> None:
     """Nothing takes from a stream, and where to begin is said otherwise there."""
-    queue = StreamQueue(1, "/", "s", {}, Agenda(), MemoryStream(), MemoryDefinitions())
+    queue = StreamQueue(1, "/", "s", {}, Tick(), MemoryStream(), MemoryDefinitions())
     with pytest.raises(PreconditionFailed, match="invalid arg 'x-browse' for queue 's' in vhost '/' of queue type str"):
         queue.view()
 

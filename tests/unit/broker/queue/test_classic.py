@@ -3,14 +3,14 @@
 import pytest
 
 from flintmq.base.errors import AccessRefused, ResourceLocked
-from flintmq.broker.agenda import Agenda
 from flintmq.broker.queue.classic import ClassicQueue
+from flintmq.broker.tick import Tick
 from tests.unit.broker.memory import MemoryJournal, Taker, message
 
 
 def make(durable: bool = True, owner: object | None = None) -> tuple[ClassicQueue, MemoryJournal]:
     journal = MemoryJournal()
-    return ClassicQueue(1, "/", "q", "classic", durable, False, owner, {}, Agenda(), journal), journal
+    return ClassicQueue(1, "/", "q", "classic", durable, False, owner, {}, Tick(), journal), journal
 
 
 def fill(queue: ClassicQueue, count: int, persistent: bool = False) -> None:

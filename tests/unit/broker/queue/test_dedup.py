@@ -3,7 +3,6 @@
 import pytest
 
 from flintmq.base.limits import DEDUP_DEFAULT_ENTRIES
-from flintmq.broker.agenda import Agenda
 from flintmq.broker.broker import Broker
 from flintmq.broker.exchange.routing import Route
 from flintmq.broker.message import PERSISTENT, Address, Entry, Message
@@ -11,6 +10,7 @@ from flintmq.broker.ports import PolicyRecord
 from flintmq.broker.queue.classic import ClassicQueue
 from flintmq.broker.queue.dedup import Dedup
 from flintmq.broker.queue.publishing import ROUTED, STORED, TURNED_AWAY, put
+from flintmq.broker.tick import Tick
 from flintmq.gateway.amqp091.codec import CODEC_091
 from flintmq.wire.amqp091.properties import Properties, encode_properties
 from tests.unit.broker.memory import HeaderCodec, MemoryJournal, MemoryStorage, message, run_due
@@ -19,7 +19,7 @@ from tests.unit.broker.memory import HeaderCodec, MemoryJournal, MemoryStorage, 
 def make(durable: bool = True, **arguments: object) -> tuple[ClassicQueue, MemoryJournal]:
     journal = MemoryJournal()
     table = {f"x-{name.replace('_', '-')}": value for name, value in arguments.items()}
-    return ClassicQueue(1, "/", "q", "classic", durable, False, None, table, Agenda(), journal), journal
+    return ClassicQueue(1, "/", "q", "classic", durable, False, None, table, Tick(), journal), journal
 
 
 def remembering(queue: ClassicQueue) -> Dedup:
@@ -42,8 +42,8 @@ def consume(queue: ClassicQueue) -> Entry:
 
 
 def pass_time(queue: ClassicQueue, now_ms: int) -> None:
-    queue.agenda.now_ms = now_ms
-    run_due(queue.agenda, now_ms)
+    queue.tick.now_ms = now_ms
+    run_due(queue.tick, now_ms)
 
 
 def notes(journal: MemoryJournal) -> list[bytes]:
@@ -53,9 +53,9 @@ def notes(journal: MemoryJournal) -> list[bytes]:
 
 def restarted(queue: ClassicQueue, journal: MemoryJournal, now_ms: int = 0) -> ClassicQueue:
     """The same queue with what the journal has of it."""
-    agenda = Agenda()
-    agenda.now_ms = now_ms
-    again = ClassicQueue(1, "/", "q", "classic", True, False, None, queue.arguments, agenda, journal)
+    tick = Tick()
+    tick.now_ms = now_ms
+    again = ClassicQueue(1, "/", "q", "classic", True, False, None, queue.arguments, tick, journal)
     for (queue_id, seq), body in sorted(journal.kept.items()):
         note = Message(Address("", ""), HeaderCodec(), b"message_id=live" if queue_id > 0 else b"", body, PERSISTENT, 0)
         entry = Entry(note, seq)
@@ -122,7 +122,7 @@ def test_time_passes() -> None:
     assert len(remembering(queue)) == 1
     pass_time(queue, 1000)
     assert len(remembering(queue)) == 0
-    assert queue.agenda.timers.next_ms == 0
+    assert queue.tick.timers.next_ms == 0
 
 
 def test_there_is_room_for_so_many() -> None:
@@ -159,7 +159,7 @@ def test_it_survives() -> None:
     """After a restart the ids of what is there and of what was there are known, for the rest of their time."""
     queue, journal = make(dedup_window=100)
     for headers in ("message_id=gone", "x-producer-id=p q;x-producer-seq=7", "message_id=live"):
-        queue.agenda.now_ms += 10
+        queue.tick.now_ms += 10
         publish(queue, journal, headers)
     consume(queue)
     consume(queue)
@@ -288,7 +288,7 @@ def test_memory_is_let_go_of(end: str) -> None:
         assert publish(queue, journal, "message_id=a")
         queue.purge()
     assert journal.kept == {}
-    assert queue.agenda.timers.next_ms == 0
+    assert queue.tick.timers.next_ms == 0
 
 
 def test_a_policy_begins_with_what_is_there() -> None:
@@ -302,7 +302,7 @@ def test_a_policy_begins_with_what_is_there() -> None:
     broker.put_rule(PolicyRecord("/", "p", "^q$", {"dedup-window": 100, "dedup-size": 2}))
     assert not publish(queue, storage.memory_journal, "message_id=a")
     broker.put_rule(PolicyRecord("/", "p", "^q$", {"dedup-window": 200}))
-    broker.agenda.timers.run(150)
+    broker.tick.timers.run(150)
     assert not publish(queue, storage.memory_journal, "message_id=a")
     consume(queue)
     again = Broker(storage)
@@ -311,7 +311,7 @@ def test_a_policy_begins_with_what_is_there() -> None:
 
 def published(broker: Broker, message_id: str, queue: str = "q") -> None:
     encoded = encode_properties(Properties(message_id=message_id, delivery_mode=2))
-    sent = Message(Address("", queue), CODEC_091, encoded, b"", CODEC_091.handling(encoded), broker.now_ms)
+    sent = Message(Address("", queue), CODEC_091, encoded, b"", CODEC_091.options(encoded), broker.now_ms)
     broker.vhosts["/"].publish(Route(sent.address), sent)
 
 

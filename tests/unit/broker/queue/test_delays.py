@@ -1,17 +1,17 @@
 """Messages a queue holds back, and how they are taken back, in virtual time."""
 
-from flintmq.broker.agenda import Agenda
 from flintmq.broker.message import TRANSIENT, Address, Entry, Message
 from flintmq.broker.queue.classic import ClassicQueue
 from flintmq.broker.queue.delays import Delays
 from flintmq.broker.queue.publishing import ROUTED, STORED, TURNED_AWAY, put
+from flintmq.broker.tick import Tick
 from flintmq.broker.timers import Timers
 from tests.unit.broker.memory import HeaderCodec, MemoryJournal, message, run_due
 
 
 def make() -> tuple[ClassicQueue, MemoryJournal]:
     journal = MemoryJournal()
-    return ClassicQueue(1, "/", "q", "classic", True, False, None, {}, Agenda(), journal), journal
+    return ClassicQueue(1, "/", "q", "classic", True, False, None, {}, Tick(), journal), journal
 
 
 def publish(queue: ClassicQueue, headers: str, body: str = "m") -> int:
@@ -19,8 +19,8 @@ def publish(queue: ClassicQueue, headers: str, body: str = "m") -> int:
 
 
 def pass_time(queue: ClassicQueue, now_ms: int) -> None:
-    queue.agenda.now_ms = now_ms
-    run_due(queue.agenda, now_ms)
+    queue.tick.now_ms = now_ms
+    run_due(queue.tick, now_ms)
 
 
 def test_held_until_due() -> None:

@@ -1,13 +1,13 @@
 """Message groups: one consumer at a time, in order, spread over consumers, and cheap however many there are."""
 
-from flintmq.broker.agenda import Agenda
 from flintmq.broker.queue.classic import ClassicQueue
+from flintmq.broker.tick import Tick
 from tests.unit.broker.memory import MemoryJournal, Taker, message
 
 
 def make() -> ClassicQueue:
     arguments: dict[str, object] = {"x-group-header": "g"}
-    return ClassicQueue(1, "/", "q", "classic", True, False, None, arguments, Agenda(), MemoryJournal())
+    return ClassicQueue(1, "/", "q", "classic", True, False, None, arguments, Tick(), MemoryJournal())
 
 
 def fill(queue: ClassicQueue, *bodies: str) -> None:

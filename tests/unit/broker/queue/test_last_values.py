@@ -2,17 +2,17 @@
 
 import pytest
 
-from flintmq.broker.agenda import Agenda
 from flintmq.broker.message import Entry
 from flintmq.broker.queue.classic import ClassicQueue
 from flintmq.broker.queue.ready import Fifo
+from flintmq.broker.tick import Tick
 from tests.unit.broker.memory import MemoryJournal, Taker, message, run_due
 
 
 def make(**arguments: object) -> tuple[ClassicQueue, MemoryJournal]:
     journal = MemoryJournal()
     table = {"x-last-value-key": "k", **arguments}
-    return ClassicQueue(1, "/", "q", "classic", True, False, None, table, Agenda(), journal), journal
+    return ClassicQueue(1, "/", "q", "classic", True, False, None, table, Tick(), journal), journal
 
 
 def put(queue: ClassicQueue, journal: MemoryJournal, *bodies: str) -> None:
@@ -64,7 +64,7 @@ def test_restart_finds_the_newest() -> None:
     held = queue.get()
     put(queue, journal, "a2", "a3")
     assert held is not None
-    again = ClassicQueue(1, "/", "q", "classic", True, False, None, queue.arguments, Agenda(), journal)
+    again = ClassicQueue(1, "/", "q", "classic", True, False, None, queue.arguments, Tick(), journal)
     entries = [held, *queue._store.entries()]
     for entry in sorted(entries, key=lambda each: each.seq):
         entry.state = 0
@@ -81,7 +81,7 @@ def test_delayed_value_replaces_what_came_before_its_time() -> None:
     assert entry is not None
     journal.append(delayed, [queue.id], [entry])
     put(queue, journal, "a2")
-    run_due(queue.agenda, 100)
+    run_due(queue.tick, 100)
     assert ready(queue) == ["a1"]
     assert list(journal.kept.values()) == [b"a1"]
 
@@ -102,8 +102,8 @@ def test_restart_does_not_bring_back_an_older_value_that_pauses(returns: tuple[i
     for seq, count in enumerate(returns):
         found(queue, journal, f"a{seq}", seq, count)
     queue.start_at(10)
-    queue.agenda.now_ms = 1000
-    run_due(queue.agenda, 1000)
+    queue.tick.now_ms = 1000
+    run_due(queue.tick, 1000)
     assert ready(queue) == ["a1"]
     assert list(journal.kept.values()) == [b"a1"]
 

@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from flintmq.base.errors import AccessRefused
-from flintmq.broker.agenda import Agenda
 from flintmq.broker.message import Entry, Message
 from flintmq.broker.queue.classic import ClassicQueue
 from flintmq.broker.queue.publishing import ROUTED, STORED, TURNED_AWAY, UNDELIVERED, put, put_at_once
+from flintmq.broker.tick import Tick
 from tests.unit.broker.memory import MemoryJournal, Taker, message, run_due
 
 if TYPE_CHECKING:
@@ -20,16 +20,16 @@ class Measured(Taker):
 
     def __init__(self, size: int) -> None:
         super().__init__()
-        self.is_measured = True
+        self.has_byte_window = True
         self.size = size
 
-    def fits(self, message: Message) -> bool:
+    def is_within_window(self, message: Message) -> bool:
         return len(message.body) <= self.size
 
 
 def make(**arguments: object) -> ClassicQueue:
     table = {f"x-{name.replace('_', '-')}": value for name, value in arguments.items()}
-    return ClassicQueue(1, "/", "q", "classic", False, False, None, table, Agenda(), MemoryJournal())
+    return ClassicQueue(1, "/", "q", "classic", False, False, None, table, Tick(), MemoryJournal())
 
 
 def publish(queue: "Queue", body: str, headers: str = "") -> int:
@@ -51,8 +51,8 @@ def take(queue: ClassicQueue) -> Entry:
 
 
 def pass_time(queue: ClassicQueue, now_ms: int) -> None:
-    queue.agenda.now_ms = now_ms
-    run_due(queue.agenda, now_ms)
+    queue.tick.now_ms = now_ms
+    run_due(queue.tick, now_ms)
 
 
 @pytest.mark.parametrize("limit", [{"max_length": 2}, {"max_length_bytes": 2}])
@@ -118,7 +118,7 @@ def test_what_expires_while_it_pauses_needs_no_room() -> None:
     queue.fail([take(queue)])
     publish(queue, "b")
     pass_time(queue, 5)
-    assert [(letter.entry.message.body, letter.reason) for letter in queue.agenda.dead_letters] == [(b"a", "expired")]
+    assert [(letter.entry.message.body, letter.reason) for letter in queue.tick.dead_letters] == [(b"a", "expired")]
     assert ready(queue) == ["b"]
 
 
@@ -194,7 +194,7 @@ def test_no_expired_message_is_given_out_to_make_room() -> None:
     taker = Taker()
     publish(queue, "a", "ttl=5")
     queue.subscribe(taker, {})
-    queue.agenda.now_ms = 10
+    queue.tick.now_ms = 10
     publish(queue, "b")
     assert taker.bodies == []
     assert ready(queue) == ["b"]

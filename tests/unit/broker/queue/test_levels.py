@@ -21,8 +21,8 @@ def fill(broker: Broker) -> None:
     vhost = broker.vhosts["v"]
     for priority in PRIORITIES:
         properties = b"persistent=1" if priority == "-" else f"persistent=1;priority={priority}".encode()
-        handling = CODEC.handling(properties)
-        message = Message(Address("", "q"), CODEC, properties, priority.encode(), handling, 0)
+        options = CODEC.options(properties)
+        message = Message(Address("", "q"), CODEC, properties, priority.encode(), options, 0)
         vhost.deliver(message, [vhost.queues["q"]])
 
 

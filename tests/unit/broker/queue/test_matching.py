@@ -4,9 +4,9 @@ import pytest
 
 from flintmq.base.limits import DISPATCH_BURST_MESSAGES
 from flintmq.base.work import WORK
-from flintmq.broker.agenda import Agenda
 from flintmq.broker.message import Message
 from flintmq.broker.queue.classic import ClassicQueue
+from flintmq.broker.tick import Tick
 from tests.unit.broker.memory import MemoryJournal, Taker, message, run_due
 
 
@@ -16,17 +16,17 @@ class Choosy(Taker):
     def __init__(self, wanted: str, credit: int = 1_000_000) -> None:
         super().__init__(credit)
         self.wanted = wanted
-        self.is_choosy = True
+        self.is_filtered = True
         self.asked = 0
 
-    def suits(self, message: Message) -> bool:
+    def matches(self, message: Message) -> bool:
         self.asked += 1
-        WORK.spent += self.suiting_cost
+        WORK.spent += self.matching_cost
         return self.wanted in message.body.decode()
 
 
 def make(arguments: dict[str, object] | None = None) -> ClassicQueue:
-    return ClassicQueue(1, "/", "q", "classic", True, False, None, arguments or {}, Agenda(), MemoryJournal())
+    return ClassicQueue(1, "/", "q", "classic", True, False, None, arguments or {}, Tick(), MemoryJournal())
 
 
 def fill(queue: ClassicQueue, *bodies: str, headers: str = "") -> None:
@@ -173,8 +173,8 @@ def test_expiry_and_limits_find_entries_wherever_they_stand() -> None:
         queue.admit(each)
         queue.enqueue(each)
     assert [entry.message.body for entry in queue._store.entries()] == [b"x3", b"x4", b"x5"]
-    queue.agenda.now_ms = 11
-    run_due(queue.agenda, 11)
+    queue.tick.now_ms = 11
+    run_due(queue.tick, 11)
     assert queue.message_count == 3
 
 
@@ -237,7 +237,7 @@ def test_asking_is_work() -> None:
     """A dispatch asks what it has time for, the dearer the fewer; all have been asked in the end, in order."""
     queue = make()
     dear = Choosy("1")
-    dear.suiting_cost = DISPATCH_BURST_MESSAGES // 4
+    dear.matching_cost = DISPATCH_BURST_MESSAGES // 4
     queue.subscribe(dear, {})
     fill(queue, *[f"{number}" for number in range(20)])
     assert queue.dispatch()
@@ -247,7 +247,7 @@ def test_asking_is_work() -> None:
     assert dear.asked == 20
     assert dear.bodies == ["1", *[str(number) for number in range(10, 20)]]
     late = Choosy("2")
-    late.suiting_cost = dear.suiting_cost
+    late.matching_cost = dear.matching_cost
     queue.subscribe(late, {})
     assert queue.dispatch()
     assert late.asked <= 4
@@ -268,7 +268,7 @@ def test_what_comes_back_by_priority_does_not_overtake_either() -> None:
     queue.dispatch()
     queue.unsubscribe(blue)
     idle = Choosy("never", credit=0)
-    idle.suiting_cost = DISPATCH_BURST_MESSAGES
+    idle.matching_cost = DISPATCH_BURST_MESSAGES
     queue.subscribe(idle, {})
     queue.requeue(blue.taken)
     anyone = Taker(9)

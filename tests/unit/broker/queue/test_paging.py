@@ -3,10 +3,10 @@
 import pytest
 
 from flintmq.base.errors import InternalError, StorageError
-from flintmq.broker.agenda import Agenda
 from flintmq.broker.message import Entry
 from flintmq.broker.ports import Page, PlacesOfPage
 from flintmq.broker.queue.classic import ClassicQueue
+from flintmq.broker.tick import Tick
 from tests.unit.broker.memory import MemoryJournal, MemoryPages, Taker, message, run_due
 
 # What a queue keeps in memory before it packs, and what a page has.
@@ -40,10 +40,10 @@ class BrokenPages(MemoryPages):
 
 
 def made(pages: MemoryPages, arguments: dict[str, object] | None = None) -> ClassicQueue:
-    agenda = Agenda()
-    agenda.pages = pages
-    agenda.now_ms = 1_000_000
-    return ClassicQueue(1, "/", "q", "classic", True, False, None, arguments or {}, agenda, MemoryJournal())
+    tick = Tick()
+    tick.pages = pages
+    tick.now_ms = 1_000_000
+    return ClassicQueue(1, "/", "q", "classic", True, False, None, arguments or {}, tick, MemoryJournal())
 
 
 def fill(queue: ClassicQueue, count: int, first: int = 0) -> None:
@@ -73,8 +73,8 @@ def test_a_page_of_which_nothing_is_left_is_gone() -> None:
     expiring(queue, LOOSE + 2 * PAGE, PAGE, 1)
     fill(queue, 2 * PAGE, LOOSE + 3 * PAGE)
     before = len(pages.kept)
-    queue.agenda.now_ms += 5_000
-    run_due(queue.agenda, queue.agenda.now_ms)
+    queue.tick.now_ms += 5_000
+    run_due(queue.tick, queue.tick.now_ms)
     assert queue.message_count == LOOSE + 4 * PAGE
     assert len(pages.kept) == before - 1
     hands = taken(queue, LOOSE + 5)
@@ -144,26 +144,26 @@ def test_looking_at_pages_takes_turns() -> None:
     expiring(queue, LOOSE + PAGE, 40 * PAGE, 500)
     count = queue.message_count
     over = len(range(0, 40 * PAGE, 500))
-    queue.agenda.now_ms += 60_000
-    run_due(queue.agenda, queue.agenda.now_ms)
+    queue.tick.now_ms += 60_000
+    run_due(queue.tick, queue.tick.now_ms)
     gone = count - queue.message_count
     assert 0 < gone < over // 2
     for _ in range(10):
-        queue.agenda.now_ms += 100
-        run_due(queue.agenda, queue.agenda.now_ms)
+        queue.tick.now_ms += 100
+        run_due(queue.tick, queue.tick.now_ms)
     assert over - 1 <= count - queue.message_count <= over + 1
 
 
-@pytest.mark.parametrize("is_choosy", [False, True])
-def test_what_is_over_in_a_page_is_never_delivered(is_choosy: bool) -> None:
+@pytest.mark.parametrize("is_filtered", [False, True])
+def test_what_is_over_in_a_page_is_never_delivered(is_filtered: bool) -> None:
     """Nor to consumers that choose, whose entries come from another place."""
     pages = MemoryPages()
     queue = made(pages)
     fill(queue, LOOSE + PAGE)
     expiring(queue, LOOSE + PAGE, 20 * PAGE, 100)
-    queue.agenda.now_ms += 60_000
+    queue.tick.now_ms += 60_000
     consumer = Taker()
-    consumer.is_choosy = is_choosy
+    consumer.is_filtered = is_filtered
     queue.subscribe(consumer, {})
     while queue.dispatch():
         pass

@@ -2,15 +2,15 @@
 
 import pytest
 
-from flintmq.broker.agenda import EXPIRED, MAXLEN, Agenda
 from flintmq.broker.broker import Broker
 from flintmq.broker.exchange.routing import Route
-from flintmq.broker.message import PAUSE, RESUME, Address, Handling, Message
+from flintmq.broker.message import PAUSE, RESUME, Address, Message, MessageOptions
 from flintmq.broker.ports import PolicyRecord
 from flintmq.broker.queue.base import Queue
 from flintmq.broker.queue.classic import ClassicQueue
 from flintmq.broker.queue.publishing import STORED, TURNED_AWAY, UNDELIVERED, put, put_at_once
 from flintmq.broker.queue.stream import StreamQueue
+from flintmq.broker.tick import EXPIRED, MAXLEN, Tick
 from tests.unit.broker.memory import (
     HeaderCodec,
     MemoryDefinitions,
@@ -26,11 +26,11 @@ from tests.unit.broker.memory import (
 def make(**arguments: object) -> tuple[ClassicQueue, MemoryJournal]:
     journal = MemoryJournal()
     table = {f"x-{name.replace('_', '-')}": value for name, value in arguments.items()}
-    return ClassicQueue(1, "/", "q", "classic", True, False, None, table, Agenda(), journal), journal
+    return ClassicQueue(1, "/", "q", "classic", True, False, None, table, Tick(), journal), journal
 
 
 def command(what: str, key: str = "q") -> Message:
-    return Message(Address("", key), HeaderCodec(), b"", b"", Handling(False, command=what), 0)
+    return Message(Address("", key), HeaderCodec(), b"", b"", MessageOptions(False, command=what), 0)
 
 
 def say(queue: Queue, journal: MemoryJournal, what: str) -> int:
@@ -42,7 +42,7 @@ def test_nothing_goes_out(chooses: bool) -> None:
     """Neither to consumers nor to who asks, and nothing counts as delivered at once; all of it once resumed."""
     queue, journal = make(paused=True)
     taker = Taker()
-    taker.is_choosy = chooses
+    taker.is_filtered = chooses
     queue.subscribe(taker, {})
     put([queue], message("a"), journal)
     assert not queue.dispatch()
@@ -71,10 +71,10 @@ def test_resuming_wakes_the_queue() -> None:
     taker = Taker()
     queue.subscribe(taker, {})
     put([queue], message("a"), journal)
-    queue.agenda.ready.clear()
+    queue.tick.ready.clear()
     queue.dispatched()
     queue.configure({})
-    assert queue.agenda.ready == [queue]
+    assert queue.tick.ready == [queue]
 
 
 def test_other_rules_go_on() -> None:
@@ -82,15 +82,15 @@ def test_other_rules_go_on() -> None:
     queue, journal = make(paused=True, message_ttl=10, max_length=1, dead_letter_exchange="amq.fanout")
     for body in ("a", "b"):
         put([queue], message(body), journal)
-    queue.agenda.now_ms = 10
-    run_due(queue.agenda, 10)
-    assert [letter.reason for letter in queue.agenda.dead_letters] == [MAXLEN, EXPIRED]
+    queue.tick.now_ms = 10
+    run_due(queue.tick, 10)
+    assert [letter.reason for letter in queue.tick.dead_letters] == [MAXLEN, EXPIRED]
 
 
 def test_streams_are_not_paused() -> None:
     """A command is refused there, and not written to the log."""
     log = MemoryStream()
-    queue = StreamQueue(1, "/", "s", {}, Agenda(), log, MemoryDefinitions())
+    queue = StreamQueue(1, "/", "s", {}, Tick(), log, MemoryDefinitions())
     assert say(queue, MemoryJournal(), PAUSE) == TURNED_AWAY
     assert log.messages == []
 

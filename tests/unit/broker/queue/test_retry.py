@@ -2,19 +2,19 @@
 
 import pytest
 
-from flintmq.broker.agenda import DELIVERY_LIMIT, EXPIRED, Agenda
 from flintmq.broker.message import Entry, Table
 from flintmq.broker.queue.classic import ClassicQueue
 from flintmq.broker.queue.publishing import put
 from flintmq.broker.queue.retry import pause_ms
 from flintmq.broker.queue.settings import QueueSettings
+from flintmq.broker.tick import DELIVERY_LIMIT, EXPIRED, Tick
 from tests.unit.broker.memory import MemoryJournal, Taker, message, run_due
 
 
 def make(**arguments: object) -> tuple[ClassicQueue, MemoryJournal]:
     journal = MemoryJournal()
     table: Table = {f"x-{name.replace('_', '-')}": value for name, value in arguments.items()}
-    return ClassicQueue(1, "/", "q", "classic", True, False, None, table, Agenda(), journal), journal
+    return ClassicQueue(1, "/", "q", "classic", True, False, None, table, Tick(), journal), journal
 
 
 def put_one(queue: ClassicQueue, journal: MemoryJournal, headers: str = "") -> Entry:
@@ -25,8 +25,8 @@ def put_one(queue: ClassicQueue, journal: MemoryJournal, headers: str = "") -> E
 
 
 def pass_time(queue: ClassicQueue, now_ms: int) -> None:
-    queue.agenda.now_ms = now_ms
-    run_due(queue.agenda, now_ms)
+    queue.tick.now_ms = now_ms
+    run_due(queue.tick, now_ms)
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_the_last_try_is_dead_lettered() -> None:
     pass_time(queue, 10)
     assert queue.get() is entry
     queue.fail([entry])
-    assert [letter.reason for letter in queue.agenda.dead_letters] == [DELIVERY_LIMIT]
+    assert [letter.reason for letter in queue.tick.dead_letters] == [DELIVERY_LIMIT]
     assert queue.held_count == 0
 
 
@@ -111,9 +111,9 @@ def test_expiry_ends_a_pause() -> None:
     queue, journal = make(delayed_retry_type="all", delayed_retry_min=1000, dead_letter_exchange="amq.fanout")
     queue.fail([put_one(queue, journal, "ttl=50")])
     pass_time(queue, 49)
-    assert not queue.agenda.dead_letters
+    assert not queue.tick.dead_letters
     pass_time(queue, 50)
-    assert [letter.reason for letter in queue.agenda.dead_letters] == [EXPIRED]
+    assert [letter.reason for letter in queue.tick.dead_letters] == [EXPIRED]
 
 
 def test_pauses_survive() -> None:

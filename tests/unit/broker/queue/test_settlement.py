@@ -167,7 +167,7 @@ def test_annotations_are_merged() -> None:
     modified(True, False, {"b": 3, "c": 4}).apply(world.queue, entry, None)
     again = world.next()
     assert again.message.properties == b"a=1;b=3;persistent=1;c=4"
-    assert (again.message.body, again.message.handling) == (original.body, original.handling)
+    assert (again.message.body, again.message.options) == (original.body, original.options)
     assert world.storage.memory_journal.replaced == {(world.queue.id, again.seq): again.message.properties}
     modified(False, False, {}).apply(world.queue, again, None)
     assert world.next().message is again.message
@@ -192,7 +192,7 @@ def test_dead_letters_count_failures() -> None:
     world = World()
     for body in ("once", "thrice"):
         plain = message(body)
-        sent = Message(plain.address, CountingCodec(), plain.properties, plain.body, plain.handling, 0)
+        sent = Message(plain.address, CountingCodec(), plain.properties, plain.body, plain.options, 0)
         world.vhost.deliver(sent, [world.queue])
     REJECTED.apply(world.queue, world.next(), None)
     for outcome in (FAILED, FAILED, REJECTED):

@@ -6,12 +6,12 @@ import pytest
 
 from flintmq.base.errors import PreconditionFailed
 from flintmq.base.values import Timestamp
-from flintmq.broker.agenda import Agenda
 from flintmq.broker.arguments import age_ms, check_queue_arguments
 from flintmq.broker.broker import Broker
 from flintmq.broker.message import Address, Message, Table
 from flintmq.broker.ports import PolicyRecord, StreamLimits
 from flintmq.broker.queue.stream import StreamQueue
+from flintmq.broker.tick import Tick
 from tests.unit.broker.memory import HeaderCodec, MemoryDefinitions, MemoryStorage, MemoryStream, Taker
 
 HOUR_MS = 3_600_000
@@ -21,7 +21,7 @@ def published(number: int, headers: str = "") -> Message:
     """Message number n was received after n hours."""
     codec = HeaderCodec()
     properties = headers.encode()
-    return Message(Address("", ""), codec, properties, b"%d" % number, codec.handling(properties), number * HOUR_MS)
+    return Message(Address("", ""), codec, properties, b"%d" % number, codec.options(properties), number * HOUR_MS)
 
 
 @dataclass
@@ -31,13 +31,13 @@ class Stream:
     arguments: Table = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.agenda = Agenda()
+        self.tick = Tick()
         self.log = MemoryStream()
         self.definitions = MemoryDefinitions()
         self.restart()
 
     def restart(self) -> None:
-        self.queue = StreamQueue(1, "/", "s", self.arguments, self.agenda, self.log, self.definitions)
+        self.queue = StreamQueue(1, "/", "s", self.arguments, self.tick, self.log, self.definitions)
         for place in self.definitions.load().reader_offsets:
             self.queue.restore_place(place)
 
@@ -45,7 +45,7 @@ class Stream:
         for _ in range(count):
             self.queue.enqueue(published(self.log.next_offset, headers))
         self.log.durable = self.log.next_offset
-        self.agenda.now_ms = self.log.next_offset * HOUR_MS
+        self.tick.now_ms = self.log.next_offset * HOUR_MS
 
     def consumer(self, credit: int = 100, **arguments: object) -> Taker:
         taker = Taker(credit)
@@ -242,10 +242,10 @@ class Measured(Taker):
 
     def __init__(self, room: int) -> None:
         super().__init__()
-        self.is_measured = True
+        self.has_byte_window = True
         self.room = room
 
-    def fits(self, message: Message) -> bool:
+    def is_within_window(self, message: Message) -> bool:
         return len(message.body) <= self.room
 
 
@@ -270,7 +270,7 @@ def test_limits_are_handed_on() -> None:
     stream.queue.configure({"x-max-age": "2h"})
     assert stream.log.limits == StreamLimits(-1, 2 * HOUR_MS, 0)
     assert stream.log.retired_ms == []
-    stream.agenda.timers.run(1)
+    stream.tick.timers.run(1)
     assert stream.log.retired_ms == [1]
 
 
@@ -279,14 +279,14 @@ def test_ages_are_looked_at_by_the_clock() -> None:
     stream = Stream({"x-max-age": "100s"})
     due = []
     for _ in range(4):
-        now = stream.agenda.timers.next_ms
+        now = stream.tick.timers.next_ms
         due.append(now)
         stream.log.has_more_to_retire = now == 5001
-        stream.agenda.timers.run(now)
+        stream.tick.timers.run(now)
     assert due == stream.log.retired_ms == [1, 5001, 5201, 10_201]
     stream.queue.delete()
-    assert stream.agenda.timers.next_ms == 0
-    assert Stream().agenda.timers.next_ms == 0
+    assert stream.tick.timers.next_ms == 0
+    assert Stream().tick.timers.next_ms == 0
 
 
 # -- places of readers ----------------------------------------------------------------------------------------------
@@ -323,16 +323,16 @@ def test_places_are_kept_at_times() -> None:
         stream.queue.settle(entry)
     kept = stream.definitions.reader_offsets
     assert kept == {}
-    stream.agenda.timers.run(stream.agenda.now_ms + 249)
+    stream.tick.timers.run(stream.tick.now_ms + 249)
     assert kept == {}
-    stream.agenda.timers.run(stream.agenda.now_ms + 250)
+    stream.tick.timers.run(stream.tick.now_ms + 250)
     assert kept == {(1, "r"): 7}
     stream.restart()
     again = named(stream)
     stream.dispatch()
     assert again.bodies == ["7", "8", "9"]
     stream.definitions.has_staged = False
-    stream.agenda.timers.run(stream.agenda.now_ms + 1000)
+    stream.tick.timers.run(stream.tick.now_ms + 1000)
     assert not stream.definitions.has_staged
 
 
@@ -353,7 +353,7 @@ def test_what_was_not_wanted_is_not_looked_at_again() -> None:
     stream.publish(500)
     named(stream, x_stream_filter="a")
     stream.dispatch()
-    stream.agenda.timers.run(stream.agenda.now_ms + 250)
+    stream.tick.timers.run(stream.tick.now_ms + 250)
     assert stream.definitions.reader_offsets == {(1, "r"): 500}
 
 

@@ -2,10 +2,10 @@
 
 from flintmq.base.limits import DISPATCH_BURST_MESSAGES
 from flintmq.base.work import WORK
-from flintmq.broker.agenda import Agenda
 from flintmq.broker.message import Entry
 from flintmq.broker.queue.classic import ClassicQueue
 from flintmq.broker.queue.withheld import Withheld
+from flintmq.broker.tick import Tick
 from tests.unit.broker.memory import MemoryJournal, Taker, message
 
 
@@ -38,7 +38,7 @@ def test_the_oldest_is_in_front_however_it_came() -> None:
 
 def test_consumers_are_not_asked_about_each_message_they_rejected() -> None:
     """Once a dispatch is enough, and the one that may have what they rejected gets it in order."""
-    queue = ClassicQueue(1, "/", "q", "classic", False, False, None, {}, Agenda(), MemoryJournal())
+    queue = ClassicQueue(1, "/", "q", "classic", False, False, None, {}, Tick(), MemoryJournal())
     rejecters = [Counting(100, "rejecters") for _ in range(5)]
     queue.subscribe(rejecters[0], {})
     for number in range(100):
@@ -60,22 +60,22 @@ def test_consumers_are_not_asked_about_each_message_they_rejected() -> None:
 
 def test_what_is_withheld_lives_no_longer_for_that() -> None:
     """A message that waits for another consumer than the one that rejected it is not given to one that comes late."""
-    agenda = Agenda()
-    queue = ClassicQueue(1, "/", "q", "classic", False, False, None, {"x-message-ttl": 10}, agenda, MemoryJournal())
+    tick = Tick()
+    queue = ClassicQueue(1, "/", "q", "classic", False, False, None, {"x-message-ttl": 10}, tick, MemoryJournal())
     rejecter = Counting(2, "rejecter")
     queue.subscribe(rejecter, {})
     for number in range(2):
         queue.enqueue(message(str(number)))
     queue.dispatch()
     queue.withhold(rejecter.taken, "rejecter")
-    agenda.now_ms = 11
+    tick.now_ms = 11
     assert queue.get("other") is None
     assert queue.message_count == 0
 
 
 def test_to_offer_what_is_withheld_has_a_bound() -> None:
     """Of tens of thousands, a dispatch offers as many as it has time for, and all of them are offered, in order."""
-    queue = ClassicQueue(1, "/", "q", "classic", False, False, None, {}, Agenda(), MemoryJournal())
+    queue = ClassicQueue(1, "/", "q", "classic", False, False, None, {}, Tick(), MemoryJournal())
     rejecter = Counting(100_000, "rejecter")
     queue.subscribe(rejecter, {})
     count = 2 * DISPATCH_BURST_MESSAGES
@@ -98,7 +98,7 @@ def test_to_offer_what_is_withheld_has_a_bound() -> None:
 
 def _rejected(count: int) -> tuple[ClassicQueue, Taker]:
     """A queue with so many messages that its consumer, which could take others, has rejected."""
-    queue = ClassicQueue(1, "/", "q", "classic", False, False, None, {}, Agenda(), MemoryJournal())
+    queue = ClassicQueue(1, "/", "q", "classic", False, False, None, {}, Tick(), MemoryJournal())
     rejecter = Counting(count, "rejecter")
     queue.subscribe(rejecter, {})
     for number in range(count):

@@ -44,7 +44,7 @@ PROPERTIES = encode_properties(
         app_id="shop",
     )
 )
-MESSAGE = Message(Address("", "q"), CODEC_091, PROPERTIES, b"", CODEC_091.handling(PROPERTIES), 0)
+MESSAGE = Message(Address("", "q"), CODEC_091, PROPERTIES, b"", CODEC_091.options(PROPERTIES), 0)
 
 TRUE = """
 color = 'red'
@@ -278,7 +278,7 @@ def test_patterns_do_not_go_back() -> None:
     """LIKE takes a time that grows with the value alone, for patterns that make others try every way."""
     text = "a" * 20_000
     properties = encode_properties(Properties(headers={"a": text}))
-    long = Message(Address("", "q"), CODEC_091, properties, b"", CODEC_091.handling(properties), 0)
+    long = Message(Address("", "q"), CODEC_091, properties, b"", CODEC_091.options(properties), 0)
     assert not Parsed(1).get("a LIKE '" + "%a_" * 100 + "b'").matches(long)
     assert Parsed(1).get("a LIKE '" + "%a_" * 100 + "%'").matches(long)
 

@@ -30,11 +30,11 @@ HEAD = (
     )
     + write_application({"color": "red", "n": UInt(7), "half": 0.5, "yes": True, "a b": 1, "it]s": 1, "void": None})
 )
-OF_10 = Message(Address("", "q"), CODEC_10, HEAD, b"", CODEC_10.handling(HEAD), 5_000)
+OF_10 = Message(Address("", "q"), CODEC_10, HEAD, b"", CODEC_10.options(HEAD), 5_000)
 PROPERTIES = encode_properties(
     Properties(headers={"color": "red", "n": 7}, app_id="g", message_id="m", reply_to="r", timestamp=1, user_id="u")
 )
-OF_091 = Message(Address("", "q"), CODEC_091, PROPERTIES, b"", CODEC_091.handling(PROPERTIES), 5_000)
+OF_091 = Message(Address("", "q"), CODEC_091, PROPERTIES, b"", CODEC_091.options(PROPERTIES), 5_000)
 
 TRUE = """
 color = 'red'

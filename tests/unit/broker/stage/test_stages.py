@@ -332,14 +332,14 @@ def test_who_traces_messages_sees_what_is_committed(world: World, restarts: bool
     world.put(attempt, ["a"], "q", stream.name)
     attempt.complete()
     world.staged(["lost"], number=1)
-    world.broker.agenda.tap = seen = Watcher()
+    world.broker.tick.tap = seen = Watcher()
     world.tick()
     assert seen.released_by == []
     world.stage.commit(world.epoch, 0, {0: 0}, TapClient("test:1", 1, "someone", "/"))
     world.storage.commit()
     if restarts:
         world = world.restarted()
-        world.broker.agenda.tap = seen
+        world.broker.tick.tap = seen
     world.tick(3)
     user, connection = ("u", "") if restarts else ("someone", "test:1")
     assert seen.released_by == [(user, connection, "q", "a"), (user, connection, "s", "a")]
@@ -353,7 +353,7 @@ def test_tracing_that_fails_takes_no_message_along(world: World, count: int, arg
     attempt = world.stage.begin(world.epoch, (0, 0, 0))
     world.put(attempt, numbered(count), "t")
     attempt.complete()
-    world.broker.agenda.tap = Faulty()
+    world.broker.tick.tap = Faulty()
     world.stage.commit(world.epoch, 0, {0: 0})
     failures = 0
     for _ in range(20):
@@ -690,7 +690,7 @@ def test_a_queue_that_is_unbound_gets_what_was_staged_for_it(world: World) -> No
 
 
 def test_a_deleted_vhost_takes_all_along(world: World) -> None:
-    """Nothing of its stages is left in the journal, in pages, or on the agenda."""
+    """Nothing of its stages is left in the journal, in pages, or in the tick."""
     world.staged(numbered(2000), batch=0)
     world.staged(numbered(2000), batch=1)
     world.commit(0, {0: 0}, ticks=0)

@@ -35,7 +35,7 @@ def test_confirm_covers_every_letter() -> None:
     client.durable()
     assert channel.acks[-1] == (MANY, True)
     assert len(client.server.storage.memory_journal.kept) == MANY
-    assert not client.server.broker.agenda.discarded
+    assert not client.server.broker.tick.discarded
 
 
 def test_at_least_once_takes_no_promise_it_cannot_keep() -> None:
@@ -71,6 +71,6 @@ def test_commit_publishes_letters_of_its_own_alone() -> None:
     channel.send(BasicReject(delivery_tag=1, requeue=False), TxCommit())
     client.connection.engine.receive(client.side.sent(), 0.0)
     assert server.storage.memory_journal.appends[-1][0] == b"rejected"
-    assert len(server.broker.agenda.dead_letters) == 1
+    assert len(server.broker.tick.dead_letters) == 1
     client.tick()
     assert server.storage.memory_journal.appends[-1][0] == b"first"

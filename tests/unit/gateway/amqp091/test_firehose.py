@@ -130,14 +130,14 @@ def test_a_traced_queue_may_be_the_one_that_is_delivered_from() -> None:
 def test_nothing_is_asked_while_it_is_off() -> None:
     """The broker has nobody to show messages to, before it is turned on anywhere and after it was turned off."""
     server = Server()
-    assert server.broker.agenda.tap is None
+    assert server.broker.tick.tap is None
     other = server.broker.add_vhost("other")
     server.gateway.tracing.trace(server.vhost, True)
     server.gateway.tracing.trace(other, True)
     server.gateway.tracing.trace(server.vhost, False)
-    assert server.broker.agenda.tap is not None
+    assert server.broker.tick.tap is not None
     server.gateway.tracing.trace(other, False)
-    assert server.broker.agenda.tap is None
+    assert server.broker.tick.tap is None
 
 
 def test_other_virtual_hosts_are_left_alone() -> None:
@@ -222,7 +222,7 @@ def test_more_queues_than_a_list_takes() -> None:
     """The copy names as many as it can."""
     server, watcher = traced()
     Client(server).channel().call(QueueDeclare(queue="q"))
-    tap = server.broker.agenda.tap
+    tap = server.broker.tick.tap
     assert tap is not None
     message = Message(Address("amq.fanout", "k"), CODEC_091, PERSISTENT, b"m", TRANSIENT, 0)
     queues = [server.vhost.queues["q"]] * (TABLE_ENTRIES_MAX + 1)

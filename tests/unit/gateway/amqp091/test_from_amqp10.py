@@ -29,7 +29,7 @@ HEAD = write_header(HeaderFields(True, 5)) + BARE
 def put(server: Server, queue: str, head: bytes = HEAD, body: bytes = b"") -> None:
     """Publish a message of AMQP 1.0 to a queue."""
     body = body or encode_data(b"hello")
-    message = Message(Address("", queue), CODEC_10, head, body, CODEC_10.handling(head), server.broker.now_ms, 7)
+    message = Message(Address("", queue), CODEC_10, head, body, CODEC_10.options(head), server.broker.now_ms, 7)
     server.vhost.deliver(message, [server.vhost.queues[queue]])
 
 

@@ -127,7 +127,7 @@ def test_a_restart_keeps_them(tmp_path: Path) -> None:
         broker.put_user(UserRecord("u", ""))
         broker.put_rule(PermissionRecord("/", "u", ".*", ".*", ".*"))
         server.gateway.broker = broker
-        server.gateway.agenda = broker.agenda
+        server.gateway.tick = broker.tick
         vhost = broker.vhosts["/"]
         vhost.exchanges.declare("x", "x-delayed-message", True, False, False, DELAYED)
         for name in ("to", "bcc"):

@@ -262,12 +262,12 @@ def test_closed_channel_rolls_back() -> None:
     channel.publish("never")
     channel.channel.send_ack(1, False)
     client.tick()
-    assert server.gateway.agenda.staged.held > 0
+    assert server.gateway.tick.staged.held > 0
     channel.call(ChannelClose(reply_code=200, reply_text="", class_id=0, method_id=0))
     client.tick()
     assert kept(server) == ["1", "2"]
     assert ready(server) == 2
-    assert server.gateway.agenda.staged.held == 0
+    assert server.gateway.tick.staged.held == 0
 
 
 def test_recover_in_a_transaction_leaves_what_is_staged() -> None:

@@ -1,14 +1,14 @@
 """Deliveries by tag, as they are settled one by one, together, and by transactions."""
 
-from flintmq.broker.agenda import Agenda
 from flintmq.broker.message import Entry
 from flintmq.broker.queue.classic import ClassicQueue
+from flintmq.broker.tick import Tick
 from flintmq.gateway.amqp091.unacked import Delivery, Unacked
 from tests.unit.broker.memory import MemoryJournal, message
 
 
 def filled(count: int) -> tuple[Unacked, list[Delivery]]:
-    queue = ClassicQueue(1, "/", "q", "classic", False, False, None, {}, Agenda(), MemoryJournal())
+    queue = ClassicQueue(1, "/", "q", "classic", False, False, None, {}, Tick(), MemoryJournal())
     unacked = Unacked()
     deliveries = [Delivery(Entry(message("m"), number), queue, None, 1, 0) for number in range(count)]
     assert [unacked.add(delivery) for delivery in deliveries] == list(range(1, count + 1))

@@ -49,8 +49,8 @@ def declare(server: Server, channel: ClientChannel, name: str = "q", **arguments
 
 def store(server: Server, queue: Queue, body: str, key: str = "k", properties: bytes = PERSISTENT) -> None:
     """As the journal has it."""
-    handling = CODEC_091.handling(properties)
-    message = Message(Address("amq.topic", key), CODEC_091, properties, body.encode(), handling, 0)
+    options = CODEC_091.options(properties)
+    message = Message(Address("amq.topic", key), CODEC_091, properties, body.encode(), options, 0)
     server.vhost.deliver(message, [queue])
 
 
@@ -75,7 +75,7 @@ def test_consumers_get_what_is_behind_them(server: Server, channel: ClientChanne
         assert queue.unacked == 3
         channel.call(*(BasicAck(delivery_tag=tag) for tag, _, _ in came))
     assert (queue.message_count, queue.unacked, queue.unacked_bytes) == (0, 0, 0)
-    assert server.broker.agenda.churn.unsendable == 2
+    assert server.broker.tick.churn.unsendable == 2
     assert [(vhost, name) for _, vhost, name, _ in server.host.unsent] == [("/", "q")] * 2
     assert "has 300 bytes" in server.host.unsent[0][3]
     assert "bytes of properties" in server.host.unsent[1][3]
@@ -120,7 +120,7 @@ def test_basic_get(server: Server, channel: ClientChannel, no_ack: bool) -> None
     assert channel.call(BasicGet(queue="q", no_ack=no_ack)) == [BasicGetEmpty()]
     assert queue.message_count == 0
     assert queue.unacked == (0 if no_ack else 3)
-    assert server.broker.agenda.churn.unsendable == 3
+    assert server.broker.tick.churn.unsendable == 3
 
 
 def test_dead_letters(server: Server, channel: ClientChannel) -> None:
@@ -139,7 +139,7 @@ def test_dead_letters(server: Server, channel: ClientChannel) -> None:
     assert isinstance(deaths, list)
     (death,) = deaths
     assert (death["reason"], death["queue"], death["routing-keys"]) == ("oversized", "q", [LONG])
-    assert server.broker.agenda.churn.dead_letters == {("classic", "at_most_once", "oversized"): 1}
+    assert server.broker.tick.churn.dead_letters == {("classic", "at_most_once", "oversized"): 1}
 
 
 def test_a_history_that_would_be_too_long(server: Server, channel: ClientChannel) -> None:
@@ -160,7 +160,7 @@ def test_a_history_that_would_be_too_long(server: Server, channel: ClientChannel
     assert isinstance(deaths, list)
     (death,) = deaths
     assert (death["queue"], death["reason"], death["routing-keys"]) == ("q", "rejected", ["k"])
-    assert server.broker.agenda.churn.unsendable == 0
+    assert server.broker.tick.churn.unsendable == 0
 
 
 def test_a_stream_is_read_past_them(server: Server, channel: ClientChannel) -> None:

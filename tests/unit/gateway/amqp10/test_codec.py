@@ -7,7 +7,7 @@ import pytest
 from flintmq.base.errors import PreconditionFailed
 from flintmq.base.values import Timestamp
 from flintmq.broker.message import FOREVER, UNSTATED
-from flintmq.gateway.amqp10.codec import CODEC_10, handling
+from flintmq.gateway.amqp10.codec import CODEC_10, options
 from flintmq.gateway.conversion.decimals import to_decimal64
 from flintmq.gateway.conversion.parts import (
     HeaderFields,
@@ -102,17 +102,17 @@ def test_filters_see_properties_as_they_are() -> None:
 
 def test_the_header_says_how_to_handle_a_message() -> None:
     """Without one, a message is transient, ranked with all that do not say, and does not expire."""
-    asked = CODEC_10.handling(MESSAGE)
+    asked = CODEC_10.options(MESSAGE)
     assert (asked.persistent, asked.priority, asked.ttl_ms) == (True, 7, 60_000)
-    asked = CODEC_10.handling(BARE)
+    asked = CODEC_10.options(BARE)
     assert (asked.persistent, asked.priority, asked.ttl_ms) == (False, UNSTATED, FOREVER)
 
 
 @pytest.mark.parametrize("name", ["x-delay", "x-opt-delivery-delay"])
 def test_an_annotation_delays_a_message(name: str) -> None:
     """By whichever integer."""
-    assert handling(split(write_annotations({name: Int(500)}))).delay_ms == 500
-    assert handling(split(write_annotations({name: ULong(500)}))).delay_ms == 500
+    assert options(split(write_annotations({name: Int(500)}))).delay_ms == 500
+    assert options(split(write_annotations({name: ULong(500)}))).delay_ms == 500
 
 
 @pytest.mark.parametrize("annotation", [{"x-delay": 2**33}, {"x-delay-cancel": 1}, {"x-queue-command": "dance"}])
@@ -120,8 +120,8 @@ def test_an_annotation_that_asks_for_what_cannot_be_is_refused(annotation: dict[
     """When it is published; one that was stored all the same is handled as if it asked for nothing."""
     encoded = write_annotations(annotation)
     with pytest.raises(PreconditionFailed):
-        handling(split(encoded))
-    assert CODEC_10.handling(write_header(HeaderFields(True)) + encoded).persistent
+        options(split(encoded))
+    assert CODEC_10.options(write_header(HeaderFields(True)) + encoded).persistent
 
 
 def test_a_dead_letter_has_its_history_around_the_bare_message() -> None:

@@ -28,7 +28,7 @@ def message(**application: object) -> Message:
         )
         + write_application(application)
     )
-    return Message(Address("", "q"), CODEC_10, head, b"", CODEC_10.handling(head), 0)
+    return Message(Address("", "q"), CODEC_10, head, b"", CODEC_10.options(head), 0)
 
 
 def passes(wanted: Fields, candidate: Message, is_stream: bool = False) -> bool:
@@ -46,7 +46,7 @@ def test_a_selector(descriptor: object, is_stream: bool) -> None:
     assert passes(wanted, message(color="red"), is_stream)
     assert not passes(wanted, message(color="blue"), is_stream)
     of_091 = encode_properties(Properties(headers={"color": "red"}, type="order"))
-    assert passes(wanted, Message(Address("", ""), CODEC_091, of_091, b"", CODEC_091.handling(of_091), 0), is_stream)
+    assert passes(wanted, Message(Address("", ""), CODEC_091, of_091, b"", CODEC_091.options(of_091), 0), is_stream)
 
 
 def test_a_selector_that_is_none_is_refused() -> None:

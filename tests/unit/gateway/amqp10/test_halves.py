@@ -16,7 +16,7 @@ BODY = b"x" * (2 * HALF)
 def made(user_most: int = 3 * HALF, most: int = 5 * HALF) -> Server:
     server = Server()
     server.queue("q")
-    server.gateway.agenda.halves.bound(user_most, most)
+    server.gateway.tick.partial_messages.bound(user_most, most)
     return server
 
 
@@ -54,10 +54,10 @@ def test_halves_of_a_user_have_a_bound() -> None:
     server = made()
     for number in range(6):
         lose(begin(server, f"link{number}"))
-        assert server.gateway.agenda.halves.held <= 3 * HALF
+        assert server.gateway.tick.partial_messages.held <= 3 * HALF
     assert kept(server) == ["link3", "link4", "link5"]
     assert len(server.vhost.termini.targets) == 6
-    assert server.gateway.agenda.halves.given_up == 3
+    assert server.gateway.tick.partial_messages.given_up == 3
 
 
 def test_one_users_halves_are_not_another_ones() -> None:
@@ -72,7 +72,7 @@ def test_one_users_halves_are_not_another_ones() -> None:
     assert "v0" in kept(server)
     for number in range(1, 4):
         lose(begin(server, f"v{number}", "v"))
-        assert server.gateway.agenda.halves.held <= 4 * HALF
+        assert server.gateway.tick.partial_messages.held <= 4 * HALF
     assert "v3" in kept(server)
 
 
@@ -81,7 +81,7 @@ def test_who_is_connected_loses_nothing() -> None:
     server = made(user_most=HALF)
     clients = [begin(server, f"link{number}") for number in range(3)]
     assert len(kept(server)) == 3
-    assert server.gateway.agenda.halves.held == 0
+    assert server.gateway.tick.partial_messages.held == 0
     for client in clients:
         lose(client)
     assert len(kept(server)) <= 1
@@ -104,20 +104,20 @@ def test_a_half_that_was_given_up_comes_again_from_the_beginning() -> None:
 def test_halves_that_are_resumed_or_forgotten_count_no_more() -> None:
     """A link that attaches again has its half back, and one that is closed leaves none."""
     server = made()
-    halves = server.gateway.agenda.halves
+    partial_messages = server.gateway.tick.partial_messages
     lose(begin(server, "link"))
-    assert halves.held > 0
+    assert partial_messages.held > 0
     client = Client(server)
     attach(client, "link", {b"a": None})
-    assert halves.held == 0
+    assert partial_messages.held == 0
     lose(client)
-    assert halves.held > 0
+    assert partial_messages.held > 0
     server.vhost.termini.targets["u", "client", "link"].expire()
-    assert halves.held == 0
+    assert partial_messages.held == 0
 
 
 def parts_of(server: Server, link: str) -> list[bytes]:
-    (half,) = server.vhost.termini.targets["u", "client", link].halves
+    (half,) = server.vhost.termini.targets["u", "client", link].partial_messages
     return half.parts
 
 
@@ -157,7 +157,7 @@ def test_a_half_that_is_given_up_leaves_nothing_on_the_disk() -> None:
     server.vhost.termini.targets["u", "client", "link"].expire()
     assert not server.storage.memory_pages.put
     lose(begin(server, "other"))
-    server.gateway.agenda.halves.bound(0, 0)
+    server.gateway.tick.partial_messages.bound(0, 0)
     assert kept(server) == []
     assert not server.storage.memory_pages.put
     server.storage.sync()
@@ -171,7 +171,7 @@ def test_a_half_that_cannot_be_read_comes_again_from_the_beginning() -> None:
     client = Client(server)
     sender = attach(client, "link", {b"a": None})
     assert not sender.answer.unsettled
-    assert server.gateway.agenda.halves.given_up == 1
+    assert server.gateway.tick.partial_messages.given_up == 1
     sender.link.send_tagged(b"a", [encode_data(BODY)], False, 0, None, 1)
     client.durable()
     assert sender.said == [(1, ACCEPTED, True)]
@@ -180,7 +180,7 @@ def test_a_half_that_cannot_be_read_comes_again_from_the_beginning() -> None:
 def test_halves_stay_in_memory_while_the_disk_is_low() -> None:
     """What is free there is for the journal."""
     server = made()
-    server.gateway.agenda.halves.is_disk_low = True
+    server.gateway.tick.partial_messages.is_disk_low = True
     lose(begin(server, "link"))
     assert parts_of(server, "link") != []
     assert not server.storage.memory_pages.put
@@ -191,7 +191,7 @@ def test_a_bound_that_is_lowered_holds_at_once() -> None:
     server = made()
     for number in range(3):
         lose(begin(server, f"link{number}"))
-    server.gateway.agenda.halves.bound(2 * HALF, 2 * HALF)
+    server.gateway.tick.partial_messages.bound(2 * HALF, 2 * HALF)
     assert kept(server) == ["link1", "link2"]
-    server.gateway.agenda.halves.bound(2 * HALF, HALF)
+    server.gateway.tick.partial_messages.bound(2 * HALF, HALF)
     assert kept(server) == ["link2"]

@@ -34,19 +34,19 @@ _BARE = [
 def test_what_a_message_begins_with_does_not_depend_on_the_one_before(server: Server) -> None:
     """Each head is that of an outlet that sees the message first, whatever was kept of another."""
     queue = server.vhost.queues["q"]
-    agenda = server.gateway.agenda
-    handling = CODEC_10.handling(b"")
+    tick = server.gateway.tick
+    options = CODEC_10.options(b"")
     messages = [
-        Message(address, CODEC_10, b"".join(sections), b"", handling, agenda.now_ms, 0)
+        Message(address, CODEC_10, b"".join(sections), b"", options, tick.now_ms, 0)
         for address in (Address("", "q"), Address("x", "k"))
         for sections in itertools.product(_HEADERS, _ANNOTATIONS, _BARE)
     ]
-    fresh = {message: Outlet(agenda).head(queue, Entry(message, 1)) for message in messages}
+    fresh = {message: Outlet(tick).head(queue, Entry(message, 1)) for message in messages}
     assert len(set(fresh.values())) == len(messages)
     again = Entry(messages[0], 1)
     again.redelivered = True
     for first, second in itertools.product(messages, messages):
-        outlet = Outlet(agenda)
+        outlet = Outlet(tick)
         outlet.head(queue, Entry(first, 1))
         assert outlet.head(queue, Entry(second, 2)) == fresh[second]
         assert outlet.head(queue, again) != fresh[messages[0]]

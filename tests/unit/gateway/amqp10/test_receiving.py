@@ -511,7 +511,7 @@ def test_a_dead_letter_of_the_older_protocol_was_delivered_before(
     queue = _with_dead_letters(server)
     nothing = CODEC_091.nothing
     server.vhost.deliver(
-        Message(Address("", "source"), CODEC_091, nothing, b"m", CODEC_091.handling(nothing), 0, 1), [queue]
+        Message(Address("", "source"), CODEC_091, nothing, b"m", CODEC_091.options(nothing), 0, 1), [queue]
     )
     for _ in range(requeued):
         entry = queue.get()
@@ -586,7 +586,7 @@ def test_answers_cross_protocols(client: Client, server: Server) -> None:
     receiver = _replies(client)
     (name,) = server.vhost.replies
     nothing = CODEC_091.nothing
-    answer = Message(Address("", name), CODEC_091, nothing, b"m", CODEC_091.handling(nothing), 0, 1)
+    answer = Message(Address("", name), CODEC_091, nothing, b"m", CODEC_091.options(nothing), 0, 1)
     exchanges = server.vhost.exchanges
     server.vhost.deliver(answer, exchanges.router.queues_from(exchanges.find(""), [name], answer))
     client.tick()

@@ -91,8 +91,8 @@ def test_the_sections_before_the_body_are_one_object_for_messages_that_share_the
 def _read(intake: Intake, payload: bytes) -> object:
     try:
         terms = intake.read_at(b"-" + payload + b"-", 1, 1 + len(payload))
-        handling = terms.handling
-        said = handling.persistent, handling.priority, handling.ttl_ms, terms.more_keys
+        options = terms.options
+        said = options.persistent, options.priority, options.ttl_ms, terms.more_keys
         found = intake.properties, intake.body, said, intake.to, intake.subject
     except (AmqpError, Amqp10Error) as error:
         return type(error), error.text

@@ -444,7 +444,7 @@ def test_a_queue_may_go_before_what_is_staged_of_it(client: Client, control: Con
 @pytest.mark.parametrize("way", ["commit", "roll back", "detach", "lost"])
 def test_what_a_transaction_holds_is_accounted_for(client: Client, control: Control, server: Server, way: str) -> None:
     """However it ends, the node's account of all transactions has nothing of it any more."""
-    staged = server.gateway.agenda.staged
+    staged = server.gateway.tick.staged
     txn_id = control.declare()
     _send(client.sender(), txn_id, "one")
     assert staged.held > 0

@@ -33,7 +33,7 @@ PROPERTIES = [
 
 
 def message(codec: ContentCodec, properties: bytes, body: bytes) -> Message:
-    return Message(Address("", "q"), codec, properties, body, codec.handling(properties), 0)
+    return Message(Address("", "q"), codec, properties, body, codec.options(properties), 0)
 
 
 def test_towards_0_9_1() -> None:
@@ -62,7 +62,7 @@ def test_what_nobody_publishes_is_delivered_as_it_is(head: bytes) -> None:
 
 
 def message_of(head: bytes) -> Message:
-    return Message(Address("", "q"), CODEC_10, head, b"body", CODEC_10.handling(b""), 0)
+    return Message(Address("", "q"), CODEC_10, head, b"body", CODEC_10.options(b""), 0)
 
 
 @pytest.mark.parametrize("size", [0, 1, 255, 256, 70_000])

@@ -119,7 +119,7 @@ def test_a_history_that_a_publisher_wrote(api: Api) -> None:
     death = {"queue": "d", "reason": "rejected", "exchange": "f", "routing-keys": [LONG]}
     encoded = encode_properties(Properties(headers={"x-death": [death]}))
     vhost.deliver(
-        Message(Address("f", ""), CODEC_091, encoded, b"m", CODEC_091.handling(encoded), 0), [vhost.queues["q"]]
+        Message(Address("f", ""), CODEC_091, encoded, b"m", CODEC_091.options(encoded), 0), [vhost.queues["q"]]
     )
     assert api.post("/api/queues/%2F/q/redrive", {}).json()["redriven"] == 1
     (shown,) = api.found("/api/queues/%2F/d/messages")["messages"]

@@ -126,7 +126,7 @@ def test_large_payloads(api: Api, body: str | bytes, encoding: str, truncate: in
 
 def put_message(api: Api, body: bytes) -> None:
     vhost = api.broker.vhosts["/"]
-    message = Message(Address("", "q"), CODEC_091, b"\0\0", body, CODEC_091.handling(b"\0\0"), 0)
+    message = Message(Address("", "q"), CODEC_091, b"\0\0", body, CODEC_091.options(b"\0\0"), 0)
     vhost.deliver(message, [vhost.queues["q"]])
 
 

@@ -27,7 +27,7 @@ def fill(api: Api, count: int) -> None:
     vhost = api.broker.vhosts["/"]
     for number in range(count):
         body = f"message {number}".encode()
-        message = Message(Address("", "q"), CODEC_091, PERSISTENT, body, CODEC_091.handling(PERSISTENT), 0)
+        message = Message(Address("", "q"), CODEC_091, PERSISTENT, body, CODEC_091.options(PERSISTENT), 0)
         vhost.deliver(message, [vhost.queues["q"]])
 
 
@@ -321,7 +321,7 @@ def forge(api: Api, queue: str, exchange: str, key: str, *, by_client: bool = Fa
     }
     properties = encode_properties(Properties(headers=headers))
     vhost = api.broker.vhosts["/"]
-    message = Message(Address("", "q"), CODEC_091, properties, b"evil", CODEC_091.handling(properties), 0)
+    message = Message(Address("", "q"), CODEC_091, properties, b"evil", CODEC_091.options(properties), 0)
     if by_client:
         message.origin = 7
     vhost.deliver(message, [vhost.queues["q"]])

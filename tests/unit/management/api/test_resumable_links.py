@@ -26,8 +26,8 @@ def kept(api: Api, user: str, link: str) -> TargetTerminus:
 def test_what_is_kept_is_shown_and_forgotten(api: Api) -> None:
     """An administrator sees whose link holds half a message and how large that is, and drops it."""
     terminus = kept(api, "anna", "orders")
-    halves = api.broker.agenda.halves
-    assert halves.held == 5_000
+    partial_messages = api.broker.tick.partial_messages
+    assert partial_messages.held == 5_000
     (shown,) = api.found("/api/resumable-links")
     place = f"/api/resumable-links/%2F/{terminus.record.id}"
     assert shown == api.found(place) == api.found("/api/resumable-links/%2F")[0]
@@ -42,7 +42,7 @@ def test_what_is_kept_is_shown_and_forgotten(api: Api) -> None:
     assert (shown["durability"], shown["expiry"]) == ("unsettled-state", "never")
     assert api.delete(place).status_code == 204
     assert api.found("/api/resumable-links") == []
-    assert halves.held == 0
+    assert partial_messages.held == 0
     assert refused(api.delete(place))[0] == 404
 
 

@@ -53,7 +53,7 @@ def test_deliveries_go_on(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     # A clock on which every look is a slice later: how fast the machine is decides nothing.
     clock = count()
     monkeypatch.setattr(slices, "perf_counter", lambda: next(clock) * slices.SLICE_SECONDS)
-    message = Message(Address("", "q0"), CODEC_091, TRANSIENT, b"m", CODEC_091.handling(TRANSIENT), 0)
+    message = Message(Address("", "q0"), CODEC_091, TRANSIENT, b"m", CODEC_091.options(TRANSIENT), 0)
     turns = 0
 
     async def deliver() -> None:

@@ -13,7 +13,7 @@ from flintmq.management.api.table import ROUTES
 from flintmq.management.http.access import Right
 from flintmq.management.http.call import Call, answer
 from flintmq.management.http.routes import Route
-from flintmq.management.http.turns import LISTS, METRICS, Turns
+from flintmq.management.http.turns import LISTS, METRICS, RoundRobin
 from tests.unit.management.standing_in import Api
 
 # As many as have all turns, a few each; "late" is somebody else.
@@ -254,7 +254,7 @@ def test_who_has_had_its_answer_is_forgotten() -> None:
     """Also where it failed: addresses are without number."""
 
     async def run() -> None:
-        turns = Turns()
+        turns = RoundRobin()
 
         async def fail(address: str) -> None:
             async with turns.taken(f"at {address}"):

@@ -262,7 +262,7 @@ def test_how_long_things_take(api: Api) -> None:
 
 def test_dead_letters(api: Api) -> None:
     """By the kind of queue and the strategy, as RabbitMQ has them."""
-    api.broker.agenda.churn.dead_lettered("quorum", "at_least_once", "expired")
+    api.broker.tick.churn.dead_lettered("quorum", "at_least_once", "expired")
     key = (("dead_letter_strategy", "at_least_once"), ("queue_type", "rabbit_quorum_queue"))
     assert _samples(api, "/metrics")["rabbitmq_global_messages_dead_lettered_expired_total", key] == 1
 

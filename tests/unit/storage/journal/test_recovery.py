@@ -27,7 +27,7 @@ def test_entries_come_back_in_order(tmp_path: Path) -> None:
     assert [entry.seq for entry in left] == [*range(1, 11), *range(21, 101)]
     assert [entry.message.body for entry in left] == [b"%d" % entry.seq for entry in left]
     first = left[0]
-    assert (first.segment, first.redelivered, first.message.handling.persistent) == (1, True, True)
+    assert (first.segment, first.redelivered, first.message.options.persistent) == (1, True, True)
     assert (first.message.properties, first.message.timestamp_ms) == (b"pp", 1_700_000_000_000)
     assert (first.message.address.exchange, first.message.address.routing_key) == ("ex", "key")
     assert first.message.codec is CODECS[7]

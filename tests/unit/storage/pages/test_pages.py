@@ -60,7 +60,7 @@ def made(bodies: Sequence[bytes], first: int = 1) -> list[Entry]:
     """Entries that are like those of a durable queue with one publisher."""
     entries = []
     for number, body in enumerate(bodies):
-        message = Message(ADDRESSES[0], CODEC_091, PROPERTIES[0], body, CODEC_091.handling(PROPERTIES[0]), 1_700_000)
+        message = Message(ADDRESSES[0], CODEC_091, PROPERTIES[0], body, CODEC_091.options(PROPERTIES[0]), 1_700_000)
         entry = Entry(message, first + number)
         entry.segment = 1
         entry.slot = 10 + number
@@ -70,10 +70,10 @@ def made(bodies: Sequence[bytes], first: int = 1) -> list[Entry]:
 
 def facts(entry: Entry) -> tuple[object, ...]:
     message = entry.message
-    handling = message.handling
+    options = message.options
     return (
         (message.address.exchange, message.address.routing_key, message.codec, message.properties, message.body),
-        (message.timestamp_ms, message.origin, handling.persistent, handling.priority, handling.ttl_ms),
+        (message.timestamp_ms, message.origin, options.persistent, options.priority, options.ttl_ms),
         (entry.seq, entry.position, entry.segment, entry.slot if entry.segment else None),
         (entry.expires_ms, entry.returns, entry.redelivered, entry.state),
     )
@@ -95,8 +95,8 @@ def test_anything_comes_back_as_it_was(drawn: list, spilled: bool) -> None:  # t
     """Whatever an entry and its message say, and whatever its neighbours do."""
     entries = []
     for (address, properties, body, padding), (seq, position, segment, slot, time), (expires, returns, again) in drawn:
-        handling = CODEC_091.handling(properties)
-        entry = Entry(Message(address, CODEC_091, properties, body + bytes(padding), handling, time, seq % 7), seq)
+        options = CODEC_091.options(properties)
+        entry = Entry(Message(address, CODEC_091, properties, body + bytes(padding), options, time, seq % 7), seq)
         entry.position = position
         entry.segment = segment
         entry.slot = slot

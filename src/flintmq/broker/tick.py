@@ -9,7 +9,7 @@ from flintmq.broker.counters.budget import Budget
 from flintmq.broker.counters.churn import Churn
 from flintmq.broker.message import Entry
 from flintmq.broker.ports import Pages
-from flintmq.broker.terminus.partial_messages import Halves
+from flintmq.broker.terminus.partial_messages import PartialMessages
 from flintmq.broker.timers import Timers
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from flintmq.broker.queue.base import Queue
     from flintmq.broker.queue.lifetime import Lifetime
     from flintmq.broker.queue.stream import StreamQueue
-    from flintmq.broker.stage.deferred_append import Landing
+    from flintmq.broker.stage.deferred_append import DeferredAppend
     from flintmq.broker.stage.stage import Stage
     from flintmq.broker.tap import Tap
 
@@ -52,7 +52,7 @@ class DeadLetter:
 
 
 @final
-class Agenda:
+class Tick:
     """`now_ms` is the time of what is being taken in (Unix time); whoever reads the clock sets it."""
 
     def __init__(self) -> None:
@@ -63,7 +63,7 @@ class Agenda:
         # What all transactions hold that are neither committed nor rolled back.
         self.staged = Budget()
         # Parts of messages whose senders are not there.
-        self.halves = Halves()
+        self.partial_messages = PartialMessages()
         # When queues have messages that expire. What is due at the same time goes first, so that what becomes ready by
         # it can still be delivered.
         self.expiries = Timers()
@@ -76,7 +76,7 @@ class Agenda:
         # Stages with messages that are on their way to their queues, or to be discarded.
         self.stages: list[Stage] = []
         # Copies that are to be appended to streams right behind this tick's batch.
-        self.landings: list[Landing] = []
+        self.landings: list[DeferredAppend] = []
         # At start-up: whether some of them may have been.
         self.has_landed = False
         # Streams with consumers that wait for records to become durable.
