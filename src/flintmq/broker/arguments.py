@@ -8,11 +8,17 @@ from flintmq.base.limits import DEDUP_MAX_ENTRIES, EXPIRY_MAX_MS, SHORTSTR_MAX_B
 from flintmq.base.values import INTEGER_TYPES, Timestamp, integer_type
 from flintmq.broker.fields import Field
 from flintmq.broker.message import Table
-from flintmq.broker.queue.lifetime import ARGUMENT as LIFETIME
-from flintmq.broker.queue.lifetime import POLICIES
 
 # RabbitMQ's: x-max-priority is one octet.
 _PRIORITIES_MAX: Final = 255
+
+# amqp-1.0 §3.5.10 to §3.5.13: the queue argument for its lifetime policy, and the names of the policies there.
+LIFETIME: Final = "x-lifetime-policy"
+ON_CLOSE: Final = "delete-on-close"
+ON_NO_LINKS: Final = "delete-on-no-links"
+ON_NO_MESSAGES: Final = "delete-on-no-messages"
+ON_NO_LINKS_OR_MESSAGES: Final = "delete-on-no-links-or-messages"
+LIFETIME_POLICIES: Final = (ON_CLOSE, ON_NO_LINKS, ON_NO_MESSAGES, ON_NO_LINKS_OR_MESSAGES)
 
 QUEUE_KINDS: Final = ("classic", "quorum", "stream")
 
@@ -212,8 +218,8 @@ def _fault(argument: str, value: object, arguments: Table) -> str:
             return "invalid_queue_locator_arg"
         if argument == "x-queue-mode" and value not in QUEUE_MODES:
             return "invalid_queue_mode"
-        if argument == LIFETIME and value not in POLICIES:
-            return f"one of {', '.join(POLICIES)} is due"
+        if argument == LIFETIME and value not in LIFETIME_POLICIES:
+            return f"one of {', '.join(LIFETIME_POLICIES)} is due"
         if argument == "x-dead-letter-strategy" and value not in STRATEGIES:
             return "invalid_dlx_strategy"
         if argument == "x-delayed-retry-type" and value not in RETRY_TYPES:

@@ -130,8 +130,8 @@ class Broker:
     def delete_user(self, name: str) -> None:
         """With its connections and permissions, and what is kept of its links. Raises ConfigurationError."""
         user = self.user(name)
-        for access in list(user.connections):
-            access.disconnect(f"user '{name}' is deleted")
+        for connection in list(user.connections):
+            connection.disconnect(f"user '{name}' is deleted")
         for vhost in self.vhosts.values():
             vhost.termini.user_deleted(name)
             vhost.stages.user_deleted(name)
@@ -237,12 +237,14 @@ class Broker:
             if vhost is not None:
                 vhost.remove_queue(queue)
         while tick.ended:
-            lifetime = tick.ended.pop()
-            if lifetime.is_over:
-                self.vhosts[lifetime.queue.vhost].remove_queue(lifetime.queue)
-        if tick.landings:
+            ending = tick.ended.pop()
+            if ending.is_over:
+                self.vhosts[ending.ended_queue.vhost].remove_queue(ending.ended_queue)
+        if tick.deferred:
             # Last: nothing else may come to those streams before the batch is handed over.
-            self._plan_landings()
+            offsets: dict[int, int] = {}
+            for work in tick.deferred:
+                work.plan(offsets)
         return more
 
     def _publish_staged(self) -> bool:
@@ -260,24 +262,15 @@ class Broker:
             self.tick.stages += stages
         return more
 
-    def _plan_landings(self) -> None:
-        offsets: dict[StreamQueue, int] = {}
-        for landing in self.tick.landings:
-            stream = landing.stream
-            if not stream.gone:
-                offset = offsets.get(stream, stream.log.next_offset)
-                landing.plan(offset)
-                offsets[stream] = offset + len(landing.entries)
-
     def on_committed(self) -> bool:
         """The batch of a tick was handed over, and nothing was taken in since. True when another tick has to follow."""
-        landings = self.tick.landings
-        if not landings:
+        deferred = self.tick.deferred
+        if not deferred:
             return False
-        self.tick.landings = []
+        self.tick.deferred = []
         self.storage.begin_behind()
-        for landing in landings:
-            landing.land()
+        for work in deferred:
+            work.run()
         return True
 
     def _rearrange(self) -> None:
@@ -372,7 +365,7 @@ class Broker:
             queue.start_at(self.storage.recovered_next_seq(queue_id))
         for vhost in self.vhosts.values():
             vhost.stages.retire_unowned(self.users)
-        if self.tick.has_landed:
+        if self.tick.has_appended:
             # How far streams had got is to be on the disk before they go on.
             self.storage.commit()
             self.storage.begin_behind()

@@ -1,12 +1,9 @@
 """A message as the broker sees it. The broker never looks into the bytes: it asks the codec that came with them."""
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Final, final
+from typing import Final, final
 
 from mypy_extensions import i32, i64, mypyc_attr
-
-if TYPE_CHECKING:
-    from flintmq.broker.queue.consumer import Consumer
 
 # What a table of headers or arguments can hold: str, bytes, bool, int, float, Decimal, Timestamp, None, nested
 # tables and lists of these.
@@ -199,8 +196,8 @@ class Entry:
     entries are in order. `segment` is the journal segment that holds it, 0
     while it is in memory only; `slot`, its place there, is the journal's own. `expires_ms` is when it does (Unix
     time), 0 for never. `returns` counts how often it came back from a consumer that had failed with it, as far as is
-    known (see settlement.py); `avoid` is who rejected it last, for as long as it waits: the only way from here back to
-    a queue, and cut when the entry leaves its own.
+    known (see settlement.py). `avoid` is the consumer that rejected it last, while it waits on its queue: another one
+    gets it if there is one.
     """
 
     def __init__(self, message: Message, seq: i64) -> None:
@@ -213,4 +210,4 @@ class Entry:
         self.returns: i32 = 0
         self.redelivered = False
         self.state: i32 = READY
-        self.avoid: Consumer | None = None
+        self.avoid: object | None = None

@@ -1,24 +1,20 @@
-"""What all queues of a broker share: the time, and the lists of what is to be done before the tick ends."""
+"""The tick: what all queues of a broker share, its time and the work that is left to do before it ends."""
 
+from abc import abstractmethod
 from collections import deque
 from typing import TYPE_CHECKING, Final, final
 
-from mypy_extensions import i64
+from mypy_extensions import i64, trait
 
 from flintmq.broker.counters.budget import Budget
 from flintmq.broker.counters.churn import Churn
+from flintmq.broker.counters.partial_messages import PartialMessages
 from flintmq.broker.message import Entry
 from flintmq.broker.ports import Pages
-from flintmq.broker.terminus.partial_messages import PartialMessages
 from flintmq.broker.timers import Timers
 
 if TYPE_CHECKING:
-    from flintmq.broker.policy.change import PolicyChange
     from flintmq.broker.queue.base import Queue
-    from flintmq.broker.queue.lifetime import Lifetime
-    from flintmq.broker.queue.stream import StreamQueue
-    from flintmq.broker.stage.deferred_append import DeferredAppend
-    from flintmq.broker.stage.stage import Stage
     from flintmq.broker.tap import Tap
 
 # Why a message was dead-lettered, as x-death says it (RabbitMQ).
@@ -30,6 +26,52 @@ DELIVERY_LIMIT: Final = "delivery_limit"
 OVERSIZED: Final = "oversized"
 # The strict dialect's own.
 DELETED: Final = "deleted"
+
+
+@trait
+class SteppedWork:
+    """Work that is done a part in each tick."""
+
+    @abstractmethod
+    def step(self, most: i64) -> bool:
+        """Do at most so many units of it: messages, or names. Returns whether some is left for the next tick."""
+
+
+@trait
+class DeferredWork:
+    """Work that belongs directly behind the tick's batch, before anything else is written."""
+
+    @abstractmethod
+    def plan(self, offsets: dict[int, int]) -> None:
+        """Write down what will be done. `offsets` has the next offset of each stream, by its id, and is advanced."""
+
+    @abstractmethod
+    def run(self) -> None:
+        """Do it: the batch has been handed over."""
+
+
+@trait
+class DurableReader:
+    """A queue whose consumers wait for records to become durable."""
+
+    @abstractmethod
+    def synced(self) -> None:
+        """More records may be durable now."""
+
+
+@trait
+class QueueEnding:
+    """A reason why a queue may end by itself."""
+
+    @property
+    @abstractmethod
+    def is_over(self) -> bool:
+        """Whether the queue is to be removed."""
+
+    @property
+    @abstractmethod
+    def ended_queue(self) -> "Queue":
+        """The queue that is removed if so."""
 
 
 @final
@@ -53,7 +95,7 @@ class DeadLetter:
 
 @final
 class Tick:
-    """`now_ms` is the time of what is being taken in (Unix time); whoever reads the clock sets it."""
+    """`now_ms` is the time of the input that is being handled (Unix time); the server sets it from its clock."""
 
     def __init__(self) -> None:
         self.now_ms: i64 = 0
@@ -74,21 +116,21 @@ class Tick:
         # Those that go before: there is more now of what their consumers share, and they take turns at it.
         self.in_turn: list[Queue] = []
         # Stages with messages that are on their way to their queues, or to be discarded.
-        self.stages: list[Stage] = []
-        # Copies that are to be appended to streams right behind this tick's batch.
-        self.landings: list[DeferredAppend] = []
-        # At start-up: whether some of them may have been.
-        self.has_landed = False
+        self.stages: list[SteppedWork] = []
+        # Messages that are appended to streams directly behind this tick's batch.
+        self.deferred: list[DeferredWork] = []
+        # At start-up: whether some of them may have been appended already.
+        self.has_appended = False
         # Streams with consumers that wait for records to become durable.
-        self.unsynced: list[StreamQueue] = []
+        self.unsynced: list[DurableReader] = []
         # Queues that nobody has used for as long as they were declared to wait: to be removed.
         self.unused: list[Queue] = []
-        # Lives of queues that may be over.
-        self.ended: list[Lifetime] = []
+        # Reasons for queues to end by themselves that may hold by now.
+        self.ended: list[QueueEnding] = []
         # Queues whose arguments a message changed: to be worked out with policies, and kept.
         self.rearranged: dict[Queue, None] = {}
         # Changes of policies that not all queues and exchanges were compared with yet.
-        self.policy_changes: deque[PolicyChange] = deque()
+        self.policy_changes: deque[SteppedWork] = deque()
         self.dead_letters: deque[DeadLetter] = deque()
         # Letters of messages that no queue took: their publishers are answered when this tick's batch is durable.
         self.discarded: deque[DeadLetter] = deque()

@@ -1,11 +1,12 @@
 """A virtual host: its exchanges, queues and bindings, and the road of a message through them."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, final
+from typing import final
 
 from flintmq.base.errors import AccessRefused, ConfigurationError, NotFound, PreconditionFailed
 from flintmq.base.limits import POLICY_STEP_NAMES
 from flintmq.broker import arguments as args
+from flintmq.broker.access.connection import Connection
 from flintmq.broker.access.limits import Limits, check_vhost_queues
 from flintmq.broker.bounds import check_arguments, check_room, name_fault, value_fault
 from flintmq.broker.counters.traffic import Traffic
@@ -23,15 +24,11 @@ from flintmq.broker.queue.base import Queue
 from flintmq.broker.queue.classic import ClassicQueue
 from flintmq.broker.queue.consumer import Consumer
 from flintmq.broker.queue.ids import QueueIds
-from flintmq.broker.queue.lifetime import ARGUMENT as LIFETIME
 from flintmq.broker.queue.publishing import put, put_at_once
 from flintmq.broker.queue.stream import StreamQueue
 from flintmq.broker.stage.registry import Stages
 from flintmq.broker.terminus.registry import Termini
 from flintmq.broker.tick import Tick
-
-if TYPE_CHECKING:
-    from flintmq.broker.access.access import Access
 
 
 def check_vhost(record: VHostRecord) -> None:
@@ -73,7 +70,7 @@ class VHost:
         self.traced = False
         self.churn = tick.churn
         self.traffic = Traffic()
-        self.connections: dict[Access, None] = {}
+        self.connections: dict[Connection, None] = {}
         self.queues: dict[str, Queue] = {}
         # Where answers go straight to who asked (direct reply-to), by address. Each is one consumer's alone, so they
         # are not among the queues: whatever finds, lists, changes or reads queues does not know them. Only the default
@@ -108,8 +105,8 @@ class VHost:
 
     def remove(self) -> None:
         """Its connections end, and its queues with their messages. Who called forgets it, and its definition."""
-        for access in list(self.connections):
-            access.disconnect(f"vhost '{self.name}' is deleted")
+        for connection in list(self.connections):
+            connection.disconnect(f"vhost '{self.name}' is deleted")
         self._delayed.discard()
         for queue in [*self.queues.values(), *self.replies.values()]:
             self.remove_queue(queue)
@@ -274,7 +271,7 @@ class VHost:
                 self._journal,
                 self.dialect.ranks_all,
             )
-        policy = arguments.get(LIFETIME)
+        policy = arguments.get(args.LIFETIME)
         if isinstance(policy, str):
             queue.live_by(policy)
         effective = self.policies.effective(kind, name, arguments)

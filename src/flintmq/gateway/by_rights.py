@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import Generic, TypeVar, final
 
-from flintmq.broker.access.access import Access
 from flintmq.broker.access.permission import Rights
+from flintmq.broker.vhost_access import Access
 
 T = TypeVar("T")
 

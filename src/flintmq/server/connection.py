@@ -3,7 +3,7 @@
 from typing import Protocol
 
 from flintmq.base.errors import AmqpError, FlintError
-from flintmq.broker.access.access import Access
+from flintmq.broker.vhost_access import Access
 
 
 class Engine(Protocol):

@@ -1,17 +1,15 @@
 """A user: tags, permissions in each virtual host, limits, and the connections there are."""
 
-from typing import TYPE_CHECKING, Final, final
+from typing import Final, final
 
 from mypy_extensions import i64
 
 from flintmq.base.errors import ConfigurationError
+from flintmq.broker.access.connection import Connection
 from flintmq.broker.access.limits import Limits
 from flintmq.broker.access.permission import Rights
 from flintmq.broker.bounds import name_fault, value_fault
 from flintmq.broker.ports import UserRecord
-
-if TYPE_CHECKING:
-    from flintmq.broker.access.access import Access
 
 # The tag that lets a user publish under another's name in the user-id property.
 _IMPERSONATOR: Final = "impersonator"
@@ -49,7 +47,7 @@ class User:
         self.owner = f"{record.name}{_SUFFIX}" if by_token else record.name
         self.record = record
         self.limits = Limits()
-        self.connections: dict[Access, None] = {}
+        self.connections: dict[Connection, None] = {}
         self.channels: i64 = 0
         self._rights: dict[str, Rights] = {}
 

@@ -9,10 +9,11 @@ from flintmq.broker.exchange.base import Exchange
 from flintmq.broker.exchange.registry import Exchanges
 from flintmq.broker.policy.policies import Policies
 from flintmq.broker.queue.base import Queue
+from flintmq.broker.tick import SteppedWork
 
 
 @final
-class PolicyChange:
+class PolicyChange(SteppedWork):
     """Of the policies of a virtual host. `concerns` tells of a kind and a name whether the change may matter there.
 
     What is declared meanwhile goes by the policies as they are then.

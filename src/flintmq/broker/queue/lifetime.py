@@ -4,24 +4,19 @@ A link is whoever says so, for as long as it can come back; the first one made t
 protocols counts as well. A message is there until it is settled, in whosever hands it is.
 """
 
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, final
 
 from mypy_extensions import i64
+
+from flintmq.broker.arguments import ON_CLOSE, ON_NO_LINKS_OR_MESSAGES, ON_NO_MESSAGES
+from flintmq.broker.tick import QueueEnding
 
 if TYPE_CHECKING:
     from flintmq.broker.queue.base import Queue
 
-# The queue argument that says which; values are the names of the specification.
-ARGUMENT: Final = "x-lifetime-policy"
-ON_CLOSE: Final = "delete-on-close"
-ON_NO_LINKS: Final = "delete-on-no-links"
-ON_NO_MESSAGES: Final = "delete-on-no-messages"
-ON_NO_LINKS_OR_MESSAGES: Final = "delete-on-no-links-or-messages"
-POLICIES: Final = (ON_CLOSE, ON_NO_LINKS, ON_NO_MESSAGES, ON_NO_LINKS_OR_MESSAGES)
-
 
 @final
-class Lifetime:
+class Lifetime(QueueEnding):
     def __init__(self, queue: "Queue", policy: str) -> None:
         self.queue = queue
         self.policy = policy
@@ -67,6 +62,10 @@ class Lifetime:
         """It may be over: that is found out when the tick ends, and what comes in this one is here."""
         if self.is_over:
             self.queue.tick.ended.append(self)
+
+    @property
+    def ended_queue(self) -> "Queue":
+        return self.queue
 
     @property
     def is_over(self) -> bool:

@@ -22,7 +22,7 @@ class RoundRobin:
         consumers = self.consumers
         self._is_ranked = len(consumers) > 1 and consumers[0].priority != consumers[-1].priority
 
-    def next_consumer(self, message: Message, avoid: Consumer | None) -> Consumer | None:
+    def next_consumer(self, message: Message, avoid: object | None) -> Consumer | None:
         """The next one in turn that can take a message; `avoid` only if no other of its priority can."""
         consumers = self.consumers
         count: i64 = len(consumers)
@@ -40,7 +40,7 @@ class RoundRobin:
             start = end
         return None
 
-    def _next_of(self, start: i64, end: i64, message: Message, avoid: Consumer | None) -> Consumer | None:
+    def _next_of(self, start: i64, end: i64, message: Message, avoid: object | None) -> Consumer | None:
         consumers = self.consumers
         last: Consumer | None = None
         tried: i64 = 0

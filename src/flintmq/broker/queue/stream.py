@@ -13,7 +13,7 @@ from flintmq.broker.ports import DefinitionStore, ReaderOffset, StreamLimits, St
 from flintmq.broker.queue.base import Queue
 from flintmq.broker.queue.consumer import Consumer
 from flintmq.broker.queue.reader import Reader, stream_filter
-from flintmq.broker.tick import Tick
+from flintmq.broker.tick import DurableReader, Tick
 from flintmq.broker.timers import Timed
 
 # What a consumer reads ahead of what it gets: a thousand of them hold 32 MiB, and one that reads all of a stream asks
@@ -32,7 +32,7 @@ _FOREVER_MS: Final = 2**62
 
 
 @final
-class StreamQueue(Queue):
+class StreamQueue(Queue, DurableReader):
     """Messages stay after delivery; settling one gives its consumer credit back, and moves its place on.
 
     Consumers remember offsets, so they get durable records only: the offset of one that a crash took would belong to

@@ -19,6 +19,7 @@ from flintmq.broker.ports import Page
 from flintmq.broker.queue.base import Queue, SequenceReservation
 from flintmq.broker.queue.entries import EntryQueue
 from flintmq.broker.queue.publishing import ROUTED, STORED, UNROUTED
+from flintmq.broker.tap import Client
 
 if TYPE_CHECKING:
     from flintmq.broker.stage.stage import Stage
@@ -35,7 +36,7 @@ Key = tuple[int, int, int]
 
 
 @final
-class Part(SequenceReservation):
+class QueuePart(SequenceReservation):
     """What an attempt has for one queue. `count` and `size` are messages, and bytes of their bodies."""
 
     def __init__(self, queue: Queue, attempt: "Attempt") -> None:
@@ -209,9 +210,9 @@ class Attempt:
         self.completion: Entry | None = None
         # What it says there is, as queues' ids and numbers of messages in turns; at start-up.
         self.expected: list[int] = []
-        self.parts: dict[Queue, Part] = {}
+        self.parts: dict[Queue, QueuePart] = {}
         # The part used last.
-        self._part: Part | None = None
+        self._part: QueuePart | None = None
 
     def put(self, message: Message, queues: list[Queue]) -> int:
         """Stage a message for these queues; returns UNROUTED, ROUTED, or STORED where it is safe with the batch.
@@ -279,15 +280,15 @@ class Attempt:
                 left += part.count - part.alone
         return lost + max(0, others - left)
 
-    def part_of(self, queue: Queue) -> Part:
+    def part_of(self, queue: Queue) -> QueuePart:
         """What it has for this queue, maybe nothing yet."""
         part = self.parts.get(queue)
         if part is None:
-            part = Part(queue, self)
+            part = QueuePart(queue, self)
             self.parts[queue] = part
         return part
 
-    def _check(self, part: Part, message: Message) -> None:
+    def _check(self, part: QueuePart, message: Message) -> None:
         """Raises PreconditionFailed where the queue would refuse the message."""
         queue = part.queue
         if isinstance(queue, DelayedQueue):
@@ -313,3 +314,20 @@ class Attempt:
         """Whoever published it has ended, or begins something else: if it is not complete, it is discarded."""
         if not self.is_complete and not self.over:
             self.stage.discard(self, "this attempt was given up before it was complete")
+
+
+@final
+class Commit:
+    """Attempts that are committed, by `client`, on their way to the queues; `note` says so in the journal."""
+
+    def __init__(self, attempts: list[Attempt], note: Entry, client: Client) -> None:
+        self.client = client
+        self.attempts = attempts
+        self.note = note
+        # The one that is next, and those of its parts that are.
+        self.place = 0
+        self.parts: deque[QueuePart] = deque()
+        # How many runs of copies are to be appended to streams before all is done.
+        self.appending = 0
+        # Of how many attempts the notes are gone, once all is done.
+        self.dropped = 0

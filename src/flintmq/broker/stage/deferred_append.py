@@ -6,41 +6,57 @@ anything else can be. They get to the disk only once the note is there, and are 
 which is written behind the streams. So a restart that finds the note sees by the end of the stream how many it has.
 """
 
-from typing import TYPE_CHECKING, final
+from abc import abstractmethod
+from typing import final
 
-from mypy_extensions import i64
+from mypy_extensions import i64, trait
 
 from flintmq.broker.message import Entry
 from flintmq.broker.queue.stream import StreamQueue
-from flintmq.broker.stage.copies import Part
+from flintmq.broker.tick import DeferredWork
 
-if TYPE_CHECKING:
-    from flintmq.broker.stage.stage import Release, Stage
+
+@trait
+class AppendNotes:
+    """Writes and drops the notes of one deferred append."""
+
+    @abstractmethod
+    def write(self, entries: list[Entry], offset: i64) -> Entry:
+        """Write a note that these entries will be in their stream from this offset on."""
+
+    @abstractmethod
+    def drop(self, note: Entry) -> None:
+        """Drop a note by which nothing was appended."""
+
+    @abstractmethod
+    def appended(self, entries: list[Entry], note: Entry | None) -> None:
+        """The stream has the messages: settle the copies together with the note."""
 
 
 @final
-class DeferredAppend:
-    def __init__(
-        self, stage: "Stage", release: "Release", part: Part, stream: StreamQueue, entries: list[Entry]
-    ) -> None:
-        self.part = part
-        self.stream = stream
-        self.entries = entries
-        self._stage = stage
-        self._release = release
+class DeferredAppend(DeferredWork):
+    """Messages of one part of a commit, to be appended to a stream directly behind the tick's batch."""
+
+    def __init__(self, notes: AppendNotes, stream: StreamQueue, entries: list[Entry]) -> None:
+        self._notes = notes
+        self._stream = stream
+        self._entries = entries
         self._note: Entry | None = None
 
-    def plan(self, offset: i64) -> None:
-        """The first of them will be at this offset. What was planned before went to no batch."""
+    def plan(self, offsets: dict[int, int]) -> None:
+        stream = self._stream
+        if stream.gone:
+            return
+        offset = offsets.get(stream.id, stream.log.next_offset)
+        offsets[stream.id] = offset + len(self._entries)
+        # An earlier plan went into no batch.
         if self._note is not None:
-            self._stage.drop_landing(self._note)
-        self._note = self._stage.note_landing(self, offset)
+            self._notes.drop(self._note)
+        self._note = self._notes.write(self._entries, offset)
 
-    def land(self) -> None:
-        """The batch with the note has been handed over."""
-        stream = self.stream
+    def run(self) -> None:
+        stream = self._stream
         if not stream.gone:
-            for entry in self.entries:
+            for entry in self._entries:
                 stream.enqueue(entry.message)
-        self._release.landing -= 1
-        self._stage.landed(self, self._note)
+        self._notes.appended(self._entries, self._note)

@@ -31,9 +31,10 @@ from flintmq.broker.ports import Journal, StageRecord
 from flintmq.broker.queue.base import Queue, Recoverable, SequenceReservation
 from flintmq.broker.queue.runs import Runs
 from flintmq.broker.queue.stream import StreamQueue
-from flintmq.broker.stage.copies import Attempt, Key, Part
-from flintmq.broker.stage.deferred_append import DeferredAppend
+from flintmq.broker.stage.copies import Attempt, Commit, Key, QueuePart
+from flintmq.broker.stage.deferred_append import AppendNotes, DeferredAppend
 from flintmq.broker.tap import Client
+from flintmq.broker.tick import SteppedWork
 
 if TYPE_CHECKING:
     from flintmq.broker.stage.registry import Stages
@@ -43,7 +44,7 @@ _BEGIN: Final = b"b"
 _RUN: Final = b"r"
 _COMPLETE: Final = b"c"
 _COMMIT: Final = b"w"
-_LANDING: Final = b"p"
+_APPEND: Final = b"p"
 _RETIREMENT: Final = b"d"
 # Messages that are as much work as dropping a note.
 _NOTE_WEIGHT: Final = 8
@@ -61,7 +62,7 @@ class Committed:
 
 
 @final
-class Copies(Recoverable):
+class StagedCopies(Recoverable):
     """Messages for queues that do not keep them under numbers of their own, as entries of a queue that nobody sees."""
 
     def __init__(self, stage_id: i64, journal: Journal) -> None:
@@ -93,24 +94,7 @@ class Copies(Recoverable):
 
 
 @final
-class Release:
-    """Attempts that are committed, by `client`, on their way to the queues; `note` says so in the journal."""
-
-    def __init__(self, attempts: list[Attempt], note: Entry, client: Client) -> None:
-        self.client = client
-        self.attempts = attempts
-        self.note = note
-        # The one that is next, and those of its parts that are.
-        self.place = 0
-        self.parts: deque[Part] = deque()
-        # How many runs of copies are to be appended to streams before all is done.
-        self.landing = 0
-        # Of how many attempts the notes are gone, once all is done.
-        self.dropped = 0
-
-
-@final
-class Stage(Recoverable):
+class Stage(Recoverable, SteppedWork):
     def __init__(self, record: StageRecord, stages: "Stages") -> None:
         self.record = record
         # Above all of another stage that had the name before it was forgotten: an id is never used twice.
@@ -122,7 +106,7 @@ class Stage(Recoverable):
         self.next_batch: i64 = 0
         self.journal = stages.journal
         self.pages = stages.tick.pages
-        self.copies = Copies(record.id, stages.journal)
+        self.copies = StagedCopies(record.id, stages.journal)
         self.gone = False
         # When somebody wrote with it; 0 before that happened in this run of the broker.
         self.used_ms: i64 = 0
@@ -130,15 +114,15 @@ class Stage(Recoverable):
         self._notes = Notes(record.id, stages.journal)
         self._state: Entry | None = None
         self._attempts: dict[Key, Attempt] = {}
-        self._releases: deque[Release] = deque()
+        self._commits: deque[Commit] = deque()
         self._discards: deque[Attempt] = deque()
         self._is_busy = False
         # The note that it is to be forgotten, with its definition, as soon as nothing is in its other notes.
         self._retirement: Entry | None = None
         # Notes that were found by now.
         self._found: dict[int, Attempt] = {}
-        self._commits: list[tuple[Entry, list[int]]] = []
-        self._landings: list[tuple[Entry, Part, int, int]] = []
+        self._found_commits: list[tuple[Entry, list[int]]] = []
+        self._appends: list[tuple[Entry, QueuePart, int, int]] = []
 
     # -- the writer ---------------------------------------------------------------------------------------------
 
@@ -261,7 +245,7 @@ class Stage(Recoverable):
             del self._attempts[attempt.key]
             attempt.is_committed = True
             count += attempt.count
-        self._releases.append(Release(chosen, note, client or self._somebody))
+        self._commits.append(Commit(chosen, note, client or self._somebody))
         self._work()
         self._discard_through(batch, f"batch {batch} was committed without this attempt")
         return Committed(count, False)
@@ -280,7 +264,7 @@ class Stage(Recoverable):
     @property
     def is_idle(self) -> bool:
         """Nothing is staged, and nothing is on its way to queues."""
-        return not (self.is_retired or self._attempts or self._releases or self._discards)
+        return not (self.is_retired or self._attempts or self._commits or self._discards)
 
     def retire(self) -> None:
         """Forget the stage once its committed messages are on their queues; nothing more can be staged."""
@@ -355,13 +339,13 @@ class Stage(Recoverable):
         self._is_busy = False
         if self.gone:
             return False
-        if self._retirement is not None and not self._releases and not self._discards:
+        if self._retirement is not None and not self._commits and not self._discards:
             # In a batch behind all that has to be on the disk before.
             self._stages.retired(self)
             return False
         try:
-            while messages > 0 and self._releases:
-                count = self._release_some(self._releases[0])
+            while messages > 0 and self._commits:
+                count = self._release_some(self._commits[0])
                 if count == 0:
                     break
                 messages -= count
@@ -369,31 +353,31 @@ class Stage(Recoverable):
                 messages -= self._discard_some(self._discards[0])
         except StorageError as error:
             # Its notes stay.
-            if self._releases:
-                self._releases.popleft()
+            if self._commits:
+                self._commits.popleft()
             else:
                 self._discards.popleft()
             raise InternalError(str(error)) from error
         finally:
-            if self._releases or self._discards or self._retirement is not None:
+            if self._commits or self._discards or self._retirement is not None:
                 self._work()
         return self._is_busy
 
-    def _release_some(self, release: Release) -> i64:
+    def _release_some(self, commit: Commit) -> i64:
         """Returns how many messages there were to do, 0 where streams have to get theirs first."""
-        while not release.parts:
-            if release.place == len(release.attempts):
-                if release.landing > 0:
+        while not commit.parts:
+            if commit.place == len(commit.attempts):
+                if commit.appending > 0:
                     return 0
-                return self._drop_notes(release)
-            attempt = release.attempts[release.place]
-            release.place += 1
-            release.parts.extend(attempt.parts.values())
-        part = release.parts[0]
+                return self._drop_notes(commit)
+            attempt = commit.attempts[commit.place]
+            commit.place += 1
+            commit.parts.extend(attempt.parts.values())
+        part = commit.parts[0]
         if part.queue.gone:
             count = self._drop_some(part)
             if part.is_empty:
-                release.parts.popleft()
+                commit.parts.popleft()
             return count
         entries = part.take_some()
         queue = part.queue
@@ -406,19 +390,19 @@ class Stage(Recoverable):
             # A restart found that all were there.
             pass
         elif isinstance(queue, StreamQueue):
-            release.landing += 1
-            self._stages.tick.landings.append(DeferredAppend(self, release, part, queue, entries))
+            commit.appending += 1
+            self._stages.tick.deferred.append(DeferredAppend(_AppendNotes(self, commit, part), queue, entries))
         else:
             self._publish_copies(part, entries)
         if part.is_empty:
-            release.parts.popleft()
+            commit.parts.popleft()
         if tap is not None:
             # Last: they have left their part, and one that fails here must not take them along.
             for message in messages:
-                tap.released(release.client, queue, message)
+                tap.released(commit.client, queue, message)
         return len(entries) + 1
 
-    def _publish_copies(self, part: Part, entries: list[Entry]) -> None:
+    def _publish_copies(self, part: QueuePart, entries: list[Entry]) -> None:
         """To a queue that makes others of them. In the journal, those and the settlement are one."""
         self._notes.begin_group()
         try:
@@ -430,25 +414,26 @@ class Stage(Recoverable):
         finally:
             self._notes.end_group()
 
-    def note_landing(self, landing: DeferredAppend, offset: i64) -> Entry:
-        part, entries = landing.part, landing.entries
+    def note_append(self, part: QueuePart, entries: list[Entry], offset: i64) -> Entry:
+        """Write a note that entries of a part will be in their stream from this offset on."""
         numbers = (part.attempt.serial, part.queue.id, entries[0].seq, entries[-1].seq, offset)
-        return self._notes.write(b"%s %d %d %d %d %d" % (_LANDING, *numbers))
+        return self._notes.write(b"%s %d %d %d %d %d" % (_APPEND, *numbers))
 
-    def drop_landing(self, note: Entry) -> None:
+    def drop_append_note(self, note: Entry) -> None:
+        """Drop a note by which nothing was appended."""
         self._notes.drop(note)
 
-    def landed(self, landing: DeferredAppend, note: Entry | None) -> None:
-        """The stream has them, and they are settled as one with the note."""
+    def appended(self, part: QueuePart, entries: list[Entry], note: Entry | None) -> None:
+        """The stream has these entries: settle them as one with the note."""
         self._notes.begin_group()
-        for entry in landing.entries:
+        for entry in entries:
             if entry.segment != 0:
-                self.journal.settle(landing.part.id, entry)
+                self.journal.settle(part.id, entry)
         if note is not None:
             self._notes.drop(note)
         self._notes.end_group()
 
-    def _drop_some(self, part: Part) -> i64:
+    def _drop_some(self, part: QueuePart) -> i64:
         """Settle some of a part, in a group: before the notes that say what it is can be gone."""
         self._notes.begin_group()
         try:
@@ -456,13 +441,13 @@ class Stage(Recoverable):
         finally:
             self._notes.end_group()
 
-    def _drop_notes(self, release: Release) -> i64:
+    def _drop_notes(self, commit: Commit) -> i64:
         """All is where it goes. The commit's own note goes last: it says nothing of attempts without notes."""
-        if release.dropped < len(release.attempts):
-            release.dropped += 1
-            return self._drop_notes_of(release.attempts[release.dropped - 1])
-        self._notes.drop(release.note)
-        self._releases.popleft()
+        if commit.dropped < len(commit.attempts):
+            commit.dropped += 1
+            return self._drop_notes_of(commit.attempts[commit.dropped - 1])
+        self._notes.drop(commit.note)
+        self._commits.popleft()
         return 1
 
     def _drop_notes_of(self, attempt: Attempt) -> i64:
@@ -495,10 +480,10 @@ class Stage(Recoverable):
         self.gone = True
         for attempt in list(self._attempts.values()):
             self.discard(attempt, f"vhost '{self.record.vhost}' is deleted")
-        for release in self._releases:
-            self._notes.drop(release.note)
-            self._discards.extend(release.attempts)
-        self._releases.clear()
+        for commit in self._commits:
+            self._notes.drop(commit.note)
+            self._discards.extend(commit.attempts)
+        self._commits.clear()
         while self._discards:
             try:
                 self._discard_some(self._discards[0])
@@ -529,7 +514,7 @@ class Stage(Recoverable):
             begun.notes.append(entry)
             self._found[int(entry.seq)] = begun
         elif kind == _COMMIT:
-            self._commits.append((entry, numbers))
+            self._found_commits.append((entry, numbers))
             for serial in numbers:
                 self._attempt_found(serial).is_committed = True
         elif kind == _RUN:
@@ -539,13 +524,13 @@ class Stage(Recoverable):
             queue = self._stages.queue_by_id(queue_id)
             if queue is not None:
                 attempt.part_of(queue).reserve_again(first, count)
-        elif kind == _LANDING:
+        elif kind == _APPEND:
             serial, queue_id, _, last, offset = numbers
             stream = self._stages.queue_by_id(queue_id)
             if stream is None:
                 self._notes.drop(entry)
             else:
-                self._landings.append((entry, self._attempt_found(serial).part_of(stream), last, offset))
+                self._appends.append((entry, self._attempt_found(serial).part_of(stream), last, offset))
         else:
             attempt = self._attempt_found(numbers[0])
             attempt.completion = entry
@@ -562,11 +547,11 @@ class Stage(Recoverable):
 
     def start_at(self, seq: i64) -> None:
         self._notes.start_at(seq)
-        for note, part, last, offset in self._landings:
-            self._settle_landed(note, part, last, offset)
-        self._landings = []
-        for note, serials in self._commits:
-            self._releases.append(Release([self._found.pop(serial) for serial in serials], note, self._somebody))
+        for note, part, last, offset in self._appends:
+            self._settle_appended(note, part, last, offset)
+        self._appends = []
+        for note, serials in self._found_commits:
+            self._commits.append(Commit([self._found.pop(serial) for serial in serials], note, self._somebody))
         for attempt in self._found.values():
             attempt.is_complete = attempt.completion is not None and self._is_whole(attempt)
             is_known = attempt.epoch == self.epoch and attempt.key[0] >= self.next_batch
@@ -579,8 +564,8 @@ class Stage(Recoverable):
             else:
                 self._discard(attempt)
         self._found = {}
-        self._commits = []
-        if self._releases or self._discards or self._retirement is not None:
+        self._found_commits = []
+        if self._commits or self._discards or self._retirement is not None:
             self._work()
 
     def _is_whole(self, attempt: Attempt) -> bool:
@@ -593,15 +578,35 @@ class Stage(Recoverable):
                 return False
         return True
 
-    def _settle_landed(self, note: Entry, part: Part, last: i64, offset: i64) -> None:
+    def _settle_appended(self, note: Entry, part: QueuePart, last: i64, offset: i64) -> None:
         """Of the copies up to a number, those that a stream has from an offset on are done with."""
-        self._stages.tick.has_landed = True
+        self._stages.tick.has_appended = True
         stream = part.queue
         assert isinstance(stream, StreamQueue)
         self._notes.begin_group()
         part.settle_first(stream.log.next_offset - offset, last)
         self._notes.drop(note)
         self._notes.end_group()
+
+
+@final
+class _AppendNotes(AppendNotes):
+    """The notes of an append of one part of a commit."""
+
+    def __init__(self, stage: Stage, commit: Commit, part: QueuePart) -> None:
+        self._stage = stage
+        self._commit = commit
+        self._part = part
+
+    def write(self, entries: list[Entry], offset: i64) -> Entry:
+        return self._stage.note_append(self._part, entries, offset)
+
+    def drop(self, note: Entry) -> None:
+        self._stage.drop_append_note(note)
+
+    def appended(self, entries: list[Entry], note: Entry | None) -> None:
+        self._commit.appending -= 1
+        self._stage.appended(self._part, entries, note)
 
 
 def _check_room(attempts: list[Attempt]) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, final
 from mypy_extensions import i64, trait
 
 from flintmq.base.errors import StorageError
+from flintmq.broker.counters.partial_messages import PartialMessageHolder
 from flintmq.broker.message import Entry
 from flintmq.broker.notes import Notes
 from flintmq.broker.ports import Page, PlacesOfPage, TerminusRecord, places_of
@@ -508,7 +509,7 @@ class Received:
 
 
 @final
-class TargetTerminus(Terminus):
+class TargetTerminus(Terminus, PartialMessageHolder):
     """What the broker receives by. `unsettled` are deliveries by their tags, in the order they began."""
 
     def __init__(self, record: TerminusRecord, termini: "Termini") -> None:
@@ -525,8 +526,11 @@ class TargetTerminus(Terminus):
         return [received for received in self.unsettled.values() if received.outcome is None]
 
     @property
+    def user_name(self) -> str:
+        return self.record.user
+
+    @property
     def half_bytes(self) -> int:
-        """What they take."""
         return sum([int(half.held) for half in self.partial_messages])
 
     @property
@@ -535,7 +539,6 @@ class TargetTerminus(Terminus):
         return sum([int(half.size) for half in self.partial_messages if half.page is not None])
 
     def discard_partial_messages(self) -> int:
-        """Keep no message of which only a part came: its sender begins anew. Returns how many there were."""
         partial_messages = [tag for tag, received in self.unsettled.items() if received.outcome is None]
         self._notes.begin_group()
         for tag in partial_messages:

@@ -28,7 +28,6 @@ from flintmq.base.limits import (
     STAGE_ATTEMPTS_MAX,
     UNACKED_TAGS_PER_UNIT,
 )
-from flintmq.broker.access.access import Access
 from flintmq.broker.access.permission import WRITE
 from flintmq.broker.message import Message, Table
 from flintmq.broker.queue.base import Queue
@@ -38,6 +37,7 @@ from flintmq.broker.stage.copies import Attempt, Key
 from flintmq.broker.stage.stage import Stage
 from flintmq.broker.tap import Client
 from flintmq.broker.transaction import Transaction
+from flintmq.broker.vhost_access import Access
 from flintmq.gateway.acts import Act
 from flintmq.gateway.amqp091.acts import ACTS, target_of
 from flintmq.gateway.amqp091.answers import Answers, Reply

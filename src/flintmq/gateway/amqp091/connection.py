@@ -13,8 +13,8 @@ from flintmq.base.errors import (
     NotAllowed,
 )
 from flintmq.base.rotation import behind
-from flintmq.broker.access.access import Access, enter
 from flintmq.broker.message import Table
+from flintmq.broker.vhost_access import Access, enter
 from flintmq.gateway.amqp091 import (
     basic_methods,
     exchange_methods,

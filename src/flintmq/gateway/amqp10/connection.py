@@ -13,8 +13,8 @@ from flintmq.base.errors import (
     NotAllowed,
     ResourceError,
 )
-from flintmq.broker.access.access import Access, enter
 from flintmq.broker.vhost import VHost
+from flintmq.broker.vhost_access import Access, enter
 from flintmq.gateway.amqp10.promises import Answer, Promises, refuse_unsafe
 from flintmq.gateway.amqp10.service import Service
 from flintmq.gateway.amqp10.session import ServerSession

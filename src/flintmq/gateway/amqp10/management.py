@@ -14,7 +14,7 @@ from urllib.parse import parse_qsl
 from mypy_extensions import i64
 
 from flintmq.base.errors import SCOPE_LINK, AccessRefused, AmqpError, InvalidField
-from flintmq.broker.access.access import Access
+from flintmq.broker.vhost_access import Access
 from flintmq.gateway.amqp10.addresses import percent_decoded
 from flintmq.gateway.amqp10.management_bindings import add_binding, list_bindings, remove_binding
 from flintmq.gateway.amqp10.management_nodes import (

@@ -11,10 +11,10 @@ from typing import Final, final
 from urllib.parse import quote
 
 from flintmq.base.work import WORK
-from flintmq.broker.access.access import Access
 from flintmq.broker.access.permission import READ, WRITE
 from flintmq.broker.exchange.base import Binding, canonical
 from flintmq.broker.message import Table
+from flintmq.broker.vhost_access import Access
 from flintmq.gateway.amqp10.addresses import percent_decoded
 from flintmq.gateway.amqp10.management_refusal import (
     Refusal,

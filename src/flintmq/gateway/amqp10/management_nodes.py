@@ -3,13 +3,13 @@
 from typing import Final
 
 from flintmq.base.errors import AmqpError, NotFound, NotImplementedHere, PreconditionFailed
-from flintmq.broker.access.access import Access
 from flintmq.broker.access.limits import MAX_QUEUES
 from flintmq.broker.access.permission import CONFIGURE, READ, WRITE
 from flintmq.broker.arguments import type_name
 from flintmq.broker.exchange.types import check_type
 from flintmq.broker.message import Table
 from flintmq.broker.queue.base import Queue
+from flintmq.broker.vhost_access import Access
 from flintmq.gateway.amqp10.management_refusal import (
     Refusal,
     arguments,

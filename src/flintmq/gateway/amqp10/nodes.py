@@ -5,12 +5,11 @@ from typing import TYPE_CHECKING, Final
 
 from flintmq.base.errors import SCOPE_LINK, InvalidField, NotImplementedHere
 from flintmq.broker.access.permission import CONFIGURE, READ, WRITE
-from flintmq.broker.arguments import QUEUE_KINDS
+from flintmq.broker.arguments import LIFETIME, LIFETIME_POLICIES, ON_CLOSE, QUEUE_KINDS
 from flintmq.broker.exchange.types import EXCHANGE_TYPES
 from flintmq.broker.message import Table
 from flintmq.broker.policy.policies import ANY_QUEUE
 from flintmq.broker.queue.base import Queue
-from flintmq.broker.queue.lifetime import ARGUMENT, ON_CLOSE, POLICIES
 from flintmq.gateway.amqp091.terms import REPLY_PREFIX
 from flintmq.gateway.amqp10.addresses import queue_address
 from flintmq.wire.amqp10.spec import CODES, COPY, EXPIRE_LINK_DETACH, MOVE, SYMBOLS
@@ -44,7 +43,7 @@ def create(session: "ServerSession", link: str, terminus: Source | Target) -> Qu
     shown = f"{container}-{link}-" if len(container) + len(link) < _NAMES_MAX_CHARACTERS else ""
     name = _DYNAMIC_PREFIX + shown + _random(session)
     session.rights.check(CONFIGURE, "queue", name)
-    arguments: Table = {ARGUMENT: policy or ON_CLOSE}
+    arguments: Table = {LIFETIME: policy or ON_CLOSE}
     durable = terminus.durable != 0
     exclusive = policy == "" and not durable
     queue = session.vhost.declare_queue(name, durable, exclusive, False, arguments, session.connection, True)
@@ -110,8 +109,8 @@ def _policy(wanted: object) -> str:
         name = symbol.removeprefix("amqp:").removesuffix(":list")
     else:
         raise InvalidField("a lifetime-policy is a described type", SCOPE_LINK)
-    if name not in POLICIES:
-        raise NotImplementedHere(f"lifetime-policy {wanted!r:.100} is none of {', '.join(POLICIES)}")
+    if name not in LIFETIME_POLICIES:
+        raise NotImplementedHere(f"lifetime-policy {wanted!r:.100} is none of {', '.join(LIFETIME_POLICIES)}")
     return name
 
 

@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, final
 from mypy_extensions import i64
 
 from flintmq.base.errors import FlintError
-from flintmq.broker.access.access import Access
 from flintmq.broker.counters.traffic import Outflow
 from flintmq.broker.tap import Client
 from flintmq.broker.terminus.terminus import SourceTerminus, TargetTerminus
+from flintmq.broker.vhost_access import Access
 from flintmq.gateway.amqp10.attaching import receive_from, send_to
 from flintmq.gateway.amqp10.incoming import IncomingLink
 from flintmq.gateway.amqp10.management_links import ManagementPairs, leads_there

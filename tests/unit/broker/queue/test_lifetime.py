@@ -3,18 +3,18 @@
 import pytest
 
 from flintmq.base.errors import PreconditionFailed
-from flintmq.broker.broker import Broker
-from flintmq.broker.message import Entry, Table
-from flintmq.broker.queue.base import Queue
-from flintmq.broker.queue.lifetime import (
-    ARGUMENT,
+from flintmq.broker.arguments import (
+    LIFETIME,
+    LIFETIME_POLICIES,
     ON_CLOSE,
     ON_NO_LINKS,
     ON_NO_LINKS_OR_MESSAGES,
     ON_NO_MESSAGES,
-    POLICIES,
-    Lifetime,
 )
+from flintmq.broker.broker import Broker
+from flintmq.broker.message import Entry, Table
+from flintmq.broker.queue.base import Queue
+from flintmq.broker.queue.lifetime import Lifetime
 from flintmq.broker.queue.settlement import ACCEPTED, RELEASED
 from flintmq.broker.terminus.terminus import NEVER, UNSETTLED_STATE
 from tests.unit.broker.memory import MemoryStorage, Taker, message
@@ -27,7 +27,7 @@ class World:
         self.broker.now_ms = 1000
         self.vhost = self.broker.add_vhost("/")
         self.queue = self.vhost.declare_queue(
-            "q", durable, False, False, {ARGUMENT: policy, **(arguments or {})}, None, True
+            "q", durable, False, False, {LIFETIME: policy, **(arguments or {})}, None, True
         )
 
     @property
@@ -51,7 +51,7 @@ class World:
         return "q" in self.vhost.queues
 
 
-@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("policy", LIFETIME_POLICIES)
 def test_nothing_ends_it_before_it_is_used(policy: str) -> None:
     """It is made before its link is there, and that may come in a later tick."""
     world = World(policy)
@@ -216,7 +216,7 @@ def test_a_terminus_has_one_node() -> None:
     source.own(world.queue)
     source.own(world.queue)
     assert world.is_there
-    source.own(world.vhost.declare_queue("other", False, False, False, {ARGUMENT: ON_NO_LINKS}, None))
+    source.own(world.vhost.declare_queue("other", False, False, False, {LIFETIME: ON_NO_LINKS}, None))
     assert not world.is_there
     source.expire()
     world.broker.dispatch()

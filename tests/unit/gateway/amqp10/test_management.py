@@ -5,8 +5,8 @@ from librt.strings import BytesWriter
 
 from flintmq.base.errors import AccessRefused, InvalidField, SyntaxFault
 from flintmq.base.values import Int32, UInt8
-from flintmq.broker.access.access import enter
 from flintmq.broker.ports import LimitRecord
+from flintmq.broker.vhost_access import enter
 from flintmq.gateway.amqp10.management import Management
 from flintmq.gateway.conversion.parts import write_properties
 from flintmq.wire.amqp091.tables import decode_arguments, encode_table

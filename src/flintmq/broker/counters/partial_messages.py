@@ -6,15 +6,32 @@ Their clients hear of that when they attach again, by a map that does not have t
 beginning; nothing that was answered is lost.
 """
 
-from typing import TYPE_CHECKING, Final, final
+from abc import abstractmethod
+from typing import Final, final
 
-from mypy_extensions import i64
-
-if TYPE_CHECKING:
-    from flintmq.broker.terminus.terminus import TargetTerminus
+from mypy_extensions import i64, trait
 
 # Nobody holds so much.
 _NO_LIMIT: Final = 1 << 62
+
+
+@trait
+class PartialMessageHolder:
+    """A suspended link terminus that has parts of messages."""
+
+    @property
+    @abstractmethod
+    def user_name(self) -> str:
+        """The user whose link it is."""
+
+    @property
+    @abstractmethod
+    def half_bytes(self) -> int:
+        """The bytes of its parts of messages."""
+
+    @abstractmethod
+    def discard_partial_messages(self) -> int:
+        """Discard these parts: their sender has to send the messages again. Returns how many messages there were."""
 
 
 @final
@@ -30,8 +47,8 @@ class PartialMessages:
         # How many messages were given up.
         self.given_up: i64 = 0
         # What each suspended terminus has, the one longest suspended first: of all users, and of each.
-        self._suspended: dict[TargetTerminus, i64] = {}
-        self._of_users: dict[str, dict[TargetTerminus, None]] = {}
+        self._suspended: dict[PartialMessageHolder, i64] = {}
+        self._of_users: dict[str, dict[PartialMessageHolder, None]] = {}
         self._held_by: dict[str, i64] = {}
 
     def bound(self, user_most: i64, most: i64) -> None:
@@ -47,25 +64,25 @@ class PartialMessages:
         while self.held > self._most:
             self._give_up(next(iter(self._suspended)))
 
-    def suspended(self, terminus: "TargetTerminus") -> None:
+    def suspended(self, terminus: PartialMessageHolder) -> None:
         """Nobody uses it. What is too much now is given up, of others of its user first."""
         self.resumed(terminus)
         size = terminus.half_bytes
         if size == 0:
             return
-        user = terminus.record.user
+        user = terminus.user_name
         self._suspended[terminus] = size
         self._of_users.setdefault(user, {})[terminus] = None
         self.held += size
         self._held_by[user] = self._held_by.get(user, 0) + size
         self._keep_to_bounds(user)
 
-    def resumed(self, terminus: "TargetTerminus") -> None:
+    def resumed(self, terminus: PartialMessageHolder) -> None:
         """It is in use again, or gone."""
         size = self._suspended.pop(terminus, 0)
         if size == 0:
             return
-        user = terminus.record.user
+        user = terminus.user_name
         self.held -= size
         self._held_by[user] -= size
         own = self._of_users[user]
@@ -74,6 +91,6 @@ class PartialMessages:
             del self._of_users[user]
             del self._held_by[user]
 
-    def _give_up(self, terminus: "TargetTerminus") -> None:
+    def _give_up(self, terminus: PartialMessageHolder) -> None:
         self.resumed(terminus)
         self.given_up += terminus.discard_partial_messages()

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import final
 
 from flintmq.base.errors import NotAllowed
+from flintmq.broker.access.connection import Connection
 from flintmq.broker.access.limits import check_user_channels, check_user_connections, check_vhost_connections
 from flintmq.broker.access.permission import Rights
 from flintmq.broker.access.user import User
@@ -11,14 +12,13 @@ from flintmq.broker.vhost import VHost
 
 
 @final
-class Access:
-    """`disconnect` ends the connection, with the reason it is given."""
+class Access(Connection):
+    """What `enter` gives a connection: its user and its virtual host, with the counts of both."""
 
     def __init__(self, user: User, vhost: VHost, rights: Rights, disconnect: Callable[[str], None]) -> None:
+        super().__init__(rights, disconnect)
         self.user = user
         self.vhost = vhost
-        self.rights = rights
-        self.disconnect = disconnect
 
     def open_channel(self) -> None:
         """Raises NotAllowed when the user may have no more channels."""
