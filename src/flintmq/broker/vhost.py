@@ -80,7 +80,7 @@ class VHost:
         self._exclusive: dict[object, dict[Queue, None]] = {}
         self.policies = Policies()
         self.exchanges = Exchanges(
-            name, self.queues, self.replies, storage, tick, self.policies, self.deliver, dialect, chance
+            name, self.queues, self.replies, storage, tick, self.policies.alternate, self.deliver, dialect, chance
         )
         self.router = self.exchanges.router
         self._delayed = DelayedMessages(name, storage, tick, ids, self.exchanges)

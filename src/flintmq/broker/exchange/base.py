@@ -3,28 +3,15 @@
 from abc import abstractmethod
 from typing import final
 
-from mypy_extensions import i64, mypyc_attr
+from mypy_extensions import i64
 
 from flintmq.broker.counters.traffic import Passing
 from flintmq.broker.message import Message, Table
 from flintmq.broker.queue.base import Queue
+from flintmq.broker.selector.filter import Filter
 
 # Destination's kind and name, routing key, arguments: what tells a binding from others of the same exchange.
 BindingKey = tuple[str, str, str, str]
-
-
-@mypyc_attr(allow_interpreted_subclasses=True)
-class Filter:
-    """A condition that a binding sets on each message, beyond what its exchange's type compares.
-
-    `cost` is how much work it is to ask about a message of the usual size, in units; `matches` puts what it did on the
-    meter of work.
-    """
-
-    cost: i64 = 1
-
-    @abstractmethod
-    def matches(self, message: Message) -> bool: ...
 
 
 @final

@@ -17,7 +17,6 @@ from flintmq.broker.exchange.random_source import RandomSource
 from flintmq.broker.exchange.routing import Router
 from flintmq.broker.exchange.types import check_type, make_exchange
 from flintmq.broker.message import Message, Table
-from flintmq.broker.policy.policies import Policies
 from flintmq.broker.ports import BindingRecord, ExchangeRecord, Storage
 from flintmq.broker.queue.base import Queue
 from flintmq.broker.selector.selectors import NOTHING, selector_of
@@ -43,7 +42,8 @@ class Exchanges:
     """`queues` and `replies` are the virtual host's, by name: what the default exchange knows. `router` hears of every
     change.
 
-    `deliver` puts a message on queues; it is for what exchanges send without being published to.
+    `deliver` puts a message on queues: exchanges may send messages that nobody published to them. `alternate_of` gives
+    the name of the alternate exchange that policies set for an exchange, or "".
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class Exchanges:
         replies: dict[str, Queue],
         storage: Storage,
         tick: Tick,
-        policies: Policies,
+        alternate_of: Callable[[str], str],
         deliver: Deliver,
         dialect: Dialect,
         chance: RandomSource,
@@ -67,7 +67,7 @@ class Exchanges:
         self._vhost = vhost
         self._storage = storage
         self._tick = tick
-        self._policies = policies
+        self._alternate_of = alternate_of
         self._deliver = deliver
         # Holds what delayed exchanges get too early; set by the virtual host.
         self.waiting: Waiting
@@ -134,7 +134,7 @@ class Exchanges:
         return self.find(name)
 
     def _add(self, exchange: Exchange) -> None:
-        exchange.alternate = exchange.alternate or self._policies.alternate(exchange.name)
+        exchange.alternate = exchange.alternate or self._alternate_of(exchange.name)
         self.by_name[exchange.name] = exchange
         self.router.all_changed()
 

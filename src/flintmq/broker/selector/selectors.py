@@ -12,9 +12,9 @@ from flintmq.base.errors import PreconditionFailed
 from flintmq.base.limits import SELECTOR_CACHE_ENTRIES, SELECTOR_MAX_CHARACTERS
 from flintmq.base.work import WORK
 from flintmq.broker.arguments import type_name
-from flintmq.broker.exchange.base import Filter
 from flintmq.broker.message import Message, Table
 from flintmq.broker.selector.expressions import Expression
+from flintmq.broker.selector.filter import Filter
 
 ARGUMENT: Final = "x-selector"
 

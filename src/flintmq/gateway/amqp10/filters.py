@@ -14,9 +14,9 @@ from flintmq.base.limits import FILTERS_MAX_CHARACTERS
 from flintmq.base.values import Timestamp
 from flintmq.base.work import WORK
 from flintmq.broker.arguments import is_stream_offset
-from flintmq.broker.exchange.base import Filter
 from flintmq.broker.message import Message, Table
 from flintmq.broker.queue.reader import StreamFilter, stream_filter
+from flintmq.broker.selector.filter import Filter
 from flintmq.broker.selector.selectors import parsed, parsed_sql
 from flintmq.gateway.amqp10.property_filters import APPLICATION_PROPERTIES, PROPERTIES, property_filter
 from flintmq.wire.amqp10.composite import Fields

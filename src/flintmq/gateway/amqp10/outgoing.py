@@ -15,11 +15,11 @@ from flintmq.base.errors import (
     ResourceError,
     StorageError,
 )
-from flintmq.broker.exchange.base import Filter
 from flintmq.broker.message import Entry, Message
 from flintmq.broker.queue import settlement
 from flintmq.broker.queue.base import Queue
 from flintmq.broker.queue.consumer import Consumer
+from flintmq.broker.selector.filter import Filter
 from flintmq.broker.terminus.terminus import DetachedLink, Held, SourceTerminus
 from flintmq.gateway.amqp10.annotations import check_state
 from flintmq.gateway.amqp10.names import Key, NamedLink

@@ -7,9 +7,9 @@ from mypy_extensions import i64
 from flintmq.base.limits import PROPERTY_FILTER_MAX_FIELDS
 from flintmq.base.values import Timestamp
 from flintmq.base.work import WORK
-from flintmq.broker.exchange.base import Filter
 from flintmq.broker.fields import SECTION_FIELDS, Field, SectionField
 from flintmq.broker.message import Message
+from flintmq.broker.selector.filter import Filter
 from flintmq.gateway.conversion.plain import plain
 from flintmq.wire.amqp10.values import MapKey, Symbol, TimestampMs, UInt, ULong, Uuid
 

@@ -4,10 +4,11 @@ import pytest
 
 from flintmq.base.errors import AccessRefused, NotFound, PreconditionFailed
 from flintmq.broker.broker import Broker
-from flintmq.broker.exchange.base import Binding, Filter
+from flintmq.broker.exchange.base import Binding
 from flintmq.broker.exchange.routing import Route
 from flintmq.broker.message import Address, Message, Table
 from flintmq.broker.queue.base import Queue
+from flintmq.broker.selector.filter import Filter
 from flintmq.broker.vhost import VHost
 from tests.unit.broker.memory import MemoryStorage, message
 
