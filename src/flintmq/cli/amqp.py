@@ -1,43 +1,15 @@
-"""What commands have that speak AMQP: where the broker is, a password from a file, and arguments of queues."""
+"""The AMQP connection of commands that use one."""
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING
 from urllib.parse import quote, urlsplit, urlunsplit
 
-import typer
-
-from flintmq.base.errors import ConfigurationError
-from flintmq.cli.administration import PasswordFile
-from flintmq.cli.publish import DEFAULT_URL, Url
+from flintmq.cli.options import read_password
 
 if TYPE_CHECKING:
     from flintmq.client import Channel
-
-__all__ = ["DEFAULT_URL", "Arguments", "PasswordFile", "Queue", "Url", "arguments_of", "channel"]
-
-Queue = Annotated[str, typer.Argument(metavar="QUEUE", help="The queue's name.")]
-Arguments = Annotated[
-    list[str] | None,
-    typer.Option("--argument", metavar="KEY=VALUE", help="Such as x-max-length=1000; JSON, or text. May be repeated."),
-]
-_SHAPE: Final = "write it as KEY=VALUE"
-
-
-def arguments_of(given: list[str] | None) -> dict[str, object]:
-    """Numbers, booleans and whatever else JSON says are that; all else is text. Raises ConfigurationError."""
-    found: dict[str, object] = {}
-    for argument in given or []:
-        key, equals, value = argument.partition("=")
-        if not key or not equals:
-            raise ConfigurationError(f"--argument {argument}: {_SHAPE}")
-        try:
-            found[key] = json.loads(value)
-        except ValueError:
-            found[key] = value
-    return found
 
 
 @contextmanager
@@ -53,11 +25,8 @@ def with_password(url: str, file: Path | None) -> str:
     """The URL with the password that stands in the file. Raises ConfigurationError."""
     if file is None:
         return url
-    try:
-        password = file.read_text(encoding="utf-8").rstrip("\r\n")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"the password in {file} cannot be read: {error}") from error
+    password = quote(read_password(file), safe="")
     parts = urlsplit(url)
     login, _, place = parts.netloc.rpartition("@")
     user = login.partition(":")[0] or "guest"
-    return urlunsplit(parts._replace(netloc=f"{user}:{quote(password, safe='')}@{place}"))
+    return urlunsplit(parts._replace(netloc=f"{user}:{password}@{place}"))

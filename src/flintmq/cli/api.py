@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from urllib.parse import parse_qs, quote, unquote, urlencode, urlsplit
 
 from flintmq.base.errors import ConfigurationError, FlintError
+from flintmq.cli.options import read_password
 
 if TYPE_CHECKING:
     import ssl
@@ -60,10 +61,7 @@ def endpoint(api: str, amqp: str, password_file: Path | None, ca: Path | None) -
         found = replace(found, port=_PORTS[parts.scheme], ca=ca or (Path(trusted[0]) if trusted else None))
     if password_file is None:
         return found
-    try:
-        return replace(found, password=password_file.read_text(encoding="utf-8").rstrip("\r\n"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"the password in {password_file} cannot be read: {error}") from error
+    return replace(found, password=read_password(password_file))
 
 
 def _endpoint(url: str) -> Endpoint:

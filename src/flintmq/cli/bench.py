@@ -7,11 +7,13 @@ from typing import Annotated
 import typer
 
 from flintmq.base.counting import counted
-from flintmq.cli.administration import Json
-from flintmq.cli.amqp import DEFAULT_URL, PasswordFile, Url, with_password
+from flintmq.cli.amqp import with_password
+from flintmq.cli.commands import command
+from flintmq.cli.options import DEFAULT_URL, Json, PasswordFile, Url
 from flintmq.cli.progress import counting_bar
 
 
+@command("bench")
 def bench(
     size: Annotated[int, typer.Option(min=8, metavar="BYTES", help="How large bodies are.")] = 16,
     seconds: Annotated[float, typer.Option(min=0.1, metavar="S", help="How long to publish.")] = 5,

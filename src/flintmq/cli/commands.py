@@ -1,143 +1,144 @@
-"""Which commands there are, and where; a command's file is read when it is called: `serve` waits for no other."""
+"""How commands are registered: each is a function with `@command` or `@api_command` in one of `_MODULES`."""
 
-from collections.abc import Iterator, Mapping
+import functools
+import inspect
+from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
-from typing import Any, Final
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
-# A command is a file of this package and a function in it; a group has its help and its commands.
-_Place = tuple[str, str]
-_Group = tuple[str, dict[str, _Place]]
+from flintmq.cli.api import Api, endpoint
+from flintmq.cli.options import AmqpUrl, ApiUrl, Ca, PasswordFile
 
-_COMMANDS: Final[dict[str, _Place | _Group]] = {
-    "serve": ("serve", "serve"),
-    "publish": ("publish", "publish"),
-    "consume": ("consume", "consume"),
-    "get": ("get", "get"),
-    "browse": ("browse", "browse"),
-    "search": ("search", "search"),
-    "move": ("move", "move"),
-    "redrive": ("redrive", "redrive"),
-    "purge": ("purge", "purge"),
-    "bind": ("bind", "bind"),
-    "unbind": ("unbind", "unbind"),
-    "declare": (
-        "Declare a queue, a stream or an exchange.",
-        {"queue": ("declare_queue", "declare_queue"), "exchange": ("declare_exchange", "declare_exchange")},
-    ),
-    "delete": (
-        "Delete a queue or an exchange.",
-        {"queue": ("delete_queue", "delete_queue"), "exchange": ("delete_exchange", "delete_exchange")},
-    ),
-    "ping": ("ping", "ping"),
-    "top": ("top", "top"),
-    "status": ("status", "show_status"),
-    "list-queues": ("list_queues", "list_queues"),
-    "list-streams": ("list_streams", "list_streams"),
-    "list-dead-letters": ("list_dead_letters", "list_dead_letters"),
-    "list-exchanges": ("list_exchanges", "list_exchanges"),
-    "list-bindings": ("list_bindings", "list_bindings"),
-    "list-connections": ("list_connections", "list_connections"),
-    "list-channels": ("list_channels", "list_channels"),
-    "list-consumers": ("list_consumers", "list_consumers"),
-    "list-resumable-links": ("list_resumable_links", "list_resumable_links"),
-    "list-vhosts": ("list_vhosts", "list_vhosts"),
-    "list-users": ("list_users", "list_users"),
-    "list-permissions": ("list_permissions", "list_permissions"),
-    "list-policies": ("list_policies", "list_policies"),
-    "close-connection": ("close_connection", "close_connection"),
-    "forget-resumable-link": ("forget_resumable_link", "forget_resumable_link"),
-    "user": (
-        "Users of a broker.",
-        {
-            "add": ("user_add", "add_user"),
-            "delete": ("user_delete", "delete_user"),
-            "password": ("user_password", "change_password"),
-            "tags": ("user_tags", "set_tags"),
-        },
-    ),
-    "permission": (
-        "What users may do.",
-        {"set": ("permission_set", "set_permission"), "clear": ("permission_clear", "clear_permission")},
-    ),
-    "vhost": ("Virtual hosts.", {"add": ("vhost_add", "add_vhost"), "delete": ("vhost_delete", "delete_vhost")}),
-    "policy": (
-        "Policies for queues and exchanges.",
-        {"set": ("policy_set", "set_policy"), "clear": ("policy_clear", "clear_policy")},
-    ),
-    "limit": (
-        "Limits of virtual hosts and users.",
-        {
-            "set": ("limit_set", "set_limit"),
-            "clear": ("limit_clear", "clear_limit"),
-            "list": ("limit_list", "list_limits"),
-        },
-    ),
+# In the order of `flintmq --help`. They are imported one after the other until one of them has the command that is
+# called, so the first ones start fastest.
+_MODULES: Final = (
+    "server",
+    "configuration",
+    "messages",
+    "queues",
+    "exchanges",
+    "bindings",
+    "dead_letters",
+    "connections",
+    "status",
+    "vhosts",
+    "users",
+    "permissions",
+    "policies",
+    "limits",
+    "definitions",
+    "storage",
+    "pipelines",
+    "bench",
+)
+
+# The first word of commands that have two, with its help.
+_GROUPS: Final = {
+    "declare": "Declare a queue, a stream or an exchange.",
+    "delete": "Delete a queue or an exchange.",
+    "user": "Users of a broker.",
+    "permission": "What users may do.",
+    "vhost": "Virtual hosts.",
+    "policy": "Policies for queues and exchanges.",
+    "limit": "Limits of virtual hosts and users.",
     "definitions": (
-        "Virtual hosts, users, permissions, policies, queues, exchanges and bindings, as a file of RabbitMQ's format.",
-        {
-            "import": ("definitions_import", "import_definitions"),
-            "export": ("definitions_export", "export_definitions"),
-        },
+        "Virtual hosts, users, permissions, policies, queues, exchanges and bindings, as a file of RabbitMQ's format."
     ),
-    "storage": (
-        "A broker's data directory: look into it, check it, back it up while the broker runs, and restore it.",
-        {
-            "verify": ("storage_verify", "verify"),
-            "dump": ("storage_dump", "dump"),
-            "backup": ("storage_backup", "backup"),
-            "restore": ("storage_restore", "restore"),
-            "rebuild": ("storage_rebuild", "rebuild"),
-        },
-    ),
-    "pipeline": (
-        "Data pipelines on Apache Spark: from queues, streams and the lake into exchanges and the lake.",
-        {
-            "validate": ("pipeline_validate", "validate"),
-            "run": ("pipeline_run", "run"),
-            "status": ("pipeline_status", "status"),
-            "list": ("pipeline_list", "list_pipelines"),
-        },
-    ),
-    "bench": ("bench", "bench"),
-    "doctor": ("doctor", "doctor"),
-    "config": (
-        "Settings: what there is to set, and what file and environment come to.",
-        {"show": ("config_show", "show"), "reference": ("config_reference", "print_reference")},
-    ),
+    "storage": "A broker's data directory: look into it, check it, back it up while the broker runs, and restore it.",
+    "pipeline": "Data pipelines on Apache Spark: from queues, streams and the lake into exchanges and the lake.",
+    "config": "Settings: what there is to set, and what file and environment come to.",
 }
+
+# The options that `api_command` adds, with their defaults.
+_API_OPTIONS: Final[tuple[tuple[str, object, object], ...]] = (
+    ("api_url", ApiUrl, ""),
+    ("amqp_url", AmqpUrl, ""),
+    ("password_file", PasswordFile, None),
+    ("ca", Ca, None),
+)
+
+P = ParamSpec("P")
+_Function = TypeVar("_Function", bound=Callable[..., None])
+
+_functions: dict[str, Callable[..., None]] = {}
+
+
+def command(words: str) -> Callable[[_Function], _Function]:
+    """Register a function as the command of these words, such as "purge" or "user add"; its docstring is the help."""
+
+    def register(function: _Function) -> _Function:
+        _functions[words] = function
+        return function
+
+    return register
+
+
+def api_command(words: str) -> Callable[[Callable[Concatenate[Api, P], None]], Callable[..., None]]:
+    """Register a command that asks the HTTP API: it is called with the API, and has the options that lead there."""
+
+    def register(function: Callable[Concatenate[Api, P], None]) -> Callable[..., None]:
+        # What typer gives is what the signature below asks for.
+        call: Callable[..., None] = function
+
+        @functools.wraps(function)
+        def asking(**given: Any) -> None:  # noqa: ANN401 - what typer gives
+            where = endpoint(*(given.pop(name) for name, _, _ in _API_OPTIONS))
+            with Api(where) as api:
+                call(api, **given)
+
+        own = list(inspect.signature(function).parameters.values())[1:]
+        shared = [
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=hint)
+            for name, hint, default in _API_OPTIONS
+        ]
+        parameters = [part.replace(kind=inspect.Parameter.KEYWORD_ONLY) for part in own]
+        asking.__signature__ = inspect.Signature(parameters + shared)  # type: ignore[attr-defined]
+        asking.__annotations__ = {part.name: part.annotation for part in parameters + shared}
+        del asking.__wrapped__
+        return command(words)(asking)
+
+    return register
+
+
+def _function(words: str) -> Callable[..., None]:
+    """The function of a command. Raises KeyError."""
+    for module in _MODULES:
+        import_module(f"flintmq.cli.{module}")
+        if words in _functions:
+            break
+    return _functions[words]
 
 
 class _Commands(Mapping[str, Any]):
-    """As click has them, each made when it is asked for."""
+    """The commands and groups that begin with `prefix`, as click has them; each is made when it is asked for."""
+
+    def __init__(self, prefix: str = "") -> None:
+        self._prefix = prefix
 
     def __getitem__(self, word: str) -> object:
-        found = _COMMANDS[word]
         made = typer.Typer(no_args_is_help=True, add_completion=False)
-        if isinstance(found[1], str):
-            _add(made, word, (found[0], found[1]))
+        if not self._prefix and word in _GROUPS:
+            made.callback(help=_GROUPS[word])(_nothing)
+            found: Any = get_command(made)
+            found.commands = _Commands(f"{word} ")
         else:
-            # More than one: click takes a single command for the whole.
-            made.callback(help=found[0])(_nothing)
-            for each, place in found[1].items():
-                _add(made, each, place)
-        command = get_command(made)
-        command.name = word
-        return command
+            made.command(word)(_function(self._prefix + word))
+            found = get_command(made)
+        found.name = word
+        return found
 
     def __iter__(self) -> Iterator[str]:
-        return iter(_COMMANDS)
+        for module in _MODULES:
+            import_module(f"flintmq.cli.{module}")
+        found = (words.removeprefix(self._prefix) for words in _functions if words.startswith(self._prefix))
+        return iter(dict.fromkeys(words.split()[0] for words in found))
 
     def __len__(self) -> int:
-        return len(_COMMANDS)
-
-
-def _add(to: typer.Typer, word: str, place: _Place) -> None:
-    module, function = place
-    to.command(word)(getattr(import_module(f"flintmq.cli.{module}"), function))
+        return len(list(iter(self)))
 
 
 def _nothing() -> None:
@@ -145,6 +146,8 @@ def _nothing() -> None:
 
 
 class Commands(TyperGroup):
+    """The group of all commands."""
+
     def __init__(self, **attributes: Any) -> None:  # noqa: ANN401 - typer's
         super().__init__(**attributes)
         commands: Any = _Commands()

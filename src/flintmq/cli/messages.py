@@ -1,17 +1,30 @@
-"""Messages as the commands print them: a JSON object per line, or a table that has the beginning of each."""
+"""Messages: publish them, consume them, look at them and move them."""
 
 import json
+import sys
 from base64 import b64encode
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from flintmq.base.json_values import to_json
+from flintmq.base.counting import counted
+from flintmq.base.errors import FlintError
+from flintmq.cli.amqp import channel
+from flintmq.cli.api import Api, path_of
+from flintmq.cli.commands import api_command, command
+from flintmq.cli.options import DEFAULT_URL, Json, PasswordFile, Queue, Url, VHost
+from flintmq.cli.progress import counting_bar
 from flintmq.cli.tables import Column, print_table
 
 if TYPE_CHECKING:
     from flintmq.client import Delivery
 
+_PERSISTENT: Final = 2
+# From what is ready, the broker sends the next ones at once.
+_BROWSE_IDLE_SECONDS: Final = 0.5
+# In one request, so that there is something to show, and Ctrl-C ends it at a round number.
+_STEP_MESSAGES: Final = 10_000
 _BODY_SHOWN: Final = 60
 _COLUMNS: Final = (
     Column("exchange", "exchange"),
@@ -22,9 +35,229 @@ _COLUMNS: Final = (
     Column("body", "shown", rank=0),
 )
 
+Count = Annotated[int, typer.Option(min=1, metavar="N", help="So many, if there are.")]
+Chosen = Annotated[
+    str, typer.Option("--search", metavar="TEXT", help="Only messages with this in their body, headers or properties.")
+]
+Most = Annotated[int | None, typer.Option("--count", min=1, metavar="N", help="So many at most; the oldest first.")]
+
+
+@command("publish")
+def publish(
+    routing_key: Annotated[str, typer.Argument(help="The routing key; for the default exchange, the queue's name.")],
+    bodies: Annotated[
+        list[str] | None, typer.Argument(help="Bodies; without any, each line of standard input.")
+    ] = None,
+    exchange: Annotated[str, typer.Option(metavar="NAME", help="The exchange; the default one if not given.")] = "",
+    transient: Annotated[bool, typer.Option("--transient", help="Do not ask for the messages to be stored.")] = False,
+    url: Url = DEFAULT_URL,
+) -> None:
+    """Publish messages, and say how many were confirmed. One that no queue takes is an error."""
+    from flintmq import client
+
+    properties = client.encode_properties(client.Properties(delivery_mode=None if transient else _PERSISTENT))
+
+    def publishes() -> Iterator[client.Publish]:
+        for body in _bodies(bodies):
+            yield client.Publish(exchange, routing_key, body, properties, mandatory=True)
+
+    with client.connect(url) as connection:
+        count = connection.channel(confirms=True).publish_batch(publishes())
+    typer.echo(f"{count} confirmed", err=True)
+
+
+def _bodies(given: list[str] | None) -> Iterator[bytes]:
+    if given:
+        for body in given:
+            yield body.encode()
+    else:
+        for line in sys.stdin.buffer:
+            yield line.rstrip(b"\n")
+
+
+@command("consume")
+def consume(
+    queue: Annotated[str, typer.Argument(help="The queue, or the stream.")],
+    count: Annotated[int | None, typer.Option(min=1, metavar="N", help="Stop after so many messages.")] = None,
+    wait: Annotated[
+        float | None, typer.Option(min=0, metavar="SECONDS", help="Stop after so long without one; else never.")
+    ] = None,
+    offset: Annotated[
+        str | None,
+        typer.Option(metavar="OFFSET", help="Where to start in a stream: first, last, next, a number, or an age (2h)."),
+    ] = None,
+    reader: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Go on in a stream where the reader of this name has stopped.")
+    ] = None,
+    values: Annotated[
+        list[str] | None,
+        typer.Option("--filter", metavar="VALUE", help="Of a stream, only this filter value."),
+    ] = None,
+    url: Url = DEFAULT_URL,
+) -> None:
+    """Print the bodies of a queue's messages and acknowledge them. What was not printed stays on the queue."""
+    from flintmq import client
+
+    arguments: dict[str, object] = {}
+    if offset is not None:
+        arguments["x-stream-offset"] = int(offset) if offset.isdecimal() else offset
+    if reader is not None:
+        arguments["x-stream-reader"] = reader
+    if values:
+        arguments["x-stream-filter"] = values
+    window = min(count or 1000, 1000)
+    left = count
+    with client.connect(url) as connection:
+        opened = connection.channel()
+        for batch in opened.consume(queue, prefetch=window, batch_size=window, timeout=wait, arguments=arguments):
+            wanted = batch.messages if left is None else batch.messages[:left]
+            for message in wanted:
+                sys.stdout.buffer.write(message.body + b"\n")
+            sys.stdout.buffer.flush()
+            opened.ack(wanted[-1].delivery_tag, multiple=True)
+            if left is not None:
+                left -= len(wanted)
+                if left == 0:
+                    break
+
+
+@command("get")
+def get(
+    queue: Queue,
+    count: Count = 1,
+    requeue: Annotated[bool, typer.Option("--requeue", help="Put them back, marked as redelivered.")] = False,
+    as_json: Json = False,
+    url: Url = DEFAULT_URL,
+    password_file: PasswordFile = None,
+) -> None:
+    """Take messages from a queue and print them; they are acknowledged once printed. To look only, see browse."""
+    with channel(url, password_file) as opened:
+        messages: list[Delivery] = []
+        while len(messages) < count and (message := opened.get(queue)) is not None:
+            messages.append(message)
+        print_messages(messages, as_json)
+        if messages and requeue:
+            opened.nack(messages[-1].delivery_tag, multiple=True)
+        elif messages:
+            opened.ack(messages[-1].delivery_tag, multiple=True)
+
+
+@command("browse")
+def browse(
+    queue: Queue,
+    count: Count = 20,
+    as_json: Json = False,
+    url: Url = DEFAULT_URL,
+    password_file: PasswordFile = None,
+) -> None:
+    """Print the oldest messages that are ready on a queue, and take none. Nobody notices; read streams with consume."""
+    messages: list[Delivery] = []
+    with channel(url, password_file) as opened:
+        # Passively: an error of a queue that is not there says so at once.
+        ready = opened.declare_queue(queue, passive=True).message_count
+        wanted = min(count, ready)
+        if wanted:
+            arguments: dict[str, object] = {"x-browse": True}
+            for batch in opened.consume(
+                queue, min(wanted, 1000), timeout=_BROWSE_IDLE_SECONDS, arguments=arguments, no_ack=True
+            ):
+                messages += batch.messages
+                if len(messages) >= wanted:
+                    break
+    print_messages(messages[:wanted], as_json)
+
+
+@api_command("search")
+def search(
+    api: Api,
+    queue: Queue,
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="What occurs in body, headers or properties.")],
+    vhost: VHost = "/",
+    count: Count = 20,
+    as_json: Json = False,
+) -> None:
+    """Find messages on a queue or in a stream by what is in them, however deep it is, and take none."""
+    path = path_of("queues", vhost, queue)
+    total = api.get(path).get("messages", 0)
+    found: list[dict[str, Any]] = []
+    after: str | None = None
+    with counting_bar("Searching", lambda: total) as progress:
+        while len(found) < count:
+            page = api.get(f"{path}/messages", search=text, count=count - len(found), after=after)
+            found += page["messages"]
+            progress(page["looked"])
+            after = page["next"]
+            if after is None:
+                break
+    if as_json:
+        for message in found:
+            typer.echo(json.dumps(message, ensure_ascii=False))
+        return
+    for message in found:
+        message["shown"] = str(message.get("payload", ""))[:_BODY_SHOWN]
+    print_table(
+        found,
+        (
+            Column("position", "position", "count", rank=0),
+            Column("exchange", "exchange"),
+            Column("routing key", "routing_key", rank=0),
+            Column("again", "redelivered"),
+            Column("properties", "properties"),
+            Column("body", "shown", rank=0),
+        ),
+    )
+
+
+@api_command("move")
+def move(
+    api: Api,
+    queue: Queue,
+    destination: Annotated[str, typer.Argument(metavar="DESTINATION", help="Another queue of the virtual host.")],
+    vhost: VHost = "/",
+    search: Chosen = "",
+    count: Most = None,
+    as_json: Json = False,
+) -> None:
+    """Move messages that are ready from one queue to another; none is lost or doubled."""
+    tell(
+        "moved", as_json, in_steps(api, path_of("queues", vhost, queue), "move", search, count, destination=destination)
+    )
+
+
+def in_steps(api: Api, path: str, what: str, search: str, count: int | None, **more: str) -> tuple[int, int]:
+    """How many were moved, and how many were chosen and had to stay."""
+    done = skipped = 0
+    total = api.get(path).get("messages_ready", 0)
+    answered = {"move": "moved", "redrive": "redriven"}[what]
+    with counting_bar("Moving", lambda: min(total, count or total)) as progress:
+        after: str | None = ""
+        while after is not None and (count is None or done + skipped < count):
+            step = _STEP_MESSAGES if count is None else min(_STEP_MESSAGES, count - done - skipped)
+            answer = api.post(f"{path}/{what}", {"search": search, "count": step, "after": after, **more})
+            done += answer[answered]
+            skipped += answer["skipped"]
+            progress(answer[answered])
+            after = answer["next"]
+    return done, skipped
+
+
+def tell(word: str, as_json: bool, counts: tuple[int, int]) -> None:
+    """Raises FlintError where some had to stay."""
+    done, skipped = counts
+    if as_json:
+        typer.echo(json.dumps({word: done, "skipped": skipped}))
+    else:
+        typer.echo(f"{counted(done, 'message')} {word}", err=True)
+    if skipped:
+        raise FlintError(
+            f"{counted(skipped, 'message')} stayed: there is no room where they should go, or they may not go there"
+        )
+
 
 def describe(message: "Delivery") -> dict[str, Any]:
     """As `flintmq storage dump` has them: a body that is no text is in `body_base64`."""
+    from flintmq.base.json_values import to_json
+
     properties = vars_of(message)
     headers = properties.pop("headers", None)
     found: dict[str, Any] = {

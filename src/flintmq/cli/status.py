@@ -1,16 +1,54 @@
-"""`flintmq status`: how a broker is doing, on one page."""
+"""How a running broker is doing."""
 
 import json
-from typing import Any
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from flintmq.cli.administration import Json, administrative
+from flintmq.base.counting import counted
 from flintmq.cli.api import Api
-from flintmq.cli.tables import Column, in_words, printable
+from flintmq.cli.commands import api_command
+from flintmq.cli.options import Json
+from flintmq.cli.tables import Column, console_for_tables, in_words, printable, table_of
 
-_COUNTS = ("connections", "channels", "queues", "exchanges", "consumers")
-_NODE = (
+if TYPE_CHECKING:
+    from rich.text import Text
+
+
+class Order(StrEnum):
+    IN = "in"
+    OUT = "out"
+    READY = "ready"
+    UNACKED = "unacked"
+    BYTES = "bytes"
+
+
+_PATHS: Final = {
+    Order.IN: "message_stats.publish_details.rate",
+    Order.OUT: "message_stats.deliver_get_details.rate",
+    Order.READY: "messages_ready",
+    Order.UNACKED: "messages_unacknowledged",
+    Order.BYTES: "message_bytes",
+}
+_LEAST_RANK: Final = 9
+_TOP_COUNTS: Final = ("connection", "channel", "queue", "consumer")
+_TOP_COLUMNS: Final = (
+    Column("vhost", "vhost", rank=1),
+    Column("queue", "name", rank=0),
+    Column("in", _PATHS[Order.IN], "rate", rank=3),
+    Column("out", _PATHS[Order.OUT], "rate", rank=4),
+    Column("acked", "message_stats.ack_details.rate", "rate", rank=8),
+    Column("ready", _PATHS[Order.READY], "count", rank=2),
+    Column("unacked", _PATHS[Order.UNACKED], "count", rank=5),
+    Column("bytes", _PATHS[Order.BYTES], "bytes", rank=6),
+    Column("consumers", "consumers", "count", rank=7),
+)
+_STATUS_COUNTS = ("connections", "channels", "queues", "exchanges", "consumers")
+_STATUS_NODE = (
     Column("uptime", "uptime", "milliseconds", rank=0),
     Column("memory", "mem_used", "bytes", rank=0),
     Column("memory limit", "mem_limit", "bytes", rank=0),
@@ -21,7 +59,7 @@ _NODE = (
 )
 
 
-@administrative
+@api_command("status")
 def show_status(api: Api, as_json: Json = False) -> None:
     """Say how the broker is doing: what there is of everything, and which alarms are on. Status 1 if any is."""
     overview = api.get("overview")
@@ -30,7 +68,7 @@ def show_status(api: Api, as_json: Json = False) -> None:
     if as_json:
         typer.echo(json.dumps({"overview": overview, "nodes": nodes, "alarms": alarms}))
     else:
-        for line in _lines(overview, nodes, alarms):
+        for line in _status_lines(overview, nodes, alarms):
             typer.echo(printable(line))
     if alarms:
         raise typer.Exit(1)
@@ -45,14 +83,14 @@ def _alarms(nodes: list[dict[str, Any]]) -> list[tuple[str, str]]:
     ]
 
 
-def _lines(overview: dict[str, Any], nodes: list[dict[str, Any]], alarms: list[str]) -> list[str]:
+def _status_lines(overview: dict[str, Any], nodes: list[dict[str, Any]], alarms: list[str]) -> list[str]:
     product = overview.get("product_name", "FlintMQ")
     version = overview.get("product_version") or overview.get("management_version", "")
     lines = [f"{product} {version} on {overview.get('node', '')}"]
     for node in nodes:
-        lines += [f"  {column.heading:<14}{text}" for column in _NODE if (text := column.text(node))]
+        lines += [f"  {column.heading:<14}{text}" for column in _STATUS_NODE if (text := column.text(node))]
     totals = overview.get("object_totals", {})
-    lines += [f"  {name:<14}{in_words(totals[name], 'count')}" for name in _COUNTS if name in totals]
+    lines += [f"  {name:<14}{in_words(totals[name], 'count')}" for name in _STATUS_COUNTS if name in totals]
     messages = overview.get("queue_totals") or {}
     for heading, name in (("ready", "messages_ready"), ("unacked", "messages_unacknowledged")):
         if name in messages:
@@ -67,3 +105,71 @@ def _lines(overview: dict[str, Any], nodes: list[dict[str, Any]], alarms: list[s
     ]
     lines.append(f"  {'alarms':<14}{', '.join(alarms) or 'none'}")
     return lines
+
+
+@api_command("top")
+def top(
+    api: Api,
+    every: Annotated[float, typer.Option(min=0.5, metavar="SECONDS", help="How often to look.")] = 2.0,
+    order: Annotated[Order, typer.Option("--sort", help="What the first queue has most of.")] = Order.IN,
+    rows: Annotated[int, typer.Option(min=1, max=500, metavar="N", help="How many queues to show.")] = 20,
+    times: Annotated[int | None, typer.Option(min=1, metavar="N", help="End after so many looks.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Show the busiest queues and the broker's rates, again and again, until Ctrl-C."""
+    from rich.console import Group
+    from rich.live import Live
+
+    console = console_for_tables()
+    looks = 0
+    with Live(console=console, screen=console.is_terminal and not as_json, auto_refresh=False) as live:
+        try:
+            while True:
+                overview, queues = _top_look(api, order, rows)
+                if as_json:
+                    typer.echo(json.dumps({"overview": overview, "queues": queues}))
+                else:
+                    # Whoever looks may make the window wider meanwhile.
+                    table = table_of(queues, _top_columns(order, queues), console.width)
+                    live.update(Group(_top_head(overview, api.endpoint.address), table), refresh=True)
+                looks += 1
+                if looks == times:
+                    return
+                time.sleep(every)
+        except KeyboardInterrupt:
+            return
+
+
+def _top_look(api: Api, order: Order, rows: int) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    # The broker sorts, so that one page is all that is sent.
+    queues = api.get("queues", page=1, page_size=rows, sort=_PATHS[order], sort_reverse="true")
+    return api.get("overview"), queues["items"]
+
+
+def _top_columns(order: Order, queues: list[dict[str, Any]]) -> Iterator[Column]:
+    """By what the queues are sorted is seen in any case; a virtual host that all are of tells none from another."""
+    ranks = {_PATHS[order]: 0}
+    if len({queue.get("vhost") for queue in queues}) == 1:
+        ranks["vhost"] = _LEAST_RANK
+    for column in _TOP_COLUMNS:
+        yield replace(column, rank=ranks.get(column.path, column.rank))
+
+
+def _top_head(overview: dict[str, Any], address: str) -> "Text":
+    from rich.text import Text
+
+    stats = overview.get("message_stats") or {}
+    rates = [
+        f"{word} {in_words((stats.get(name) or {}).get('rate', 0.0), 'rate')}"
+        for word, name in (("in", "publish_details"), ("out", "deliver_get_details"), ("acked", "ack_details"))
+    ]
+    totals = overview.get("object_totals") or {}
+    counts = [counted(totals[f"{noun}s"], noun) for noun in _TOP_COUNTS if f"{noun}s" in totals]
+    messages = overview.get("queue_totals") or {}
+    held = [
+        f"{messages[name]:,} {word}"
+        for word, name in (("ready", "messages_ready"), ("unacked", "messages_unacknowledged"))
+        if name in messages
+    ]
+    lines = (f"{overview.get('node', '')} at {address}", ", ".join(rates + held), ", ".join(counts))
+    return Text("\n".join(map(printable, lines)))

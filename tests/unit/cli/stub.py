@@ -5,6 +5,21 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 
+from typer.testing import CliRunner
+
+from flintmq.base.errors import FlintError
+from flintmq.cli.main import app
+
+QUEUE: dict[str, Any] = {
+    "vhost": "/",
+    "name": "[bold]a\x1b[31m\n",
+    "type": "classic",
+    "messages_ready": 12345,
+    "message_bytes": 1500,
+    "message_stats": {"publish_details": {"rate": 2.5}},
+    "arguments": {"x-max-length": 1},
+}
+
 
 class StubApi(ThreadingHTTPServer):
     """`answers` has a status and a body for each "METHOD /path?query"; `asked` has what was asked, with its body."""
@@ -49,3 +64,12 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, *_: object) -> None:
         """Tests are quiet."""
+
+
+def run(stub: StubApi, *arguments: str) -> str:
+    """What it prints; raises what it fails with."""
+    ran = CliRunner().invoke(app, list(arguments), env={"FLINTMQ_API": stub.url}, terminal_width=200)
+    if isinstance(ran.exception, FlintError):
+        raise ran.exception
+    assert ran.exit_code == 0, ran.output
+    return ran.stdout

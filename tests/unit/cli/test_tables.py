@@ -1,7 +1,6 @@
 import pytest
 from rich.console import Console
 
-from flintmq.cli.list_queues import list_queues
 from flintmq.cli.tables import Column, in_words, table_of, time_in_words
 
 COLUMNS = (Column("name", "name", rank=0), Column("in", "stats.rate", "rate"), Column("policy", "policy"))
@@ -82,21 +81,3 @@ def test_names_are_never_cut_off() -> None:
     text = shown([{"name": "x" * 50, "stats": {"rate": 1.0}}], width=30)
     assert text.count("x") == 50
     assert "\u2026" not in text
-
-
-def test_a_list_is_read_in_eighty_columns(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """Names of queues stay in one line each on a terminal of 80 columns, and what has no room there is named."""
-    rates = {key: {"rate": 12.0} for key in ("publish_details", "deliver_get_details")}
-    figures = {"messages_ready": 5, "messages_unacknowledged": 1, "message_bytes": 10**6, "consumers": 3}
-    common = {"vhost": "/", "type": "classic", "state": "running", "message_stats": rates, "policy": "short"}
-    queues = [{"name": name, **common, **figures} for name in ("orders", "warehouse.shipments")]
-    monkeypatch.setattr("flintmq.cli.listing.fetch", lambda *_args, **_query: queues)
-    monkeypatch.setattr("flintmq.cli.tables.console_for_tables", lambda: Console(width=80, no_color=True))
-    list_queues(api_url="http://127.0.0.1:1", amqp_url="", password_file=None, ca=None, vhost=None, as_json=False)
-    printed = capsys.readouterr()
-    assert max(map(len, printed.out.splitlines())) <= 80
-    rows = [line.split() for line in printed.out.splitlines()]
-    assert ["/", "orders", "classic", "running", "5", "1"] in [row[:6] for row in rows]
-    assert ["/", "warehouse.shipments"] in [row[:2] for row in rows]
-    assert "Not shown, for want of room:" in printed.err
-    assert "consumers, policy" in printed.err

@@ -1,0 +1,62 @@
+"""`flintmq status` and `flintmq top` against an API that answers what it is told to."""
+
+import json
+from typing import Any
+
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner
+
+from flintmq.cli import status
+from flintmq.cli.main import app
+from flintmq.cli.tables import table_of
+from tests.unit.cli.stub import QUEUE, StubApi, run
+
+
+def test_status_names_alarms() -> None:
+    """The page has counts and rates; an alarm is the status 1, for scripts."""
+    overview = {"node": "flintmq@h", "object_totals": {"queues": 3}, "listeners": [{"protocol": "amqp", "port": 5672}]}
+    node = {"name": "flintmq@h", "mem_used": 1500, "mem_alarm": False}
+    answers: dict[str, Any] = {"GET overview": (200, overview), "GET nodes": (200, [node])}
+    with StubApi(answers) as stub:
+        shown = run(stub, "status")
+        for words in ("flintmq@h", "1.5 KiB", "queues", "amqp on", "none"):
+            assert words in shown
+        answers["GET nodes"] = (200, [node | {"mem_alarm": True}])
+        ran = CliRunner().invoke(app, ["status", "--json"], env={"FLINTMQ_API": stub.url})
+        assert ran.exit_code == 1
+        assert json.loads(ran.stdout)["alarms"] == ["flintmq@h low on memory"]
+
+
+def test_top_shows_the_busiest() -> None:
+    """The broker sorts and sends one page; a look has its queues and the broker's rates, or is a line of JSON."""
+    overview = {"node": "n", "message_stats": {"publish_details": {"rate": 7.0}}, "object_totals": {"queues": 3}}
+    query = "page=1&page_size=5&sort=messages_ready&sort_reverse=true"
+    answers = {"GET overview": (200, overview), f"GET queues?{query}": (200, {"items": [QUEUE]})}
+    with StubApi(answers) as stub:
+        shown = run(stub, "top", "--sort", "ready", "--rows", "5", "--times", "1")
+        for words in ("in 7.0/s", "3 queues", "12,345"):
+            assert words in shown
+        lines = run(stub, "top", "--sort", "ready", "--rows", "5", "--times", "2", "--every", "0.5", "--json")
+        assert [json.loads(line)["queues"] for line in lines.splitlines()] == [[QUEUE], [QUEUE]]
+
+
+@pytest.mark.parametrize(
+    ("order", "vhosts", "headings"),
+    [
+        ("in", "//", "queue in out ready unacked"),
+        ("in", "/v", "vhost queue in out ready"),
+        ("bytes", "//", "queue in out ready bytes"),
+    ],
+)
+def test_top_is_read_in_eighty_columns(order: str, vhosts: str, headings: str) -> None:
+    """Names are whole, beside the figures that matter most, what was asked for, and what tells queues apart."""
+    rates = {key: {"rate": 1_234_567.0} for key in ("publish_details", "deliver_get_details", "ack_details")}
+    figures = {"messages_ready": 1_234_567, "messages_unacknowledged": 12_345, "message_bytes": 10**9, "consumers": 3}
+    queues = [{"vhost": vhost, "name": "warehouse.shipments", "message_stats": rates} | figures for vhost in vhosts]
+    console = Console(width=80, no_color=True)
+    with console.capture() as captured:
+        console.print(table_of(queues, status._top_columns(status.Order(order), queues), 80))
+    assert captured.get().split("\u2500")[0].split() == headings.split()
+    assert captured.get().count("warehouse.shipments") == 2
+    assert captured.get().count("1,234,567/s") == 4
