@@ -130,6 +130,8 @@ def test_a_connection_is_seen_and_closed(admin: Administrator) -> None:
         (seen,) = [each for each in json.loads(admin.ask("list-connections", "--json")) if each["user"] == "anna"]
         assert "AMQP 0-9-1" in admin.ask("list-connections")
         assert seen["name"] in admin.ask("list-channels")
+        for noun, there in (("connections", "v"), ("channels", "v"), ("connections", "/"), ("channels", "/")):
+            assert (seen["name"] in admin.ask(f"list-{noun}", "--vhost", there)) is (there == "v")
         admin.ask("close-connection", seen["name"], "--reason", "because")
         with pytest.raises(fc.ConnectionClosed, match="because"):
             connection.process(60)

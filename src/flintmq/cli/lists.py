@@ -1,7 +1,7 @@
 """Commands that show a list of the API: they differ in where it is and in what is shown of each entry."""
 
 import json
-from typing import Any
+from typing import Any, Final
 
 import typer
 
@@ -10,6 +10,10 @@ from flintmq.cli.commands import api_command
 from flintmq.cli.options import Json, SomeVHost
 from flintmq.cli.progress import counting_bar
 from flintmq.cli.tables import Column, print_table
+
+# RabbitMQ's API has the lists of one virtual host at /api/<noun>/<vhost>, but these at /api/vhosts/<vhost>/<noun>, as
+# /api/<noun>/<name> is one connection or one channel.
+_BELOW_VHOSTS: Final = ("channels", "connections")
 
 
 def show_list(items: list[dict[str, Any]], as_json: bool, *columns: Column) -> None:
@@ -40,11 +44,17 @@ def list_command(noun: str, help_text: str, *columns: Column) -> None:
     api_command(f"list-{noun}")(show)
 
 
+def _path(noun: str, vhost: str | None) -> str:
+    if not vhost:
+        return noun
+    return path_of("vhosts", vhost, noun) if noun in _BELOW_VHOSTS else path_of(noun, vhost)
+
+
 def vhost_list_command(noun: str, help_text: str, *columns: Column) -> None:
     """Register `list-<noun>`, for a list that can be that of one virtual host."""
 
     def show(api: Api, vhost: SomeVHost = None, as_json: Json = False) -> None:
-        show_list(fetch(api, path_of(noun, *([vhost] if vhost else []))), as_json, *columns)
+        show_list(fetch(api, _path(noun, vhost)), as_json, *columns)
 
     show.__doc__ = help_text
     api_command(f"list-{noun}")(show)

@@ -22,10 +22,19 @@ def test_lists_for_people_and_programs() -> None:
         assert json.loads(run(stub, "list-queues", "--json")) == [QUEUE]
 
 
-def test_lists_of_one_virtual_host() -> None:
-    """The path has it as one part."""
-    with StubApi({f"GET exchanges/%2F?{PAGE}": (200, [])}) as stub:
-        run(stub, "list-exchanges", "--vhost", "/")
+@pytest.mark.parametrize(
+    ("noun", "path"),
+    [
+        ("exchanges", "exchanges/%2F"),
+        ("connections", "vhosts/%2F/connections"),
+        ("channels", "vhosts/%2F/channels"),
+    ],
+)
+def test_lists_of_one_virtual_host(noun: str, path: str) -> None:
+    """The path has the virtual host as one part, where RabbitMQ's API has it."""
+    with StubApi({f"GET {path}?{PAGE}": (200, [])}) as stub:
+        run(stub, f"list-{noun}", "--vhost", "/")
+        assert stub.asked == [(f"GET {path}?{PAGE}", None)]
 
 
 def test_streams_with_what_is_in_them() -> None:
