@@ -209,7 +209,7 @@ def test_a_broker_is_pinged(broker: BrokerProcess) -> None:
         silent.settimeout(30)
         waiting = threading.Thread(target=lambda: silent.accept()[0].sendall(b"HTTP/1.1"))
         waiting.start()
-        assert "speaks no AMQP" in run(broker, "ping", "--port", str(silent.getsockname()[1])).stderr
+        assert "does not speak AMQP" in run(broker, "ping", "--port", str(silent.getsockname()[1])).stderr
         waiting.join()
 
 
@@ -232,7 +232,7 @@ def test_dead_letters_are_found_and_driven_back(broker: BrokerProcess) -> None:
     assert (found["queue"], found["messages"]) == ("dead", 3)
     listed = run(broker, "list-dead-letters", *url).stdout
     assert "rejected on alive: 3" in listed
-    assert "of the oldest" not in listed
+    assert "counted in the oldest" not in listed
     (message,) = map(json.loads, run(broker, "search", "dead", "econ", "--json", *url).stdout.splitlines())
     assert message["payload"] == "second"
     assert run(broker, "redrive", "dead", "--search", "second", *url).stderr == "1 message redriven\n"

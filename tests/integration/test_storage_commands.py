@@ -135,7 +135,7 @@ def test_lost_definitions_are_rebuilt(tmp_path: Path) -> None:
         ran = run("rebuild", broker.data)
         assert (ran.returncode, ran.stderr) == (0, "")
         assert "rebuilt 1 vhost, 1 exchange, 3 queues" in ran.stdout
-        assert "users, permissions, policies and bindings are not known" in ran.stdout
+        assert "users, permissions, policies and bindings are lost" in ran.stdout
         assert as_json("verify", broker.data)["messages"] == 2
         broker.start()
         with fc.connect(broker.url) as connection:

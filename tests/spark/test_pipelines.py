@@ -495,4 +495,4 @@ def test_nobody_to_ask_about(broker: BrokerProcess) -> None:
     """A pipeline that never ran here has no status."""
     done = pipeline("status", "nobody", "--url", broker.url)
     assert done.returncode == 1
-    assert done.stderr.startswith("flintmq: no pipeline nobody has told this broker of itself")
+    assert done.stderr.startswith("flintmq: no pipeline nobody has reported its state to this broker")

@@ -1,4 +1,4 @@
-"""`python -m flintmq.cli`: the command where no script is installed, such as interpreted from a checkout."""
+"""`python -m flintmq.cli` runs the command line where the `flintmq` script is not installed, as in a checkout."""
 
 from flintmq.cli.main import main
 

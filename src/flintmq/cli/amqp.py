@@ -1,4 +1,4 @@
-"""The AMQP connection of commands that use one."""
+"""The connection of commands that use AMQP."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def channel(url: str, password_file: Path | None) -> "Iterator[Channel]":
-    """Raises what the client does, and ConfigurationError."""
+    """Connect to `url` and open a channel. Raises ConfigurationError, and the errors of the client."""
     from flintmq import client
 
     with client.connect(with_password(url, password_file)) as connection:
@@ -22,7 +22,7 @@ def channel(url: str, password_file: Path | None) -> "Iterator[Channel]":
 
 
 def with_password(url: str, file: Path | None) -> str:
-    """The URL with the password that stands in the file. Raises ConfigurationError."""
+    """Return `url` with the password in `file`, if there is a file. Raises ConfigurationError."""
     if file is None:
         return url
     password = quote(read_password(file), safe="")

@@ -1,4 +1,4 @@
-"""The management API of a broker, as the commands speak to it: JSON by HTTP, one connection, and errors in words."""
+"""A client of the HTTP API: JSON over one connection, with errors that say what to do."""
 
 import json
 from base64 import b64encode
@@ -14,36 +14,46 @@ from flintmq.cli.options import read_password
 if TYPE_CHECKING:
     import ssl
 
-# A definition of thousands of queues takes the broker some seconds.
+# The import of thousands of queues takes the broker some seconds.
 _TIMEOUT_SECONDS: Final = 60.0
 _PORTS: Final = {"http": 15672, "https": 15671, "amqp": 15672, "amqps": 15671}
 _FORM: Final = "http://user:password@host:15672"
-# What is asked for at once of a long list.
+# Number of entries per request of a long list.
 PAGE_SIZE: Final = 500
+
+# The first part of a path to an object, and the noun for it.
+_GLOBAL_OBJECTS: Final = {"connections": "connection", "users": "user", "vhosts": "virtual host"}
+_VHOST_OBJECTS: Final = {
+    "operator-policies": "operator policy",
+    "permissions": "permission of user",
+    "policies": "policy",
+    "queues": "queue",
+    "resumable-links": "resumable link",
+}
 
 
 class Unreachable(FlintError):
-    """Nobody answers, or who answers does not speak HTTP."""
+    """No connection to the broker, or the answer is not one of a broker."""
 
 
 class Refused(FlintError):
-    """A wrong password, or a right that the user does not have."""
+    """Wrong user name or password, or a missing permission."""
 
 
 class Missing(FlintError):
-    """There is no such thing."""
+    """An object that does not exist."""
 
 
 @dataclass(frozen=True)
 class Endpoint:
-    """Where the API is, and who asks."""
+    """The address of the API, and the login."""
 
     host: str = "127.0.0.1"
     port: int = _PORTS["http"]
     user: str = "guest"
     password: str = field(default="guest", repr=False)
     is_tls: bool = False
-    # Who signed the broker's certificate, where that is nobody whom the machine knows.
+    # CA certificates in PEM; None means those of the machine.
     ca: Path | None = None
 
     @property
@@ -53,7 +63,10 @@ class Endpoint:
 
 
 def endpoint(api: str, amqp: str, password_file: Path | None, ca: Path | None) -> Endpoint:
-    """By the API's URL or, without one, the URL for AMQP: the same host and user. Raises ConfigurationError."""
+    """Read the URL of the API or, if it is empty, the URL for AMQP: the API then has the same host and user.
+
+    Raises ConfigurationError for a wrong URL or an unreadable password file.
+    """
     found = replace(_endpoint(api or amqp), ca=ca)
     if not api and amqp:
         parts = urlsplit(amqp)
@@ -72,10 +85,10 @@ def _endpoint(url: str) -> Endpoint:
         port = parts.port
         scheme, host = parts.scheme, parts.hostname
     except ValueError:
-        # What could not be read may be a part of the password.
-        raise ConfigurationError(f"the URL of the API cannot be read: write it as {_FORM}") from None
+        # The error of the parser may quote a part of the password.
+        raise ConfigurationError(f"wrong URL of the HTTP API: write it as {_FORM}") from None
     if scheme not in _PORTS or not host:
-        raise ConfigurationError(f"the URL of the API has to be like {_FORM}, or https://")
+        raise ConfigurationError(f"wrong URL of the HTTP API: write it as {_FORM}, or with https://")
     user, password = parts.username, parts.password
     return Endpoint(
         host,
@@ -87,16 +100,31 @@ def _endpoint(url: str) -> Endpoint:
 
 
 def path_of(*names: str) -> str:
-    """A path below /api, with each name as one part of it: "/" is %2F."""
+    """Join names to a path below /api. A "/" within a name becomes %2F."""
     return "/".join(quote(name, safe="") for name in names)
 
 
+def _object_of(path: str) -> str:
+    """The object that a path names, such as "queue 'q' in virtual host '/'", for the error that it does not exist."""
+    kind, *names = map(unquote, path.partition("?")[0].split("/"))
+    if kind in _GLOBAL_OBJECTS and names:
+        return f"{_GLOBAL_OBJECTS[kind]} '{names[0]}'"
+    if kind in _VHOST_OBJECTS and len(names) > 1:
+        return f"{_VHOST_OBJECTS[kind]} '{names[1]}' in virtual host '{names[0]}'"
+    if len(names) == 1:
+        return f"virtual host '{names[0]}'"
+    return f"/api/{path.partition('?')[0]}"
+
+
 class Api:
-    """Use in `with`. All methods raise Unreachable, Refused, Missing, and FlintError for whatever else is refused."""
+    """A connection to the HTTP API, opened by the first request; use it in `with`.
+
+    All methods raise Unreachable, Refused and Missing, and FlintError for any other error that the API returns.
+    """
 
     def __init__(self, endpoint: Endpoint) -> None:
         self.endpoint: Final = endpoint
-        # Not before it is asked for something: other commands start faster without it.
+        # Commands that do not use the API start faster without this import.
         from http.client import HTTPConnection, HTTPException, HTTPSConnection
 
         self._no_http: Final = HTTPException
@@ -129,12 +157,12 @@ class Api:
         self._ask("DELETE", f"{path}?{urlencode(query)}" if query else path, headers=headers)
 
     def pages(self, path: str, **query: object) -> Iterator[tuple[list[dict[str, Any]], int]]:
-        """All of a list, some at a time, each time with how many there are altogether."""
+        """Read a list page by page. Each page comes with the number of entries in the whole list."""
         page = 1
         while True:
             answer = self.get(path, page=page, page_size=PAGE_SIZE, **query)
             if isinstance(answer, list):
-                # A list that knows no pages.
+                # This list has no pages.
                 yield answer, len(answer)
                 return
             yield answer["items"], answer["filtered_count"]
@@ -157,17 +185,21 @@ class Api:
             text = response.read()
         except ConnectionRefusedError as error:
             raise Unreachable(
-                f"nobody listens at {self.endpoint.address}: is the broker running, with management.enabled and that "
-                f"port? Say where with --api, such as {_FORM}"
+                f"{self.endpoint.address} refuses connections: is the broker running, with management.enabled and "
+                f"this port? Set the address with --api, such as {_FORM}"
             ) from error
         except (OSError, self._no_http) as error:
-            raise Unreachable(f"{self.endpoint.address} does not answer as a broker's API does: {error}") from error
+            raise Unreachable(
+                f"{self.endpoint.address} does not answer as the HTTP API of a broker: {error}"
+            ) from error
         if response.status >= 400:
             raise self._error(method, path, response.status, text)
         try:
             return json.loads(text) if text else None
         except ValueError as error:
-            raise Unreachable(f"{self.endpoint.address} answers, but not as a broker's API does") from error
+            raise Unreachable(
+                f"{self.endpoint.address} is not the HTTP API of a broker: its answer is not JSON"
+            ) from error
 
     def _error(self, method: str, path: str, status: int, text: bytes) -> FlintError:
         try:
@@ -177,14 +209,15 @@ class Api:
         what = f"{method} /api/{path.partition('?')[0]}"
         if status == 401 and reason in ("", "Not_Authorized", "Login failed"):
             return Refused(
-                f"{self.endpoint.address} refused the login of '{self.endpoint.user}': say who you are with --api, "
-                "FLINTMQ_API or FLINTMQ_URL, and the password with --password-file"
+                f"wrong user name or password: {self.endpoint.address} refused the login of '{self.endpoint.user}'. "
+                "Set the user with --api, FLINTMQ_API or FLINTMQ_URL, and the password with --password-file"
             )
         if status in (401, 403):
-            return Refused(f"'{self.endpoint.user}' may not {what}: {reason}")
+            return Refused(f"user '{self.endpoint.user}' may not {what}: {reason}")
         if status == 404:
-            return Missing(f"{what}: there is no such thing" + (f" ({reason})" if reason else ""))
-        return FlintError(f"{what} was refused with {status}: {reason or 'no reason was given'}")
+            # Only some answers name the object; the others say "Not Found".
+            return Missing(reason if reason.startswith("no ") else f"{_object_of(path)} does not exist")
+        return FlintError(f"{what} failed with status {status}: {reason or 'no reason given'}")
 
 
 def _context(endpoint: Endpoint) -> "ssl.SSLContext":
@@ -193,4 +226,4 @@ def _context(endpoint: Endpoint) -> "ssl.SSLContext":
     try:
         return ssl.create_default_context(cafile=endpoint.ca)
     except (OSError, ssl.SSLError) as error:
-        raise ConfigurationError(f"the certificates in {endpoint.ca} cannot be used: {error}") from error
+        raise ConfigurationError(f"cannot use the CA certificates in {endpoint.ca}: {error}") from error

@@ -1,4 +1,4 @@
-"""Bindings of queues and exchanges."""
+"""Bindings of queues and exchanges to exchanges."""
 
 from typing import Annotated
 
@@ -10,9 +10,11 @@ from flintmq.cli.lists import vhost_list_command
 from flintmq.cli.options import DEFAULT_URL, Arguments, PasswordFile, Url, arguments_of
 from flintmq.cli.tables import Column
 
-Source = Annotated[str, typer.Argument(metavar="EXCHANGE", help="Where messages come from.")]
-Destination = Annotated[str, typer.Argument(metavar="QUEUE", help="Where they go: a queue, or with --exchange one.")]
-RoutingKey = Annotated[str, typer.Argument(metavar="KEY", help="The routing key or pattern.")]
+Source = Annotated[str, typer.Argument(metavar="EXCHANGE", help="Name of the source exchange.")]
+Destination = Annotated[
+    str, typer.Argument(metavar="QUEUE", help="Name of the destination: a queue, or an exchange with --exchange.")
+]
+RoutingKey = Annotated[str, typer.Argument(metavar="KEY", help="Routing key or pattern.")]
 ToExchange = Annotated[bool, typer.Option("--exchange", help="The destination is an exchange.")]
 
 
@@ -26,7 +28,7 @@ def bind(
     url: Url = DEFAULT_URL,
     password_file: PasswordFile = None,
 ) -> None:
-    """Bind a queue, or an exchange, to an exchange."""
+    """Bind a queue or an exchange to an exchange."""
     with channel(url, password_file) as opened:
         how = opened.bind_exchange if to_exchange else opened.bind
         how(destination, source, routing_key, arguments_of(arguments))
@@ -42,7 +44,7 @@ def unbind(
     url: Url = DEFAULT_URL,
     password_file: PasswordFile = None,
 ) -> None:
-    """Undo a binding: key and arguments have to be those that it was made with."""
+    """Remove a binding. Routing key and arguments must be those of the binding."""
     with channel(url, password_file) as opened:
         how = opened.unbind_exchange if to_exchange else opened.unbind
         how(destination, source, routing_key, arguments_of(arguments))
@@ -50,7 +52,7 @@ def unbind(
 
 vhost_list_command(
     "bindings",
-    "Bindings of queues and exchanges.",
+    "List bindings of queues and exchanges.",
     Column("vhost", "vhost"),
     Column("source", "source", rank=0),
     Column("destination", "destination", rank=0),

@@ -1,4 +1,4 @@
-"""How commands are registered: each is a function with `@command` or `@api_command` in one of `_MODULES`."""
+"""The registry of commands. A command is a function with `@command` or `@api_command` in one of `_MODULES`."""
 
 import functools
 import inspect
@@ -13,8 +13,8 @@ from typer.main import get_command
 from flintmq.cli.api import Api, endpoint
 from flintmq.cli.options import AmqpUrl, ApiUrl, Ca, PasswordFile
 
-# In the order of `flintmq --help`. They are imported one after the other until one of them has the command that is
-# called, so the first ones start fastest.
+# The modules with commands, in the order of `flintmq --help`. They are imported in this order until one of them has the
+# command that was called, so commands of the first modules start fastest.
 _MODULES: Final = (
     "server",
     "configuration",
@@ -36,21 +36,21 @@ _MODULES: Final = (
     "bench",
 )
 
-# The first word of commands that have two, with its help.
+# The first word of commands of two words, with its help text.
 _GROUPS: Final = {
     "declare": "Declare a queue, a stream or an exchange.",
     "delete": "Delete a queue or an exchange.",
-    "user": "Users of a broker.",
-    "permission": "What users may do.",
-    "vhost": "Virtual hosts.",
+    "user": "Users: add, change and delete them.",
+    "permission": "Permissions of users in virtual hosts.",
+    "vhost": "Virtual hosts: add, change and delete them.",
     "policy": "Policies for queues and exchanges.",
     "limit": "Limits of virtual hosts and users.",
     "definitions": (
-        "Virtual hosts, users, permissions, policies, queues, exchanges and bindings, as a file of RabbitMQ's format."
+        "Virtual hosts, users, permissions, policies, queues, exchanges and bindings, as a file in RabbitMQ's format."
     ),
-    "storage": "A broker's data directory: look into it, check it, back it up while the broker runs, and restore it.",
+    "storage": "The data directory of a broker: verify, dump, back up while the broker runs, restore, rebuild.",
     "pipeline": "Data pipelines on Apache Spark: from queues, streams and the lake into exchanges and the lake.",
-    "config": "Settings: what there is to set, and what file and environment come to.",
+    "config": "Settings: all that exist, and those that the config file and the environment set.",
 }
 
 # The options that `api_command` adds, with their defaults.
@@ -68,7 +68,10 @@ _functions: dict[str, Callable[..., None]] = {}
 
 
 def command(words: str) -> Callable[[_Function], _Function]:
-    """Register a function as the command of these words, such as "purge" or "user add"; its docstring is the help."""
+    """Register a function as a command; `words` are its name, such as "purge" or "user add".
+
+    The function's parameters become options and arguments, and its docstring becomes the help text.
+    """
 
     def register(function: _Function) -> _Function:
         _functions[words] = function
@@ -78,14 +81,17 @@ def command(words: str) -> Callable[[_Function], _Function]:
 
 
 def api_command(words: str) -> Callable[[Callable[Concatenate[Api, P], None]], Callable[..., None]]:
-    """Register a command that asks the HTTP API: it is called with the API, and has the options that lead there."""
+    """Register a command that uses the HTTP API, as `command` does.
+
+    The function gets an `Api` as its first argument. The command gets the options for the API's address and login.
+    """
 
     def register(function: Callable[Concatenate[Api, P], None]) -> Callable[..., None]:
-        # What typer gives is what the signature below asks for.
+        # typer passes the parameters of the signature below; no type checker can know them.
         call: Callable[..., None] = function
 
         @functools.wraps(function)
-        def asking(**given: Any) -> None:  # noqa: ANN401 - what typer gives
+        def with_api(**given: Any) -> None:  # noqa: ANN401 - what typer passes
             where = endpoint(*(given.pop(name) for name, _, _ in _API_OPTIONS))
             with Api(where) as api:
                 call(api, **given)
@@ -96,16 +102,16 @@ def api_command(words: str) -> Callable[[Callable[Concatenate[Api, P], None]], C
             for name, hint, default in _API_OPTIONS
         ]
         parameters = [part.replace(kind=inspect.Parameter.KEYWORD_ONLY) for part in own]
-        asking.__signature__ = inspect.Signature(parameters + shared)  # type: ignore[attr-defined]
-        asking.__annotations__ = {part.name: part.annotation for part in parameters + shared}
-        del asking.__wrapped__
-        return command(words)(asking)
+        with_api.__signature__ = inspect.Signature(parameters + shared)  # type: ignore[attr-defined]
+        with_api.__annotations__ = {part.name: part.annotation for part in parameters + shared}
+        del with_api.__wrapped__
+        return command(words)(with_api)
 
     return register
 
 
 def _function(words: str) -> Callable[..., None]:
-    """The function of a command. Raises KeyError."""
+    """Import modules until the command is registered, and return its function. Raises KeyError."""
     for module in _MODULES:
         import_module(f"flintmq.cli.{module}")
         if words in _functions:
@@ -114,7 +120,7 @@ def _function(words: str) -> Callable[..., None]:
 
 
 class _Commands(Mapping[str, Any]):
-    """The commands and groups that begin with `prefix`, as click has them; each is made when it is asked for."""
+    """The click commands and groups whose words begin with `prefix`. Each is created when it is looked up."""
 
     def __init__(self, prefix: str = "") -> None:
         self._prefix = prefix
@@ -142,11 +148,11 @@ class _Commands(Mapping[str, Any]):
 
 
 def _nothing() -> None:
-    """What a group does before its command."""
+    """A group does nothing before its command."""
 
 
 class Commands(TyperGroup):
-    """The group of all commands."""
+    """The root group, with all commands."""
 
     def __init__(self, **attributes: Any) -> None:  # noqa: ANN401 - typer's
         super().__init__(**attributes)

@@ -1,4 +1,4 @@
-"""Settings."""
+"""Settings of a broker."""
 
 import json
 import os
@@ -15,7 +15,7 @@ _HIDDEN = "(hidden)"
 
 @command("config show")
 def show(config_file: ConfigFile = None, as_json: Json = False) -> None:
-    """Check the settings in file and environment, and print what they come to. Status 2 if anything is wrong."""
+    """Check the settings in file and environment, and print them without passwords. Exit status 2 if one is wrong."""
     from flintmq.server import config
 
     shown = _shown(config.load(config_file, os.environ, {}))
@@ -31,7 +31,7 @@ def show(config_file: ConfigFile = None, as_json: Json = False) -> None:
 
 
 def _shown(value: object) -> object:
-    """What JSON can say of it, without what may not be shown."""
+    """Convert settings to JSON values, without passwords."""
     if is_dataclass(value):
         return {
             setting.name: _shown(getattr(value, setting.name)) if setting.repr else _HIDDEN for setting in fields(value)
@@ -43,7 +43,7 @@ def _shown(value: object) -> object:
 
 @command("config reference")
 def print_reference() -> None:
-    """Print all settings, their variables, bounds and defaults, in Markdown."""
+    """Print all settings with their variables, bounds and defaults, in Markdown."""
     from flintmq.server.settings_reference import reference
 
     typer.echo(reference(), nl=False)

@@ -1,4 +1,4 @@
-"""Connections, and what they consist of: channels, consumers, resumable links."""
+"""Connections and their channels, consumers and resumable links."""
 
 from typing import Annotated
 
@@ -12,7 +12,7 @@ from flintmq.cli.tables import Column
 
 vhost_list_command(
     "connections",
-    "Connections of clients.",
+    "List connections of clients.",
     Column("name", "name", rank=0),
     Column("user", "user", rank=0),
     Column("vhost", "vhost"),
@@ -23,17 +23,15 @@ vhost_list_command(
     Column("in", "recv_oct_details.rate", "bytes"),
     Column("out", "send_oct_details.rate", "bytes"),
     Column("client", "client_properties.product"),
-    Column("called", "client_properties.connection_name"),
+    Column("connection name", "client_properties.connection_name"),
 )
 
 
 @api_command("close-connection")
 def close_connection(
     api: Api,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="As list-connections shows it.")],
-    reason: Annotated[
-        str, typer.Option(metavar="TEXT", help="What the client is told.")
-    ] = "closed by an administrator",
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the connection, from list-connections.")],
+    reason: Annotated[str, typer.Option(metavar="TEXT", help="Reason for the client.")] = "closed by an administrator",
 ) -> None:
     """Close a client's connection."""
     api.delete(path_of("connections", name), headers={"X-Reason": reason})
@@ -41,7 +39,7 @@ def close_connection(
 
 vhost_list_command(
     "channels",
-    "Channels, and sessions of AMQP 1.0.",
+    "List channels, and sessions of AMQP 1.0.",
     Column("name", "name", rank=0),
     Column("user", "user"),
     Column("vhost", "vhost"),
@@ -59,7 +57,7 @@ vhost_list_command(
 
 vhost_list_command(
     "consumers",
-    "Consumers.",
+    "List consumers.",
     Column("vhost", "queue.vhost"),
     Column("queue", "queue.name", rank=0),
     Column("tag", "consumer_tag", rank=0),
@@ -75,7 +73,7 @@ vhost_list_command(
 
 vhost_list_command(
     "resumable-links",
-    "Ends of AMQP 1.0 links that are kept for their clients to resume, attached or not.",
+    "List AMQP 1.0 links that their clients can resume, attached or not.",
     Column("id", "id"),
     Column("vhost", "vhost"),
     Column("name", "name", rank=0),
@@ -84,8 +82,8 @@ vhost_list_command(
     Column("role", "role"),
     Column("attached", "attached"),
     Column("unsettled", "unsettled", "count"),
-    Column("half messages", "half_messages", "count"),
-    Column("half bytes", "half_bytes", "bytes"),
+    Column("partial messages", "half_messages", "count"),
+    Column("partial bytes", "half_bytes", "bytes"),
     Column("paged out", "half_bytes_paged_out", "bytes"),
     Column("durability", "durability"),
     Column("expiry", "expiry"),
@@ -95,10 +93,10 @@ vhost_list_command(
 @api_command("forget-resumable-link")
 def forget_resumable_link(
     api: Api,
-    link_id: Annotated[str, typer.Argument(metavar="ID", help="As list-resumable-links shows it.")],
+    link_id: Annotated[str, typer.Argument(metavar="ID", help="Identifier of the link, from list-resumable-links.")],
     vhost: VHost = "/",
     yes: Yes = False,
 ) -> None:
-    """Forget what is kept for a link that nobody resumes: what it holds goes back, parts of messages are dropped."""
-    confirm(f"Forget the resumable link {link_id}, with the parts of messages that it has?", yes)
+    """Forget a resumable link. Its unsettled messages return to their queue; its partial messages are deleted."""
+    confirm(f"Forget the resumable link {link_id} and delete its partial messages?", yes)
     api.delete(path_of("resumable-links", vhost, link_id))

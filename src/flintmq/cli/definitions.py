@@ -1,4 +1,4 @@
-"""Definitions of a broker, running or not, as JSON."""
+"""Definitions of a broker, running or stopped, as JSON."""
 
 import json
 import os
@@ -12,13 +12,13 @@ from flintmq.cli.api import Api, endpoint
 from flintmq.cli.commands import command
 from flintmq.cli.options import AmqpUrl, ApiUrl, Ca, PasswordFile
 
-Data = Annotated[Path | None, typer.Option(metavar="DIR", help="Where the broker keeps its messages.")]
-Live = Annotated[bool, typer.Option("--live", help="Of the broker that runs, by its API.")]
+Data = Annotated[Path | None, typer.Option(metavar="DIR", help="Data directory of the stopped broker.")]
+Live = Annotated[bool, typer.Option("--live", help="Use the HTTP API of a running broker.")]
 
 
 @command("definitions import")
 def import_definitions(
-    file: Annotated[Path, typer.Argument(help="A file of definitions, such as RabbitMQ exports.")],
+    file: Annotated[Path, typer.Argument(help="Definitions file, in RabbitMQ's format.")],
     data: Data = None,
     live: Live = False,
     api_url: ApiUrl = "",
@@ -26,9 +26,9 @@ def import_definitions(
     password_file: PasswordFile = None,
     ca: Ca = None,
 ) -> None:
-    """Import definitions: into a broker that does not run or, with --live, into one that does.
+    """Import definitions into a stopped broker or, with --live, into a running one.
 
-    Of a file in which anything is wrong, a broker that does not run takes nothing.
+    If the file has an error, nothing is imported into a stopped broker.
     """
     if live:
         definitions = _read(file)
@@ -45,21 +45,21 @@ def import_definitions(
 
 
 def _read(file: Path) -> dict[str, object]:
-    """Raises ConfigurationError."""
+    """Read a definitions file. Raises ConfigurationError."""
     try:
         found = json.loads(file.read_bytes())
     except OSError as error:
-        raise ConfigurationError(f"cannot read the definitions in {file}: {error.strerror}") from error
+        raise ConfigurationError(f"cannot read the definitions file {file}: {error.strerror}") from error
     except ValueError as error:
-        raise ConfigurationError(f"{file} is not JSON: {error}") from error
+        raise ConfigurationError(f"{file} is not valid JSON: {error}") from error
     if not isinstance(found, dict):
-        raise ConfigurationError(f"{file} has no definitions in it: they are an object")
+        raise ConfigurationError(f"{file} has no definitions: they are a JSON object")
     return found
 
 
 @command("definitions export")
 def export_definitions(
-    file: Annotated[Path | None, typer.Argument(help="Where to write; the standard output, if not given.")] = None,
+    file: Annotated[Path | None, typer.Argument(help="File to write. Default: standard output.")] = None,
     data: Data = None,
     live: Live = False,
     api_url: ApiUrl = "",
@@ -67,7 +67,7 @@ def export_definitions(
     password_file: PasswordFile = None,
     ca: Ca = None,
 ) -> None:
-    """Export definitions, password hashes too: of a broker that does not run or, with --live, of one that does."""
+    """Export definitions, with password hashes, of a stopped broker or, with --live, of a running one."""
     if live:
         with Api(endpoint(api_url, amqp_url, password_file, ca)) as api:
             definitions = api.get("definitions")
@@ -83,8 +83,8 @@ def export_definitions(
         typer.echo(text)
         return
     try:
-        # Hashes can be tried out at leisure by whoever has them.
+        # The file has password hashes, so only its owner may read it.
         file.touch(mode=0o600)
         file.write_text(f"{text}\n", encoding="utf-8")
     except OSError as error:
-        raise FlintError(f"{file} cannot be written: {error.strerror}") from error
+        raise FlintError(f"cannot write {file}: {error.strerror}") from error

@@ -1,4 +1,4 @@
-"""What `flintmq doctor` looks at, one thing per function: each says what it found and, if that is bad, what to do."""
+"""The checks of `flintmq doctor`, one per function. A finding that is not fine says what to do."""
 
 import os
 import resource
@@ -23,17 +23,17 @@ from flintmq.server.oauth.tokens import tokens_of
 
 Verdict = Literal["fine", "doubtful", "wrong"]
 
-# Fewer connections than one busy application may open.
+# With fewer files than this, one busy application may use up all connections.
 _FEW_FILES: Final = 1_024 + RESERVED_DESCRIPTORS
-# A broker with its queues takes this before it holds a message.
+# A broker without messages needs about this much memory.
 _LITTLE_MEMORY_BYTES: Final = 256_000_000
-# Certificates are renewed weeks before, where somebody looks after them.
+# Automatic renewal replaces a certificate weeks before this.
 _EXPIRES_SOON_DAYS: Final = 14
-# How far a clock may be behind a file that was written by it.
+# Tolerated difference between the clock and the time of the newest file.
 _CLOCK_SLACK_SECONDS: Final = 60
 _LOCK: Final = "lock"
-# Where `flintmq serve` and `make run` keep messages, if nothing names another place.
-_USUAL: Final = ("flintmq-data", "data")
+# The default data directories of `flintmq serve` and of `make run`.
+_DEFAULT_DIRECTORIES: Final = ("flintmq-data", "data")
 _LOCKS: Final = Path("/proc/locks")
 
 
@@ -45,14 +45,14 @@ class Finding:
 
 
 def examine(settings: Settings, file: Path | None, variables: Sequence[str]) -> list[Finding]:
-    """`variables` are those of the environment that count. Settings that could not be read are an error before this."""
+    """Check settings that are already loaded. `variables` are the environment variables that set some of them."""
     return [_settings(file, variables), *_look(settings)]
 
 
 def _settings(file: Path | None, variables: Sequence[str]) -> Finding:
-    source = f"from {file.absolute()}" if file else "no file, so defaults (--config or FLINTMQ_CONFIG names one)"
-    more = f"; from the environment {', '.join(sorted(variables))}" if variables else ""
-    return Finding("settings", "fine", f"{source}{more}; no key or value is wrong")
+    source = f"from {file.absolute()}" if file else "defaults, without a file (set one with --config or FLINTMQ_CONFIG)"
+    more = f"; from the environment: {', '.join(sorted(variables))}" if variables else ""
+    return Finding("settings", "fine", f"{source}{more}; all keys and values are valid")
 
 
 def _look(settings: Settings) -> Iterator[Finding]:
@@ -66,7 +66,9 @@ def _build(_settings: Settings) -> Iterator[Finding]:
         yield Finding("build", "fine", f"{version}, compiled")
     else:
         yield Finding(
-            "build", "doubtful", f"{version}, interpreted: several times slower; install with a C compiler at hand"
+            "build",
+            "doubtful",
+            f"{version}, interpreted, which is several times slower: install a C compiler, then FlintMQ again",
         )
 
 
@@ -76,35 +78,37 @@ def _data(settings: Settings) -> Iterator[Finding]:
     directory = settings.storage.directory.absolute()
     there = _nearest(directory)
     if directory.exists() and not directory.is_dir():
-        yield Finding("data", "wrong", f"{directory} is no directory: choose another with storage.directory")
+        yield Finding("data", "wrong", f"{directory} is not a directory: set another one as storage.directory")
     elif not os.access(there, os.R_OK | os.W_OK | os.X_OK):
-        yield Finding("data", "wrong", f"{there} cannot be written to by this user: chown it, or run as its owner")
+        yield Finding("data", "wrong", f"this user cannot write to {there}: change its owner, or run as its owner")
     elif not directory.exists():
         yield _new_data(directory)
     elif holder := _holder(directory):
-        yield Finding("data", "fine", f"{directory} is in use by a broker that runs (process {holder})")
+        yield Finding("data", "fine", f"{directory} is in use by a running broker (process {holder})")
     elif offline.has_lost_definitions(directory):
-        text = f"{directory} has messages, and no definitions.sqlite: see `flintmq storage verify {directory}`"
+        text = f"{directory} has messages but no definitions.sqlite: run `flintmq storage verify {directory}`"
         yield Finding("data", "wrong", text)
     else:
-        yield Finding("data", "fine", f"{directory} is there, and no broker runs on it")
+        yield Finding("data", "fine", f"{directory} exists; no broker is using it")
 
 
 def _new_data(directory: Path) -> Finding:
     from flintmq.app import offline
 
-    # Brokers that are started in different ways have different directories, and one that is empty is easily taken
-    # for one that has lost everything.
-    for name in _USUAL:
+    # `flintmq serve` and `make run` use different directories. A user who mixes them finds an empty broker, which looks
+    # like one that has lost everything.
+    for name in _DEFAULT_DIRECTORIES:
         other = Path(name).absolute()
         if offline.has_data(other):
-            text = f"{directory} will be made; messages of another broker are in {other} (--data {name} serves them)"
+            text = (
+                f"{directory} will be created, but {other} has messages of another broker (--data {name} serves them)"
+            )
             return Finding("data", "doubtful", text)
-    return Finding("data", "fine", f"{directory} will be made")
+    return Finding("data", "fine", f"{directory} will be created")
 
 
 def _nearest(path: Path) -> Path:
-    """The path, or the directory that it would be made in."""
+    """The path itself or, if it does not exist, the nearest existing directory above it."""
     found = path.absolute()
     while not found.exists():
         found = found.parent
@@ -112,9 +116,9 @@ def _nearest(path: Path) -> Path:
 
 
 def _holder(directory: Path) -> str:
-    """The process of the broker that runs there; empty if none does, or the system does not say.
+    """The process ID of the broker that uses the directory; empty if there is none, or if it cannot be found out.
 
-    The lock itself is not tried: a broker that starts at that moment would take us for another one.
+    The check does not take the lock: a broker that starts at that moment would take `doctor` for another broker.
     """
     try:
         lock = (directory / _LOCK).stat()
@@ -130,11 +134,11 @@ def _disk(settings: Settings) -> Iterator[Finding]:
     place = _nearest(settings.storage.directory)
     free = free_disk(place)
     least = settings.alarms.disk_free_min_bytes
-    text = f"{size_in_words(free)} are free at {place}; publishers wait below {size_in_words(least)}"
+    text = f"{size_in_words(free)} free at {place}; publishers wait below {size_in_words(least)}"
     if free < least:
-        yield Finding("disk", "wrong", f"{text}: make room, or lower alarms.disk_free_min_bytes")
+        yield Finding("disk", "wrong", f"{text}: free some space, or lower alarms.disk_free_min_bytes")
     elif free < least + 2 * settings.storage.segment_bytes:
-        yield Finding("disk", "doubtful", f"{text}: that is soon")
+        yield Finding("disk", "doubtful", f"{text}: this limit is near")
     else:
         yield Finding("disk", "fine", text)
 
@@ -145,11 +149,13 @@ def _open_files(_settings: Settings) -> Iterator[Finding]:
     if most == resource.RLIM_INFINITY:
         yield Finding("open files", "fine", "no limit")
     elif left <= 0:
-        yield Finding("open files", "wrong", f"{most}, and {RESERVED_DESCRIPTORS} are the storage's: raise ulimit -n")
+        yield Finding(
+            "open files", "wrong", f"{most}, but the storage alone needs {RESERVED_DESCRIPTORS}: raise ulimit -n"
+        )
     elif most < _FEW_FILES:
-        yield Finding("open files", "doubtful", f"{most:,}, so {counted(left, 'connection')}: raise ulimit -n")
+        yield Finding("open files", "doubtful", f"{most:,}, enough for {counted(left, 'connection')}: raise ulimit -n")
     else:
-        yield Finding("open files", "fine", f"{most:,}, so {counted(left, 'connection')}")
+        yield Finding("open files", "fine", f"{most:,}, enough for {counted(left, 'connection')}")
 
 
 def _memory(settings: Settings) -> Iterator[Finding]:
@@ -157,9 +163,9 @@ def _memory(settings: Settings) -> Iterator[Finding]:
     high = memory_bytes(settings.alarms.memory_high_watermark)
     text = f"{size_in_words(whole)}; publishers wait above {size_in_words(high)}"
     if high > whole:
-        yield Finding("memory", "wrong", f"{text}, which there is not: lower alarms.memory_high_watermark")
+        yield Finding("memory", "wrong", f"{text}, more than this machine has: lower alarms.memory_high_watermark")
     elif high < _LITTLE_MEMORY_BYTES:
-        yield Finding("memory", "doubtful", f"{text}: that is little")
+        yield Finding("memory", "doubtful", f"{text}: this is little")
     else:
         yield Finding("memory", "fine", text)
 
@@ -177,7 +183,7 @@ def _ports(settings: Settings) -> Iterator[Finding]:
             address.try_out()
         except FlintError as error:
             if holder:
-                yield Finding("port", "fine", f"{where} is in use, most likely by the broker that runs")
+                yield Finding("port", "fine", f"{where} is in use, most likely by the running broker")
             else:
                 yield Finding("port", "wrong", str(error))
         else:
@@ -192,7 +198,7 @@ def _tls(settings: Settings) -> Iterator[Finding]:
         return
     if tls is None:
         verdict: Verdict = "fine" if _is_local(settings.listen.host) else "doubtful"
-        yield Finding("TLS", verdict, f"none; {settings.listen.host} is listened on in the clear")
+        yield Finding("TLS", verdict, f"off; connections to {settings.listen.host} are not encrypted")
     else:
         yield _expiry(settings.tls)
 
@@ -228,18 +234,18 @@ def _tokens(settings: Settings) -> Iterator[Finding]:
     try:
         tokens.keys.read()
     except ConfigurationError as error:
-        # The broker starts, and looks again; until it finds them, nobody comes in by a token.
+        # The broker starts without the keys and fetches them later; until then, it refuses tokens.
         yield Finding("tokens", "doubtful", str(error))
     else:
-        yield Finding("tokens", "fine", f"the keys of {settings.oauth.jwks or settings.oauth.issuer} are there")
+        yield Finding("tokens", "fine", f"the keys of {settings.oauth.jwks or settings.oauth.issuer} can be read")
 
 
 def _clock(settings: Settings) -> Iterator[Finding]:
-    """Expiry, retention and offsets by time go by it."""
+    """Expiry, retention and offsets by time depend on the clock."""
     newest = _newest(settings.storage.directory)
     behind = newest - time.time()
     if behind > _CLOCK_SLACK_SECONDS:
-        text = f"{behind:.0f} s behind the newest file of the data: set it, or messages expire late"
+        text = f"{behind:.0f} s behind the newest file of the data: set the clock, or messages expire late"
         yield Finding("clock", "wrong", text)
     else:
         yield Finding("clock", "fine", datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S UTC"))
@@ -251,7 +257,7 @@ def _newest(directory: Path) -> float:
         for path in directory.rglob("*"):
             found = max(found, path.lstat().st_mtime)
     except OSError:
-        # Files come and go while a broker runs; some may not be ours to see.
+        # A running broker removes files meanwhile, and this user may lack permission for some.
         return found
     return found
 
@@ -259,5 +265,5 @@ def _newest(directory: Path) -> float:
 def _passwords(settings: Settings) -> Iterator[Finding]:
     default = settings.default_user
     if default.name == default.password == "guest" and not settings.users and not _is_local(settings.listen.host):
-        text = "a new broker has only guest, who may log in from this machine: set [[users]] or [default_user]"
+        text = "the only user is guest, who may log in only from this machine: set [[users]] or [default_user]"
         yield Finding("users", "doubtful", text)

@@ -10,21 +10,25 @@ from flintmq.cli.lists import vhost_list_command
 from flintmq.cli.options import DEFAULT_URL, Arguments, PasswordFile, Url, arguments_of
 from flintmq.cli.tables import Column
 
-Exchange = Annotated[str, typer.Argument(metavar="EXCHANGE", help="The exchange's name.")]
+Exchange = Annotated[str, typer.Argument(metavar="EXCHANGE", help="Name of the exchange.")]
 
 
 @command("declare exchange")
 def declare_exchange(
     exchange: Exchange,
-    kind: Annotated[str, typer.Option("--type", metavar="TYPE", help="direct, topic, fanout, headers, ...")] = "direct",
-    transient: Annotated[bool, typer.Option("--transient", help="Gone with a restart.")] = False,
-    auto_delete: Annotated[bool, typer.Option("--auto-delete", help="Deleted with its last binding.")] = False,
-    internal: Annotated[bool, typer.Option("--internal", help="Only exchanges publish to it.")] = False,
+    kind: Annotated[
+        str, typer.Option("--type", metavar="TYPE", help="Type: direct, topic, fanout, headers, ...")
+    ] = "direct",
+    transient: Annotated[bool, typer.Option("--transient", help="A restart deletes the exchange.")] = False,
+    auto_delete: Annotated[
+        bool, typer.Option("--auto-delete", help="Delete the exchange when its last binding is gone.")
+    ] = False,
+    internal: Annotated[bool, typer.Option("--internal", help="Clients cannot publish to it; exchanges can.")] = False,
     arguments: Arguments = None,
     url: Url = DEFAULT_URL,
     password_file: PasswordFile = None,
 ) -> None:
-    """Declare an exchange. One that is there as it is described is no error."""
+    """Declare an exchange. It is no error if it exists with the same properties."""
     with channel(url, password_file) as opened:
         opened.declare_exchange(
             exchange,
@@ -39,18 +43,18 @@ def declare_exchange(
 @command("delete exchange")
 def delete_exchange(
     exchange: Exchange,
-    if_unused: Annotated[bool, typer.Option("--if-unused", help="Not while anything is bound to it.")] = False,
+    if_unused: Annotated[bool, typer.Option("--if-unused", help="Only if it has no bindings.")] = False,
     url: Url = DEFAULT_URL,
     password_file: PasswordFile = None,
 ) -> None:
-    """Delete an exchange. One that is not there is no error."""
+    """Delete an exchange. It is no error if the exchange does not exist."""
     with channel(url, password_file) as opened:
         opened.delete_exchange(exchange, if_unused=if_unused)
 
 
 vhost_list_command(
     "exchanges",
-    "Exchanges.",
+    "List exchanges.",
     Column("vhost", "vhost"),
     Column("name", "name", rank=0),
     Column("type", "type", rank=0),

@@ -13,42 +13,45 @@ from flintmq.cli.tables import Column
 
 Limit = Annotated[
     str,
-    typer.Argument(metavar="LIMIT", help="max-connections or max-queues; of a user, max-connections or max-channels."),
+    typer.Argument(
+        metavar="LIMIT",
+        help="max-connections or max-queues for a virtual host; max-connections or max-channels for a user.",
+    ),
 ]
-OfVHost = Annotated[str | None, typer.Option("--vhost", metavar="NAME", help="A virtual host's limit.")]
-OfUser = Annotated[str | None, typer.Option("--user", metavar="NAME", help="A user's limit.")]
+OfVHost = Annotated[str | None, typer.Option("--vhost", metavar="NAME", help="Virtual host to limit.")]
+OfUser = Annotated[str | None, typer.Option("--user", metavar="NAME", help="User to limit.")]
 
 
 @api_command("limit set")
 def set_limit(
     api: Api,
     limit: Limit,
-    value: Annotated[int, typer.Argument(metavar="N", help="-1 is no limit.")],
+    value: Annotated[int, typer.Argument(metavar="N", help="The limit; -1 means no limit.")],
     vhost: OfVHost = None,
     user: OfUser = None,
 ) -> None:
-    """Limit what a virtual host, or a user, may have."""
+    """Set a limit of a virtual host or a user."""
     api.put(_path(limit, vhost, user), {"value": value})
 
 
 def _path(limit: str, vhost: str | None, user: str | None) -> str:
-    """The path of it. Raises ConfigurationError."""
+    """The path of a limit. Raises ConfigurationError unless there is either a virtual host or a user."""
     if user is not None and vhost is None:
         return path_of("user-limits", user, limit)
     if vhost is not None and user is None:
         return path_of("vhost-limits", vhost, limit)
-    raise ConfigurationError("say whose limit it is: one of --vhost NAME and --user NAME")
+    raise ConfigurationError("use either --vhost NAME or --user NAME")
 
 
 @api_command("limit clear")
 def clear_limit(api: Api, limit: Limit, vhost: OfVHost = None, user: OfUser = None) -> None:
-    """Withdraw a limit."""
+    """Remove a limit of a virtual host or a user."""
     api.delete(_path(limit, vhost, user))
 
 
 @api_command("limit list")
 def list_limits(api: Api, as_json: Json = False) -> None:
-    """The limits of virtual hosts and users."""
+    """List the limits of virtual hosts and users."""
     limits = api.get("vhost-limits") + api.get("user-limits")
     show_list(
         limits,

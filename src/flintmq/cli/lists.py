@@ -1,4 +1,4 @@
-"""Commands that show a list of the API: they differ in where it is and in what is shown of each entry."""
+"""Commands that print a list of the HTTP API. They differ in the path and in the columns."""
 
 import json
 from typing import Any, Final
@@ -17,28 +17,29 @@ _BELOW_VHOSTS: Final = ("channels", "connections")
 
 
 def show_list(items: list[dict[str, Any]], as_json: bool, *columns: Column) -> None:
+    """Print a list as JSON, or as a table with these columns."""
     if as_json:
         typer.echo(json.dumps(items))
     else:
         print_table(items, columns)
 
 
-def fetch(api: Api, path: str) -> list[dict[str, Any]]:
-    """All of a list; a bar shows how far it is where there are several pages."""
+def _fetch(api: Api, path: str) -> list[dict[str, Any]]:
+    """Read all pages of a list, with a progress bar."""
     found: list[dict[str, Any]] = []
     total = 0
     with counting_bar("Reading", lambda: total) as progress:
-        for items, total in api.pages(path):  # noqa: B007 - the bar asks for it
+        for items, total in api.pages(path):  # noqa: B007 - the bar reads it
             found += items
             progress(len(items))
     return found
 
 
 def list_command(noun: str, help_text: str, *columns: Column) -> None:
-    """Register `list-<noun>`, for a list that is shown as a whole."""
+    """Register the command `list-<noun>`, without an option for a virtual host."""
 
     def show(api: Api, as_json: Json = False) -> None:
-        show_list(fetch(api, noun), as_json, *columns)
+        show_list(_fetch(api, noun), as_json, *columns)
 
     show.__doc__ = help_text
     api_command(f"list-{noun}")(show)
@@ -51,10 +52,10 @@ def _path(noun: str, vhost: str | None) -> str:
 
 
 def vhost_list_command(noun: str, help_text: str, *columns: Column) -> None:
-    """Register `list-<noun>`, for a list that can be that of one virtual host."""
+    """Register the command `list-<noun>`, with the option `--vhost`."""
 
     def show(api: Api, vhost: SomeVHost = None, as_json: Json = False) -> None:
-        show_list(fetch(api, _path(noun, vhost)), as_json, *columns)
+        show_list(_fetch(api, _path(noun, vhost)), as_json, *columns)
 
     show.__doc__ = help_text
     api_command(f"list-{noun}")(show)

@@ -1,6 +1,6 @@
-"""A small load on one queue, by the client of the house, in processes of its own; for `flintmq bench`.
+"""The load of `flintmq bench`: processes that publish to one queue and consume from it with FlintMQ's client.
 
-It says what a Python program gets, client and all, and is no measure of the broker alone: benchmarks/ has that.
+The figures include the cost of the Python client. The programs in benchmarks/ measure the broker alone.
 """
 
 import multiprocessing
@@ -15,21 +15,21 @@ from typing import Final
 
 from flintmq import client
 
-# When a message was sent, by a clock that all processes of a machine share.
+# The time at which a message was sent, in nanoseconds of a clock that all processes of a machine share.
 _SENT: Final = Struct(">q")
 SIZE_MIN_BYTES: Final = _SENT.size
-# How many are in flight, and how many are taken at once.
+# Messages in flight, and messages per batch.
 _BATCH: Final = 1_000
-# A queue that gives nothing for so long, when nobody publishes any more, is asked whether it is empty.
+# After this time without a delivery, a consumer checks whether the load is over.
 _IDLE_SECONDS: Final = 0.5
-# With a rate, publishes are sent this often: less would be a load of its own.
+# Interval of publishing at a given rate. A shorter one would cost processor time itself.
 _PACE_SECONDS: Final = 0.005
 _PERSISTENT: Final = 2
 
 
 @dataclass(frozen=True)
 class Load:
-    """`rate` is of all publishers together, in messages a second; 0 is as many as they can."""
+    """The parameters of a load. `size` is in bytes; `rate` is in messages per second of all publishers, or 0."""
 
     url: str
     queue: str
@@ -43,7 +43,7 @@ class Load:
 
 @dataclass(frozen=True)
 class Figures:
-    """Rates are messages a second; latencies are from a publish to its delivery, in milliseconds."""
+    """The result. Rates are in messages per second; a latency is the time from a publish to its delivery."""
 
     published: int
     consumed: int
@@ -55,7 +55,7 @@ class Figures:
 
 @dataclass(frozen=True)
 class _Run:
-    """What one process did: how many messages, from when to when, and how long some of them took."""
+    """The work of one process: messages, start and end in seconds, and sampled latencies in nanoseconds."""
 
     count: int
     began: float
@@ -67,12 +67,12 @@ _publishers_done: Event | None = None
 
 
 def _prepare(done: Event) -> None:
-    global _publishers_done  # noqa: PLW0603 - what a process is given once
+    global _publishers_done  # noqa: PLW0603 - set once per process
     _publishers_done = done
 
 
 def run(load: Load, tick: Callable[[], None]) -> Figures:
-    """Declare the queue and delete it; `tick` is called ten times a second meanwhile. Raises what the client does."""
+    """Run the load on a temporary queue, and call `tick` ten times per second. Raises the errors of the client."""
     with client.connect(load.url) as connection:
         channel = connection.channel()
         channel.declare_queue(load.queue, durable=load.persistent)
@@ -141,7 +141,7 @@ def _consume(load: Load) -> _Run:
                 ended = time.monotonic()
                 began = began or ended
                 now = time.monotonic_ns()
-                # Of each batch the one that waited longest, and the one that came last.
+                # The latencies of the first and the last message of each batch.
                 latencies += [now - _SENT.unpack_from(batch.messages[at].body)[0] for at in (0, -1)]
                 count += len(batch.messages)
                 if load.persistent:

@@ -1,4 +1,4 @@
-"""The `flintmq` command: its own options, and what becomes of an error."""
+"""The `flintmq` command: its own options, and how errors become messages and exit codes."""
 
 import platform
 import sys
@@ -11,9 +11,9 @@ from flintmq.base.errors import ConfigurationError, FlintError
 from flintmq.cli import api
 from flintmq.cli.commands import Commands
 
-# The statuses are documented in docs/operations.md, for scripts.
+# Scripts rely on these exit codes. docs/operations.md documents them.
 EXIT_FAILURE: Final = 1
-# What a shell expects of a command that was called wrongly.
+# The exit code of shells for wrong arguments.
 EXIT_USAGE: Final = 2
 EXIT_UNREACHABLE: Final = 3
 EXIT_REFUSED: Final = 4
@@ -28,7 +28,7 @@ app = typer.Typer(
 
 
 def _print_version(wanted: bool) -> None:
-    """Such as `FlintMQ 0.1.0 (compiled by mypyc; Python 3.11.7)`."""
+    """Print a line such as `FlintMQ 0.1.0 (compiled by mypyc; Python 3.11.7)`."""
     if wanted:
         build = "compiled by mypyc" if flintmq.compiled else "interpreted"
         typer.echo(f"FlintMQ {flintmq.__version__} ({build}; Python {platform.python_version()})")
@@ -38,14 +38,14 @@ def _print_version(wanted: bool) -> None:
 @app.callback()
 def options(
     _version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Say which FlintMQ this is.")
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """Options that stand before a command; they act in their callbacks."""
+    """Options before a command. Each acts in its callback."""
 
 
 def main() -> None:
-    """Run one command. What FlintMQ raises on purpose becomes one line, and never a traceback."""
+    """Run one command. An error that FlintMQ raises on purpose is printed as one line, without a traceback."""
     try:
         app()
     except FlintError as error:
@@ -54,7 +54,7 @@ def main() -> None:
 
 
 def exit_code(error: FlintError) -> int:
-    """The status with which a command ends that raised this error."""
+    """The exit code of a command that raised `error`."""
     if isinstance(error, ConfigurationError):
         return EXIT_USAGE
     if isinstance(error, api.Unreachable):
@@ -63,11 +63,11 @@ def exit_code(error: FlintError) -> int:
         return EXIT_REFUSED
     if isinstance(error, api.Missing):
         return EXIT_MISSING
-    return _of_client(error)
+    return _client_exit_code(error)
 
 
-def _of_client(error: FlintError) -> int:
-    """The same for AMQP."""
+def _client_exit_code(error: FlintError) -> int:
+    """The exit code for an error of the AMQP client."""
     from flintmq.client import errors
 
     if isinstance(error, errors.ConnectFailed):

@@ -1,4 +1,4 @@
-"""Messages: publish them, consume them, look at them and move them."""
+"""Messages: publish, consume, get, browse, search and move them."""
 
 import json
 import sys
@@ -21,38 +21,42 @@ if TYPE_CHECKING:
     from flintmq.client import Delivery
 
 _PERSISTENT: Final = 2
-# From what is ready, the broker sends the next ones at once.
+# The broker sends ready messages without delay: if none came for this long, there are no more.
 _BROWSE_IDLE_SECONDS: Final = 0.5
-# In one request, so that there is something to show, and Ctrl-C ends it at a round number.
+# Messages moved per request: small enough for a progress bar, and for Ctrl-C to stop soon.
 _STEP_MESSAGES: Final = 10_000
 _BODY_SHOWN: Final = 60
 _COLUMNS: Final = (
     Column("exchange", "exchange"),
     Column("routing key", "routing_key", rank=0),
-    Column("again", "redelivered"),
+    Column("redelivered", "redelivered"),
     Column("properties", "properties"),
     Column("bytes", "bytes", "count"),
     Column("body", "shown", rank=0),
 )
 
-Count = Annotated[int, typer.Option(min=1, metavar="N", help="So many, if there are.")]
+Count = Annotated[int, typer.Option(min=1, metavar="N", help="Maximum number of messages.")]
 Chosen = Annotated[
-    str, typer.Option("--search", metavar="TEXT", help="Only messages with this in their body, headers or properties.")
+    str, typer.Option("--search", metavar="TEXT", help="Only messages with this text in body, headers or properties.")
 ]
-Most = Annotated[int | None, typer.Option("--count", min=1, metavar="N", help="So many at most; the oldest first.")]
+Most = Annotated[
+    int | None, typer.Option("--count", min=1, metavar="N", help="Maximum number of messages, oldest first.")
+]
 
 
 @command("publish")
 def publish(
-    routing_key: Annotated[str, typer.Argument(help="The routing key; for the default exchange, the queue's name.")],
+    routing_key: Annotated[str, typer.Argument(help="Routing key; for the default exchange, the name of the queue.")],
     bodies: Annotated[
-        list[str] | None, typer.Argument(help="Bodies; without any, each line of standard input.")
+        list[str] | None, typer.Argument(help="Bodies of messages. Default: each line of standard input.")
     ] = None,
-    exchange: Annotated[str, typer.Option(metavar="NAME", help="The exchange; the default one if not given.")] = "",
-    transient: Annotated[bool, typer.Option("--transient", help="Do not ask for the messages to be stored.")] = False,
+    exchange: Annotated[str, typer.Option(metavar="NAME", help="Exchange. Default: the default exchange.")] = "",
+    transient: Annotated[
+        bool, typer.Option("--transient", help="Publish transient messages; a restart loses them.")
+    ] = False,
     url: Url = DEFAULT_URL,
 ) -> None:
-    """Publish messages, and say how many were confirmed. One that no queue takes is an error."""
+    """Publish messages and print how many were confirmed. A message that reaches no queue is an error."""
     from flintmq import client
 
     properties = client.encode_properties(client.Properties(delivery_mode=None if transient else _PERSISTENT))
@@ -77,25 +81,30 @@ def _bodies(given: list[str] | None) -> Iterator[bytes]:
 
 @command("consume")
 def consume(
-    queue: Annotated[str, typer.Argument(help="The queue, or the stream.")],
-    count: Annotated[int | None, typer.Option(min=1, metavar="N", help="Stop after so many messages.")] = None,
+    queue: Annotated[str, typer.Argument(help="Name of the queue or stream.")],
+    count: Annotated[int | None, typer.Option(min=1, metavar="N", help="Stop after this number of messages.")] = None,
     wait: Annotated[
-        float | None, typer.Option(min=0, metavar="SECONDS", help="Stop after so long without one; else never.")
+        float | None,
+        typer.Option(min=0, metavar="SECONDS", help="Stop after this time without a message. Default: never."),
     ] = None,
     offset: Annotated[
         str | None,
-        typer.Option(metavar="OFFSET", help="Where to start in a stream: first, last, next, a number, or an age (2h)."),
+        typer.Option(
+            metavar="OFFSET", help="Where to start in a stream: first, last, next, an offset, or an age (2h)."
+        ),
     ] = None,
     reader: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Go on in a stream where the reader of this name has stopped.")
+        str | None, typer.Option(metavar="NAME", help="Continue in a stream where the reader with this name stopped.")
     ] = None,
     values: Annotated[
         list[str] | None,
-        typer.Option("--filter", metavar="VALUE", help="Of a stream, only this filter value."),
+        typer.Option(
+            "--filter", metavar="VALUE", help="Only messages of a stream with this filter value. May be repeated."
+        ),
     ] = None,
     url: Url = DEFAULT_URL,
 ) -> None:
-    """Print the bodies of a queue's messages and acknowledge them. What was not printed stays on the queue."""
+    """Print the bodies of messages, one per line, and acknowledge them. Messages not printed stay in the queue."""
     from flintmq import client
 
     arguments: dict[str, object] = {}
@@ -125,17 +134,19 @@ def consume(
 def get(
     queue: Queue,
     count: Count = 1,
-    requeue: Annotated[bool, typer.Option("--requeue", help="Put them back, marked as redelivered.")] = False,
+    requeue: Annotated[
+        bool, typer.Option("--requeue", help="Return the messages to the queue, marked as redelivered.")
+    ] = False,
     as_json: Json = False,
     url: Url = DEFAULT_URL,
     password_file: PasswordFile = None,
 ) -> None:
-    """Take messages from a queue and print them; they are acknowledged once printed. To look only, see browse."""
+    """Remove messages from a queue and print them. `browse` prints messages without removing them."""
     with channel(url, password_file) as opened:
         messages: list[Delivery] = []
         while len(messages) < count and (message := opened.get(queue)) is not None:
             messages.append(message)
-        print_messages(messages, as_json)
+        _print_messages(messages, as_json)
         if messages and requeue:
             opened.nack(messages[-1].delivery_tag, multiple=True)
         elif messages:
@@ -150,10 +161,10 @@ def browse(
     url: Url = DEFAULT_URL,
     password_file: PasswordFile = None,
 ) -> None:
-    """Print the oldest messages that are ready on a queue, and take none. Nobody notices; read streams with consume."""
+    """Print the oldest ready messages of a queue without removing them. Use `consume` for streams."""
     messages: list[Delivery] = []
     with channel(url, password_file) as opened:
-        # Passively: an error of a queue that is not there says so at once.
+        # A passive declare raises at once if the queue does not exist.
         ready = opened.declare_queue(queue, passive=True).message_count
         wanted = min(count, ready)
         if wanted:
@@ -164,19 +175,19 @@ def browse(
                 messages += batch.messages
                 if len(messages) >= wanted:
                     break
-    print_messages(messages[:wanted], as_json)
+    _print_messages(messages[:wanted], as_json)
 
 
 @api_command("search")
 def search(
     api: Api,
     queue: Queue,
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="What occurs in body, headers or properties.")],
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="Text to find in body, headers or properties.")],
     vhost: VHost = "/",
     count: Count = 20,
     as_json: Json = False,
 ) -> None:
-    """Find messages on a queue or in a stream by what is in them, however deep it is, and take none."""
+    """Find messages that contain a text, anywhere in a queue or a stream. None is removed."""
     path = path_of("queues", vhost, queue)
     total = api.get(path).get("messages", 0)
     found: list[dict[str, Any]] = []
@@ -201,7 +212,7 @@ def search(
             Column("position", "position", "count", rank=0),
             Column("exchange", "exchange"),
             Column("routing key", "routing_key", rank=0),
-            Column("again", "redelivered"),
+            Column("redelivered", "redelivered"),
             Column("properties", "properties"),
             Column("body", "shown", rank=0),
         ),
@@ -212,20 +223,22 @@ def search(
 def move(
     api: Api,
     queue: Queue,
-    destination: Annotated[str, typer.Argument(metavar="DESTINATION", help="Another queue of the virtual host.")],
+    destination: Annotated[str, typer.Argument(metavar="DESTINATION", help="Another queue in the same virtual host.")],
     vhost: VHost = "/",
     search: Chosen = "",
     count: Most = None,
     as_json: Json = False,
 ) -> None:
-    """Move messages that are ready from one queue to another; none is lost or doubled."""
-    tell(
-        "moved", as_json, in_steps(api, path_of("queues", vhost, queue), "move", search, count, destination=destination)
+    """Move ready messages to another queue. No message is lost or duplicated."""
+    report_moved(
+        "moved",
+        as_json,
+        move_in_steps(api, path_of("queues", vhost, queue), "move", search, count, destination=destination),
     )
 
 
-def in_steps(api: Api, path: str, what: str, search: str, count: int | None, **more: str) -> tuple[int, int]:
-    """How many were moved, and how many were chosen and had to stay."""
+def move_in_steps(api: Api, path: str, what: str, search: str, count: int | None, **more: str) -> tuple[int, int]:
+    """Move or redrive messages in several requests; returns how many were moved and how many were skipped."""
     done = skipped = 0
     total = api.get(path).get("messages_ready", 0)
     answered = {"move": "moved", "redrive": "redriven"}[what]
@@ -241,8 +254,8 @@ def in_steps(api: Api, path: str, what: str, search: str, count: int | None, **m
     return done, skipped
 
 
-def tell(word: str, as_json: bool, counts: tuple[int, int]) -> None:
-    """Raises FlintError where some had to stay."""
+def report_moved(word: str, as_json: bool, counts: tuple[int, int]) -> None:
+    """Print the result of `move_in_steps`. Raises FlintError if messages were skipped."""
     done, skipped = counts
     if as_json:
         typer.echo(json.dumps({word: done, "skipped": skipped}))
@@ -250,15 +263,15 @@ def tell(word: str, as_json: bool, counts: tuple[int, int]) -> None:
         typer.echo(f"{counted(done, 'message')} {word}", err=True)
     if skipped:
         raise FlintError(
-            f"{counted(skipped, 'message')} stayed: there is no room where they should go, or they may not go there"
+            f"{counted(skipped, 'message')} skipped: the target queue has no room, or they must not go there"
         )
 
 
-def describe(message: "Delivery") -> dict[str, Any]:
-    """As `flintmq storage dump` has them: a body that is no text is in `body_base64`."""
+def _describe(message: "Delivery") -> dict[str, Any]:
+    """Convert a message to JSON, as `flintmq storage dump` does. A body that is not UTF-8 is in `body_base64`."""
     from flintmq.base.json_values import to_json
 
-    properties = vars_of(message)
+    properties = _properties_of(message)
     headers = properties.pop("headers", None)
     found: dict[str, Any] = {
         "exchange": message.exchange,
@@ -273,21 +286,22 @@ def describe(message: "Delivery") -> dict[str, Any]:
         return found | {"body_base64": b64encode(message.body).decode()}
 
 
-def vars_of(message: "Delivery") -> dict[str, Any]:
-    """The properties that are there."""
+def _properties_of(message: "Delivery") -> dict[str, Any]:
+    """The properties that are set."""
     known = message.properties
     names = [name for name in dir(known) if not name.startswith("_")]
     return {name: value for name in names if (value := getattr(known, name)) is not None}
 
 
-def print_messages(messages: "list[Delivery]", as_json: bool) -> None:
+def _print_messages(messages: "list[Delivery]", as_json: bool) -> None:
+    """Print a JSON object per line, or a table with the beginning of each body."""
     if as_json:
         for message in messages:
-            typer.echo(json.dumps(describe(message), ensure_ascii=False))
+            typer.echo(json.dumps(_describe(message), ensure_ascii=False))
         return
     rows = []
     for message in messages:
-        row = describe(message)
+        row = _describe(message)
         text = row.get("body") or row.get("body_base64") or ""
         shown = text if len(text) <= _BODY_SHOWN else f"{text[:_BODY_SHOWN]}..."
         rows.append(row | {"bytes": len(message.body), "shown": shown})

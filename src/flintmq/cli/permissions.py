@@ -11,24 +11,24 @@ from flintmq.cli.options import VHost
 from flintmq.cli.tables import Column
 from flintmq.cli.users import User
 
-Pattern = Annotated[str, typer.Option(metavar="PATTERN", help="A regular expression for names; '' for none.")]
+Pattern = Annotated[str, typer.Option(metavar="PATTERN", help="Regular expression for names; '' matches none.")]
 
 
 @api_command("permission set")
 def set_permission(api: Api, user: User, configure: Pattern, write: Pattern, read: Pattern, vhost: VHost = "/") -> None:
-    """Set what a user may do in a virtual host: '.*' permits an operation on all names, '' on none."""
+    """Set the permissions of a user in a virtual host. '.*' allows an operation on all names, '' on none."""
     api.put(path_of("permissions", vhost, user), {"configure": configure, "write": write, "read": read})
 
 
 @api_command("permission clear")
 def clear_permission(api: Api, user: User, vhost: VHost = "/") -> None:
-    """Take from a user what it may do in a virtual host."""
+    """Remove all permissions of a user in a virtual host."""
     api.delete(path_of("permissions", vhost, user))
 
 
 list_command(
     "permissions",
-    "Permissions: what users may configure, write and read, as patterns.",
+    "List permissions: patterns of the names that users may configure, write and read.",
     Column("vhost", "vhost", rank=0),
     Column("user", "user", rank=0),
     Column("configure", "configure", rank=0),

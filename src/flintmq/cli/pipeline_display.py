@@ -1,4 +1,4 @@
-"""A pipeline's progress in the terminal: a line for each flow, renewed in place."""
+"""The progress of a pipeline in the terminal: a table with a row per flow, refreshed in place."""
 
 import sys
 from types import TracebackType
@@ -23,7 +23,7 @@ _COLOURS = {
 
 
 class Display:
-    """On the standard error stream; where that is no terminal, steps that take a while are lines there."""
+    """Shows progress on standard error: as a table if that is a terminal, otherwise as a line per long step."""
 
     def __init__(self, is_quiet: bool = False) -> None:
         self._is_quiet = is_quiet
@@ -46,7 +46,7 @@ class Display:
             self._live.stop()
 
     def say(self, text: str) -> None:
-        """What is about to be done."""
+        """Show what is done next."""
         if self._live is not None:
             self._live.update(Text(text, style="dim"), refresh=True)
         elif not self._is_quiet:
@@ -57,7 +57,7 @@ class Display:
             self._live.update(table_of(status))
 
     def summary(self, status: PipelineStatus) -> str:
-        """A line for each flow."""
+        """Describe the result in a line per flow."""
         lines = [
             f"{status.pipeline}.{flow.name}: {flow.state}, {counted(flow.rows, 'row')} read in "
             + counted(flow.batches, "batch", "batches")
@@ -86,7 +86,7 @@ def table_of(status: PipelineStatus) -> Table:
             in_words(flow.written),
             in_words(flow.files),
         )
-        # Of one, the flow's own line says it all.
+        # A flow with one lake has the same numbers as its lake.
         for lake in flow.lakes if len(flow.lakes) > 1 else ():
             table.add_row(f"  {lake.path}", *[""] * 6, in_words(lake.rows), in_words(lake.files))
     return table

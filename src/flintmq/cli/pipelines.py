@@ -21,20 +21,21 @@ if TYPE_CHECKING:
 
 
 File = Annotated[
-    str, typer.Argument(metavar="FILE", help="The definition: pipeline.yaml, pipeline.py, or pipeline.py:name.")
+    str,
+    typer.Argument(metavar="FILE", help="Definition of the pipeline: pipeline.yaml, pipeline.py, or pipeline.py:name."),
 ]
-Log = Annotated[Path | None, typer.Option(metavar="FILE", help="Spark's own log; else it is not kept.")]
+Log = Annotated[Path | None, typer.Option(metavar="FILE", help="File for Spark's log. Default: no log.")]
 _NO_LOG: Final = Path(os.devnull)
-# As of a command that looked for something and did not find it well.
+# `pipeline status` of a pipeline that failed or is silent.
 _EXIT_NOT_WELL: Final = 1
 _MASTER: Final = "local[1]"
-# Nothing runs: what compiles code that runs for long, and collects its garbage beside it, costs more than it gains.
+# A check ends before the JVM's optimizing compiler and parallel garbage collector would be worth their cost.
 _SHORT_LIVED: Final = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 
 
 @contextmanager
 def _spark_packages() -> Iterator[None]:
-    """A package that is not installed is no traceback. Raises ConfigurationError."""
+    """Raise ConfigurationError, which says what to install, if a package that Spark needs is missing."""
     try:
         yield
     except ModuleNotFoundError as error:
@@ -49,11 +50,11 @@ def _spark_packages() -> Iterator[None]:
 def validate(
     file: File,
     definition_only: Annotated[
-        bool, typer.Option("--definition-only", help="Do not start Spark: SQL and transforms are not looked at.")
+        bool, typer.Option("--definition-only", help="Do not start Spark: SQL and transforms are not checked.")
     ] = False,
     log: Log = None,
 ) -> None:
-    """Check a pipeline's definition, and its SQL with Spark's own eyes. No broker is asked, and nothing runs."""
+    """Check the definition of a pipeline, and its SQL with Spark. Nothing runs, and no broker is needed."""
     with _spark_packages():
         from flintmq.spark.pipelines.loading import load
 
@@ -88,23 +89,29 @@ def run(
         ),
     ] = "local[2]",
     available_now: Annotated[
-        bool, typer.Option("--available-now", help="Process what is there, and end, whatever the definition says.")
+        bool,
+        typer.Option("--available-now", help="Process what is available now, then stop. Overrides the definition."),
     ] = False,
     every: Annotated[
-        str | None, typer.Option(metavar="INTERVAL", help="A micro-batch every so often, such as '10 seconds'.")
+        str | None,
+        typer.Option(
+            metavar="INTERVAL", help="Interval of micro-batches, such as '10 seconds'. Overrides the definition."
+        ),
     ] = None,
-    flows: Annotated[list[str] | None, typer.Option("--flow", metavar="NAME", help="Only this flow.")] = None,
+    flows: Annotated[
+        list[str] | None, typer.Option("--flow", metavar="NAME", help="Run only this flow. May be repeated.")
+    ] = None,
     settings: Annotated[
-        list[str] | None, typer.Option("--conf", metavar="KEY=VALUE", help="A setting of Spark's.")
+        list[str] | None, typer.Option("--conf", metavar="KEY=VALUE", help="Setting of Spark. May be repeated.")
     ] = None,
     checkpoints: Annotated[
-        str | None, typer.Option(metavar="DIR", help="Where checkpoints are, in the place of the definition's.")
+        str | None, typer.Option(metavar="DIR", help="Directory of checkpoints. Overrides the definition.")
     ] = None,
     log: Log = None,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="At the end, say what came of it as JSON.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Do not show progress.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON at the end.")] = False,
 ) -> None:
-    """Run a pipeline. Ctrl-C, or SIGTERM, ends it behind the batch that runs; a second one ends it at once."""
+    """Run a pipeline. Ctrl-C or SIGTERM stops it after the current batch; a second one stops it at once."""
     if available_now and every is not None:
         raise ConfigurationError("--available-now and --every exclude each other")
     with _spark_packages():
@@ -129,7 +136,7 @@ def run(
     given = {**pipeline.spark, **_settings(settings or [])}
     stop = Stop()
     with ExitStack() as stack:
-        stack.enter_context(_told_to_stop(stop))
+        stack.enter_context(_stopped_by_signals(stop))
         display = stack.enter_context(Display(quiet))
         watchers: list[Callable[[PipelineStatus], None]] = [display.show]
         endpoint = broker_of(pipeline)
@@ -139,8 +146,8 @@ def run(
             watchers.append(board.tell)
         display.say(f"Starting Spark ({master}) ...")
         spark = stack.enter_context(session(pipeline.name, master, given, log or _NO_LOG))
-        # PySpark has its own idea of what an interrupt means.
-        stack.enter_context(_told_to_stop(stop))
+        # PySpark replaces the handler of SIGINT, so it is set again.
+        stack.enter_context(_stopped_by_signals(stop))
         display.say(f"Starting {counted(len(pipeline.flows), 'flow')} ...")
 
         def watch(status: "PipelineStatus") -> None:
@@ -149,7 +156,7 @@ def run(
 
         status = run_pipeline(pipeline, spark, stop, watch, master)
         if board is not None and board.failure:
-            typer.echo(f"the broker does not know how the pipeline did: {board.failure}", err=True)
+            typer.echo(f"the state of the pipeline could not be sent to the broker: {board.failure}", err=True)
     if as_json:
         typer.echo(status.as_json())
     else:
@@ -170,7 +177,7 @@ def _place(text: str) -> str:
 
 
 @contextmanager
-def _told_to_stop(stop: "Stop") -> Iterator[None]:
+def _stopped_by_signals(stop: "Stop") -> Iterator[None]:
     numbers = (signal.SIGINT, signal.SIGTERM)
     before = [signal.signal(number, lambda *_: stop.ask()) for number in numbers]
     try:
@@ -182,11 +189,11 @@ def _told_to_stop(stop: "Stop") -> Iterator[None]:
 
 @command("pipeline status")
 def status(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The pipeline's name.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the pipeline.")],
     url: Url = DEFAULT_URL,
     as_json: Json = False,
 ) -> None:
-    """Show how a pipeline is doing. The exit status is 1 where it failed, or has not been heard of for long."""
+    """Show the state of a pipeline. Exit status 1 if it failed, or has not reported its state for a while."""
     from flintmq.cli.pipeline_display import table_of
     from flintmq.spark.pipelines.board import browse
     from flintmq.spark.pipelines.status import State
@@ -194,8 +201,8 @@ def status(
     pipelines = {one.pipeline: one for one in browse(url, time.time_ns() // 1_000_000)}
     found = pipelines.get(name)
     if found is None:
-        known = f": known are {', '.join(pipelines)}" if pipelines else ""
-        raise FlintError(f"no pipeline {name} has told this broker of itself{known}")
+        known = f". Pipelines that have: {', '.join(pipelines)}" if pipelines else ""
+        raise FlintError(f"no pipeline {name} has reported its state to this broker{known}")
     if as_json:
         typer.echo(found.as_json())
     else:
@@ -212,7 +219,7 @@ def status(
 
 @command("pipeline list")
 def list_pipelines(url: Url = DEFAULT_URL, as_json: Json = False) -> None:
-    """List the pipelines that run with this broker, or have run."""
+    """List the pipelines that run with this broker, and those that have run."""
     import msgspec
 
     from flintmq.cli.pipeline_display import coloured, in_words
@@ -223,7 +230,7 @@ def list_pipelines(url: Url = DEFAULT_URL, as_json: Json = False) -> None:
         typer.echo(msgspec.json.encode(found))
         return
     if not found:
-        typer.echo("flintmq: no pipeline has told this broker of itself", err=True)
+        typer.echo("flintmq: no pipeline has reported its state to this broker", err=True)
         return
 
     from rich.console import Console
@@ -232,13 +239,19 @@ def list_pipelines(url: Url = DEFAULT_URL, as_json: Json = False) -> None:
     table = Table()
     for heading in ("pipeline", "state", "flows"):
         table.add_column(heading)
-    for heading in ("read", "read/s", "waiting", "heard of"):
+    for heading in ("read", "read/s", "waiting", "last report"):
         table.add_column(heading, justify="right")
     now = time.time_ns() // 1_000_000
     for one in found:
-        heard = f"{max(now - one.updated_ms, 0) // 1000} s ago"
+        last_report = f"{max(now - one.updated_ms, 0) // 1000} s ago"
         flows = ", ".join(flow.name for flow in one.flows)
         table.add_row(
-            one.pipeline, coloured(one.state), flows, f"{one.rows:,}", f"{one.rate:,.0f}", in_words(one.lag), heard
+            one.pipeline,
+            coloured(one.state),
+            flows,
+            f"{one.rows:,}",
+            f"{one.rate:,.0f}",
+            in_words(one.lag),
+            last_report,
         )
     Console().print(table)

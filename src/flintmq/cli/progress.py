@@ -1,4 +1,4 @@
-"""A bar for work that takes a while, on the standard error stream of a terminal; elsewhere nothing is shown."""
+"""Progress bars on standard error. Nothing is shown if standard error is not a terminal."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -16,7 +16,10 @@ Progressed = Iterator[Callable[[int], None]]
 
 @contextmanager
 def progress_bar(what: str, total: Callable[[], int]) -> Progressed:
-    """Gives a function to be told of bytes that were dealt with; `total` is asked each time."""
+    """Show a progress bar for bytes; yields a function that adds to the bytes done.
+
+    `total` is called at each step, because the total may change.
+    """
     if not sys.stderr.isatty():
         yield lambda _: None
         return
@@ -33,7 +36,10 @@ def progress_bar(what: str, total: Callable[[], int]) -> Progressed:
 
 @contextmanager
 def counting_bar(what: str, total: Callable[[], int]) -> Progressed:
-    """The same for things that are counted."""
+    """Show a progress bar for a count; yields a function that adds to the count.
+
+    `total` is called at each step, because the total may change.
+    """
     if not sys.stderr.isatty():
         yield lambda _: None
         return
@@ -50,14 +56,14 @@ def _bar(columns: "tuple[ProgressColumn, ...]", what: str, total: Callable[[], i
     from rich.console import Console
     from rich.progress import Progress
 
-    # It goes when the work is done: what came of it is said in words.
+    # The bar disappears at the end: the command prints the result.
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(what, total=None)
         yield lambda count: bar.update(task, advance=count, total=total())
 
 
 def size_in_words(count: int) -> str:
-    """Such as `1.5 MiB`; the web interface has the same units."""
+    """Format a size in bytes, such as `1.5 MiB`. The web interface uses the same units."""
     if count < 1024:
         return counted(count, "byte")
     size = float(count)

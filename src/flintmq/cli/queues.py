@@ -15,14 +15,18 @@ from flintmq.cli.tables import Column
 @command("declare queue")
 def declare_queue(
     queue: Queue,
-    kind: Annotated[str, typer.Option("--type", metavar="TYPE", help="classic, quorum or stream.")] = "",
-    transient: Annotated[bool, typer.Option("--transient", help="Gone with a restart, messages and all.")] = False,
-    auto_delete: Annotated[bool, typer.Option("--auto-delete", help="Deleted with its last consumer.")] = False,
+    kind: Annotated[str, typer.Option("--type", metavar="TYPE", help="Type: classic, quorum or stream.")] = "",
+    transient: Annotated[
+        bool, typer.Option("--transient", help="A restart deletes the queue and its messages.")
+    ] = False,
+    auto_delete: Annotated[
+        bool, typer.Option("--auto-delete", help="Delete the queue when its last consumer is gone.")
+    ] = False,
     arguments: Arguments = None,
     url: Url = DEFAULT_URL,
     password_file: PasswordFile = None,
 ) -> None:
-    """Declare a queue or a stream. One that is there as it is described is no error."""
+    """Declare a queue or a stream. It is no error if it exists with the same properties."""
     found = arguments_of(arguments) | ({"x-queue-type": kind} if kind else {})
     with channel(url, password_file) as opened:
         opened.declare_queue(queue, durable=not transient, auto_delete=auto_delete, arguments=found)
@@ -31,16 +35,16 @@ def declare_queue(
 @command("delete queue")
 def delete_queue(
     queue: Queue,
-    if_unused: Annotated[bool, typer.Option("--if-unused", help="Not while it has consumers.")] = False,
-    if_empty: Annotated[bool, typer.Option("--if-empty", help="Not while messages are ready on it.")] = False,
+    if_unused: Annotated[bool, typer.Option("--if-unused", help="Only if it has no consumers.")] = False,
+    if_empty: Annotated[bool, typer.Option("--if-empty", help="Only if it has no ready messages.")] = False,
     yes: Yes = False,
     url: Url = DEFAULT_URL,
     password_file: PasswordFile = None,
 ) -> None:
-    """Delete a queue with the messages on it. It is no error if there is no such queue."""
-    # The broker refuses to delete a queue with messages itself: then there is nothing to lose.
+    """Delete a queue and its messages. It is no error if the queue does not exist."""
+    # With --if-empty, the broker refuses to delete a queue that has messages.
     if not if_empty:
-        confirm(f"Delete the queue {queue} with all messages on it?", yes)
+        confirm(f"Delete the queue {queue} and all its messages?", yes)
     with channel(url, password_file) as opened:
         count = opened.delete_queue(queue, if_unused=if_unused, if_empty=if_empty)
     typer.echo(f"deleted with {counted(count, 'message')}", err=True)
@@ -48,8 +52,8 @@ def delete_queue(
 
 @command("purge")
 def purge(queue: Queue, yes: Yes = False, url: Url = DEFAULT_URL, password_file: PasswordFile = None) -> None:
-    """Delete all messages that are ready on a queue."""
-    confirm(f"Delete all ready messages on the queue {queue}?", yes)
+    """Delete all ready messages of a queue."""
+    confirm(f"Delete all ready messages of the queue {queue}?", yes)
     with channel(url, password_file) as opened:
         count = opened.purge_queue(queue)
     typer.echo(f"{counted(count, 'message')} deleted", err=True)
@@ -57,7 +61,7 @@ def purge(queue: Queue, yes: Yes = False, url: Url = DEFAULT_URL, password_file:
 
 vhost_list_command(
     "queues",
-    "Queues and streams, with what is on them.",
+    "List queues and streams.",
     Column("vhost", "vhost"),
     Column("name", "name", rank=0),
     Column("type", "type"),
@@ -75,7 +79,7 @@ vhost_list_command(
 
 vhost_list_command(
     "streams",
-    "Streams: queues that keep what was read.",
+    "List streams, with their size and offsets.",
     Column("vhost", "vhost"),
     Column("name", "name", rank=0),
     Column("records", "messages", "count"),

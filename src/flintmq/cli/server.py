@@ -1,4 +1,4 @@
-"""The broker's process: run it, ask whether it answers, and look for what keeps it from running well."""
+"""The broker process: run it, check that it answers, and find what prevents it from starting."""
 
 import json
 import os
@@ -15,16 +15,16 @@ from flintmq.cli.tables import printable
 
 Data = Annotated[
     Path | None,
-    typer.Option(metavar="DIR", help="Where messages are kept; ./flintmq-data, if nothing names another place."),
+    typer.Option(metavar="DIR", help="Data directory. Default: ./flintmq-data."),
 ]
-Host = Annotated[str | None, typer.Option(metavar="ADDRESS", help="The address to listen on.")]
-Port = Annotated[int | None, typer.Option(metavar="PORT", help="The port to listen on; 0 takes a free one.")]
+Host = Annotated[str | None, typer.Option(metavar="ADDRESS", help="Address to listen on.")]
+Port = Annotated[int | None, typer.Option(metavar="PORT", help="Port to listen on; 0 means any free port.")]
 
 _HEADER: Final = b"AMQP\x00\x00\x09\x01"
 # connection.start is a method frame on channel 0, of class 10 and method 10.
 _START: Final = b"\x01\x00\x00"
 _PING_SECONDS: Final = 4.0
-_EVERYWHERE: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - where we are, then
+_ALL_ADDRESSES: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - all addresses include this machine's
 _COLOURS: Final = {"fine": typer.colors.GREEN, "doubtful": typer.colors.YELLOW, "wrong": typer.colors.RED}
 
 
@@ -34,10 +34,12 @@ def serve(
     data: Data = None,
     host: Host = None,
     port: Port = None,
-    log_level: Annotated[str | None, typer.Option(metavar="LEVEL", help="debug, info, warning or error.")] = None,
-    log_format: Annotated[str | None, typer.Option(metavar="FORMAT", help="text or json.")] = None,
+    log_level: Annotated[
+        str | None, typer.Option(metavar="LEVEL", help="Log level: debug, info, warning or error.")
+    ] = None,
+    log_format: Annotated[str | None, typer.Option(metavar="FORMAT", help="Log format: text or json.")] = None,
 ) -> None:
-    """Run a broker. Flags win over the environment (FLINTMQ_LISTEN_PORT and so on), and it wins over the file."""
+    """Run a broker. Flags override environment variables such as FLINTMQ_LISTEN_PORT, and these override the file."""
     from flintmq.server import config
 
     given = _flags(data, host, port, {"log.level": log_level, "log.format": log_format})
@@ -55,32 +57,32 @@ def serve(
 def _flags(
     data: Path | None, host: str | None, port: int | None, more: Mapping[str, str | None] | None = None
 ) -> dict[str, str]:
-    """By the settings that they are for."""
+    """The flags that are given, by the names of their settings."""
     found = {"storage.directory": data, "listen.host": host, "listen.port": port, **(more or {})}
     return {key: str(value) for key, value in found.items() if value is not None}
 
 
 @command("ping")
 def ping(
-    host: Annotated[str | None, typer.Option(metavar="ADDRESS", help="By the settings, if not given.")] = None,
-    port: Annotated[int | None, typer.Option(metavar="PORT", help="By the settings, if not given.")] = None,
+    host: Annotated[str | None, typer.Option(metavar="ADDRESS", help="Default: from the settings.")] = None,
+    port: Annotated[int | None, typer.Option(metavar="PORT", help="Default: from the settings.")] = None,
 ) -> None:
-    """Ask a broker for its first word. Status 0 if it says it within 4 seconds, 3 if not; no login is needed."""
+    """Check that a broker answers, without a login. Exit status 0 if it answers within 4 seconds, 3 if not."""
     import socket
 
     from flintmq.server import config
 
     file = os.environ.get(config.FILE_VARIABLE)
     listen = config.load(Path(file) if file else None, os.environ, {}).listen
-    place = host or _EVERYWHERE.get(listen.host, listen.host), listen.port if port is None else port
+    address = host or _ALL_ADDRESSES.get(listen.host, listen.host), listen.port if port is None else port
     try:
-        with socket.create_connection(place, _PING_SECONDS) as connection:
+        with socket.create_connection(address, _PING_SECONDS) as connection:
             connection.sendall(_HEADER)
             first = connection.recv(len(_START))
     except OSError as error:
-        raise Unreachable(f"no broker at {place[0]}:{place[1]}: {error.strerror or error}") from error
+        raise Unreachable(f"no broker at {address[0]}:{address[1]}: {error.strerror or error}") from error
     if first != _START:
-        raise Unreachable(f"what listens at {place[0]}:{place[1]} speaks no AMQP")
+        raise Unreachable(f"the server at {address[0]}:{address[1]} does not speak AMQP")
     typer.echo("the broker speaks AMQP")
 
 
@@ -92,9 +94,9 @@ def doctor(
     port: Port = None,
     as_json: Json = False,
 ) -> None:
-    """Look for what would keep `flintmq serve` with the same flags from starting, or from running well.
+    """Check whether `flintmq serve` with the same flags can start and run well. Nothing is changed.
 
-    Nothing is changed. Status 1 if anything is wrong; what is only doubtful does not count.
+    Exit status 1 if anything is wrong; `doubtful` does not count.
     """
     from flintmq.cli.diagnosis import examine
     from flintmq.server import config

@@ -1,4 +1,4 @@
-"""How a running broker is doing."""
+"""The state of a running broker."""
 
 import json
 import time
@@ -61,7 +61,7 @@ _STATUS_NODE = (
 
 @api_command("status")
 def show_status(api: Api, as_json: Json = False) -> None:
-    """Say how the broker is doing: what there is of everything, and which alarms are on. Status 1 if any is."""
+    """Show the state of the broker: memory, disk, counts, rates and alarms. Exit status 1 if an alarm is on."""
     overview = api.get("overview")
     nodes: list[dict[str, Any]] = api.get("nodes")
     alarms = [f"{name} low on {what}" for name, what in _alarms(nodes)]
@@ -110,44 +110,44 @@ def _status_lines(overview: dict[str, Any], nodes: list[dict[str, Any]], alarms:
 @api_command("top")
 def top(
     api: Api,
-    every: Annotated[float, typer.Option(min=0.5, metavar="SECONDS", help="How often to look.")] = 2.0,
-    order: Annotated[Order, typer.Option("--sort", help="What the first queue has most of.")] = Order.IN,
-    rows: Annotated[int, typer.Option(min=1, max=500, metavar="N", help="How many queues to show.")] = 20,
-    times: Annotated[int | None, typer.Option(min=1, metavar="N", help="End after so many looks.")] = None,
+    every: Annotated[float, typer.Option(min=0.5, metavar="SECONDS", help="Seconds between two refreshes.")] = 2.0,
+    order: Annotated[Order, typer.Option("--sort", help="What to sort the queues by, largest first.")] = Order.IN,
+    rows: Annotated[int, typer.Option(min=1, max=500, metavar="N", help="Number of queues to show.")] = 20,
+    times: Annotated[int | None, typer.Option(min=1, metavar="N", help="Stop after this number of refreshes.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Show the busiest queues and the broker's rates, again and again, until Ctrl-C."""
+    """Show the busiest queues and the broker's rates, refreshed until Ctrl-C."""
     from rich.console import Group
     from rich.live import Live
 
     console = console_for_tables()
-    looks = 0
+    refreshes = 0
     with Live(console=console, screen=console.is_terminal and not as_json, auto_refresh=False) as live:
         try:
             while True:
-                overview, queues = _top_look(api, order, rows)
+                overview, queues = _top_data(api, order, rows)
                 if as_json:
                     typer.echo(json.dumps({"overview": overview, "queues": queues}))
                 else:
-                    # Whoever looks may make the window wider meanwhile.
+                    # The width is read each time, because the window may be resized.
                     table = table_of(queues, _top_columns(order, queues), console.width)
                     live.update(Group(_top_head(overview, api.endpoint.address), table), refresh=True)
-                looks += 1
-                if looks == times:
+                refreshes += 1
+                if refreshes == times:
                     return
                 time.sleep(every)
         except KeyboardInterrupt:
             return
 
 
-def _top_look(api: Api, order: Order, rows: int) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    # The broker sorts, so that one page is all that is sent.
+def _top_data(api: Api, order: Order, rows: int) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    # The broker sorts the queues, so one page is enough.
     queues = api.get("queues", page=1, page_size=rows, sort=_PATHS[order], sort_reverse="true")
     return api.get("overview"), queues["items"]
 
 
 def _top_columns(order: Order, queues: list[dict[str, Any]]) -> Iterator[Column]:
-    """By what the queues are sorted is seen in any case; a virtual host that all are of tells none from another."""
+    """The columns of `top`. The one to sort by is never left out; `vhost` is the first to go if all have the same."""
     ranks = {_PATHS[order]: 0}
     if len({queue.get("vhost") for queue in queues}) == 1:
         ranks["vhost"] = _LEAST_RANK

@@ -1,4 +1,4 @@
-"""A broker's data directory."""
+"""The data directory of a broker."""
 
 import json
 import os
@@ -16,7 +16,9 @@ from flintmq.cli.progress import progress_bar, size_in_words
 
 EXIT_DAMAGED: Final = 1
 
-Directory = Annotated[Path, typer.Argument(metavar="DIR", help="The data of a broker, running or not, or a backup.")]
+Directory = Annotated[
+    Path, typer.Argument(metavar="DIR", help="Data directory of a broker, running or stopped, or a backup.")
+]
 
 
 @command("storage verify")
@@ -24,7 +26,7 @@ def verify(
     directory: Directory,
     as_json: Json = False,
 ) -> None:
-    """Check every byte that a broker wrote, and show what there is. The status is 1 where something is damaged."""
+    """Check every byte of a data directory, and print what it contains. Exit status 1 if something is damaged."""
     from flintmq.app import offline
 
     work = offline.verification_of(directory)
@@ -38,14 +40,14 @@ def verify(
 @command("storage dump")
 def dump(
     directory: Directory,
-    queue: Annotated[str | None, typer.Option(metavar="NAME", help="Of this queue, or stream, only.")] = None,
-    vhost: Annotated[str, typer.Option(metavar="NAME", help="Where that queue is.")] = "/",
+    queue: Annotated[str | None, typer.Option(metavar="NAME", help="Only this queue or stream.")] = None,
+    vhost: Annotated[str, typer.Option(metavar="NAME", help="Virtual host of the queue.")] = "/",
     records: Annotated[
-        bool, typer.Option("--records", help="All that the files hold, settled or not, as it was written.")
+        bool, typer.Option("--records", help="Print all records of the files, with those of settled messages.")
     ] = False,
-    limit: Annotated[int | None, typer.Option(min=1, metavar="N", help="Stop after so many lines.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, metavar="N", help="Maximum number of lines.")] = None,
 ) -> None:
-    """Print messages as lines of JSON, without taking them from anywhere; of a queue in the order of the journal."""
+    """Print messages as lines of JSON, in the order of the journal. Nothing is removed."""
     from flintmq.app import offline
 
     work = offline.dump_of(directory)
@@ -55,19 +57,19 @@ def dump(
             sys.stdout.write(json.dumps(line, ensure_ascii=False) + "\n")
         sys.stdout.flush()
     except BrokenPipeError:
-        # Whoever read this has seen enough; nothing may be written to it while Python ends.
+        # The reader, such as `head`, closed the pipe. Python must not write to it again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     for damage in work.damage:
-        typer.echo(f"flintmq: damaged, and not shown: {damage}", err=True)
+        typer.echo(f"flintmq: damaged, not printed: {damage}", err=True)
 
 
 @command("storage backup")
 def backup(
-    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Where the broker keeps its messages.")],
-    destination: Annotated[Path, typer.Argument(metavar="DEST", help="The backup: a new directory.")],
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Data directory of the broker.")],
+    destination: Annotated[Path, typer.Argument(metavar="DEST", help="Directory of the backup; must be new.")],
     as_json: Json = False,
 ) -> None:
-    """Back a broker up, running or not: all that was confirmed before, as the broker had it at one moment."""
+    """Back up a broker, running or stopped: a consistent copy with all that was confirmed before."""
     from flintmq.app import offline
 
     work = offline.backup_of(directory, destination)
@@ -91,28 +93,28 @@ def backup(
         )
         return
     for damage in contents.damage:
-        typer.echo(f"flintmq: damaged before, and copied as it is: {damage}", err=True)
+        typer.echo(f"flintmq: already damaged, copied as it is: {damage}", err=True)
     files, size = counted(len(contents.files), "file"), size_in_words(contents.total_bytes)
-    typer.echo(f"{destination}: the state of {contents.taken}, {files}, {size}, in {taken.seconds:.1f} s")
+    typer.echo(f"{destination}: state of {contents.taken}, {files}, {size}, in {taken.seconds:.1f} s")
 
 
 @command("storage restore")
 def restore(
-    backup: Annotated[Path, typer.Argument(metavar="BACKUP", help="What `flintmq storage backup` made.")],
-    directory: Annotated[Path, typer.Argument(metavar="DIR", help="A new, or empty, directory for a broker's data.")],
+    backup: Annotated[Path, typer.Argument(metavar="BACKUP", help="A backup made by `flintmq storage backup`.")],
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Data directory to create; must be new or empty.")],
 ) -> None:
-    """Restore a backup: every file is checked, and nothing is overwritten."""
+    """Restore a backup into a new data directory. Every file is checked; nothing is overwritten."""
     from flintmq.app import offline
 
     contents = offline.manifest_of(backup)
     with progress_bar("Copying", lambda: contents.total_bytes) as progress:
         offline.restore_backup(backup, directory, progress)
-    # What came of it is read once more: it is what a broker will start with.
+    # The restored directory is checked as well, because a broker will start with it.
     work = offline.verification_of(directory)
     with progress_bar("Reading", lambda: work.total) as progress:
         report = work.run(progress)
     files, size = counted(len(contents.files), "file"), size_in_words(contents.total_bytes)
-    typer.echo(f"{directory}: the state of {contents.taken}, {files}, {size}")
+    typer.echo(f"{directory}: state of {contents.taken}, {files}, {size}")
     typer.echo("\n".join(report.lines()))
     if report.damage:
         raise typer.Exit(EXIT_DAMAGED)
@@ -120,9 +122,12 @@ def restore(
 
 @command("storage rebuild")
 def rebuild(
-    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Where a stopped broker keeps its messages.")],
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Data directory of a stopped broker.")],
 ) -> None:
-    """Rebuild lost, damaged or outdated definitions: virtual hosts, exchanges and queues. No message is touched."""
+    """Rebuild lost, damaged or outdated definitions from the messages: virtual hosts, exchanges and queues.
+
+    Messages are not changed.
+    """
     from flintmq.app import offline
     from flintmq.server import config
 
@@ -134,11 +139,11 @@ def rebuild(
     counts = (counted(len(found.vhosts), "vhost"), counted(len(found.exchanges), "exchange"))
     typer.echo(f"{directory}: rebuilt {', '.join(counts)}, {counted(len(found.queues), 'queue')}")
     if rebuilt.kept_in is not None:
-        typer.echo(f"the definitions that were there are in {rebuilt.kept_in}")
+        typer.echo(f"the old definitions are in {rebuilt.kept_in}")
     if rebuilt.unnamed:
-        typer.echo(f"no name is known of these queues, so they have new ones: {', '.join(rebuilt.unnamed)}")
+        typer.echo(f"the names of these queues are lost, so they have new names: {', '.join(rebuilt.unnamed)}")
     if rebuilt.had_base:
-        typer.echo("users, permissions, policies and bindings are those of the old definitions: look through them")
+        typer.echo("users, permissions, policies and bindings are those of the old definitions: check them")
         return
-    typer.echo("users, permissions, policies and bindings are not known: `flintmq definitions import` brings them")
-    typer.echo(f"until then there is the user '{settings.default_user.name}', as in a new broker")
+    typer.echo("users, permissions, policies and bindings are lost: import them with `flintmq definitions import`")
+    typer.echo(f"until then the only user is '{settings.default_user.name}', as in a new broker")

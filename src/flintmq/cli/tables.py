@@ -1,4 +1,4 @@
-"""Tables for people: what an answer of the API has, in columns."""
+"""Tables for the terminal, made of JSON objects of the HTTP API."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -12,23 +12,24 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-# As good as none: what is not read on a terminal is read by a program, or searched.
+# Wide enough for all columns: output that does not go to a terminal is read by a program or searched.
 _UNLIMITED: Final = 10_000
-# A name as long as this is read in one line; for what is behind, no figure has to go.
+# Names up to this length stay on one line. Longer names may wrap, so that no column of numbers is left out for them.
 _NAME_WIDTH: Final = 24
-# Figures have room for so much in any case: or a column would come and go with every digit.
+# Minimum widths of columns of numbers. Without them, a column would appear and disappear as its numbers grow.
 _FIGURE_WIDTHS: Final = {"rate": len("10,000/s"), "count": len("100,000"), "bytes": len("1023.9 MiB")}
-# What stands between two columns, and at both edges together with it.
+# Characters between two columns, and at both edges of a table.
 _GAP: Final = 3
 _EDGES: Final = 4
 
 
 @dataclass(frozen=True)
 class Column:
-    """`path` leads to the value, such as "message_stats.publish_details.rate"; `kind` says how it is shown.
+    """A column of a table: its heading, the path of its value in an object, and the kind of its values.
 
-    On a terminal too narrow for all columns, the column with the highest `rank` is left out first, and of equal ranks
-    the last one; columns of rank 0 are always shown.
+    `path` is a key, or keys joined by dots such as "message_stats.publish_details.rate". `kind` is "text", "count",
+    "bytes", "rate" (per second) or "milliseconds". If the terminal is too narrow, the column with the highest `rank` is
+    left out first; of equal ranks, the last one. Columns of rank 0 are always shown.
     """
 
     heading: str
@@ -44,6 +45,7 @@ class Column:
 
 
 def in_words(value: object, kind: str = "text") -> str:
+    """Format a JSON value for a reader. `kind` is that of a `Column`."""
     if value is None or value in ("", [], {}):
         return ""
     if isinstance(value, bool):
@@ -65,7 +67,7 @@ def in_words(value: object, kind: str = "text") -> str:
 
 
 def time_in_words(seconds: int) -> str:
-    """Such as `2 d 3 h`: what is smaller than the second part does not matter any more."""
+    """Format a duration with its two largest units, such as `2 d 3 h`."""
     parts: list[str] = []
     for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s")):
         count, seconds = divmod(seconds, size)
@@ -77,7 +79,7 @@ def time_in_words(seconds: int) -> str:
 
 
 def table_of(items: Iterable[Mapping[str, Any]], columns: Iterable[Column], width: int = _UNLIMITED) -> "Table":
-    """A table of the columns that have room in `width` characters; one in which no item has a value is left out."""
+    """Make a table of the columns that fit into `width` characters. Columns without any value are left out."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
@@ -87,16 +89,16 @@ def table_of(items: Iterable[Mapping[str, Any]], columns: Iterable[Column], widt
     table = Table(box=box.SIMPLE_HEAD)
     for column in shown:
         is_number = column.kind != "text"
-        # A long name continues in the next line instead of being cut: the reader may need all of it.
+        # A long name wraps instead of being cut, because the reader may need all of it.
         table.add_column(column.heading, justify="right" if is_number else "left", no_wrap=is_number, overflow="fold")
     for item in items:
-        # Text, because a name may look like markup of rich.
+        # Text objects, because a name may contain rich's markup.
         table.add_row(*(Text(printable(column.text(item))) for column in shown))
     return table
 
 
 def _fitted(items: list[Mapping[str, Any]], columns: list[Column], width: int) -> tuple[list[Column], list[Column]]:
-    """The columns of a table of `width` characters, and those that have values but no room."""
+    """Split the columns with values into those that fit into `width` characters, and the rest."""
     widths = {column: _width(column, [printable(column.text(item)) for item in items]) for column in columns}
     kept = [column for column in columns if not items or any(column.text(item) for item in items)]
     left_out: list[Column] = []
@@ -117,16 +119,17 @@ def _width(column: Column, texts: list[str]) -> int:
 
 
 def print_table(items: Iterable[Mapping[str, Any]], columns: Iterable[Column]) -> None:
-    """Prints a table on the standard output, and on standard error which columns have no room on this terminal."""
+    """Print a table on standard output, and on standard error the columns that do not fit."""
     items, columns, console = list(items), list(columns), console_for_tables()
     console.print(table_of(items, columns, console.width))
     _, left_out = _fitted(items, columns, console.width)
     if left_out:
         names = ", ".join(column.heading for column in left_out)
-        typer.echo(f"Not shown, for want of room: {names}. Make the terminal wider, or use --json.", err=True)
+        typer.echo(f"Columns that do not fit: {names}. Make the terminal wider, or use --json.", err=True)
 
 
 def console_for_tables() -> "Console":
+    """A console on standard output that is wide enough for all columns unless it is a terminal."""
     from rich.console import Console
 
     console = Console()
@@ -134,5 +137,5 @@ def console_for_tables() -> "Console":
 
 
 def printable(text: str) -> str:
-    """Clients choose names: none may look like two lines, or drive a terminal."""
+    """Escape control characters: clients choose names, and a name must not control the terminal."""
     return text if text.isprintable() else ascii(text)[1:-1]

@@ -12,34 +12,36 @@ from flintmq.cli.lists import list_command
 from flintmq.cli.options import read_password
 from flintmq.cli.tables import Column
 
-User = Annotated[str, typer.Argument(metavar="USER", help="The user's name.")]
+User = Annotated[str, typer.Argument(metavar="USER", help="Name of the user.")]
 Tags = Annotated[
     list[str] | None,
-    typer.Option("--tag", metavar="TAG", help="administrator, monitoring, policymaker or management; may be repeated."),
+    typer.Option(
+        "--tag", metavar="TAG", help="Tag: administrator, monitoring, policymaker or management. May be repeated."
+    ),
 ]
-# Never an argument, which every list of processes would show.
+# A password is never an argument, because the process list shows arguments.
 NewPasswordFile = Annotated[
     Path | None,
-    typer.Option("--new-password-file", metavar="FILE", help="Has the user's password; asked for without it."),
+    typer.Option("--new-password-file", metavar="FILE", help="File with the user's password. Default: ask for it."),
 ]
 
 
 @api_command("user add")
 def add_user(api: Api, user: User, tags: Tags = None, password_from: NewPasswordFile = None) -> None:
-    """Make a user, or give one another password and other tags."""
+    """Add a user, or change the password and the tags of an existing one."""
     body = {"password": _new_password(user, password_from), "tags": ",".join(tags or [])}
     api.put(path_of("users", user), body)
 
 
 @api_command("user delete")
 def delete_user(api: Api, user: User) -> None:
-    """Delete a user, with its permissions; its connections are closed."""
+    """Delete a user and its permissions, and close its connections."""
     api.delete(path_of("users", user))
 
 
 @api_command("user password")
 def change_password(api: Api, user: User, password_from: NewPasswordFile = None) -> None:
-    """Give a user another password. The tags stay."""
+    """Change the password of a user. The tags stay."""
     tags = api.get(path_of("users", user))["tags"]
     api.put(path_of("users", user), {"password": _new_password(user, password_from), "tags": tags})
 
@@ -48,9 +50,9 @@ def change_password(api: Api, user: User, password_from: NewPasswordFile = None)
 def set_tags(
     api: Api,
     user: User,
-    tags: Annotated[list[str] | None, typer.Argument(metavar="TAG...", help="None takes all away.")] = None,
+    tags: Annotated[list[str] | None, typer.Argument(metavar="TAG...", help="The new tags; none removes all.")] = None,
 ) -> None:
-    """Give a user these tags, and no others. The password stays."""
+    """Set the tags of a user. The password stays."""
     path = path_of("users", user)
     known = api.get(path)
     kept = {name: known[name] for name in ("password_hash", "hashing_algorithm")}
@@ -59,7 +61,7 @@ def set_tags(
 
 list_command(
     "users",
-    "Users.",
+    "List users.",
     Column("name", "name", rank=0),
     Column("tags", "tags", rank=0),
     Column("hash", "hashing_algorithm"),
@@ -68,10 +70,10 @@ list_command(
 
 
 def _new_password(user: str, file: Path | None) -> str:
-    """Raises ConfigurationError."""
+    """Read the password of a user from a file, or ask for it. Raises ConfigurationError."""
     if file is None:
         return str(typer.prompt(f"Password of {user}", hide_input=True, confirmation_prompt=True, err=True))
     password = read_password(file)
     if not password:
-        raise ConfigurationError(f"{file} has no password in it")
+        raise ConfigurationError(f"the password file {file} is empty")
     return password

@@ -10,34 +10,37 @@ from flintmq.cli.lists import list_command
 from flintmq.cli.options import Yes, confirm
 from flintmq.cli.tables import Column
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="The virtual host's name.")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the virtual host.")]
 
 
 @api_command("vhost add")
 def add_vhost(
     api: Api,
     name: Name,
-    description: Annotated[str, typer.Option(metavar="TEXT", help="What it is for.")] = "",
+    description: Annotated[str, typer.Option(metavar="TEXT", help="Description.")] = "",
     default_queue_type: Annotated[
-        str, typer.Option(metavar="TYPE", help="What queues are whose type nobody says: classic, quorum or stream.")
+        str,
+        typer.Option(
+            metavar="TYPE", help="Type of queues that are declared without a type: classic, quorum or stream."
+        ),
     ] = "",
-    tags: Annotated[list[str] | None, typer.Option("--tag", metavar="TAG", help="May be repeated.")] = None,
+    tags: Annotated[list[str] | None, typer.Option("--tag", metavar="TAG", help="Tag. May be repeated.")] = None,
 ) -> None:
-    """Make a virtual host, or change what is said of it. You may use it at once; others need permissions."""
+    """Add or change a virtual host. You can use it at once; other users need permissions."""
     given = {"description": description, "default_queue_type": default_queue_type, "tags": ",".join(tags or [])}
     api.put(path_of("vhosts", name), {key: value for key, value in given.items() if value})
 
 
 @api_command("vhost delete")
 def delete_vhost(api: Api, name: Name, yes: Yes = False) -> None:
-    """Delete a virtual host with all queues and messages in it."""
-    confirm(f"Delete the virtual host {name} with all queues and messages in it?", yes)
+    """Delete a virtual host with all its queues and messages."""
+    confirm(f"Delete the virtual host {name} with all its queues and messages?", yes)
     api.delete(path_of("vhosts", name))
 
 
 list_command(
     "vhosts",
-    "Virtual hosts.",
+    "List virtual hosts.",
     Column("name", "name", rank=0),
     Column("description", "description"),
     Column("tags", "tags"),

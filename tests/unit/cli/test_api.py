@@ -84,12 +84,28 @@ def test_pages_are_put_together() -> None:
 @pytest.mark.parametrize(
     ("status", "body", "error", "words"),
     [
-        (401, {"error": "not_authorized", "reason": "Not_Authorized"}, Refused, "login of 'admin'"),
-        (401, {"error": "not_authorised", "reason": "Not administrator user"}, Refused, "'admin' may not GET /api/x"),
-        (404, {"error": "Object Not Found", "reason": "Not Found"}, Missing, "there is no such thing"),
-        (400, {"error": "bad_request", "reason": "no pattern"}, FlintError, "refused with 400: no pattern"),
-        (500, b"<html>", FlintError, "500: no reason"),
-        (200, b"<html>", Unreachable, "not as a broker's API does"),
+        (
+            401,
+            {"error": "not_authorized", "reason": "Not_Authorized"},
+            Refused,
+            "wrong user name or password.*login of 'admin'",
+        ),
+        (
+            401,
+            {"error": "not_authorised", "reason": "Not administrator user"},
+            Refused,
+            "user 'admin' may not GET /api/x",
+        ),
+        (404, {"error": "Object Not Found", "reason": "Not Found"}, Missing, "/api/x does not exist"),
+        (404, {"error": "not_found", "reason": "no queue 'q' in vhost '/'"}, Missing, "^no queue 'q' in vhost '/'$"),
+        (
+            400,
+            {"error": "bad_request", "reason": "no pattern"},
+            FlintError,
+            "GET /api/x failed with status 400: no pattern",
+        ),
+        (500, b"<html>", FlintError, "status 500: no reason"),
+        (200, b"<html>", Unreachable, "is not the HTTP API of a broker"),
     ],
 )
 def test_refusals_in_words(status: int, body: object, error: type[FlintError], words: str) -> None:
@@ -101,13 +117,34 @@ def test_refusals_in_words(status: int, body: object, error: type[FlintError], w
         assert "s3cret" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [
+        (path_of("users", "a/b"), "user 'a/b' does not exist"),
+        (path_of("vhosts", "v"), "virtual host 'v' does not exist"),
+        (path_of("vhosts", "v", "connections"), "virtual host 'v' does not exist"),
+        (path_of("exchanges", "v"), "virtual host 'v' does not exist"),
+        (path_of("queues", "/", "q") + "/messages", "queue 'q' in virtual host '/' does not exist"),
+        (path_of("permissions", "v", "u"), "permission of user 'u' in virtual host 'v' does not exist"),
+        (path_of("connections", "127.0.0.1:1"), "connection '127.0.0.1:1' does not exist"),
+    ],
+)
+def test_a_missing_object_is_named(path: str, words: str) -> None:
+    """The error names the object, although the API only answers "Not Found"."""
+    answer = (404, {"error": "Object Not Found", "reason": "Not Found"})
+    with StubApi({f"DELETE {path}": answer}) as stub, Api(endpoint(stub.url, "", None, None)) as api:
+        with pytest.raises(Missing) as caught:
+            api.delete(path)
+        assert str(caught.value) == words
+
+
 def test_nobody_there() -> None:
     """A port that nobody listens on says what may be wrong."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     with (
         Api(endpoint(f"http://127.0.0.1:{port}", "", None, None)) as api,
-        pytest.raises(Unreachable, match="nobody listens at .*is the broker running"),
+        pytest.raises(Unreachable, match="refuses connections: is the broker running"),
     ):
         api.get("overview")
 

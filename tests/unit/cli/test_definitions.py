@@ -17,5 +17,5 @@ def test_definitions_of_a_broker_that_runs(tmp_path: Path) -> None:
         run(stub, "definitions", "import", str(file), "--live")
         assert stub.asked[-1] == ("POST definitions", {"users": []})
         file.write_text("[]")
-        with pytest.raises(FlintError, match="has no definitions in it"):
+        with pytest.raises(FlintError, match="has no definitions"):
             run(stub, "definitions", "import", str(file), "--live")

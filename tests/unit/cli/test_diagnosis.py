@@ -60,11 +60,9 @@ def test_a_broker_that_runs(settings: Settings) -> None:
     """Its own ports and its own data are no fault of the settings."""
     with BrokerProcess(settings.storage.directory) as broker:
         ours = replace(settings, listen=ListenSettings(port=broker.port))
-        assert "by the broker that runs" in "".join(
-            each.text for each in examine(ours, None, ()) if each.about == "port"
-        )
+        assert "by the running broker" in "".join(each.text for each in examine(ours, None, ()) if each.about == "port")
         assert f"process {broker.process.pid}" in found(ours, "data", "fine").text
-    assert "no broker runs" in found(settings, "data", "fine").text
+    assert "no broker is using it" in found(settings, "data", "fine").text
 
 
 def test_data_in_the_place_of_a_file(settings: Settings) -> None:
@@ -126,7 +124,7 @@ def test_where_settings_come_from(settings: Settings, tmp_path: Path) -> None:
     """The file is named by its whole path, and so are variables that count; where there is no file, how to name one."""
     file = tmp_path / "flintmq.toml"
     assert examine(settings, file, ["FLINTMQ_LISTEN_PORT"])[0].text.startswith(
-        f"from {file}; from the environment FLINTMQ_LISTEN_PORT; "
+        f"from {file}; from the environment: FLINTMQ_LISTEN_PORT; "
     )
     assert "FLINTMQ_CONFIG" in examine(settings, None, ())[0].text
 
@@ -135,10 +133,11 @@ def test_data_of_a_broker_beside(settings: Settings, tmp_path: Path, monkeypatch
     """Where a broker would begin with nothing, beside the messages of another one, that is said, with whole paths."""
     monkeypatch.chdir(tmp_path)
     relative = replace(settings, storage=StorageSettings(Path("flintmq-data")))
-    assert found(relative, "data", "fine").text == f"{tmp_path / 'flintmq-data'} will be made"
+    assert found(relative, "data", "fine").text == f"{tmp_path / 'flintmq-data'} will be created"
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "definitions.sqlite").write_text("")
-    assert f"{tmp_path / 'data'} (--data data " in found(relative, "data", "doubtful").text
+    text = found(relative, "data", "doubtful").text
+    assert f"{tmp_path / 'data'} has messages of another broker (--data data serves them)" in text
 
 
 def test_keys_of_tokens(settings: Settings, tmp_path: Path) -> None:

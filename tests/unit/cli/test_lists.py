@@ -59,5 +59,5 @@ def test_a_list_is_read_in_eighty_columns(monkeypatch: pytest.MonkeyPatch) -> No
     rows = [line.split() for line in printed.stdout.splitlines()]
     assert ["/", "orders", "classic", "running", "5", "1"] in [row[:6] for row in rows]
     assert ["/", "warehouse.shipments"] in [row[:2] for row in rows]
-    assert "Not shown, for want of room:" in printed.stderr
+    assert "Columns that do not fit:" in printed.stderr
     assert "consumers, policy" in printed.stderr

@@ -84,5 +84,5 @@ def test_doctor_looks_at_what_serve_would_use(tmp_path: Path) -> None:
     assert ran.returncode == 1
     said = [(each["about"], each["text"]) for each in json.loads(ran.stdout)]
     assert any(about == "port" and "listen.port (--port)" in text for about, text in said)
-    assert ("data", f"{tmp_path}/kept will be made") in said
-    assert f"from {file}; from the environment FLINTMQ_ALARMS_DISK_FREE_MIN_BYTES" in said[0][1]
+    assert ("data", f"{tmp_path}/kept will be created") in said
+    assert f"from {file}; from the environment: FLINTMQ_ALARMS_DISK_FREE_MIN_BYTES" in said[0][1]
