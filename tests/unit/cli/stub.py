@@ -1,4 +1,4 @@
-"""An API that answers what it is told to, and remembers what it was asked."""
+"""A stub of the HTTP API, which records requests, and a function that runs commands against it."""
 
 import json
 import threading
@@ -22,7 +22,7 @@ QUEUE: dict[str, Any] = {
 
 
 class StubApi(ThreadingHTTPServer):
-    """`answers` has a status and a body for each "METHOD /path?query"; `asked` has what was asked, with its body."""
+    """`answers` maps "METHOD path?query" to a status and a body; `asked` has the requests with their bodies."""
 
     def __init__(self, answers: dict[str, tuple[int, Any]] | None = None) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
@@ -63,11 +63,11 @@ class _Handler(BaseHTTPRequestHandler):
     do_GET = do_PUT = do_POST = do_DELETE = _answer  # noqa: N815 - the base class calls these
 
     def log_message(self, *_: object) -> None:
-        """Tests are quiet."""
+        """Log nothing."""
 
 
 def run(stub: StubApi, *arguments: str) -> str:
-    """What it prints; raises what it fails with."""
+    """Run a command and return its standard output. Raises the FlintError with which it fails."""
     ran = CliRunner().invoke(app, list(arguments), env={"FLINTMQ_API": stub.url}, terminal_width=200)
     if isinstance(ran.exception, FlintError):
         raise ran.exception

@@ -24,13 +24,13 @@ from tests.unit.cli.stub import StubApi
     ],
 )
 def test_where_the_api_is(api: str, amqp: str, expected: Endpoint) -> None:
-    """The API's URL says it or else AMQP's, whose host and user it has, on its own port."""
+    """The address is the URL of the API or, without one, the host and user of the AMQP URL on the API's port."""
     assert endpoint(api, amqp, None, None) == expected
 
 
 @pytest.mark.parametrize("url", ["h:15672", "ftp://h", "http://", "http://u:pa/ss@h", "http://[::1"])
 def test_a_wrong_url_is_refused_without_its_password(url: str) -> None:
-    """What cannot be read may be a password: it is not repeated."""
+    """The error does not quote the URL, because a part that cannot be read may be the password."""
     with pytest.raises(ConfigurationError) as caught:
         endpoint(url, "", None, None)
     assert "http://user:password@host:15672" in str(caught.value)
@@ -38,7 +38,7 @@ def test_a_wrong_url_is_refused_without_its_password(url: str) -> None:
 
 
 def test_a_password_from_a_file(tmp_path: Path) -> None:
-    """It wins over the URL's; the line's end is no part of it; a file that is not there is named."""
+    """The password file overrides the URL; the line break is not part of the password; a missing file is named."""
     file = tmp_path / "password"
     file.write_text("se cret\n")
     found = endpoint("http://u:other@h", "", file, None)
@@ -49,7 +49,7 @@ def test_a_password_from_a_file(tmp_path: Path) -> None:
 
 
 def test_names_are_one_part_of_a_path() -> None:
-    """The virtual host "/" is %2F, and no name leads elsewhere."""
+    """The virtual host "/" is written as %2F, and no name leads to another path."""
     assert path_of("queues", "/", "../a b?") == "queues/%2F/..%2Fa%20b%3F"
 
 
@@ -58,7 +58,7 @@ def asked(answers: dict[str, tuple[int, Any]]) -> StubApi:
 
 
 def test_answers_and_logins() -> None:
-    """Bodies go out and come back as JSON, on one connection, with the login of the URL."""
+    """Bodies are sent and received as JSON, with the login of the URL."""
     with asked({"GET overview": (200, {"node": "n"})}) as stub, Api(endpoint(stub.url, "", None, None)) as api:
         assert api.get("overview") == {"node": "n"}
         api.put("users/u", {"tags": ""})
@@ -68,7 +68,7 @@ def test_answers_and_logins() -> None:
 
 
 def test_pages_are_put_together() -> None:
-    """A long list is asked for in pages; one that knows none is taken as it is."""
+    """A long list is read page by page; a list without pages is returned as it is."""
     query = f"page_size={PAGE_SIZE}"
     page = {"filtered_count": 3, "page_count": 2}
     answers = {
@@ -109,7 +109,7 @@ def test_pages_are_put_together() -> None:
     ],
 )
 def test_refusals_in_words(status: int, body: object, error: type[FlintError], words: str) -> None:
-    """Each kind has its type, which becomes the exit code, and a text that says what to do; never the password."""
+    """Each kind of error has its type, which becomes the exit code, and a text without the password."""
     with asked({"GET x": (status, body)}) as stub, Api(endpoint(stub.url, "", None, None)) as api:
         with pytest.raises(error, match=words) as caught:
             api.get("x")
@@ -139,7 +139,7 @@ def test_a_missing_object_is_named(path: str, words: str) -> None:
 
 
 def test_nobody_there() -> None:
-    """A port that nobody listens on says what may be wrong."""
+    """The error of a refused connection says what may be wrong."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     with (
@@ -150,7 +150,7 @@ def test_nobody_there() -> None:
 
 
 def test_somebody_else_there() -> None:
-    """A server that speaks another protocol is no traceback."""
+    """A server with another protocol gives a typed error."""
     with socket.create_server(("127.0.0.1", 0)) as other:
 
         def answer() -> None:

@@ -1,5 +1,7 @@
-"""Commands against an API that answers what it is told to: what they ask, what they print, and their statuses."""
+"""Commands of several nouns against a stub of the API: their requests and their exit codes."""
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -7,6 +9,7 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from flintmq.base.errors import FlintError
+from flintmq.cli import commands
 from flintmq.cli.main import app, exit_code
 from tests.unit.cli.stub import StubApi, run
 
@@ -44,7 +47,7 @@ from tests.unit.cli.stub import StubApi, run
     ],
 )
 def test_what_is_asked_for(arguments: str, asked: object) -> None:
-    """Each command is one request, of RabbitMQ's shape."""
+    """Each command sends one request, as RabbitMQ's API defines it."""
     with StubApi() as stub:
         assert run(stub, *arguments.split()) == ""
         assert stub.asked == [asked]
@@ -52,7 +55,7 @@ def test_what_is_asked_for(arguments: str, asked: object) -> None:
 
 @pytest.mark.parametrize(("status", "code"), [(401, 4), (404, 5), (400, 1)])
 def test_statuses(status: int, code: int) -> None:
-    """A script can tell a missing right from a missing thing."""
+    """A script can distinguish a missing permission from a missing object."""
     with StubApi({"DELETE users/u": (status, {})}) as stub:
         with pytest.raises(FlintError) as caught:
             run(stub, "user", "delete", "u")
@@ -63,7 +66,7 @@ def test_statuses(status: int, code: int) -> None:
     "arguments", ["policy set p q {", "limit set max-queues 1", "limit set max-queues 1 --vhost v --user u"]
 )
 def test_wrong_calls(arguments: str) -> None:
-    """What is wrong with a call is said before the broker is asked, with the status of a wrong call."""
+    """Wrong arguments are reported with exit code 2 before a request is sent."""
     with StubApi() as stub:
         with pytest.raises(FlintError) as caught:
             run(stub, *arguments.split())
@@ -71,8 +74,20 @@ def test_wrong_calls(arguments: str) -> None:
         assert stub.asked == []
 
 
-def test_every_command_is_there() -> None:
-    """The table of commands names files and functions that exist, and each says what it does."""
+def test_every_file_with_commands_is_listed() -> None:
+    """A file of the package that registers commands is one of those that are imported for them."""
+    package = Path(commands.__file__).parent
+    found = {file.stem: file.read_text() for file in package.glob("*.py")}
+    with_commands = [
+        name
+        for name, text in found.items()
+        if re.search(r"^(@(api_)?command|(vhost_)?list_command)\(", text, re.MULTILINE)
+    ]
+    assert sorted(with_commands) == sorted(commands._MODULES)
+
+
+def test_every_command_has_help() -> None:
+    """All commands can be loaded, those of two words below the group of their first word, and all have a help text."""
     root: Any = get_command(app)
     for name, command in root.commands.items():
         each = {name: command} | {f"{name} {word}": sub for word, sub in getattr(command, "commands", {}).items()}
@@ -81,7 +96,7 @@ def test_every_command_is_there() -> None:
 
 @pytest.mark.parametrize(("words", "expected"), [("list-q", ["list-queues"]), ("user ", ["add", "delete", "password"])])
 def test_shells_complete_commands(words: str, expected: list[str]) -> None:
-    """What a shell asks for, it is told: commands that are read only when they are called, too."""
+    """Shells complete commands and groups, although these are imported only when they are needed."""
     environment = {"_FLINTMQ_COMPLETE": "complete_bash", "COMP_WORDS": f"flintmq {words}", "COMP_CWORD": "1"}
     if " " in words:
         environment["COMP_CWORD"] = "2"

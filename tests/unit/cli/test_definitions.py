@@ -8,7 +8,7 @@ from tests.unit.cli.stub import StubApi, run
 
 
 def test_definitions_of_a_broker_that_runs(tmp_path: Path) -> None:
-    """They come and go by the API; a file with hashes in it is its owner's only."""
+    """With --live, definitions are read and written over the API; only the owner can read the exported file."""
     file = tmp_path / "definitions.json"
     with StubApi({"GET definitions": (200, {"users": []})}) as stub:
         run(stub, "definitions", "export", str(file), "--live")

@@ -1,4 +1,4 @@
-"""The commands that list what the API has."""
+"""The commands `list-<noun>` against a stub of the API."""
 
 import json
 
@@ -13,7 +13,7 @@ PAGE = "page=1&page_size=500"
 
 
 def test_lists_for_people_and_programs() -> None:
-    """A table has headings and units, and what clients chose as names does no harm; JSON is what the API said."""
+    """A table has headings and units and escapes names; JSON is the answer of the API."""
     answer = {"items": [QUEUE], "filtered_count": 1, "page_count": 1}
     with StubApi({f"GET queues?{PAGE}": (200, answer)}) as stub:
         table = run(stub, "list-queues")
@@ -31,14 +31,14 @@ def test_lists_for_people_and_programs() -> None:
     ],
 )
 def test_lists_of_one_virtual_host(noun: str, path: str) -> None:
-    """The path has the virtual host as one part, where RabbitMQ's API has it."""
+    """The path has the virtual host as one part, at the place where RabbitMQ's API has it."""
     with StubApi({f"GET {path}?{PAGE}": (200, [])}) as stub:
         run(stub, f"list-{noun}", "--vhost", "/")
         assert stub.asked == [(f"GET {path}?{PAGE}", None)]
 
 
 def test_streams_with_what_is_in_them() -> None:
-    """A stream has its size on the disk, and its offsets."""
+    """`list-streams` shows sizes, segments and offsets."""
     stream = QUEUE | {"name": "s", "type": "stream", "segments": 3, "first_offset": 17, "next_offset": 2345}
     with StubApi({f"GET streams/%2F?{PAGE}": (200, [stream])}) as stub:
         table = run(stub, "list-streams", "--vhost", "/")
@@ -47,7 +47,7 @@ def test_streams_with_what_is_in_them() -> None:
 
 
 def test_a_list_is_read_in_eighty_columns(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Names of queues stay in one line each on a terminal of 80 columns, and what has no room there is named."""
+    """On a terminal of 80 columns, names of queues stay on one line, and the columns that do not fit are named."""
     rates = {key: {"rate": 12.0} for key in ("publish_details", "deliver_get_details")}
     figures = {"messages_ready": 5, "messages_unacknowledged": 1, "message_bytes": 10**6, "consumers": 3}
     common = {"vhost": "/", "type": "classic", "state": "running", "message_stats": rates, "policy": "short"}

@@ -21,7 +21,7 @@ def _run(*arguments: str, **variables: str) -> "subprocess.CompletedProcess[str]
 
 
 def test_version_says_which_build_is_running() -> None:
-    """A person who reports a fault can tell whether the broker was compiled."""
+    """`--version` prints the version and whether FlintMQ is compiled."""
     ran = _run("--version")
     build = "compiled by mypyc" if flintmq.compiled else "interpreted"
     assert ran.returncode == 0
@@ -39,7 +39,7 @@ def test_a_wrong_setting_is_one_line_and_a_usage_error(tmp_path: Path) -> None:
 
 
 def test_an_unknown_flag_is_a_usage_error() -> None:
-    """What the command line parser refuses has the same status as what the settings refuse."""
+    """An unknown flag has the same exit code as a wrong setting."""
     ran = _run("serve", "--prot", "1")
     assert ran.returncode == 2
     assert "--prot" in ran.stderr
@@ -47,13 +47,13 @@ def test_an_unknown_flag_is_a_usage_error() -> None:
 
 
 def test_help_names_the_commands() -> None:
-    """`flintmq` without arguments shows what it can do."""
+    """`flintmq` without arguments prints the commands."""
     ran = _run()
     assert "serve" in ran.stdout + ran.stderr
 
 
 def test_a_broker_that_cannot_start_says_why_and_fails(tmp_path: Path) -> None:
-    """What is wrong with the machine, and not with the settings, ends with status 1, and without a traceback."""
+    """A fault of the machine, such as a port in use, ends with exit code 1 and without a traceback."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         ran = _run("serve", "--data", str(tmp_path / "data"), "--port", str(taken.getsockname()[1]))
     assert ran.returncode == 1
@@ -62,7 +62,7 @@ def test_a_broker_that_cannot_start_says_why_and_fails(tmp_path: Path) -> None:
 
 
 def test_settings_are_shown_without_passwords(tmp_path: Path) -> None:
-    """What file and environment come to is printed, for people and as JSON; no password is."""
+    """The settings of file and environment are printed as text and as JSON, without passwords."""
     file = tmp_path / "flintmq.toml"
     file.write_text('[listen]\nport = 1\n[[users]]\nname = "u"\npassword = "s3cret"\n')
     ran = _run("config", "show", "--config", str(file))
@@ -75,7 +75,7 @@ def test_settings_are_shown_without_passwords(tmp_path: Path) -> None:
 
 
 def test_doctor_looks_at_what_serve_would_use(tmp_path: Path) -> None:
-    """The same file, variables and flags count, and are named."""
+    """`doctor` reads the same file, variables and flags as `serve`, and names them."""
     file = tmp_path / "flintmq.toml"
     file.write_text(f'[storage]\ndirectory = "{tmp_path}/kept"\n[management]\nport = 0\n')
     with socket.create_server(("127.0.0.1", 0)) as taken:

@@ -19,21 +19,21 @@ from flintmq.spark.pipelines.status import FlowStatus, LakeStatus, PipelineStatu
     ],
 )
 def test_what_came_of_it(flow: FlowStatus, words: str) -> None:
-    """What was read and what was written are two things; what nobody knows is not there."""
+    """The summary has the rows read and the rows written, and leaves out what is unknown."""
     flow.state = State.FINISHED
     assert Display().summary(PipelineStatus(pipeline="p", flows=[flow])) == f"p.f: finished, {words}"
 
 
 @pytest.mark.parametrize(("is_quiet", "said"), [(False, "Starting Spark ...\n"), (True, "")])
 def test_steps_are_said_without_a_terminal(is_quiet: bool, said: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """They are lines on the standard error stream, unless nobody wants them; the other stream is for JSON."""
+    """Without a terminal, steps are lines on standard error, unless the display is quiet."""
     with Display(is_quiet) as display:
         display.say("Starting Spark ...")
     assert capsys.readouterr() == ("", said)
 
 
 def test_a_terminal_shows_a_step_in_place() -> None:
-    """It is gone with what comes after it."""
+    """On a terminal, a step is shown and then erased."""
 
     class Terminal(StringIO):
         def isatty(self) -> bool:
@@ -47,7 +47,7 @@ def test_a_terminal_shows_a_step_in_place() -> None:
 
 
 def test_each_of_several_lakes_has_a_line() -> None:
-    """What a flow wrote is beside what it read, and below it what each of its lakes got, where there are several."""
+    """A flow with several lakes has a row for each lake below its own row."""
     lakes = [LakeStatus(path="/lake/a", rows=1, files=2), LakeStatus(path="/lake/b")]
     flow = FlowStatus(name="f", batches=1, written=1, files=2, lakes=lakes)
     table = table_of(PipelineStatus(pipeline="p", flows=[flow]))

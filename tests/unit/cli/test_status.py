@@ -1,4 +1,4 @@
-"""`flintmq status` and `flintmq top` against an API that answers what it is told to."""
+"""`flintmq status` and `flintmq top` against a stub of the API."""
 
 import json
 from typing import Any
@@ -14,7 +14,7 @@ from tests.unit.cli.stub import QUEUE, StubApi, run
 
 
 def test_status_names_alarms() -> None:
-    """The page has counts and rates; an alarm is the status 1, for scripts."""
+    """`status` prints counts and limits; with an alarm, its exit code is 1."""
     overview = {"node": "flintmq@h", "object_totals": {"queues": 3}, "listeners": [{"protocol": "amqp", "port": 5672}]}
     node = {"name": "flintmq@h", "mem_used": 1500, "mem_alarm": False}
     answers: dict[str, Any] = {"GET overview": (200, overview), "GET nodes": (200, [node])}
@@ -29,7 +29,7 @@ def test_status_names_alarms() -> None:
 
 
 def test_top_shows_the_busiest() -> None:
-    """The broker sorts and sends one page; a look has its queues and the broker's rates, or is a line of JSON."""
+    """`top` asks for one sorted page and shows its queues and the broker's rates, or prints a line of JSON."""
     overview = {"node": "n", "message_stats": {"publish_details": {"rate": 7.0}}, "object_totals": {"queues": 3}}
     query = "page=1&page_size=5&sort=messages_ready&sort_reverse=true"
     answers = {"GET overview": (200, overview), f"GET queues?{query}": (200, {"items": [QUEUE]})}
@@ -50,7 +50,7 @@ def test_top_shows_the_busiest() -> None:
     ],
 )
 def test_top_is_read_in_eighty_columns(order: str, vhosts: str, headings: str) -> None:
-    """Names are whole, beside the figures that matter most, what was asked for, and what tells queues apart."""
+    """In 80 columns, `top` shows whole names, the column to sort by, and the virtual host if there are several."""
     rates = {key: {"rate": 1_234_567.0} for key in ("publish_details", "deliver_get_details", "ack_details")}
     figures = {"messages_ready": 1_234_567, "messages_unacknowledged": 12_345, "message_bytes": 10**9, "consumers": 3}
     queues = [{"vhost": vhost, "name": "warehouse.shipments", "message_stats": rates} | figures for vhost in vhosts]

@@ -18,7 +18,7 @@ def shown(items: list[dict[str, object]], width: int = 40) -> str:
     [(0, "0 s"), (59, "59 s"), (60, "1 min 0 s"), (3_661, "1 h 1 min"), (90_000, "1 d 1 h"), (864_000, "10 d 0 h")],
 )
 def test_times(seconds: int, words: str) -> None:
-    """Two parts, the largest ones."""
+    """A duration has its two largest units."""
     assert time_in_words(seconds) == words
 
 
@@ -43,12 +43,12 @@ def test_times(seconds: int, words: str) -> None:
     ],
 )
 def test_values(value: object, kind: str, words: str) -> None:
-    """Each kind has its unit; what is not there is empty, and nothing is 0."""
+    """Each kind of value has its unit; a missing value is empty, and zero is 0."""
     assert in_words(value, kind) == words
 
 
 def test_columns_that_nothing_has_are_left_out() -> None:
-    """They would take room from names; a list without entries has all headings."""
+    """Columns without any value are left out; an empty table has all headings."""
     assert "policy" not in shown([{"name": "q", "stats": {"rate": 0}}])
     assert "policy" in shown([{"name": "q"}, {"name": "r", "policy": "p"}])
     assert "policy" in shown([])
@@ -67,7 +67,7 @@ RANKED = (
     [(60, ["name", "in", "ready", "bytes"]), (50, ["name", "in", "bytes"]), (40, ["name", "in"]), (30, ["name"])],
 )
 def test_what_matters_least_goes_first(width: int, headings: list[str]) -> None:
-    """A narrow terminal shows the names as they are, with as many figures as there is room for."""
+    """A narrow terminal shows whole names and the columns of the lowest ranks that fit."""
     items = [{"name": "warehouse.shipments", "in": 1_234_567, "ready": at, "bytes": 1500} for at in range(3)]
     console = Console(width=width, no_color=True)
     with console.capture() as captured:
@@ -77,7 +77,7 @@ def test_what_matters_least_goes_first(width: int, headings: list[str]) -> None:
 
 
 def test_names_are_never_cut_off() -> None:
-    """On a narrow terminal they go on in the next line."""
+    """On a narrow terminal, long names wrap."""
     text = shown([{"name": "x" * 50, "stats": {"rate": 1.0}}], width=30)
     assert text.count("x") == 50
     assert "\u2026" not in text

@@ -4,7 +4,7 @@ from tests.unit.cli.stub import StubApi, run
 
 
 def test_passwords_come_from_files(tmp_path: Path) -> None:
-    """A new user's password stands in a file; tags can change without it, and it without them."""
+    """Passwords are read from a file; tags change without the password, and the password without the tags."""
     file = tmp_path / "password"
     file.write_text("n3w\n")
     known = {"tags": ["management"], "password_hash": "h", "hashing_algorithm": "argon2id"}
