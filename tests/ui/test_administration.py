@@ -67,6 +67,15 @@ def test_a_wrong_value_is_explained_in_the_form(window: Window) -> None:
     expect(window.dialog).to_be_visible()
 
 
+def test_a_wrong_filter_is_refused(window: Window) -> None:
+    """A list whose filter is a wrong regular expression says that the request was refused, not that nobody answers."""
+    window.expected.append(re.compile("400"))
+    window.go("queues")
+    window.page.get_by_label("Filter queues").fill("(")
+    window.page.get_by_label("Regular expression").check()
+    expect(window.page.get_by_role("heading", name="Request refused")).to_be_visible()
+
+
 def test_a_virtual_host_is_chosen(window: Window) -> None:
     """A virtual host that is made in the browser can be chosen in the bar, and lists then show what is in it."""
     window.go("vhosts")
@@ -105,8 +114,8 @@ def test_a_connection_is_closed(window: Window, broker: BrokerProcess) -> None:
         window.go("connections")
         window.page.get_by_role("link", name="the one to close").click()
         window.press("Close connection")
-        window.dialog.get_by_label("Reason, told to the client").fill("out of office")
-        window.press("Close it", within=window.dialog)
+        window.dialog.get_by_label("Reason for the client").fill("out of office")
+        window.press("Close connection", within=window.dialog)
         expect(window.heading).to_have_text("Connections")
         expect(window.page.get_by_role("link", name="the one to close")).to_have_count(0)
         with pytest.raises(fc.ConnectionClosed, match="out of office"):

@@ -16,7 +16,7 @@ def test_a_binding_is_drawn(window: Window, broker: BrokerProcess) -> None:
     window.press("Create", within=window.dialog)
     expect(window.heading).to_have_text("painter")
     window.press("Bind")
-    window.dialog.get_by_label("Its name").fill("drawn")
+    window.dialog.get_by_label("Name", exact=True).fill("drawn")
     window.dialog.get_by_label("Routing key").fill("red.#")
     window.press("Bind", within=window.dialog)
 
@@ -29,7 +29,7 @@ def test_a_binding_is_drawn(window: Window, broker: BrokerProcess) -> None:
     expect(graph.get_by_role("link", name="painter")).to_be_visible()
 
     window.press("Unbind", within=window.row("painter"))
-    expect(window.page.get_by_text("No exchange leads here.")).to_be_visible()
+    expect(window.page.get_by_text("No bindings.")).to_be_visible()
 
 
 def test_the_map_shows_a_whole_virtual_host(window: Window, broker: BrokerProcess) -> None:

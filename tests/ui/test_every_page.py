@@ -57,7 +57,7 @@ def test_nothing_hinders_anybody(window: Window, place: str) -> None:
     """A page has its heading, all it shows has come, axe finds nothing serious, and nothing hangs over the edge."""
     window.go(place)
     expect(window.heading).to_have_text(PAGES[place])
-    expect(window.page.get_by_text("Asking the broker…")).to_have_count(0)
+    expect(window.page.get_by_text("Loading…")).to_have_count(0)
     expect(window.page.get_by_text("Not found")).to_have_count(0)
     assert window.hindrances() == []
     assert window.overhang() <= 0

@@ -38,7 +38,7 @@ def test_markup_is_text(window: Window, broker: BrokerProcess, place: str) -> No
         window.go(place)
         if place != "channels":
             expect(window.page.get_by_text(MARKUP).first).to_be_attached(timeout=20_000)
-        expect(window.page.get_by_text("Asking the broker…")).to_have_count(0)
+        expect(window.page.get_by_text("Loading…")).to_have_count(0)
         assert window.page.locator("img, iframe, object, script:not([src])").count() == 0
         assert window.page.title() != "1"
 

@@ -36,7 +36,7 @@ def test_keys_can_be_switched_off(window: Window) -> None:
     help_button.focus()
     window.page.keyboard.press("?")
     expect(window.dialog).to_be_visible()
-    window.dialog.get_by_label("Shortcuts of single keys").uncheck()
+    window.dialog.get_by_label("Single-key shortcuts").uncheck()
     window.page.keyboard.press("Escape")
     expect(window.dialog).to_have_count(0)
     expect(help_button).to_be_focused()

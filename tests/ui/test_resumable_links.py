@@ -29,7 +29,7 @@ def test_half_a_message_of_a_link_that_is_gone_is_forgotten(window: Window, brok
     expect(row).to_contain_text("a container")
     expect(row).to_contain_text("2 KiB")
     row.get_by_role("button", name="Forget").click()
-    window.page.get_by_role("button", name="Forget it").click()
+    window.page.get_by_role("button", name="Forget link").click()
     expect(window.page.get_by_role("table", name="Resumable links")).to_have_count(0, timeout=20_000)
     with httpx.Client(base_url=broker.http_url, auth=("guest", "guest"), timeout=60) as api:
         assert api.get("/api/resumable-links").json() == []

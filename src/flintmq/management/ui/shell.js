@@ -50,10 +50,10 @@ export function Shell() {
 }
 
 function Page({ place, segments, query }) {
-  if (place && !place.may()) return html`<${Trouble} error=${{ status: 403, message: "Your user may not see this page." }} />`;
+  if (place && !place.may()) return html`<${Trouble} error=${{ status: 403, message: "You do not have permission to see this page." }} />`;
   if (place && segments.length <= 1) return html`<${place.page} query=${query} />`;
   if (place?.detail) return html`<${place.detail} names=${segments.slice(1)} query=${query} />`;
-  return html`<h1 tabindex="-1" class="hidden-text">Not found</h1><${Trouble} error=${{ status: 404, message: "There is no such page. The menu has all that there are." }} />`;
+  return html`<h1 tabindex="-1" class="hidden-text">Not found</h1><${Trouble} error=${{ status: 404, message: "This page does not exist. Choose a page from the menu." }} />`;
 }
 
 function Side({ here }) {
@@ -98,7 +98,7 @@ function Help({ onClose }) {
   };
   return html`<${Dialog} title="Keyboard shortcuts" onClose=${onClose}>
     <div class="stack">
-      <${Check} label="Shortcuts of single keys" value=${on} onValue=${switched} />
+      <${Check} label="Single-key shortcuts" value=${on} onValue=${switched} />
       <div class="shortcuts">
         <kbd>/</kbd><span>Search or filter</span>
         <kbd>t</kbd><span>Light or dark</span>

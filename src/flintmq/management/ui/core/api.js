@@ -19,7 +19,7 @@ export function path(texts, ...values) {
 
 // A browser takes "." and "..", percent-encoded or not, for directories: it would ask for something else.
 function segment(value) {
-  if (value === "." || value === "..") throw new ApiError(0, `A browser cannot ask for what is called "${value}". The command line can.`);
+  if (value === "." || value === "..") throw new ApiError(0, `A browser cannot request an object with the name "${value}". Use the command line.`);
   return encodeURIComponent(value);
 }
 

@@ -11,7 +11,7 @@ export function ChannelsPage() {
     <${Head} title="Channels" />
     <${Listing} label="Channels" address=${vhost ? path`vhosts/${vhost}/channels` : "/api/channels"} columns=${CHANNEL_COLUMNS} keyOf=${(channel) => channel.name}
       first=${{ key: "name", reverse: false }} onData=${(page) => noteChannels(page.items)}
-      empty=${html`<${Empty} icon="channels" title="No channel is open">
-        <p>Clients publish and consume on channels. They open them as soon as they have something to do.</p>
+      empty=${html`<${Empty} icon="channels" title="No open channels">
+        <p>Clients open channels to publish and to consume.</p>
       <//>`} />`;
 }

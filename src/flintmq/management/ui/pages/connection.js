@@ -45,24 +45,24 @@ export function ConnectionPage({ names: [name] }) {
         <${Panel} title="Bytes per second"><${Chart} label="Bytes per second over the last minutes" times=${[...seen(key("time"))]} show=${bytes} lines=${[line("From the client", "in"), line("To the client", "out")]} /><//>
         <${Panel} title="About this connection"><${Facts} facts=${[
           ["User", connection.user], ["Virtual host", connection.vhost], ["Protocol", connection.protocol],
-          ["From", connection.peer_host ? `${connection.peer_host}:${connection.peer_port}` : undefined],
+          ["Client address", connection.peer_host ? `${connection.peer_host}:${connection.peer_port}` : undefined],
           ["Login", connection.auth_mechanism],
           ["TLS", connection.ssl ? `${connection.ssl_protocol ?? ""} ${connection.ssl_cipher ?? ""}` : "no"],
-          ["Since", moment(connection.connected_at)],
+          ["Connected since", moment(connection.connected_at)],
           ["Heartbeat", connection.timeout ? `${connection.timeout} s` : "off"],
-          ["Largest frame", bytes(connection.frame_max)], ["Channels", `${count(connection.channels)} of ${count(connection.channel_max)}`],
+          ["Maximum frame size", bytes(connection.frame_max)], ["Channels", `${count(connection.channels)} of ${count(connection.channel_max)}`],
         ]} /><//>
       </div>
       <${Panel} title="Channels" flush=${true}>
-        ${channels.data?.length ? html`<${Table} label="Channels" columns=${CHANNEL_COLUMNS} rows=${channels.data} keyOf=${(channel) => channel.name} />` : html`<div class="empty"><p>No channel is open on it.</p></div>`}
+        ${channels.data?.length ? html`<${Table} label="Channels" columns=${CHANNEL_COLUMNS} rows=${channels.data} keyOf=${(channel) => channel.name} />` : html`<div class="empty"><p>This connection has no open channels.</p></div>`}
       <//>
-      <${Panel} title="What the client says of itself"><${Facts} facts=${[
+      <${Panel} title="Client properties"><${Facts} facts=${[
         ...Object.entries(properties).map(([property, value]) => [property, plain(value)]),
         ["capabilities", Object.entries(capabilities ?? {}).filter(([, on]) => on).map(([capability]) => capability).join(", ")],
       ]} /><//>
     </div>
-    ${closing && html`<${FormDialog} title="Close this connection" verb="Close it" danger=${true} act=${act} onClose=${() => setClosing(false)}>
-      <p>What its consumers have not acknowledged goes back to the queues. Most clients connect again by themselves.</p>
-      <${Field} label="Reason, told to the client" value=${reason} onValue=${setReason} autofocus=${true} />
+    ${closing && html`<${FormDialog} title="Close this connection" verb="Close connection" danger=${true} act=${act} onClose=${() => setClosing(false)}>
+      <p>Unacknowledged messages return to their queues. Most clients reconnect automatically.</p>
+      <${Field} label="Reason for the client" value=${reason} onValue=${setReason} autofocus=${true} />
     <//>`}`;
 }

@@ -30,8 +30,8 @@ const COLUMNS = [
   { key: "state", label: "State", sort: "state", render: (one) => html`<${Tags} tags=${connectionTags(one)} />` },
   { key: "protocol", label: "Protocol", sort: "protocol", optional: true, render: (one) => one.protocol },
   { key: "channels", label: "Channels", number: true, sort: "channels", render: (one) => count(one.channels ?? 0) },
-  { key: "in", label: "From it /s", number: true, sort: "recv_oct_details.rate", render: (one) => html`<${RateCell} value=${traffic(one, "recv")} values=${seen(`connection in ${one.name}`)} tone="1" show=${bytes} />` },
-  { key: "out", label: "To it /s", number: true, sort: "send_oct_details.rate", render: (one) => html`<${RateCell} value=${traffic(one, "send")} values=${seen(`connection out ${one.name}`)} tone="3" show=${bytes} />` },
+  { key: "in", label: "From client /s", number: true, sort: "recv_oct_details.rate", render: (one) => html`<${RateCell} value=${traffic(one, "recv")} values=${seen(`connection in ${one.name}`)} tone="1" show=${bytes} />` },
+  { key: "out", label: "To client /s", number: true, sort: "send_oct_details.rate", render: (one) => html`<${RateCell} value=${traffic(one, "send")} values=${seen(`connection out ${one.name}`)} tone="3" show=${bytes} />` },
 ];
 
 function remember(page) {
@@ -47,8 +47,8 @@ export function ConnectionsPage() {
     <${Head} title="Connections" />
     <${Listing} label="Connections" address=${vhost ? path`vhosts/${vhost}/connections` : "/api/connections"} columns=${COLUMNS} keyOf=${(one) => one.name}
       first=${{ key: "name", reverse: false }} onData=${remember}
-      empty=${html`<${Empty} icon="connections" title="Nobody is connected">
-        <p>Give a client the broker's address, such as <code>amqp://guest:guest@localhost/</code>. It is listed here as soon as it is in.</p>
+      empty=${html`<${Empty} icon="connections" title="No connections">
+        <p>Give a client the broker's address, such as <code>amqp://guest:guest@localhost/</code>. It is listed here as soon as it has connected.</p>
       <//>`} />
     <${ResumableLinks} vhost=${vhost} />`;
 }

@@ -24,11 +24,11 @@ const COLUMNS = [
   },
   { key: "messages", label: "Dead letters", number: true, render: (one) => html`<${Numbered} value=${one.messages} />` },
   {
-    key: "causes", label: "Why", style: "wide",
+    key: "causes", label: "Reason", style: "wide",
     render: (one) => html`<${Tags} tags=${one.causes.map((cause) => [`${count(cause.count)} ${cause.reason} on ${cause.queue}`, "bad"])} />
-      ${one.messages_examined < one.messages && html`<span class="quiet small">of the oldest ${count(one.messages_examined)}</span>`}`,
+      ${one.messages_examined < one.messages && html`<span class="quiet small">counted in the oldest ${count(one.messages_examined)} only</span>`}`,
   },
-  { key: "actions", label: "", style: "actions", render: (one) => html`<a class="button compact" href=${linkWith(["dead"], { vhost: one.vhost, queue: one.queue })}>Look into it</a>` },
+  { key: "actions", label: "", style: "actions", render: (one) => html`<a class="button compact" href=${linkWith(["dead"], { vhost: one.vhost, queue: one.queue })}>View</a>` },
 ];
 
 function Graveyards() {
@@ -40,7 +40,7 @@ function Graveyards() {
       ${error && html`<${Trouble} error=${error} />`}
       ${!data && !error && html`<${Waiting} />`}
       ${data?.length === 0 && html`<${Empty} icon="dead" title="No dead letters">
-        <p>Messages that were rejected, have expired or did not fit end up here, if their queue says where to: set <code>dead-letter-exchange</code> by a policy.</p>
+        <p>Messages that were rejected, expired or dropped are listed here if their queue has a dead letter exchange. Set <code>dead-letter-exchange</code> in a policy.</p>
         <div class="row"><a class="button" href="#/policies">Policies</a></div>
       <//>`}
       ${data?.length > 0 && html`<${Table} label="Queues with dead letters" columns=${COLUMNS} rows=${data} keyOf=${(one) => link(one.vhost, one.queue)} />`}
@@ -60,15 +60,15 @@ function Triage({ source }) {
   };
   const act = async () => {
     const answer = await redrive(source, driving === "all" ? undefined : [...picked]);
-    say(`${plural(answer.redriven, "message")} published again.${answer.skipped ? ` ${count(answer.skipped)} stayed: no queue that you may write to sends its dead letters here, or it is full.` : ""}`);
+    say(`${plural(answer.redriven, "message")} redriven.${answer.skipped ? ` ${count(answer.skipped)} skipped: their queue is full, does not dead-letter to this queue, or you may not write to it.` : ""}`);
     again();
   };
   const actions = html`
-    <button type="button" class="button primary" disabled=${!picked.size} onClick=${() => setDriving("picked")}>Re-drive selected</button>
-    <button type="button" class="button" onClick=${() => setDriving("all")}>Re-drive all</button>`;
+    <button type="button" class="button primary" disabled=${!picked.size} onClick=${() => setDriving("picked")}>Redrive selected</button>
+    <button type="button" class="button" onClick=${() => setDriving("all")}>Redrive all</button>`;
   return html`
     <${Head} title=${source.queue} crumbs=${html`<a href="#/dead">Dead letters</a> · ${source.vhost}`}>
-      <a class="button" href=${link("queues", source.vhost, source.queue)}>The queue</a>
+      <a class="button" href=${link("queues", source.vhost, source.queue)}>Open queue</a>
     <//>
     <section class="panel">
       <div class="tools">
@@ -76,8 +76,8 @@ function Triage({ source }) {
         <span class="grow"></span><button type="button" class="button" onClick=${again}>Reload</button>
       </div>
       <${MessageList} loaded=${loaded} search=${search} picked=${picked} onPicked=${setPicked} actions=${actions}
-        empty=${html`<${Empty} icon="dead" title=${search ? "Nothing found" : "Nothing left"}><p>${search ? "Try fewer letters." : "All dead letters of this queue are dealt with."}</p><div class="row"><a class="button" href="#/dead">All dead letters</a></div><//>`} />
+        empty=${html`<${Empty} icon="dead" title=${search ? "No match" : "No dead letters left"}><p>${search ? "Try a shorter text." : "This queue has no more dead letters."}</p><div class="row"><a class="button" href="#/dead">All dead letters</a></div><//>`} />
     </section>
-    ${driving && html`<${Confirm} title=${driving === "all" ? "Re-drive all" : `Re-drive ${plural(picked.size, "message")}`} verb="Re-drive" act=${act} onClose=${() => setDriving(null)}>
-      <p>They go back to the exchange and the routing key they had before they died, and leave this queue. Mend what they died of first: they may come back.</p><//>`}`;
+    ${driving && html`<${Confirm} title=${driving === "all" ? "Redrive all" : `Redrive ${plural(picked.size, "message")}`} verb="Redrive" act=${act} onClose=${() => setDriving(null)}>
+      <p>The messages return to the queues that dead-lettered them. Fix the cause first, or they may be dead-lettered again.</p><//>`}`;
 }

@@ -48,21 +48,21 @@ export function DefinitionsPage() {
     <div class="columns">
       <${Panel} title="Export">
         <div class="form">
-          <${Choice} label="What" value=${from} onValue=${setFrom} choices=${choices} />
+          <${Choice} label="Scope" value=${from} onValue=${setFrom} choices=${choices} />
           <div class="row"><button type="button" class="button primary" onClick=${exported}>Save as a file</button></div>
         </div>
       <//>
       <${Panel} title="Import">
         <div class="form">
           <div class="field"><label for="definitions-file">A file that FlintMQ or RabbitMQ exported</label><input type="file" id="definitions-file" accept=".json,application/json" onChange=${chosen} /></div>
-          <${Choice} label="Into" value=${into} onValue=${setInto} choices=${choices} hint="What is there already stays, unless the file says otherwise." />
+          <${Choice} label="Into" value=${into} onValue=${setInto} choices=${choices} hint="Existing objects stay, unless the file changes them." />
           ${file && html`<${Facts} facts=${PARTS.filter((part) => Array.isArray(file.definitions[part])).map((part) => [part.replaceAll("_", " "), count(file.definitions[part].length)])} />`}
           <div class="row"><button type="button" class="button primary" disabled=${!file} onClick=${() => setSure(true)}>Import…</button></div>
         </div>
       <//>
     </div>
     ${sure && html`<${Confirm} title=${`Import ${file.name}`} verb="Import" act=${act} onClose=${() => setSure(false)}>
-      <p>What the file has is made or changed ${into ? html`in the virtual host <code>${into}</code>` : "in the whole broker"}. Nothing is removed.</p><//>`}`;
+      <p>The objects in the file are added or changed ${into ? html`in the virtual host <code>${into}</code>` : "in the whole broker"}. Nothing is removed.</p><//>`}`;
 }
 
 function download(name, content) {

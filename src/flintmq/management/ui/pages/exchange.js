@@ -12,7 +12,7 @@ import { PublishDialog } from "../parts/publish.js";
 import { Facts, Head, Panel, Tags, Trouble, Waiting } from "../parts/states.js";
 import { exchangeTags } from "./exchanges.js";
 
-const RATES = speedsOf([["In", "publish_in"], ["Out, to queues", "publish_out"]]);
+const RATES = speedsOf([["In", "publish_in"], ["Out to queues", "publish_out"]]);
 
 export function ExchangePage({ names: [vhost, name] }) {
   const [dialog, setDialog] = useState("");
@@ -44,10 +44,10 @@ export function ExchangePage({ names: [vhost, name] }) {
     <//>
     <div class="stack">
       ${standard
-        ? html`<p class="lede">Every queue is reached through it by its own name as the routing key. It cannot be bound or deleted.</p>`
-        : html`<${BindingsOf} title="Where messages go from here" vhost=${vhost} bindings=${out.data ?? []} into=${into.data ?? []}
+        ? html`<p class="lede">The default exchange routes each message to the queue whose name is the routing key. It cannot be bound or deleted.</p>`
+        : html`<${BindingsOf} title="Bindings from this exchange" vhost=${vhost} bindings=${out.data ?? []} into=${into.data ?? []}
             end="destination" here=${{ kind: "exchange", name }} types=${types} onChange=${changed} onNew=${() => setDialog("bind")} />`}
-      ${!standard && into.data?.length > 0 && html`<${Panel} title="Where messages come from" flush=${true}><${BindingTable} vhost=${vhost} bindings=${into.data} end="source" onChange=${changed} /><//>`}
+      ${!standard && into.data?.length > 0 && html`<${Panel} title="Bindings to this exchange" flush=${true}><${BindingTable} vhost=${vhost} bindings=${into.data} end="source" onChange=${changed} /><//>`}
       <div class="columns">
         <${Panel} title="Messages per second"><${Course} label="Messages per second over the last minutes" courses=${coursesOf(where, RATES, exchange.message_stats)} show=${rate} /><//>
         <${Panel} title="About this exchange"><${Facts} facts=${[
@@ -59,5 +59,5 @@ export function ExchangePage({ names: [vhost, name] }) {
     ${dialog === "publish" && html`<${PublishDialog} vhost=${vhost} exchange=${standard ? "" : name} target=${title} onClose=${close} />`}
     ${dialog === "bind" && html`<${NewBinding} vhost=${vhost} source=${name} onClose=${close} onDone=${changed} />`}
     ${dialog === "delete" && html`<${Confirm} title=${`Delete ${name}`} verb="Delete" name=${name} onClose=${close} act=${deleted}>
-      <p>Its bindings go with it. What publishers send to it afterwards closes their channels. This cannot be undone.</p><//>`}`;
+      <p>Its bindings are deleted too. Publishing to it then closes the publisher's channel. This cannot be undone.</p><//>`}`;
 }

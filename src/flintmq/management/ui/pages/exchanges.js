@@ -21,7 +21,7 @@ export function exchangeTags(exchange) {
   if (!exchange.durable) tags.push(["transient", ""]);
   if (exchange.auto_delete) tags.push(["auto-delete", ""]);
   if (exchange.internal) tags.push(["internal", "", "Clients cannot publish to it"]);
-  if (exchange.arguments?.["alternate-exchange"]) tags.push(["alternate", "", `What it cannot route goes to ${exchange.arguments["alternate-exchange"]}`]);
+  if (exchange.arguments?.["alternate-exchange"]) tags.push(["alternate", "", `Unroutable messages go to ${exchange.arguments["alternate-exchange"]}`]);
   if (exchange.policy) tags.push([exchange.policy, "good", `Policy ${exchange.policy}`]);
   return tags;
 }
@@ -77,7 +77,7 @@ function TopologyMap({ vhost }) {
   return html`<${Panel} title=${`Virtual host ${vhost}`} flush=${true}>
     ${shown.length
       ? html`<${BindingGraph} vhost=${vhost} bindings=${shown} types=${types} />`
-      : html`<${Empty} icon="exchanges" title="Nothing is bound"><p>Every queue is reached by its name through the default exchange. Bind a queue to an exchange to route by key or by header, and the way is drawn here.</p><//>`}
+      : html`<${Empty} icon="exchanges" title="No bindings"><p>The default exchange reaches every queue by its name. Bind a queue to an exchange to route by key or by header. The graph of bindings is shown here.</p><//>`}
   <//>`;
 }
 
@@ -92,7 +92,7 @@ function NewExchange({ vhosts, vhost, onClose, onDone }) {
   const known = usePoll("/api/overview", 3600).data?.exchange_types?.map((one) => one.name) ?? EXCHANGE_TYPES;
   const act = async () => {
     await put(path`exchanges/${place}/${name}`, { type, durable, auto_delete: autoDelete, internal, arguments: tableOf(pairs) });
-    say(`Exchange ${name} is there.`);
+    say(`Exchange ${name} created.`);
     onDone(place, name);
   };
   return html`<${FormDialog} title="New exchange" verb="Create" ready=${name !== ""} act=${act} onClose=${onClose}>

@@ -35,7 +35,7 @@ export function Login({ reason }) {
           <p class="complaint" role="alert">${complaint || reason}</p>
           <button class="button primary" disabled=${busy}>${busy ? "Logging in…" : "Log in"}</button>
         </form>
-        <p class="quiet">A broker that was just installed has the user <code>guest</code> with the password <code>guest</code>, for this computer only.</p>
+        <p class="quiet">A new broker has the user <code>guest</code> with the password <code>guest</code>, who can log in from this machine only.</p>
       </div>
     </div>
   </main>`;

@@ -30,8 +30,8 @@ export function MessagesPage({ query }) {
       </div></section>
       ${queue
         ? html`<${Browser} key=${`${vhost} ${queue}`} source=${{ vhost, queue }} queues=${queues.data ?? []} />`
-        : html`<section class="panel"><${Empty} icon="messages" title="Look into a queue">
-            <p>Choose a queue or a stream above. Its messages are shown without being taken: consumers get them as if nobody had looked.</p><//></section>`}
+        : html`<section class="panel"><${Empty} icon="messages" title="Browse a queue">
+            <p>Choose a queue or a stream above. Its messages are shown but not removed.</p><//></section>`}
     </div>`;
 }
 
@@ -48,7 +48,7 @@ function QueuePicker({ queues, queue, onQueue }) {
   return html`<form class="row search" onSubmit=${submitted}>
     <input class="search" aria-label="Queue" placeholder="Queue or stream" list="queue-names" value=${typed} onInput=${changed} autocomplete="off" />
     <datalist id="queue-names">${queues.slice(0, 500).map((one) => html`<option key=${one.name} value=${one.name} />`)}</datalist>
-    <button class="button">Look</button>
+    <button class="button">Browse</button>
   </form>`;
 }
 
@@ -75,8 +75,8 @@ function Browser({ source, queues }) {
     </div>
     <${MessageList} loaded=${loaded} search=${search} picked=${picked} onPicked=${setPicked} actions=${actions} pickable=${!stream}
       empty=${search
-        ? html`<div class="empty"><p>Nothing on ${source.queue} has “${search}” in its body, routing key or headers.</p></div>`
-        : html`<${Empty} icon="messages" title="No message here"><p>${source.queue} is empty. Publish one, or wait for a publisher.</p><//>`} />
+        ? html`<div class="empty"><p>No message in ${source.queue} contains “${search}” in its body, routing key or headers.</p></div>`
+        : html`<${Empty} icon="messages" title="No messages"><p>${source.queue} is empty. Publish a message, or wait for a publisher.</p><//>`} />
     ${dialog === "publish" && html`<${PublishDialog} vhost=${source.vhost} routingKey=${source.queue} target=${source.queue} onClose=${close} onDone=${again} />`}
     ${dialog === "move" && html`<${MoveDialog} source=${source} queues=${queues} positions=${[...picked]} onClose=${close} onDone=${again} />`}
   </section>`;
@@ -90,7 +90,7 @@ function MoveDialog({ source, queues, positions, onClose, onDone }) {
     onDone();
   };
   return html`<${FormDialog} title=${`Move ${plural(positions.length, "message")}`} verb="Move" ready=${destination !== "" && destination !== source.queue} act=${act} onClose=${onClose}>
-    <${Field} label="To queue" value=${destination} onValue=${setDestination} list="move-names" autofocus=${true} hint="In the same virtual host. A message is on one of the two queues at any time, also across a crash." />
+    <${Field} label="To queue" value=${destination} onValue=${setDestination} list="move-names" autofocus=${true} hint="A queue in the same virtual host. Each message is moved in one step, so that a crash neither loses nor duplicates it." />
     <datalist id="move-names">${queues.filter((one) => one.name !== source.queue && one.type !== "stream").slice(0, 500).map((one) => html`<option key=${one.name} value=${one.name} />`)}</datalist>
   <//>`;
 }

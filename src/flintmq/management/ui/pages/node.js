@@ -19,15 +19,15 @@ export function NodePage() {
     <div class="stack">
       ${nodes.data.map((node) => html`<${Node} key=${node.name} node=${node} overview=${overview.data} />`)}
       <${Panel} title="Listeners" flush=${true}>
-        ${listeners.length ? html`<${Table} label="Listeners" columns=${LISTENERS} rows=${listeners} keyOf=${(one) => `${one.protocol} ${one.ip_address} ${one.port}`} />` : html`<div class="empty"><p>Not known.</p></div>`}
+        ${listeners.length ? html`<${Table} label="Listeners" columns=${LISTENERS} rows=${listeners} keyOf=${(one) => `${one.protocol} ${one.ip_address} ${one.port}`} />` : html`<div class="empty"><p>Unknown.</p></div>`}
       <//>
     </div>`;
 }
 
 function Node({ node, overview }) {
   return html`
-    ${node.mem_alarm && html`<${Banner} tone="bad" title="Memory is low">Publishers wait until it is not.<//>`}
-    ${node.disk_free_alarm && html`<${Banner} tone="bad" title="The disk is nearly full">Publishers wait until there is room.<//>`}
+    ${node.mem_alarm && html`<${Banner} tone="bad" title="Memory is low">Publishers wait until memory is free again.<//>`}
+    ${node.disk_free_alarm && html`<${Banner} tone="bad" title="The disk is nearly full">Publishers wait until disk space is free again.<//>`}
     <div class="columns">
       <${Panel} title="Resources">
         <div class="stack">
@@ -38,11 +38,11 @@ function Node({ node, overview }) {
         </div>
       <//>
       <${Panel} title=${node.name}><${Facts} facts=${[
-        ["Running for", Number.isFinite(node.uptime) ? span(node.uptime) : undefined],
+        ["Uptime", Number.isFinite(node.uptime) ? span(node.uptime) : undefined],
         ["Version", overview?.product_version ?? overview?.rabbitmq_version],
         ["Process", node.os_pid], ["Processors", node.processors],
         ["Data directory", node.db_dir], ["Log", node.log_files?.join(", ")], ["Settings", node.config_files?.join(", ")],
-        ["Speaks like RabbitMQ", overview?.product_version ? overview.rabbitmq_version : undefined],
+        ["Compatible with RabbitMQ", overview?.product_version ? overview.rabbitmq_version : undefined],
         ["Exchange types", overview && html`<${Tags} tags=${overview.exchange_types.map((one) => [one.name])} />`],
       ]} /><//>
     </div>`;

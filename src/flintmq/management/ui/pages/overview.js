@@ -40,8 +40,8 @@ export function OverviewPage() {
 
 function Alarms({ nodes }) {
   return nodes.map((node) => html`
-    ${node.mem_alarm && html`<${Banner} tone="bad" title="Memory is low">Publishers wait until consumers have taken messages away. Start consumers, or give the broker more memory.<//>`}
-    ${node.disk_free_alarm && html`<${Banner} tone="bad" title="The disk is nearly full">Publishers wait until there is room. Free some, or let consumers take messages away.<//>`}`);
+    ${node.mem_alarm && html`<${Banner} tone="bad" title="Memory is low">Publishers wait until consumers have removed messages. Start consumers, or give the broker more memory.<//>`}
+    ${node.disk_free_alarm && html`<${Banner} tone="bad" title="The disk is nearly full">Publishers wait until disk space is free again. Free some, or let consumers remove messages.<//>`}`);
 }
 
 function Stats({ overview }) {
@@ -84,7 +84,7 @@ const columnsOf = (showVhost) => [
   {
     key: "consumers", label: "Consumers", number: true,
     // Messages of a stream wait for nobody.
-    render: (queue) => (queue.messages_ready && !queue.consumers && queue.type !== "stream" ? html`<${Tags} tags=${[["none", "warn", "Messages wait, and nobody takes them"]]} />` : count(queue.consumers ?? 0)),
+    render: (queue) => (queue.messages_ready && !queue.consumers && queue.type !== "stream" ? html`<${Tags} tags=${[["none", "warn", "Messages are waiting, but there is no consumer"]]} />` : count(queue.consumers ?? 0)),
   },
   { key: "out", label: "Delivered /s", number: true, render: (queue) => html`<${RateOut} queue=${queue} />` },
 ];
@@ -102,7 +102,7 @@ function Deepest() {
       : html`<${Empty} icon="queues" title="No queue yet">
           <p>Any client of RabbitMQ works unchanged. With pika, this declares a queue and sends a first message:</p>
           <pre tabindex="0">${FIRST_MESSAGE}</pre>
-          <div class="row"><a class="button primary" href="#/queues">Make a queue here</a></div>
+          <div class="row"><a class="button primary" href="#/queues">Create a queue</a></div>
         <//>`}
   <//>`;
 }

@@ -23,7 +23,7 @@ export function PipelinesPage() {
     ${error && !data && html`<section class="panel"><${Trouble} error=${error} /></section>`}
     ${!data && !error && html`<${Waiting} />`}
     ${data?.length === 0 && html`<section class="panel"><${Empty} icon="pipelines" title="No pipeline has reported">
-      <p>A pipeline is a file that says what flows from where to where; Spark runs it. Each one that runs says here how it is doing.</p>
+      <p>A pipeline is a file that defines flows between queues, streams, exchanges and the lake. Spark runs it. Running pipelines report their state here.</p>
       <pre tabindex="0">flintmq pipeline run carriers.yaml</pre>
     <//></section>`}
     <div class="stack">${(data ?? []).map((pipeline) => html`<${Pipeline} key=${pipeline.pipeline} pipeline=${pipeline} />`)}</div>`;
@@ -33,11 +33,11 @@ function Pipeline({ pipeline }) {
   return html`<section class="panel pipeline">
     <header>
       <h2>${pipeline.pipeline}</h2><${Tags} tags=${[[pipeline.state, TONES[pipeline.state] ?? ""]]} />
-      <span class="grow"></span><span class="quiet small">${pipeline.master}${pipeline.host && ` on ${pipeline.host}`} · heard ${ago(pipeline.updated_ms)}</span>
+      <span class="grow"></span><span class="quiet small">${pipeline.master}${pipeline.host && ` on ${pipeline.host}`} · last report ${ago(pipeline.updated_ms)}</span>
     </header>
     ${(pipeline.description || pipeline.error) && html`<div class="body">
       ${pipeline.description && html`<p class="path">${pipeline.description}</p>`}
-      ${pipeline.error && html`<${Banner} tone="bad" title="It failed">${pipeline.error}<//>`}
+      ${pipeline.error && html`<${Banner} tone="bad" title="The pipeline failed">${pipeline.error}<//>`}
     </div>`}
     ${pipeline.flows.map((flow) => html`<${Flow} key=${flow.name} pipeline=${pipeline.pipeline} flow=${flow} />`)}
   </section>`;

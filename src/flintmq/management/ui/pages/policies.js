@@ -14,8 +14,8 @@ import { Empty, Head, Tabs, Trouble, Waiting } from "../parts/states.js";
 import { Table, useSorted } from "../parts/table.js";
 
 const KINDS = new Map([
-  ["policies", { title: "Policies", one: "policy", text: "A policy sets arguments of queues and exchanges by their names, also of those that are there already." }],
-  ["operator-policies", { title: "Operator policies", one: "operator policy", text: "An operator policy caps what users and their policies may ask for: the smaller value counts." }],
+  ["policies", { title: "Policies", one: "policy", text: "A policy sets arguments of all queues and exchanges with matching names, including existing ones." }],
+  ["operator-policies", { title: "Operator policies", one: "operator policy", text: "An operator policy limits what arguments and policies can set: the smaller value applies." }],
 ]);
 const APPLIES = ["all", "queues", "classic_queues", "quorum_queues", "streams", "exchanges"];
 
@@ -61,7 +61,7 @@ export function PoliciesPage({ query }) {
       await remove(addressOf(kind, dialog.policy.vhost, dialog.policy.name));
       say(`${dialog.policy.name} is deleted.`);
       refresh();
-    }}><p>What it set is taken back from all queues and exchanges that it matched.</p><//>`}`;
+    }}><p>Queues and exchanges that it matched lose the arguments that it set.</p><//>`}`;
 }
 
 function PolicyForm({ kind, one, policy, vhost, onClose, onDone }) {
@@ -74,7 +74,7 @@ function PolicyForm({ kind, one, policy, vhost, onClose, onDone }) {
   const [pairs, setPairs] = useState(policy ? pairsOf(policy.definition) : [{ name: "", value: "", kind: "number" }]);
   const act = async () => {
     await put(addressOf(kind, place, name), { pattern, "apply-to": applies, priority: Number(priority), definition: tableOf(pairs) });
-    say(`The ${one} ${name} is set.`);
+    say(`The ${one} ${name} is saved.`);
     onDone();
   };
   return html`<${FormDialog} title=${policy ? `Change ${name}` : `New ${one}`} verb=${policy ? "Save" : "Create"} ready=${name !== ""} act=${act} onClose=${onClose}>
@@ -82,10 +82,10 @@ function PolicyForm({ kind, one, policy, vhost, onClose, onDone }) {
       <${Field} label="Name" value=${name} onValue=${setName} required=${true} autofocus=${true} />
       <${Choice} label="Virtual host" value=${place} onValue=${setPlace} choices=${vhosts} />
     </div>`}
-    <${Field} label="Pattern" value=${pattern} onValue=${setPattern} class="mono" hint="A regular expression. ^orders\\. matches names that begin with orders." />
+    <${Field} label="Pattern" value=${pattern} onValue=${setPattern} class="mono" hint="Regular expression for names. ^orders\\. matches names that begin with orders." />
     <div class="pair">
       <${Choice} label="Applies to" value=${applies} onValue=${setApplies} choices=${kind === "policies" ? APPLIES : APPLIES.filter((what) => what !== "exchanges" && what !== "all")} />
-      <${Field} label="Priority" type="number" value=${priority} onValue=${setPriority} hint="Of several that match, the highest counts." />
+      <${Field} label="Priority" type="number" value=${priority} onValue=${setPriority} hint="Of several matching policies, the one with the highest priority applies." />
     </div>
     <${Pairs} label="Definition" names=${POLICY_KEYS} pairs=${pairs} onPairs=${setPairs} />
   <//>`;

@@ -39,7 +39,7 @@ export function QueuePage({ names: [vhost, name] }) {
   };
   const switchPause = async () => {
     const action = queue.paused ? "resume" : "pause";
-    if (await attempt(() => post(path`queues/${vhost}/${name}/actions`, { action }), queue.paused ? "Consumers get messages again." : "Consumers get nothing until it is resumed.")) refresh();
+    if (await attempt(() => post(path`queues/${vhost}/${name}/actions`, { action }), queue.paused ? "Consumers get messages again." : "Consumers get no messages until the queue is resumed.")) refresh();
   };
   return html`
     <${Head} title=${name} crumbs=${crumbs} badge=${html`<${StateTag} queue=${queue} /> <${Tags} tags=${queueTags(queue)} />`}>
@@ -68,9 +68,9 @@ export function QueuePage({ names: [vhost, name] }) {
     ${dialog === "publish" && html`<${PublishDialog} vhost=${vhost} routingKey=${name} target=${name} onClose=${close} onDone=${refresh} />`}
     ${dialog === "bind" && html`<${NewBinding} vhost=${vhost} destination=${name} kind="queue" onClose=${close} onDone=${bindings.refresh} />`}
     ${dialog === "purge" && html`<${Confirm} title=${`Purge ${name}`} verb="Purge" onClose=${close} act=${act(() => remove(`${address}/contents`), "Queue purged.")}>
-      <p>All messages that wait are removed, and cannot be brought back. Those that consumers hold stay.</p><//>`}
+      <p>All ready messages are deleted and cannot be restored. Unacknowledged messages stay.</p><//>`}
     ${dialog === "delete" && html`<${Confirm} title=${`Delete ${name}`} verb="Delete" name=${name} onClose=${close} act=${act(() => remove(address), `${name} is deleted.`, true)}>
-      <p>${queue.messages ? `Its ${count(queue.messages)} messages go with it. ` : ""}Its bindings go, too. This cannot be undone.</p><//>`}`;
+      <p>${queue.messages ? `Its ${count(queue.messages)} messages are deleted with it. ` : ""}Its bindings are deleted too. This cannot be undone.</p><//>`}`;
 }
 
 function numbersOf(queue) {
@@ -109,13 +109,13 @@ const CONSUMERS = [
 ];
 
 function Consumers({ consumers }) {
-  if (!consumers.length) return html`<div class="empty"><p>Nobody consumes from this queue.</p></div>`;
+  if (!consumers.length) return html`<div class="empty"><p>This queue has no consumers.</p></div>`;
   return html`<${Table} label="Consumers" columns=${CONSUMERS} rows=${consumers} keyOf=${(consumer) => `${consumer.channel_details?.name} ${consumer.consumer_tag}`} />`;
 }
 
 const READERS = [
   { key: "name", label: "Reader", render: (reader) => html`<code>${reader.name || reader.consumer_tag}</code>` },
-  { key: "state", label: "State", render: (reader) => html`<${Tags} tags=${[reader.active === undefined ? ["away", "", "It has a place here, and is not connected"] : reader.active ? ["reading", "good"] : ["waiting", ""]]} />` },
+  { key: "state", label: "State", render: (reader) => html`<${Tags} tags=${[reader.active === undefined ? ["disconnected", "", "The broker keeps its offset"] : reader.active ? ["reading", "good"] : ["waiting", ""]]} />` },
   { key: "offset", label: "Offset", number: true, render: (reader) => count(reader.offset) },
   { key: "lag", label: "Lag", number: true, render: (reader) => html`<${Numbered} value=${reader.lag} />` },
 ];
@@ -129,7 +129,7 @@ function Readers({ vhost, name }) {
   return html`<${Panel} title="Readers" flush=${true}>
     ${rows.length
       ? html`<${Table} label="Readers" columns=${READERS} rows=${rows} keyOf=${(reader) => `${reader.name} ${reader.consumer_tag}`} />`
-      : html`<div class="empty"><p>No consumer is attached now, and none has a place here to come back to.</p></div>`}
+      : html`<div class="empty"><p>No consumer is attached, and no offset of a disconnected reader is stored.</p></div>`}
     ${data && html`<p class="foot quiet small">${rangesOf(data)}</p>`}
   <//>`;
 }
@@ -137,7 +137,7 @@ function Readers({ vhost, name }) {
 /** Who reads by ranges, as Spark does, is not there between two of them, and keeps its offsets elsewhere. */
 function rangesOf(stream) {
   const known = stream.fetched_at
-    ? `offsets up to ${count(stream.fetched_offset - 1)} were read like that, last ${ago(stream.fetched_at)}`
-    : "nobody has read like that";
-  return `Spark reads ranges of offsets, which takes no consumer, and keeps its offsets in its checkpoint. Since the broker started, ${known}.`;
+    ? `offsets up to ${count(stream.fetched_offset - 1)} were read this way, last ${ago(stream.fetched_at)}`
+    : "nothing was read this way";
+  return `Spark reads ranges of offsets without a consumer, and keeps its offsets in its checkpoint. Since the broker started, ${known}.`;
 }

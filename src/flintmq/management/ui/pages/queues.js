@@ -32,7 +32,7 @@ export function QueuesPage() {
     <${Listing} label="Queues" address=${vhost ? path`queues/${vhost}` : "/api/queues"} columns=${columnsOf(!vhost && vhosts.length > 1)}
       keyOf=${(queue) => link(queue.vhost, queue.name)} first=${{ key: "name", reverse: false }} onData=${(page) => noteQueues(page.items)}
       empty=${html`<${Empty} icon="queues" title="No queue yet">
-        <p>Messages wait in queues for whoever consumes them. Clients declare those they need; you can make one here, too.</p><div class="row">${make}</div>
+        <p>Messages wait in queues until they are consumed. Clients declare the queues they need; you can also create one here.</p><div class="row">${make}</div>
       <//>`} />
     ${making && html`<${NewQueue} vhosts=${vhosts} vhost=${vhost} onClose=${() => setMaking(false)} onDone=${(...names) => go(link("queues", ...names))} />`}`;
 }

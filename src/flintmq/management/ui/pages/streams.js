@@ -39,7 +39,7 @@ export function StreamsPage() {
       ${error && html`<${Trouble} error=${error} />`}
       ${!data && !error && html`<${Waiting} />`}
       ${data?.length === 0 && html`<${Empty} icon="streams" title="No stream yet">
-        <p>A stream keeps its messages: any number of readers read it, from any offset or time, as often as they like.</p><div class="row">${make}</div>
+        <p>A stream keeps its messages. Any number of readers can read it from any offset or time, as often as they like.</p><div class="row">${make}</div>
       <//>`}
       ${data?.length > 0 && html`<${Table} label="Streams" columns=${columns} keyOf=${(stream) => link(stream.vhost, stream.name)} ...${sorted} />`}
     </section>

@@ -23,16 +23,16 @@ export function UserPage({ names: [name] }) {
   if (!user) return html`<${Head} title=${name} crumbs=${crumbs} />${error ? html`<${Trouble} error=${error} />` : html`<${Waiting} />`}`;
   const close = () => setDialog("");
   const withdraw = (kind, vhost, again) => async () => {
-    if (await attempt(() => remove(kind === "permissions" ? path`permissions/${vhost}/${name}` : path`topic-permissions/${vhost}/${name}`), `Withdrawn on ${vhost}.`)) again();
+    if (await attempt(() => remove(kind === "permissions" ? path`permissions/${vhost}/${name}` : path`topic-permissions/${vhost}/${name}`), `Permissions in ${vhost} removed.`)) again();
   };
   const patterns = (fields) => fields.map((field) => ({ key: field, label: field[0].toUpperCase() + field.slice(1), render: (one) => html`<code>${one[field]}</code>` }));
   const rights = [
     { key: "vhost", label: "Virtual host", render: (one) => one.vhost }, ...patterns(["configure", "write", "read"]),
-    { key: "actions", label: "", style: "actions", render: (one) => html`<button type="button" class="button compact" onClick=${withdraw("permissions", one.vhost, permissions.refresh)}>Withdraw</button>` },
+    { key: "actions", label: "", style: "actions", render: (one) => html`<button type="button" class="button compact" onClick=${withdraw("permissions", one.vhost, permissions.refresh)}>Remove</button>` },
   ];
   const topicRights = [
     { key: "vhost", label: "Virtual host", render: (one) => one.vhost }, ...patterns(["exchange", "write", "read"]),
-    { key: "actions", label: "", style: "actions", render: (one) => html`<button type="button" class="button compact" onClick=${withdraw("topic", one.vhost, topics.refresh)}>Withdraw</button>` },
+    { key: "actions", label: "", style: "actions", render: (one) => html`<button type="button" class="button compact" onClick=${withdraw("topic", one.vhost, topics.refresh)}>Remove</button>` },
   ];
   return html`
     <${Head} title=${name} crumbs=${crumbs} badge=${html`<${Tags} tags=${tagsOf(user).map((tag) => [tag, tag === "administrator" ? "info" : ""])} />`}>
@@ -41,7 +41,7 @@ export function UserPage({ names: [name] }) {
     <//>
     <div class="stack">
       <${Panel} title="Permissions" flush=${true} tools=${html`<button type="button" class="button compact" onClick=${() => setDialog("permit")}><${Icon} name="plus" />Set permissions</button>`}>
-        ${permissions.data?.length ? html`<${Table} label="Permissions" columns=${rights} rows=${permissions.data} keyOf=${(one) => one.vhost} />` : html`<div class="empty"><p>This user may use no virtual host yet. Set permissions to let it in.</p></div>`}
+        ${permissions.data?.length ? html`<${Table} label="Permissions" columns=${rights} rows=${permissions.data} keyOf=${(one) => one.vhost} />` : html`<div class="empty"><p>This user has no access to any virtual host. Set permissions to grant access.</p></div>`}
       <//>
       <${Panel} title="Topic permissions" flush=${true} tools=${html`<button type="button" class="button compact" onClick=${() => setDialog("topic")}><${Icon} name="plus" />Set topic permissions</button>`}>
         ${topics.data?.length ? html`<${Table} label="Topic permissions" columns=${topicRights} rows=${topics.data} keyOf=${(one) => `${one.vhost} ${one.exchange}`} />` : html`<div class="empty"><p>Routing keys are not restricted.</p></div>`}
@@ -55,7 +55,7 @@ export function UserPage({ names: [name] }) {
       await remove(address);
       say(`${name} is deleted.`);
       go("#/users");
-    }}><p>Its permissions go with it, and it is not let in again.</p><//>`}`;
+    }}><p>Its permissions are deleted too, and it can no longer log in.</p><//>`}`;
 }
 
 function Permit({ name, onClose, onDone }) {
@@ -66,12 +66,12 @@ function Permit({ name, onClose, onDone }) {
   const [read, setRead] = useState(".*");
   const act = async () => {
     await put(path`permissions/${vhost}/${name}`, { configure, write, read });
-    say(`${name} may use ${vhost}.`);
+    say(`${name} can access ${vhost}.`);
     onDone();
   };
   return html`<${FormDialog} title=${`Permissions of ${name}`} verb="Set" act=${act} onClose=${onClose}>
     <${Choice} label="Virtual host" value=${vhost} onValue=${setVhost} choices=${vhosts} />
-    <${Field} label="Configure" value=${configure} onValue=${setConfigure} class="mono" hint="A regular expression over names that may be declared and deleted. Empty: none." />
+    <${Field} label="Configure" value=${configure} onValue=${setConfigure} class="mono" hint="Regular expression for names that the user may declare and delete. Empty: none." />
     <${Field} label="Write" value=${write} onValue=${setWrite} class="mono" hint="Exchanges that may be published to, queues that may be bound." />
     <${Field} label="Read" value=${read} onValue=${setRead} class="mono" hint="Queues that may be consumed, exchanges that may be bound from." />
   <//>`;

@@ -28,7 +28,7 @@ export function UsersPage() {
     { key: "tags", label: "Tags", sort: (user) => tagsOf(user).join(), render: (user) => html`<${Tags} tags=${tagsOf(user).map((tag) => [tag, tag === "administrator" ? "info" : ""])} />` },
     {
       key: "vhosts", label: "Virtual hosts", sort: (user) => vhostsOf(user).length,
-      render: (user) => (vhostsOf(user).length ? html`<${Tags} tags=${vhostsOf(user).map((vhost) => [vhost, ""])} />` : html`<${Tags} tags=${[["none", "warn", "This user may use no virtual host"]]} />`),
+      render: (user) => (vhostsOf(user).length ? html`<${Tags} tags=${vhostsOf(user).map((vhost) => [vhost, ""])} />` : html`<${Tags} tags=${[["none", "warn", "This user has no access to any virtual host"]]} />`),
     },
     { key: "password", label: "Password", render: (user) => html`<${Tags} tags=${[hasPassword(user) ? ["set", "good"] : ["none", ""]]} />` },
   ];
@@ -37,7 +37,7 @@ export function UsersPage() {
   return html`
     <${Head} title="Users"><button type="button" class="button primary" onClick=${() => setMaking(true)}><${Icon} name="plus" />New user</button><//>
     <div class="stack">
-      ${guest && html`<${Banner} tone="warn" title="The user guest is there">It is let in from this computer only. Make users of your own before others connect, and delete it.<//>`}
+      ${guest && html`<${Banner} tone="warn" title="The default user guest exists">It can log in from this machine only. Add your own users before other machines connect, then delete guest.<//>`}
       <section class="panel">
         ${users.error && html`<${Trouble} error=${users.error} />`}
         ${!users.data && !users.error && html`<${Waiting} />`}
@@ -62,14 +62,14 @@ export function UserForm({ user, onClose, onDone }) {
     else if (user) Object.assign(body, { password_hash: user.password_hash, hashing_algorithm: user.hashing_algorithm });
     else body.password_hash = "";
     await put(path`users/${name}`, body);
-    say(user ? `${name} is changed.` : `User ${name} is there. Give it permissions on a virtual host.`);
+    say(user ? `${name} is changed.` : `User ${name} created. Set its permissions in a virtual host.`);
     onDone(name);
   };
   const switched = (tag) => (on) => setTags(on ? [...tags, tag] : tags.filter((one) => one !== tag));
   return html`<${FormDialog} title=${user ? `Change ${name}` : "New user"} verb=${user ? "Save" : "Create"} ready=${name !== ""} act=${act} onClose=${onClose}>
     ${!user && html`<${Field} label="Name" value=${name} onValue=${setName} required=${true} autofocus=${true} />`}
     <${Field} label=${user ? "New password" : "Password"} type="password" value=${password} onValue=${setPassword} autocomplete="new-password"
-      hint=${user ? "Empty: it stays as it is." : "Empty: no login with a password, only by certificate or token."} />
+      hint=${user ? "Empty: the password stays." : "Empty: no login with a password, only by certificate or token."} />
     <div class="field" role="group" aria-label="Tags"><span class="label">Tags</span>
       ${TAGS.map(([tag, text]) => html`<${Check} key=${tag} label=${text} value=${tags.includes(tag)} onValue=${switched(tag)} />`)}
     </div>

@@ -51,7 +51,7 @@ export function VhostsPage() {
       await remove(path`vhosts/${dialog.vhost.name}`);
       say(`${dialog.vhost.name} is deleted.`);
       changed();
-    }}><p>Its queues with all their messages, its exchanges, permissions and policies go with it. Its connections are closed. This cannot be undone.</p><//>`}`;
+    }}><p>Its queues with all their messages, its exchanges, permissions and policies are deleted too. Its connections are closed. This cannot be undone.</p><//>`}`;
 }
 
 function VhostForm({ vhost, onClose, onDone }) {
@@ -61,13 +61,13 @@ function VhostForm({ vhost, onClose, onDone }) {
   const [tracing, setTracing] = useState(vhost?.tracing ?? false);
   const act = async () => {
     await put(path`vhosts/${name}`, { description, tags: tags.split(",").map((tag) => tag.trim()).filter(Boolean).join(","), tracing });
-    say(vhost ? `${name} is changed.` : `Virtual host ${name} is there.`);
+    say(vhost ? `${name} is changed.` : `Virtual host ${name} created.`);
     onDone();
   };
   return html`<${FormDialog} title=${vhost ? `Change ${name}` : "New virtual host"} verb=${vhost ? "Save" : "Create"} ready=${name !== ""} act=${act} onClose=${onClose}>
     ${!vhost && html`<${Field} label="Name" value=${name} onValue=${setName} required=${true} autofocus=${true} />`}
     <${Field} label="Description" value=${description} onValue=${setDescription} />
     <${Field} label="Tags" value=${tags} onValue=${setTags} hint="Separated by commas." />
-    <${Check} label="Trace messages: copies of all go to the exchange amq.rabbitmq.trace" value=${tracing} onValue=${setTracing} />
+    <${Check} label="Trace messages: copies go to the exchange amq.rabbitmq.trace" value=${tracing} onValue=${setTracing} />
   <//>`;
 }

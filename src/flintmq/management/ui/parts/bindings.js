@@ -18,7 +18,7 @@ export function BindingsOf({ title, vhost, bindings, into = [], end, here, strea
   const tools = onNew && html`<button type="button" class="button compact" onClick=${onNew}><${Icon} name="plus" />Bind</button>`;
   return html`<${Panel} title=${title} flush=${true} tools=${tools}>
     ${shown.length === 0
-      ? html`<div class="empty"><p>${end === "source" ? "No exchange leads here. Messages come by the queue's name, through the default exchange." : "Nothing is bound: what is published here goes nowhere."}</p></div>`
+      ? html`<div class="empty"><p>${end === "source" ? "No bindings. The default exchange routes messages here by the queue's name." : "No bindings: messages that are published here are not routed."}</p></div>`
       : html`<${BindingGraph} vhost=${vhost} bindings=${[...into, ...shown]} here=${here} types=${kinds} />
           <${BindingTable} vhost=${vhost} bindings=${shown} end=${end} onChange=${onChange} />`}
   <//>`;
@@ -39,7 +39,7 @@ export function BindingTable({ vhost, bindings, end, onChange }) {
 async function unbind(vhost, binding, onChange) {
   const letter = binding.destination_type === "queue" ? "q" : "e";
   const address = path`bindings/${vhost}/e/${binding.source}/${letter}/${binding.destination}/${binding.properties_key}`;
-  if (await attempt(() => remove(address), `${binding.source} no longer leads to ${binding.destination}.`)) onChange();
+  if (await attempt(() => remove(address), `Binding from ${binding.source} to ${binding.destination} removed.`)) onChange();
 }
 
 /** Either `source` or `destination` (of `kind`) is given; the other end is asked for. */
@@ -52,12 +52,12 @@ export function NewBinding({ vhost, source, destination, kind = "queue", onClose
     const from = source ?? other;
     const to = destination ?? other;
     await post(path`bindings/${vhost}/e/${from}/${type === "queue" ? "q" : "e"}/${to}`, { routing_key: key, arguments: tableOf(pairs) });
-    say(`${from} leads to ${to}.`);
+    say(`Binding from ${from} to ${to} created.`);
     onDone();
   };
   return html`<${FormDialog} title=${source ? `Bind ${source} to…` : `Bind ${destination} to an exchange`} verb="Bind" ready=${other !== ""} act=${act} onClose=${onClose}>
     ${source && html`<${Choice} label="To" value=${type} onValue=${setType} choices=${[["queue", "A queue or stream"], ["exchange", "An exchange"]]} />`}
-    <${Field} label=${source ? "Its name" : "Exchange"} value=${other} onValue=${setOther} required=${true} autofocus=${true} />
+    <${Field} label=${source ? "Name" : "Exchange"} value=${other} onValue=${setOther} required=${true} autofocus=${true} />
     <${Field} label="Routing key" value=${key} onValue=${setKey} hint="For a topic exchange, * stands for one word and # for any number." />
     <${Pairs} label="Arguments" names=${["x-match"]} pairs=${pairs} onPairs=${setPairs} />
   <//>`;

@@ -52,7 +52,7 @@ export function Confirm({ title, verb, name = "", act, onClose, children }) {
   return html`<${FormDialog} title=${title} verb=${verb} act=${act} onClose=${onClose} danger=${true} ready=${!name || typed === name}>
     ${children}
     ${name && html`<div class="field">
-      <label for="confirm-name">Type <code>${name}</code> to go on</label>
+      <label for="confirm-name">Type <code>${name}</code> to confirm</label>
       <input id="confirm-name" autocomplete="off" value=${typed} onInput=${(event) => setTyped(event.target.value)} />
     </div>`}
   <//>`;

@@ -13,7 +13,7 @@ export function BindingGraph({ vhost, bindings, here, types = new Map() }) {
   const drawn = useMemo(() => layout(bindings, here, types), [JSON.stringify(bindings), here?.name]);
   if (!drawn.nodes.length) return null;
   return html`<div class="graph" tabindex="0" role="region" aria-label=${`Bindings in ${vhost}`}>
-    <svg width=${drawn.width} height=${drawn.height} viewBox=${`0 0 ${drawn.width} ${drawn.height}`} role="group" aria-label="Exchanges, and the queues they lead to">
+    <svg width=${drawn.width} height=${drawn.height} viewBox=${`0 0 ${drawn.width} ${drawn.height}`} role="group" aria-label="Exchanges and the queues they route to">
       <defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="8" markerHeight="8" orient="auto"><path class="tip" d="M0 0 8 4 0 8z" /></marker></defs>
       ${drawn.edges.map((edge) => html`<path key=${edge.id} class="edge" d=${edge.path} marker-end="url(#tip)" />`)}
       ${drawn.edges.filter((edge) => edge.label).map((edge) => html`<g key=${`key ${edge.id}`} class="key">

@@ -18,12 +18,12 @@ export function Limits({ title, kind, name, known }) {
   const { data, refresh } = usePoll(list, 15);
   const rows = Object.entries(data?.[0]?.value ?? {});
   const lift = (limit) => async () => {
-    if (await attempt(() => remove(one(limit)), "The limit is lifted.")) refresh();
+    if (await attempt(() => remove(one(limit)), "Limit removed.")) refresh();
   };
   const columns = [
     { key: "limit", label: "Limit", render: ([limit]) => limit },
-    { key: "value", label: "At most", number: true, render: ([, value]) => (value < 0 ? "unlimited" : count(value)) },
-    { key: "actions", label: "", style: "actions", render: ([limit]) => html`<button type="button" class="button compact" onClick=${lift(limit)}>Lift</button>` },
+    { key: "value", label: "Maximum", number: true, render: ([, value]) => (value < 0 ? "unlimited" : count(value)) },
+    { key: "actions", label: "", style: "actions", render: ([limit]) => html`<button type="button" class="button compact" onClick=${lift(limit)}>Remove</button>` },
   ];
   return html`<${Panel} title=${title} flush=${true} tools=${html`<button type="button" class="button compact" onClick=${() => setSetting(true)}><${Icon} name="plus" />Set a limit</button>`}>
     ${rows.length ? html`<${Table} label=${title} columns=${columns} rows=${rows} keyOf=${([limit]) => limit} />` : html`<div class="empty"><p>No limit is set.</p></div>`}
@@ -36,11 +36,11 @@ function LimitForm({ known, one, onClose, onDone }) {
   const [value, setValue] = useState("");
   const act = async () => {
     await put(one(limit), { value: Number(value) });
-    say("The limit is set.");
+    say("Limit set.");
     onDone();
   };
   return html`<${FormDialog} title="Set a limit" verb="Set" ready=${value !== ""} act=${act} onClose=${onClose}>
     <${Choice} label="Limit" value=${limit} onValue=${setLimit} choices=${known} />
-    <${Field} label="At most" type="number" value=${value} onValue=${setValue} hint="0 lets nothing through, -1 is unlimited." />
+    <${Field} label="Maximum" type="number" value=${value} onValue=${setValue} hint="0 allows none, -1 is unlimited." />
   <//>`;
 }

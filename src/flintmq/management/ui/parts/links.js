@@ -17,10 +17,10 @@ function columnsOf(forget) {
     { key: "name", label: "Link", sort: "name", render: (one) => html`<span>${one.name}<span class="in-vhost">${one.container}</span></span>` },
     { key: "user", label: "User", sort: "user", render: (one) => html`<span>${one.user}<span class="in-vhost">${one.vhost}</span></span>` },
     { key: "state", label: "State", sort: "attached", render: (one) => html`<${Tags} tags=${[one.attached ? ["attached", "good"] : ["suspended", ""]]} />` },
-    { key: "role", label: "Broker's end", sort: "role", optional: true, render: (one) => one.role },
+    { key: "role", label: "Broker's role", sort: "role", optional: true, render: (one) => one.role },
     { key: "unsettled", label: "Unsettled", number: true, sort: "unsettled", render: (one) => html`<${Numbered} value=${one.unsettled} />` },
-    { key: "halves", label: "Half messages", number: true, sort: "half_messages", render: (one) => html`<${Numbered} value=${one.half_messages} />` },
-    { key: "bytes", label: "Their bytes", number: true, sort: "half_bytes", render: (one) => bytes(one.half_bytes) },
+    { key: "halves", label: "Partial messages", number: true, sort: "half_messages", render: (one) => html`<${Numbered} value=${one.half_messages} />` },
+    { key: "bytes", label: "Partial bytes", number: true, sort: "half_bytes", render: (one) => bytes(one.half_bytes) },
     {
       key: "forget", label: "",
       render: (one) => mayForget(one) && html`<button type="button" class="button compact danger" onClick=${() => forget(one)}>Forget</button>`,
@@ -37,10 +37,10 @@ export function ResumableLinks({ vhost }) {
     <${Panel} title="Resumable links" flush=${true}>
       <${Table} label="Resumable links" columns=${columnsOf(setForgetting)} keyOf=${(one) => one.id} ...${sorted} />
     <//>
-    ${forgetting && html`<${Confirm} title=${`Forget ${forgetting.name}`} verb="Forget it" onClose=${() => setForgetting(null)} act=${async () => {
+    ${forgetting && html`<${Confirm} title=${`Forget ${forgetting.name}`} verb="Forget link" onClose=${() => setForgetting(null)} act=${async () => {
       await remove(path`resumable-links/${forgetting.vhost}/${String(forgetting.id)}`);
       say("Link forgotten.");
     }}>
-      <p>Its client cannot resume it any more. Messages it was sent go back to their queues; ${plural(forgetting.half_messages, "half message")} (${bytes(forgetting.half_bytes)}) and ${count(forgetting.unsettled)} unsettled deliveries are forgotten.</p>
+      <p>Its client can no longer resume it. Messages that were sent to the client return to their queues; ${plural(forgetting.half_messages, "partial message")} (${bytes(forgetting.half_bytes)}) and ${count(forgetting.unsettled)} unsettled deliveries are deleted.</p>
     <//>`}`;
 }

@@ -44,11 +44,11 @@ export function Listing({ address, label, columns, keyOf, first, empty, tools, o
     ${error && html`<${Trouble} error=${error} />`}
     ${!shown && !error && html`<${Waiting} />`}
     ${nothing && empty}
-    ${shown && !nothing && shown.items.length === 0 && html`<div class="empty"><p>Nothing is called like that. Try a shorter part of the name.</p></div>`}
+    ${shown && !nothing && shown.items.length === 0 && html`<div class="empty"><p>No match. Try a shorter part of the name.</p></div>`}
     ${shown && shown.items.length > 0 && html`
       <${Table} label=${label} columns=${columns} rows=${shown.items} keyOf=${keyOf} sort=${sort} onSort=${setSort} />
       <div class="pager">
-        <span>${count(shown.filtered_count)} ${shown.filtered_count !== shown.total_count ? `of ${count(shown.total_count)}` : "in all"}</span>
+        <span>${count(shown.filtered_count)} ${shown.filtered_count !== shown.total_count ? `of ${count(shown.total_count)}` : "in total"}</span>
         ${shown.page_count > 1 && html`
           <button type="button" class="button compact" disabled=${page <= 1} onClick=${() => setPage(page - 1)}>Previous</button>
           <span>Page ${page} of ${shown.page_count}</span>

@@ -25,7 +25,7 @@ export function isText(message) {
 /** The body in one line. */
 export function preview(message) {
   if (message.payload_bytes === 0) return "(empty body)";
-  return isText(message) ? message.payload.replace(/\s+/g, " ").slice(0, 400) : `(${bytes(message.payload_bytes)} that are not text)`;
+  return isText(message) ? message.payload.replace(/\s+/g, " ").slice(0, 400) : `(${bytes(message.payload_bytes)} of binary data)`;
 }
 
 export function deathsOf(message) {

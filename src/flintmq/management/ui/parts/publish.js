@@ -25,7 +25,7 @@ export function PublishDialog({ vhost, exchange = "", routingKey = "", target, o
       });
       if (!answer.routed) unrouted += 1;
     }
-    if (unrouted) complain(new Error("The message went nowhere: no binding matches its routing key and headers."));
+    if (unrouted) complain(new Error("The message was not routed: no binding matches its routing key and headers."));
     else say(Number(copies) > 1 ? `${copies} messages published.` : "Message published.");
     onDone?.();
   };

@@ -53,12 +53,12 @@ const SHORT = new Map([
 ]);
 
 export function queueTags(queue) {
-  const tags = queue.paused ? [["paused", "warn", "Consumers get nothing until it is resumed"]] : [];
+  const tags = queue.paused ? [["paused", "warn", "Consumers get no messages until it is resumed"]] : [];
   if (queue.type === "stream") tags.push(["stream", "info"]);
   else if (queue.type && queue.type !== "classic") tags.push([queue.type, "info"]);
-  if (!queue.durable) tags.push(["transient", "", "Not there any more when the broker starts again"]);
+  if (!queue.durable) tags.push(["transient", "", "Deleted when the broker restarts"]);
   if (queue.exclusive) tags.push(["exclusive", "", "Belongs to one connection"]);
-  if (queue.auto_delete) tags.push(["auto-delete", "", "Deleted when its last consumer leaves"]);
+  if (queue.auto_delete) tags.push(["auto-delete", "", "Deleted when its last consumer is gone"]);
   const known = new Set();
   for (const [name, value] of Object.entries(queue.arguments ?? {})) {
     const short = SHORT.get(name);
@@ -85,7 +85,7 @@ export function NewQueue({ vhosts, vhost, stream = false, onClose, onDone }) {
     const table = tableOf(pairs);
     if (type !== "classic") table["x-queue-type"] = type;
     await put(path`queues/${place}/${name}`, { durable: durable || type !== "classic", auto_delete: autoDelete, arguments: table });
-    say(`${type === "stream" ? "Stream" : "Queue"} ${name} is there.`);
+    say(`${type === "stream" ? "Stream" : "Queue"} ${name} created.`);
     onDone?.(place, name);
   };
   return html`<${FormDialog} title=${stream ? "New stream" : "New queue"} verb="Create" ready=${name !== ""} act=${act} onClose=${onClose}>

@@ -3,14 +3,16 @@ import { html } from "../core/html.js";
 import { Icon } from "./icons.js";
 
 export function Waiting() {
-  return html`<div class="empty"><p role="status">Asking the broker…</p></div>`;
+  return html`<div class="empty"><p role="status">Loading…</p></div>`;
 }
 
+// Status 0 is that of a request without an answer.
+const TITLES = new Map([[0, "No answer"], [401, "Not allowed"], [403, "Not allowed"], [404, "Not found"]]);
+
 export function Trouble({ error }) {
-  const gone = error.status === 404;
   return html`<div class="empty">
     <${Icon} name="warning" art=${true} />
-    <h2>${gone ? "Not found" : error.status === 401 || error.status === 403 ? "Not allowed" : "No answer"}</h2>
+    <h2>${TITLES.get(error.status) ?? (error.status >= 500 ? "Broker error" : "Request refused")}</h2>
     <p>${error.message}</p>
   </div>`;
 }
@@ -28,7 +30,7 @@ export function Banner({ tone = "", title, children }) {
 
 export function Head({ title, crumbs, badge, children }) {
   return html`<div class="head">
-    ${crumbs && html`<nav class="crumbs" aria-label="Where this is">${crumbs}</nav>`}
+    ${crumbs && html`<nav class="crumbs" aria-label="Breadcrumbs">${crumbs}</nav>`}
     <h1 tabindex="-1">${title}</h1>${badge}<span class="grow"></span>${children}
   </div>`;
 }
