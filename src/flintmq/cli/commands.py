@@ -72,6 +72,8 @@ def command(words: str) -> Callable[[_Function], _Function]:
 
     The function's parameters become options and arguments, and its docstring becomes the help text.
     """
+    group, has_group, _ = words.partition(" ")
+    assert not has_group or group in _GROUPS, f"add '{group}' with its help text to _GROUPS"
 
     def register(function: _Function) -> _Function:
         _functions[words] = function

@@ -86,6 +86,12 @@ def test_every_file_with_commands_is_listed() -> None:
     assert sorted(with_commands) == sorted(commands._MODULES)
 
 
+def test_a_new_group_needs_help() -> None:
+    """A command of two words says at its registration if its first word is not a known group."""
+    with pytest.raises(AssertionError, match="add 'rebalance' with its help text to _GROUPS"):
+        commands.command("rebalance queues")
+
+
 def test_every_command_has_help() -> None:
     """All commands can be loaded, those of two words below the group of their first word, and all have a help text."""
     root: Any = get_command(app)
