@@ -5,7 +5,7 @@ from typing import Any
 from flintmq.cli.api import Api, path_of
 from flintmq.cli.commands import api_command
 from flintmq.cli.lists import show_list
-from flintmq.cli.messages import Chosen, Most, move_in_steps, report_moved
+from flintmq.cli.messages import Chosen, Most, move_in_steps
 from flintmq.cli.options import Json, Queue, SomeVHost, VHost
 from flintmq.cli.tables import Column
 
@@ -35,4 +35,4 @@ def redrive(
     api: Api, queue: Queue, vhost: VHost = "/", search: Chosen = "", count: Most = None, as_json: Json = False
 ) -> None:
     """Return dead letters to the queues that dead-lettered them. `list-dead-letters` shows where they are."""
-    report_moved("redriven", as_json, move_in_steps(api, path_of("queues", vhost, queue), "redrive", search, count))
+    move_in_steps(api, path_of("queues", vhost, queue), "redrive", search, count, as_json)

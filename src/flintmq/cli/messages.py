@@ -230,33 +230,23 @@ def move(
     as_json: Json = False,
 ) -> None:
     """Move ready messages to another queue. No message is lost or duplicated."""
-    report_moved(
-        "moved",
-        as_json,
-        move_in_steps(api, path_of("queues", vhost, queue), "move", search, count, destination=destination),
-    )
+    move_in_steps(api, path_of("queues", vhost, queue), "move", search, count, as_json, destination=destination)
 
 
-def move_in_steps(api: Api, path: str, what: str, search: str, count: int | None, **more: str) -> tuple[int, int]:
-    """Move or redrive messages in several requests; returns how many were moved and how many were skipped."""
+def move_in_steps(api: Api, path: str, action: str, search: str, count: int | None, as_json: bool, **more: str) -> None:
+    """Move or redrive messages in several requests, and print how many. Raises FlintError if some were skipped."""
     done = skipped = 0
     total = api.get(path).get("messages_ready", 0)
-    answered = {"move": "moved", "redrive": "redriven"}[what]
+    word = {"move": "moved", "redrive": "redriven"}[action]
     with counting_bar("Moving", lambda: min(total, count or total)) as progress:
         after: str | None = ""
         while after is not None and (count is None or done + skipped < count):
             step = _STEP_MESSAGES if count is None else min(_STEP_MESSAGES, count - done - skipped)
-            answer = api.post(f"{path}/{what}", {"search": search, "count": step, "after": after, **more})
-            done += answer[answered]
+            answer = api.post(f"{path}/{action}", {"search": search, "count": step, "after": after, **more})
+            done += answer[word]
             skipped += answer["skipped"]
-            progress(answer[answered])
+            progress(answer[word])
             after = answer["next"]
-    return done, skipped
-
-
-def report_moved(word: str, as_json: bool, counts: tuple[int, int]) -> None:
-    """Print the result of `move_in_steps`. Raises FlintError if messages were skipped."""
-    done, skipped = counts
     if as_json:
         typer.echo(json.dumps({word: done, "skipped": skipped}))
     else:
