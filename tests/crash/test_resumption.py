@@ -16,7 +16,7 @@ import pytest
 
 import flintmq.client.amqp10 as amqp
 from flintmq.base.errors import ConnectionLost, FlintError
-from flintmq.client import socket_link, url
+from flintmq.client import socket_driver, url
 from flintmq.client.amqp10 import terms
 from flintmq.client.amqp10.connection import ClientConnection
 from flintmq.client.driven import Timers
@@ -99,7 +99,7 @@ def connect(broker: BrokerProcess) -> tuple[amqp.Connection, Counted]:
     target = url.parse(broker.url)
     core = terms.connection(target, "survivor")
     counted = Counted(core)
-    return amqp.Connection(core, socket_link.connect(target, counted, 30.0)), counted
+    return amqp.Connection(core, socket_driver.connect(target, counted, 30.0)), counted
 
 
 def until(connection: amqp.Connection, reached: Callable[[], bool]) -> None:

@@ -9,11 +9,11 @@ from types import TracebackType
 from typing import Final, Self, TypeVar, final
 
 from flintmq.base.errors import ConnectionLost, FlintError
-from flintmq.client import handshake, loop_link, requests, url
+from flintmq.client import handshake, loop_driver, requests, url
 from flintmq.client.channel import ClientChannel
 from flintmq.client.delivery import Delivery, Inbox, Returned
 from flintmq.client.errors import TimedOut
-from flintmq.client.loop_link import LoopLink
+from flintmq.client.loop_driver import LoopDriver
 from flintmq.client.publish import Body, Publishable
 from flintmq.client.session import Session
 from flintmq.client.values import LeaseInfo, QueueInfo, StageCommitted, StageInfo, StreamChunk, StreamInfo
@@ -38,16 +38,16 @@ async def connect(
     target = url.parse(amqp_url, token)
     session = handshake.session(target, name)
     seconds = target.connect_seconds if timeout is None else timeout
-    return Connection(session, await loop_link.connect(target, session, seconds))
+    return Connection(session, await loop_driver.connect(target, session, seconds))
 
 
 @final
 class Connection:
     """To be used in one event loop, by any number of tasks. As a context manager, it closes at the end."""
 
-    def __init__(self, session: Session, link: LoopLink) -> None:
+    def __init__(self, session: Session, driver: LoopDriver) -> None:
         self._session = session
-        self._link = link
+        self._driver = driver
 
     async def __aenter__(self) -> Self:
         return self
@@ -75,27 +75,27 @@ class Connection:
 
         Raises ConnectionClosed when the server does not accept it.
         """
-        await self._link.answer(self._session.update_secret(password, reason))
+        await self._driver.answer(self._session.update_secret(password, reason))
 
     async def channel(self, confirms: bool = False) -> "Channel":
         """Open a channel; with `confirms`, the server confirms what is published on it."""
         core, opened = self._session.open_channel()
-        await self._link.answer(opened)
+        await self._driver.answer(opened)
         if confirms:
-            await self._link.answer(core.ask(requests.select_confirms()))
-        return Channel(core, self._link)
+            await self._driver.answer(core.ask(requests.select_confirms()))
+        return Channel(core, self._driver)
 
     async def close(self) -> None:
         """Close all channels and the connection. Harmless when it is closed."""
         try:
             if self.is_open:
                 self._session.close()
-                await self._link.wait(self._session.ended, _CLOSE_SECONDS)
+                await self._driver.wait(self._session.ended, _CLOSE_SECONDS)
         except FlintError:
             # It ended in another way, which is what was wanted.
             pass
         finally:
-            self._link.close()
+            self._driver.close()
 
 
 @final
@@ -104,9 +104,9 @@ class Channel:
     when the channel is over, and TimedOut when the server does not answer.
     """
 
-    def __init__(self, core: ClientChannel, link: LoopLink) -> None:
+    def __init__(self, core: ClientChannel, driver: LoopDriver) -> None:
         self._core = core
-        self._link = link
+        self._driver = driver
         # A batch counts its publishes, so one goes at a time.
         self._publishing = asyncio.Lock()
 
@@ -126,7 +126,7 @@ class Channel:
         """Give back all deliveries that are not settled, and close. Harmless when it is closed."""
         if self.is_open:
             self._core.close()
-            await self._link.wait(self._core.ended, _CLOSE_SECONDS)
+            await self._driver.wait(self._core.ended, _CLOSE_SECONDS)
 
     # -- exchanges, queues, bindings ----------------------------------------------------------------------------
 
@@ -196,7 +196,7 @@ class Channel:
         async with self._publishing:
             await self._wait_for_flow(REQUEST_SECONDS)
             self._core.publish(exchange, routing_key, body, properties, mandatory)
-            await self._link.send(REQUEST_SECONDS)
+            await self._driver.send(REQUEST_SECONDS)
 
     async def publish_batch(self, publishes: Iterable[Publishable], timeout: float = 60.0) -> int:
         """Publish all; returns their number once the server has confirmed every one of them.
@@ -218,14 +218,14 @@ class Channel:
         more = True
         while more:
             await self._wait_for_flow(seconds)
-            more = self._core.publish_some(publishes, loop_link.PIECE_BYTES)
-            await self._link.send(seconds)
+            more = self._core.publish_some(publishes, loop_driver.PIECE_BYTES)
+            await self._driver.send(seconds)
         await self.wait_for_confirms(seconds)
         return confirms.published - before
 
     async def wait_for_confirms(self, timeout: float = 60.0) -> None:
         """Wait until all that was published is confirmed. Raises PublishFailed, TimedOut."""
-        if not await self._link.wait(self._core.confirms, timeout):
+        if not await self._driver.wait(self._core.confirms, timeout):
             raise _not_confirmed(timeout)
         self._core.report()
 
@@ -234,7 +234,7 @@ class Channel:
         return self._core.take_returned()
 
     async def _wait_for_flow(self, seconds: float) -> None:
-        if not self._core.flow.is_ready and not await self._link.wait(self._core.flow, seconds):
+        if not self._core.flow.is_ready and not await self._driver.wait(self._core.flow, seconds):
             raise TimedOut(f"the server has stopped this channel's publishes for {seconds:g} s")
 
     # -- consuming ----------------------------------------------------------------------------------------------
@@ -246,12 +246,12 @@ class Channel:
     async def ack(self, delivery_tag: int, multiple: bool = False) -> None:
         """Settle a message, or all of this channel up to it, for good."""
         self._core.ack(delivery_tag, multiple)
-        await self._link.send(REQUEST_SECONDS)
+        await self._driver.send(REQUEST_SECONDS)
 
     async def nack(self, delivery_tag: int, multiple: bool = False, requeue: bool = True) -> None:
         """Give a message back, or reject it for good."""
         self._core.nack(delivery_tag, multiple, requeue)
-        await self._link.send(REQUEST_SECONDS)
+        await self._driver.send(REQUEST_SECONDS)
 
     async def consume(
         self,
@@ -271,18 +271,18 @@ class Channel:
         await self._ask(requests.prefetch(prefetch))
         request = requests.consume(queue, no_ack, arguments)
         inbox = self._core.subscribe(request)
-        await self._link.answer(request)
-        self._link.watch(inbox)
+        await self._driver.answer(request)
+        self._driver.watch(inbox)
         try:
-            while await self._link.wait(inbox, timeout):
+            while await self._driver.wait(inbox, timeout):
                 messages = inbox.take(batch_size)
-                self._link.taken()
-                yield Batch(messages, self._core, self._link)
+                self._driver.taken()
+                yield Batch(messages, self._core, self._driver)
         finally:
-            self._link.unwatch(inbox)
+            self._driver.unwatch(inbox)
             left = await self._unsubscribe(inbox)
         for at in range(0, len(left), batch_size):
-            yield Batch(left[at : at + batch_size], self._core, self._link)
+            yield Batch(left[at : at + batch_size], self._core, self._driver)
 
     async def _unsubscribe(self, inbox: Inbox) -> list[Delivery]:
         """Returns what came meanwhile that only this one will have."""
@@ -293,7 +293,7 @@ class Channel:
                 if inbox.error is None:
                     await self._ask(requests.cancel(inbox.consumer_tag))
                 left = self._core.unsubscribed(inbox)
-                await self._link.send(REQUEST_SECONDS)
+                await self._driver.send(REQUEST_SECONDS)
         return left
 
     # -- streams ------------------------------------------------------------------------------------------------
@@ -370,14 +370,14 @@ class Channel:
     ) -> AsyncIterator[StreamChunk]:
         request = self._core.ask(fetch(offset))
         while True:
-            chunk = await self._link.answer(request)
+            chunk = await self._driver.answer(request)
             if chunk.next_offset == chunk.first_offset:
                 return
             if chunk.next_offset >= end_offset:
                 yield chunk
                 return
             request = self._core.ask(fetch(chunk.next_offset))
-            await self._link.send(REQUEST_SECONDS)
+            await self._driver.send(REQUEST_SECONDS)
             yield chunk
 
     # -- stages -------------------------------------------------------------------------------------------------
@@ -425,27 +425,27 @@ class Channel:
         await self._ask(requests.stage_forget(transactional_id))
 
     async def _ask(self, request: Request[T]) -> T:
-        return await self._link.answer(self._core.ask(request))
+        return await self._driver.answer(self._core.ask(request))
 
 
 @final
 class Batch:
     """Messages that came together, and their settlement; one that was settled by itself is left out of it."""
 
-    def __init__(self, messages: list[Delivery], core: ClientChannel, link: LoopLink) -> None:
+    def __init__(self, messages: list[Delivery], core: ClientChannel, driver: LoopDriver) -> None:
         self.messages = messages
         self._core = core
-        self._link = link
+        self._driver = driver
 
     async def ack(self) -> None:
         """They are done with. With `no_ack` there is nothing to do."""
         self._core.ack_all(self.messages)
-        await self._link.send(REQUEST_SECONDS)
+        await self._driver.send(REQUEST_SECONDS)
 
     async def nack(self, requeue: bool = True) -> None:
         """Give them back, or reject them for good."""
         self._core.nack_all(self.messages, requeue)
-        await self._link.send(REQUEST_SECONDS)
+        await self._driver.send(REQUEST_SECONDS)
 
 
 def _not_confirmed(seconds: float) -> TimedOut:

@@ -7,13 +7,13 @@ from types import TracebackType
 from typing import Final, Self, TypeVar, final
 
 from flintmq.base.errors import ConnectionLost, FlintError
-from flintmq.client import handshake, requests, socket_link, url
+from flintmq.client import handshake, requests, socket_driver, url
 from flintmq.client.channel import ClientChannel
 from flintmq.client.delivery import Delivery, Inbox, Returned
 from flintmq.client.errors import TimedOut
 from flintmq.client.publish import Body, Publishable
 from flintmq.client.session import Session
-from flintmq.client.socket_link import SocketLink
+from flintmq.client.socket_driver import SocketDriver
 from flintmq.client.values import LeaseInfo, QueueInfo, StageCommitted, StageInfo, StreamChunk, StreamInfo
 from flintmq.client.waiting import REQUEST_SECONDS, Request
 from flintmq.wire.amqp091.properties import Properties
@@ -36,7 +36,7 @@ def connect(amqp_url: str, timeout: float | None = None, name: str = "", token: 
     target = url.parse(amqp_url, token)
     session = handshake.session(target, name)
     return Connection(
-        session, socket_link.connect(target, session, target.connect_seconds if timeout is None else timeout)
+        session, socket_driver.connect(target, session, target.connect_seconds if timeout is None else timeout)
     )
 
 
@@ -44,9 +44,9 @@ def connect(amqp_url: str, timeout: float | None = None, name: str = "", token: 
 class Connection:
     """To be used by one thread at a time. As a context manager, it closes at the end."""
 
-    def __init__(self, session: Session, link: SocketLink) -> None:
+    def __init__(self, session: Session, driver: SocketDriver) -> None:
         self._session = session
-        self._link = link
+        self._driver = driver
 
     def __enter__(self) -> Self:
         return self
@@ -74,15 +74,15 @@ class Connection:
 
         Raises ConnectionClosed when the server does not accept it.
         """
-        self._link.answer(self._session.update_secret(password, reason))
+        self._driver.answer(self._session.update_secret(password, reason))
 
     def channel(self, confirms: bool = False) -> "Channel":
         """Open a channel; with `confirms`, the server confirms what is published on it."""
         core, opened = self._session.open_channel()
-        self._link.answer(opened)
+        self._driver.answer(opened)
         if confirms:
-            self._link.answer(core.ask(requests.select_confirms()))
-        return Channel(core, self._link)
+            self._driver.answer(core.ask(requests.select_confirms()))
+        return Channel(core, self._driver)
 
     def process(self, timeout: float = 0.0) -> None:
         """Take in what comes, and answer heartbeats, for `timeout` seconds; 0: only what is there already.
@@ -91,9 +91,9 @@ class Connection:
         """
         self._session.check()
         stop = time.monotonic() + timeout
-        self._link.look()
+        self._driver.look()
         while self.is_open and (left := stop - time.monotonic()) > 0:
-            self._link.wait(self._session.ended, left)
+            self._driver.wait(self._session.ended, left)
         self._session.check()
 
     def close(self) -> None:
@@ -101,12 +101,12 @@ class Connection:
         try:
             if self.is_open:
                 self._session.close()
-                self._link.wait(self._session.ended, _CLOSE_SECONDS)
+                self._driver.wait(self._session.ended, _CLOSE_SECONDS)
         except FlintError:
             # It ended in another way, which is what was wanted.
             pass
         finally:
-            self._link.close()
+            self._driver.close()
 
 
 @final
@@ -115,9 +115,9 @@ class Channel:
     when the channel is over, and TimedOut when the server does not answer.
     """
 
-    def __init__(self, core: ClientChannel, link: SocketLink) -> None:
+    def __init__(self, core: ClientChannel, driver: SocketDriver) -> None:
         self._core = core
-        self._link = link
+        self._driver = driver
         # The attempt that was staged last by `stage_ahead`, until it was waited for.
         self._staging: Request[int] | None = None
 
@@ -137,7 +137,7 @@ class Channel:
         """Give back all deliveries that are not settled, and close. Harmless when it is closed."""
         if self.is_open:
             self._core.close()
-            self._link.wait(self._core.ended, _CLOSE_SECONDS)
+            self._driver.wait(self._core.ended, _CLOSE_SECONDS)
 
     # -- exchanges, queues, bindings ----------------------------------------------------------------------------
 
@@ -206,7 +206,7 @@ class Channel:
         """Hand a message to the kernel. What the server thinks of it is told by a later call."""
         self._wait_for_flow(REQUEST_SECONDS)
         self._core.publish(exchange, routing_key, body, properties, mandatory)
-        self._link.flush(REQUEST_SECONDS)
+        self._driver.flush(REQUEST_SECONDS)
 
     def publish_batch(self, publishes: Iterable[Publishable], timeout: float = 60.0) -> int:
         """Publish all; returns their number once the server has confirmed every one of them.
@@ -235,7 +235,7 @@ class Channel:
         earlier = self._core.confirms.mark()
         try:
             self._send_all(iter(publishes), stop)
-            if not self._link.wait(earlier, stop - time.monotonic()):
+            if not self._driver.wait(earlier, stop - time.monotonic()):
                 raise _not_confirmed(timeout)
             earlier.check()
             if self._core.has_failures:
@@ -266,12 +266,12 @@ class Channel:
         while more:
             self._wait_for_flow(stop - time.monotonic())
             more = self._core.publish_some(publishes, _PIECE_BYTES)
-            self._link.flush(stop - time.monotonic())
-            self._link.look()
+            self._driver.flush(stop - time.monotonic())
+            self._driver.look()
 
     def wait_for_confirms(self, timeout: float = 60.0) -> None:
         """Wait until all that was published is confirmed. Raises PublishFailed, TimedOut."""
-        if not self._link.wait(self._core.confirms, timeout):
+        if not self._driver.wait(self._core.confirms, timeout):
             raise _not_confirmed(timeout)
         self._core.report()
 
@@ -280,7 +280,7 @@ class Channel:
         return self._core.take_returned()
 
     def _wait_for_flow(self, seconds: float) -> None:
-        if not self._core.flow.is_ready and not self._link.wait(self._core.flow, seconds):
+        if not self._core.flow.is_ready and not self._driver.wait(self._core.flow, seconds):
             raise TimedOut(f"the server has stopped this channel's publishes for {seconds:g} s")
 
     # -- consuming ----------------------------------------------------------------------------------------------
@@ -292,12 +292,12 @@ class Channel:
     def ack(self, delivery_tag: int, multiple: bool = False) -> None:
         """Settle a message, or all of this channel up to it, for good."""
         self._core.ack(delivery_tag, multiple)
-        self._link.flush(REQUEST_SECONDS)
+        self._driver.flush(REQUEST_SECONDS)
 
     def nack(self, delivery_tag: int, multiple: bool = False, requeue: bool = True) -> None:
         """Give a message back, or reject it for good."""
         self._core.nack(delivery_tag, multiple, requeue)
-        self._link.flush(REQUEST_SECONDS)
+        self._driver.flush(REQUEST_SECONDS)
 
     def consume(
         self,
@@ -317,18 +317,18 @@ class Channel:
         self._ask(requests.prefetch(prefetch))
         request = requests.consume(queue, no_ack, arguments)
         inbox = self._core.subscribe(request)
-        self._link.answer(request)
+        self._driver.answer(request)
         try:
             while True:
                 if len(inbox.deliveries) < batch_size:
-                    self._link.look()
-                if not self._link.wait(inbox, timeout):
+                    self._driver.look()
+                if not self._driver.wait(inbox, timeout):
                     break
-                yield Batch(inbox.take(batch_size), self._core, self._link)
+                yield Batch(inbox.take(batch_size), self._core, self._driver)
         finally:
             left = self._unsubscribe(inbox)
         for at in range(0, len(left), batch_size):
-            yield Batch(left[at : at + batch_size], self._core, self._link)
+            yield Batch(left[at : at + batch_size], self._core, self._driver)
 
     def _unsubscribe(self, inbox: Inbox) -> list[Delivery]:
         """Returns what came meanwhile that only this one will have."""
@@ -339,7 +339,7 @@ class Channel:
                 if inbox.error is None:
                     self._ask(requests.cancel(inbox.consumer_tag))
                 left = self._core.unsubscribed(inbox)
-                self._link.flush(REQUEST_SECONDS)
+                self._driver.flush(REQUEST_SECONDS)
         return left
 
     # -- streams ------------------------------------------------------------------------------------------------
@@ -408,14 +408,14 @@ class Channel:
     ) -> Iterator[StreamChunk]:
         request = self._core.ask(fetch(offset))
         while True:
-            chunk = self._link.answer(request)
+            chunk = self._driver.answer(request)
             if chunk.next_offset == chunk.first_offset:
                 return
             if chunk.next_offset >= end_offset:
                 yield chunk
                 return
             request = self._core.ask(fetch(chunk.next_offset))
-            self._link.flush(REQUEST_SECONDS)
+            self._driver.flush(REQUEST_SECONDS)
             yield chunk
 
     # -- stages -------------------------------------------------------------------------------------------------
@@ -460,9 +460,9 @@ class Channel:
         self.publish_ahead(publishes, timeout)
         before = self._staging
         self._staging = self._core.ask(requests.stage_ready())
-        self._link.flush(max(stop - time.monotonic(), 0))
+        self._driver.flush(max(stop - time.monotonic(), 0))
         if before is not None:
-            self._link.answer(before, max(stop - time.monotonic(), 0))
+            self._driver.answer(before, max(stop - time.monotonic(), 0))
 
     def wait_for_stage(self, timeout: float = 60.0) -> None:
         """Wait until all attempts that were staged ahead are on the server's disk. Raises PublishFailed, TimedOut."""
@@ -471,7 +471,7 @@ class Channel:
         last = self._staging
         self._staging = None
         if last is not None:
-            self._link.answer(last, max(stop - time.monotonic(), 0))
+            self._driver.answer(last, max(stop - time.monotonic(), 0))
 
     def stage_commit(self, transactional_id: str, epoch: int, batch: int, winners: dict[int, int]) -> StageCommitted:
         """Publish the attempts that `winners` names by partition, all or none, and only if the batch is a new one.
@@ -493,27 +493,27 @@ class Channel:
         self._ask(requests.stage_forget(transactional_id))
 
     def _ask(self, request: Request[T]) -> T:
-        return self._link.answer(self._core.ask(request))
+        return self._driver.answer(self._core.ask(request))
 
 
 @final
 class Batch:
     """Messages that came together, and their settlement; one that was settled by itself is left out of it."""
 
-    def __init__(self, messages: list[Delivery], core: ClientChannel, link: SocketLink) -> None:
+    def __init__(self, messages: list[Delivery], core: ClientChannel, driver: SocketDriver) -> None:
         self.messages = messages
         self._core = core
-        self._link = link
+        self._driver = driver
 
     def ack(self) -> None:
         """They are done with. With `no_ack` there is nothing to do."""
         self._core.ack_all(self.messages)
-        self._link.flush(REQUEST_SECONDS)
+        self._driver.flush(REQUEST_SECONDS)
 
     def nack(self, requeue: bool = True) -> None:
         """Give them back, or reject them for good."""
         self._core.nack_all(self.messages, requeue)
-        self._link.flush(REQUEST_SECONDS)
+        self._driver.flush(REQUEST_SECONDS)
 
 
 def _not_confirmed(seconds: float) -> TimedOut:

@@ -1,4 +1,4 @@
-"""A connection without its socket, as the links see it that move its bytes: of either protocol."""
+"""What a driver (`LoopDriver`, `SocketDriver`) needs of a connection, of either protocol: bytes, timers and its end."""
 
 from typing import Protocol
 

@@ -1197,10 +1197,10 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
         'SASL_HEADER: Final = b"AMQP\\x03\\x01\\x00\\x00"',
         'SASL_HEADER: Final = b"AMQP\\x03\\x01\\x01\\x00"',
     ),
-    ("5.2.server-name", "client/socket_link.py", "server_hostname=server_name)", 'server_hostname="127.0.0.1")'),
+    ("5.2.server-name", "client/socket_driver.py", "server_hostname=server_name)", 'server_hostname="127.0.0.1")'),
     (
         "5.2.certificate",
-        "client/socket_link.py",
+        "client/socket_driver.py",
         "        return context.wrap_socket(sock, server_hostname=server_name)",
         (
             "        context.check_hostname = False\n"

@@ -8,14 +8,14 @@ from types import TracebackType
 from typing import Final, Generic, Self, TypeVar, final
 
 from flintmq.base.errors import FlintError
-from flintmq.client import loop_link, url
+from flintmq.client import loop_driver, url
 from flintmq.client.amqp10 import coordinator, management, terms
 from flintmq.client.amqp10.connection import ClientConnection
 from flintmq.client.amqp10.message import Message
 from flintmq.client.amqp10.receiver import ClientReceiver, Delivery
 from flintmq.client.amqp10.sender import ClientSender, Sent
 from flintmq.client.errors import TimedOut
-from flintmq.client.loop_link import LoopLink
+from flintmq.client.loop_driver import LoopDriver
 from flintmq.client.waiting import REQUEST_SECONDS, Waitable
 from flintmq.protocol.sasl import plain
 from flintmq.wire.amqp10.composite import Annotations, Fields
@@ -55,7 +55,7 @@ async def connect(
     target = url.parse(amqp_url, token)
     core = terms.connection(target, container_id, mechanism)
     return Connection(
-        core, await loop_link.connect(target, core, target.connect_seconds if timeout is None else timeout)
+        core, await loop_driver.connect(target, core, target.connect_seconds if timeout is None else timeout)
     )
 
 
@@ -63,9 +63,9 @@ async def connect(
 class Connection:
     """To be used in one event loop, by any number of tasks. As a context manager, it closes at the end."""
 
-    def __init__(self, core: ClientConnection, link: LoopLink) -> None:
+    def __init__(self, core: ClientConnection, driver: LoopDriver) -> None:
         self._core = core
-        self._link = link
+        self._driver = driver
         self._coordinator: ClientSender | None = None
 
     async def __aenter__(self) -> Self:
@@ -92,7 +92,7 @@ class Connection:
 
         With `settled`, messages are sent without asking what becomes of them. Raises LinkDetached.
         """
-        return await self.resume(Sender(terms.sender(target, name, settled, source), self._core, self._link))
+        return await self.resume(Sender(terms.sender(target, name, settled, source), self._core, self._driver))
 
     async def receiver(
         self,
@@ -109,15 +109,15 @@ class Connection:
         with `second`, the server settles first, and only then this side forgets a message.
         """
         core = terms.receiver(source, name, credit, settled, second, filters)
-        return await self.resume(Receiver(core, self._core, self._link))
+        return await self.resume(Receiver(core, self._core, self._driver))
 
     async def resume(self, link: L) -> L:
         """Attach a link here whose connection was lost. Where both sides kept what was unsettled, nothing is sent twice
         that arrived; the server keeps it for a link whose terminus is durable, or does not expire.
         """
-        link.move(self._core, self._link)
+        link.move(self._core, self._driver)
         self._core.attach(link.core)
-        await _await(self._link, link.core.opened, f"attached {link.core.name}")
+        await _await(self._driver, link.core.opened, f"attached {link.core.name}")
         return link
 
     async def transaction(self) -> "Transaction":
@@ -125,11 +125,11 @@ class Connection:
         if self._coordinator is None or self._coordinator.error is not None:
             core = coordinator.coordinator(terms.unique("coordinator"))
             self._core.attach(core)
-            await _await(self._link, core.opened, "attached a coordinator")
+            await _await(self._driver, core.opened, "attached a coordinator")
             self._coordinator = core
         sent = coordinator.declare(self._coordinator)
-        await _await(self._link, sent, "declared a transaction")
-        return Transaction(coordinator.declared(sent), self._coordinator, self._link)
+        await _await(self._driver, sent, "declared a transaction")
+        return Transaction(coordinator.declared(sent), self._coordinator, self._driver)
 
     async def update_secret(self, token: str) -> None:
         """Tell the server a newer token of the same user, before the one there is expires.
@@ -138,8 +138,8 @@ class Connection:
         """
         requests, responses = management.pair(terms.unique("management"))
         async with (
-            await self.resume(Receiver(responses, self._core, self._link)) as receiver,
-            await self.resume(Sender(requests, self._core, self._link)) as sender,
+            await self.resume(Receiver(responses, self._core, self._driver)) as receiver,
+            await self.resume(Sender(requests, self._core, self._driver)) as sender,
         ):
             await sender.send(management.new_token(token))
             management.check_done(await receiver.receive(REQUEST_SECONDS), REQUEST_SECONDS)
@@ -149,21 +149,21 @@ class Connection:
         try:
             if self.is_open:
                 self._core.close()
-                await self._link.wait(self._core.ended, _CLOSE_SECONDS)
+                await self._driver.wait(self._core.ended, _CLOSE_SECONDS)
         except FlintError:
             # It ended in another way, which is what was wanted.
             pass
         finally:
-            self._link.close()
+            self._driver.close()
 
 
 class _LinkEnd(Generic[C]):
     """What senders and receivers have alike."""
 
-    def __init__(self, core: C, connection: ClientConnection, link: LoopLink) -> None:
+    def __init__(self, core: C, connection: ClientConnection, driver: LoopDriver) -> None:
         self.core = core
         self._connection = connection
-        self._link = link
+        self._driver = driver
 
     async def __aenter__(self) -> Self:
         return self
@@ -193,14 +193,14 @@ class _LinkEnd(Generic[C]):
 
     async def _leave(self, closed: bool) -> None:
         self.core.close(closed)
-        await self._link.wait(self.core.ended, _CLOSE_SECONDS)
+        await self._driver.wait(self.core.ended, _CLOSE_SECONDS)
         self._connection.forget(self.core)
 
-    def move(self, connection: ClientConnection, link: LoopLink) -> None:
+    def move(self, connection: ClientConnection, driver: LoopDriver) -> None:
         """For `Connection.resume`."""
         self._connection.forget(self.core)
         self._connection = connection
-        self._link = link
+        self._driver = driver
 
 
 @final
@@ -222,7 +222,7 @@ class Sender(_LinkEnd[ClientSender]):
         where one refused it. None on a link that is `settled`.
         """
         sent = self._send(message, transaction, is_watched=True)
-        if not await self._link.wait(sent, timeout):
+        if not await self._driver.wait(sent, timeout):
             raise _no_outcome(timeout)
         sent.check()
         return sent.outcome
@@ -240,11 +240,11 @@ class Sender(_LinkEnd[ClientSender]):
                 count = 0
                 for message in messages:
                     if not self.core.room.is_ready:
-                        await self._link.wait(self.core.room, timeout)
+                        await self._driver.wait(self.core.room, timeout)
                     self._send(message, transaction, is_watched=False)
                     count += 1
-                    if self._connection.output.backlog >= loop_link.PIECE_BYTES:
-                        await self._link.send(timeout)
+                    if self._connection.output.backlog >= loop_driver.PIECE_BYTES:
+                        await self._driver.send(timeout)
                 await self.wait(timeout)
                 return count
         except TimeoutError:
@@ -252,7 +252,7 @@ class Sender(_LinkEnd[ClientSender]):
 
     async def wait(self, timeout: float = 60.0) -> None:
         """Wait until all that was sent has an outcome. Raises SendFailed, TimedOut."""
-        if not await self._link.wait(self.core.idle, timeout):
+        if not await self._driver.wait(self.core.idle, timeout):
             raise _no_outcome(timeout)
         self.core.report()
 
@@ -287,19 +287,19 @@ class Receiver(_LinkEnd[ClientReceiver]):
             yield Batch(taken, self)
 
     async def _take(self, count: int, timeout: float | None) -> list[Delivery]:
-        if not await self._link.wait(self.core.inbox, timeout):
+        if not await self._driver.wait(self.core.inbox, timeout):
             return []
         return self.core.take(count)
 
     async def grant(self, count: int) -> None:
         """Ask for so many more messages: for a receiver with no `credit` of its own."""
         self.core.grant(count)
-        await self._link.send(REQUEST_SECONDS)
+        await self._driver.send(REQUEST_SECONDS)
 
     async def drain(self, timeout: float = REQUEST_SECONDS) -> None:
         """Have the server use up the credit with what there is, and give back the rest. `receive` gets what came."""
         self.core.drain()
-        await _await(self._link, self.core.drained, "given back the credit", timeout)
+        await _await(self._driver, self.core.drained, "given back the credit", timeout)
 
     async def accept(self, *deliveries: Delivery, transaction: "Transaction | None" = None) -> None:
         """They are done with."""
@@ -331,7 +331,7 @@ class Receiver(_LinkEnd[ClientReceiver]):
     ) -> None:
         for delivery in deliveries:
             self.core.settle(delivery, outcome, transaction.txn_id if transaction else b"")
-        await self._link.send(REQUEST_SECONDS)
+        await self._driver.send(REQUEST_SECONDS)
 
 
 @final
@@ -355,10 +355,10 @@ class Batch:
 class Transaction:
     """What is sent and settled with it happens when it is committed, all of it or nothing."""
 
-    def __init__(self, txn_id: bytes, core: ClientSender, link: LoopLink) -> None:
+    def __init__(self, txn_id: bytes, core: ClientSender, driver: LoopDriver) -> None:
         self.txn_id = txn_id
         self._coordinator = core
-        self._link = link
+        self._driver = driver
         self._is_over = False
 
     async def __aenter__(self) -> Self:
@@ -386,12 +386,12 @@ class Transaction:
             return
         self._is_over = True
         sent = coordinator.discharge(self._coordinator, self.txn_id, fail)
-        await _await(self._link, sent, "discharged the transaction")
+        await _await(self._driver, sent, "discharged the transaction")
         coordinator.discharged(sent)
 
 
-async def _await(link: LoopLink, waitable: Waitable, what: str, seconds: float = REQUEST_SECONDS) -> None:
-    if not await link.wait(waitable, seconds):
+async def _await(driver: LoopDriver, waitable: Waitable, what: str, seconds: float = REQUEST_SECONDS) -> None:
+    if not await driver.wait(waitable, seconds):
         raise TimedOut(f"the server has not {what} within {seconds:g} s")
     waitable.check()
 

@@ -6,14 +6,14 @@ from types import TracebackType
 from typing import Final, Generic, Self, TypeVar, final
 
 from flintmq.base.errors import FlintError
-from flintmq.client import socket_link, url
+from flintmq.client import socket_driver, url
 from flintmq.client.amqp10 import coordinator, management, terms
 from flintmq.client.amqp10.connection import ClientConnection
 from flintmq.client.amqp10.message import Message
 from flintmq.client.amqp10.receiver import ClientReceiver, Delivery
 from flintmq.client.amqp10.sender import ClientSender, Sent
 from flintmq.client.errors import TimedOut
-from flintmq.client.socket_link import SocketLink
+from flintmq.client.socket_driver import SocketDriver
 from flintmq.client.waiting import REQUEST_SECONDS, Waitable
 from flintmq.protocol.sasl import plain
 from flintmq.wire.amqp10.composite import Annotations, Fields
@@ -54,16 +54,16 @@ def connect(
     """
     target = url.parse(amqp_url, token)
     core = terms.connection(target, container_id, mechanism)
-    return Connection(core, socket_link.connect(target, core, target.connect_seconds if timeout is None else timeout))
+    return Connection(core, socket_driver.connect(target, core, target.connect_seconds if timeout is None else timeout))
 
 
 @final
 class Connection:
     """To be used by one thread at a time. As a context manager, it closes at the end."""
 
-    def __init__(self, core: ClientConnection, link: SocketLink) -> None:
+    def __init__(self, core: ClientConnection, driver: SocketDriver) -> None:
         self._core = core
-        self._link = link
+        self._driver = driver
         self._coordinator: ClientSender | None = None
 
     def __enter__(self) -> Self:
@@ -90,7 +90,7 @@ class Connection:
 
         With `settled`, messages are sent without asking what becomes of them. Raises LinkDetached.
         """
-        return self.resume(Sender(terms.sender(target, name, settled, source), self._core, self._link))
+        return self.resume(Sender(terms.sender(target, name, settled, source), self._core, self._driver))
 
     def receiver(
         self,
@@ -107,15 +107,15 @@ class Connection:
         with `second`, the server settles first, and only then this side forgets a message.
         """
         core = terms.receiver(source, name, credit, settled, second, filters)
-        return self.resume(Receiver(core, self._core, self._link))
+        return self.resume(Receiver(core, self._core, self._driver))
 
     def resume(self, link: L) -> L:
         """Attach a link here whose connection was lost. Where both sides kept what was unsettled, nothing is sent twice
         that arrived; the server keeps it for a link whose terminus is durable, or does not expire.
         """
-        link.move(self._core, self._link)
+        link.move(self._core, self._driver)
         self._core.attach(link.core)
-        _await(self._link, link.core.opened, f"attached {link.core.name}")
+        _await(self._driver, link.core.opened, f"attached {link.core.name}")
         return link
 
     def transaction(self) -> "Transaction":
@@ -123,11 +123,11 @@ class Connection:
         if self._coordinator is None or self._coordinator.error is not None:
             core = coordinator.coordinator(terms.unique("coordinator"))
             self._core.attach(core)
-            _await(self._link, core.opened, "attached a coordinator")
+            _await(self._driver, core.opened, "attached a coordinator")
             self._coordinator = core
         sent = coordinator.declare(self._coordinator)
-        _await(self._link, sent, "declared a transaction")
-        return Transaction(coordinator.declared(sent), self._coordinator, self._link)
+        _await(self._driver, sent, "declared a transaction")
+        return Transaction(coordinator.declared(sent), self._coordinator, self._driver)
 
     def update_secret(self, token: str) -> None:
         """Tell the server a newer token of the same user, before the one there is expires.
@@ -136,8 +136,8 @@ class Connection:
         """
         requests, responses = management.pair(terms.unique("management"))
         with (
-            self.resume(Receiver(responses, self._core, self._link)) as receiver,
-            self.resume(Sender(requests, self._core, self._link)) as sender,
+            self.resume(Receiver(responses, self._core, self._driver)) as receiver,
+            self.resume(Sender(requests, self._core, self._driver)) as sender,
         ):
             sender.send(management.new_token(token))
             management.check_done(receiver.receive(REQUEST_SECONDS), REQUEST_SECONDS)
@@ -146,9 +146,9 @@ class Connection:
         """Take in what comes, and answer heartbeats, for `timeout` seconds; 0: only what is there already."""
         self._core.check()
         stop = time.monotonic() + timeout
-        self._link.look()
+        self._driver.look()
         while self.is_open and (left := stop - time.monotonic()) > 0:
-            self._link.wait(self._core.ended, left)
+            self._driver.wait(self._core.ended, left)
         self._core.check()
 
     def close(self) -> None:
@@ -156,21 +156,21 @@ class Connection:
         try:
             if self.is_open:
                 self._core.close()
-                self._link.wait(self._core.ended, _CLOSE_SECONDS)
+                self._driver.wait(self._core.ended, _CLOSE_SECONDS)
         except FlintError:
             # It ended in another way, which is what was wanted.
             pass
         finally:
-            self._link.close()
+            self._driver.close()
 
 
 class _LinkEnd(Generic[C]):
     """What senders and receivers have alike."""
 
-    def __init__(self, core: C, connection: ClientConnection, link: SocketLink) -> None:
+    def __init__(self, core: C, connection: ClientConnection, driver: SocketDriver) -> None:
         self.core = core
         self._connection = connection
-        self._link = link
+        self._driver = driver
 
     def __enter__(self) -> Self:
         return self
@@ -200,14 +200,14 @@ class _LinkEnd(Generic[C]):
 
     def _leave(self, closed: bool) -> None:
         self.core.close(closed)
-        self._link.wait(self.core.ended, _CLOSE_SECONDS)
+        self._driver.wait(self.core.ended, _CLOSE_SECONDS)
         self._connection.forget(self.core)
 
-    def move(self, connection: ClientConnection, link: SocketLink) -> None:
+    def move(self, connection: ClientConnection, driver: SocketDriver) -> None:
         """For `Connection.resume`."""
         self._connection.forget(self.core)
         self._connection = connection
-        self._link = link
+        self._driver = driver
 
 
 @final
@@ -229,7 +229,7 @@ class Sender(_LinkEnd[ClientSender]):
         where one refused it. None on a link that is `settled`.
         """
         sent = self._send(message, transaction, is_watched=True)
-        if not self._link.wait(sent, timeout):
+        if not self._driver.wait(sent, timeout):
             raise _no_outcome(timeout)
         sent.check()
         return sent.outcome
@@ -245,19 +245,19 @@ class Sender(_LinkEnd[ClientSender]):
         self.wait(timeout)
         count = 0
         for message in messages:
-            if not self.core.room.is_ready and not self._link.wait(self.core.room, stop - time.monotonic()):
+            if not self.core.room.is_ready and not self._driver.wait(self.core.room, stop - time.monotonic()):
                 raise _no_outcome(timeout)
             self._send(message, transaction, is_watched=False)
             count += 1
             if self._connection.output.backlog >= _PIECE_BYTES:
-                self._link.flush(stop - time.monotonic())
-                self._link.look()
+                self._driver.flush(stop - time.monotonic())
+                self._driver.look()
         self.wait(stop - time.monotonic())
         return count
 
     def wait(self, timeout: float = 60.0) -> None:
         """Wait until all that was sent has an outcome. Raises SendFailed, TimedOut."""
-        if not self._link.wait(self.core.idle, timeout):
+        if not self._driver.wait(self.core.idle, timeout):
             raise _no_outcome(timeout)
         self.core.report()
 
@@ -292,20 +292,20 @@ class Receiver(_LinkEnd[ClientReceiver]):
             yield Batch(taken, self)
 
     def _take(self, count: int, timeout: float | None) -> list[Delivery]:
-        self._link.look()
-        if not self._link.wait(self.core.inbox, timeout):
+        self._driver.look()
+        if not self._driver.wait(self.core.inbox, timeout):
             return []
         return self.core.take(count)
 
     def grant(self, count: int) -> None:
         """Ask for so many more messages: for a receiver with no `credit` of its own."""
         self.core.grant(count)
-        self._link.flush(REQUEST_SECONDS)
+        self._driver.flush(REQUEST_SECONDS)
 
     def drain(self, timeout: float = REQUEST_SECONDS) -> None:
         """Have the server use up the credit with what there is, and give back the rest. `receive` gets what came."""
         self.core.drain()
-        _await(self._link, self.core.drained, "given back the credit", timeout)
+        _await(self._driver, self.core.drained, "given back the credit", timeout)
 
     def accept(self, *deliveries: Delivery, transaction: "Transaction | None" = None) -> None:
         """They are done with."""
@@ -335,7 +335,7 @@ class Receiver(_LinkEnd[ClientReceiver]):
     def _settle(self, deliveries: Iterable[Delivery], outcome: Outcome, transaction: "Transaction | None") -> None:
         for delivery in deliveries:
             self.core.settle(delivery, outcome, transaction.txn_id if transaction else b"")
-        self._link.flush(REQUEST_SECONDS)
+        self._driver.flush(REQUEST_SECONDS)
 
 
 @final
@@ -359,10 +359,10 @@ class Batch:
 class Transaction:
     """What is sent and settled with it happens when it is committed, all of it or nothing."""
 
-    def __init__(self, txn_id: bytes, core: ClientSender, link: SocketLink) -> None:
+    def __init__(self, txn_id: bytes, core: ClientSender, driver: SocketDriver) -> None:
         self.txn_id = txn_id
         self._coordinator = core
-        self._link = link
+        self._driver = driver
         self._is_over = False
 
     def __enter__(self) -> Self:
@@ -390,12 +390,12 @@ class Transaction:
             return
         self._is_over = True
         sent = coordinator.discharge(self._coordinator, self.txn_id, fail)
-        _await(self._link, sent, "discharged the transaction")
+        _await(self._driver, sent, "discharged the transaction")
         coordinator.discharged(sent)
 
 
-def _await(link: SocketLink, waitable: Waitable, what: str, seconds: float = REQUEST_SECONDS) -> None:
-    if not link.wait(waitable, seconds):
+def _await(driver: SocketDriver, waitable: Waitable, what: str, seconds: float = REQUEST_SECONDS) -> None:
+    if not driver.wait(waitable, seconds):
         raise TimedOut(f"the server has not {what} within {seconds:g} s")
     waitable.check()
 

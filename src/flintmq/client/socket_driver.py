@@ -30,7 +30,7 @@ _READ_AND_WRITE: Final = select.POLLIN | select.POLLOUT
 
 
 @final
-class SocketLink:
+class SocketDriver:
     """The socket of a session. Every method may read and write: nothing may wait for a peer that waits for us."""
 
     def __init__(self, sock: socket.socket, session: Driven) -> None:
@@ -181,7 +181,7 @@ class SocketLink:
         self._unsent.clear()
 
 
-def connect(target: Target, session: Driven, seconds: float) -> SocketLink:
+def connect(target: Target, session: Driven, seconds: float) -> SocketDriver:
     """Connect, and shake hands. Raises ConnectFailed, ConnectTimeout, LoginRefused, ConnectionClosed (an unknown
     virtual host, say) or ConnectionLost.
     """
@@ -201,15 +201,15 @@ def connect(target: Target, session: Driven, seconds: float) -> SocketLink:
         raise ConnectFailed(f"no connection to {target.address}: {error.strerror or error}") from error
     sock.setblocking(False)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    link = SocketLink(sock, session)
+    driver = SocketDriver(sock, session)
     try:
-        if not link.wait(session.opened, max(0.0, stop - time.monotonic())):
+        if not driver.wait(session.opened, max(0.0, stop - time.monotonic())):
             raise ConnectTimeout(f"{target.address} accepted, but did not open a connection within {seconds:g} s")
         session.check()
     except FlintError:
-        link.close()
+        driver.close()
         raise
-    return link
+    return driver
 
 
 def _wrapped(sock: socket.socket, context: ssl.SSLContext, server_name: str) -> socket.socket:

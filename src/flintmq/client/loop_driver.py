@@ -22,7 +22,7 @@ _HELD_LOW_BYTES: Final = 4 * 1024 * 1024
 
 
 @final
-class LoopLink(asyncio.Protocol):
+class LoopDriver(asyncio.Protocol):
     """The transport of a session, and what its tasks wait for."""
 
     def __init__(self, session: Driven, loop: asyncio.AbstractEventLoop) -> None:
@@ -191,22 +191,24 @@ class LoopLink(asyncio.Protocol):
             self._arm()
 
 
-async def connect(target: Target, session: Driven, seconds: float) -> LoopLink:
+async def connect(target: Target, session: Driven, seconds: float) -> LoopDriver:
     """Connect, and shake hands. Raises ConnectFailed, ConnectTimeout, LoginRefused, ConnectionClosed (an unknown
     virtual host, say) or ConnectionLost.
     """
     loop = asyncio.get_running_loop()
-    link = LoopLink(session, loop)
+    driver = LoopDriver(session, loop)
     stop = loop.time() + seconds
     tls = target.tls
     try:
         async with asyncio.timeout(seconds):
             if tls is None:
-                await loop.create_connection(lambda: link, target.host, target.port)
+                await loop.create_connection(lambda: driver, target.host, target.port)
             else:
                 name = tls.server_name or target.host
                 context = tls.context()
-                await loop.create_connection(lambda: link, target.host, target.port, ssl=context, server_hostname=name)
+                await loop.create_connection(
+                    lambda: driver, target.host, target.port, ssl=context, server_hostname=name
+                )
     except TimeoutError:
         raise ConnectTimeout(f"no connection to {target.address} within {seconds:g} s") from None
     except UnicodeError as error:
@@ -216,10 +218,10 @@ async def connect(target: Target, session: Driven, seconds: float) -> LoopLink:
     except OSError as error:
         raise ConnectFailed(f"no connection to {target.address}: {error.strerror or error}") from error
     try:
-        if not await link.wait(session.opened, stop - loop.time()):
+        if not await driver.wait(session.opened, stop - loop.time()):
             raise ConnectTimeout(f"{target.address} accepted, but did not open a connection within {seconds:g} s")
         session.check()
     except (FlintError, asyncio.CancelledError):
-        link.close()
+        driver.close()
         raise
-    return link
+    return driver
