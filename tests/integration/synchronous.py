@@ -32,10 +32,6 @@ class Synchronous:
     ) -> None:
         self._loop.run_until_complete(self._inner.__aexit__(kind, error, trace))
 
-    def process(self, timeout: float) -> None:
-        """The loop does what the blocking client's call is for."""
-        self._loop.run_until_complete(asyncio.sleep(timeout))
-
     def _finish(self, result: Any) -> object:  # noqa: ANN401
         if inspect.isasyncgen(result):
             return self._steps(result)

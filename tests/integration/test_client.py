@@ -88,7 +88,7 @@ def test_nobody_there_is_an_error_with_the_address(connect: Connect) -> None:
     """A refused connection says where nobody listened."""
     with pytest.raises(fc.ConnectFailed, match="127.0.0.1:1: "):
         connect("amqp://127.0.0.1:1")
-    with pytest.raises(fc.ConnectFailed, match="no host can be called so"):
+    with pytest.raises(fc.ConnectFailed, match="no host can have this name"):
         connect("amqp://" + "a" * 70)
 
 
@@ -220,6 +220,45 @@ def test_an_error_in_the_iterable_is_the_callers(connection: fc.Connection, queu
             channel.publish_batch(broken())
         assert channel.publish_batch([("", queue, b"2")]) == 1
         assert channel.declare_queue(queue, passive=True).message_count == 2
+
+
+def test_a_batch_is_sent_while_the_one_before_is_confirmed(connection: fc.Connection, queue: str) -> None:
+    """publish_ahead returns with the batches before confirmed, and wait_for_confirms with the last one."""
+    with connection.channel(confirms=True) as channel:
+        for number in range(1, 6):
+            channel.publish_ahead(("", queue, bytes(100), PERSISTENT) for _ in range(1000))
+            assert channel.published == number * 1000
+            assert channel.confirmed >= (number - 1) * 1000
+        channel.wait_for_confirms()
+        assert channel.confirmed == 5000
+        assert not channel.has_failures
+        assert channel.declare_queue(queue, passive=True).message_count == 5000
+
+
+def test_a_batch_sent_ahead_that_came_back(connection: fc.Connection, queue: str) -> None:
+    """A message that no queue wanted fails the call that waits for it, and the channel stays open."""
+    with connection.channel(confirms=True) as channel:
+        with pytest.raises(fc.PublishFailed) as failed:  # noqa: PT012 - any of the calls may raise it
+            channel.publish_ahead([fc.Publish("", "nowhere", b"lost", mandatory=True)])
+            channel.publish_ahead([fc.Publish("", queue, b"kept")])
+            channel.wait_for_confirms()
+        assert [back.body for back in failed.value.returned] == [b"lost"]
+        assert channel.publish_batch([fc.Publish("", queue, b"more")]) == 1
+
+
+def test_an_iterable_that_takes_too_long(connection: fc.Connection, queue: str) -> None:
+    """A batch that cannot be confirmed in time raises TimedOut, and its channel stays open."""
+
+    def slow() -> Iterator[fc.Publish]:
+        for _ in range(3):
+            time.sleep(0.1)
+            yield fc.Publish("", queue, bytes(300_000))
+
+    with connection.channel(confirms=True) as channel:
+        with pytest.raises(fc.TimedOut, match=r"confirmed all messages within 0.1 s"):
+            channel.publish_batch(slow(), timeout=0.1)
+        channel.wait_for_confirms()
+        assert channel.is_open
 
 
 def test_a_late_error_is_told_by_a_later_call(connection: fc.Connection) -> None:

@@ -154,3 +154,32 @@ def test_a_slow_consumer_stops_the_reading_and_nothing_else(broker: BrokerProces
             await channel.delete_queue(name)
 
     asyncio.run(main())
+
+
+def test_tasks_that_publish_ahead_take_turns(broker: BrokerProcess) -> None:
+    """Batches that several tasks send ahead on one channel are all confirmed, and none gets an error of another one."""
+
+    async def main() -> None:
+        async with await fc.aio.connect(broker.url) as connection:
+            channel = await connection.channel(confirms=True)
+            name = (await channel.declare_queue(exclusive=True)).name
+            await asyncio.gather(*(channel.publish_ahead([("", name, bytes(100))] * 5_000) for _ in range(5)))
+            assert await channel.publish_batch([("", name, b"last")]) == 1
+            assert channel.confirmed == channel.published == 25_001
+            assert (await channel.declare_queue(name, passive=True)).message_count == 25_001
+
+    asyncio.run(main())
+
+
+def test_process_raises_what_ended_the_connection(broker: BrokerProcess) -> None:
+    """process waits for its time while the connection lives, and raises when it has ended."""
+
+    async def main() -> None:
+        connection = await fc.aio.connect(broker.url)
+        await connection.process(0.1)
+        await connection.process()
+        await connection.close()
+        with pytest.raises(fc.ConnectionClosed):
+            await connection.process()
+
+    asyncio.run(main())

@@ -80,36 +80,34 @@ def test_a_batch_appears_when_it_is_committed(
     assert drain(driver, queue, 2003) == [f"0/0/1/{n}" for n in range(2000)] + [f"0/1/7/{n}" for n in range(3)]
 
 
-def test_attempts_staged_ahead(broker: BrokerProcess, request: pytest.FixtureRequest) -> None:
+def test_attempts_staged_ahead(connection: fc.Connection, request: pytest.FixtureRequest) -> None:
     """One is on its way while the one before is written down; each is complete, and none is seen before its commit."""
     tx = name_of(request)
-    with fc.connect(broker.url) as connection:
-        task = connection.channel(confirms=True)
-        queue = task.declare_queue(tx).name
-        info = task.stage_open(tx, "query")
-        for partition in range(5):
-            rows = (("", queue, f"{partition}/{n}".encode(), PERSISTENT) for n in range(100))
-            task.stage_ahead(tx, info.epoch, 0, partition, 1, rows)
-        task.wait_for_stage()
-        assert task.declare_queue(queue, passive=True).message_count == 0
-        winners = dict.fromkeys(range(5), 1)
-        assert task.stage_commit(tx, info.epoch, 0, winners) == fc.StageCommitted(500, False)
-        assert drain(task, queue, 500) == [f"{partition}/{n}" for partition in range(5) for n in range(100)]
+    task = connection.channel(confirms=True)
+    queue = task.declare_queue(tx).name
+    info = task.stage_open(tx, "query")
+    for partition in range(5):
+        rows = (("", queue, f"{partition}/{n}".encode(), PERSISTENT) for n in range(100))
+        task.stage_ahead(tx, info.epoch, 0, partition, 1, rows)
+    task.wait_for_stage()
+    assert task.declare_queue(queue, passive=True).message_count == 0
+    winners = dict.fromkeys(range(5), 1)
+    assert task.stage_commit(tx, info.epoch, 0, winners) == fc.StageCommitted(500, False)
+    assert drain(task, queue, 500) == [f"{partition}/{n}" for partition in range(5) for n in range(100)]
 
 
 @pytest.mark.parametrize("more", [0, 1])
-def test_what_is_refused_ahead(broker: BrokerProcess, request: pytest.FixtureRequest, more: int) -> None:
+def test_what_is_refused_ahead(connection: fc.Connection, request: pytest.FixtureRequest, more: int) -> None:
     """Who waits for the last attempt, if not before, hears of a message that found no queue."""
     tx = name_of(request)
-    with fc.connect(broker.url) as connection:
-        task = connection.channel(confirms=True)
-        queue = task.declare_queue(tx).name
-        info = task.stage_open(tx, "query")
-        with pytest.raises(fc.PublishFailed, match="1 message"):  # noqa: PT012 - any of the calls may be told
-            task.stage_ahead(tx, info.epoch, 0, 0, 1, [("", "no such queue", b"lost", PERSISTENT, True)])
-            for partition in range(more):
-                task.stage_ahead(tx, info.epoch, 0, 1 + partition, 1, [("", queue, b"kept", PERSISTENT, True)])
-            task.wait_for_stage()
+    task = connection.channel(confirms=True)
+    queue = task.declare_queue(tx).name
+    info = task.stage_open(tx, "query")
+    with pytest.raises(fc.PublishFailed, match="1 message"):  # noqa: PT012 - any of the calls may be told
+        task.stage_ahead(tx, info.epoch, 0, 0, 1, [("", "no such queue", b"lost", PERSISTENT, True)])
+        for partition in range(more):
+            task.stage_ahead(tx, info.epoch, 0, 1 + partition, 1, [("", queue, b"kept", PERSISTENT, True)])
+        task.wait_for_stage()
 
 
 def test_more_winners_than_a_frame_has_room_for(

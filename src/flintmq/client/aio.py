@@ -1,8 +1,7 @@
 """The asyncio client: the names of the blocking one, awaited."""
 
-# ruff: noqa: ASYNC109 - a timeout is an argument there, so it is one here
-
-import asyncio
+import asyncio  # asyncio only
+import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import suppress
 from types import TracebackType
@@ -12,6 +11,7 @@ from flintmq.base.errors import ConnectionLost, FlintError
 from flintmq.client import handshake, loop_driver, requests, url
 from flintmq.client.channel import ClientChannel
 from flintmq.client.delivery import Delivery, Inbox, Returned
+from flintmq.client.driven import PIECE_BYTES
 from flintmq.client.errors import TimedOut
 from flintmq.client.loop_driver import LoopDriver
 from flintmq.client.publish import Body, Publishable
@@ -85,6 +85,13 @@ class Connection:
             await self._driver.answer(core.ask(requests.select_confirms()))
         return Channel(core, self._driver)
 
+    async def process(self, timeout: float = 0.0) -> None:
+        """Take in what comes, and answer heartbeats, for `timeout` seconds; 0: only what is there already.
+
+        A program that makes no other call for longer than the heartbeat calls this now and then.
+        """
+        await self._driver.process(timeout)
+
     async def close(self) -> None:
         """Close all channels and the connection. Harmless when it is closed."""
         try:
@@ -108,7 +115,9 @@ class Channel:
         self._core = core
         self._driver = driver
         # A batch counts its publishes, so one goes at a time.
-        self._publishing = asyncio.Lock()
+        self._publishing = asyncio.Lock()  # asyncio only
+        # The attempt that was staged last by `stage_ahead`, until it was waited for.
+        self._staging: Request[int] | None = None
 
     async def __aenter__(self) -> Self:
         return self
@@ -193,7 +202,7 @@ class Channel:
         mandatory: bool = False,
     ) -> None:
         """Send a message. What the server thinks of it is told by a later call. A batch on this channel goes first."""
-        async with self._publishing:
+        async with self._publishing:  # asyncio only
             await self._wait_for_flow(REQUEST_SECONDS)
             self._core.publish(exchange, routing_key, body, properties, mandatory)
             await self._driver.send(REQUEST_SECONDS)
@@ -203,25 +212,66 @@ class Channel:
 
         Raises PublishFailed when it refused or returned some (the others are safe), TimedOut after `timeout` seconds.
         """
-        async with self._publishing:
+        async with self._publishing:  # asyncio only
+            stop = time.monotonic() + timeout
             try:
-                async with asyncio.timeout(timeout):
-                    return await self._publish_batch(iter(publishes), timeout)
-            except TimeoutError:
+                return await self._publish_batch(iter(publishes), stop)
+            except TimedOut:
                 raise _not_confirmed(timeout) from None
 
-    async def _publish_batch(self, publishes: Iterator[Publishable], seconds: float) -> int:
+    async def _publish_batch(self, publishes: Iterator[Publishable], stop: float) -> int:
         confirms = self._core.confirms
         if not confirms.is_reported:
-            await self.wait_for_confirms(seconds)
+            await self.wait_for_confirms(stop - time.monotonic())
         before = confirms.published
+        await self._send_all(publishes, stop)
+        await self.wait_for_confirms(stop - time.monotonic())
+        return confirms.published - before
+
+    async def publish_ahead(self, publishes: Iterable[Publishable], timeout: float = 60.0) -> None:
+        """Publish all, and return once the server has confirmed all that was published before: while it writes that
+        down, this is on its way. `wait_for_confirms` waits for the last of them. Raises what `publish_batch` does.
+        """
+        async with self._publishing:  # asyncio only
+            await self._publish_ahead(publishes, timeout)
+
+    async def _publish_ahead(self, publishes: Iterable[Publishable], timeout: float) -> None:
+        stop = time.monotonic() + timeout
+        earlier = self._core.confirms.mark()
+        try:
+            await self._send_all(iter(publishes), stop)
+            if not await self._driver.wait(earlier, stop - time.monotonic()):
+                raise _not_confirmed(timeout)
+            earlier.check()
+            if self._core.has_failures:
+                await self.wait_for_confirms(stop - time.monotonic())
+        except TimedOut:
+            raise _not_confirmed(timeout) from None
+
+    @property
+    def published(self) -> int:
+        """How many messages were published on this channel, while it has confirms."""
+        return self._core.confirms.published
+
+    @property
+    def confirmed(self) -> int:
+        """How many of them the server has confirmed, as far as calls have noticed: from the first on, without a gap."""
+        return self._core.confirms.confirmed
+
+    @property
+    def has_failures(self) -> bool:
+        """Whether the server refused or returned some of them, as far as calls have noticed, and no call has told yet.
+
+        It counts these as confirmed.
+        """
+        return self._core.has_failures
+
+    async def _send_all(self, publishes: Iterator[Publishable], stop: float) -> None:
         more = True
         while more:
-            await self._wait_for_flow(seconds)
-            more = self._core.publish_some(publishes, loop_driver.PIECE_BYTES)
-            await self._driver.send(seconds)
-        await self.wait_for_confirms(seconds)
-        return confirms.published - before
+            await self._wait_for_flow(stop - time.monotonic())
+            more = self._core.publish_some(publishes, PIECE_BYTES)
+            await self._driver.send_piece(stop - time.monotonic())
 
     async def wait_for_confirms(self, timeout: float = 60.0) -> None:
         """Wait until all that was published is confirmed. Raises PublishFailed, TimedOut."""
@@ -272,14 +322,12 @@ class Channel:
         request = requests.consume(queue, no_ack, arguments)
         inbox = self._core.subscribe(request)
         await self._driver.answer(request)
-        self._driver.watch(inbox)
+        self._driver.watch(inbox)  # asyncio only
         try:
-            while await self._driver.wait(inbox, timeout):
-                messages = inbox.take(batch_size)
-                self._driver.taken()
+            while messages := await self._driver.take(inbox, batch_size, timeout):
                 yield Batch(messages, self._core, self._driver)
         finally:
-            self._driver.unwatch(inbox)
+            self._driver.unwatch(inbox)  # asyncio only
             left = await self._unsubscribe(inbox)
         for at in range(0, len(left), batch_size):
             yield Batch(left[at : at + batch_size], self._core, self._driver)
@@ -314,16 +362,13 @@ class Channel:
         """
         return await self._ask(requests.stream_span(queue, offset, end_offset, max_bytes))
 
-    async def stream_chunks(
+    def stream_chunks(
         self, queue: str, offset: int, end_offset: int, max_bytes: int = 4 * 1024 * 1024
     ) -> AsyncIterator[StreamChunk]:
         """All records from `offset` on, before `end_offset` or the stream's present end: the server prepares a chunk
         while its forerunner is in use.
         """
-        async for chunk in self._chunks(
-            lambda at: requests.stream_fetch(queue, at, end_offset, max_bytes), offset, end_offset
-        ):
-            yield chunk
+        return self._chunks(lambda at: requests.stream_fetch(queue, at, end_offset, max_bytes), offset, end_offset)
 
     # -- leases -------------------------------------------------------------------------------------------------
 
@@ -344,14 +389,11 @@ class Channel:
         """What is leased from position `offset` on, before `end_offset`; the server may send fewer."""
         return await self._ask(requests.lease_fetch(queue, name, offset, end_offset, max_bytes))
 
-    async def lease_chunks(
+    def lease_chunks(
         self, queue: str, name: str, offset: int, end_offset: int, max_bytes: int = 4 * 1024 * 1024
     ) -> AsyncIterator[StreamChunk]:
         """All that is leased from position `offset` on, before `end_offset`, as `stream_chunks` has it of a stream."""
-        async for chunk in self._chunks(
-            lambda at: requests.lease_fetch(queue, name, at, end_offset, max_bytes), offset, end_offset
-        ):
-            yield chunk
+        return self._chunks(lambda at: requests.lease_fetch(queue, name, at, end_offset, max_bytes), offset, end_offset)
 
     async def lease_settle(self, queue: str, name: str, epoch: int, up_to: int) -> None:
         """All positions before `up_to` are done with, for good: on return that is durable."""
@@ -402,6 +444,39 @@ class Channel:
     async def stage_ready(self) -> int:
         """The attempt is complete, and on the server's disk. Returns how many of its messages found a queue."""
         return await self._ask(requests.stage_ready())
+
+    async def stage_ahead(
+        self,
+        transactional_id: str,
+        epoch: int,
+        batch: int,
+        partition: int,
+        attempt: int,
+        publishes: Iterable[Publishable],
+        timeout: float = 60.0,
+    ) -> None:
+        """A whole attempt: select it, publish all, and say that it is ready. Returns once the one before it that was
+        staged like this is on the server's disk: while it writes that down, this is on its way. `wait_for_stage` waits
+        for the last. Raises what `stage_select` and `publish_batch` do.
+        """
+        async with self._publishing:  # asyncio only
+            stop = time.monotonic() + timeout
+            self._core.ask(requests.stage_select(transactional_id, epoch, batch, partition, attempt))
+            await self._publish_ahead(publishes, timeout)
+            before = self._staging
+            self._staging = self._core.ask(requests.stage_ready())
+            await self._driver.send(max(stop - time.monotonic(), 0))
+            if before is not None:
+                await self._driver.answer(before, max(stop - time.monotonic(), 0))
+
+    async def wait_for_stage(self, timeout: float = 60.0) -> None:
+        """Wait until all attempts that were staged ahead are on the server's disk. Raises PublishFailed, TimedOut."""
+        stop = time.monotonic() + timeout
+        await self.wait_for_confirms(timeout)
+        last = self._staging
+        self._staging = None
+        if last is not None:
+            await self._driver.answer(last, max(stop - time.monotonic(), 0))
 
     async def stage_commit(
         self, transactional_id: str, epoch: int, batch: int, winners: dict[int, int]

@@ -1,4 +1,4 @@
-"""The blocking client. It has no thread: heartbeats are answered, and all else noticed, while a call is made."""
+"""The blocking client: the names of the blocking one, awaited."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -10,6 +10,7 @@ from flintmq.base.errors import ConnectionLost, FlintError
 from flintmq.client import handshake, requests, socket_driver, url
 from flintmq.client.channel import ClientChannel
 from flintmq.client.delivery import Delivery, Inbox, Returned
+from flintmq.client.driven import PIECE_BYTES
 from flintmq.client.errors import TimedOut
 from flintmq.client.publish import Body, Publishable
 from flintmq.client.session import Session
@@ -23,8 +24,6 @@ T = TypeVar("T")
 
 # How long a close may take, which needs no disk.
 _CLOSE_SECONDS: Final = 5.0
-# What is published before it is sent, and confirms are looked for.
-_PIECE_BYTES: Final = 256 * 1024
 
 
 def connect(amqp_url: str, timeout: float | None = None, name: str = "", token: str | None = None) -> "Connection":
@@ -35,9 +34,8 @@ def connect(amqp_url: str, timeout: float | None = None, name: str = "", token: 
     """
     target = url.parse(amqp_url, token)
     session = handshake.session(target, name)
-    return Connection(
-        session, socket_driver.connect(target, session, target.connect_seconds if timeout is None else timeout)
-    )
+    seconds = target.connect_seconds if timeout is None else timeout
+    return Connection(session, socket_driver.connect(target, session, seconds))
 
 
 @final
@@ -89,12 +87,7 @@ class Connection:
 
         A program that makes no other call for longer than the heartbeat calls this now and then.
         """
-        self._session.check()
-        stop = time.monotonic() + timeout
-        self._driver.look()
-        while self.is_open and (left := stop - time.monotonic()) > 0:
-            self._driver.wait(self._session.ended, left)
-        self._session.check()
+        self._driver.process(timeout)
 
     def close(self) -> None:
         """Close all channels and the connection. Harmless when it is closed."""
@@ -118,6 +111,7 @@ class Channel:
     def __init__(self, core: ClientChannel, driver: SocketDriver) -> None:
         self._core = core
         self._driver = driver
+        # A batch counts its publishes, so one goes at a time.
         # The attempt that was staged last by `stage_ahead`, until it was waited for.
         self._staging: Request[int] | None = None
 
@@ -203,18 +197,19 @@ class Channel:
         properties: bytes | Properties | None = None,
         mandatory: bool = False,
     ) -> None:
-        """Hand a message to the kernel. What the server thinks of it is told by a later call."""
+        """Send a message. What the server thinks of it is told by a later call. A batch on this channel goes first."""
         self._wait_for_flow(REQUEST_SECONDS)
         self._core.publish(exchange, routing_key, body, properties, mandatory)
-        self._driver.flush(REQUEST_SECONDS)
+        self._driver.send(REQUEST_SECONDS)
 
     def publish_batch(self, publishes: Iterable[Publishable], timeout: float = 60.0) -> int:
         """Publish all; returns their number once the server has confirmed every one of them.
 
         Raises PublishFailed when it refused or returned some (the others are safe), TimedOut after `timeout` seconds.
         """
+        stop = time.monotonic() + timeout
         try:
-            return self._publish_batch(iter(publishes), time.monotonic() + timeout)
+            return self._publish_batch(iter(publishes), stop)
         except TimedOut:
             raise _not_confirmed(timeout) from None
 
@@ -231,6 +226,9 @@ class Channel:
         """Publish all, and return once the server has confirmed all that was published before: while it writes that
         down, this is on its way. `wait_for_confirms` waits for the last of them. Raises what `publish_batch` does.
         """
+        self._publish_ahead(publishes, timeout)
+
+    def _publish_ahead(self, publishes: Iterable[Publishable], timeout: float) -> None:
         stop = time.monotonic() + timeout
         earlier = self._core.confirms.mark()
         try:
@@ -265,9 +263,8 @@ class Channel:
         more = True
         while more:
             self._wait_for_flow(stop - time.monotonic())
-            more = self._core.publish_some(publishes, _PIECE_BYTES)
-            self._driver.flush(stop - time.monotonic())
-            self._driver.look()
+            more = self._core.publish_some(publishes, PIECE_BYTES)
+            self._driver.send_piece(stop - time.monotonic())
 
     def wait_for_confirms(self, timeout: float = 60.0) -> None:
         """Wait until all that was published is confirmed. Raises PublishFailed, TimedOut."""
@@ -292,12 +289,12 @@ class Channel:
     def ack(self, delivery_tag: int, multiple: bool = False) -> None:
         """Settle a message, or all of this channel up to it, for good."""
         self._core.ack(delivery_tag, multiple)
-        self._driver.flush(REQUEST_SECONDS)
+        self._driver.send(REQUEST_SECONDS)
 
     def nack(self, delivery_tag: int, multiple: bool = False, requeue: bool = True) -> None:
         """Give a message back, or reject it for good."""
         self._core.nack(delivery_tag, multiple, requeue)
-        self._driver.flush(REQUEST_SECONDS)
+        self._driver.send(REQUEST_SECONDS)
 
     def consume(
         self,
@@ -319,12 +316,8 @@ class Channel:
         inbox = self._core.subscribe(request)
         self._driver.answer(request)
         try:
-            while True:
-                if len(inbox.deliveries) < batch_size:
-                    self._driver.look()
-                if not self._driver.wait(inbox, timeout):
-                    break
-                yield Batch(inbox.take(batch_size), self._core, self._driver)
+            while messages := self._driver.take(inbox, batch_size, timeout):
+                yield Batch(messages, self._core, self._driver)
         finally:
             left = self._unsubscribe(inbox)
         for at in range(0, len(left), batch_size):
@@ -339,7 +332,7 @@ class Channel:
                 if inbox.error is None:
                     self._ask(requests.cancel(inbox.consumer_tag))
                 left = self._core.unsubscribed(inbox)
-                self._driver.flush(REQUEST_SECONDS)
+                self._driver.send(REQUEST_SECONDS)
         return left
 
     # -- streams ------------------------------------------------------------------------------------------------
@@ -415,7 +408,7 @@ class Channel:
                 yield chunk
                 return
             request = self._core.ask(fetch(chunk.next_offset))
-            self._driver.flush(REQUEST_SECONDS)
+            self._driver.send(REQUEST_SECONDS)
             yield chunk
 
     # -- stages -------------------------------------------------------------------------------------------------
@@ -457,10 +450,10 @@ class Channel:
         """
         stop = time.monotonic() + timeout
         self._core.ask(requests.stage_select(transactional_id, epoch, batch, partition, attempt))
-        self.publish_ahead(publishes, timeout)
+        self._publish_ahead(publishes, timeout)
         before = self._staging
         self._staging = self._core.ask(requests.stage_ready())
-        self._driver.flush(max(stop - time.monotonic(), 0))
+        self._driver.send(max(stop - time.monotonic(), 0))
         if before is not None:
             self._driver.answer(before, max(stop - time.monotonic(), 0))
 
@@ -508,12 +501,12 @@ class Batch:
     def ack(self) -> None:
         """They are done with. With `no_ack` there is nothing to do."""
         self._core.ack_all(self.messages)
-        self._driver.flush(REQUEST_SECONDS)
+        self._driver.send(REQUEST_SECONDS)
 
     def nack(self, requeue: bool = True) -> None:
         """Give them back, or reject them for good."""
         self._core.nack_all(self.messages, requeue)
-        self._driver.flush(REQUEST_SECONDS)
+        self._driver.send(REQUEST_SECONDS)
 
 
 def _not_confirmed(seconds: float) -> TimedOut:

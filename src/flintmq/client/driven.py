@@ -1,10 +1,13 @@
 """What a driver (`LoopDriver`, `SocketDriver`) needs of a connection, of either protocol: bytes, timers and its end."""
 
-from typing import Protocol
+from typing import Final, Protocol
 
 from flintmq.base.errors import FlintError
 from flintmq.client.waiting import Waitable
 from flintmq.protocol.output import Output
+
+# A batch is written and sent in pieces of this many bytes, so that reading and other tasks are not kept waiting.
+PIECE_BYTES: Final = 256 * 1024
 
 
 class Timers(Protocol):

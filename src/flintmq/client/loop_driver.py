@@ -1,4 +1,4 @@
-"""A session over an asyncio transport."""
+"""The asyncio driver: a connection over a transport of an event loop, shared by any number of tasks."""
 
 import asyncio
 import ssl
@@ -6,24 +6,22 @@ from typing import Final, TypeVar, cast, final
 
 from flintmq.base.errors import ConnectionLost, FlintError
 from flintmq.base.limits import READ_FIRST_SECONDS
-from flintmq.client.delivery import Inbox
-from flintmq.client.driven import Driven
+from flintmq.client.delivery import Delivery, Inbox
+from flintmq.client.driven import PIECE_BYTES, Driven
 from flintmq.client.errors import ConnectFailed, ConnectTimeout, TimedOut
 from flintmq.client.url import Target
 from flintmq.client.waiting import REQUEST_SECONDS, Request, Waitable
 
 T = TypeVar("T")
 
-# What is written before it is sent, and other tasks get their turn.
-PIECE_BYTES: Final = 256 * 1024
-# Deliveries that nobody has taken yet, above which the socket is not read from unless somebody waits for something.
+# The socket is not read while more bytes of deliveries than this are not taken, unless a task waits for something.
 _HELD_HIGH_BYTES: Final = 16 * 1024 * 1024
 _HELD_LOW_BYTES: Final = 4 * 1024 * 1024
 
 
 @final
 class LoopDriver(asyncio.Protocol):
-    """The transport of a session, and what its tasks wait for."""
+    """Moves the bytes of one connection, and wakes the tasks that wait for them."""
 
     def __init__(self, session: Driven, loop: asyncio.AbstractEventLoop) -> None:
         self.session = session
@@ -38,11 +36,11 @@ class LoopDriver(asyncio.Protocol):
         self._timer: asyncio.TimerHandle | None = None
 
     async def wait(self, waitable: Waitable, seconds: float | None) -> bool:
-        """Send everything, and wait until this is ready; False when time is up (None: there is no limit)."""
+        """Send everything, and wait until `waitable` is ready. False after `seconds`; None: there is no limit."""
         self.flush()
         if waitable.is_ready:
             return True
-        # Whatever can be waited for fails with its connection.
+        # Everything that can be waited for fails with its connection.
         assert not self.session.ended.is_ready
         future = self._loop.create_future()
 
@@ -52,7 +50,7 @@ class LoopDriver(asyncio.Protocol):
 
         waitable.when_ready(wake)
         self._waiting += 1
-        self._see_to_reading()
+        self._control_reading()
         try:
             async with asyncio.timeout(seconds):
                 await future
@@ -63,19 +61,32 @@ class LoopDriver(asyncio.Protocol):
             self._waiting -= 1
         return True
 
-    async def answer(self, request: Request[T]) -> T:
-        """Wait for it. Raises TimedOut, and what ended the channel before it came."""
-        if not await self.wait(request, REQUEST_SECONDS):
-            raise TimedOut(f"the server has not answered {request.method.name} within {REQUEST_SECONDS:g} s")
+    async def wait_for_message(self, inbox: Waitable, seconds: float | None) -> bool:
+        """Do what `wait` does: the loop reads messages as they arrive."""
+        return await self.wait(inbox, seconds)
+
+    async def take(self, inbox: Inbox, count: int, seconds: float | None) -> list[Delivery]:
+        """Wait for a delivery, and take up to `count`; none after `seconds`. Raises what ended the subscription."""
+        if not await self.wait(inbox, seconds):
+            return []
+        deliveries = inbox.take(count)
+        if not self._is_reading:
+            self._control_reading()
+        return deliveries
+
+    async def answer(self, request: Request[T], seconds: float = REQUEST_SECONDS) -> T:
+        """Wait for the answer to a request, and return it. Raises TimedOut, and what ended the channel before."""
+        if not await self.wait(request, seconds):
+            raise TimedOut(f"the server has not answered {request.method.name} within {seconds:g} s")
         return request.result()
 
     async def send(self, seconds: float) -> None:
-        """Send what was written, together with what else is in this turn of the loop, and wait while the transport is
-        full. Raises TimedOut when the server does not take it.
+        """Send what was written, together with what other tasks write in this turn of the loop, and wait while the
+        transport is full. Raises TimedOut if the server does not read it, and what ended the connection.
         """
         if self.session.output.backlog >= PIECE_BYTES:
             self.flush()
-            # A task that only publishes never waits while the kernel takes everything: others want their turn.
+            # A task that only publishes never waits while the kernel accepts everything: other tasks need their turn.
             await asyncio.sleep(0)
         elif not self._is_flush_due:
             self._is_flush_due = True
@@ -84,12 +95,26 @@ class LoopDriver(asyncio.Protocol):
             raise TimedOut(f"the server did not take what was sent within {seconds:g} s")
         self.session.check()
 
+    async def send_piece(self, seconds: float) -> None:
+        """Send a piece of a batch. Raises what `send` does, and TimedOut if no time is left for the next piece."""
+        await self.send(seconds)
+        if seconds <= 0:
+            raise TimedOut("the time for the batch is over")
+
+    async def process(self, seconds: float) -> None:
+        """Wait for `seconds`, while the loop reads and answers heartbeats. Raises what ended the connection."""
+        session = self.session
+        session.check()
+        await self.wait(session.ended, seconds)
+        session.check()
+
     def flush(self) -> None:
+        """Give the transport what was written, while it has room."""
         transport = self._transport
         session = self.session
         if transport is None:
             return
-        # What is left of a large message stays where it is until there is room for it.
+        # The engine keeps the rest of a large message until the transport has room, so that it is not copied.
         while self._room.is_ready and not transport.is_closing() and session.has_output():
             transport.writelines(session.take_output())
             session.engine.sent(self._loop.time())
@@ -108,18 +133,14 @@ class LoopDriver(asyncio.Protocol):
     # -- deliveries that wait to be taken -----------------------------------------------------------------------
 
     def watch(self, inbox: Inbox) -> None:
+        """Count the deliveries in this inbox, and stop reading while there are too many."""
         self._inboxes.append(inbox)
 
     def unwatch(self, inbox: Inbox) -> None:
         self._inboxes.remove(inbox)
-        self._see_to_reading()
+        self._control_reading()
 
-    def taken(self) -> None:
-        """Something was taken from an inbox."""
-        if not self._is_reading:
-            self._see_to_reading()
-
-    def _see_to_reading(self) -> None:
+    def _control_reading(self) -> None:
         transport = self._transport
         if transport is None or transport.is_closing():
             return
@@ -135,7 +156,7 @@ class LoopDriver(asyncio.Protocol):
     # -- asyncio ------------------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # uvloop's transports are asyncio's in all but their base class.
+        # A transport of uvloop has the methods of asyncio.Transport, but not its base class.
         self._transport = cast(asyncio.Transport, transport)
         self.flush()
 
@@ -146,7 +167,7 @@ class LoopDriver(asyncio.Protocol):
         if session.ended.is_ready:
             self.close()
         elif self._inboxes:
-            self._see_to_reading()
+            self._control_reading()
         if self._timer is None and session.opened.is_ready:
             self._arm()
 
@@ -171,15 +192,15 @@ class LoopDriver(asyncio.Protocol):
             self._timer = self._loop.call_at(due, self._on_timer)
 
     def _on_timer(self) -> None:
-        """After a standstill of the process, timers come before what waits in the socket: it is read first, and the
-        server judged by the time it is now.
+        """Read before the server's silence is judged: after a pause of the process, the loop runs timers before it
+        reads what arrived meanwhile.
         """
         self._timer = self._loop.call_later(READ_FIRST_SECONDS, self._judge, self._loop.time())
 
     def _judge(self, now: float) -> None:
         session = self.session
         if not self._is_reading:
-            # Silent because we do not read, not because the server is gone.
+            # The server seems silent because this side does not read: it is not gone.
             session.receive(b"", now)
         session.engine.handle_timer(now)
         session.notice_end()
@@ -192,8 +213,10 @@ class LoopDriver(asyncio.Protocol):
 
 
 async def connect(target: Target, session: Driven, seconds: float) -> LoopDriver:
-    """Connect, and shake hands. Raises ConnectFailed, ConnectTimeout, LoginRefused, ConnectionClosed (an unknown
-    virtual host, say) or ConnectionLost.
+    """Connect and log in within `seconds`.
+
+    Raises ConnectFailed, ConnectTimeout, LoginRefused, ConnectionClosed (an unknown virtual host, for example) or
+    ConnectionLost.
     """
     loop = asyncio.get_running_loop()
     driver = LoopDriver(session, loop)
@@ -212,7 +235,7 @@ async def connect(target: Target, session: Driven, seconds: float) -> LoopDriver
     except TimeoutError:
         raise ConnectTimeout(f"no connection to {target.address} within {seconds:g} s") from None
     except UnicodeError as error:
-        raise ConnectFailed(f"no connection to {target.address}: no host can be called so") from error
+        raise ConnectFailed(f"no connection to {target.address}: no host can have this name") from error
     except ssl.SSLError as error:
         raise ConnectFailed(f"no TLS with {target.address}: {error}") from error
     except OSError as error:

@@ -1,4 +1,7 @@
-"""A session over a plain socket, driven by whoever calls: no thread, so the connection lives while a call is made."""
+"""The blocking driver: a connection over a plain socket, served by the thread that calls it.
+
+There is no thread behind it. So heartbeats are answered, and everything else noticed, only during calls.
+"""
 
 import select
 import socket
@@ -8,6 +11,7 @@ from contextlib import suppress
 from typing import Final, TypeVar, final
 
 from flintmq.base.errors import ConnectionLost, FlintError
+from flintmq.client.delivery import Delivery, Inbox
 from flintmq.client.driven import Driven
 from flintmq.client.errors import ConnectFailed, ConnectTimeout, TimedOut
 from flintmq.client.url import Target
@@ -15,14 +19,14 @@ from flintmq.client.waiting import REQUEST_SECONDS, Request, Waitable
 
 T = TypeVar("T")
 
-# One read; the parser is quickest on large pieces.
+# Bytes of one read; the parser is fastest on large pieces.
 _READ_BYTES: Final = 256 * 1024
 # Buffers of one sendmsg; the kernel takes 1,024 at most.
 _SEND_BUFFERS: Final = 512
-# How often calls that only write look for what came in.
+# Calls that only write read from the socket, too, if nobody has for this long: confirms and heartbeats must not wait.
 _LOOK_SECONDS: Final = 0.1
 
-# What a socket raises that has to be asked again.
+# A non-blocking socket, plain or TLS, raises these when the call has to be repeated later.
 _NOT_NOW: Final = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 _READ: Final = select.POLLIN
@@ -31,7 +35,9 @@ _READ_AND_WRITE: Final = select.POLLIN | select.POLLOUT
 
 @final
 class SocketDriver:
-    """The socket of a session. Every method may read and write: nothing may wait for a peer that waits for us."""
+    """Moves the bytes of one connection. Every method may read and write, so that it never waits for a peer that waits
+    for this side to read.
+    """
 
     def __init__(self, sock: socket.socket, session: Driven) -> None:
         self.session = session
@@ -42,47 +48,75 @@ class SocketDriver:
         self._looked_at = 0.0
 
     def wait(self, waitable: Waitable, seconds: float | None) -> bool:
-        """Send everything, and read until this is ready; False when time is up (None: there is no limit)."""
+        """Send everything, and read until `waitable` is ready. False after `seconds`; None: there is no limit."""
         stop = None if seconds is None else time.monotonic() + seconds
-        self._send(stop)
+        self._flush(stop)
         while not waitable.is_ready:
-            # Whatever can be waited for fails with its connection.
+            # Everything that can be waited for fails with its connection.
             assert not self.session.ended.is_ready
             if not self._turn(stop):
                 return False
-            self._send(stop)
+            self._flush(stop)
         return True
 
+    def wait_for_message(self, inbox: Waitable, seconds: float | None) -> bool:
+        """Do what `wait` does, but first read what has arrived, so that a batch gets all of it."""
+        self.look()
+        return self.wait(inbox, seconds)
+
+    def take(self, inbox: Inbox, count: int, seconds: float | None) -> list[Delivery]:
+        """Wait for a delivery, and take up to `count`; none after `seconds`. Raises what ended the subscription."""
+        # Without this condition a slow consumer without acknowledgements would gather more and more deliveries.
+        if len(inbox.deliveries) < count:
+            self.look()
+        return inbox.take(count) if self.wait(inbox, seconds) else []
+
     def answer(self, request: Request[T], seconds: float = REQUEST_SECONDS) -> T:
-        """Wait for it. Raises TimedOut, and what ended the channel before it came."""
+        """Wait for the answer to a request, and return it. Raises TimedOut, and what ended the channel before."""
         if not self.wait(request, seconds):
             raise TimedOut(f"the server has not answered {request.method.name} within {seconds:g} s")
         return request.result()
 
-    def flush(self, seconds: float) -> None:
-        """Send everything. Raises TimedOut when the server does not take it, and what ended the connection."""
+    def send(self, seconds: float) -> None:
+        """Send everything. Raises TimedOut if the server does not read it, and what ended the connection."""
         stop = time.monotonic() + seconds
-        if not self._send(stop):
+        if not self._flush(stop):
             raise TimedOut(f"the server did not take what was sent within {seconds:g} s")
         if time.monotonic() - self._looked_at > _LOOK_SECONDS:
             self.look()
         self.session.check()
 
+    def send_piece(self, seconds: float) -> None:
+        """Send a piece of a batch, and read the confirms that have arrived. Raises what `send` does."""
+        self.send(seconds)
+        self.look()
+
+    def process(self, seconds: float) -> None:
+        """Read what arrives, and answer heartbeats, for `seconds`. Raises what ended the connection."""
+        session = self.session
+        session.check()
+        stop = time.monotonic() + seconds
+        self.look()
+        session.check()
+        while (left := stop - time.monotonic()) > 0:
+            self.wait(session.ended, left)
+            session.check()
+
     def look(self) -> None:
-        """Take in what has come already, and see to the heartbeat."""
+        """Read what has arrived, and serve the heartbeat, without waiting."""
         self._turn(0.0)
-        self._send(0.0)
+        self._flush(0.0)
 
     def close(self) -> None:
         self._socket.close()
 
     # -- turns --------------------------------------------------------------------------------------------------
 
-    def _send(self, stop: float | None) -> bool:
-        """False when time is up; a connection that is over has nothing more to send."""
+    def _flush(self, stop: float | None) -> bool:
+        """Send everything until `stop`; False if time is up. A connection that has ended has nothing more to send."""
         session = self.session
         while True:
-            # More is asked for when this has gone: what is left of a large message stays where it is till then.
+            # The engine is asked for the next part of a large message when this part is sent: then it is not copied.
             if not self._unsent and session.has_output():
                 self._unsent += session.take_output()
             if not self._unsent:
@@ -94,7 +128,7 @@ class SocketDriver:
                 return False
 
     def _send_once(self) -> bool:
-        """False when the socket takes nothing at present."""
+        """Write once; False if the socket accepts nothing at present."""
         unsent = self._unsent
         try:
             sent = self._write()
@@ -114,19 +148,19 @@ class SocketDriver:
         return True
 
     def _write(self) -> int:
-        """How many bytes the socket took."""
+        """Write to the socket; returns how many bytes it accepted."""
         if isinstance(self._socket, ssl.SSLSocket):
             return self._socket.send(self._unsent[0])
         return self._socket.sendmsg(self._unsent[:_SEND_BUFFERS])
 
     def _turn(self, stop: float | None, events: int = _READ) -> bool:
-        """Wait for the socket, and read what is there. False when time is up; a `stop` in the past still looks."""
+        """Wait for the socket, and read what is there. False if time is up; a `stop` in the past reads once, too."""
         session = self.session
         engine = session.engine
         now = time.monotonic()
         due = engine.next_timer()
         until = stop if due is None else due if stop is None else min(stop, due)
-        # Rounded up, so as not to wake before anything is due.
+        # Milliseconds are rounded up, because to wake before the timer is due would only poll again.
         wait = None if until is None else max(0, int((until - now) * 1000 + 1))
         self._poll.modify(self._socket, events)
         ready = self._poll.poll(wait)
@@ -136,7 +170,7 @@ class SocketDriver:
             self._read(now)
         due = engine.next_timer()
         if due is not None and now >= due:
-            # A process that stood still was woken by the time, and has not looked what came meanwhile.
+            # A process that was stopped for a while must read what the server sent before it judges its silence.
             waiting = self._poll.poll(0)
             if waiting and waiting[0][1] & ~select.POLLOUT:
                 self._read(now)
@@ -157,12 +191,12 @@ class SocketDriver:
                 self.session.lost(None)
                 return
             self.session.receive(data, now)
-            # What TLS has read already, no poll tells of.
+            # Bytes that TLS has read from the socket already are not seen by poll.
             if not isinstance(self._socket, ssl.SSLSocket) or not self._socket.pending():
                 return
 
     def _read_last(self, error: OSError) -> None:
-        """Sending failed; the server may have said why before it hung up."""
+        """Read what the server sent before it closed the socket: writing has failed, and this may say why."""
         while not self.session.ended.is_ready:
             try:
                 data = self._socket.recv(_READ_BYTES)
@@ -174,16 +208,18 @@ class SocketDriver:
             self.session.receive(data, time.monotonic())
 
     def _send_last(self) -> None:
-        """The connection is over; a last word (close-ok) goes out if the socket takes it."""
-        # Where the peer has hung up already, it needs none.
+        """Send the last frame (close-ok) of a connection that has ended, if the socket accepts it."""
+        # A peer that has closed its socket does not need the frame.
         with suppress(OSError):
             self._write()
         self._unsent.clear()
 
 
 def connect(target: Target, session: Driven, seconds: float) -> SocketDriver:
-    """Connect, and shake hands. Raises ConnectFailed, ConnectTimeout, LoginRefused, ConnectionClosed (an unknown
-    virtual host, say) or ConnectionLost.
+    """Connect and log in within `seconds`.
+
+    Raises ConnectFailed, ConnectTimeout, LoginRefused, ConnectionClosed (an unknown virtual host, for example) or
+    ConnectionLost.
     """
     stop = time.monotonic() + seconds
     context = target.tls.context() if target.tls else None
@@ -194,7 +230,7 @@ def connect(target: Target, session: Driven, seconds: float) -> SocketDriver:
     except TimeoutError:
         raise ConnectTimeout(f"no connection to {target.address} within {seconds:g} s") from None
     except UnicodeError as error:
-        raise ConnectFailed(f"no connection to {target.address}: no host can be called so") from error
+        raise ConnectFailed(f"no connection to {target.address}: no host can have this name") from error
     except ssl.SSLError as error:
         raise ConnectFailed(f"no TLS with {target.address}: {error}") from error
     except OSError as error:
@@ -213,7 +249,7 @@ def connect(target: Target, session: Driven, seconds: float) -> SocketDriver:
 
 
 def _wrapped(sock: socket.socket, context: ssl.SSLContext, server_name: str) -> socket.socket:
-    """Shake hands for TLS, within the socket's timeout."""
+    """Do the TLS handshake, within the socket's timeout."""
     try:
         return context.wrap_socket(sock, server_hostname=server_name)
     except OSError:

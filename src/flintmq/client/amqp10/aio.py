@@ -1,8 +1,6 @@
 """The asyncio client of AMQP 1.0: the names of the blocking one, awaited."""
 
-# ruff: noqa: ASYNC109 - a timeout is an argument there, so it is one here
-
-import asyncio
+import time
 from collections.abc import AsyncIterator, Iterable
 from types import TracebackType
 from typing import Final, Generic, Self, TypeVar, final
@@ -14,6 +12,7 @@ from flintmq.client.amqp10.connection import ClientConnection
 from flintmq.client.amqp10.message import Message
 from flintmq.client.amqp10.receiver import ClientReceiver, Delivery
 from flintmq.client.amqp10.sender import ClientSender, Sent
+from flintmq.client.driven import PIECE_BYTES
 from flintmq.client.errors import TimedOut
 from flintmq.client.loop_driver import LoopDriver
 from flintmq.client.waiting import REQUEST_SECONDS, Waitable
@@ -144,6 +143,10 @@ class Connection:
             await sender.send(management.new_token(token))
             management.check_done(await receiver.receive(REQUEST_SECONDS), REQUEST_SECONDS)
 
+    async def process(self, timeout: float = 0.0) -> None:
+        """Take in what comes, and answer heartbeats, for `timeout` seconds; 0: only what is there already."""
+        await self._driver.process(timeout)
+
     async def close(self) -> None:
         """Close all links and the connection. Harmless when it is closed."""
         try:
@@ -234,21 +237,21 @@ class Sender(_LinkEnd[ClientSender]):
 
         Raises SendFailed when it did not accept some (the others are safe), TimedOut after `timeout` seconds.
         """
+        stop = time.monotonic() + timeout
         try:
-            async with asyncio.timeout(timeout):
-                await self.wait(timeout)
-                count = 0
-                for message in messages:
-                    if not self.core.room.is_ready:
-                        await self._driver.wait(self.core.room, timeout)
-                    self._send(message, transaction, is_watched=False)
-                    count += 1
-                    if self._connection.output.backlog >= loop_driver.PIECE_BYTES:
-                        await self._driver.send(timeout)
-                await self.wait(timeout)
-                return count
-        except TimeoutError:
+            await self.wait(timeout)
+            count = 0
+            for message in messages:
+                if not self.core.room.is_ready and not await self._driver.wait(self.core.room, stop - time.monotonic()):
+                    raise _no_outcome(timeout)
+                self._send(message, transaction, is_watched=False)
+                count += 1
+                if self._connection.output.backlog >= PIECE_BYTES:
+                    await self._driver.send_piece(stop - time.monotonic())
+            await self.wait(stop - time.monotonic())
+        except TimedOut:
             raise _no_outcome(timeout) from None
+        return count
 
     async def wait(self, timeout: float = 60.0) -> None:
         """Wait until all that was sent has an outcome. Raises SendFailed, TimedOut."""
@@ -287,7 +290,7 @@ class Receiver(_LinkEnd[ClientReceiver]):
             yield Batch(taken, self)
 
     async def _take(self, count: int, timeout: float | None) -> list[Delivery]:
-        if not await self._driver.wait(self.core.inbox, timeout):
+        if not await self._driver.wait_for_message(self.core.inbox, timeout):
             return []
         return self.core.take(count)
 

@@ -1,4 +1,4 @@
-"""The blocking client of AMQP 1.0. It has no thread: heartbeats are answered, and all else noticed, during calls."""
+"""The blocking client of AMQP 1.0: the names of the blocking one, awaited."""
 
 import time
 from collections.abc import Iterable, Iterator
@@ -12,6 +12,7 @@ from flintmq.client.amqp10.connection import ClientConnection
 from flintmq.client.amqp10.message import Message
 from flintmq.client.amqp10.receiver import ClientReceiver, Delivery
 from flintmq.client.amqp10.sender import ClientSender, Sent
+from flintmq.client.driven import PIECE_BYTES
 from flintmq.client.errors import TimedOut
 from flintmq.client.socket_driver import SocketDriver
 from flintmq.client.waiting import REQUEST_SECONDS, Waitable
@@ -34,8 +35,6 @@ L = TypeVar("L", "Sender", "Receiver")
 
 # How long a close may take, which needs no disk.
 _CLOSE_SECONDS: Final = 5.0
-# What is written before it is sent, and outcomes are looked for.
-_PIECE_BYTES: Final = 256 * 1024
 
 
 def connect(
@@ -144,12 +143,7 @@ class Connection:
 
     def process(self, timeout: float = 0.0) -> None:
         """Take in what comes, and answer heartbeats, for `timeout` seconds; 0: only what is there already."""
-        self._core.check()
-        stop = time.monotonic() + timeout
-        self._driver.look()
-        while self.is_open and (left := stop - time.monotonic()) > 0:
-            self._driver.wait(self._core.ended, left)
-        self._core.check()
+        self._driver.process(timeout)
 
     def close(self) -> None:
         """Close all links and the connection. Harmless when it is closed."""
@@ -242,17 +236,19 @@ class Sender(_LinkEnd[ClientSender]):
         Raises SendFailed when it did not accept some (the others are safe), TimedOut after `timeout` seconds.
         """
         stop = time.monotonic() + timeout
-        self.wait(timeout)
-        count = 0
-        for message in messages:
-            if not self.core.room.is_ready and not self._driver.wait(self.core.room, stop - time.monotonic()):
-                raise _no_outcome(timeout)
-            self._send(message, transaction, is_watched=False)
-            count += 1
-            if self._connection.output.backlog >= _PIECE_BYTES:
-                self._driver.flush(stop - time.monotonic())
-                self._driver.look()
-        self.wait(stop - time.monotonic())
+        try:
+            self.wait(timeout)
+            count = 0
+            for message in messages:
+                if not self.core.room.is_ready and not self._driver.wait(self.core.room, stop - time.monotonic()):
+                    raise _no_outcome(timeout)
+                self._send(message, transaction, is_watched=False)
+                count += 1
+                if self._connection.output.backlog >= PIECE_BYTES:
+                    self._driver.send_piece(stop - time.monotonic())
+            self.wait(stop - time.monotonic())
+        except TimedOut:
+            raise _no_outcome(timeout) from None
         return count
 
     def wait(self, timeout: float = 60.0) -> None:
@@ -292,15 +288,14 @@ class Receiver(_LinkEnd[ClientReceiver]):
             yield Batch(taken, self)
 
     def _take(self, count: int, timeout: float | None) -> list[Delivery]:
-        self._driver.look()
-        if not self._driver.wait(self.core.inbox, timeout):
+        if not self._driver.wait_for_message(self.core.inbox, timeout):
             return []
         return self.core.take(count)
 
     def grant(self, count: int) -> None:
         """Ask for so many more messages: for a receiver with no `credit` of its own."""
         self.core.grant(count)
-        self._driver.flush(REQUEST_SECONDS)
+        self._driver.send(REQUEST_SECONDS)
 
     def drain(self, timeout: float = REQUEST_SECONDS) -> None:
         """Have the server use up the credit with what there is, and give back the rest. `receive` gets what came."""
@@ -335,7 +330,7 @@ class Receiver(_LinkEnd[ClientReceiver]):
     def _settle(self, deliveries: Iterable[Delivery], outcome: Outcome, transaction: "Transaction | None") -> None:
         for delivery in deliveries:
             self.core.settle(delivery, outcome, transaction.txn_id if transaction else b"")
-        self._driver.flush(REQUEST_SECONDS)
+        self._driver.send(REQUEST_SECONDS)
 
 
 @final
