@@ -9,7 +9,7 @@ SIMS    := 460
 VENV    := .venv
 BIN     := $(VENV)/bin
 SOURCES := $(shell find src -name '*.py' -o -path '*/management/ui/*' -type f) pyproject.toml setup.py README.md LICENSE
-TYPED   := src tests benchmarks setup.py prerequisites.py $(wildcard examples)
+TYPED   := src tests benchmarks tools setup.py prerequisites.py $(wildcard examples)
 NODE    := tests/interop/node tests/ui/node
 CONFORM := tests/conformance
 # Most tests wait for something; tests/conftest.py says which of them stay together, and which begin.
@@ -21,7 +21,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .PHONY: help run test prerequisites-of-tests prerequisites-of-demo docs security conformance mutations fuzz crash crash-long spark-long
-.PHONY: faults bitflips audit sim sim-long demo interop bench bench-routing bench-depth bench-listing bench-recovery bench-spark lint format clean
+.PHONY: faults bitflips audit sim sim-long demo interop bench bench-routing bench-depth bench-listing bench-recovery bench-spark lint format client clean
 
 help:
 	@echo 'make run          install FlintMQ into .venv, compiled, and serve from ./data (DATA=DIR for another place)'
@@ -47,6 +47,7 @@ help:
 	@echo 'make security     10,000 half-open and dripping connections, 100 wrong passwords a second: what they cost clients'
 	@echo 'make lint         style, types, and who imports whom'
 	@echo 'make format       format the code, and mend what can be mended'
+	@echo 'make client       generate the blocking clients from the asyncio clients (blocking.py from aio.py)'
 	@echo 'make clean        remove what building and testing left; ./data stays'
 
 # What is missing is said first, before minutes of compiling; $(1) is what is about to be done.
@@ -153,6 +154,10 @@ lint: $(VENV)/.development
 format: $(VENV)/.development
 	@$(BIN)/ruff check --quiet --fix .
 	@$(BIN)/ruff format .
+
+# An edited client need not be compiled and installed before the other one is generated from it.
+client: $(if $(wildcard $(BIN)/ruff),,$(VENV)/.development)
+	@$(BIN)/python tools/blocking_client.py
 
 clean:
 	rm -rf $(VENV) .interop build dist src/*.egg-info .bench-data .mypy_cache .ruff_cache .pytest_cache .hypothesis
