@@ -1,4 +1,7 @@
-"""The asyncio client: the names of the blocking one, awaited."""
+"""The asyncio client of AMQP 0-9-1: connections, channels, and batches of messages.
+
+The event loop answers heartbeats.
+"""
 
 import asyncio  # asyncio only
 import time
@@ -23,17 +26,34 @@ from flintmq.wire.amqp091.tables import Table
 
 T = TypeVar("T")
 
-# How long a close may take, which needs no disk.
+# A close waits no longer than this for the server, because the server needs no disk for it.
 _CLOSE_SECONDS: Final = 5.0
 
 
 async def connect(
     amqp_url: str, timeout: float | None = None, name: str = "", token: str | None = None
 ) -> "Connection":
-    """Connect within `timeout` seconds (default: the URL's connection_timeout, or 10); the server shows `name`.
+    """Open a connection to an AMQP 0-9-1 server, and log in.
 
-    A `token` of OAuth 2 is a login of its own (OAUTHBEARER), in place of the URL's user and password.
-    Raises InvalidUrl, ConnectFailed, ConnectTimeout, LoginRefused, ConnectionClosed or ConnectionLost.
+    Example::
+
+        async with await aio.connect("amqp://guest:guest@localhost:5672/%2f") as connection:
+            channel = await connection.channel(confirms=True)
+            await channel.publish(b"hello", routing_key="greetings")
+
+    Args:
+        amqp_url: ``amqp://user:password@host:port/vhost``, or ``amqps://`` for TLS; each part but the host has a
+            default.
+        timeout: Seconds for connecting and the login. None: the URL's ``connection_timeout``, or 10 seconds.
+        name: A name for the connection, which the server's tools show.
+        token: An OAuth 2 token, for a login by OAUTHBEARER instead of the URL's user and password.
+
+    Raises:
+        InvalidUrl: The URL cannot be understood, or its TLS files cannot be used.
+        ConnectFailed: The server cannot be reached; `ConnectTimeout` if the time was not enough.
+        LoginRefused: Wrong user name, password or token.
+        ConnectionClosed: The server refused the connection for another reason, such as an unknown virtual host.
+        ConnectionLost: The server closed the socket without a reason.
     """
     target = url.parse(amqp_url, token)
     session = handshake.session(target, name)
@@ -43,7 +63,10 @@ async def connect(
 
 @final
 class Connection:
-    """To be used in one event loop, by any number of tasks. As a context manager, it closes at the end."""
+    """A connection to an AMQP 0-9-1 server, to be used in one event loop, by any number of tasks.
+
+    As a context manager, it closes at the end. `connect` opens it.
+    """
 
     def __init__(self, session: Session, driver: LoopDriver) -> None:
         self._session = session
@@ -59,26 +82,34 @@ class Connection:
 
     @property
     def is_open(self) -> bool:
+        """Whether the connection can be used."""
         return self._session.closed is None
 
     @property
     def blocked(self) -> str | None:
-        """Why the server takes no publishes at present; None while it does."""
+        """The server's reason for not accepting publishes at present, or None."""
         return self._session.blocked
 
     @property
     def server_properties(self) -> Table:
+        """What the server says of itself: product, version, capabilities."""
         return self._session.server_properties
 
     async def update_secret(self, password: str, reason: str = "") -> None:
-        """Tell the server the password that holds from now on, a token renewed before it expires, say.
+        """Send the server a new password, for example a renewed OAuth 2 token before the old one expires.
 
-        Raises ConnectionClosed when the server does not accept it.
+        Raises:
+            ConnectionClosed: The server does not accept it, and has closed the connection.
         """
         await self._driver.answer(self._session.update_secret(password, reason))
 
     async def channel(self, confirms: bool = False) -> "Channel":
-        """Open a channel; with `confirms`, the server confirms what is published on it."""
+        """Open a channel. With `confirms`, the server confirms what is published on it, which batches need.
+
+        Raises:
+            ConnectionClosed: The connection is closed; ConnectionLost if the socket failed.
+            LocalProtocolError: The connection has as many channels as the server allows.
+        """
         core, opened = self._session.open_channel()
         await self._driver.answer(opened)
         if confirms:
@@ -86,20 +117,24 @@ class Connection:
         return Channel(core, self._driver)
 
     async def process(self, timeout: float = 0.0) -> None:
-        """Take in what comes, and answer heartbeats, for `timeout` seconds; 0: only what is there already.
+        """Keep the connection alive for `timeout` seconds: read what arrives, and answer heartbeats. 0: do not wait.
 
-        A program that makes no other call for longer than the heartbeat calls this now and then.
+        A blocking program that makes no other call for longer than the heartbeat has to call this now and then. In an
+        event loop, heartbeats are answered without it.
+
+        Raises:
+            ConnectionClosed: The connection was closed; ConnectionLost if the socket failed.
         """
         await self._driver.process(timeout)
 
     async def close(self) -> None:
-        """Close all channels and the connection. Harmless when it is closed."""
+        """Close all channels and the connection. Raises no FlintError; on a closed connection, this has no effect."""
         try:
             if self.is_open:
                 self._session.close()
                 await self._driver.wait(self._session.ended, _CLOSE_SECONDS)
         except FlintError:
-            # It ended in another way, which is what was wanted.
+            # The connection ended in another way, so it is closed as well.
             pass
         finally:
             self._driver.close()
@@ -107,16 +142,19 @@ class Connection:
 
 @final
 class Channel:
-    """As a context manager, it closes at the end. Any method raises ChannelClosed, ConnectionClosed or ConnectionLost
-    when the channel is over, and TimedOut when the server does not answer.
+    """A channel of a connection: publishes, subscriptions and requests, in order. `Connection.channel` opens it.
+
+    As a context manager, it closes at the end. The server closes a channel at its first error. Then, every method
+    raises ChannelClosed, or ConnectionClosed or ConnectionLost if the connection has ended. A method that waits for an
+    answer raises TimedOut if there is none within 60 seconds.
     """
 
     def __init__(self, core: ClientChannel, driver: LoopDriver) -> None:
         self._core = core
         self._driver = driver
-        # A batch counts its publishes, so one goes at a time.
+        # One task publishes at a time, because a batch counts the publishes of the channel.
         self._publishing = asyncio.Lock()  # asyncio only
-        # The attempt that was staged last by `stage_ahead`, until it was waited for.
+        # The request that completes the last attempt of `stage_ahead`; None if there is none to wait for.
         self._staging: Request[int] | None = None
 
     async def __aenter__(self) -> Self:
@@ -129,10 +167,11 @@ class Channel:
 
     @property
     def is_open(self) -> bool:
+        """Whether the channel can be used."""
         return self._core.is_open
 
     async def close(self) -> None:
-        """Give back all deliveries that are not settled, and close. Harmless when it is closed."""
+        """Close the channel. Unsettled deliveries return to their queues. On a closed channel this has no effect."""
         if self.is_open:
             self._core.close()
             await self._driver.wait(self._core.ended, _CLOSE_SECONDS)
@@ -149,9 +188,24 @@ class Channel:
         passive: bool = False,
         arguments: Table | None = None,
     ) -> None:
+        """Create an exchange if it does not exist.
+
+        Args:
+            name: The name of the exchange.
+            type: "direct", "fanout", "topic", "headers", or another type that the server has.
+            durable: Whether the exchange survives a restart of the server.
+            auto_delete: Whether the exchange is deleted when its last binding is removed.
+            internal: Whether clients may not publish to it. Messages then come from other exchanges only.
+            passive: Only check that the exchange exists.
+            arguments: Further arguments of the server.
+
+        Raises:
+            ChannelClosed: It exists with other properties (406), or does not exist and `passive` is set (404).
+        """
         await self._ask(requests.declare_exchange(name, type, durable, auto_delete, internal, passive, arguments))
 
     async def delete_exchange(self, name: str, if_unused: bool = False) -> None:
+        """Delete an exchange and its bindings; with `if_unused`, only if it has none (else ChannelClosed, 406)."""
         await self._ask(requests.delete_exchange(name, if_unused))
 
     async def declare_queue(
@@ -163,32 +217,66 @@ class Channel:
         passive: bool = False,
         arguments: Table | None = None,
     ) -> QueueInfo:
-        """An empty name lets the server choose one."""
+        """Create a queue if it does not exist.
+
+        Args:
+            name: The name of the queue. With an empty name, the server chooses one.
+            durable: Whether the queue survives a restart of the server.
+            exclusive: Whether only this connection may use the queue, which is deleted with the connection.
+            auto_delete: Whether the queue is deleted when its last consumer is cancelled.
+            passive: Only check that the queue exists, and return its present numbers.
+            arguments: Further arguments, such as ``{"x-queue-type": "stream"}``.
+
+        Returns:
+            The queue's name, and its numbers of ready messages and consumers.
+
+        Raises:
+            ChannelClosed: It exists with other properties (406), or does not exist and `passive` is set (404).
+        """
         return await self._ask(requests.declare_queue(name, durable, exclusive, auto_delete, passive, arguments))
 
     async def delete_queue(self, name: str, if_unused: bool = False, if_empty: bool = False) -> int:
-        """How many messages went with it."""
+        """Delete a queue, and return how many messages were in it.
+
+        With `if_unused` it must have no consumers, with `if_empty` no messages (else ChannelClosed, 406).
+        """
         return await self._ask(requests.delete_queue(name, if_unused, if_empty))
 
     async def purge_queue(self, name: str) -> int:
-        """How many messages were deleted."""
+        """Remove the ready messages of a queue, and return how many there were."""
         return await self._ask(requests.purge_queue(name))
 
     async def bind(self, queue: str, exchange: str, routing_key: str = "", arguments: Table | None = None) -> None:
+        """Bind a queue to an exchange, so that it gets the messages whose routing key matches.
+
+        Args:
+            queue: The name of the queue.
+            exchange: The name of the exchange.
+            routing_key: The key or pattern of the binding; its meaning depends on the type of the exchange.
+            arguments: Arguments of the binding, such as the headers to match.
+
+        Raises:
+            ChannelClosed: The queue or the exchange does not exist (404).
+        """
         await self._ask(requests.bind(queue, exchange, routing_key, arguments))
 
     async def unbind(self, queue: str, exchange: str, routing_key: str = "", arguments: Table | None = None) -> None:
+        """Remove a binding of a queue. The arguments are those of `bind`."""
         await self._ask(requests.unbind(queue, exchange, routing_key, arguments))
 
     async def bind_exchange(
         self, destination: str, source: str, routing_key: str = "", arguments: Table | None = None
     ) -> None:
-        """What `source` routes by this key goes to the exchange `destination` as well: RabbitMQ's extension."""
+        """Bind an exchange to another one, so that `destination` gets messages from `source`: an extension of RabbitMQ.
+
+        The other arguments are those of `bind`.
+        """
         await self._ask(requests.bind_exchange(destination, source, routing_key, arguments))
 
     async def unbind_exchange(
         self, destination: str, source: str, routing_key: str = "", arguments: Table | None = None
     ) -> None:
+        """Remove a binding of two exchanges. The arguments are those of `bind_exchange`."""
         await self._ask(requests.unbind_exchange(destination, source, routing_key, arguments))
 
     # -- publishing ---------------------------------------------------------------------------------------------
@@ -201,16 +289,46 @@ class Channel:
         properties: bytes | Properties | None = None,
         mandatory: bool = False,
     ) -> None:
-        """Send a message. What the server thinks of it is told by a later call. A batch on this channel goes first."""
+        """Publish a message, and do not wait for the server: a later call raises the errors.
+
+        On a channel with confirms, `wait_for_confirms` tells whether the message is safe.
+
+        Args:
+            body: The content of the message.
+            exchange: The name of the exchange. The default exchange, "", routes to the queue with the name
+                `routing_key`.
+            routing_key: The routing key.
+            properties: `Properties`, or the bytes that `encode_properties` makes of them.
+            mandatory: Whether the server returns the message if it matches no queue.
+
+        Raises:
+            LocalProtocolError: A name or a property is too long, or a value has no type in AMQP.
+            TimedOut: The server accepts no publishes for 60 seconds.
+        """
         async with self._publishing:  # asyncio only
             await self._wait_for_flow(REQUEST_SECONDS)
             self._core.publish(exchange, routing_key, body, properties, mandatory)
             await self._driver.send(REQUEST_SECONDS)
 
     async def publish_batch(self, publishes: Iterable[Publishable], timeout: float = 60.0) -> int:
-        """Publish all; returns their number once the server has confirmed every one of them.
+        """Publish messages, and wait until the server has confirmed all of them. The channel must have confirms.
 
-        Raises PublishFailed when it refused or returned some (the others are safe), TimedOut after `timeout` seconds.
+        Example::
+
+            await channel.publish_batch(("", "orders", b"%d" % n) for n in range(10_000))
+
+        Args:
+            publishes: Any iterable of `Publish`, or of tuples (exchange, routing_key, body, properties, mandatory) that
+                may end after the body. It is read in pieces while they are sent.
+            timeout: Seconds for all of it.
+
+        Returns:
+            The number of messages.
+
+        Raises:
+            PublishFailed: The server refused or returned some messages; all others are confirmed.
+            TimedOut: The server has not confirmed all messages in time. It is not known which ones arrived.
+            LocalProtocolError: The channel has no confirms.
         """
         async with self._publishing:  # asyncio only
             stop = time.monotonic() + timeout
@@ -229,8 +347,10 @@ class Channel:
         return confirms.published - before
 
     async def publish_ahead(self, publishes: Iterable[Publishable], timeout: float = 60.0) -> None:
-        """Publish all, and return once the server has confirmed all that was published before: while it writes that
-        down, this is on its way. `wait_for_confirms` waits for the last of them. Raises what `publish_batch` does.
+        """Publish messages, and wait until the server has confirmed everything published before them.
+
+        So the server writes one batch to the disk while the next one is sent; `wait_for_confirms` waits for the last
+        one. Arguments and errors are those of `publish_batch`. PublishFailed may be about messages of an earlier call.
         """
         async with self._publishing:  # asyncio only
             await self._publish_ahead(publishes, timeout)
@@ -250,20 +370,17 @@ class Channel:
 
     @property
     def published(self) -> int:
-        """How many messages were published on this channel, while it has confirms."""
+        """How many messages were published on this channel. Raises LocalProtocolError if it has no confirms."""
         return self._core.confirms.published
 
     @property
     def confirmed(self) -> int:
-        """How many of them the server has confirmed, as far as calls have noticed: from the first on, without a gap."""
+        """How many messages the server has confirmed, from the first one without a gap, as far as calls noticed."""
         return self._core.confirms.confirmed
 
     @property
     def has_failures(self) -> bool:
-        """Whether the server refused or returned some of them, as far as calls have noticed, and no call has told yet.
-
-        It counts these as confirmed.
-        """
+        """Whether the server refused or returned messages that no call has reported. `confirmed` counts them, too."""
         return self._core.has_failures
 
     async def _send_all(self, publishes: Iterator[Publishable], stop: float) -> None:
@@ -274,13 +391,16 @@ class Channel:
             await self._driver.send_piece(stop - time.monotonic())
 
     async def wait_for_confirms(self, timeout: float = 60.0) -> None:
-        """Wait until all that was published is confirmed. Raises PublishFailed, TimedOut."""
+        """Wait, up to `timeout` seconds, until the server has confirmed everything published on this channel.
+
+        Raises what `publish_batch` does.
+        """
         if not await self._driver.wait(self._core.confirms, timeout):
             raise _not_confirmed(timeout)
         self._core.report()
 
     def take_returned(self) -> list[Returned]:
-        """Mandatory messages that came back since the last call; without confirms, this is how to learn of them."""
+        """Return the mandatory messages that matched no queue since the last call; without confirms, only this does."""
         return self._core.take_returned()
 
     async def _wait_for_flow(self, seconds: float) -> None:
@@ -290,16 +410,19 @@ class Channel:
     # -- consuming ----------------------------------------------------------------------------------------------
 
     async def get(self, queue: str, no_ack: bool = False) -> Delivery | None:
-        """One message, None when there is none; to be settled by `ack` or `nack` unless `no_ack`."""
+        """Get one message from a queue, or None if it is empty. `ack` or `nack` settles it, unless `no_ack` is set."""
         return await self._ask(requests.get(queue, no_ack))
 
     async def ack(self, delivery_tag: int, multiple: bool = False) -> None:
-        """Settle a message, or all of this channel up to it, for good."""
+        """Acknowledge a delivery, and with `multiple` all earlier ones of the channel: the server removes them."""
         self._core.ack(delivery_tag, multiple)
         await self._driver.send(REQUEST_SECONDS)
 
     async def nack(self, delivery_tag: int, multiple: bool = False, requeue: bool = True) -> None:
-        """Give a message back, or reject it for good."""
+        """Refuse a delivery, and with `multiple` all earlier ones of the channel.
+
+        The messages return to their queue, or without `requeue` are dropped or become dead letters.
+        """
         self._core.nack(delivery_tag, multiple, requeue)
         await self._driver.send(REQUEST_SECONDS)
 
@@ -312,11 +435,28 @@ class Channel:
         arguments: Table | None = None,
         no_ack: bool = False,
     ) -> AsyncIterator["Batch"]:
-        """Messages as they come, up to `batch_size` at once: a batch waits for its first message only.
+        """Subscribe to a queue, and yield batches of messages as they arrive.
 
-        Ends after `timeout` seconds without one; None: never. At most `prefetch` are unsettled at a time. Ending the
-        loop ends the subscription, and messages that were in no batch yet go back to the queue, or with `no_ack`
-        are lost; a loop that ends by itself has had them all.
+        A batch waits for its first message only. The end of the loop ends the subscription, and messages that were in
+        no batch yet return to the queue at once. With `no_ack`, a loop that ends after `timeout` has yielded all
+        messages; if it is left early, messages that were in no batch are lost.
+
+        Example::
+
+            async for batch in channel.consume("orders", timeout=10.0):
+                print(len(batch.messages))
+                await batch.ack()
+
+        Args:
+            queue: The name of the queue.
+            prefetch: The number of messages that may be unsettled at a time.
+            batch_size: The greatest number of messages of a batch.
+            timeout: The loop ends after so many seconds without a message. None: it never does.
+            arguments: Arguments of the subscription, such as ``{"x-stream-offset": "first"}``.
+            no_ack: Whether messages count as settled when the server sends them.
+
+        Raises:
+            ConsumerCancelled: The queue was deleted.
         """
         await self._ask(requests.prefetch(prefetch))
         request = requests.consume(queue, no_ack, arguments)
@@ -333,9 +473,9 @@ class Channel:
             yield Batch(left[at : at + batch_size], self._core, self._driver)
 
     async def _unsubscribe(self, inbox: Inbox) -> list[Delivery]:
-        """Returns what came meanwhile that only this one will have."""
+        """End the subscription. Returns deliveries that were in no batch and that nobody else will get."""
         left: list[Delivery] = []
-        # With the connection the subscription is gone as well; who asks for more hears of that.
+        # A lost connection has ended the subscription, too, and the next call raises the error.
         with suppress(ConnectionLost):
             if self.is_open:
                 if inbox.error is None:
@@ -347,64 +487,82 @@ class Channel:
     # -- streams ------------------------------------------------------------------------------------------------
 
     async def stream_query(self, queue: str, timestamp_ms: int = 0) -> StreamInfo:
-        """Offsets of a stream; `offset_at` is the first whose message was received at `timestamp_ms` or later."""
+        """Return the first and the next offset of a stream, and in `offset_at` the offset for a time.
+
+        That is the offset of the first message that the server received at `timestamp_ms` (milliseconds since 1970 UTC)
+        or later.
+        """
         return await self._ask(requests.stream_query(queue, timestamp_ms))
 
     async def stream_fetch(
         self, queue: str, offset: int, end_offset: int, max_bytes: int = 4 * 1024 * 1024
     ) -> StreamChunk:
-        """Records from `offset` on, before `end_offset`, of about `max_bytes` at most; the server may send fewer."""
+        """Read one chunk of a stream: records from `offset` to before `end_offset`, of about `max_bytes` or less.
+
+        The chunk is empty if the range has no records (yet).
+        """
         return await self._ask(requests.stream_fetch(queue, offset, end_offset, max_bytes))
 
     async def stream_span(self, queue: str, offset: int, end_offset: int, max_bytes: int) -> int:
-        """Before which offset to stop, `end_offset` or earlier, so that the records from `offset` on are of about
-        `max_bytes`; never before the first of them.
+        """Return where a range of a stream that begins at `offset` must end, to have about `max_bytes` (to 64 KiB).
+
+        The range has at least one record, and ends at `end_offset` or earlier.
         """
         return await self._ask(requests.stream_span(queue, offset, end_offset, max_bytes))
 
     def stream_chunks(
         self, queue: str, offset: int, end_offset: int, max_bytes: int = 4 * 1024 * 1024
     ) -> AsyncIterator[StreamChunk]:
-        """All records from `offset` on, before `end_offset` or the stream's present end: the server prepares a chunk
-        while its forerunner is in use.
+        """Yield the records from `offset` to before `end_offset`, or to the present end of the stream, in chunks.
+
+        A chunk has about `max_bytes` or less. The server prepares it while the one before is used.
         """
         return self._chunks(lambda at: requests.stream_fetch(queue, at, end_offset, max_bytes), offset, end_offset)
 
     # -- leases -------------------------------------------------------------------------------------------------
 
     async def lease_open(self, queue: str, name: str, epoch: int = 0, timeout_ms: int = 0) -> LeaseInfo:
-        """Take over the lease that this name has on a queue, or go on with one's own, by its `epoch`.
+        """Take over the lease with this name on a queue, or continue it.
 
-        What it holds goes back to the queue once nobody has called for `timeout_ms`; with 0 it never does.
+        Args:
+            queue: The name of the queue.
+            name: The name of the lease.
+            epoch: 0 takes the lease over from its present owner. The epoch of an earlier call continues it.
+            timeout_ms: Milliseconds without a call after which the leased messages return to the queue. 0: never.
+
+        Raises:
+            ChannelClosed: Another owner has taken over since that epoch. This holds for all methods with an `epoch`.
         """
         return await self._ask(requests.lease_open(queue, name, epoch, timeout_ms))
 
     async def lease_extend(self, queue: str, name: str, epoch: int, max_messages: int, max_bytes: int = 0) -> LeaseInfo:
-        """Lease what is ready, up to these limits (0 bytes: no limit) and to what the server does at once."""
+        """Lease up to `max_messages` messages of `max_bytes` (0: no limit) in total; the server may lease fewer at
+        once.
+        """
         return await self._ask(requests.lease_extend(queue, name, epoch, max_messages, max_bytes))
 
     async def lease_fetch(
         self, queue: str, name: str, offset: int, end_offset: int, max_bytes: int = 4 * 1024 * 1024
     ) -> StreamChunk:
-        """What is leased from position `offset` on, before `end_offset`; the server may send fewer."""
+        """Read one chunk of leased messages: positions `offset` to before `end_offset`, about `max_bytes` or less."""
         return await self._ask(requests.lease_fetch(queue, name, offset, end_offset, max_bytes))
 
     def lease_chunks(
         self, queue: str, name: str, offset: int, end_offset: int, max_bytes: int = 4 * 1024 * 1024
     ) -> AsyncIterator[StreamChunk]:
-        """All that is leased from position `offset` on, before `end_offset`, as `stream_chunks` has it of a stream."""
+        """Yield the leased messages at positions `offset` to before `end_offset`, in chunks like `stream_chunks`."""
         return self._chunks(lambda at: requests.lease_fetch(queue, name, at, end_offset, max_bytes), offset, end_offset)
 
     async def lease_settle(self, queue: str, name: str, epoch: int, up_to: int) -> None:
-        """All positions before `up_to` are done with, for good: on return that is durable."""
+        """Settle the leased messages before the position `up_to`. When this returns, that is synced to disk."""
         await self._ask(requests.lease_settle(queue, name, epoch, up_to))
 
     async def lease_release(self, queue: str, name: str, epoch: int = 0) -> int:
-        """Give back to the queue what is leased, and end the lease; returns how many messages. Epoch 0: by force."""
+        """End the lease, and return how many messages go back to the queue. Epoch 0 ends the lease of any owner."""
         return await self._ask(requests.lease_release(queue, name, epoch))
 
     async def lease_query(self, queue: str, name: str) -> LeaseInfo:
-        """Where a lease stands and how far it was fetched, whoever has it. It needs flintmq.lease.query."""
+        """Return the state of a lease of any owner. Needs the server's capability ``flintmq.lease.query``."""
         return await self._ask(requests.lease_query(queue, name))
 
     async def _chunks(
@@ -425,24 +583,43 @@ class Channel:
     # -- stages -------------------------------------------------------------------------------------------------
 
     async def stage_open(self, transactional_id: str, owner: str) -> StageInfo:
-        """Write under this transactional id, as all tasks of one owner may: they are told the same.
+        """Begin to write under a transactional id, or continue.
 
-        The owner goes on behind the batch it committed last. Another one begins anew: whoever was before is fenced for
-        good, and what it staged is discarded. Raises ChannelClosed for those, and where the id is another user's.
+        All tasks of one owner get the same answer. An owner continues after the batch that it committed last. Another
+        owner begins anew: the former one is fenced, and what it staged is discarded.
+
+        Args:
+            transactional_id: The name of the writer, which outlives its connections.
+            owner: The name of this run of the writer.
+
+        Raises:
+            ChannelClosed: The owner is fenced, or the id belongs to another user.
         """
         return await self._ask(requests.stage_open(transactional_id, owner))
 
     async def stage_select(self, transactional_id: str, epoch: int, batch: int, partition: int, attempt: int) -> bool:
-        """From now on this channel's messages are staged under this attempt, and published by a commit that names it.
+        """Stage the messages published on this channel from now on, as one attempt at a partition of a batch.
 
-        False where the batch is committed already: nothing of it will be published, so nothing has to be sent. The
-        attempt is discarded if the channel ends, or selects again, before `stage_ready`. Raises ChannelClosed where
-        another writer has taken over.
+        They appear in their queues only when a commit names the attempt. The attempt is discarded if the channel
+        closes, or selects another one, before `stage_ready`.
+
+        Args:
+            transactional_id: The name of the writer.
+            epoch: The owner's epoch, from `stage_open`.
+            batch: The number of the batch.
+            partition: The number of a part of the batch.
+            attempt: A number that no other attempt at this partition has.
+
+        Returns:
+            False if the batch is committed already, so that nothing has to be published.
+
+        Raises:
+            ChannelClosed: Another owner has taken over. This holds for all methods with an `epoch`.
         """
         return await self._ask(requests.stage_select(transactional_id, epoch, batch, partition, attempt))
 
     async def stage_ready(self) -> int:
-        """The attempt is complete, and on the server's disk. Returns how many of its messages found a queue."""
+        """Complete the attempt, and return how many messages matched a queue when it is synced to disk."""
         return await self._ask(requests.stage_ready())
 
     async def stage_ahead(
@@ -455,9 +632,10 @@ class Channel:
         publishes: Iterable[Publishable],
         timeout: float = 60.0,
     ) -> None:
-        """A whole attempt: select it, publish all, and say that it is ready. Returns once the one before it that was
-        staged like this is on the server's disk: while it writes that down, this is on its way. `wait_for_stage` waits
-        for the last. Raises what `stage_select` and `publish_batch` do.
+        """Stage a whole attempt, from `stage_select` to `stage_ready`, and wait until the one before is synced to disk.
+
+        So the server writes one attempt to the disk while the next one is sent; `wait_for_stage` waits for the last
+        one. Arguments and errors are those of `stage_select` and `publish_batch`.
         """
         async with self._publishing:  # asyncio only
             stop = time.monotonic() + timeout
@@ -470,7 +648,7 @@ class Channel:
                 await self._driver.answer(before, max(stop - time.monotonic(), 0))
 
     async def wait_for_stage(self, timeout: float = 60.0) -> None:
-        """Wait until all attempts that were staged ahead are on the server's disk. Raises PublishFailed, TimedOut."""
+        """Wait up to `timeout` seconds until all attempts of `stage_ahead` are on the disk, and raise their errors."""
         stop = time.monotonic() + timeout
         await self.wait_for_confirms(timeout)
         last = self._staging
@@ -481,10 +659,14 @@ class Channel:
     async def stage_commit(
         self, transactional_id: str, epoch: int, batch: int, winners: dict[int, int]
     ) -> StageCommitted:
-        """Publish the attempts that `winners` names by partition, all or none, and only if the batch is a new one.
+        """Publish the attempts in `winners` (attempt by partition), all or none.
 
-        Whatever else there is of this batch and of earlier ones is discarded. Raises ChannelClosed, with nothing done,
-        where an attempt is not there complete, a queue has no room, or another writer has taken over.
+        All other attempts of this batch and of earlier ones are discarded. A batch that was committed before is not
+        published again; the result says so.
+
+        Raises:
+            ChannelClosed: Nothing was published: an attempt is not complete, a queue has no room, or another owner has
+                taken over.
         """
         parts = requests.stage_commits(transactional_id, epoch, batch, winners)
         for part in parts[:-1]:
@@ -496,7 +678,7 @@ class Channel:
         await self._ask(requests.stage_abort(transactional_id, epoch, batch))
 
     async def stage_forget(self, transactional_id: str) -> None:
-        """Nobody will use this transactional id again: the server forgets its last batch, too."""
+        """Make the server forget a transactional id and its last batch, because nobody will use it again."""
         await self._ask(requests.stage_forget(transactional_id))
 
     async def _ask(self, request: Request[T]) -> T:
@@ -505,7 +687,7 @@ class Channel:
 
 @final
 class Batch:
-    """Messages that came together, and their settlement; one that was settled by itself is left out of it."""
+    """Messages that arrived together, to be settled together. A message that was settled by itself is left out."""
 
     def __init__(self, messages: list[Delivery], core: ClientChannel, driver: LoopDriver) -> None:
         self.messages = messages
@@ -513,12 +695,12 @@ class Batch:
         self._driver = driver
 
     async def ack(self) -> None:
-        """They are done with. With `no_ack` there is nothing to do."""
+        """Acknowledge the messages: the server removes them. With `no_ack`, this has no effect."""
         self._core.ack_all(self.messages)
         await self._driver.send(REQUEST_SECONDS)
 
     async def nack(self, requeue: bool = True) -> None:
-        """Give them back, or reject them for good."""
+        """Refuse the messages: they return to their queue, or without `requeue` are dropped or become dead letters."""
         self._core.nack_all(self.messages, requeue)
         await self._driver.send(REQUEST_SECONDS)
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import ssl
+from collections.abc import Awaitable
 from typing import Final, TypeVar, cast, final
 
 from flintmq.base.errors import ConnectionLost, FlintError
@@ -61,9 +62,9 @@ class LoopDriver(asyncio.Protocol):
             self._waiting -= 1
         return True
 
-    async def wait_for_message(self, inbox: Waitable, seconds: float | None) -> bool:
+    def wait_for_message(self, inbox: Waitable, seconds: float | None) -> Awaitable[bool]:
         """Do what `wait` does: the loop reads messages as they arrive."""
-        return await self.wait(inbox, seconds)
+        return self.wait(inbox, seconds)
 
     async def take(self, inbox: Inbox, count: int, seconds: float | None) -> list[Delivery]:
         """Wait for a delivery, and take up to `count`; none after `seconds`. Raises what ended the subscription."""

@@ -48,9 +48,10 @@ def test_nothing_of_asyncio_is_left() -> None:
 
 
 def test_what_is_marked_is_left_out() -> None:
-    """A marked statement goes, and a marked `with` leaves its body behind."""
+    """A marked statement goes with its comment, and a marked `with` leaves its body behind."""
     assert generated(
         "async def publish(self) -> None:",
+        "    # A comment for asyncio.",
         "    self.watch(1)  # asyncio only",
         "    async with self.lock:  # asyncio only",
         "        await self.send(",

@@ -1,4 +1,7 @@
-"""The asyncio client of AMQP 1.0: the names of the blocking one, awaited."""
+"""The asyncio client of AMQP 1.0: connections, sending and receiving links, and transactions.
+
+The event loop answers heartbeats.
+"""
 
 import time
 from collections.abc import AsyncIterator, Iterable
@@ -33,7 +36,7 @@ from flintmq.wire.amqp10.termini import Source, Target
 C = TypeVar("C", bound=ClientSender | ClientReceiver)
 L = TypeVar("L", "Sender", "Receiver")
 
-# How long a close may take, which needs no disk.
+# A close waits no longer than this for the server, because the server needs no disk for it.
 _CLOSE_SECONDS: Final = 5.0
 
 
@@ -44,12 +47,28 @@ async def connect(
     mechanism: str = plain.NAME,
     token: str | None = None,
 ) -> "Connection":
-    """Connect within `timeout` seconds (default: the URL's connection_timeout, or 10).
+    """Open a connection to an AMQP 1.0 server, and log in.
 
-    Links that are to be resumed are known to the server by `container_id` and their name. `mechanism` is how to log in:
-    "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "ANONYMOUS" or "EXTERNAL"; a `token` of OAuth 2 is a
-    login of its own, in place of that (OAUTHBEARER). Raises InvalidUrl, ConnectFailed, ConnectTimeout, LoginRefused,
-    ConnectionEnded or ConnectionLost.
+    Example::
+
+        async with await aio.connect("amqp://guest:guest@localhost:5672/%2f") as connection:
+            sender = await connection.sender("/queues/greetings")
+            print(await sender.send(Message(b"hello")))
+
+    Args:
+        amqp_url: ``amqp://user:password@host:port/vhost``, or ``amqps://`` for TLS; each part but the host has a
+            default.
+        timeout: Seconds for connecting and the login. None: the URL's ``connection_timeout``, or 10 seconds.
+        container_id: The name of this program, by which the server knows links that are resumed. "": a new one.
+        mechanism: The login: "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "ANONYMOUS" or "EXTERNAL" (by certificate).
+        token: An OAuth 2 token, for a login by OAUTHBEARER instead of `mechanism`.
+
+    Raises:
+        InvalidUrl: The URL cannot be understood, or its TLS files cannot be used.
+        ConnectFailed: The server cannot be reached; `ConnectTimeout` if the time was not enough.
+        LoginRefused: Wrong user name, password or token, or the server does not accept the mechanism.
+        ConnectionEnded: The server refused the connection for another reason, such as an unknown virtual host.
+        ConnectionLost: The server closed the socket without a reason.
     """
     target = url.parse(amqp_url, token)
     core = terms.connection(target, container_id, mechanism)
@@ -60,7 +79,10 @@ async def connect(
 
 @final
 class Connection:
-    """To be used in one event loop, by any number of tasks. As a context manager, it closes at the end."""
+    """A connection to an AMQP 1.0 server, to be used in one event loop, by any number of tasks.
+
+    As a context manager, it closes at the end. `connect` opens it.
+    """
 
     def __init__(self, core: ClientConnection, driver: LoopDriver) -> None:
         self._core = core
@@ -77,19 +99,29 @@ class Connection:
 
     @property
     def is_open(self) -> bool:
+        """Whether the connection can be used."""
         return self._core.closed is None
 
     @property
     def server(self) -> Open:
-        """What the server says of itself."""
+        """The server's open frame: its name, limits and properties."""
         return self._core.server
 
     async def sender(
         self, target: str | Target | None, name: str = "", settled: bool = False, source: Source | None = None
     ) -> "Sender":
-        """Attach a link to send on: to "/queues/orders", say. None: each message says where it goes (`to`).
+        """Attach a link to send messages on.
 
-        With `settled`, messages are sent without asking what becomes of them. Raises LinkDetached.
+        Args:
+            target: The address, such as "/queues/orders", or a `Target`. With None, each message has its address in
+                `to`.
+            name: The name of the link, for a link that is resumed. "": a new one.
+            settled: Whether messages are sent settled: they have no outcome, and may be lost.
+            source: The terminus on this side, for example one that is durable.
+
+        Raises:
+            LinkDetached: The server refused the link.
+            TimedOut: The server did not answer within 60 seconds.
         """
         return await self.resume(Sender(terms.sender(target, name, settled, source), self._core, self._driver))
 
@@ -102,17 +134,32 @@ class Connection:
         second: bool = False,
         filters: Fields | None = None,
     ) -> "Receiver":
-        """Attach a link to receive on. Raises LinkDetached.
+        """Attach a link to receive messages on.
 
-        At most `credit` messages wait here to be taken; 0: what `grant` asks for. With `settled` they come settled;
-        with `second`, the server settles first, and only then this side forgets a message.
+        Args:
+            source: The address, such as "/queues/orders", or a `Source`.
+            name: The name of the link, for a link that is resumed. "": a new one.
+            credit: The number of messages that may wait here until they are taken. 0: only those that `grant` asks for.
+            settled: Whether messages arrive settled: they have no outcome, and may be lost.
+            second: Whether the server settles a message first, and this side forgets it only then.
+            filters: What to receive: `selector`, `no_local`, `stream_offset`, `stream_time`, joined by ``|``.
+
+        Raises:
+            LinkDetached: The server refused the link.
+            TimedOut: The server did not answer within 60 seconds.
         """
         core = terms.receiver(source, name, credit, settled, second, filters)
         return await self.resume(Receiver(core, self._core, self._driver))
 
     async def resume(self, link: L) -> L:
-        """Attach a link here whose connection was lost. Where both sides kept what was unsettled, nothing is sent twice
-        that arrived; the server keeps it for a link whose terminus is durable, or does not expire.
+        """Attach a sender or receiver of a lost connection to this one, with its unsettled messages.
+
+        Both sides compare what is unsettled: no message that arrived is sent twice. The server keeps its side for links
+        whose terminus is durable or does not expire.
+
+        Raises:
+            LinkDetached: The server refused the link.
+            TimedOut: The server did not answer within 60 seconds.
         """
         link.move(self._core, self._driver)
         self._core.attach(link.core)
@@ -120,7 +167,12 @@ class Connection:
         return link
 
     async def transaction(self) -> "Transaction":
-        """Begin a transaction; as a context manager, it commits at the end, and rolls back on an exception."""
+        """Begin a transaction. As a context manager, it commits at the end, and rolls back after an exception.
+
+        Raises:
+            TransactionFailed: The server does not begin another one.
+            TimedOut: The server did not answer within 60 seconds.
+        """
         if self._coordinator is None or self._coordinator.error is not None:
             core = coordinator.coordinator(terms.unique("coordinator"))
             self._core.attach(core)
@@ -131,9 +183,13 @@ class Connection:
         return Transaction(coordinator.declared(sent), self._coordinator, self._driver)
 
     async def update_secret(self, token: str) -> None:
-        """Tell the server a newer token of the same user, before the one there is expires.
+        """Send the server a renewed OAuth 2 token of the same user, before the old one expires.
 
-        One that it does not accept ends the connection. Raises LocalProtocolError while it looks at another one.
+        A server that does not accept the token ends the connection.
+
+        Raises:
+            LocalProtocolError: The server is checking another token already.
+            TimedOut: The server did not answer within 60 seconds.
         """
         requests, responses = management.pair(terms.unique("management"))
         async with (
@@ -144,24 +200,31 @@ class Connection:
             management.check_done(await receiver.receive(REQUEST_SECONDS), REQUEST_SECONDS)
 
     async def process(self, timeout: float = 0.0) -> None:
-        """Take in what comes, and answer heartbeats, for `timeout` seconds; 0: only what is there already."""
+        """Keep the connection alive for `timeout` seconds: read what arrives, and answer heartbeats. 0: do not wait.
+
+        A blocking program that makes no other call for longer than the heartbeat has to call this now and then. In an
+        event loop, heartbeats are answered without it.
+
+        Raises:
+            ConnectionEnded: The connection was closed; ConnectionLost if the socket failed.
+        """
         await self._driver.process(timeout)
 
     async def close(self) -> None:
-        """Close all links and the connection. Harmless when it is closed."""
+        """Close all links and the connection. Raises no FlintError; on a closed connection, this has no effect."""
         try:
             if self.is_open:
                 self._core.close()
                 await self._driver.wait(self._core.ended, _CLOSE_SECONDS)
         except FlintError:
-            # It ended in another way, which is what was wanted.
+            # The connection ended in another way, so it is closed as well.
             pass
         finally:
             self._driver.close()
 
 
 class _LinkEnd(Generic[C]):
-    """What senders and receivers have alike."""
+    """One end of a link: the methods that a sender and a receiver share."""
 
     def __init__(self, core: C, connection: ClientConnection, driver: LoopDriver) -> None:
         self.core = core
@@ -178,20 +241,21 @@ class _LinkEnd(Generic[C]):
 
     @property
     def name(self) -> str:
+        """The name of the link."""
         return self.core.name
 
     @property
     def server(self) -> Attach:
-        """What the server says of its end: the address of a dynamic node, say, or the filters in place."""
+        """The server's attach frame: the address of a dynamic node, for example, or the filters that it applies."""
         assert self.core.peer is not None
         return self.core.peer
 
     async def detach(self) -> None:
-        """Detach, and leave the server's end as it is: a terminus that does not expire waits to be resumed."""
+        """Detach the link, but let the server keep its terminus until that expires, so that the link can be resumed."""
         await self._leave(closed=False)
 
     async def close(self) -> None:
-        """Detach for good; what is not settled goes back. Harmless when it is over."""
+        """Close the link. A receiver's unsettled messages return to their queue. On a closed link, it has no effect."""
         await self._leave(closed=True)
 
     async def _leave(self, closed: bool) -> None:
@@ -200,7 +264,7 @@ class _LinkEnd(Generic[C]):
         self._connection.forget(self.core)
 
     def move(self, connection: ClientConnection, driver: LoopDriver) -> None:
-        """For `Connection.resume`."""
+        """Use another connection from now on. `Connection.resume` calls this."""
         self._connection.forget(self.core)
         self._connection = connection
         self._driver = driver
@@ -208,9 +272,10 @@ class _LinkEnd(Generic[C]):
 
 @final
 class Sender(_LinkEnd[ClientSender]):
-    """As a context manager, it detaches at the end. Any method raises LinkDetached, ConnectionEnded or ConnectionLost
-    when the link is over, and TimedOut when the server does not answer. After a lost connection, what has no outcome
-    stays here: `Connection.resume` sends it, or what is missing of it, over another one.
+    """A link to send messages on. `Connection.sender` attaches it; as a context manager, it closes at the end.
+
+    If the link has ended, every method raises LinkDetached, ConnectionEnded or ConnectionLost. After a lost connection,
+    messages without an outcome stay here, and `Connection.resume` sends them, or the missing part of them.
     """
 
     @property
@@ -221,8 +286,20 @@ class Sender(_LinkEnd[ClientSender]):
     async def send(
         self, message: Message | bytes, transaction: "Transaction | None" = None, timeout: float = REQUEST_SECONDS
     ) -> DeliveryState | None:
-        """Send a message, and return its outcome: Accepted once it is safe, Released where no queue wanted it, Rejected
-        where one refused it. None on a link that is `settled`.
+        """Send a message, and wait for its outcome.
+
+        Args:
+            message: A message, or its encoded bytes.
+            transaction: The transaction that the message belongs to.
+            timeout: Seconds.
+
+        Returns:
+            `Accepted` if the message is safe, `Released` if it matched no queue, `Rejected` if a queue refused it; None
+            on a link that sends settled messages.
+
+        Raises:
+            TimedOut: There was no outcome in time. The message may arrive.
+            LocalProtocolError: A value has no type in AMQP.
         """
         sent = self._send(message, transaction, is_watched=True)
         if not await self._driver.wait(sent, timeout):
@@ -233,9 +310,19 @@ class Sender(_LinkEnd[ClientSender]):
     async def send_batch(
         self, messages: Iterable[Message | bytes], transaction: "Transaction | None" = None, timeout: float = 60.0
     ) -> int:
-        """Send all; returns their number once the server has accepted every one of them.
+        """Send messages, and wait until the server has accepted all of them.
 
-        Raises SendFailed when it did not accept some (the others are safe), TimedOut after `timeout` seconds.
+        Args:
+            messages: Any iterable of messages, or of their encoded bytes. It is read while they are sent.
+            transaction: The transaction that the messages belong to.
+            timeout: Seconds for all of it.
+
+        Returns:
+            The number of messages.
+
+        Raises:
+            SendFailed: The server did not accept some messages; all others are safe.
+            TimedOut: Some messages had no outcome in time. They may arrive.
         """
         stop = time.monotonic() + timeout
         try:
@@ -254,7 +341,7 @@ class Sender(_LinkEnd[ClientSender]):
         return count
 
     async def wait(self, timeout: float = 60.0) -> None:
-        """Wait until all that was sent has an outcome. Raises SendFailed, TimedOut."""
+        """Wait up to `timeout` seconds until all messages have an outcome. Raises what `send_batch` does."""
         if not await self._driver.wait(self.core.idle, timeout):
             raise _no_outcome(timeout)
         self.core.report()
@@ -266,25 +353,35 @@ class Sender(_LinkEnd[ClientSender]):
 
 @final
 class Receiver(_LinkEnd[ClientReceiver]):
-    """As a context manager, it detaches at the end. Any method raises LinkDetached, ConnectionEnded or ConnectionLost
-    when the link is over. After a lost connection, what is unsettled stays here: it may be settled meanwhile, and
-    `Connection.resume` tells the server, and gets what is missing of a message that came in part.
+    """A link to receive messages on. `Connection.receiver` attaches it; as a context manager, it closes at the end.
+
+    If the link has ended, every method raises LinkDetached, ConnectionEnded or ConnectionLost. After a lost connection,
+    unsettled messages stay here, and can be settled. `Connection.resume` then tells the server, which sends the missing
+    part of a message that arrived in part.
     """
 
     @property
     def unsettled(self) -> int:
-        """How many messages, or parts of one, are not settled by both sides."""
+        """How many messages, or parts of one, both sides have not settled."""
         return self.core.unsettled
 
     async def receive(self, timeout: float | None = None) -> Delivery | None:
-        """The next message; None after `timeout` seconds without one (None: never)."""
+        """Wait for the next message. Returns None after `timeout` seconds; without a `timeout`, there is no limit."""
         taken = await self._take(1, timeout)
         return taken[0] if taken else None
 
     async def batches(self, batch_size: int = 500, timeout: float | None = None) -> AsyncIterator["Batch"]:
-        """Messages as they come, up to `batch_size` at once: a batch waits for its first message only.
+        """Yield batches of messages as they arrive. A batch waits for its first message only.
 
-        Ends after `timeout` seconds without one; None: never.
+        Example::
+
+            async for batch in receiver.batches(timeout=10.0):
+                print(len(batch.messages))
+                await batch.accept()
+
+        Args:
+            batch_size: The greatest number of messages of a batch.
+            timeout: The loop ends after so many seconds without a message. None: it never does.
         """
         while taken := await self._take(batch_size, timeout):
             yield Batch(taken, self)
@@ -295,27 +392,33 @@ class Receiver(_LinkEnd[ClientReceiver]):
         return self.core.take(count)
 
     async def grant(self, count: int) -> None:
-        """Ask for so many more messages: for a receiver with no `credit` of its own."""
+        """Ask for `count` more messages, on a receiver without a `credit` of its own."""
         self.core.grant(count)
         await self._driver.send(REQUEST_SECONDS)
 
     async def drain(self, timeout: float = REQUEST_SECONDS) -> None:
-        """Have the server use up the credit with what there is, and give back the rest. `receive` gets what came."""
+        """Ask the server for the messages that are ready, as far as there is credit, and to give back the rest of the
+        credit.
+
+        Raises TimedOut if the server has not done so within `timeout` seconds. `receive` returns the messages.
+        """
         self.core.drain()
         await _await(self._driver, self.core.drained, "given back the credit", timeout)
 
     async def accept(self, *deliveries: Delivery, transaction: "Transaction | None" = None) -> None:
-        """They are done with."""
+        """Settle messages as processed: the server removes them. In a transaction, its commit does it."""
         await self._settle(deliveries, ACCEPTED, transaction)
 
     async def release(self, *deliveries: Delivery, transaction: "Transaction | None" = None) -> None:
-        """Give them back as they were: nothing was tried."""
+        """Return messages to their queue as if they had not been delivered."""
         await self._settle(deliveries, RELEASED, transaction)
 
     async def reject(
         self, *deliveries: Delivery, error: Error | None = None, transaction: "Transaction | None" = None
     ) -> None:
-        """They are of no use to anybody: they are dropped, or become dead letters."""
+        """Refuse messages for ever: the server drops them, or publishes them as dead letters, with `error` as the
+        reason.
+        """
         await self._settle(deliveries, Rejected(error), transaction)
 
     async def modify(
@@ -326,7 +429,15 @@ class Receiver(_LinkEnd[ClientReceiver]):
         annotations: Annotations | None = None,
         transaction: "Transaction | None" = None,
     ) -> None:
-        """Give them back changed: as tried in vain, not to come here again, with more message annotations."""
+        """Return messages to their queue with changes.
+
+        Args:
+            deliveries: The messages.
+            delivery_failed: Whether this counts as a failed delivery.
+            undeliverable_here: Whether they must not be delivered to this link again.
+            annotations: Message annotations to add.
+            transaction: The transaction whose commit does it.
+        """
         await self._settle(deliveries, Modified(delivery_failed, undeliverable_here, annotations or {}), transaction)
 
     async def _settle(
@@ -339,24 +450,27 @@ class Receiver(_LinkEnd[ClientReceiver]):
 
 @final
 class Batch:
-    """Messages that came together, and one outcome for all of them."""
+    """Messages that arrived together, to be settled together."""
 
     def __init__(self, messages: list[Delivery], receiver: Receiver) -> None:
         self.messages = messages
         self._receiver = receiver
 
     async def accept(self, transaction: "Transaction | None" = None) -> None:
-        """They are done with."""
+        """Settle the messages as processed: the server removes them. In a transaction, its commit does it."""
         await self._receiver.accept(*self.messages, transaction=transaction)
 
     async def release(self) -> None:
-        """Give them back as they were."""
+        """Return the messages to their queue as if they had not been delivered."""
         await self._receiver.release(*self.messages)
 
 
 @final
 class Transaction:
-    """What is sent and settled with it happens when it is committed, all of it or nothing."""
+    """Messages sent, and outcomes given, that take effect together or not at all. `Connection.transaction` begins it.
+
+    As a context manager, it commits at the end, and rolls back after an exception.
+    """
 
     def __init__(self, txn_id: bytes, core: ClientSender, driver: LoopDriver) -> None:
         self.txn_id = txn_id
@@ -373,15 +487,20 @@ class Transaction:
         if error is None:
             await self.commit()
         elif self._coordinator.error is None:
-            # Without its link, it is rolled back already.
+            # If the link to the coordinator has ended, the server has rolled back already.
             await self.roll_back()
 
     async def commit(self) -> None:
-        """Returns once all of it is safe. Raises TransactionFailed when nothing of it took effect."""
+        """Commit the transaction: when this returns, all of it has taken effect and is safe.
+
+        Raises:
+            TransactionFailed: Nothing of it took effect.
+            TimedOut: The server did not answer within 60 seconds.
+        """
         await self._discharge(fail=False)
 
     async def roll_back(self) -> None:
-        """Nothing of it takes effect."""
+        """Roll the transaction back: nothing of it takes effect."""
         await self._discharge(fail=True)
 
     async def _discharge(self, fail: bool) -> None:
