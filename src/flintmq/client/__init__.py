@@ -1,4 +1,4 @@
-"""Clients of FlintMQ, and of any AMQP 0-9-1 broker: `connect` blocks, `aio.connect` is for asyncio."""
+"""Clients for AMQP 0-9-1: blocking (`connect`) and asyncio (`aio.connect`). `flintmq.client.amqp10` has AMQP 1.0."""
 
 from flintmq.base.errors import ConnectionLost, FlintError, LocalProtocolError
 from flintmq.client import aio

@@ -1,6 +1,4 @@
-"""A channel as a client sees it, without its socket: requests and their answers, publishes and their confirms,
-deliveries and their settlement. The blocking and the asyncio client are both drivers of this.
-"""
+"""A channel of AMQP 0-9-1 without its socket: requests, publishes, confirms, and deliveries with their settlement."""
 
 from collections import deque
 from collections.abc import Iterator
@@ -38,19 +36,19 @@ from flintmq.wire.amqp091.tables import encode_shortstr, pull_shortstr
 
 T = TypeVar("T")
 
-# basic.deliver: method id, consumer tag, then delivery tag and redelivered before the address.
+# basic.deliver: method id (4 bytes), consumer tag, delivery tag (8) and redelivered (1), then the address.
 _TAG_START: Final = 4
 _TAG_AND_FLAG_BYTES: Final = 9
 
 
 @final
 class ClientChannel(ChannelOwner):
-    """`ended` gets ready when the channel is over and its number free; `closed` is why it takes no more."""
+    """A channel. `ended` becomes ready when it is over and its number is free; `closed` has the reason for its end."""
 
     def __init__(self, output: Output) -> None:
         self.closed: FlintError | None = None
         self.ended: Waitable = Waitable()
-        # Not ready while the server asked us to stop publishing (channel.flow).
+        # Not ready while the server has stopped publishes (channel.flow).
         self.flow: Waitable = Waitable()
         self.flow.ready()
         self._confirms: Confirms | None = None
@@ -59,11 +57,11 @@ class ClientChannel(ChannelOwner):
         self._output = output
         self._channel: Channel | None = None
         self._requests: deque[Request[Any]] = deque()
-        # By consumer tag, as it is encoded.
+        # Keys are encoded consumer tags.
         self._inboxes: dict[bytes, Inbox] = {}
         self._consumers = 0
         self._settled = Tags()
-        # The last of each, since mostly the next message has the same.
+        # Decoded and encoded fields of the last delivery and publish, because the next one mostly has the same.
         self._inbox: Inbox | None = None
         self._inbox_tag = b""
         self._address = b""
@@ -93,13 +91,13 @@ class ClientChannel(ChannelOwner):
     # -- requests -----------------------------------------------------------------------------------------------
 
     def ask(self, request: Request[T]) -> Request[T]:
-        """Send a method; its answer makes the request ready. Answers come in the order of requests."""
+        """Send a request, which becomes ready when its answer arrives. Answers arrive in the order of the requests."""
         self.channel.send(request.method)
         self._requests.append(request)
         return request
 
     def expect(self, request: Request[Any]) -> None:
-        """The method was sent already."""
+        """Wait for the answer to a request that was sent already."""
         self._requests.append(request)
 
     def on_method(self, method: Method) -> None:
@@ -116,7 +114,7 @@ class ClientChannel(ChannelOwner):
         method = answer.method
         requests = self._requests
         if not requests or type(method) not in requests[0].answers:
-            raise UnexpectedFrame(f"{method.name} answers nothing that was asked")
+            raise UnexpectedFrame(f"{method.name} answers no request")
         request = requests.popleft()
         if isinstance(method, BasicGetOk) and isinstance(request.method, BasicGet) and request.method.no_ack:
             self._settled.add(method.delivery_tag, method.delivery_tag)
@@ -136,7 +134,7 @@ class ClientChannel(ChannelOwner):
     def publish(
         self, exchange: str, routing_key: str, body: Body, properties: bytes | Properties | None, mandatory: bool
     ) -> None:
-        """Write a message into the output. Raises TypeError and LocalProtocolError for what cannot be encoded."""
+        """Write a message to the output. Raises TypeError or LocalProtocolError if it cannot be encoded."""
         channel = self.channel
         if (
             exchange != self._publish_exchange
@@ -152,7 +150,7 @@ class ClientChannel(ChannelOwner):
             self._confirms.count()
 
     def publish_some(self, publishes: Iterator[Publishable], max_bytes: i64) -> bool:
-        """Publish until the output holds about that much; False when there are no more."""
+        """Publish until the output holds `max_bytes`, about. False if there are no more messages."""
         output = self._output
         for given in publishes:
             exchange, routing_key, body, properties, mandatory = given if len(given) == 5 else Publish(*given)
@@ -167,19 +165,19 @@ class ClientChannel(ChannelOwner):
     def _confirmed(self, delivery_tag: i64, multiple: bool, taken: bool) -> None:
         confirms = self._confirms
         if confirms is None:
-            raise UnexpectedFrame("a confirm came, and confirms were not asked for")
+            raise UnexpectedFrame("a confirm for a channel without confirms")
         confirms.settle(delivery_tag, multiple, taken)
 
     @property
     def confirms(self) -> Confirms:
-        """Raises LocalProtocolError when they were not asked for."""
+        """The publishes that wait for confirms. Raises LocalProtocolError if the channel has no confirms."""
         confirms = self._confirms
         if confirms is None:
             raise LocalProtocolError("this channel has no confirms; open it with channel(confirms=True)")
         return confirms
 
     def report(self) -> None:
-        """To be called when `confirms` are ready: raises PublishFailed for what the server refused or returned."""
+        """Raise PublishFailed for what the server refused or returned. Call it when `confirms` is ready."""
         confirms = self.confirms
         confirms.check()
         nacked = confirms.report()
@@ -189,7 +187,7 @@ class ClientChannel(ChannelOwner):
 
     @property
     def has_failures(self) -> bool:
-        """Whether the server refused or returned something that was not reported yet."""
+        """Whether the server has refused or returned messages that were not reported yet."""
         return self.confirms.has_refusals or bool(self._returned)
 
     def take_returned(self) -> list[Returned]:
@@ -222,7 +220,7 @@ class ClientChannel(ChannelOwner):
         if inbox is None or tag != self._inbox_tag:
             inbox = self._inboxes.get(tag)
             if inbox is None:
-                raise UnexpectedFrame(f"a delivery to consumer tag {tag[1:]!r}, which is none of ours")
+                raise UnexpectedFrame(f"a delivery to consumer tag {tag[1:]!r}, which this channel does not have")
             self._inbox = inbox
             self._inbox_tag = tag
         address = method[start:]
@@ -251,7 +249,7 @@ class ClientChannel(ChannelOwner):
     # -- consuming ----------------------------------------------------------------------------------------------
 
     def subscribe(self, request: Request[Any]) -> Inbox:
-        """Send basic.consume, whose consumer tag is chosen here; deliveries are gathered in the inbox."""
+        """Send basic.consume with a new consumer tag, and return the inbox for its deliveries."""
         method = request.method
         assert isinstance(method, BasicConsume)
         self._consumers += 1
@@ -262,8 +260,8 @@ class ClientChannel(ChannelOwner):
         return inbox
 
     def unsubscribed(self, inbox: Inbox) -> list[Delivery]:
-        """The subscription is over. What it brought and nobody took goes back to the queue, or, where nothing is
-        acknowledged, is returned: nobody else will have it.
+        """End a subscription. Deliveries that were not taken go back to the queue. With no_ack, they are returned: the
+        server has forgotten them.
         """
         self._inboxes.pop(encode_shortstr(inbox.consumer_tag), None)
         self._inbox = None
@@ -292,17 +290,21 @@ class ClientChannel(ChannelOwner):
         self._note(delivery_tag, multiple)
 
     def ack_all(self, deliveries: list[Delivery]) -> None:
-        """Acknowledge these and no others, with as few frames as that allows; those settled already are left out."""
+        """Acknowledge exactly these deliveries, with as few frames as possible. Those that are settled already are left
+        out.
+        """
         for tag, multiple in self._settlements(deliveries):
             self.ack(tag, multiple)
 
     def nack_all(self, deliveries: list[Delivery], requeue: bool) -> None:
-        """The same, given back (or discarded, or dead-lettered: what the queue does with what is rejected)."""
+        """Requeue or reject exactly these deliveries. Those that are settled already are left out."""
         for tag, multiple in self._settlements(deliveries):
             self.nack(tag, multiple, requeue)
 
     def _settlements(self, deliveries: list[Delivery]) -> Iterator[tuple[int, bool]]:
-        """Tag, multiple. Each is to be sent before the next is asked for: it may be what allows a multiple one."""
+        """Yield a tag and the flag multiple for each frame. Send a frame before the next one is asked for, because it
+        may be what allows the next one to be multiple.
+        """
         settled = self._settled
         for first, last in self._runs(deliveries):
             if first == settled.floor + 1:
@@ -312,7 +314,7 @@ class ClientChannel(ChannelOwner):
                     yield tag, False
 
     def _runs(self, deliveries: list[Delivery]) -> list[tuple[int, int]]:
-        """First and last of runs of neighbouring tags that are not settled."""
+        """Return the first and last tags of runs of neighbouring tags that are not settled."""
         settled = self._settled
         runs: list[tuple[int, int]] = []
         first: i64 = 0
@@ -339,7 +341,7 @@ class ClientChannel(ChannelOwner):
     # -- the end ------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Ask for the end; `ended` gets ready when the server agreed. Harmless on a channel that is closed."""
+        """Ask the server to close the channel; `ended` becomes ready when it agrees. No effect on a closed channel."""
         if self.closed is None:
             self._is_closing = True
             self.channel.close()

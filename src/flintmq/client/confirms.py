@@ -11,9 +11,9 @@ from flintmq.client.waiting import Waitable
 
 @final
 class Confirms(Waitable):
-    """Ready while every publish is confirmed, one way or the other.
+    """The publishes of a channel with confirms. Ready while the server has confirmed, or refused, all of them.
 
-    `published` is the number of publishes, which is the last one's tag.
+    `published` is the number of publishes; the last one has this number as its tag.
     """
 
     def __init__(self) -> None:
@@ -23,32 +23,34 @@ class Confirms(Waitable):
         self._done = Tags()
         self._reported: i64 = 0
         self._nacked: list[int] = []
-        # Ready when this publish, and all before it, are confirmed.
+        # The last mark: an event, and the publish up to which everything must be confirmed to make it ready.
         self._marked: Waitable | None = None
         self._mark: i64 = 0
 
     @property
     def confirmed(self) -> int:
-        """How many publishes are confirmed, from the first one on without a gap."""
+        """How many publishes are confirmed, from the first one without a gap."""
         return self._done.floor
 
     @property
     def has_refusals(self) -> bool:
-        """Whether a publish was refused since the last report."""
+        """Whether the server has refused a publish since the last report."""
         return bool(self._nacked)
 
     @property
     def is_reported(self) -> bool:
-        """Whether there was no publish since the last report."""
+        """Whether nothing was published since the last report."""
         return self._reported == self.published
 
     def count(self) -> None:
-        """One more was published."""
+        """Count one more publish."""
         self.published += 1
         self.unready()
 
     def mark(self) -> Waitable:
-        """Gets ready when all that was published until now is confirmed. Only the last one that was asked for does."""
+        """Return an event that becomes ready when everything published until now is confirmed. An earlier mark is
+        forgotten.
+        """
         marked = Waitable()
         self._marked = marked
         self._mark = self.published
@@ -67,7 +69,9 @@ class Confirms(Waitable):
             self._marked.fail(error)
 
     def settle(self, tag: i64, multiple: bool, taken: bool) -> None:
-        """The server's basic.ack (`taken`) or basic.nack. Raises PreconditionFailed for a tag never used."""
+        """Handle basic.ack (`taken`) or basic.nack of the server. Raises PreconditionFailed for a tag that was not
+        published.
+        """
         if tag == 0 and multiple:
             tag = self.published
         if tag <= 0 or tag > self.published:
@@ -85,7 +89,9 @@ class Confirms(Waitable):
         self._look_at_mark()
 
     def report(self) -> list[int]:
-        """Positions of refused publishes, counted from the last report; all publishes are to be confirmed by now."""
+        """Return the positions of refused publishes, counted from the last report. Call it when all publishes are
+        confirmed.
+        """
         first = self._reported + 1
         nacked = sorted(int(tag - first) for tag in self._nacked)
         self._nacked = []

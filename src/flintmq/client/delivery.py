@@ -1,4 +1,4 @@
-"""Messages that came in, and where they wait to be taken."""
+"""Messages that the server delivered or returned, and the inbox where they wait to be taken."""
 
 from typing import Final, final
 
@@ -6,13 +6,22 @@ from flintmq.base.errors import FlintError
 from flintmq.client.waiting import Waitable
 from flintmq.wire.amqp091.properties import Properties, decode_properties
 
-# About what a delivery takes beside its body, so that a flood of empty ones counts, too.
+# The memory of a delivery without its body, about: with it, many deliveries with empty bodies are limited, too.
 _DELIVERY_BYTES: Final = 256
 
 
 @final
 class Delivery:
-    """A message and how it came. `encoded_properties` are its properties as they travelled."""
+    """A delivered message.
+
+    Attributes:
+        delivery_tag: The number by which the channel settles it.
+        redelivered: Whether it may have been delivered before.
+        exchange: The exchange to which it was published.
+        routing_key: The routing key with which it was published.
+        encoded_properties: Its properties, as the server sent them.
+        body: Its content.
+    """
 
     def __init__(
         self,
@@ -33,7 +42,7 @@ class Delivery:
 
     @property
     def properties(self) -> Properties:
-        """Decoded when they are first asked for. Raises SyntaxFault when they are malformed."""
+        """The decoded properties. Raises SyntaxFault if they are malformed."""
         properties = self._properties
         if properties is None:
             properties = decode_properties(self.encoded_properties)
@@ -49,7 +58,16 @@ class Delivery:
 
 @final
 class Returned:
-    """A mandatory message that no queue wanted, and the server's reason."""
+    """A mandatory message that matched no queue.
+
+    Attributes:
+        reply_code: The server's reason as a number, such as 312.
+        reply_text: The server's reason as a text, such as "NO_ROUTE".
+        exchange: The exchange to which it was published.
+        routing_key: The routing key with which it was published.
+        encoded_properties: Its properties, as the server sent them.
+        body: Its content.
+    """
 
     def __init__(
         self,
@@ -69,6 +87,7 @@ class Returned:
 
     @property
     def properties(self) -> Properties:
+        """The decoded properties. Raises SyntaxFault if they are malformed."""
         return decode_properties(self.encoded_properties)
 
     def __repr__(self) -> str:
@@ -80,14 +99,16 @@ class Returned:
 
 @final
 class Inbox(Waitable):
-    """Deliveries to one consumer that nobody has taken yet. Ready while there are some, and once it has ended."""
+    """Deliveries to one consumer that were not taken yet. Ready while there are some, and when the subscription has
+    ended.
+    """
 
     def __init__(self, consumer_tag: str, no_ack: bool) -> None:
         super().__init__()
         self.consumer_tag = consumer_tag
         self.no_ack = no_ack
         self.deliveries: list[Delivery] = []
-        # About what these take, while they are here.
+        # The memory of the deliveries, about.
         self.held_bytes: int = 0
 
     def put(self, delivery: Delivery) -> None:
@@ -97,7 +118,7 @@ class Inbox(Waitable):
             self.ready()
 
     def take(self, count: int) -> list[Delivery]:
-        """The oldest ones, `count` at most. Raises what ended the subscription when there are no more."""
+        """Remove the oldest deliveries, up to `count`. If there are none, raises what ended the subscription."""
         taken = self.deliveries
         if not taken:
             self.check()
@@ -113,14 +134,16 @@ class Inbox(Waitable):
         return taken
 
     def empty(self) -> list[Delivery]:
-        """All that are left, whatever has happened."""
+        """Remove all deliveries, and return them."""
         left = self.deliveries
         self.deliveries = []
         self.held_bytes = 0
         return left
 
     def lose(self, error: FlintError) -> None:
-        """The channel ended. What would have to be acknowledged will come again, to somebody else."""
+        """End the subscription with its channel. Deliveries that need an acknowledgement are dropped: the server
+        requeues them.
+        """
         if not self.no_ack:
             self.empty()
         self.fail(error)

@@ -11,7 +11,7 @@ PIECE_BYTES: Final = 256 * 1024
 
 
 class Timers(Protocol):
-    """The engine's heartbeats."""
+    """The heartbeats of a protocol engine. Times are seconds of one clock that never goes back."""
 
     def next_timer(self) -> float | None: ...
 
@@ -21,7 +21,7 @@ class Timers(Protocol):
 
 
 class Driven(Protocol):
-    """`opened` gets ready when the connection is usable, `ended` when it is over."""
+    """A connection without its socket. `opened` becomes ready when it can be used, `ended` when it is over."""
 
     @property
     def opened(self) -> Waitable: ...

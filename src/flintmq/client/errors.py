@@ -1,4 +1,4 @@
-"""What can go wrong for a client, by type; a connection that ended without a word is base's ConnectionLost."""
+"""The errors that a client raises. ConnectionLost and LocalProtocolError are in `flintmq.base.errors`."""
 
 from flintmq.base.counting import counted
 from flintmq.base.errors import AmqpError, ClosedByPeer, ConfigurationError, FlintError
@@ -6,23 +6,23 @@ from flintmq.client.delivery import Returned
 
 
 class InvalidUrl(ConfigurationError):
-    """An AMQP URL that cannot be understood; the text never repeats its password."""
+    """An AMQP URL cannot be understood, or its TLS files cannot be used. The text never contains the password."""
 
 
 class ConnectFailed(FlintError):
-    """No connection came about: the address is unknown, or nobody listens there."""
+    """The server cannot be reached: its address is unknown, nothing listens there, or TLS failed."""
 
 
 class ConnectTimeout(ConnectFailed):
-    """No connection came about in time."""
+    """The connection was not open in time."""
 
 
 class TimedOut(FlintError):
-    """The server did not answer, confirm, or take our bytes in time. The channel may be used on."""
+    """The server did not answer, confirm, or read in time. The channel can still be used."""
 
 
 class Closed(FlintError):
-    """`code` and `text` are the server's words; 200 when our own side closed."""
+    """A channel or connection was closed. `code` and `text` are from the server; 200 if this side closed it."""
 
     def __init__(self, code: int, text: str) -> None:
         super().__init__(code, text)
@@ -34,26 +34,27 @@ class Closed(FlintError):
 
 
 class ChannelClosed(Closed):
-    """The channel takes no more; its connection does."""
+    """The channel is closed. Its connection is open."""
 
 
 class ConnectionClosed(Closed):
-    """The connection takes no more, and so do all its channels."""
+    """The connection is closed, and all its channels."""
 
 
 class LoginRefused(ConnectionClosed):
-    """The server does not know the user, or the password or token is wrong."""
+    """Wrong user name, password or token."""
 
 
 class ConsumerCancelled(FlintError):
-    """The server ended a subscription: its queue was deleted."""
+    """The server ended a subscription, because its queue was deleted."""
 
 
 class PublishFailed(FlintError):
-    """Messages that the server did not take, or took and could not route.
+    """The server refused messages, or could not route them.
 
-    `nacked` has their positions, from 0 for the first publish since confirms were last waited for. `returned` has the
-    mandatory messages that no queue wanted, as `Returned`.
+    Attributes:
+        nacked: The positions of the refused messages, from 0 for the first publish after the last wait for confirms.
+        returned: The mandatory messages that matched no queue.
     """
 
     def __init__(self, nacked: list[int], returned: list[Returned]) -> None:
@@ -77,7 +78,7 @@ class PublishFailed(FlintError):
 
 
 def channel_error(error: FlintError | None) -> FlintError:
-    """Why a channel ended, as its user is told."""
+    """Convert the engine's reason for the end of a channel to the error that the program gets."""
     if error is None:
         return ChannelClosed(200, "closed by this client")
     if isinstance(error, ClosedByPeer):
@@ -89,7 +90,7 @@ def channel_error(error: FlintError | None) -> FlintError:
 
 
 def connection_error(error: FlintError | None) -> FlintError:
-    """Why a connection ended, as its user is told."""
+    """Convert the engine's reason for the end of a connection to the error that the program gets."""
     if error is None:
         return ConnectionClosed(200, "closed by this client")
     if isinstance(error, ClosedByPeer):

@@ -1,4 +1,4 @@
-"""How a client introduces itself."""
+"""The login of the AMQP 0-9-1 client."""
 
 import platform
 from typing import Final
@@ -10,12 +10,12 @@ from flintmq.client.url import Target
 from flintmq.protocol.amqp091.connection import Login, Tuning
 from flintmq.protocol.sasl import oauthbearer, plain
 
-# Above the largest message a server can be configured to take, with room for what a stream chunk has around it.
+# Larger than the largest message that a server can be configured to accept, with the headers of a stream chunk.
 _CONTENT_MAX_BYTES: Final = 1024 * 1024 * 1024
 
 
 def session(target: Target, name: str) -> Session:
-    """A session that has its first bytes ready to be sent. `name` is shown by the server's tools."""
+    """Return a session whose first bytes are ready to be sent. The server's tools show `name`."""
     properties: dict[str, object] = {
         "product": "FlintMQ client",
         "version": __version__,

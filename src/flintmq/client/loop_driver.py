@@ -93,7 +93,7 @@ class LoopDriver(asyncio.Protocol):
             self._is_flush_due = True
             self._loop.call_soon(self._flush_now)
         if not self._room.is_ready and not await self.wait(self._room, seconds):
-            raise TimedOut(f"the server did not take what was sent within {seconds:g} s")
+            raise TimedOut(f"the server did not read what was sent within {seconds:g} s")
         self.session.check()
 
     async def send_piece(self, seconds: float) -> None:
@@ -243,7 +243,9 @@ async def connect(target: Target, session: Driven, seconds: float) -> LoopDriver
         raise ConnectFailed(f"no connection to {target.address}: {error.strerror or error}") from error
     try:
         if not await driver.wait(session.opened, stop - loop.time()):
-            raise ConnectTimeout(f"{target.address} accepted, but did not open a connection within {seconds:g} s")
+            raise ConnectTimeout(
+                f"{target.address} accepted the socket, but did not open a connection within {seconds:g} s"
+            )
         session.check()
     except (FlintError, asyncio.CancelledError):
         driver.close()

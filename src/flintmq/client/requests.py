@@ -1,4 +1,4 @@
-"""Requests by the name of what they do: the method they send, and what its answer means."""
+"""The requests of AMQP 0-9-1: the method that each one sends, and the value of its answer."""
 
 from flintmq.client.delivery import Delivery
 from flintmq.client.values import LeaseInfo, QueueInfo, StageCommitted, StageInfo, StreamChunk, StreamInfo
@@ -109,7 +109,7 @@ def get(queue: str, no_ack: bool) -> Request[Delivery | None]:
 
 
 def consume(queue: str, no_ack: bool, arguments: Table | None) -> Request[None]:
-    """To be sent by `ClientChannel.subscribe`, which chooses the consumer tag."""
+    """Return the request for a subscription. `ClientChannel.subscribe` sends it, and chooses the consumer tag."""
     return _acknowledged(
         methods.BasicConsume(queue=queue, no_ack=no_ack, arguments=arguments or {}), methods.BasicConsumeOk
     )
@@ -185,7 +185,7 @@ def stage_ready() -> Request[int]:
 def stage_commits(
     transactional_id: str, epoch: int, batch: int, winners: dict[int, int]
 ) -> list[Request[StageCommitted]]:
-    """To be asked one after the other; the last one commits, and has the answer."""
+    """Return the requests of one commit, to be sent in order. The last one commits, and has the answer."""
     pairs = list(winners.items())
     parts = [dict(pairs[at : at + WINNERS_OF_FRAME]) for at in range(0, len(pairs), WINNERS_OF_FRAME)] or [{}]
     found = []
@@ -214,11 +214,11 @@ def _acknowledged(method: Method, answer: type[Method]) -> Request[None]:
     return Request(method, (answer,), _nothing)
 
 
-# -- what answers mean ------------------------------------------------------------------------------------------
+# -- values of answers ------------------------------------------------------------------------------------------
 
 
 def _nothing(answer: Answer) -> None:
-    """An answer that says no more than that it came."""
+    """Return nothing: the answer has no content but its arrival."""
 
 
 def _queue_info(answer: Answer) -> QueueInfo:

@@ -1,4 +1,4 @@
-"""A connection as a client sees it, without its socket: the engine in the client's role, and its channels."""
+"""A connection of AMQP 0-9-1 without its socket: the engine in the client's role, and its channels."""
 
 from collections import deque
 from typing import Final, final
@@ -21,9 +21,9 @@ _ACCESS_REFUSED: Final = 403
 
 @final
 class Session(ConnectionOwner):
-    """`opened` gets ready when the connection is usable, `ended` when it is over; `closed` is why it takes no more.
+    """A connection. `opened` becomes ready when it can be used, and `ended` when it is over.
 
-    `blocked` is the server's reason for not taking publishes at present.
+    `closed` has the reason for its end, and `blocked` the server's reason for not accepting publishes at present.
     """
 
     def __init__(self, login: Login, tuning: Tuning) -> None:
@@ -42,7 +42,7 @@ class Session(ConnectionOwner):
         return self.engine.peer_properties
 
     def check(self) -> None:
-        """Raises what ended the connection, if it has."""
+        """Raise what ended the connection, if it has ended."""
         if self.closed is not None:
             raise self.closed.with_traceback(None)
 
@@ -53,7 +53,7 @@ class Session(ConnectionOwner):
         self.notice_end()
 
     def lost(self, error: FlintError | None) -> None:
-        """The socket is gone."""
+        """Handle the end of the socket."""
         self.engine.lost(error)
         self.notice_end()
 
@@ -61,7 +61,7 @@ class Session(ConnectionOwner):
         return bool(self._outbox.waiting)
 
     def take_output(self) -> list[bytes]:
-        """What is to be sent, in order."""
+        """Remove the bytes to send from the output, and return them in order."""
         self._outbox.waiting.clear()
         output = self.output
         output.backlog = 0
@@ -70,7 +70,7 @@ class Session(ConnectionOwner):
     # -- channels -----------------------------------------------------------------------------------------------
 
     def open_channel(self) -> tuple[ClientChannel, Request[None]]:
-        """A channel, and the answer to wait for before it is used."""
+        """Return a channel, and the request to wait for before the channel is used."""
         self.check()
         channel = ClientChannel(self.output)
         channel.attach(self.engine.open_channel(channel))
@@ -81,7 +81,7 @@ class Session(ConnectionOwner):
     # -- passwords ----------------------------------------------------------------------------------------------
 
     def update_secret(self, password: str, reason: str) -> Request[None]:
-        """Tell the server a new password, and the answer to wait for."""
+        """Send the server a new password, and return the request to wait for."""
         self.check()
         method = ConnectionUpdateSecret(new_secret=password.encode(), reason=reason)
         self.engine.update_secret(method.new_secret, reason)
@@ -96,16 +96,18 @@ class Session(ConnectionOwner):
     # -- the end ------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Ask for the end; `ended` gets ready when the server agreed. Harmless on a connection that is closed."""
+        """Ask the server to close the connection; `ended` becomes ready when it agrees. No effect on a closed
+        connection.
+        """
         self.engine.close()
         self.notice_end()
 
     def notice_end(self) -> None:
-        """To be called behind the engine's timer, too."""
+        """Make `ended` ready if the engine is closed. Drivers call this after the engine's timer."""
         if self.engine.state is State.CLOSED and not self.ended.is_ready:
             self.ended.ready()
 
-    # -- what the engine says -----------------------------------------------------------------------------------
+    # -- events of the engine -----------------------------------------------------------------------------------
 
     def on_open(self, virtual_host: str) -> None:
         self.opened.ready()
@@ -123,7 +125,7 @@ class Session(ConnectionOwner):
             self._renewals.popleft().fail(reason)
 
     def on_login(self, mechanism: str, response: bytes, client_properties: Table) -> None:
-        raise LocalProtocolError("a client is not logged in to")
+        raise LocalProtocolError("a client accepts no logins")
 
     def on_challenge(self, challenge: bytes) -> None:
         if self._mechanism != oauthbearer.NAME:
@@ -131,11 +133,11 @@ class Session(ConnectionOwner):
         self.engine.respond(oauthbearer.UNDERSTOOD)
 
     def on_channel(self, channel: Channel) -> ChannelOwner:
-        raise LocalProtocolError("a client's channels are opened by itself")
+        raise LocalProtocolError("only a client opens its channels")
 
 
 def _login_error(error: FlintError | None, reason: FlintError) -> FlintError:
-    """Why no connection came about."""
+    """Return the error for a connection that ended before it was open."""
     if isinstance(error, ClosedByPeer) and error.code == _ACCESS_REFUSED:
         return LoginRefused(error.code, error.text)
     if isinstance(error, ConnectionLost):
@@ -146,4 +148,4 @@ def _login_error(error: FlintError | None, reason: FlintError) -> FlintError:
 
 
 def _nothing(answer: Answer) -> None:
-    """An answer that says no more than that it came."""
+    """Return nothing: the answer has no content but its arrival."""

@@ -81,7 +81,7 @@ class SocketDriver:
         """Send everything. Raises TimedOut if the server does not read it, and what ended the connection."""
         stop = time.monotonic() + seconds
         if not self._flush(stop):
-            raise TimedOut(f"the server did not take what was sent within {seconds:g} s")
+            raise TimedOut(f"the server did not read what was sent within {seconds:g} s")
         if time.monotonic() - self._looked_at > _LOOK_SECONDS:
             self.look()
         self.session.check()
@@ -240,7 +240,9 @@ def connect(target: Target, session: Driven, seconds: float) -> SocketDriver:
     driver = SocketDriver(sock, session)
     try:
         if not driver.wait(session.opened, max(0.0, stop - time.monotonic())):
-            raise ConnectTimeout(f"{target.address} accepted, but did not open a connection within {seconds:g} s")
+            raise ConnectTimeout(
+                f"{target.address} accepted the socket, but did not open a connection within {seconds:g} s"
+            )
         session.check()
     except FlintError:
         driver.close()

@@ -1,4 +1,4 @@
-"""Delivery tags that are done with: settled deliveries, or confirmed publishes."""
+"""A set of delivery tags: settled deliveries, or confirmed publishes."""
 
 from bisect import bisect_right
 from typing import final
@@ -8,16 +8,16 @@ from mypy_extensions import i64
 
 @final
 class Tags:
-    """All tags up to `floor`, and runs above it. Tags are given out in order, so there are few runs, mostly none."""
+    """All tags up to `floor`, and runs of tags above it. Tags are settled roughly in order, so there are few runs."""
 
     def __init__(self) -> None:
         self.floor: i64 = 0
-        # Runs that touch neither the floor nor each other, ascending.
+        # First and last tags of the runs, ascending. Runs touch neither the floor nor each other.
         self._firsts: list[int] = []
         self._lasts: list[int] = []
 
     def add(self, first: i64, last: i64) -> None:
-        """These are done, too; it does not matter which of them were before."""
+        """Add the tags from `first` to `last`. Some of them may be in the set already."""
         if not self._firsts:
             if first <= self.floor + 1:
                 if last > self.floor:
@@ -41,6 +41,7 @@ class Tags:
             self.floor = max(self.floor, self._lasts.pop(0))
 
     def add_up_to(self, last: i64) -> None:
+        """Add all tags up to `last`."""
         if last > self.floor:
             self.add(self.floor + 1, last)
 

@@ -1,4 +1,4 @@
-"""TLS for clients: whom to trust, and who to be."""
+"""The TLS settings of a client: the authority it trusts, and its own certificate."""
 
 import ssl
 from dataclasses import dataclass
@@ -8,11 +8,14 @@ from flintmq.client.errors import InvalidUrl
 
 @dataclass(frozen=True)
 class Tls:
-    """Files in PEM. Without `ca_file`, the server's certificate has to be of an authority that this machine trusts.
+    """TLS settings; the files are in PEM.
 
-    `cert_file` (with its key, or `key_file` beside it) is who this client is. `server_name` is what the certificate has
-    to name and the server is told, if it is not the host of the URL. `verifies` is False for a server that is not
-    checked at all.
+    Attributes:
+        ca_file: The authority that must have signed the server's certificate. "": those that this machine trusts.
+        cert_file: The client's certificate, with its key unless `key_file` has it. "": none.
+        key_file: The key of the certificate.
+        server_name: The name that the certificate must have, and that the server gets. "": the host of the URL.
+        verifies: Whether the server's certificate is checked.
     """
 
     ca_file: str = ""
@@ -22,7 +25,7 @@ class Tls:
     verifies: bool = True
 
     def context(self) -> ssl.SSLContext:
-        """Raises InvalidUrl for files that cannot be used."""
+        """Return the context for a connection. Raises InvalidUrl if a file cannot be used."""
         try:
             context = ssl.create_default_context(cafile=self.ca_file or None)
             if self.cert_file:

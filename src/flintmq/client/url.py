@@ -1,4 +1,6 @@
-"""AMQP URLs: amqp://user:password@host:port/vhost?heartbeat=seconds&connection_timeout=milliseconds, and amqps://."""
+"""AMQP URLs: ``amqp://user:password@host:port/vhost?heartbeat=seconds&connection_timeout=milliseconds``, and
+``amqps://``.
+"""
 
 from dataclasses import dataclass, field
 from typing import Final
@@ -13,13 +15,25 @@ _TLS_PORT: Final = 5671
 _SHORT_MAX: Final = 65_535
 _CONNECT_SECONDS: Final = 10.0
 _OPTIONS: Final = ("heartbeat", "connection_timeout")
-# Of amqps only; the names are RabbitMQ's.
+# Options of amqps only. The names are RabbitMQ's.
 _TLS_OPTIONS: Final = ("cacertfile", "certfile", "keyfile", "server_name_indication", "verify")
 
 
 @dataclass(frozen=True)
 class Target:
-    """Whom to connect to, as whom, and on which terms. `heartbeat` is in seconds, 0 for none."""
+    """The server to connect to, the login, and the settings of the connection.
+
+    Attributes:
+        host: A name or an address.
+        port: The TCP port.
+        user: The user name.
+        password: The user's password.
+        virtual_host: The virtual host.
+        heartbeat: Seconds between heartbeats; 0 for none.
+        connect_seconds: The time limit for connecting and the login.
+        tls: TLS settings; None for a connection without TLS.
+        token: An OAuth 2 token. If there is one, it is the login, and the user and password are not used.
+    """
 
     host: str = "localhost"
     port: int = _PORT
@@ -28,43 +42,43 @@ class Target:
     virtual_host: str = "/"
     heartbeat: int = HEARTBEAT_SECONDS
     connect_seconds: float = _CONNECT_SECONDS
-    # None for a connection in the clear.
     tls: Tls | None = None
-    # Whoever has one logs in by it, and not as the user.
     token: str | None = field(default=None, repr=False)
 
     @property
     def address(self) -> str:
-        """host:port, for messages."""
+        """The host and port as one text, for error messages."""
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 def parse(url: str, token: str | None = None) -> Target:
-    """What a URL says; what it leaves out is guest:guest, port 5672, virtual host "/". Raises InvalidUrl."""
+    """Parse a URL. The defaults are the user guest, the password guest, port 5672 (TLS: 5671) and the virtual host "/".
+
+    Raises InvalidUrl.
+    """
     try:
         parts = urlsplit(url)
         port = parts.port
         host = parts.hostname
     except ValueError:
-        # What could not be read may be a part of the password.
+        # The error text must not contain the part that cannot be read: it may be a part of the password.
         raise InvalidUrl(
-            "AMQP URL: host and port cannot be read from it: they are as in amqp://user:password@host:5672/vhost, an "
-            "IPv6 address stands in brackets, and of user and password '/', '#', '?' and '@' are written %2F, %23, %3F "
-            "and %40"
+            "AMQP URL: host and port cannot be read: write amqp://user:password@host:5672/vhost, an IPv6 address in "
+            "brackets, and '/', '#', '?' and '@' in a user name or password as %2F, %23, %3F and %40"
         ) from None
     if parts.scheme not in ("amqp", "amqps"):
         raise InvalidUrl(
-            "AMQP URL: it has to begin with amqp://, or amqps:// for TLS, as in amqp://user:password@host:5672/vhost"
+            "AMQP URL: it must begin with amqp://, or amqps:// for TLS, as in amqp://user:password@host:5672/vhost"
         )
     if not host:
         raise InvalidUrl("AMQP URL: the host is missing, as in amqp://user:password@host:5672/vhost")
     if parts.fragment:
-        raise InvalidUrl("AMQP URL: a '#' within a name is written %23")
+        raise InvalidUrl("AMQP URL: write a '#' in a name as %23")
     if port == 0:
         raise InvalidUrl("AMQP URL: port 0 cannot be connected to")
     path = parts.path[1:]
     if "/" in path:
-        raise InvalidUrl("AMQP URL: a '/' within the name of a virtual host is written %2F")
+        raise InvalidUrl("AMQP URL: write a '/' in the name of a virtual host as %2F")
     virtual_host = _unquoted(path, "virtual host") or "/"
     if len(virtual_host.encode()) > SHORTSTR_MAX_BYTES:
         raise InvalidUrl(f"AMQP URL: the virtual host is longer than {SHORTSTR_MAX_BYTES} bytes")
@@ -73,7 +87,7 @@ def parse(url: str, token: str | None = None) -> Target:
     options = _options([pair for pair in pairs if tls is None or pair[0] not in _TLS_OPTIONS])
     milliseconds = options.get("connection_timeout")
     if milliseconds == 0:
-        raise InvalidUrl("AMQP URL: connection_timeout has to be 1 millisecond at least")
+        raise InvalidUrl("AMQP URL: connection_timeout must be 1 millisecond or more")
     return Target(
         host,
         port or (_TLS_PORT if tls else _PORT),
@@ -91,9 +105,9 @@ def _tls(pairs: list[tuple[str, str]]) -> Tls:
     options = dict(pairs)
     verify = options.get("verify", "verify_peer")
     if verify not in ("verify_peer", "verify_none"):
-        raise InvalidUrl(f"AMQP URL: verify has to be verify_peer or verify_none, not '{verify}'")
+        raise InvalidUrl(f"AMQP URL: verify must be verify_peer or verify_none, not '{verify}'")
     if "keyfile" in options and "certfile" not in options:
-        raise InvalidUrl("AMQP URL: keyfile goes with a certfile")
+        raise InvalidUrl("AMQP URL: keyfile needs a certfile")
     return Tls(
         options.get("cacertfile", ""),
         options.get("certfile", ""),
@@ -109,10 +123,10 @@ def _options(pairs: list[tuple[str, str]]) -> dict[str, int]:
         if name not in _OPTIONS:
             raise InvalidUrl(f"AMQP URL: unknown option '{name}'; known are {' and '.join(_OPTIONS)}")
         if not (value.isascii() and value.isdecimal()):
-            raise InvalidUrl(f"AMQP URL: {name} has to be a whole number, not '{value}'")
+            raise InvalidUrl(f"AMQP URL: {name} must be a whole number, not '{value}'")
         options[name] = int(value)
     if options.get("heartbeat", 0) > _SHORT_MAX:
-        raise InvalidUrl(f"AMQP URL: heartbeat may be {_SHORT_MAX} seconds at most")
+        raise InvalidUrl(f"AMQP URL: heartbeat must be {_SHORT_MAX} seconds or less")
     return options
 
 
@@ -120,8 +134,8 @@ def _unquoted(text: str, what: str) -> str:
     try:
         name = unquote(text, errors="strict")
     except UnicodeDecodeError:
-        raise InvalidUrl(f"AMQP URL: the {what} is not UTF-8 once its percent signs are decoded") from None
-    # The login separates user and password by it (RFC 4616).
+        raise InvalidUrl(f"AMQP URL: the {what} is not UTF-8 after percent-decoding") from None
+    # SASL PLAIN separates user and password by a zero character (RFC 4616).
     if "\0" in name:
-        raise InvalidUrl(f"AMQP URL: the {what} has a zero character in it")
+        raise InvalidUrl(f"AMQP URL: the {what} contains a zero character")
     return name

@@ -1,4 +1,4 @@
-"""What the server answers, as values."""
+"""The values that requests of AMQP 0-9-1 return."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -8,7 +8,13 @@ from flintmq.wire.amqp091.chunk import ChunkRecord, decode_chunk
 
 @dataclass(frozen=True)
 class QueueInfo:
-    """`message_count` is how many messages could be delivered at once."""
+    """The answer to `declare_queue`.
+
+    Attributes:
+        name: The name of the queue.
+        message_count: The number of ready messages.
+        consumer_count: The number of consumers.
+    """
 
     name: str
     message_count: int
@@ -17,9 +23,13 @@ class QueueInfo:
 
 @dataclass(frozen=True)
 class StreamInfo:
-    """Offsets of a stream: the first one kept, the one the next message will get, and the one that was asked for.
+    """The answer to `stream_query`.
 
-    `number` tells it from a stream that had its name before, or gets it later.
+    Attributes:
+        first_offset: The offset of the first record that the stream still has.
+        next_offset: The offset that the next message will get.
+        offset_at: The offset for the time of the query.
+        number: A number that no other stream has, not even a later one of the same name.
     """
 
     first_offset: int
@@ -30,11 +40,15 @@ class StreamInfo:
 
 @dataclass(frozen=True)
 class LeaseInfo:
-    """A lease: who has it now (`epoch`), the first position that is not settled, and the one the next message gets.
+    """The state of a lease.
 
-    `ready` is how many messages wait on the queue, and `size` how many bytes the bodies of those have that were leased
-    by this call, as far as that was asked for. `fetched` is what `lease_query` tells: behind the highest position that
-    somebody has fetched.
+    Attributes:
+        epoch: The epoch of the present owner.
+        first: The first position that is not settled.
+        next: The position that the next leased message will get.
+        ready: The number of ready messages on the queue; only `lease_extend` and `lease_query` return it.
+        size: The bytes of the bodies that this call leased; only `lease_extend` returns it.
+        fetched: The position after the last one that was fetched; only `lease_query` returns it.
     """
 
     epoch: int
@@ -47,7 +61,12 @@ class LeaseInfo:
 
 @dataclass(frozen=True)
 class StageInfo:
-    """`epoch` is what everybody who stages for this writer has to show; `last_batch` was committed last, -1: none."""
+    """The answer to `stage_open`.
+
+    Attributes:
+        epoch: The owner's epoch, which the other calls need.
+        last_batch: The number of the batch that was committed last; -1 if there is none.
+    """
 
     epoch: int
     last_batch: int
@@ -55,7 +74,12 @@ class StageInfo:
 
 @dataclass(frozen=True)
 class StageCommitted:
-    """How many messages were published. `already`: the batch was committed before, and nothing was published now."""
+    """The answer to `stage_commit`.
+
+    Attributes:
+        published: The number of published messages.
+        already: Whether the batch was committed before, so that nothing was published now.
+    """
 
     published: int
     already: bool
@@ -63,11 +87,13 @@ class StageCommitted:
 
 @dataclass(frozen=True)
 class StreamChunk:
-    """Records of a stream, or of a lease, from `first_offset` on.
+    """Records of a stream, or messages of a lease.
 
-    `next_offset` is where to go on; equal when there was nothing.
-
-    `data` is what came over the wire, in the layout of `flintmq.wire.amqp091.chunk`.
+    Attributes:
+        first_offset: The offset (or position) of the first record.
+        next_offset: The offset at which to continue. It equals `first_offset` if the chunk is empty.
+        record_count: The number of records.
+        data: The encoded records, in the layout of `flintmq.wire.amqp091.chunk`.
     """
 
     first_offset: int
@@ -77,5 +103,5 @@ class StreamChunk:
 
     @cached_property
     def records(self) -> list[ChunkRecord]:
-        """Decoded when they are first asked for. Raises SyntaxFault when they are malformed."""
+        """The decoded records. Raises SyntaxFault if they are malformed."""
         return decode_chunk(self.data)

@@ -1,4 +1,6 @@
-"""What a client waits for: the core makes it ready, and a driver (blocking or asyncio) waits in its own way."""
+"""Events that a client waits for: the protocol side makes them ready, and a driver (blocking or asyncio) waits for
+them.
+"""
 
 from collections.abc import Callable
 from typing import Final, Generic, TypeVar, cast, final
@@ -8,12 +10,12 @@ from flintmq.wire.amqp091.methods import Method
 
 T = TypeVar("T")
 
-# How long a request may take: the server may have a disk to wait for.
+# A request may take this long, because the server may have to wait for its disk.
 REQUEST_SECONDS: Final = 60.0
 
 
 class Waitable:
-    """Not ready until something arrives, or until it never will: then `error` says why."""
+    """An event: not ready until it happens, or until it is certain never to happen. Then, `error` has the reason."""
 
     def __init__(self) -> None:
         self.is_ready: bool = False
@@ -21,14 +23,16 @@ class Waitable:
         self._wakers: list[Callable[[], None]] = []
 
     def when_ready(self, wake: Callable[[], None]) -> None:
-        """`wake` is called once, when this gets ready, unless it is forgotten before."""
+        """Call `wake` once, when this becomes ready, unless `forget` is called before."""
         self._wakers.append(wake)
 
     def forget(self, wake: Callable[[], None]) -> None:
+        """Do not call `wake` any more."""
         if wake in self._wakers:
             self._wakers.remove(wake)
 
     def ready(self) -> None:
+        """Make this ready, and call everybody who waits."""
         self.is_ready = True
         if self._wakers:
             wakers = self._wakers
@@ -37,27 +41,28 @@ class Waitable:
                 wake()
 
     def unready(self) -> None:
-        """To be waited for again."""
+        """Make this not ready, so that it can be waited for again."""
         self.is_ready = False
 
     def renew(self) -> None:
-        """The same, and what kept it from happening is over."""
+        """Make this not ready, and forget its error, because it may happen after all."""
         self.error = None
         self.is_ready = False
 
     def fail(self, error: FlintError) -> None:
+        """Make this ready with an error: it will never happen."""
         self.error = error
         self.ready()
 
     def check(self) -> None:
-        """Raises what kept it from happening."""
+        """Raise the error, if there is one."""
         if self.error is not None:
             raise self.error.with_traceback(None)
 
 
 @final
 class Answer:
-    """A method that answers a request; its encoded properties and its body, where it has content."""
+    """The method that answers a request, and its encoded properties and body if it has content."""
 
     def __init__(self, method: Method, properties: bytes = b"", body: bytes = b"") -> None:
         self.method = method
@@ -67,7 +72,7 @@ class Answer:
 
 @final
 class Request(Waitable, Generic[T]):
-    """A method that the server answers, and how to read the answer."""
+    """A method that the server answers, and how its answer is converted to a value."""
 
     def __init__(self, method: Method, answers: tuple[type[Method], ...], convert: Callable[[Answer], T]) -> None:
         super().__init__()
@@ -77,10 +82,11 @@ class Request(Waitable, Generic[T]):
         self._result: T | None = None
 
     def answer(self, answer: Answer) -> None:
+        """Take the server's answer, and become ready."""
         self._result = self._convert(answer)
         self.ready()
 
     def result(self) -> T:
-        """The answer, once this is ready. Raises what ended the channel before it came."""
+        """Return the value of the answer, once this is ready. Raises what ended the channel before the answer."""
         self.check()
         return cast(T, self._result)

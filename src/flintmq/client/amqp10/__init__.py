@@ -1,4 +1,4 @@
-"""AMQP 1.0 for programs: `connect` blocks, `aio.connect` is for asyncio."""
+"""Clients for AMQP 1.0: blocking (`connect`) and asyncio (`aio.connect`), with messages, outcomes and termini."""
 
 from flintmq.client.amqp10 import aio
 from flintmq.client.amqp10.blocking import Batch, Connection, Receiver, Sender, Transaction, connect

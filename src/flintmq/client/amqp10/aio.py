@@ -362,7 +362,7 @@ class Receiver(_LinkEnd[ClientReceiver]):
 
     @property
     def unsettled(self) -> int:
-        """How many messages, or parts of one, both sides have not settled."""
+        """How many messages, or parts of one, are not settled by both sides yet."""
         return self.core.unsettled
 
     async def receive(self, timeout: float | None = None) -> Delivery | None:
@@ -519,4 +519,4 @@ async def _await(driver: LoopDriver, waitable: Waitable, what: str, seconds: flo
 
 
 def _no_outcome(seconds: float) -> TimedOut:
-    return TimedOut(f"the server has not said what becomes of all messages within {seconds:g} s")
+    return TimedOut(f"not all messages had an outcome within {seconds:g} s")

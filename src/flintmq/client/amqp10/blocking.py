@@ -361,7 +361,7 @@ class Receiver(_LinkEnd[ClientReceiver]):
 
     @property
     def unsettled(self) -> int:
-        """How many messages, or parts of one, both sides have not settled."""
+        """How many messages, or parts of one, are not settled by both sides yet."""
         return self.core.unsettled
 
     def receive(self, timeout: float | None = None) -> Delivery | None:
@@ -516,4 +516,4 @@ def _await(driver: SocketDriver, waitable: Waitable, what: str, seconds: float =
 
 
 def _no_outcome(seconds: float) -> TimedOut:
-    return TimedOut(f"the server has not said what becomes of all messages within {seconds:g} s")
+    return TimedOut(f"not all messages had an outcome within {seconds:g} s")

@@ -1,4 +1,4 @@
-"""A connection of AMQP 1.0 as a client sees it, without its socket: the engine in the client's role, and its links."""
+"""A connection of AMQP 1.0 without its socket: the engine in the client's role, and its links."""
 
 from typing import Final, final
 
@@ -18,17 +18,17 @@ from flintmq.protocol.role import Role
 from flintmq.protocol.sasl import oauthbearer, plain, scram
 from flintmq.wire.amqp10.performatives import Attach, Begin, Open
 
-# Links of one connection.
+# The greatest number of links of a connection.
 _LINKS_MAX: Final = 1024
-# Above the largest message a server can be configured to take.
+# Larger than the largest message that a server can be configured to accept.
 _MESSAGE_MAX_BYTES: Final = 1024 * 1024 * 1024
 
 
 @final
 class ClientConnection(ConnectionOwner):
-    """`opened` gets ready when the connection is usable, `ended` when it is over; `closed` is why it takes no more.
+    """A connection. `opened` becomes ready when it can be used, and `ended` when it is over.
 
-    All links are in one session.
+    `closed` has the reason for its end. All links are in one session.
     """
 
     def __init__(self, target: Target, opening: Open, mechanism: str, nonce: str) -> None:
@@ -56,13 +56,13 @@ class ClientConnection(ConnectionOwner):
 
     @property
     def server(self) -> Open:
-        """What the server says of itself."""
+        """The server's open frame."""
         peer = self.engine.peer
         assert peer is not None
         return peer
 
     def check(self) -> None:
-        """Raises what ended the connection, if it has."""
+        """Raise what ended the connection, if it has ended."""
         if self.closed is not None:
             raise self.closed.with_traceback(None)
 
@@ -73,13 +73,13 @@ class ClientConnection(ConnectionOwner):
         engine.refresh()
         engine.receive(data, now)
         while engine.is_paused:
-            # A server has other connections to see to meanwhile; here there are none.
+            # The engine pauses so that a server can serve other connections; a client has no others.
             engine.refresh()
             engine.receive(b"", now)
         self.notice_end()
 
     def lost(self, error: FlintError | None) -> None:
-        """The socket is gone."""
+        """Handle the end of the socket."""
         self.engine.lost(error)
         self.notice_end()
 
@@ -88,7 +88,7 @@ class ClientConnection(ConnectionOwner):
         return bool(self._outbox.waiting)
 
     def take_output(self) -> list[bytes]:
-        """What is to be sent, in order."""
+        """Remove the bytes to send from the output, and return them in order."""
         self._outbox.waiting.clear()
         output = self.output
         taken = output.take()
@@ -100,7 +100,7 @@ class ClientConnection(ConnectionOwner):
     # -- links --------------------------------------------------------------------------------------------------
 
     def attach(self, link: ClientSender | ClientReceiver) -> None:
-        """Attach a link, or attach one again whose connection was lost."""
+        """Attach a new link, or a link of a lost connection."""
         self.check()
         assert self._session is not None
         if link not in self._links:
@@ -108,28 +108,30 @@ class ClientConnection(ConnectionOwner):
         link.attach(self._session)
 
     def forget(self, link: ClientSender | ClientReceiver) -> None:
-        """A link that its user is done with."""
+        """Drop a link that is not used any more."""
         if link in self._links:
             self._links.remove(link)
 
     # -- the end ------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Ask for the end; `ended` gets ready when the server agreed. Harmless on a connection that is closed."""
+        """Ask the server to close the connection; `ended` becomes ready when it agrees. No effect on a closed
+        connection.
+        """
         self.engine.close()
         self.notice_end()
 
     def notice_end(self) -> None:
-        """To be called behind the engine's timer, too."""
+        """Make `ended` ready if the engine is closed. Drivers call this after the engine's timer."""
         if self.engine.is_closed and not self.ended.is_ready:
             self.ended.ready()
 
-    # -- what the engine says -----------------------------------------------------------------------------------
+    # -- events of the engine -----------------------------------------------------------------------------------
 
     def on_sasl_mechanisms(self, mechanisms: list[str]) -> None:
         mechanism = self._mechanism
         if mechanism not in mechanisms:
-            raise AuthenticationFailed(f"the server takes logins by {', '.join(mechanisms)}, not by {mechanism}")
+            raise AuthenticationFailed(f"the server accepts logins by {', '.join(mechanisms)}, not by {mechanism}")
         if self._scram is not None:
             response = self._scram.first()
         elif mechanism == plain.NAME:
@@ -137,7 +139,7 @@ class ClientConnection(ConnectionOwner):
         elif self._target.token is not None:
             response = oauthbearer.response(self._target.token)
         else:
-            # Who is there is known without it: by a certificate, or not at all.
+            # EXTERNAL and ANONYMOUS: the user is known from the certificate, or not at all.
             response = b""
         self.engine.sasl_init(mechanism, response, self._target.host)
 
@@ -152,7 +154,7 @@ class ClientConnection(ConnectionOwner):
     def on_sasl_outcome(self, additional: bytes | None) -> None:
         self._is_admitted = True
         if self._scram is not None:
-            # A server that does not know the keys of the password is none to trust.
+            # The server must prove that it knows the password's keys, or it is not the right server.
             self._scram.check(additional or b"")
 
     def on_open(self, opening: Open) -> None:
@@ -160,7 +162,7 @@ class ClientConnection(ConnectionOwner):
         self.opened.ready()
 
     def on_session(self, session: Session, begin: Begin) -> SessionOwner:
-        raise LocalProtocolError("a client's sessions are begun by itself")
+        raise LocalProtocolError("only a client begins its sessions")
 
     def on_closed(self, error: FlintError | None) -> None:
         reason = connection_error(error)
@@ -172,7 +174,7 @@ class ClientConnection(ConnectionOwner):
             link.lost(reason)
 
     def session_ended(self, error: FlintError | None) -> None:
-        """Links are in one session: without it the connection is of no use."""
+        """Close the connection, because without its only session it has no links."""
         reason = connection_error(error)
         for link in self._links:
             link.lost(reason)
@@ -183,16 +185,16 @@ class ClientConnection(ConnectionOwner):
 
 @final
 class _Main(SessionOwner):
-    """The session. Links are attached by this side only."""
+    """The owner of the session. Only this side attaches links."""
 
     def __init__(self, connection: ClientConnection) -> None:
         self._connection = connection
 
     def on_sender(self, link: SenderLink, attach: Attach) -> SenderOwner:
-        raise LocalProtocolError("a client's links are attached by itself")
+        raise LocalProtocolError("only a client attaches its links")
 
     def on_receiver(self, link: ReceiverLink, attach: Attach) -> ReceiverOwner:
-        raise LocalProtocolError("a client's links are attached by itself")
+        raise LocalProtocolError("only a client attaches its links")
 
     def on_ended(self, error: FlintError | None) -> None:
         self._connection.session_ended(error)

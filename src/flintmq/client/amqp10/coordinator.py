@@ -1,4 +1,4 @@
-"""Transactions as a client has them (amqp-1.0 part 4): declared and discharged by messages to a coordinator."""
+"""Transactions of a client (amqp-1.0 part 4): messages to a coordinator declare and discharge them."""
 
 from typing import Final
 
@@ -17,24 +17,24 @@ from flintmq.wire.amqp10.spec import (
 from flintmq.wire.amqp10.states import Accepted, Declared, Rejected
 from flintmq.wire.amqp10.termini import Coordinator, Declare, Discharge, Source
 
-# amqp-1.0 part 4 §4.2: with rejected among them, what fails does not cost the link.
+# amqp-1.0 part 4 §4.2: if rejected is among the outcomes, a failed request does not end the link.
 _OUTCOMES: Final = [SYMBOLS[ACCEPTED], SYMBOLS[REJECTED], SYMBOLS[DECLARED]]
 
 
 def coordinator(name: str) -> ClientSender:
-    """A link to the server's coordinator: transactions end with it."""
+    """Return a link to the server's coordinator. Transactions end with this link."""
     return ClientSender(
         name, Source(outcomes=_OUTCOMES), Coordinator(capabilities=[LOCAL_TRANSACTIONS]), SND_UNSETTLED, RCV_FIRST
     )
 
 
 def declare(link: ClientSender) -> Sent:
-    """To be waited for, and then asked for the transaction's id by `declared`."""
+    """Begin a transaction. When the result is ready, `declared` gives its id."""
     return link.send(encode_amqp_value(Declare()), is_watched=True)
 
 
 def declared(sent: Sent) -> bytes:
-    """Raises TransactionFailed."""
+    """Return the id of the transaction. Raises TransactionFailed if the server refused it."""
     sent.check()
     if isinstance(sent.outcome, Declared):
         return sent.outcome.txn_id
@@ -42,13 +42,13 @@ def declared(sent: Sent) -> bytes:
 
 
 def discharge(link: ClientSender, txn_id: bytes, fail: bool) -> Sent:
-    """Commit, or roll back; to be waited for, and then given to `discharged`."""
+    """Commit a transaction, or with `fail` roll it back. When the result is ready, call `discharged`."""
     link.say_first()
     return link.send(encode_amqp_value(Discharge(txn_id, fail)), is_watched=True)
 
 
 def discharged(sent: Sent) -> None:
-    """Raises TransactionFailed."""
+    """Raise TransactionFailed if the discharge had no effect."""
     sent.check()
     if not isinstance(sent.outcome, Accepted):
         raise _failed(sent)

@@ -1,4 +1,4 @@
-"""What can go wrong for a client of AMQP 1.0 only: links and connections that end with a condition, and the like."""
+"""The errors that only the AMQP 1.0 client raises."""
 
 from flintmq.base.errors import Amqp10Error, AmqpError, AuthenticationFailed, ConnectionLost, EndedByPeer, FlintError
 from flintmq.client.errors import LoginRefused
@@ -6,7 +6,7 @@ from flintmq.wire.amqp10.states import DeliveryState, Error, Rejected
 
 
 class Ended(FlintError):
-    """`condition` and `text` are the server's words: "amqp:not-found", and what was not found."""
+    """A link or connection has ended. `condition` ("amqp:not-found", for example) and `text` are from the server."""
 
     def __init__(self, condition: str, text: str) -> None:
         super().__init__(condition, text)
@@ -18,18 +18,18 @@ class Ended(FlintError):
 
 
 class LinkDetached(Ended):
-    """The sender or receiver takes no more; its connection does."""
+    """The sender or receiver has ended. Its connection is open."""
 
 
 class ConnectionEnded(Ended):
-    """The connection takes no more, and so do all its links."""
+    """The connection has ended, and all its links."""
 
 
 class SendFailed(FlintError):
-    """Messages that the server did not accept.
+    """The server did not accept messages.
 
-    `refused` has their positions, from 0 for the first message since outcomes were last waited for, and what became of
-    each: Released where no queue wanted it, Rejected where one refused it, with its reason.
+    `refused` has their positions and outcomes: Released if a message matched no queue, Rejected with a reason if a
+    queue refused it. Position 0 is the first message after the last wait for outcomes.
     """
 
     def __init__(self, refused: list[tuple[int, DeliveryState | None]]) -> None:
@@ -45,7 +45,7 @@ class SendFailed(FlintError):
 
 
 class TransactionFailed(FlintError):
-    """The transaction was not committed: nothing of it took effect. `condition` and `text` say why."""
+    """The transaction was not committed, and had no effect. `condition` and `text` are from the server."""
 
     def __init__(self, condition: str, text: str) -> None:
         super().__init__(condition, text)
@@ -57,7 +57,7 @@ class TransactionFailed(FlintError):
 
 
 def described(state: DeliveryState | None) -> str:
-    """An outcome in words."""
+    """Return a text for an outcome."""
     if state is None:
         return "settled without an outcome"
     if isinstance(state, Rejected) and state.error is not None:
@@ -66,11 +66,12 @@ def described(state: DeliveryState | None) -> str:
 
 
 def told(error: Error) -> str:
+    """Return a text for an error of the server."""
     return f"{error.condition}: {error.description}" if error.description else error.condition
 
 
 def link_error(error: FlintError | None) -> FlintError:
-    """Why a link ended, as its user is told."""
+    """Convert the engine's reason for the end of a link to the error that the program gets."""
     if error is None:
         return LinkDetached("detached", "by the server, without a reason")
     if isinstance(error, EndedByPeer):
@@ -81,7 +82,7 @@ def link_error(error: FlintError | None) -> FlintError:
 
 
 def connection_error(error: FlintError | None) -> FlintError:
-    """Why a connection ended, as its user is told."""
+    """Convert the engine's reason for the end of a connection to the error that the program gets."""
     if error is None:
         return ConnectionEnded("closed", "by this client")
     if isinstance(error, EndedByPeer):
@@ -92,9 +93,12 @@ def connection_error(error: FlintError | None) -> FlintError:
 
 
 def login_error(error: FlintError | None, virtual_host: str | None) -> FlintError:
-    """Why no connection came about. `virtual_host` is the one that was asked for; None where the login was refused."""
+    """Return the error for a connection that ended before it was open.
+
+    `virtual_host` is the one that was asked for; None if the login was refused.
+    """
     if isinstance(error, ConnectionLost) and virtual_host is not None:
-        # As RabbitMQ and FlintMQ do where the reason is not the password.
+        # RabbitMQ and FlintMQ do this for reasons other than the password.
         why = f"there is no virtual host '{virtual_host}', the user may not enter it, or has too many connections"
         return ConnectionEnded("closed", f"by the server after the login, without a reason: perhaps {why}")
     if isinstance(error, ConnectionLost):

@@ -1,5 +1,5 @@
-"""What a client asks of the server itself, at /management: requests go on one link, responses come on another, and the
-two are a pair of one name (OASIS link pairing 1.0, RabbitMQ).
+"""Requests of a client to the server's node /management: one link sends requests, and another one of the same name
+receives the responses (OASIS link pairing 1.0, as in RabbitMQ).
 """
 
 from typing import Final
@@ -20,7 +20,7 @@ _DONE: Final = "204"
 
 
 def pair(name: str) -> tuple[ClientSender, ClientReceiver]:
-    """For requests, and for responses."""
+    """Return the links for requests and for responses."""
     source, target = Source(address=_ADDRESS), Target(address=_ADDRESS)
     return (
         ClientSender(name, source, target, SND_SETTLED, RCV_FIRST, _PAIRED),
@@ -29,12 +29,12 @@ def pair(name: str) -> tuple[ClientSender, ClientReceiver]:
 
 
 def new_token(token: str) -> Message:
-    """The request to go on by a newer token."""
+    """Return the request that renews the connection's token."""
     return Message(token.encode(), Properties(message_id="1", to="/auth/tokens", subject="PUT", reply_to="$me"))
 
 
 def check_done(response: Delivery | None, seconds: float) -> None:
-    """Raises TimedOut without a response, and LocalProtocolError for one that says that this was not to be asked."""
+    """Check a response. Raises TimedOut if there is none, and LocalProtocolError if the server refused the request."""
     if response is None:
         raise TimedOut(f"the server has not answered a request to {_ADDRESS} within {seconds:g} s")
     message = response.message

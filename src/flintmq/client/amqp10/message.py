@@ -1,4 +1,4 @@
-"""Messages of AMQP 1.0 as a program has them (amqp-1.0 part 3 §3.2)."""
+"""Messages of AMQP 1.0 (amqp-1.0 part 3 §3.2)."""
 
 from typing import Final, final
 
@@ -29,7 +29,7 @@ class Data:
 
 @final
 class Sequence:
-    """A body of one or more amqp-sequence sections, a list each."""
+    """A body of one or more amqp-sequence sections; each one is a list."""
 
     def __init__(self, lists: list[list[object]]) -> None:
         self.lists = lists
@@ -38,7 +38,7 @@ class Sequence:
         return isinstance(other, Sequence) and self.lists == other.lists
 
     def __hash__(self) -> int:
-        raise TypeError("a body of lists is no key")
+        raise TypeError("a body of lists cannot be hashed")
 
     def __repr__(self) -> str:
         return f"Sequence({self.lists!r})"
@@ -46,7 +46,7 @@ class Sequence:
 
 @final
 class Value:
-    """Bytes as an amqp-value: as they are, bytes are a data section."""
+    """A body of bytes as an amqp-value. Without this, bytes are a data section."""
 
     def __init__(self, value: bytes) -> None:
         self.value = value
@@ -63,9 +63,16 @@ class Value:
 
 @final
 class Message:
-    """`body` is bytes (a data section), a `Data`, a `Sequence`, or any other value of AMQP (an amqp-value).
+    """A message to send, or one that was received.
 
-    A message without a header is durable: a client that wants one lost with its broker says `Header(durable=False)`.
+    Args:
+        body: bytes (a data section), a `Data`, a `Sequence`, or any other value of AMQP (an amqp-value).
+        properties: The properties of the message, such as its subject.
+        application_properties: Properties of the application, by name.
+        header: Without one, the message is durable. `Header(durable=False)` makes it transient.
+        annotations: Message annotations, which stay with the message.
+        delivery_annotations: Annotations for this delivery only.
+        footer: Annotations that follow the body.
     """
 
     def __init__(
@@ -90,7 +97,7 @@ class Message:
         return f"Message({self.body!r}, {self.properties!r}, {self.application_properties!r})"
 
     def encode(self) -> bytes:
-        """Raises LocalProtocolError for a value that AMQP has no type for."""
+        """Encode the message. Raises LocalProtocolError if a value has no type in AMQP."""
         header = self.header
         parts = [
             sections.encode_header(
@@ -122,7 +129,7 @@ class Message:
 
 
 def decode(payload: bytes) -> Message:
-    """Raises DecodeError for bytes that are no message."""
+    """Decode a message. Raises DecodeError if the bytes are not a message."""
     found = sections.scan(payload)
     absent = sections.ABSENT
     if found.body == absent:

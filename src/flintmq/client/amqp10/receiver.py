@@ -1,4 +1,4 @@
-"""The receiving end of a link: messages that wait to be taken, and what the program makes of them."""
+"""The receiving end of a link, without its socket: messages that wait to be taken, and their outcomes."""
 
 from collections import deque
 from typing import final
@@ -23,9 +23,13 @@ from flintmq.wire.amqp10.termini import Source, Target
 
 @final
 class Delivery:
-    """A message that came. `payload` is what travelled; `message` is that, decoded when it is first asked for.
+    """A received message.
 
-    `outcome` is what the program said of it, `is_settled` whether both sides have forgotten it.
+    Attributes:
+        tag: The tag of the delivery.
+        payload: The encoded message.
+        outcome: The outcome that the program gave it, or None.
+        is_settled: Whether both sides have settled it.
     """
 
     def __init__(self, tag: bytes) -> None:
@@ -35,48 +39,50 @@ class Delivery:
         self.is_settled = False
         self.incoming: IncomingDelivery | None = None
         self._message: Message | None = None
-        # While it comes: the parts so far, their size, and how much of what comes was there before.
+        # The parts that have arrived and their size; and how many bytes of the next parts are known from before.
         self.parts: list[bytes] | None = []
         self.size: i64 = 0
         self.known: i64 = 0
 
     @property
     def message(self) -> Message:
-        """Raises DecodeError for bytes that are no message."""
+        """The decoded message. Raises DecodeError if the payload is not a message."""
         if self._message is None:
             self._message = message.decode(self.payload)
         return self._message
 
     @property
     def is_whole(self) -> bool:
+        """Whether all parts of the message have arrived."""
         return self.parts is None
 
     def state(self) -> DeliveryState:
-        """What this side says of it when a lost link is attached again (amqp-1.0 part 3 §3.4.6)."""
+        """Return the state of the delivery for another attach after a lost connection (amqp-1.0 part 3 §3.4.6)."""
         if isinstance(self.outcome, Outcome):
             return self.outcome
         return place_of(self.so_far())
 
     def so_far(self) -> bytes:
+        """Return the bytes that have arrived."""
         if self.parts is None:
             return self.payload
         self.parts = [b"".join(self.parts)]
         return self.parts[0]
 
     def take(self, part: bytes) -> None:
-        """More of it came; of what is there already, nothing is taken twice."""
+        """Add a part of the message, without the bytes that were received before."""
         if self.known > 0:
             skipped: i64 = min(self.known, len(part))
             self.known -= skipped
             part = part[skipped:]
         if part:
             if self.parts is None:
-                raise LocalProtocolError("a message that was whole was sent on")
+                raise LocalProtocolError("a complete message was continued")
             self.parts.append(part)
             self.size += len(part)
 
     def complete(self) -> None:
-        """All of it is there."""
+        """Handle the end of the message."""
         if self.parts is not None:
             self.payload = self.parts[0] if len(self.parts) == 1 else b"".join(self.parts)
             self.parts = None
@@ -84,9 +90,9 @@ class Delivery:
 
 @final
 class ClientReceiver(ReceiverOwner):
-    """`inbox` gets ready when there is a message to take, or when there never will be another.
+    """The receiving end of a link. `inbox` is ready when there is a message to take, or when there will not be another.
 
-    It outlives its connection: what is unsettled stays here, until it is attached to another one.
+    The link outlives its connection: unsettled messages stay here until it is attached to another one.
     """
 
     def __init__(
@@ -107,37 +113,37 @@ class ClientReceiver(ReceiverOwner):
         self.opened: Waitable = Waitable()
         self.ended: Waitable = Waitable()
         self.inbox: Waitable = Waitable()
-        # The credit has been used up or given back, after `drain`.
+        # Ready when the credit is used up or given back, after `drain`.
         self.drained: Waitable = Waitable()
         self.error: FlintError | None = None
         self.peer: Attach | None = None
-        # Bytes of messages that came, none of them counted twice.
+        # The bytes of all messages, without those that were sent again.
         self.arrived: i64 = 0
         self._window = window
         self._link: ReceiverLink | None = None
-        # The one before, while there is none.
+        # The link of the lost connection, until another one is attached.
         self._former: ReceiverLink | None = None
         self._messages: deque[Delivery] = deque()
         self._unsettled: dict[bytes, Delivery] = {}
-        # What we could tell of it when attaching, where not all of it fitted; what the program has decided of that; and
-        # how much of the rest.
+        # If the attach had no room for all unsettled messages: the tags it told the server of, those of them that have
+        # an outcome, and the number of other messages that have an outcome.
         self._told: set[bytes] = set()
         self._owed: set[bytes] = set()
         self._decided_untold: i64 = 0
         self._is_partial = False
-        # Detached to tell more; and whether it was closed meanwhile.
+        # The link is detached to be attached again; and the argument of `close`, if it was called meanwhile.
         self._comes_again = False
         self._close_wanted: bool | None = None
 
     @property
     def unsettled(self) -> int:
-        """How many messages, or parts of one, neither side has forgotten."""
+        """How many messages, or parts of one, are not settled by both sides yet."""
         return len(self._unsettled)
 
     # -- the link -----------------------------------------------------------------------------------------------
 
     def attach(self, session: Session) -> None:
-        """Attach, or after a connection was lost attach again: what was unsettled is resumed."""
+        """Attach the link. After a lost connection, unsettled messages are resumed."""
         self.opened = Waitable()
         self.ended = Waitable()
         self.drained = Waitable()
@@ -147,9 +153,9 @@ class ClientReceiver(ReceiverOwner):
         for delivery in self._unsettled.values():
             delivery.incoming = None
             if isinstance(delivery.outcome, TransactionalState):
-                # The transaction ended with its connection: nothing was settled in it.
+                # A lost connection has rolled back the transaction, so this outcome has no effect.
                 delivery.outcome = None
-        # Where not all of it fits, what was decided is told first: that can be settled, the rest waits for the program.
+        # Messages with an outcome come first, because an attach may not have room for all, and these can be settled.
         decided = [delivery for delivery in self._unsettled.values() if delivery.outcome is not None]
         undecided = [delivery for delivery in self._unsettled.values() if delivery.outcome is None]
         unsettled: dict[bytes, DeliveryState | None] = {each.tag: each.state() for each in (*decided, *undecided)}
@@ -159,13 +165,13 @@ class ClientReceiver(ReceiverOwner):
             target=self.target,
             snd_settle_mode=self.snd_settle_mode,
             rcv_settle_mode=self.rcv_settle_mode,
-            # Without a map it would be another link; an empty one says that nothing is left of this one.
+            # An attach without a map makes a new link. An empty map resumes a link that has nothing unsettled.
             unsettled=None if self.peer is None else dict(unsettled),
             properties=self.properties,
         )
         former = self._link or self._former
         if former is not None:
-            # Where it is attached still, nothing that is said there concerns us any more.
+            # The link may still be attached on the former connection, whose events must be ignored from now on.
             former.owner = _Left()
             former.take_unsettled()
         link = session.attach_receiver(self, attach)
@@ -175,40 +181,42 @@ class ClientReceiver(ReceiverOwner):
         self._is_partial = bool(self._told)
         self._owed = {each.tag for each in decided if each.tag in self._told}
         self._decided_untold = len(decided) - len(self._owed)
-        # A resumed delivery takes credit, too.
+        # Resumed deliveries use credit, too.
         if self._window or unsettled:
             link.grant(max(self._window - len(self._messages), 0) + len(unsettled))
 
     def close(self, closed: bool) -> None:
-        """Detach; `ended` gets ready when the server has agreed."""
+        """Detach the link; `ended` becomes ready when the server agrees."""
         if self._comes_again:
             self._close_wanted = closed
         elif self._link is not None and self.error is None:
             self._link.detach(None, closed)
 
     def check(self) -> None:
-        """Raises what ended the link, if it has."""
+        """Raise what ended the link, if it has ended."""
         if self.error is not None:
             raise self.error.with_traceback(None)
 
     # -- credit -------------------------------------------------------------------------------------------------
 
     def grant(self, count: int) -> None:
-        """Take so many more messages."""
+        """Allow the server to send `count` more messages."""
         self.check()
         link = self._link
         if link is not None:
             link.grant(link.credit + count)
 
     def drain(self) -> None:
-        """Ask the server for what there is, up to the credit, and to give back the rest of it."""
+        """Ask the server for the messages that are ready, as far as there is credit, and to give back the rest of the
+        credit.
+        """
         self.check()
         self.drained = Waitable()
         if self._link is not None:
             self._link.drain_credit()
 
     def take(self, count: int) -> list[Delivery]:
-        """Up to so many messages; those that came before the link ended first, then the error that ended it."""
+        """Remove up to `count` messages from the inbox. If there are none, raises what ended the link."""
         messages = self._messages
         if not messages:
             self.check()
@@ -222,18 +230,18 @@ class ClientReceiver(ReceiverOwner):
         link = self._link
         if link is not None and self._window:
             credit = self._window - len(self._messages)
-            # Not for each message: a flow costs as much as one.
+            # Credit is granted for many messages at once, because a flow frame costs as much as a message.
             if 2 * link.credit <= credit:
                 link.grant(credit)
 
     # -- outcomes -----------------------------------------------------------------------------------------------
 
     def settle(self, delivery: Delivery, outcome: Outcome, txn_id: bytes = b"") -> None:
-        """Say what became of a message. After a lost connection it is said when the link is attached again."""
+        """Give a message its outcome. After a lost connection, the next attach tells the server."""
         if delivery.is_settled:
             return
         if isinstance(delivery.outcome, Outcome):
-            raise LocalProtocolError(f"the message was {delivery.outcome.type_name} before")
+            raise LocalProtocolError(f"the message was {delivery.outcome.type_name} already")
         state: DeliveryState = TransactionalState(txn_id, outcome) if txn_id else outcome
         if self._is_partial:
             self._decide(delivery, txn_id)
@@ -256,38 +264,40 @@ class ClientReceiver(ReceiverOwner):
             self._come_again()
 
     def _decide(self, delivery: Delivery, txn_id: bytes) -> None:
-        """On a link that could not tell of all it holds."""
+        """Note the outcome of a message, on a link that could tell the server of a part only of its messages."""
         if delivery.tag in self._told:
             self._owed.add(delivery.tag)
             return
         if txn_id:
             raise LocalProtocolError(
-                "the link holds more messages than it could tell the server of, and this is one of the others: settle "
-                "it in no transaction"
+                "the link has more messages than it could tell the server of, and this is one of the others: settle it "
+                "without a transaction"
             )
         self._decided_untold += 1
         self._come_again()
 
     def _come_again(self) -> None:
-        """Once all that was told of and decided is settled, attach again if there is more to say, or to be sent."""
+        """Detach when all messages that the server was told of and that have an outcome are settled, if there is more
+        to tell.
+        """
         link = self._link
         if self._owed or (self._told and self._decided_untold == 0) or link is None or not link.is_attached:
             return
         self._comes_again = True
         link.detach(None, closed=False)
 
-    # -- what the engine says -----------------------------------------------------------------------------------
+    # -- events of the engine -----------------------------------------------------------------------------------
 
     def on_attached(self, attach: Attach) -> None:
         if attach.source is None:
-            # A refusal: the detach that follows says why.
+            # The server refuses the link; its detach, which follows, has the reason.
             return
         self.peer = attach
         if not attach.incomplete_unsettled:
             remote = attach.unsettled or {}
             for delivery in list(self._unsettled.values()):
                 if delivery.tag not in remote:
-                    # The sender has settled it, or forgotten the link.
+                    # The sender has settled the message, or forgotten the link.
                     self._give_up(delivery)
         self.opened.ready()
         if self._close_wanted is not None:
@@ -296,7 +306,9 @@ class ClientReceiver(ReceiverOwner):
             self._come_again()
 
     def _give_up(self, delivery: Delivery) -> None:
-        """Nothing that is said of it counts any more. Who has not taken it could get it twice, if it comes again."""
+        """Forget a message that the sender may send again. If it was not taken, it leaves the inbox: the program must
+        not get it twice.
+        """
         self._done(delivery)
         if delivery.outcome is None and delivery in self._messages:
             self._messages.remove(delivery)
@@ -331,7 +343,7 @@ class ClientReceiver(ReceiverOwner):
         if delivery.sent_settled:
             self._done(held)
         elif held.outcome is not None:
-            # Decided since the link was attached again, and before the server spoke of it.
+            # The program gave the outcome after the link was attached again, and before the server resumed the message.
             link.settle(delivery, held.outcome)
             if delivery.is_settled:
                 self._done(held)
@@ -339,7 +351,7 @@ class ClientReceiver(ReceiverOwner):
             self._deliver(held)
 
     def _begin(self, link: ReceiverLink, incoming: IncomingDelivery) -> Delivery | None:
-        """The first transfer of a delivery; None for one that was resumed only to be settled."""
+        """Handle the first transfer of a delivery. None if the delivery was resumed only to be settled."""
         held = self._unsettled.get(incoming.tag) if incoming.is_resumed else None
         if held is None:
             held = Delivery(incoming.tag)
@@ -347,7 +359,7 @@ class ClientReceiver(ReceiverOwner):
                 self._unsettled[incoming.tag] = held
         state = incoming.state
         if isinstance(state, Outcome) or (held.is_whole and incoming.sent_settled):
-            # What the sender decided holds (part 3 §3.4.6, cases 3, 8, 12 and 13).
+            # The sender's outcome is final (part 3 §3.4.6, cases 3, 8, 12 and 13).
             if isinstance(state, Outcome):
                 held.outcome = state
             link.settle(incoming, state)
@@ -388,7 +400,7 @@ class ClientReceiver(ReceiverOwner):
             self._end(LinkDetached("detached", "by this client"))
 
     def lost(self, error: FlintError) -> None:
-        """The connection is over."""
+        """Handle the end of the connection."""
         self._end(error)
 
     def _deliver(self, delivery: Delivery) -> None:
@@ -399,7 +411,7 @@ class ClientReceiver(ReceiverOwner):
     def _end(self, error: FlintError) -> None:
         if self.ended.is_ready:
             return
-        # Where it was neither closed nor in error, the server may go on settling its deliveries (part 2 §2.7.6).
+        # The server may still settle deliveries of a link that was detached without an error (part 2 §2.7.6).
         self._former = self._link
         self._link = None
         self.error = error
@@ -418,7 +430,7 @@ class ClientReceiver(ReceiverOwner):
 
 @final
 class _Left(ReceiverOwner):
-    """The owner of a link that was attached elsewhere while its connection was still there."""
+    """The owner of a link that was attached elsewhere, while its connection still exists. It ignores all events."""
 
     def on_message(self, link: ReceiverLink, delivery: IncomingDelivery | None, payload: bytes) -> None:
         return None

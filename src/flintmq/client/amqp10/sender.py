@@ -1,4 +1,4 @@
-"""The sending end of a link: messages that wait for credit, and messages that wait for an outcome."""
+"""The sending end of a link, without its socket: messages that wait for credit, or for an outcome."""
 
 from collections import deque
 from typing import Final, final
@@ -19,23 +19,23 @@ from flintmq.wire.amqp10.spec import SND_SETTLED
 from flintmq.wire.amqp10.states import Accepted, DeliveryState, Outcome, Received, TransactionalState
 from flintmq.wire.amqp10.termini import Coordinator, Source, Target
 
-# Messages that wait for credit, encoded, before whoever makes them has to wait.
+# The greatest number of encoded messages that wait for credit. Then, the program has to wait.
 _WAITING_MAX: Final = 1000
 
 
 @final
 class Sent(Waitable):
-    """A message on its way. Once this is ready, `outcome` is what became of it; None if nobody was asked."""
+    """A message that was sent. When it is ready, `outcome` has its outcome; None if the link sends settled messages."""
 
     def __init__(self, number: int, payload: bytes, txn_id: bytes, is_watched: bool) -> None:
         super().__init__()
         self.number = number
-        # Whether somebody waits for this one: what becomes of it is no news for `report` then.
+        # Whether a call waits for this outcome, so that `report` must not report it again.
         self.is_watched = is_watched
         self.payload = payload
         self.txn_id = txn_id
         self.outcome: DeliveryState | None = None
-        # How it goes on, where the link was lost meanwhile.
+        # What to do with the message after its link was lost.
         self.plan: Plan | None = None
 
     @property
@@ -45,9 +45,10 @@ class Sent(Waitable):
 
 @final
 class ClientSender(SenderOwner):
-    """`opened` gets ready when the server has attached it; `idle` while every message sent has an outcome.
+    """The sending end of a link. `opened` becomes ready when the server has attached it.
 
-    It outlives its connection: what is unsettled stays here, until it is attached to another one.
+    `idle` is ready while every message has an outcome. The link outlives its connection: unsettled messages stay here
+    until it is attached to another one.
     """
 
     def __init__(
@@ -68,30 +69,31 @@ class ClientSender(SenderOwner):
         self.opened: Waitable = Waitable()
         self.ended: Waitable = Waitable()
         self.idle: Waitable = Waitable()
-        # Not ready while so many messages wait for credit that no more should be added.
+        # Not ready while `_WAITING_MAX` messages wait for credit.
         self.room: Waitable = Waitable()
         self.room.ready()
         self.idle.ready()
-        # Why it takes no more.
+        # What ended the link.
         self.error: FlintError | None = None
-        # What the server says of itself.
+        # The server's attach frame.
         self.peer: Attach | None = None
         self._link: SenderLink | None = None
-        # The one before, while there is none.
+        # The link of the lost connection, until another one is attached.
         self._former: SenderLink | None = None
         self._count = 0
-        # Without an outcome: to be resumed, waiting for credit, and by number, in their order, those that were sent.
+        # Messages without an outcome are in `_unsettled` (sent, by number, in order) or `_waiting` (for credit).
+        # Those of `_unsettled` that are to be resumed are here, too.
         self._resuming: deque[Sent] = deque()
-        # The server said a part only of what it holds: what it told of and we do not know, to be given up. When all it
-        # told of is done, attaching again tells the rest.
+        # If the server could tell of a part only of its unsettled deliveries: those that this side does not know, and
+        # aborts. When all of the part are settled, another attach tells more.
         self._strange: deque[bytes] = deque()
         self._is_partial = False
-        # Detached for that; and whether it was closed meanwhile.
+        # The link is detached to be attached again; and the argument of `close`, if it was called meanwhile.
         self._comes_again = False
         self._close_wanted: bool | None = None
         self._waiting: deque[Sent] = deque()
         self._unsettled: dict[int, Sent] = {}
-        # For `report`: the number of the first message since the last one, and what was not accepted of them.
+        # The number of the first message since the last report, and the messages that were not accepted since then.
         self._first = 0
         self._refused: list[tuple[int, DeliveryState | None]] = []
 
@@ -103,12 +105,12 @@ class ClientSender(SenderOwner):
     # -- the link -----------------------------------------------------------------------------------------------
 
     def attach(self, session: Session) -> None:
-        """Attach, or after a connection was lost attach again: what was unsettled is resumed."""
+        """Attach the link. After a lost connection, unsettled messages are resumed."""
         self.opened = Waitable()
         self.ended = Waitable()
         self.error = None
         for sent in [sent for sent in self._unsettled.values() if sent.txn_id]:
-            # Its transaction ended with the connection, and it with that.
+            # A lost connection has rolled back the transaction of this message.
             del self._unsettled[sent.number]
         for sent in (*self._unsettled.values(), *self._waiting):
             sent.renew()
@@ -116,7 +118,7 @@ class ClientSender(SenderOwner):
         self.room.error = None
         self.room.is_ready = len(self._waiting) < _WAITING_MAX
         unsettled: dict[bytes, DeliveryState | None] = {sent.tag: None for sent in self._unsettled.values()}
-        # Without a map it would be another link; an empty one says that nothing is left of this one.
+        # An attach without a map makes a new link. An empty map resumes a link that has nothing unsettled.
         is_another = self.peer is None
         attach = Attach(
             name=self.name,
@@ -129,27 +131,27 @@ class ClientSender(SenderOwner):
         )
         former = self._link or self._former
         if former is not None:
-            # Where it is attached still, nothing that is said there concerns us any more.
+            # The link may still be attached on the former connection, whose events must be ignored from now on.
             former.owner = _Left()
             former.take_unsettled()
         self._link = session.attach_sender(self, attach)
 
     def close(self, closed: bool) -> None:
-        """Detach; `ended` gets ready when the server has agreed."""
+        """Detach the link; `ended` becomes ready when the server agrees."""
         if self._comes_again:
             self._close_wanted = closed
         elif self._link is not None and self.error is None:
             self._link.detach(None, closed)
 
     def check(self) -> None:
-        """Raises what ended the link, if it has."""
+        """Raise what ended the link, if it has ended."""
         if self.error is not None:
             raise self.error.with_traceback(None)
 
     # -- messages -----------------------------------------------------------------------------------------------
 
     def send(self, payload: bytes, txn_id: bytes = b"", is_watched: bool = False) -> Sent:
-        """Send a message as soon as there is credit. Who has many waits for `room` before each."""
+        """Send a message as soon as there is credit. Wait for `room` before each of many messages."""
         self.check()
         sent = Sent(self._count, payload, txn_id, is_watched)
         self._count += 1
@@ -161,12 +163,12 @@ class ClientSender(SenderOwner):
         return sent
 
     def say_first(self) -> None:
-        """What was said of deliveries on this connection goes before what is sent next."""
+        """Send the pending dispositions of this connection before the next message."""
         if self._link is not None:
             self._link.session.flush()
 
     def report(self) -> None:
-        """Raises SendFailed for what was refused since this was called last, and what ended the link."""
+        """Raise SendFailed for messages that were refused since the last report, and what ended the link."""
         self.check()
         refused = self._refused
         first = self._first
@@ -209,13 +211,15 @@ class ClientSender(SenderOwner):
             self._see_to_idle()
 
     def _come_again(self, link: SenderLink) -> None:
-        """Once all that the server told of is settled, detach: the next attach tells more."""
+        """Detach when everything that the server told of is settled, because the next attach tells more."""
         if link.unsettled == 0 and not self._comes_again:
             self._comes_again = True
             link.detach(None, closed=False)
 
     def _resume(self, link: SenderLink, sent: Sent) -> None:
-        """The receiver knows of it: go on where it stopped, or agree to what it decided (§3.4.6, cases 2 to 4)."""
+        """Continue a message that the receiver knows, where it stopped; or accept what it decided (§3.4.6, cases 2 to
+        4).
+        """
         plan = sent.plan
         assert plan is not None
         if plan.action is Action.SETTLE:
@@ -243,11 +247,11 @@ class ClientSender(SenderOwner):
             self.idle.error = None
             self.idle.is_ready = False
 
-    # -- what the engine says -----------------------------------------------------------------------------------
+    # -- events of the engine -----------------------------------------------------------------------------------
 
     def on_attached(self, attach: Attach) -> None:
         if attach.target is None:
-            # A refusal: the detach that follows says why.
+            # The server refuses the link; its detach, which follows, has the reason.
             return
         self.peer = attach
         self._take_up(attach)
@@ -258,7 +262,7 @@ class ClientSender(SenderOwner):
             self.close(self._close_wanted)
 
     def _take_up(self, attach: Attach) -> None:
-        """What was unsettled when the link was lost: the receiver knows of it, or it is sent anew."""
+        """Compare the unsettled messages of both sides: each is resumed if the receiver knows it, or sent again."""
         lost: list[Sent] = []
         theirs = attach.unsettled or {}
         self._is_partial = attach.incomplete_unsettled
@@ -306,13 +310,13 @@ class ClientSender(SenderOwner):
             self._end(LinkDetached("detached", "by this client"))
 
     def lost(self, error: FlintError) -> None:
-        """The connection is over."""
+        """Handle the end of the connection."""
         self._end(error)
 
     def _end(self, error: FlintError) -> None:
         if self.ended.is_ready:
             return
-        # Where it was neither closed nor in error, the server may go on settling its deliveries (part 2 §2.7.6).
+        # The server may still settle deliveries of a link that was detached without an error (part 2 §2.7.6).
         self._former = self._link
         self._link = None
         self._resuming.clear()
@@ -332,7 +336,7 @@ class ClientSender(SenderOwner):
 
 @final
 class _Left(SenderOwner):
-    """The owner of a link that was attached elsewhere while its connection was still there."""
+    """The owner of a link that was attached elsewhere, while its connection still exists. It ignores all events."""
 
     def on_flow(self, link: SenderLink) -> None:
         return None

@@ -1,4 +1,4 @@
-"""How links are asked for: addresses, settle modes, filters."""
+"""What a connection or link asks for when it opens: names, addresses, settle modes, filters."""
 
 import secrets
 import uuid
@@ -17,10 +17,10 @@ from flintmq.wire.amqp10.values import Described, Symbol, TimestampMs, ULong
 
 
 def connection(address: Address, container_id: str, mechanism: str = plain.NAME) -> ClientConnection:
-    """A connection that has its first bytes ready to be sent."""
+    """Return a connection whose first bytes are ready to be sent."""
     opening = Open(
         container_id=container_id or f"flintmq-{uuid.uuid4()}",
-        # What else would be taken for the name of a host.
+        # RabbitMQ's syntax. Without the prefix, a virtual host would be taken for the name of a host.
         hostname=address.host if address.virtual_host == "/" else f"vhost:{address.virtual_host}",
         properties={"product": "FlintMQ client", "version": __version__},
     )
@@ -28,11 +28,12 @@ def connection(address: Address, container_id: str, mechanism: str = plain.NAME)
 
 
 def unique(kind: str) -> str:
-    """A name for a link that nobody resumes."""
+    """Return a new name, for a link that nobody resumes."""
     return f"{kind}-{uuid.uuid4()}"
 
 
 def sender(target: str | Target | None, name: str, settled: bool, source: Source | None) -> ClientSender:
+    """Return the sending end of a link; a `name` of "" is replaced by a new one."""
     terminus = target if isinstance(target, Target) else Target(address=target)
     mode = SND_SETTLED if settled else SND_UNSETTLED
     return ClientSender(name or unique("sender"), source or Source(), terminus, mode, RCV_FIRST)
@@ -41,6 +42,7 @@ def sender(target: str | Target | None, name: str, settled: bool, source: Source
 def receiver(
     source: str | Source, name: str, credit: int, settled: bool, second: bool, filters: Fields | None
 ) -> ClientReceiver:
+    """Return the receiving end of a link; a `name` of "" is replaced by a new one."""
     terminus = source if isinstance(source, Source) else Source(address=source)
     if filters:
         terminus.filter = {**terminus.filter, **filters}
@@ -48,26 +50,26 @@ def receiver(
     return ClientReceiver(name or unique("receiver"), terminus, Target(), modes, credit)
 
 
-# Filters for `receiver(..., filters=...)`; to have several, join them: selector("...") | stream_offset("first").
+# Filters for `receiver(..., filters=...)`. `|` joins them: selector("...") | stream_offset("first").
 
 
 def selector(expression: str) -> Fields:
-    """Messages for which it is true, in the language of JMS selectors."""
+    """Return a filter for messages that match an SQL-like expression of JMS."""
     return {"selector": Described(ULong(0x0000_468C_0000_0004), expression)}
 
 
 def no_local() -> Fields:
-    """Not what this connection sent itself."""
+    """Return a filter for messages that this connection did not send itself."""
     return {"no-local": Described(ULong(0x0000_468C_0000_0003), [])}
 
 
 def stream_offset(start: str | int) -> Fields:
-    """From where on a stream is read: "first", "last", "next", an offset, or an interval like "1h"."""
+    """Return a filter that reads a stream from "first", "last", "next", an offset, or an interval such as "1h" ago."""
     return _described("rabbitmq:stream-offset-spec", start)
 
 
 def stream_time(timestamp_ms: int) -> Fields:
-    """From the first message on that the stream got at this time (milliseconds since 1970 UTC) or later."""
+    """Return a filter that reads a stream from the first message of a time (milliseconds since 1970 UTC) or later."""
     return _described("rabbitmq:stream-offset-spec", TimestampMs(timestamp_ms))
 
 

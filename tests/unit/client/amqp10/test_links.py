@@ -191,7 +191,7 @@ def test_an_outcome_is_given_once(pair: Pair) -> None:
     pair.run()
     (delivery,) = link.take(1)
     link.settle(delivery, ACCEPTED)
-    with pytest.raises(LocalProtocolError, match="was accepted before"):
+    with pytest.raises(LocalProtocolError, match="was accepted already"):
         link.settle(delivery, RELEASED)
 
 
@@ -605,7 +605,7 @@ def test_what_a_receiver_could_not_tell_of_is_settled_before_the_rest(pair: Pair
         assert next(iter(answer().items())) == (delivery.tag, ACCEPTED)
         assert delivery.is_settled
     assert len(again.server.outgoing) == 3
-    with pytest.raises(LocalProtocolError, match="it in no transaction"):
+    with pytest.raises(LocalProtocolError, match="it without a transaction"):
         link.settle(held[597], ACCEPTED, b"txn")
     # What was told and decided is settled first.
     link.settle(held[0], ACCEPTED)
