@@ -14,7 +14,7 @@ from flintmq.broker.queue.classic import ClassicQueue
 from flintmq.broker.queue.publishing import STORED, put
 from flintmq.broker.tick import Tick
 from flintmq.gateway.amqp091.codec import CODEC_091
-from flintmq.storage.definitions.sqlite import DefinitionDatabase
+from flintmq.storage.definitions.database import DefinitionDatabase
 from flintmq.storage.group_commit import Batch, RoundWriter
 from flintmq.storage.journal.encoder import JournalEncoder
 from flintmq.storage.journal.files import JournalFiles

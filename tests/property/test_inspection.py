@@ -8,9 +8,9 @@ import pytest
 
 from flintmq.broker.message import Entry
 from flintmq.broker.ports import QueueRecord
-from flintmq.storage.backup.taking import Backup
-from flintmq.storage.inspection.dumping import Dump
-from flintmq.storage.inspection.verifying import Verification
+from flintmq.storage.backup.backup import Backup
+from flintmq.storage.inspection.dump import Dump
+from flintmq.storage.inspection.verification import Verification
 from tests.unit.storage.nodes import CODECS, OpenNode
 
 # Small: segments are filled and emptied, and what is left in them is written again.

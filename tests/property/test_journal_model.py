@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from flintmq.broker.message import PERSISTENT, Address, Entry, Message
-from flintmq.storage.definitions.sqlite import DefinitionDatabase
+from flintmq.storage.definitions.database import DefinitionDatabase
 from flintmq.storage.group_commit import Batch, RoundWriter
 from flintmq.storage.journal.encoder import JournalEncoder
 from flintmq.storage.journal.files import JournalFiles

@@ -21,7 +21,7 @@ from flintmq.broker.queue.classic import ClassicQueue
 from flintmq.broker.queue.ids import QueueIds
 from flintmq.broker.queue.publishing import put
 from flintmq.broker.tick import Tick
-from flintmq.storage.definitions.sqlite import DefinitionDatabase
+from flintmq.storage.definitions.database import DefinitionDatabase
 from flintmq.storage.group_commit import Batch, RoundWriter
 from flintmq.storage.journal.encoder import JournalEncoder
 from flintmq.storage.journal.files import JournalFiles

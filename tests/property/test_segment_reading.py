@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from flintmq.storage import reading
+from flintmq.storage import segment_reader
 from flintmq.storage.block import (
     KIND_JOURNAL,
     TYPE_JOURNAL,
@@ -22,7 +22,7 @@ from flintmq.storage.block import (
     scan_blocks,
 )
 from flintmq.storage.files import RealDisk
-from flintmq.storage.reading import SegmentReader
+from flintmq.storage.segment_reader import SegmentReader
 
 MAGIC = b"\xa7\x01\x02\x03"
 NUMBER = 1
@@ -59,7 +59,7 @@ def test_windows_find_what_the_whole_does(
         header = decode_header(data, "file")
     except Exception:  # noqa: BLE001 - a version that is damaged and has the right checksum: both refuse it
         return
-    monkeypatch.setattr(reading, "WINDOW_BYTES", window)
+    monkeypatch.setattr(segment_reader, "WINDOW_BYTES", window)
     path = tmp_path / NAME
     path.write_bytes(data)
     file = RealDisk().open_to_read(path)

@@ -19,7 +19,7 @@ from flintmq.broker.queue.settlement import ACCEPTED, FAILED, REJECTED, RELEASED
 from flintmq.broker.terminus.registry import Termini
 from flintmq.broker.terminus.terminus import NEVER, SOURCE, TARGET, UNSETTLED_STATE, SourceTerminus, TargetTerminus
 from flintmq.broker.tick import Tick
-from flintmq.storage.definitions.sqlite import DefinitionDatabase
+from flintmq.storage.definitions.database import DefinitionDatabase
 from flintmq.storage.group_commit import Batch, RoundWriter
 from flintmq.storage.journal.encoder import JournalEncoder
 from flintmq.storage.journal.files import JournalFiles

@@ -15,8 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, final
 
-from flintmq.storage.definitions.log import LOG_SUFFIX
-from flintmq.storage.definitions.sqlite import DefinitionDatabase
+from flintmq.storage.definitions.database import LOG_SUFFIX, DefinitionDatabase
 from tests.sim.disk import PowerLoss, SimulatedDisk
 
 

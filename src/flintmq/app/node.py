@@ -39,7 +39,7 @@ from flintmq.server.oauth.tokens import tokens_of
 from flintmq.server.operation import Listener, Operation
 from flintmq.server.places import Places
 from flintmq.server.reloading import Apply, Part
-from flintmq.storage.backup.pins import remove_abandoned
+from flintmq.storage.backup.hard_links import remove_abandoned
 from flintmq.storage.node import NodeStorage
 
 if TYPE_CHECKING:

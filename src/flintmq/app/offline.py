@@ -16,15 +16,14 @@ from flintmq.server.audit import AuditLog
 from flintmq.server.auth import hash_unless_known
 from flintmq.server.config import Settings
 from flintmq.storage.backup import manifest
-from flintmq.storage.backup.layout import is_data_directory, lacks_definitions
+from flintmq.storage.backup.backup import Backup
 from flintmq.storage.backup.manifest import Manifest, Progress
-from flintmq.storage.backup.restoring import restore
-from flintmq.storage.backup.taking import Backup
-from flintmq.storage.inspection.dumping import Dump
-from flintmq.storage.inspection.verifying import Verification
-from flintmq.storage.kept import JOURNAL
+from flintmq.storage.backup.restore import restore
+from flintmq.storage.inspection.dump import Dump
+from flintmq.storage.inspection.verification import Verification
+from flintmq.storage.layout import JOURNAL, is_data_directory, lacks_definitions
 from flintmq.storage.node import NodeStorage
-from flintmq.storage.rebuilding.rebuild import Rebuilt, rebuild
+from flintmq.storage.rebuild.rebuild import Rebuilt, rebuild
 
 
 def import_definitions_into(settings: Settings) -> list[str]:

@@ -15,10 +15,10 @@ from flintmq.gateway.amqp10.codec import CODEC_10
 from flintmq.server.alarms import memory_bytes
 from flintmq.server.auth import hash_unless_known, salted_hash_unless_known
 from flintmq.server.config import Settings
-from flintmq.storage.definitions.sqlite import DefinitionDatabase
+from flintmq.storage.definitions.database import DefinitionDatabase
+from flintmq.storage.ephemeral import EphemeralDisk
 from flintmq.storage.node import NodeStorage
 from flintmq.storage.reserve import RESERVE_BYTES
-from flintmq.storage.throwaway import ThrowawayDisk
 
 # By the number that storage keeps beside content.
 CODECS: Final[dict[int, ContentCodec]] = {CODEC_091.format: CODEC_091, CODEC_10.format: CODEC_10}
@@ -67,7 +67,7 @@ def _throwaway_storage(settings: Settings, notify: Callable[[], None]) -> NodeSt
         settings.storage.directory,
         CODECS,
         notify,
-        disk=ThrowawayDisk(),
+        disk=EphemeralDisk(),
         segment_bytes=settings.storage.segment_bytes,
         database=partial(DefinitionDatabase, synchronous="OFF"),
         pages_memory_max=_pages_memory_max(settings),

@@ -17,7 +17,7 @@ from queue import Empty, SimpleQueue
 from typing import Final, final
 
 from flintmq.base.histogram import Histogram
-from flintmq.storage.definitions.sqlite import DefinitionDatabase, Statement
+from flintmq.storage.definitions.database import DefinitionDatabase, Statement
 from flintmq.storage.failure import describe_failure, is_full
 from flintmq.storage.journal.compaction import Wanted
 from flintmq.storage.journal.encoder import JournalBatch

@@ -14,17 +14,17 @@ from flintmq.broker.ports import DefinitionStore, Journal, Pages, Storage, Strea
 from flintmq.storage.block import Damage
 from flintmq.storage.content import ContentReader
 from flintmq.storage.definitions.catalogue import Catalogue
-from flintmq.storage.definitions.fitting import check_ids, check_marks
-from flintmq.storage.definitions.log import write_log_again
-from flintmq.storage.definitions.sqlite import DefinitionDatabase, SqliteDefinitions, ways_out
+from flintmq.storage.definitions.consistency import check_ids, check_marks
+from flintmq.storage.definitions.database import DefinitionDatabase, ways_out, write_log_again
+from flintmq.storage.definitions.store import SqliteDefinitions
 from flintmq.storage.failure import describe_failure, is_full
 from flintmq.storage.files import Disk, DiskLock, RealDisk
 from flintmq.storage.group_commit import Batch, GroupCommit, Rounds, RoundWriter, SyncThread
-from flintmq.storage.journal.described import newest_described
 from flintmq.storage.journal.encoder import JournalEncoder
 from flintmq.storage.journal.files import JournalFiles
+from flintmq.storage.journal.latest_definitions import newest_described
 from flintmq.storage.journal.recovery import Replay
-from flintmq.storage.kept import holds_messages
+from flintmq.storage.layout import holds_messages
 from flintmq.storage.pages.spill import Spill, SpillRunner, SpillThread
 from flintmq.storage.pages.store import PageStore
 from flintmq.storage.quarantine import Quarantine

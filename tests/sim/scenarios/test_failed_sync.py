@@ -11,8 +11,8 @@ import pytest
 from flintmq.broker.message import Entry
 from flintmq.broker.ports import VHostRecord
 from flintmq.storage.content import ContentReader
-from flintmq.storage.definitions.log import write_log_again
-from flintmq.storage.definitions.sqlite import SqliteDefinitions
+from flintmq.storage.definitions.database import write_log_again
+from flintmq.storage.definitions.store import SqliteDefinitions
 from flintmq.storage.journal.encoder import JournalEncoder
 from flintmq.storage.journal.files import JournalFiles
 from flintmq.storage.journal.recovery import Replay

@@ -9,7 +9,7 @@ from flintmq.base.errors import StorageFenced
 from flintmq.base.limits import SEGMENT_BYTES
 from flintmq.broker.message import PERSISTENT, Address, ContentCodec, Entry, Message, MessageOptions, Table
 from flintmq.broker.ports import StreamLog
-from flintmq.storage.definitions.sqlite import DefinitionDatabase
+from flintmq.storage.definitions.database import DefinitionDatabase
 from flintmq.storage.files import Disk
 from flintmq.storage.node import NodeStorage
 

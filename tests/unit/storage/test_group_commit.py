@@ -12,7 +12,7 @@ import pytest
 from flintmq.base.errors import StorageFenced
 from flintmq.broker.ports import QueueRecord
 from flintmq.storage import group_commit
-from flintmq.storage.definitions.sqlite import DefinitionDatabase, connect
+from flintmq.storage.definitions.database import DefinitionDatabase, connect
 from flintmq.storage.files import DiskFile
 from flintmq.storage.group_commit import FULL_RETRY_SECONDS
 from tests.unit.storage.disks import FaultyDisk, FaultyFile

@@ -1,7 +1,7 @@
 """What the journal says of the definitions: a second place for what messages cannot be given back without.
 
 That are virtual hosts, exchanges, queues, and whatever else has an id that journal records speak of. A segment begins
-with all of them, and each change follows in the batch that has it; so they can be rebuilt (storage/rebuilding) where
+with all of them, and each change follows in the batch that has it; so they can be rebuilt (storage/rebuild) where
 definitions.sqlite is lost. Bindings, users and rules are not there.
 
 Each record has two numbers by which a start tells whether definitions belong to the journal it has: `identity`, drawn

@@ -12,7 +12,7 @@ from flintmq.broker.ports import (
     Rule,
     TopicPermissionRecord,
 )
-from flintmq.storage.definitions.values import dump_table, load_table
+from flintmq.storage.definitions.schema import dump_table, load_table
 
 Row = tuple[Any, ...]
 

@@ -1,6 +1,10 @@
 """The tables of definitions.sqlite, and how those of an older format become them."""
 
+import json
 from typing import Final
+
+from flintmq.base.json_values import from_json, to_json
+from flintmq.broker.message import Table
 
 VERSION: Final = 8
 # "FLNT": tells our database from somebody else's of the same name.
@@ -107,3 +111,16 @@ INSERT INTO permissions SELECT vhosts.name, users.name, '.*', '.*', '.*' FROM vh
     6: (_SECRETS,),
     7: (_MARKS,),
 }
+
+
+def dump_table(table: Table) -> str:
+    """The same text for equal tables, in whatever order their keys are. Raises TypeError for what no table can hold."""
+    return json.dumps({key: to_json(value) for key, value in table.items()}, separators=(",", ":"), sort_keys=True)
+
+
+def load_table(text: str) -> Table:
+    """Raises ValueError, KeyError or TypeError when `dump_table` did not write it."""
+    fields = json.loads(text)
+    if not isinstance(fields, dict):
+        raise TypeError("arguments are not a table")
+    return {key: from_json(value) for key, value in fields.items()}

@@ -13,13 +13,12 @@ from typing import final
 from flintmq.base.errors import StorageError
 from flintmq.broker.ports import Definitions
 from flintmq.storage.backup import manifest
-from flintmq.storage.backup.layout import DEFINITIONS, JOURNAL, is_data_directory, logs, state_files
-from flintmq.storage.definitions.fitting import check_marks
-from flintmq.storage.definitions.sqlite import DefinitionDatabase, Marks, ways_out
+from flintmq.storage.definitions.consistency import check_marks
+from flintmq.storage.definitions.database import DefinitionDatabase, Marks, ways_out
 from flintmq.storage.files import RealDisk
-from flintmq.storage.journal.described import newest_described
-from flintmq.storage.kept import holds_messages
-from flintmq.storage.reading import SegmentReader
+from flintmq.storage.journal.latest_definitions import newest_described
+from flintmq.storage.layout import DEFINITIONS, JOURNAL, holds_messages, is_data_directory, logs, state_files
+from flintmq.storage.segment_reader import SegmentReader
 
 
 @final

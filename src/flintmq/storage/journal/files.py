@@ -25,9 +25,9 @@ from flintmq.storage.block import (
 )
 from flintmq.storage.files import Disk
 from flintmq.storage.journal.chain import END_IS_MISSING, missing_behind, missing_between
+from flintmq.storage.journal.chunk_reader import PieceReader
 from flintmq.storage.journal.compaction import Piece, Wanted
 from flintmq.storage.journal.occupancy import Occupancy, Segment
-from flintmq.storage.journal.reading import PieceReader
 from flintmq.storage.journal.recovery import Replay
 from flintmq.storage.journal.source import Blocks, BlockSource
 from flintmq.storage.segment import Block, SegmentFile, create_segment, end_tail, sync_directory

@@ -16,7 +16,7 @@ from isal.isal_zlib import crc32
 
 from flintmq.base.errors import StorageError
 from flintmq.storage.files import Disk, DiskFile
-from flintmq.storage.pages.packing import Content
+from flintmq.storage.pages.packer import Content
 
 # A file takes up its space until all in it is gone.
 FILE_BYTES: Final = 64 * 1024 * 1024

@@ -4,7 +4,7 @@ from typing import final
 
 from flintmq.broker.message import ContentCodec, Entry
 from flintmq.broker.ports import Page, Pages, PlacesOfPage, places_of
-from flintmq.storage.pages.packing import Content, PackedPage, Packer, places_of_run
+from flintmq.storage.pages.packer import Content, PackedPage, Packer, places_of_run
 from flintmq.storage.pages.spill import Spill
 
 

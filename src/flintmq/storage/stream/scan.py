@@ -5,7 +5,7 @@ from typing import final
 from flintmq.storage.block import BLOCK_HEAD_BYTES, HEADER_BYTES, TYPE_STREAM, Damage
 from flintmq.storage.content import ContentReader
 from flintmq.storage.files import DiskFile
-from flintmq.storage.reading import SegmentReader
+from flintmq.storage.segment_reader import SegmentReader
 from flintmq.storage.stream.encoder import BLOCK_FIELDS_BYTES, RECORD_MIN_BYTES, block_fields
 from flintmq.storage.stream.index import SegmentIndex
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from flintmq.broker.ports import QueueRecord
-from flintmq.storage.inspection.verifying import Verification
+from flintmq.storage.inspection.verification import Verification
 from tests.unit.storage.nodes import OpenNode, crashed_copy, segments
 
 

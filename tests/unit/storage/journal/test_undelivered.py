@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from flintmq.broker.ports import QueueRecord
-from flintmq.storage.definitions.sqlite import DefinitionDatabase
+from flintmq.storage.definitions.database import DefinitionDatabase
 from tests.unit.storage.nodes import OpenNode, crashed_copy, message, segments
 
 

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import final
 
 from flintmq.base.errors import StorageError
-from flintmq.storage.backup.layout import STAGING_PREFIX, is_segment, logs, state_files
 from flintmq.storage.files import RealDisk
+from flintmq.storage.layout import STAGING_PREFIX, is_segment, logs, state_files
 
 
 @final

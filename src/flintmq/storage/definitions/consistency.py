@@ -4,7 +4,7 @@ from pathlib import Path
 
 from flintmq.base.errors import StorageError
 from flintmq.storage.definitions.catalogue import Described
-from flintmq.storage.definitions.sqlite import Marks, ways_out
+from flintmq.storage.definitions.database import Marks, ways_out
 
 
 def check_marks(definitions: Path, marks: Marks, described: Described | None) -> None:

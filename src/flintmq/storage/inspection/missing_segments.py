@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
 
-from flintmq.storage.backup.layout import JOURNAL, is_index
 from flintmq.storage.block import Damage
 from flintmq.storage.inspection.directory import DataDirectory, number_of
 from flintmq.storage.inspection.report import JOURNAL_SEGMENT, MISSING, SEALED, STREAM_SEGMENT, FileReport
 from flintmq.storage.journal.chain import END_IS_MISSING, missing_behind, missing_between
 from flintmq.storage.journal.files import SUFFIX as JOURNAL_SUFFIX
+from flintmq.storage.layout import JOURNAL, is_index
 from flintmq.storage.stream.files import INDEX_SUFFIX
 from flintmq.storage.stream.files import SUFFIX as STREAM_SUFFIX
 from flintmq.storage.stream.index import decode_index, missing_records

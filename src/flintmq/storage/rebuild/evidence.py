@@ -10,7 +10,7 @@ from flintmq.storage.backup.manifest import Progress
 from flintmq.storage.block import TYPE_JOURNAL
 from flintmq.storage.definitions.catalogue import EXCHANGE, QUEUE, VHOST, Described, decode_described
 from flintmq.storage.inspection.directory import DataDirectory
-from flintmq.storage.inspection.places import Places
+from flintmq.storage.inspection.live_messages import Places
 from flintmq.storage.inspection.records import BrokenBlock, journal_records, places_of
 from flintmq.storage.journal.records import (
     RECORD_DEFINITIONS,

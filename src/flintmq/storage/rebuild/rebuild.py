@@ -23,7 +23,6 @@ from flintmq.broker.ports import (
     TerminusRecord,
     VHostRecord,
 )
-from flintmq.storage.backup.layout import DEFINITIONS
 from flintmq.storage.backup.manifest import Progress, copy_file
 from flintmq.storage.definitions.catalogue import (
     EXCHANGE,
@@ -33,12 +32,14 @@ from flintmq.storage.definitions.catalogue import (
     TERMINUS,
     VHOST,
 )
-from flintmq.storage.definitions.sqlite import DefinitionDatabase, SqliteDefinitions
+from flintmq.storage.definitions.database import DefinitionDatabase
+from flintmq.storage.definitions.store import SqliteDefinitions
 from flintmq.storage.files import RealDisk
 from flintmq.storage.inspection.directory import DataDirectory
+from flintmq.storage.layout import DEFINITIONS
 from flintmq.storage.quarantine import DEFINITIONS_PREFIX
 from flintmq.storage.quarantine import DIRECTORY as QUARANTINE
-from flintmq.storage.rebuilding.evidence import Evidence
+from flintmq.storage.rebuild.evidence import Evidence
 
 # Where queues come back of which nothing says what they were called, and how they are called then.
 UNNAMED_VHOST: Final = "/"

@@ -7,14 +7,14 @@ import pytest
 
 from flintmq.base.errors import StorageError
 from flintmq.broker.ports import QueueRecord, TerminusRecord
-from flintmq.storage import reading
+from flintmq.storage import segment_reader
 from flintmq.storage.block import TYPE_JOURNAL, frame_block
-from flintmq.storage.inspection import verifying
+from flintmq.storage.inspection import verification
 from flintmq.storage.inspection.directory import DataDirectory
-from flintmq.storage.inspection.dumping import Dump
+from flintmq.storage.inspection.dump import Dump
 from flintmq.storage.inspection.report import OPEN, SEALED, TORN, FileReport, Report
-from flintmq.storage.inspection.verifying import Verification
-from tests.unit.storage.moving import moving
+from flintmq.storage.inspection.verification import Verification
+from tests.unit.storage.background_load import moving
 from tests.unit.storage.nodes import CODECS, OpenNode, crashed_copy, message, segments
 
 STREAM = 3
@@ -201,7 +201,7 @@ def test_what_is_gone_before_it_is_looked_at(tmp_path: Path, monkeypatch: pytest
         segments(path)[0].unlink()
         return found
 
-    monkeypatch.setattr(verifying, "DataDirectory", look)
+    monkeypatch.setattr(verification, "DataDirectory", look)
     assert verify(tmp_path).damage == []
     node.close()
 
@@ -221,7 +221,7 @@ def test_what_a_broker_writes_over_is_no_damage(tmp_path: Path) -> None:
 
 def test_a_file_that_is_written_over_while_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It lost its name before, and so is not reported."""
-    monkeypatch.setattr(reading, "WINDOW_BYTES", 1_000)
+    monkeypatch.setattr(segment_reader, "WINDOW_BYTES", 1_000)
     node = filled(tmp_path)
     first = segments(tmp_path)[0]
     spare = first.with_name("spare")

@@ -13,7 +13,7 @@ from flintmq.storage.files import DiskFile, RealDisk, RealFile
 
 
 @final
-class ThrowawayFile(RealFile):
+class EphemeralFile(RealFile):
     def write_through(self, position: int, parts: Sequence[bytes]) -> None:
         self.write_at(position, parts)
 
@@ -25,12 +25,12 @@ class ThrowawayFile(RealFile):
 
 
 @final
-class ThrowawayDisk(RealDisk):
+class EphemeralDisk(RealDisk):
     def sync_directory(self, path: Path) -> None:
         return
 
     def create(self, path: Path) -> DiskFile:
-        return ThrowawayFile(path, os.O_CREAT | os.O_RDWR)
+        return EphemeralFile(path, os.O_CREAT | os.O_RDWR)
 
     def open(self, path: Path) -> DiskFile:
-        return ThrowawayFile(path, os.O_RDWR)
+        return EphemeralFile(path, os.O_RDWR)

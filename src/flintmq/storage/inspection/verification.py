@@ -7,13 +7,12 @@ from typing import final
 from flintmq.base.errors import StorageError
 from flintmq.broker.ports import Definitions
 from flintmq.storage.backup import manifest
-from flintmq.storage.backup.layout import DEFINITIONS, is_segment
 from flintmq.storage.backup.manifest import Manifest, Progress
 from flintmq.storage.block import KIND_JOURNAL, KIND_STREAM, TYPE_JOURNAL, TYPE_STREAM, Damage
-from flintmq.storage.definitions.fitting import check_ids
+from flintmq.storage.definitions.consistency import check_ids
 from flintmq.storage.inspection.directory import DataDirectory
-from flintmq.storage.inspection.missing import missing_of_journal, missing_of_streams
-from flintmq.storage.inspection.places import Places
+from flintmq.storage.inspection.live_messages import Places
+from flintmq.storage.inspection.missing_segments import missing_of_journal, missing_of_streams
 from flintmq.storage.inspection.records import (
     BrokenBlock,
     journal_records,
@@ -36,8 +35,9 @@ from flintmq.storage.inspection.report import (
     Report,
 )
 from flintmq.storage.journal.records import RECORD_MESSAGE, RECORD_MOVED, RECORD_RETURN, RECORD_SETTLEMENT
+from flintmq.storage.layout import DEFINITIONS, is_segment
 from flintmq.storage.quarantine import DIRECTORY as QUARANTINE
-from flintmq.storage.reading import Block, SegmentReader
+from flintmq.storage.segment_reader import Block, SegmentReader
 from flintmq.storage.stream.files import INDEX_SUFFIX
 from flintmq.storage.stream.index import decode_index
 

@@ -27,8 +27,9 @@ from flintmq.broker.ports import (
     UserRecord,
     VHostRecord,
 )
+from flintmq.storage.definitions.database import DefinitionDatabase
 from flintmq.storage.definitions.schema import VERSION
-from flintmq.storage.definitions.sqlite import DefinitionDatabase, SqliteDefinitions
+from flintmq.storage.definitions.store import SqliteDefinitions
 
 EXCHANGE = ExchangeRecord("/", "ex", "topic", True, True, {"alternate-exchange": "other"})
 QUEUE = QueueRecord(4, "/", "q", True, {"x-bytes": b"\x00", "x-when": Timestamp(5), "x-d": Decimal("1.5")})

@@ -10,14 +10,14 @@ from typing import Final, final
 
 from flintmq.base.errors import StorageError
 from flintmq.storage.backup import manifest
-from flintmq.storage.backup.cut import Cut
-from flintmq.storage.backup.layout import DEFINITIONS, is_data_directory, is_segment
+from flintmq.storage.backup.hard_links import Pins
 from flintmq.storage.backup.manifest import BackedUp, Manifest, Progress
-from flintmq.storage.backup.pins import Pins
+from flintmq.storage.backup.snapshot import Cut
 from flintmq.storage.block import Damage
-from flintmq.storage.definitions.sqlite import ways_out
+from flintmq.storage.definitions.database import ways_out
 from flintmq.storage.files import RealDisk
-from flintmq.storage.reading import SegmentReader
+from flintmq.storage.layout import DEFINITIONS, is_data_directory, is_segment
+from flintmq.storage.segment_reader import SegmentReader
 
 PARTIAL_SUFFIX: Final = ".partial"
 

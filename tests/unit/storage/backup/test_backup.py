@@ -8,12 +8,12 @@ import pytest
 
 from flintmq.base.errors import StorageError
 from flintmq.broker.ports import QueueRecord
+from flintmq.storage.backup.backup import Backup, Taken
+from flintmq.storage.backup.hard_links import Pins
 from flintmq.storage.backup.manifest import Manifest, check
-from flintmq.storage.backup.pins import Pins
-from flintmq.storage.backup.restoring import restore
-from flintmq.storage.backup.taking import Backup, Taken
-from flintmq.storage.definitions.sqlite import DefinitionDatabase
-from tests.unit.storage.moving import STREAM, moving
+from flintmq.storage.backup.restore import restore
+from flintmq.storage.definitions.database import DefinitionDatabase
+from tests.unit.storage.background_load import STREAM, moving
 from tests.unit.storage.nodes import OpenNode, segments
 
 SEGMENT = 20_000

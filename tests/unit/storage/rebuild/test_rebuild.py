@@ -22,7 +22,7 @@ from flintmq.broker.ports import (
 )
 from flintmq.storage.block import HEADER_BYTES
 from flintmq.storage.node import NodeStorage
-from flintmq.storage.rebuilding.rebuild import Rebuilt, rebuild
+from flintmq.storage.rebuild.rebuild import Rebuilt, rebuild
 from tests.unit.storage.nodes import CODECS, OpenNode, message, segments
 
 ORDERS = QueueRecord(1, "v", "orders", False, {"x-max-length": 5, "x-bytes": b"\x00", "x-when": Timestamp(5)})

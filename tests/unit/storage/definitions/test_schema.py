@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from flintmq.base.values import INTEGER_TYPES, Timestamp
 from flintmq.broker.message import Table
-from flintmq.storage.definitions.values import dump_table, load_table
+from flintmq.storage.definitions.schema import dump_table, load_table
 
 SCALARS = (
     st.none()

@@ -6,10 +6,10 @@ from pathlib import Path, PurePosixPath
 from typing import Final
 
 from flintmq.base.errors import StorageError
-from flintmq.storage.files import RealDisk
+from flintmq.storage.block import HEADER_BYTES
+from flintmq.storage.files import Disk, RealDisk
 from flintmq.storage.journal.files import SPARE
 from flintmq.storage.journal.files import SUFFIX as JOURNAL_SUFFIX
-from flintmq.storage.kept import holds_messages
 from flintmq.storage.quarantine import DIRECTORY as QUARANTINE
 from flintmq.storage.reserve import NAME as RESERVE
 from flintmq.storage.stream.files import DELETED_SUFFIX, DRAFT, INDEX_SUFFIX
@@ -17,6 +17,7 @@ from flintmq.storage.stream.files import SUFFIX as STREAM_SUFFIX
 
 DEFINITIONS: Final = "definitions.sqlite"
 JOURNAL: Final = "journal"
+STREAMS: Final = "streams"
 # What a backup works in: <data>/.backup-<process>.
 STAGING_PREFIX: Final = ".backup-"
 # Where a restore puts files until it has all of them.
@@ -24,6 +25,26 @@ RESTORING: Final = ".restoring"
 # The definitions are copied by SQLite; the rest is made anew at every start.
 _NOT_AT_TOP: Final = ("lock", "pages", QUARANTINE, RESERVE, "lost+found", "manifest.json")
 _NOWHERE: Final = (SPARE, DRAFT)
+
+
+def holds_messages(disk: Disk, root: Path) -> bool:
+    """Whether a segment of the journal or of a stream has more than its header. Raises OSError."""
+    directories = [root / JOURNAL]
+    directories += [root / STREAMS / name for name in _names(disk, root / STREAMS) if name.isdecimal()]
+    return any(
+        disk.size_of(directory / name) > HEADER_BYTES
+        for directory in directories
+        for name in _names(disk, directory)
+        if name.endswith((JOURNAL_SUFFIX, STREAM_SUFFIX))
+    )
+
+
+def _names(disk: Disk, directory: Path) -> list[str]:
+    """What is in it; nothing where it is no directory."""
+    try:
+        return disk.list_directory(directory)
+    except NotADirectoryError:
+        return []
 
 
 def is_data_directory(directory: Path) -> bool:

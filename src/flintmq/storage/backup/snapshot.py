@@ -32,12 +32,12 @@ from pathlib import Path
 from typing import Final, final
 
 from flintmq.base.errors import StorageError
-from flintmq.storage.backup.layout import DEFINITIONS, logs
-from flintmq.storage.backup.pins import Pins
+from flintmq.storage.backup.hard_links import Pins
 from flintmq.storage.block import Damage
-from flintmq.storage.definitions.sqlite import connect
+from flintmq.storage.definitions.database import connect
 from flintmq.storage.files import RealDisk
-from flintmq.storage.reading import SegmentReader
+from flintmq.storage.layout import DEFINITIONS, logs
+from flintmq.storage.segment_reader import SegmentReader
 
 # A look takes some milliseconds; only a broker whose queues come and go without a pause makes it take more than a few.
 PATIENCE_SECONDS: Final = 60.0

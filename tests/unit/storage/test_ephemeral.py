@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from flintmq.storage.definitions.sqlite import DefinitionDatabase, connect
-from flintmq.storage.throwaway import ThrowawayDisk
+from flintmq.storage.definitions.database import DefinitionDatabase, connect
+from flintmq.storage.ephemeral import EphemeralDisk
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def _no_syncs(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("_no_syncs")
 def test_files_are_not_synced(tmp_path: Path) -> None:
     """What is written is there to be read, from the same file and from one opened anew; no call waits for the disk."""
-    disk = ThrowawayDisk()
+    disk = EphemeralDisk()
     disk.make_directory(tmp_path / "a" / "b")
     path = tmp_path / "a" / "b" / "file"
     file = disk.create(path)

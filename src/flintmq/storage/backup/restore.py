@@ -6,9 +6,9 @@ from typing import Final
 
 from flintmq.base.errors import StorageError
 from flintmq.storage.backup import manifest
-from flintmq.storage.backup.layout import DEFINITIONS, RESTORING
 from flintmq.storage.backup.manifest import Manifest, Progress
 from flintmq.storage.files import RealDisk
+from flintmq.storage.layout import DEFINITIONS, RESTORING
 
 # What may be in a directory that counts as empty.
 _NOTHING: Final = ("lock", "lost+found", RESTORING)

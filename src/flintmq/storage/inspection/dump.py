@@ -15,7 +15,7 @@ from flintmq.broker.ports import QueueRecord
 from flintmq.storage.block import TYPE_JOURNAL, TYPE_STREAM, Damage
 from flintmq.storage.definitions.catalogue import decode_described
 from flintmq.storage.inspection.directory import DataDirectory
-from flintmq.storage.inspection.places import Places
+from flintmq.storage.inspection.live_messages import Places
 from flintmq.storage.inspection.records import (
     BrokenBlock,
     Describer,
@@ -37,7 +37,7 @@ from flintmq.storage.journal.records import (
     RECORD_UNDELIVERED,
     content_position,
 )
-from flintmq.storage.reading import Block
+from flintmq.storage.segment_reader import Block
 
 # A message or a record, as JSON has it.
 Line = dict[str, object]
