@@ -55,7 +55,7 @@ class DedupMachine(RuleBasedStateMachine):
 
     def _open(self) -> None:
         self.files = JournalFiles(self.disk, DIRECTORY, SEGMENT_BYTES)
-        self.encoder = JournalEncoder(SEGMENT_BYTES, self.files.pieces)
+        self.encoder = JournalEncoder(SEGMENT_BYTES, self.files.chunks)
         replay = Replay({1: CODEC_091}, {1, -1})
         number = self.files.recover(replay, self.encoder.occupancy)
         next_seqs = replay.next_seqs()

@@ -86,7 +86,7 @@ class JournalMachine(RuleBasedStateMachine):
 
     def _open(self) -> None:
         self.files = JournalFiles(self.disk, DIRECTORY, SEGMENT_BYTES)
-        self.encoder = JournalEncoder(SEGMENT_BYTES, self.files.pieces, STEP_BYTES)
+        self.encoder = JournalEncoder(SEGMENT_BYTES, self.files.chunks, STEP_BYTES)
         replay = Replay({1: CODEC}, set(QUEUES))
         number = self.files.recover(replay, self.encoder.occupancy)
         self.next_seq = replay.next_seqs()

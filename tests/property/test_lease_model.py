@@ -124,7 +124,7 @@ class LeaseMachine(RuleBasedStateMachine):
 
     def _open(self) -> None:
         self.files = JournalFiles(self.disk, DIRECTORY, SEGMENT_BYTES)
-        self.encoder = JournalEncoder(SEGMENT_BYTES, self.files.pieces)
+        self.encoder = JournalEncoder(SEGMENT_BYTES, self.files.chunks)
         replay = Replay(CODECS, {QUEUE_ID}, set(self.definitions.leases))
         number = self.files.recover(replay, self.encoder.occupancy)
         next_seqs = replay.next_seqs()

@@ -86,7 +86,7 @@ class TerminusMachine(RuleBasedStateMachine):
 
     def _open(self) -> None:
         self.files = JournalFiles(self.disk, DIRECTORY, SEGMENT_BYTES)
-        self.encoder = JournalEncoder(SEGMENT_BYTES, self.files.pieces)
+        self.encoder = JournalEncoder(SEGMENT_BYTES, self.files.chunks)
         replay = Replay(CODECS, {QUEUE_ID}, {SOURCE_ID, TARGET_ID})
         number = self.files.recover(replay, self.encoder.occupancy)
         next_seqs = replay.next_seqs()

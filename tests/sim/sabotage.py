@@ -25,7 +25,7 @@ from flintmq.storage.block import Scan, scan_blocks
 from flintmq.storage.files import DiskFile
 from flintmq.storage.group_commit import Batch, Rounds, RoundWriter
 from flintmq.storage.journal.checkpoint import Checkpoint
-from flintmq.storage.journal.compaction import Survivors
+from flintmq.storage.journal.compaction import LiveEntries
 from flintmq.storage.journal.encoder import JournalEncoder
 from flintmq.storage.journal.occupancy import Segment
 from flintmq.storage.node import NodeStorage
@@ -103,10 +103,10 @@ def forget_moved_messages(patch: Patch) -> None:
     original = JournalEncoder._write_again
     moved = [0]
 
-    def write_again(self: JournalEncoder, survivors: Survivors, content: bytes) -> None:
+    def write_again(self: JournalEncoder, live_entries: LiveEntries, content: bytes) -> None:
         moved[0] += 1
         if moved[0] % 3:
-            original(self, survivors, content)
+            original(self, live_entries, content)
 
     patch.setattr(JournalEncoder, "_write_again", write_again)
 

@@ -73,9 +73,9 @@ class SimulatedCommit(GroupCommit):
         if self._inbox:
             self._wake(self._random.random() * self.delay)
             return
-        patience = self.rounds.patience(self._loop.time())
-        if patience is not None:
-            self._wake_later(patience)
+        wait_seconds = self.rounds.wait_seconds(self._loop.time())
+        if wait_seconds is not None:
+            self._wake_later(wait_seconds)
 
     def _wake_later(self, seconds: float) -> None:
         """For a sync that waits for company: a batch that comes before does not have to wait for this."""

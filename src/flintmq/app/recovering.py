@@ -27,7 +27,7 @@ def recover(broker: Broker, settings: Settings, hash_password: HashPassword) -> 
     if not is_new:
         log.info("recovered", **_found(broker, count), seconds=round(time.perf_counter() - started, 3))
     if isinstance(storage, NodeStorage):
-        for orphan, kept_in in storage.set_orphans_aside({record.id for record in definitions.queues}):
+        for orphan, kept_in in storage.quarantine_orphans({record.id for record in definitions.queues}):
             what = "stream of no queue set aside" if kept_in else "stream of no queue stays: the quarantine is full"
             log.warning(what, directory=str(orphan), kept_in=str(kept_in or ""))
     if LOGIN_SECRET not in broker.secrets:
@@ -51,5 +51,5 @@ def _found(broker: Broker, messages: int) -> dict[str, int]:
 
 
 def tell_damage(storage: NodeStorage) -> None:
-    for damage in storage.set_aside():
+    for damage in storage.quarantine_damage():
         log.error("damaged record set aside", damage=str(damage), kept_in=damage.kept_in)

@@ -85,8 +85,8 @@ def backup(
                     "files": len(contents.files),
                     "bytes": contents.total_bytes,
                     "damage": contents.damage,
-                    "looks": taken.looks,
-                    "cut_seconds": round(taken.cut_seconds, 3),
+                    "looks": taken.attempts,
+                    "cut_seconds": round(taken.snapshot_seconds, 3),
                     "seconds": round(taken.seconds, 3),
                 }
             )

@@ -19,7 +19,7 @@ from typing import Final, final
 from flintmq.base.histogram import Histogram
 from flintmq.storage.definitions.database import DefinitionDatabase, Statement
 from flintmq.storage.failure import describe_failure, is_full
-from flintmq.storage.journal.compaction import Wanted
+from flintmq.storage.journal.compaction import CompactionRequest
 from flintmq.storage.journal.encoder import JournalBatch
 from flintmq.storage.journal.files import JournalFiles
 from flintmq.storage.reserve import Reserve
@@ -86,7 +86,7 @@ class RoundWriter:
         self._open_streams: dict[StreamFiles, None] = {}
         self._drop_through = 0
         # What compaction has to see next.
-        self._wanted: Wanted | None = None
+        self._compaction_request: CompactionRequest | None = None
 
     def write(self, batches: list[Batch]) -> None:
         """Write settlements, for a sync to come."""
@@ -124,7 +124,7 @@ class RoundWriter:
         for batch in batches:
             if batch.journal is not None:
                 self._drop_through = max(self._drop_through, batch.journal.drop_through)
-                self._wanted = batch.journal.wanted or self._wanted
+                self._compaction_request = batch.journal.compaction_request or self._compaction_request
 
     def _write_streams(self, batches: list[Batch]) -> None:
         for batch in batches:
@@ -146,7 +146,7 @@ class RoundWriter:
         if len(self._open_streams) > OPEN_STREAMS_MAX:
             oldest = next(iter(self._open_streams))
             del self._open_streams[oldest]
-            oldest.rest()
+            oldest.release_file()
 
     def sync(self) -> None:
         self._sync_streams()
@@ -165,9 +165,9 @@ class RoundWriter:
         if self._drop_through:
             self._journal.drop(self._drop_through)
             self._drop_through = 0
-        if self._wanted is not None:
-            self._journal.read_ahead(self._wanted)
-            self._wanted = None
+        if self._compaction_request is not None:
+            self._journal.read_ahead(self._compaction_request)
+            self._compaction_request = None
         self._journal.prepare()
         self._mark()
         for files in self._synced_streams:
@@ -229,7 +229,7 @@ class Rounds:
         self._retry_due = 0.0
         self._is_untidy = False
 
-    def patience(self, now: float) -> float | None:
+    def wait_seconds(self, now: float) -> float | None:
         """How long (seconds) the next round may be waited for when no batch comes; None for ever."""
         if self.full:
             return max(self._retry_due - now, 0.0)
@@ -256,7 +256,7 @@ class Rounds:
         try:
             self._round(is_last, now)
         except (OSError, sqlite3.Error) as error:
-            if not is_full(error) or not self._reserve.give_up():
+            if not is_full(error) or not self._reserve.release():
                 raise
             self._wait_for_room(error, now)
             self._round(is_last, now)
@@ -289,7 +289,7 @@ class Rounds:
         if is_last:
             self._writer.seal()
         elif self.full:
-            self._reserve.take()
+            self._reserve.allocate()
             self.full = ""
             self._notify()
 
@@ -360,7 +360,7 @@ class SyncThread(GroupCommit):
         """Wait for a batch, or for the delayed sync to be due; take all there are. True when none will follow."""
         batches: list[Batch] = []
         try:
-            batch = self._inbox.get(timeout=self._rounds.patience(time.monotonic()))
+            batch = self._inbox.get(timeout=self._rounds.wait_seconds(time.monotonic()))
             while batch is not None:
                 batches.append(batch)
                 batch = self._inbox.get_nowait()

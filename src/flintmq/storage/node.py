@@ -15,14 +15,14 @@ from flintmq.storage.block import Damage
 from flintmq.storage.content import ContentReader
 from flintmq.storage.definitions.catalogue import Catalogue
 from flintmq.storage.definitions.consistency import check_ids, check_marks
-from flintmq.storage.definitions.database import DefinitionDatabase, ways_out, write_log_again
+from flintmq.storage.definitions.database import DefinitionDatabase, recovery_advice, write_log_again
 from flintmq.storage.definitions.store import SqliteDefinitions
 from flintmq.storage.failure import describe_failure, is_full
 from flintmq.storage.files import Disk, DiskLock, RealDisk
 from flintmq.storage.group_commit import Batch, GroupCommit, Rounds, RoundWriter, SyncThread
 from flintmq.storage.journal.encoder import JournalEncoder
 from flintmq.storage.journal.files import JournalFiles
-from flintmq.storage.journal.latest_definitions import newest_described
+from flintmq.storage.journal.latest_definitions import latest_definitions
 from flintmq.storage.journal.recovery import Replay
 from flintmq.storage.layout import holds_messages
 from flintmq.storage.pages.spill import Spill, SpillRunner, SpillThread
@@ -66,10 +66,10 @@ class NodeStorage(Storage):
         self._codecs = codecs
         self._disk = disk or RealDisk()
         self._segment_bytes = segment_bytes
-        self._lock = self._make_usable()
+        self._lock = self._lock_directory()
         self._reserve = Reserve(self._disk, path, reserve_bytes)
         # To start on a full disk, and to consume what filled it, takes room, too.
-        self._reserve.give_up()
+        self._reserve.release()
         try:
             self._database = self._open_database(database)
         except StorageError:
@@ -80,7 +80,7 @@ class NodeStorage(Storage):
         # Until then nothing can be written to the journal.
         self._is_recovered = False
         self._journal_files = JournalFiles(self._disk, path / "journal", segment_bytes)
-        self._journal = JournalEncoder(segment_bytes, self._journal_files.pieces)
+        self._journal = JournalEncoder(segment_bytes, self._journal_files.chunks)
         self._content = ContentReader(codecs)
         self._open_files = OpenFiles(self._disk)
         self._spill = Spill(self._disk, path / "pages", spill_runner())
@@ -89,7 +89,7 @@ class NodeStorage(Storage):
         self._staged_streams: dict[SegmentedStream, None] = {}
         self._deleted_streams: list[StreamFiles] = []
         self._quarantine = Quarantine(self._disk, path)
-        self._set_aside: dict[Damage, None] = {}
+        self._quarantined: dict[Damage, None] = {}
         self._next_seqs: dict[int, int] = {}
         self._batch = 0
         self._submitted_bytes = 0
@@ -103,7 +103,7 @@ class NodeStorage(Storage):
         self._group = group_commit(self._rounds)
         self._group.start()
 
-    def _make_usable(self) -> DiskLock:
+    def _lock_directory(self) -> DiskLock:
         """Make the directory, and find out now, not at the first message, whether it can be written."""
         try:
             self._disk.make_directory(self._path)
@@ -124,12 +124,12 @@ class NodeStorage(Storage):
             raise self._unreadable(error) from error
         opened = database(path)
         try:
-            self._check_kept(opened)
+            self._check_not_lost(opened)
             opened.make()
             self._marks = opened.marks(self._draw_identity)
             self._check_marks(opened)
         except BaseException:
-            opened.withdraw()
+            opened.close_unused()
             raise
         return opened
 
@@ -137,7 +137,7 @@ class NodeStorage(Storage):
         # SQLite knows signed integers only, and 0 is for none.
         return max(int.from_bytes(self._disk.random_bytes(8)) >> 1, 1)
 
-    def _check_kept(self, database: DefinitionDatabase) -> None:
+    def _check_not_lost(self, database: DefinitionDatabase) -> None:
         """Without definitions every message is one of no queue, and would be removed."""
         try:
             is_lost = database.is_blank and holds_messages(self._disk, self._path)
@@ -145,12 +145,13 @@ class NodeStorage(Storage):
             raise self._unreadable(error) from error
         if is_lost:
             raise StorageError(
-                f"{database.path} is missing or empty, and there are messages in {self._path}: {ways_out(self._path)}"
+                f"{database.path} is missing or empty, and there are messages in {self._path}: "
+                f"{recovery_advice(self._path)}"
             )
 
     def _check_marks(self, database: DefinitionDatabase) -> None:
         try:
-            described = newest_described(self._disk, self._path / "journal", self._disk.open)
+            described = latest_definitions(self._disk, self._path / "journal", self._disk.open)
         except OSError as error:
             raise self._unreadable(error) from error
         check_marks(database.path, self._marks, described)
@@ -185,15 +186,15 @@ class NodeStorage(Storage):
             found += stream.files.damage
         return found
 
-    def set_aside(self) -> list[Damage]:
+    def quarantine_damage(self) -> list[Damage]:
         """Copy to the quarantine what was found unreadable since the last time; returns that."""
-        new = [damage for damage in self.damage if damage not in self._set_aside]
+        new = [damage for damage in self.damage if damage not in self._quarantined]
         for damage in new:
             self._quarantine.keep(damage)
-            self._set_aside[damage] = None
+            self._quarantined[damage] = None
         return new
 
-    def set_orphans_aside(self, queue_ids: set[int]) -> list[tuple[Path, Path | None]]:
+    def quarantine_orphans(self, queue_ids: set[int]) -> list[tuple[Path, Path | None]]:
         """Move the streams of all but these queues to the quarantine: a crash left them.
 
         Returns where they were, and where they are now: None where there is too much in the quarantine, and they stay.
@@ -209,18 +210,18 @@ class NodeStorage(Storage):
         """Of the streams that have files."""
         return [int(name) for name in self._disk.list_directory(self._path / "streams") if name.isdecimal()]
 
-    def _check_age(self, highest_id: int) -> None:
+    def _check_ids(self, highest_id: int) -> None:
         if self._definitions.next_queue_id:
             check_ids(self._database.path, self._definitions.next_queue_id, highest_id)
 
     def recover(self, queue_ids: set[int], note_ids: set[int]) -> Iterator[tuple[int, Entry]]:
         replay = Replay(self._codecs, queue_ids, note_ids)
-        self._check_age(max(set(self._stream_ids()) - queue_ids, default=0))
+        self._check_ids(max(set(self._stream_ids()) - queue_ids, default=0))
         try:
             written, ended = self._marks.journal_written, self._marks.journal_ended
             number = self._journal_files.recover(replay, self._journal.occupancy, written, ended)
-            self._check_age(replay.highest_stranger)
-            self._begin_life()
+            self._check_ids(replay.highest_unknown_id)
+            self._clear_clean_stop()
             self._next_seqs = replay.next_seqs()
             self._journal.start(number, max(self._next_seqs.values(), default=1) - 1)
             self._is_recovered = True
@@ -228,14 +229,14 @@ class NodeStorage(Storage):
             # no segment as new as the definitions know of.
             for damage in self._journal_files.damage:
                 self._quarantine.keep(damage)
-            self._remove_doomed_streams()
+            self._remove_deleted_streams()
             self._spill.clear()
         except OSError as error:
             raise self._unreadable(error) from error
         self._take_reserve()
         return self._recovered(replay)
 
-    def _begin_life(self) -> None:
+    def _clear_clean_stop(self) -> None:
         """From here on messages may be delivered: what the journal says about those that were not is over."""
         if self._marks.journal_ended:
             try:
@@ -252,7 +253,7 @@ class NodeStorage(Storage):
     def _take_reserve(self) -> None:
         """Where there is no room for it, the sync thread waits for some, and publishers do."""
         try:
-            self._reserve.take()
+            self._reserve.allocate()
         except OSError as error:
             self._rounds.full = describe_failure(error)
             self._group.submit(Batch(self._batch, 0, [], None, [], []))
@@ -265,7 +266,7 @@ class NodeStorage(Storage):
             return StorageError(f"disk full: {error.filename} cannot be written ({error.strerror}): make room")
         return StorageError(f"{error.filename} cannot be read ({error.strerror}): check the disk and its permissions")
 
-    def _remove_doomed_streams(self) -> None:
+    def _remove_deleted_streams(self) -> None:
         """Those whose removal a crash cut short."""
         directory = self._path / "streams"
         for name in self._disk.list_directory(directory):
@@ -306,7 +307,7 @@ class NodeStorage(Storage):
             raise StorageFenced(self._rounds.failure)
         definitions = self._definitions.take()
         if self._is_recovered:
-            self._describe()
+            self._record_definitions()
         journal = self._journal.take() if self._journal.staged else None
         streams = [(stream.files, stream.take()) for stream in self._staged_streams]
         if journal is None and not (streams or definitions or self._deleted_streams):
@@ -324,14 +325,14 @@ class NodeStorage(Storage):
         self._deleted_streams = []
         return self._batch
 
-    def _describe(self) -> None:
+    def _record_definitions(self) -> None:
         """Have journal and streams say of definitions what is needed to rebuild them."""
         journal = self._journal
-        if self._definitions.change:
-            journal.describe(self._definitions.change)
+        if self._definitions.catalogue_change:
+            journal.append_definitions(self._definitions.catalogue_change)
         if journal.wants_definitions:
             journal.wants_definitions = False
-            journal.describe(self._catalogue.whole(self._segment_bytes // _DEFINITIONS_DIVISOR))
+            journal.append_definitions(self._catalogue.encode_all(self._segment_bytes // _DEFINITIONS_DIVISOR))
         for stream in self._staged_streams:
             if not stream.files.description:
                 stream.files.description = self._catalogue.text_of_queue(int(stream.files.directory.name))

@@ -26,7 +26,7 @@ class Reserve:
         # Until looked at: one of an earlier run.
         self._is_held = NAME in disk.list_directory(directory)
 
-    def take(self) -> None:
+    def allocate(self) -> None:
         """Raises OSError when there is no room for it."""
         if self._is_held or not self._size:
             return
@@ -35,12 +35,12 @@ class Reserve:
         try:
             file.allocate(self._size)
         except OSError:
-            self.give_up()
+            self.release()
             raise
         finally:
             file.close()
 
-    def give_up(self) -> bool:
+    def release(self) -> bool:
         """Returns whether there was any."""
         if not self._is_held:
             return False

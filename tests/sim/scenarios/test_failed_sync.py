@@ -43,7 +43,7 @@ class _FailingDisk:
 
 def _recover(disk: SimulatedDisk) -> tuple[JournalFiles, JournalEncoder, list[bytes]]:
     files = JournalFiles(disk, _JOURNAL, 10_000)
-    encoder = JournalEncoder(10_000, files.pieces)
+    encoder = JournalEncoder(10_000, files.chunks)
     replay = Replay(CODECS, {1})
     encoder.start(files.recover(replay, encoder.occupancy))
     return files, encoder, [entry.message.body for _, entry in replay.entries(files, encoder.occupancy)]

@@ -35,8 +35,8 @@ def test_damage_is_kept_once(tmp_path: Path) -> None:
     _spoil(file, start + 40)
     for _ in range(2):
         node = OpenNode(tmp_path)
-        (damage,) = node.storage.set_aside()
-        assert node.storage.set_aside() == []
+        (damage,) = node.storage.quarantine_damage()
+        assert node.storage.quarantine_damage() == []
         assert node.storage.damage == [damage]
         (copy,) = _copies(tmp_path)
         assert copy.name == f"journal-{file.name}-{damage.position}-{damage.length}"
@@ -56,9 +56,9 @@ def test_damage_of_streams_is_kept(tmp_path: Path) -> None:
     _spoil(file, 6_000)
     node = OpenNode(tmp_path)
     stream = node.storage.open_stream(5)
-    node.storage.set_aside()
+    node.storage.quarantine_damage()
     assert [offset for offset, _ in records(stream, 0, 10)] == [0, 2]
-    node.storage.set_aside()
+    node.storage.quarantine_damage()
     (damage,) = node.storage.damage
     assert Path(damage.kept_in).read_bytes() == file.read_bytes()[damage.position : damage.position + damage.length]
     node.close()
@@ -104,7 +104,7 @@ def test_orphaned_streams_are_set_aside(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(quarantine, "ORPHANS_MAX_BYTES", 1.5 * sum(map(len, content.values())))
     node = OpenNode(tmp_path)
     kept = tmp_path / "quarantine" / "stream-5"
-    assert node.storage.set_orphans_aside({6}) == [(streams / "5", kept), (streams / "7", None)]
+    assert node.storage.quarantine_orphans({6}) == [(streams / "5", kept), (streams / "7", None)]
     assert {path.name: path.read_bytes() for path in kept.iterdir()} == content
     assert sorted(path.name for path in streams.iterdir()) == ["6", "7"]
     assert node.storage.open_stream(6).next_offset == 1

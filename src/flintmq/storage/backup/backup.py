@@ -10,11 +10,11 @@ from typing import Final, final
 
 from flintmq.base.errors import StorageError
 from flintmq.storage.backup import manifest
-from flintmq.storage.backup.hard_links import Pins
-from flintmq.storage.backup.manifest import BackedUp, Manifest, Progress
-from flintmq.storage.backup.snapshot import Cut
+from flintmq.storage.backup.hard_links import HardLinks
+from flintmq.storage.backup.manifest import BackupFile, Manifest, Progress
+from flintmq.storage.backup.snapshot import Snapshot
 from flintmq.storage.block import Damage
-from flintmq.storage.definitions.database import ways_out
+from flintmq.storage.definitions.database import recovery_advice
 from flintmq.storage.files import RealDisk
 from flintmq.storage.layout import DEFINITIONS, is_data_directory, is_segment
 from flintmq.storage.segment_reader import SegmentReader
@@ -23,12 +23,12 @@ PARTIAL_SUFFIX: Final = ".partial"
 
 
 @dataclass(frozen=True)
-class Taken:
+class BackupResult:
     """A backup, and what taking it was like: how often one had to look for a moment that counted, and how long."""
 
     manifest: Manifest
-    looks: int
-    cut_seconds: float
+    attempts: int
+    snapshot_seconds: float
     seconds: float
 
 
@@ -43,7 +43,7 @@ class Backup:
         if not is_data_directory(directory):
             raise StorageError(f"{directory} is not a data directory of FlintMQ: there is no {DEFINITIONS} in it")
         if not (directory / DEFINITIONS).is_file():
-            raise StorageError(f"{directory / DEFINITIONS} is missing: {ways_out(directory)}")
+            raise StorageError(f"{directory / DEFINITIONS} is missing: {recovery_advice(directory)}")
         if manifest.is_backup(directory):
             raise StorageError(f"{directory} is a backup itself: copy it as it is")
         if destination.exists() and (not destination.is_dir() or any(destination.iterdir())):
@@ -56,13 +56,13 @@ class Backup:
         self._partial = destination.with_name(f"{destination.name}{PARTIAL_SUFFIX}")
         if self._partial.exists():
             raise StorageError(
-                f"{self._partial} is there: another backup is under way, or was cut short; remove it if so"
+                f"{self._partial} is there: another backup is under way, or was interrupted; remove it if so"
             )
         self._flintmq = flintmq
         self._disk = RealDisk()
         self._damage: list[Damage] = []
 
-    def take(self, progress: Progress) -> Taken:
+    def take(self, progress: Progress) -> BackupResult:
         try:
             return self._take(progress)
         except OSError as error:
@@ -70,19 +70,19 @@ class Backup:
         except sqlite3.Error as error:
             raise StorageError(f"{self._directory / DEFINITIONS} cannot be read ({error})") from error
 
-    def _take(self, progress: Progress) -> Taken:
+    def _take(self, progress: Progress) -> BackupResult:
         started = time.monotonic()
         taken = datetime.now(UTC).isoformat(timespec="milliseconds")
         self._disk.make_directory(self._partial)
-        pins = None
-        cut = None
+        links = None
+        snapshot = None
         try:
-            pins = Pins(self._directory)
-            cut = Cut(self._directory, pins)
-            looks = cut.take()
-            self._damage = cut.damage
-            cut_seconds = time.monotonic() - started
-            files = [self._copy_definitions(cut), *self._copy_files(pins, cut.ends, progress)]
+            links = HardLinks(self._directory)
+            snapshot = Snapshot(self._directory, links)
+            attempts = snapshot.take()
+            self._damage = snapshot.damage
+            snapshot_seconds = time.monotonic() - started
+            files = [self._copy_definitions(snapshot), *self._copy_files(links, snapshot.ends, progress)]
             result = Manifest(
                 manifest.FORMAT, self._flintmq, taken, tuple(files), tuple(repr(damage) for damage in self._damage)
             )
@@ -91,32 +91,34 @@ class Backup:
             shutil.rmtree(self._partial, ignore_errors=True)
             raise
         finally:
-            if cut is not None:
-                cut.close()
-            if pins is not None:
-                pins.release()
-        return Taken(result, looks, cut_seconds, time.monotonic() - started)
+            if snapshot is not None:
+                snapshot.close()
+            if links is not None:
+                links.release()
+        return BackupResult(result, attempts, snapshot_seconds, time.monotonic() - started)
 
-    def _copy_definitions(self, cut: Cut) -> BackedUp:
+    def _copy_definitions(self, snapshot: Snapshot) -> BackupFile:
         path = self._partial / DEFINITIONS
-        cut.copy_definitions(path)
+        snapshot.copy_definitions(path)
         file = self._disk.open(path)
         try:
             file.sync()
             size = file.size()
-            return BackedUp(DEFINITIONS, size, manifest.digest_of(file, size, lambda _: None))
+            return BackupFile(DEFINITIONS, size, manifest.digest_of(file, size, lambda _: None))
         finally:
             file.close()
 
-    def _copy_files(self, pins: Pins, ends: dict[str, int], progress: Progress) -> list[BackedUp]:
-        sizes = {path: ends.get(path) or pins.place(path).stat().st_size for path in sorted(pins.paths)}
+    def _copy_files(self, links: HardLinks, ends: dict[str, int], progress: Progress) -> list[BackupFile]:
+        sizes = {path: ends.get(path) or links.linked_path(path).stat().st_size for path in sorted(links.paths)}
         self.total = sum(sizes.values())
-        files: list[BackedUp] = []
+        files: list[BackupFile] = []
         for path, size in sizes.items():
-            end = size if path in ends or not is_segment(path) else self._end(pins.place(path), path)
+            end = size if path in ends or not is_segment(path) else self._end(links.linked_path(path), path)
             target = self._partial / path
             self._disk.make_directory(target.parent)
-            files.append(BackedUp(path, end, manifest.copy_file(self._disk, pins.place(path), target, end, progress)))
+            files.append(
+                BackupFile(path, end, manifest.copy_file(self._disk, links.linked_path(path), target, end, progress))
+            )
             self._disk.sync_directory(target.parent)
             # What the file has from an earlier life is not copied.
             progress(size - end)

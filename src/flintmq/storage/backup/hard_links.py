@@ -18,7 +18,7 @@ from flintmq.storage.layout import STAGING_PREFIX, is_segment, logs, state_files
 
 
 @final
-class Pins:
+class HardLinks:
     """`paths` are the files that are held: path within the data directory, and inode."""
 
     def __init__(self, directory: Path) -> None:
@@ -33,7 +33,7 @@ class Pins:
         self._lock = os.open(self._staging, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
-    def hold(self) -> bool:
+    def update(self) -> bool:
         """Hold the files that there are now, and no others; False when a segment went before it could be held."""
         found = state_files(self._directory)
         for path in [path for path, inode in self.paths.items() if found.get(path) != inode]:
@@ -79,7 +79,7 @@ class Pins:
                 return False
         return True
 
-    def place(self, path: str) -> Path:
+    def linked_path(self, path: str) -> Path:
         """Where a file is to be read."""
         return self._names[path]
 

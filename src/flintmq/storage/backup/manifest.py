@@ -23,7 +23,7 @@ Progress = Callable[[int], None]
 
 
 @dataclass(frozen=True)
-class BackedUp:
+class BackupFile:
     """A file of a backup; `path` is within it, with slashes."""
 
     path: str
@@ -39,7 +39,7 @@ class Manifest:
     format: int
     flintmq: str
     taken: str
-    files: tuple[BackedUp, ...]
+    files: tuple[BackupFile, ...]
     damage: tuple[str, ...] = ()
 
     @property

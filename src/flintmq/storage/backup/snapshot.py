@@ -3,7 +3,7 @@
 What is on the disk at any moment is what a loss of power could leave then, and recovery makes a state of the broker of
 it. So a backup has to be what was there at one moment. The broker writes a batch's definitions first and commits them,
 then streams, and the journal when these are synced; and no batch with definitions is written before all earlier ones
-are synced. So a journal belongs to definitions if it was read while these were the newest. The cut therefore looks, in
+are synced. So a journal belongs to definitions if it was read while these were the newest. An attempt looks, in
 this order:
 
 1. at the definitions, which it begins to read (SQLite shows this connection one state from here on);
@@ -32,16 +32,16 @@ from pathlib import Path
 from typing import Final, final
 
 from flintmq.base.errors import StorageError
-from flintmq.storage.backup.hard_links import Pins
+from flintmq.storage.backup.hard_links import HardLinks
 from flintmq.storage.block import Damage
 from flintmq.storage.definitions.database import connect
 from flintmq.storage.files import RealDisk
 from flintmq.storage.layout import DEFINITIONS, logs
 from flintmq.storage.segment_reader import SegmentReader
 
-# A look takes some milliseconds; only a broker whose queues come and go without a pause makes it take more than a few.
-PATIENCE_SECONDS: Final = 60.0
-# Between two looks: the broker has its disk to itself.
+# A look takes some milliseconds; only a broker whose queues come and go all the time needs more.
+TIMEOUT_SECONDS: Final = 60.0
+# Between two attempts: the broker has its disk to itself.
 PAUSE_SECONDS: Final = 0.002
 # The table that changes as streams are read.
 READER_OFFSETS: Final = "reader_offsets"
@@ -77,47 +77,47 @@ class Tail:
 
 
 @final
-class Cut:
+class Snapshot:
     """Takes the look. `ends` has the segments that may still grow, and how far they count; the others count whole."""
 
-    def __init__(self, directory: Path, pins: Pins) -> None:
+    def __init__(self, directory: Path, links: HardLinks) -> None:
         self.ends: dict[str, int] = {}
-        self._pins = pins
+        self._links = links
         # By path and inode: an inode alone may come back as another file's.
         self._tails: dict[tuple[str, int], Tail] = {}
         self._watching = _connect(directory)
         self._definitions = _connect(directory)
 
-    def take(self, patience_seconds: float = PATIENCE_SECONDS) -> int:
+    def take(self, timeout_seconds: float = TIMEOUT_SECONDS) -> int:
         """Returns how often it had to look; raises StorageError when no look counted."""
-        deadline = time.monotonic() + patience_seconds
-        looks = 1
+        deadline = time.monotonic() + timeout_seconds
+        attempts = 1
         # The first look finds most of the ends, and takes long.
-        while not self._look():
+        while not self._attempt():
             if time.monotonic() > deadline:
                 raise StorageError(
-                    f"definitions changed, or files were removed, during each of {looks} looks at the data: "
+                    f"definitions changed, or files were removed, during each of {attempts} attempts at the data: "
                     "try again when less is declared and deleted"
                 )
-            looks += 1
+            attempts += 1
             time.sleep(PAUSE_SECONDS)
-        return looks
+        return attempts
 
-    def _look(self) -> bool:
+    def _attempt(self) -> bool:
         before = self._version()
         _begin_reading(self._definitions)
-        if not self._pins.hold():
+        if not self._links.update():
             return False
         self.ends = {}
-        for segments in logs(iter(self._pins.paths)).values():
+        for segments in logs(iter(self._links.paths)).values():
             self._find_end(segments)
-        return self._pins.are_complete() and (self._version() == before or self._are_the_same())
+        return self._links.are_complete() and (self._version() == before or self._are_the_same())
 
     def _find_end(self, segments: list[str]) -> None:
         """Of one log, newest segment first."""
         for path in segments:
-            tail = self._tails.setdefault((path, self._pins.paths[path]), Tail())
-            tail.advance(self._pins.place(path), path)
+            tail = self._tails.setdefault((path, self._links.paths[path]), Tail())
+            tail.advance(self._links.linked_path(path), path)
             self.ends[path] = tail.end
             if tail.holds_blocks:
                 break
@@ -125,7 +125,7 @@ class Cut:
     @property
     def damage(self) -> list[Damage]:
         """What cannot be read of the segments in `ends`."""
-        return [damage for path in self.ends for damage in self._tails[path, self._pins.paths[path]].damage]
+        return [damage for path in self.ends for damage in self._tails[path, self._links.paths[path]].damage]
 
     def _version(self) -> int:
         """Another one after each transaction of the broker."""

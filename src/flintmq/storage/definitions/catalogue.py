@@ -38,7 +38,7 @@ STAGE: Final = "stage"
 Key = tuple[str, int | str, str]
 
 
-class Described(NamedTuple):
+class DefinitionsRecord(NamedTuple):
     """A definitions record. `is_whole`: it has all there is, and not only what changed.
 
     Each of `entries` has a `kind` and the fields of its definition, or a key and `gone`.
@@ -50,17 +50,17 @@ class Described(NamedTuple):
     entries: list[dict[str, Any]]
 
 
-def encode_described(identity: int, generation: int, is_whole: bool, entries: Iterable[str]) -> bytes:
+def encode_definitions(identity: int, generation: int, is_whole: bool, entries: Iterable[str]) -> bytes:
     text = f"[{','.join(entries)}]".encode()
     return DEFINITIONS_HEAD.pack(RECORD_DEFINITIONS, len(text), identity, generation, is_whole) + text
 
 
-def decode_described(data: bytes, position: int) -> Described:
+def decode_definitions(data: bytes, position: int) -> DefinitionsRecord:
     """The definitions record at `position`. Raises ValueError for a text that is none of ours."""
     _, length, identity, generation, is_whole = DEFINITIONS_HEAD.unpack_from(data, position)
     begin = position + DEFINITIONS_HEAD.size
     entries = json.loads(data[begin : begin + length])
-    return Described(identity, generation, bool(is_whole), entries)
+    return DefinitionsRecord(identity, generation, bool(is_whole), entries)
 
 
 @final
@@ -95,22 +95,22 @@ class Catalogue:
             self.put_stage(stage)
         self._changes.clear()
 
-    def change(self) -> bytes:
+    def encode_changes(self) -> bytes:
         """The record of what changed since this was asked last, which is one more transaction of the definitions."""
         self.generation += 1
         changes = self._changes
         self._changes = []
-        return encode_described(self.identity, self.generation, False, changes)
+        return encode_definitions(self.identity, self.generation, False, changes)
 
-    def forget_changes(self) -> None:
+    def discard_changes(self) -> None:
         """They will never be on the disk."""
         self._changes.clear()
 
-    def whole(self, size_max: int) -> bytes:
+    def encode_all(self, size_max: int) -> bytes:
         """The record of all there is; of a part of it, if that is longer: the next one goes on where it ends."""
         texts = [text for _, text in self._entries.values()]
         if self._size <= size_max:
-            return encode_described(self.identity, self.generation, True, texts)
+            return encode_definitions(self.identity, self.generation, True, texts)
         part: list[str] = []
         size = 0
         first = self._turn % len(texts)
@@ -120,7 +120,7 @@ class Catalogue:
                 break
             part.append(text)
         self._turn = first + len(part)
-        return encode_described(self.identity, self.generation, False, part)
+        return encode_definitions(self.identity, self.generation, False, part)
 
     def text_of_queue(self, queue_id: int) -> str:
         """Empty where it is not known."""

@@ -3,11 +3,11 @@
 from pathlib import Path
 
 from flintmq.base.errors import StorageError
-from flintmq.storage.definitions.catalogue import Described
-from flintmq.storage.definitions.database import Marks, ways_out
+from flintmq.storage.definitions.catalogue import DefinitionsRecord
+from flintmq.storage.definitions.database import Marks, recovery_advice
 
 
-def check_marks(definitions: Path, marks: Marks, described: Described | None) -> None:
+def check_marks(definitions: Path, marks: Marks, described: DefinitionsRecord | None) -> None:
     """`marks` are those of the definitions; `described` is what the journal said last of them.
 
     The journal never has a generation before the definitions do. Raises StorageError.
@@ -18,13 +18,13 @@ def check_marks(definitions: Path, marks: Marks, described: Described | None) ->
     if described.identity != marks.identity:
         raise StorageError(
             f"{definitions} does not belong to the messages in {directory}, but to those of another broker: "
-            f"{ways_out(directory)}"
+            f"{recovery_advice(directory)}"
         )
     if described.generation > marks.generation:
         raise StorageError(
             f"{definitions} is older than the messages in {directory}: these were written after change "
             f"{described.generation} of the definitions, and it has changes up to {marks.generation} (its log may be "
-            f"missing, the file of the same name with -wal): {ways_out(directory)}"
+            f"missing, the file of the same name with -wal): {recovery_advice(directory)}"
         )
 
 
@@ -37,5 +37,5 @@ def check_ids(definitions: Path, next_id: int, highest_id: int) -> None:
         directory = definitions.parent
         raise StorageError(
             f"{definitions} is older than the messages in {directory}, which know of a queue with the number "
-            f"{highest_id}, where it has given none above {next_id - 1}: {ways_out(directory)}"
+            f"{highest_id}, where it has given none above {next_id - 1}: {recovery_advice(directory)}"
         )

@@ -33,7 +33,7 @@ Statement = tuple[str, tuple[object, ...]]
 IN_MEMORY: Final = Path(":memory:")
 # As all files of a data directory: hashes of passwords are nobody else's business.
 _MODE: Final = 0o640
-_RIGHTS_OF_OTHERS: Final = 0o007
+_OTHERS_PERMISSIONS: Final = 0o007
 
 
 class Marks(NamedTuple):
@@ -70,11 +70,11 @@ def write_log_again(disk: Disk, database: Path) -> None:
 def connect(path: Path) -> sqlite3.Connection:
     """In autocommit: transactions are begun and ended by name. Users outside the group of the file cannot read it."""
     if path != IN_MEMORY:
-        _keep_from_others(path)
+        _restrict_permissions(path)
     return sqlite3.connect(path, isolation_level=None, check_same_thread=False)
 
 
-def _keep_from_others(path: Path) -> None:
+def _restrict_permissions(path: Path) -> None:
     """Make the file with our mode, since SQLite goes by the umask; the files beside it get the mode of this one.
 
     What an older release has made is taken from others now.
@@ -85,11 +85,11 @@ def _keep_from_others(path: Path) -> None:
         for name in (path.name, f"{path.name}-wal", f"{path.name}-shm"):
             with suppress(FileNotFoundError):
                 mode = path.with_name(name).stat().st_mode
-                if mode & _RIGHTS_OF_OTHERS:
-                    path.with_name(name).chmod(mode & ~_RIGHTS_OF_OTHERS & 0o7777)
+                if mode & _OTHERS_PERMISSIONS:
+                    path.with_name(name).chmod(mode & ~_OTHERS_PERMISSIONS & 0o7777)
 
 
-def ways_out(directory: Path) -> str:
+def recovery_advice(directory: Path) -> str:
     """What to do where definitions are lost or damaged."""
     return (
         f"put back a copy of it (a backup has one), or see `flintmq storage rebuild {directory}`; nothing was changed"
@@ -178,7 +178,7 @@ class DefinitionDatabase:
         """Change one of the marks, synced on return."""
         self.apply([("UPDATE meta SET value = ? WHERE key = ?", (value, name))])
 
-    def withdraw(self) -> None:
+    def close_unused(self) -> None:
         """Close a blank database, and leave no file where there was none."""
         self.close()
         if self.is_blank and self._was_missing:
@@ -189,7 +189,7 @@ class DefinitionDatabase:
         self._connection.executescript(f"BEGIN; {''.join(scripts)} PRAGMA user_version = {version}; COMMIT;")
 
     def _unreadable(self, error: object) -> StorageError:
-        return StorageError(f"{self.path} cannot be read ({error}): {ways_out(self.path.parent)}")
+        return StorageError(f"{self.path} cannot be read ({error}): {recovery_advice(self.path.parent)}")
 
     def load(self) -> Definitions:
         try:
@@ -270,7 +270,7 @@ class DefinitionDatabase:
                 run("ROLLBACK")
             raise
 
-    def close_alone(self) -> None:
+    def close_as_single_file(self) -> None:
         """Close, and leave all of it in one file, without a log. Raises StorageError."""
         try:
             self._connection.execute("PRAGMA journal_mode = DELETE")

@@ -32,9 +32,9 @@ class SqliteDefinitions(DefinitionStore):
         self.next_queue_id = 0
         self.catalogue = catalogue or Catalogue(0, 0)
         # What the journal is to have of the batch that was taken last; empty for nothing.
-        self.change = b""
+        self.catalogue_change = b""
         # Places of readers change all the time, and nothing else goes by them.
-        self._has_more_than_places = False
+        self._has_definition_changes = False
         self._database = database
         self._statements: list[Statement] = []
 
@@ -52,24 +52,24 @@ class SqliteDefinitions(DefinitionStore):
         """End the batch."""
         statements = self._statements
         self._statements = []
-        self.change = b""
-        if self._has_more_than_places:
-            self._has_more_than_places = False
+        self.catalogue_change = b""
+        if self._has_definition_changes:
+            self._has_definition_changes = False
             statements.append(("UPDATE meta SET value = value + 1 WHERE key = 'generation'", ()))
-            self.change = self.catalogue.change()
+            self.catalogue_change = self.catalogue.encode_changes()
         return statements
 
     def discard(self) -> None:
         """Forget what was staged since the last batch."""
         self._statements = []
-        self._has_more_than_places = False
-        self.catalogue.forget_changes()
+        self._has_definition_changes = False
+        self.catalogue.discard_changes()
 
     def _stage(self, sql: str, *parameters: object) -> None:
-        self._has_more_than_places = True
-        self._stage_place(sql, *parameters)
+        self._has_definition_changes = True
+        self._stage_statement(sql, *parameters)
 
-    def _stage_place(self, sql: str, *parameters: object) -> None:
+    def _stage_statement(self, sql: str, *parameters: object) -> None:
         for parameter in parameters:
             if isinstance(parameter, str):
                 # Refused here, where the caller can be told, and not by the sync thread, which would have to stop.
@@ -206,7 +206,7 @@ class SqliteDefinitions(DefinitionStore):
         self._stage("INSERT OR REPLACE INTO secrets VALUES (?, ?)", name, value)
 
     def put_reader_offset(self, offset: ReaderOffset) -> None:
-        self._stage_place(
+        self._stage_statement(
             "INSERT OR REPLACE INTO reader_offsets VALUES (?, ?, ?)", offset.queue_id, offset.reader, offset.offset
         )
 

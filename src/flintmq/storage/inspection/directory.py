@@ -14,9 +14,9 @@ from flintmq.base.errors import StorageError
 from flintmq.broker.ports import Definitions
 from flintmq.storage.backup import manifest
 from flintmq.storage.definitions.consistency import check_marks
-from flintmq.storage.definitions.database import DefinitionDatabase, Marks, ways_out
+from flintmq.storage.definitions.database import DefinitionDatabase, Marks, recovery_advice
 from flintmq.storage.files import RealDisk
-from flintmq.storage.journal.latest_definitions import newest_described
+from flintmq.storage.journal.latest_definitions import latest_definitions
 from flintmq.storage.layout import DEFINITIONS, JOURNAL, holds_messages, is_data_directory, logs, state_files
 from flintmq.storage.segment_reader import SegmentReader
 
@@ -46,7 +46,7 @@ class DataDirectory:
         # What the definitions say of the journal, once they were read.
         self.marks: Marks | None = None
         # Made for later: there is nothing in them.
-        self._ahead: set[str] = set()
+        self._preallocated: set[str] = set()
         for segments in self.logs.values():
             self._find_tail(segments)
 
@@ -57,7 +57,7 @@ class DataDirectory:
                 if reader is not None and reader.holds_blocks():
                     self.tails.add(path)
                     return
-            self._ahead.add(path)
+            self._preallocated.add(path)
 
     @property
     def journal(self) -> list[str]:
@@ -83,11 +83,13 @@ class DataDirectory:
         finally:
             file.close()
 
-    def _go_by(self, marks: Marks) -> None:
+    def _apply_marks(self, marks: Marks) -> None:
         self.marks = marks
         # There was something in these.
-        begun = {path for path in self._ahead if path in self.journal and number_of(path) <= marks.journal_written}
-        self._ahead -= begun
+        begun = {
+            path for path in self._preallocated if path in self.journal and number_of(path) <= marks.journal_written
+        }
+        self._preallocated -= begun
         if self.is_running:
             # The broker has begun to write them since the files were listed: they have no seal yet.
             self.tails |= begun
@@ -95,16 +97,16 @@ class DataDirectory:
     @property
     def written_segments(self) -> list[str]:
         """Of the journal, oldest first: without those that were made for later."""
-        return [path for path in self.journal if path not in self._ahead]
+        return [path for path in self.journal if path not in self._preallocated]
 
-    def synced(self, path: str, reader: SegmentReader) -> int:
+    def synced_position(self, path: str, reader: SegmentReader) -> int:
         """How far this segment is known to have been synced."""
-        if path in self._ahead:
+        if path in self._preallocated:
             # Headers are synced before a file gets its name: without one, it is not known what was there.
             return reader.size if reader.header is None else 0
         return reader.synced_position() if path in self.tails else reader.size
 
-    def is_as_found(self, path: str) -> bool:
+    def is_unchanged(self, path: str) -> bool:
         """Whether what was read is what was found: a broker that runs may write over a file that lost its name."""
         if not self.is_running:
             return True
@@ -119,16 +121,16 @@ class DataDirectory:
             copy = Path(scratch) / DEFINITIONS
             try:
                 # Before the definitions, in which a broker that runs makes each change first.
-                described = newest_described(self._disk, self.path / JOURNAL, self._disk.open_to_read)
+                described = latest_definitions(self._disk, self.path / JOURNAL, self._disk.open_to_read)
                 self._copy_definitions(copy)
                 database = DefinitionDatabase(copy)
                 try:
                     if database.is_blank and holds_messages(self._disk, self.path):
-                        raise StorageError(f"{copy} is missing or empty: {ways_out(self.path)}")
+                        raise StorageError(f"{copy} is missing or empty: {recovery_advice(self.path)}")
                     marks = database.marks(lambda: 0)
                     check_marks(copy, marks, described)
                     definitions = database.load()
-                    self._go_by(marks)
+                    self._apply_marks(marks)
                     return definitions
                 finally:
                     database.close()

@@ -13,17 +13,17 @@ from flintmq.base.errors import StorageError
 from flintmq.broker.message import ContentCodec
 from flintmq.broker.ports import QueueRecord
 from flintmq.storage.block import TYPE_JOURNAL, TYPE_STREAM, Damage
-from flintmq.storage.definitions.catalogue import decode_described
+from flintmq.storage.definitions.catalogue import decode_definitions
 from flintmq.storage.inspection.directory import DataDirectory
-from flintmq.storage.inspection.live_messages import Places
+from flintmq.storage.inspection.live_messages import LiveMessages
 from flintmq.storage.inspection.records import (
     BrokenBlock,
     Describer,
+    entries_of,
     journal_records,
-    places_of,
     queue_of,
-    returned_by,
-    settled_by,
+    return_of,
+    settled_ranges,
     stream_records,
 )
 from flintmq.storage.journal.checkpoint import Checkpoint
@@ -72,7 +72,7 @@ class Dump:
         return queues
 
     def _on_queues(self, queues: dict[int, QueueRecord]) -> Iterator[Line]:
-        places = Places(set(queues))
+        places = LiveMessages(set(queues))
         for path, block, position in self._in_journal():
             kind = block.data[position]
             if kind in (RECORD_MESSAGE, RECORD_MOVED):
@@ -88,7 +88,7 @@ class Dump:
         for path, block, position in self._in_journal():
             if block.data[position] in (RECORD_MESSAGE, RECORD_MOVED):
                 in_segment = live.get(path, {})
-                for queue_id, seq in places_of(block.data, position):
+                for queue_id, seq in entries_of(block.data, position):
                     record = queues.get(queue_id)
                     if replaced.get((path, queue_id, seq), 0) > 0:
                         replaced[path, queue_id, seq] -= 1
@@ -114,11 +114,11 @@ class Dump:
     def _describe_record(self, data: bytes, position: int) -> Line:
         kind = data[position]
         if kind in (RECORD_MESSAGE, RECORD_MOVED):
-            places = [{"queue_id": queue_id, "seq": seq} for queue_id, seq in places_of(data, position)]
+            places = [{"queue_id": queue_id, "seq": seq} for queue_id, seq in entries_of(data, position)]
             line: Line = {"record": "message" if kind == RECORD_MESSAGE else "moved", "places": places}
             return line | self._describer.describe(data, content_position(data, position))
         if kind == RECORD_SETTLEMENT:
-            ranges = [{"first": first, "length": length} for first, length in settled_by(data, position)]
+            ranges = [{"first": first, "length": length} for first, length in settled_ranges(data, position)]
             return {"record": "settlement", "queue_id": queue_of(data, position), "ranges": ranges}
         if kind == RECORD_CHECKPOINT:
             checkpoint = Checkpoint(data, position)
@@ -126,13 +126,13 @@ class Dump:
             unneeded = [number for number in checkpoint.covered if not checkpoint.is_needed(number)]
             return {"record": "checkpoint", "live_segments": needed, "dead_segments": unneeded}
         if kind == RECORD_DEFINITIONS:
-            described = decode_described(data, position)
+            described = decode_definitions(data, position)
             marks = {"identity": described.identity, "generation": described.generation}
             return {"record": "definitions", **marks, "whole": described.is_whole, "entries": described.entries}
         if kind == RECORD_UNDELIVERED:
-            ranges = [{"first": first, "length": length} for first, length in settled_by(data, position)]
+            ranges = [{"first": first, "length": length} for first, length in settled_ranges(data, position)]
             return {"record": "undelivered", "queue_id": queue_of(data, position), "ranges": ranges}
-        seq, returns = returned_by(data, position)
+        seq, returns = return_of(data, position)
         return {"record": "return", "queue_id": queue_of(data, position), "seq": seq, "returns": returns}
 
     def _in_journal(self) -> Iterator[tuple[str, Block, int]]:
@@ -161,9 +161,9 @@ class Dump:
         for path in segments:
             with self._directory.segment(path) as reader:
                 if reader is not None:
-                    for block in reader.blocks(self._directory.synced(path, reader)):
+                    for block in reader.blocks(self._directory.synced_position(path, reader)):
                         yield path, block
-                    if self._directory.is_as_found(path):
+                    if self._directory.is_unchanged(path):
                         self.damage += reader.damage
 
     def _pass_over(self, path: str, block: Block) -> None:
@@ -172,7 +172,7 @@ class Dump:
 
 def _queue_ids(data: bytes, position: int) -> set[int]:
     if data[position] in (RECORD_MESSAGE, RECORD_MOVED):
-        return {queue_id for queue_id, _ in places_of(data, position)}
+        return {queue_id for queue_id, _ in entries_of(data, position)}
     if data[position] in (RECORD_CHECKPOINT, RECORD_DEFINITIONS):
         return set()
     return {queue_of(data, position)}

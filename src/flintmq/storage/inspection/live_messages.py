@@ -5,11 +5,11 @@ from typing import final
 from mypy_extensions import i64
 
 from flintmq.storage.inspection.ranges import Ranges
-from flintmq.storage.inspection.records import places_of, queue_of, returned_by, settled_by
+from flintmq.storage.inspection.records import entries_of, queue_of, return_of, settled_ranges
 
 
 @final
-class Places:
+class LiveMessages:
     """Is told of all records. What it takes is by runs of places, not by messages.
 
     Only the queues of `queue_ids` count, and their notes (queue -n has those of queue n).
@@ -31,7 +31,7 @@ class Places:
         """Returns at how many places it was put."""
         written = self._written.setdefault(segment, {})
         count = 0
-        for queue_id, seq in places_of(data, position):
+        for queue_id, seq in entries_of(data, position):
             count += 1
             self.highest_id = max(self.highest_id, queue_id, -queue_id)
             if queue_id in self._queue_ids or -queue_id in self._queue_ids:
@@ -48,13 +48,13 @@ class Places:
         queue_id = queue_of(data, position)
         if queue_id in self._queue_ids or -queue_id in self._queue_ids:
             settled = self._settled.setdefault(queue_id, Ranges())
-            for first, length in settled_by(data, position):
+            for first, length in settled_ranges(data, position):
                 settled.add(first, first + length)
 
     def returned(self, data: bytes, position: int) -> None:
         queue_id = queue_of(data, position)
         if queue_id in self._queue_ids:
-            seq, count = returned_by(data, position)
+            seq, count = return_of(data, position)
             self.returns[queue_id, seq] = count
 
     def live(self) -> dict[str, dict[int, Ranges]]:

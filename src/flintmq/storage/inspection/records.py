@@ -47,7 +47,7 @@ def journal_records(data: bytes, start: i64, length: i64) -> Iterator[i64]:
         position = following
 
 
-def places_of(data: bytes, position: i64) -> Iterator[tuple[i64, i64]]:
+def entries_of(data: bytes, position: i64) -> Iterator[tuple[i64, i64]]:
     """The queues, and the places on them, of the message record at `position`."""
     stride = ENTRY_BYTES if data[position] == RECORD_MESSAGE else MOVED_ENTRY_BYTES
     begin = position + ENTRIES_AT
@@ -55,7 +55,7 @@ def places_of(data: bytes, position: i64) -> Iterator[tuple[i64, i64]]:
         yield read_i64_be(data, at), read_i64_be(data, at + 8)
 
 
-def settled_by(data: bytes, position: i64) -> Iterator[tuple[i64, i64]]:
+def settled_ranges(data: bytes, position: i64) -> Iterator[tuple[i64, i64]]:
     """The first places and the lengths of the runs that the settlement record at `position` settles."""
     begin = position + RANGES_AT
     for at in range(begin, begin + RANGE_BYTES * i64(read_i32_be(data, position + 9)), RANGE_BYTES):
@@ -67,7 +67,7 @@ def queue_of(data: bytes, position: i64) -> i64:
     return read_i64_be(data, position + 1)
 
 
-def returned_by(data: bytes, position: i64) -> tuple[i64, i64]:
+def return_of(data: bytes, position: i64) -> tuple[i64, i64]:
     """The place, and how often its message came back to it."""
     return read_i64_be(data, position + 9), i64(read_i32_be(data, position + 17))
 

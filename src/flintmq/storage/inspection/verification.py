@@ -11,7 +11,7 @@ from flintmq.storage.backup.manifest import Manifest, Progress
 from flintmq.storage.block import KIND_JOURNAL, KIND_STREAM, TYPE_JOURNAL, TYPE_STREAM, Damage
 from flintmq.storage.definitions.consistency import check_ids
 from flintmq.storage.inspection.directory import DataDirectory
-from flintmq.storage.inspection.live_messages import Places
+from flintmq.storage.inspection.live_messages import LiveMessages
 from flintmq.storage.inspection.missing_segments import missing_of_journal, missing_of_streams
 from flintmq.storage.inspection.records import (
     BrokenBlock,
@@ -63,23 +63,23 @@ class Verification:
         termini = {terminus.id for terminus in definitions.termini} if definitions else set()
         leases = {lease.id for lease in definitions.leases} if definitions else set()
         stages = {stage.id for stage in definitions.stages} if definitions else set()
-        places = Places(queues | termini | leases | stages)
+        live_messages = LiveMessages(queues | termini | leases | stages)
         reports = [definitions_report]
         for path in sorted(directory.files):
-            report = self._segment(path, places, progress) if is_segment(path) else self._other(path, progress)
+            report = self._segment(path, live_messages, progress) if is_segment(path) else self._other(path, progress)
             if report is not None:
                 reports.append(report)
         if definitions is not None and not directory.is_running:
             # A broker that runs may have given more since they were read.
-            self._check_ids(definitions, max([int(places.highest_id), *directory.streams]), definitions_report)
+            self._check_ids(definitions, max([int(live_messages.highest_id), *directory.streams]), definitions_report)
         reports += missing_of_journal(directory, self._named, reports)
         reports += missing_of_streams(directory, self._ends, reports)
-        live = places.live()
+        live = live_messages.live()
         for report in reports:
             if report.kind == JOURNAL_SEGMENT:
                 report.live = sum(ranges.count for ranges in live.get(report.path, {}).values())
                 report.dead -= report.live
-        self._compare(reports, progress)
+        self._compare_with_manifest(reports, progress)
         reports += self._quarantine()
         return Report(
             str(directory.path),
@@ -122,7 +122,7 @@ class Verification:
         found = sorted((self._directory.path / QUARANTINE).glob("*"))
         return [FileReport(f"{QUARANTINE}/{path.name}", QUARANTINED, _size_of_all(path)) for path in found]
 
-    def _segment(self, path: str, places: Places, progress: Progress) -> FileReport | None:
+    def _segment(self, path: str, live_messages: LiveMessages, progress: Progress) -> FileReport | None:
         with self._directory.segment(path) as reader:
             if reader is None:
                 return None
@@ -131,20 +131,20 @@ class Verification:
             self._check_header(path, reader, is_journal)
             self._named[path] = 0 if reader.header is None else reader.header.extra
             stream = _StreamTally(report)
-            tally = _JournalTally(path, places, report) if is_journal else stream
-            told = 0
-            for block in reader.blocks(self._directory.synced(path, reader)):
+            tally = _JournalTally(path, live_messages, report) if is_journal else stream
+            reported = 0
+            for block in reader.blocks(self._directory.synced_position(path, reader)):
                 report.blocks += 1
                 tally.add(block)
-                progress(reader.end - told)
-                told = reader.end
+                progress(reader.end - reported)
+                reported = reader.end
             self._ends[path] = stream.next_offset
             report.end = reader.end
             report.damage = reader.damage + report.damage
-            self._look_behind(path, reader, report, is_journal)
-            progress(self._sizes[path] - told)
+            self._check_tail(path, reader, report, is_journal)
+            progress(self._sizes[path] - reported)
         # What is not the same file any more was removed, and may have been written over while it was read.
-        return report if self._directory.is_as_found(path) else None
+        return report if self._directory.is_unchanged(path) else None
 
     def _check_header(self, path: str, reader: SegmentReader, is_journal: bool) -> None:
         header = reader.header
@@ -154,7 +154,7 @@ class Verification:
         if header.kind != (KIND_JOURNAL if is_journal else KIND_STREAM) or header.number != number:
             reader.damage.append(Damage(reader.name, 0, f"the file is not what its name says, but has {header.number}"))
 
-    def _look_behind(self, path: str, reader: SegmentReader, report: FileReport, is_journal: bool) -> None:
+    def _check_tail(self, path: str, reader: SegmentReader, report: FileReport, is_journal: bool) -> None:
         """What is behind the end."""
         if reader.sealed:
             report.state = SEALED
@@ -168,7 +168,7 @@ class Verification:
                 report.lost_blocks += 1
                 report.lost_messages += _messages_in(block, is_journal)
 
-    def _compare(self, reports: list[FileReport], progress: Progress) -> None:
+    def _compare_with_manifest(self, reports: list[FileReport], progress: Progress) -> None:
         """A backup with its manifest: there, each byte has to be what it was."""
         if self._manifest is None:
             return
@@ -189,9 +189,9 @@ class Verification:
 
 @final
 class _JournalTally:
-    def __init__(self, path: str, places: Places, report: FileReport) -> None:
+    def __init__(self, path: str, live_messages: LiveMessages, report: FileReport) -> None:
         self._path = path
-        self._places = places
+        self._live_messages = live_messages
         self._report = report
 
     def add(self, block: Block) -> None:
@@ -206,11 +206,11 @@ class _JournalTally:
                 if kind in (RECORD_MESSAGE, RECORD_MOVED):
                     report.messages += 1
                     # Until it is known which of them live.
-                    report.dead += self._places.message(self._path, data, position)
+                    report.dead += self._live_messages.message(self._path, data, position)
                 elif kind == RECORD_SETTLEMENT:
-                    self._places.settlement(data, position)
+                    self._live_messages.settlement(data, position)
                 elif kind == RECORD_RETURN:
-                    self._places.returned(data, position)
+                    self._live_messages.returned(data, position)
         except BrokenBlock:
             report.damage.append(Damage(report.path, block.start, "the block's records do not fill it"))
 

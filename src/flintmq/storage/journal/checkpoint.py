@@ -81,7 +81,7 @@ def _write_covered(writer: BytesWriter, segment: Segment) -> None:
 
 
 @final
-class Covered:
+class CoveredSegment:
     """What a checkpoint says of one segment."""
 
     def __init__(self, size: i64, is_needed: bool, form: i64) -> None:
@@ -107,15 +107,15 @@ class Checkpoint:
     def __init__(self, data: bytes, position: i64) -> None:
         self.first_own = read_i64_be(data, position + 5)
         self.highest_seq = read_i64_be(data, position + 13)
-        self.covered: dict[int, Covered] = {}
+        self.covered: dict[int, CoveredSegment] = {}
         # The home asked for last: slots are asked for in their order.
         self._home: i64 = 0
-        self._recent: Covered | None = None
+        self._recent: CoveredSegment | None = None
         count = i64(read_i32_be(data, position + 21))
         at = position + CHECKPOINT_HEAD_BYTES
         while count > 0:
             form = i64(data[at + 17])
-            covered = Covered(read_i64_be(data, at + 8), data[at + 16] != 0, form)
+            covered = CoveredSegment(read_i64_be(data, at + 8), data[at + 16] != 0, form)
             end = at + _COVERED_BYTES + i64(read_i32_be(data, at + 18))
             if form == _BITS:
                 covered.settled.add_bits(data[at + _COVERED_BYTES : end])

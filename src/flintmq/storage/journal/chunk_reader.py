@@ -1,15 +1,15 @@
-"""Reading a segment again, a piece at a time: for compaction, by the sync thread."""
+"""Reading a segment again, a chunk at a time: for compaction, by the sync thread."""
 
 from typing import final
 
 from flintmq.storage.block import BLOCK_HEAD_BYTES, TYPE_JOURNAL, TYPE_SEAL, block_end
 from flintmq.storage.files import DiskFile
-from flintmq.storage.journal.compaction import Piece
+from flintmq.storage.journal.compaction import Chunk
 from flintmq.storage.journal.source import Blocks
 
 
 @final
-class PieceReader:
+class ChunkReader:
     """`gaps` is what recovery passed over in the file: where, and where it went on. The slots are counted without."""
 
     def __init__(self, number: int, file: DiskFile, magic: bytes, gaps: dict[int, int]) -> None:
@@ -18,7 +18,7 @@ class PieceReader:
         self._magic = magic
         self._gaps = gaps
 
-    def read(self, position: int, size: int) -> Piece:
+    def read(self, position: int, size: int) -> Chunk:
         """The blocks from there on that lie in so many bytes, but at least one."""
         data = self._file.read_at(position, size)
         starts: list[int] = []
@@ -32,24 +32,24 @@ class PieceReader:
             end = block_end(data, at, self._magic)
             if not end:
                 if starts:
-                    # The next piece begins with what is cut off here, or broken.
-                    return self._piece(position, data, starts, ends, position + at)
+                    # The next chunk begins with what is cut off here, or broken.
+                    return self._chunk(position, data, starts, ends, position + at)
                 position += at
                 at = 0
                 data = self._read_block(position, size)
                 end = block_end(data, 0, self._magic)
                 if not end:
                     following = 0 if position >= self._file.size() else position
-                    return Piece(self.number, Blocks(data, position, [], []), following, following > 0)
+                    return Chunk(self.number, Blocks(data, position, [], []), following, following > 0)
             if data[at + 12] == TYPE_SEAL:
-                return self._piece(position, data, starts, ends, 0)
+                return self._chunk(position, data, starts, ends, 0)
             if data[at + 12] == TYPE_JOURNAL:
                 starts.append(at + BLOCK_HEAD_BYTES)
                 ends.append(end)
             at = end
 
-    def _piece(self, position: int, data: bytes, starts: list[int], ends: list[int], following: int) -> Piece:
-        return Piece(self.number, Blocks(data, position, starts, ends), following, False)
+    def _chunk(self, position: int, data: bytes, starts: list[int], ends: list[int], following: int) -> Chunk:
+        return Chunk(self.number, Blocks(data, position, starts, ends), following, False)
 
     def _read_block(self, position: int, size: int) -> bytes:
         """So many bytes, and all of the block there."""

@@ -13,7 +13,7 @@ from flintmq.broker.message import Entry, Message
 from flintmq.broker.ports import Journal
 from flintmq.storage.content import BLOCK_BYTES, AddressEncoder, write_content_head
 from flintmq.storage.journal.checkpoint import encode_checkpoint
-from flintmq.storage.journal.compaction import STEP_BYTES, Compaction, Piece, Survivors, Wanted
+from flintmq.storage.journal.compaction import STEP_BYTES, Chunk, Compaction, CompactionRequest, LiveEntries
 from flintmq.storage.journal.occupancy import Occupancy
 from flintmq.storage.journal.records import (
     RANGE_BYTES,
@@ -38,7 +38,7 @@ def _weight(message: Message) -> i64:
 
 
 @final
-class Settled:
+class SettledRanges:
     """What was settled of one queue in the present batch: the open range, and closed ones if it has gaps."""
 
     def __init__(self, queue_id: i64, first: i64, last: i64) -> None:
@@ -92,7 +92,7 @@ class JournalBatch:
         size: int,
         messages: int,
         drop_through: int,
-        wanted: Wanted | None,
+        compaction_request: CompactionRequest | None,
     ) -> None:
         self.segment = segment
         self.blocks = blocks
@@ -102,19 +102,19 @@ class JournalBatch:
         # settlement that made them dead, or the copy of a message that moved, may be in this very batch.
         self.drop_through = drop_through
         # What compaction has to see once the batch is synced.
-        self.wanted = wanted
+        self.compaction_request = compaction_request
 
 
 @final
 class JournalEncoder(Journal):
     """Encodes what the broker stages, and knows what lives in each segment.
 
-    `pieces` are what the sync thread has read for compaction.
+    `chunks` are what the sync thread has read for compaction.
     """
 
-    def __init__(self, segment_limit: int, pieces: deque[Piece], step_bytes: int = STEP_BYTES) -> None:
+    def __init__(self, segment_limit: int, chunks: deque[Chunk], step_bytes: int = STEP_BYTES) -> None:
         self.occupancy = Occupancy()
-        self._compaction = Compaction(self.occupancy, pieces, step_bytes)
+        self._compaction = Compaction(self.occupancy, chunks, step_bytes)
         self._segment = self.occupancy.current
         self._segment_limit: i64 = segment_limit
         self._writer = BytesWriter()
@@ -123,15 +123,15 @@ class JournalEncoder(Journal):
         self._is_over = False
         self._messages: i64 = 0
         self._addresses = AddressEncoder()
-        self._pending: dict[int, Settled] = {}
+        self._pending: dict[int, SettledRanges] = {}
         # Of the group that is open; its settlements go with it, and not to the end of the batch.
         self._group: list[bytes] | None = None
         self._group_bytes: i64 = 0
         # Groups within the one that is open: they are part of it.
         self._inner_groups: i64 = 0
-        self._outside: dict[int, Settled] = {}
+        self._outside: dict[int, SettledRanges] = {}
         # The queue settled last: acknowledgements come in runs.
-        self._settled = Settled(_NO_QUEUE, -2, -2)
+        self._settled = SettledRanges(_NO_QUEUE, -2, -2)
         # The slots settled last, which `occupancy` has not heard of yet: they come in runs.
         self._run_segment: i64 = 0
         self._run_first: i64 = 0
@@ -156,7 +156,7 @@ class JournalEncoder(Journal):
         self._checkpoint = encode_checkpoint(self.occupancy, self._highest_seq)
         self.wants_definitions = True
 
-    def describe(self, definitions: bytes) -> None:
+    def append_definitions(self, definitions: bytes) -> None:
         """Write a definitions record, in a block of its own before all else of the batch."""
         self._blocks.insert(0, (definitions,))
         self._batch_bytes += len(definitions)
@@ -233,13 +233,13 @@ class JournalEncoder(Journal):
         """Settle a range of a queue that may be another one than that settled last."""
         found = self._pending.get(queue_id)
         if found is None:
-            found = Settled(queue_id, first, last)
+            found = SettledRanges(queue_id, first, last)
             self._pending[queue_id] = found
         else:
             found.add(first, last)
         self._settled = found
 
-    def _write_settled(self, settled: Settled) -> None:
+    def _write_settled(self, settled: SettledRanges) -> None:
         self._highest_seq = max(self._highest_seq, settled.write(self._writer))
 
     def _end_run(self) -> None:
@@ -300,7 +300,7 @@ class JournalEncoder(Journal):
         self._group_bytes = 0
         self._outside = self._pending
         self._pending = {}
-        self._settled = Settled(_NO_QUEUE, -2, -2)
+        self._settled = SettledRanges(_NO_QUEUE, -2, -2)
 
     def _add_to_group(self, body: bytes) -> None:
         """Large bodies are written from where they are; the records between them are collected."""
@@ -330,7 +330,7 @@ class JournalEncoder(Journal):
             self._add_block(tuple(group), self._group_bytes)
         self._group = None
         self._pending = self._outside
-        self._settled = Settled(_NO_QUEUE, -2, -2)
+        self._settled = SettledRanges(_NO_QUEUE, -2, -2)
 
     def _add_block(self, block: tuple[bytes, ...], size: i64) -> None:
         self._blocks.append(block)
@@ -343,7 +343,7 @@ class JournalEncoder(Journal):
             return False
         if len(self._writer) > 0 or len(self._blocks) > 0 or len(self._pending) > 0:
             return True
-        return self._compaction.waits
+        return self._compaction.has_work
 
     def take(self) -> JournalBatch:
         """End the batch. Settlements go last: they never reach the disk before a message of the same batch."""
@@ -364,8 +364,8 @@ class JournalEncoder(Journal):
             self._checkpoint = b""
         segment.size += self._batch_bytes
         dead = self.occupancy.drop_dead()
-        wanted = self._compaction.wanted(self._batch_bytes)
-        batch = JournalBatch(segment.number, self._blocks, self._batch_bytes, self._messages, dead, wanted)
+        request = self._compaction.next_request(self._batch_bytes)
+        batch = JournalBatch(segment.number, self._blocks, self._batch_bytes, self._messages, dead, request)
         self._clear()
         if segment.size >= self._segment_limit:
             self._begin(segment.number + 1)
@@ -384,7 +384,7 @@ class JournalEncoder(Journal):
         self._definitions_blocks = 0
         self._messages = 0
         self._pending.clear()
-        self._settled = Settled(_NO_QUEUE, -2, -2)
+        self._settled = SettledRanges(_NO_QUEUE, -2, -2)
 
     # -- compaction ---------------------------------------------------------------------------------------------
 
@@ -403,26 +403,26 @@ class JournalEncoder(Journal):
             while position < end:
                 following = record_end(data, position)
                 if data[position] == RECORD_MESSAGE or data[position] == RECORD_MOVED:
-                    survivors = self._compaction.survivors(data, position)
-                    if survivors is not None:
-                        self._write_again(survivors, data[content_position(data, position) : following])
+                    live_entries = self._compaction.live_entries(data, position)
+                    if live_entries is not None:
+                        self._write_again(live_entries, data[content_position(data, position) : following])
                 position = following
-        self._compaction.looked_at()
+        self._compaction.finish_blocks()
 
-    def _write_again(self, survivors: Survivors, content: bytes) -> None:
+    def _write_again(self, live_entries: LiveEntries, content: bytes) -> None:
         """A fan-out stays one record."""
         writer = self._writer
-        home = survivors.home
-        count: i64 = len(survivors.slots)
+        home = live_entries.home
+        count: i64 = len(live_entries.slots)
         writer.append(RECORD_MOVED)
         write_i32_be(writer, i32(count))
         weight: i64 = _RECORD_WEIGHT + len(content)
         self._segment.add_moved(count, weight)
         i: i64 = 0
         while i < count:
-            slot: i64 = survivors.slots[i]
-            write_i64_be(writer, survivors.queue_ids[i])
-            write_i64_be(writer, survivors.seqs[i])
+            slot: i64 = live_entries.slots[i]
+            write_i64_be(writer, live_entries.queue_ids[i])
+            write_i64_be(writer, live_entries.seqs[i])
             write_i32_be(writer, i32(slot))
             self._compaction.moved(home, slot, self._segment, weight)
             i += 1
@@ -439,9 +439,9 @@ class JournalEncoder(Journal):
             # In the same block, or a tear between the two would leave a message that never came back.
             i = 0
             while i < count:
-                times = returns.get(survivors.slots[i])
+                times = returns.get(live_entries.slots[i])
                 if times > 0:
-                    self._write_return(survivors.queue_ids[i], survivors.seqs[i], i32(times))
+                    self._write_return(live_entries.queue_ids[i], live_entries.seqs[i], i32(times))
                 i += 1
         if is_large:
             size = len(head) + len(content) + len(writer)

@@ -25,8 +25,8 @@ from flintmq.storage.block import (
 )
 from flintmq.storage.files import Disk
 from flintmq.storage.journal.chain import END_IS_MISSING, missing_behind, missing_between
-from flintmq.storage.journal.chunk_reader import PieceReader
-from flintmq.storage.journal.compaction import Piece, Wanted
+from flintmq.storage.journal.chunk_reader import ChunkReader
+from flintmq.storage.journal.compaction import Chunk, CompactionRequest
 from flintmq.storage.journal.occupancy import Occupancy, Segment
 from flintmq.storage.journal.recovery import Replay
 from flintmq.storage.journal.source import Blocks, BlockSource
@@ -37,7 +37,7 @@ SPARE: Final = "spare"
 
 
 @final
-class Found:
+class ScannedSegment:
     """What recovery has found in a segment: how it is to be read again."""
 
     def __init__(self, magic: bytes) -> None:
@@ -47,7 +47,7 @@ class Found:
         self.gaps: dict[int, int] = {}
 
 
-class Loaded(NamedTuple):
+class LoadedSegment(NamedTuple):
     """The content of a segment, and its block magic, which was found in the blocks where the header is not intact."""
 
     data: bytes
@@ -60,23 +60,23 @@ class Loaded(NamedTuple):
 
 @final
 class JournalFiles(BlockSource):
-    """`pieces` is what was read for compaction; the event loop takes it from there."""
+    """`chunks` is what was read for compaction; the event loop takes it from there."""
 
     def __init__(self, disk: Disk, directory: Path, segment_limit: int) -> None:
         self.damage: list[Damage] = []
         # The segments there are, oldest first; the last is being written.
         self.numbers: list[int] = []
-        self.pieces: deque[Piece] = deque()
+        self.chunks: deque[Chunk] = deque()
         self._disk = disk
         self._directory = directory
         self._segment_limit = segment_limit
         self._has_spare = False
         self._current: SegmentFile | None = None
         self._next: SegmentFile | None = None
-        self._found: dict[int, Found] = {}
+        self._found: dict[int, ScannedSegment] = {}
         # Of the segment that the first pass of recovery came to last, which is where the second one begins.
         self._read_last: tuple[int, Blocks] | None = None
-        self._reading: PieceReader | None = None
+        self._reading: ChunkReader | None = None
         # What recovery has found of the last segment: whether it was ended in order, and where it ends.
         self._is_tail_sealed = False
         self._tail_end = 0
@@ -101,17 +101,17 @@ class JournalFiles(BlockSource):
         self._has_spare = SPARE in names
         numbers = [int(name.removesuffix(SUFFIX)) for name in names if name.endswith(SUFFIX)]
         highest = max(numbers[-1] if numbers else 0, written)
-        # Files that were made ahead hold nothing yet; the last one that holds blocks is the tail.
+        # Files that were made preallocated hold nothing yet; the last one that holds blocks is the tail.
         unreadable: list[int] = []
-        ahead: list[int] = []
-        tail: Loaded | None = None
+        preallocated: list[int] = []
+        tail: LoadedSegment | None = None
         while numbers:
             tail = self._load(numbers[-1])
             if tail.holds_blocks():
                 break
             number = numbers.pop()
             if tail.is_header_intact and number > written:
-                ahead.append(number)
+                preallocated.append(number)
             else:
                 # Headers are synced before a file gets its name. This one was damaged, and what it held is not known.
                 unreadable.insert(0, number)
@@ -120,7 +120,7 @@ class JournalFiles(BlockSource):
         self.numbers = numbers
         replay.ended = ended if ended == tail_number else 0
         if not self._read_all(tail_number, tail, replay, occupancy):
-            replay.begin_again()
+            replay.restart()
             occupancy.forget()
             self._read_all(tail_number, None, replay, occupancy)
         missing = missing_between(numbers, self._previous) + missing_behind(numbers, written)
@@ -129,7 +129,7 @@ class JournalFiles(BlockSource):
             self.damage.append(Damage(str(self._path(ended)), self._tail_end, END_IS_MISSING))
         self._open(highest + 1)
         # No sooner, or a crash could leave no segment of a number as high as the definitions know of.
-        for number in ahead:
+        for number in preallocated:
             self._remove(number)
         return highest + 1
 
@@ -142,7 +142,7 @@ class JournalFiles(BlockSource):
             file.close()
         return 0 if header is None else header.extra
 
-    def _read_all(self, tail_number: int, tail: Loaded | None, replay: Replay, occupancy: Occupancy) -> bool:
+    def _read_all(self, tail_number: int, tail: LoadedSegment | None, replay: Replay, occupancy: Occupancy) -> bool:
         """Read the segments there are, but for those that a checkpoint says nothing lives in.
 
         Returns False when it was wrong to believe it, since there is damage in what it speaks of. `tail` is the content
@@ -166,7 +166,7 @@ class JournalFiles(BlockSource):
     def _path(self, number: int) -> Path:
         return self._directory / f"{number:020d}{SUFFIX}"
 
-    def _load(self, number: int) -> Loaded:
+    def _load(self, number: int) -> LoadedSegment:
         path = self._path(number)
         file = self._disk.open(path)
         try:
@@ -175,12 +175,12 @@ class JournalFiles(BlockSource):
             file.close()
         header = decode_header(data, str(path))
         if header is None:
-            return Loaded(data, find_magic(data, number), False)
+            return LoadedSegment(data, find_magic(data, number), False)
         if header.kind != KIND_JOURNAL or header.number != number:
             raise StorageError(f"{path} is not segment {number} of a journal: put back the file that was")
-        return Loaded(data, header.block_magic, True)
+        return LoadedSegment(data, header.block_magic, True)
 
-    def _read_segment(self, segment: Segment, replay: Replay, is_tail: bool, loaded: Loaded) -> list[Damage]:
+    def _read_segment(self, segment: Segment, replay: Replay, is_tail: bool, loaded: LoadedSegment) -> list[Damage]:
         path = self._path(segment.number)
         data, magic, header_intact = loaded
         damage: list[Damage] = []
@@ -189,7 +189,7 @@ class JournalFiles(BlockSource):
             damage.append(Damage(str(path), 0, "the file's header does not match its checksum", HEADER_BYTES))
         scan = scan_blocks(data, magic, str(path), not is_tail, not header_intact)
         damage += scan.damage
-        found = Found(magic)
+        found = ScannedSegment(magic)
         found.gaps = {damaged.position: damaged.position + damaged.length for damaged in scan.damage}
         self._found[segment.number] = found
         blocks = _journal_blocks(data, scan, found)
@@ -235,35 +235,35 @@ class JournalFiles(BlockSource):
     def _changed(self, segment: int) -> StorageError:
         return StorageError(f"{self._path(segment)} changed while it was read: check the disk")
 
-    def _reader(self, number: int) -> PieceReader:
+    def _reader(self, number: int) -> ChunkReader:
         """Of a segment that recovery has found, or of one begun since."""
         found = self._found.get(number)
         file = self._disk.open(self._path(number))
         if found is None:
             header = decode_header(file.read_at(0, HEADER_BYTES), str(self._path(number)))
             # Without its magic, nothing of it is found to be intact.
-            return PieceReader(number, file, b"" if header is None else header.block_magic, {})
-        return PieceReader(number, file, found.magic, found.gaps)
+            return ChunkReader(number, file, b"" if header is None else header.block_magic, {})
+        return ChunkReader(number, file, found.magic, found.gaps)
 
-    def read_ahead(self, wanted: Wanted) -> None:
-        """Read a piece of a segment for the event loop."""
-        number = wanted.segment
+    def read_ahead(self, request: CompactionRequest) -> None:
+        """Read a chunk of a segment for the event loop."""
+        number = request.segment
         if number not in self.numbers[:-1]:
             return
         try:
             if self._reading is None or self._reading.number != number:
                 self._stop_reading()
                 self._reading = self._reader(number)
-            piece = self._reading.read(wanted.position, wanted.size)
+            chunk = self._reading.read(request.position, request.size)
             reason = "the block does not match its checksum any more"
         except OSError as error:
-            piece = Piece(number, Blocks(b"", wanted.position, [], []), wanted.position, True)
+            chunk = Chunk(number, Blocks(b"", request.position, [], []), request.position, True)
             reason = f"it cannot be read ({error.strerror})"
-        if piece.is_broken:
-            self.damage.append(Damage(str(self._path(number)), piece.following, reason))
-        if piece.is_broken or piece.following == 0:
+        if chunk.is_broken:
+            self.damage.append(Damage(str(self._path(number)), chunk.following, reason))
+        if chunk.is_broken or chunk.following == 0:
             self._stop_reading()
-        self.pieces.append(piece)
+        self.chunks.append(chunk)
 
     def _stop_reading(self) -> None:
         if self._reading is not None:
@@ -339,7 +339,7 @@ class JournalFiles(BlockSource):
                 segment.close()
 
 
-def _journal_blocks(data: bytes, scan: Scan, found: Found) -> Blocks:
+def _journal_blocks(data: bytes, scan: Scan, found: ScannedSegment) -> Blocks:
     """Those of a scan that are no gap."""
     starts: list[int] = []
     ends: list[int] = []

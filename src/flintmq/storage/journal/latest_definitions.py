@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Final
 
 from flintmq.storage.block import BLOCK_HEAD_BYTES, HEADER_BYTES, TYPE_JOURNAL, block_end, decode_header, find_magic
-from flintmq.storage.definitions.catalogue import Described, decode_described
+from flintmq.storage.definitions.catalogue import DefinitionsRecord, decode_definitions
 from flintmq.storage.files import Disk, DiskFile
 from flintmq.storage.journal.records import RECORD_DEFINITIONS
 
@@ -13,7 +13,7 @@ _SUFFIX: Final = ".journal"
 _BEGINS: Final = bytes([TYPE_JOURNAL, RECORD_DEFINITIONS])
 
 
-def newest_described(disk: Disk, directory: Path, open_file: Callable[[Path], DiskFile]) -> Described | None:
+def latest_definitions(disk: Disk, directory: Path, open_file: Callable[[Path], DiskFile]) -> DefinitionsRecord | None:
     """The last intact definitions record of the newest segment that has one. Raises OSError, and StorageError.
 
     One that a crash has torn off counts, too: what it speaks of was on the disk before it was written.
@@ -33,11 +33,11 @@ def newest_described(disk: Disk, directory: Path, open_file: Callable[[Path], Di
     return None
 
 
-def _last_in(data: bytes, magic: bytes) -> Described | None:
+def _last_in(data: bytes, magic: bytes) -> DefinitionsRecord | None:
     begins = BLOCK_HEAD_BYTES - 1
     at = data.rfind(magic, HEADER_BYTES)
     while at >= 0:
         if data[at + begins : at + begins + len(_BEGINS)] == _BEGINS and block_end(data, at, magic):
-            return decode_described(data, at + BLOCK_HEAD_BYTES)
+            return decode_definitions(data, at + BLOCK_HEAD_BYTES)
         at = data.rfind(magic, HEADER_BYTES, at + len(magic) - 1)
     return None

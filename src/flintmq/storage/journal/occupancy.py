@@ -52,7 +52,7 @@ class Segment:
         self.returns: Counts | None = None
         self._settled = Bits()
         # The slots that are not settled, where they are few.
-        self._left: list[int] | None = None
+        self._live_slots: list[int] | None = None
         # The slots before `_ends[i]`, and not before the end that precedes it, have their records in `_places[i]`.
         self._ends: list[int] = []
         self._places: list[Segment] = []
@@ -64,18 +64,18 @@ class Segment:
 
     @property
     def is_listed(self) -> bool:
-        return self._left is not None
+        return self._live_slots is not None
 
     def listed(self) -> list[int]:
         """The slots that live."""
-        assert self._left is not None
-        return self._left
+        assert self._live_slots is not None
+        return self._live_slots
 
     def settled_bits(self) -> bytes:
         return self._settled.bits_before(self.total)
 
     def is_live(self, slot: i64) -> bool:
-        left = self._left
+        left = self._live_slots
         if left is not None:
             i = bisect_left(left, slot)
             return i < len(left) and left[i] == slot
@@ -87,19 +87,19 @@ class Segment:
         if not self._ends:
             count = self._mark(first, end)
             self.live -= count
-            self.let_go(count, each)
+            self.release_records(count, each)
             return
         while first < end:
             i = bisect_right(self._ends, first)
             stop = min(end, self._ends[i])
             count = self._mark(first, stop)
             self.live -= count
-            self._places[i].let_go(count, each)
+            self._places[i].release_records(count, each)
             first = stop
         if self.is_gone:
             self.shrink()
 
-    def let_go(self, count: i64, each: i64) -> None:
+    def release_records(self, count: i64, each: i64) -> None:
         """So many of the records held live no more, each of this weight; of the average one where it is -1."""
         if count >= self.held:
             self.held_weight = 0
@@ -111,7 +111,7 @@ class Segment:
 
     def _mark(self, first: i64, end: i64) -> i64:
         """Returns how many were live until now."""
-        left = self._left
+        left = self._live_slots
         if left is None:
             return self._settled.add_run(first, end)
         i = bisect_left(left, first)
@@ -121,7 +121,7 @@ class Segment:
 
     def shrink(self) -> None:
         """The file is gone: keep a list of the slots that live, if that is shorter than the bits."""
-        if self.live == 0 or self._left is not None or self.live * _LISTED_BITS >= self.total:
+        if self.live == 0 or self._live_slots is not None or self.live * _LISTED_BITS >= self.total:
             return
         left: list[int] = []
         slot: i64 = 0
@@ -129,7 +129,7 @@ class Segment:
             if not self._settled.has(slot):
                 left.append(slot)
             slot += 1
-        self._left = left
+        self._live_slots = left
         self._settled = Bits()
         if self.returns is not None:
             self.returns.keep(left)
@@ -158,7 +158,7 @@ class Segment:
         In each segment, the slots of one home stand in their order: those before this one in `source` have moved
         already, or are settled.
         """
-        source.let_go(1, weight)
+        source.release_records(1, weight)
         ends = self._ends
         places = self._places
         if not ends:
@@ -218,7 +218,7 @@ class Occupancy:
         # The one settled in last: settlements come in runs.
         self._recent = self.current
         # Batches since all segments were last looked at.
-        self._unlooked: i64 = 0
+        self._batches_since_choice: i64 = 0
 
     def restore(self, number: i64) -> Segment:
         """Add a segment that recovery reads."""
@@ -289,9 +289,9 @@ class Occupancy:
                 break
             dead.append(segment)
         if not dead:
-            self._unlooked += 1
+            self._batches_since_choice += 1
             # So that it costs each batch no more than a look at one of them.
-            if self.emptying is None and self._unlooked >= len(self._files):
+            if self.emptying is None and self._batches_since_choice >= len(self._files):
                 self._choose()
             return 0
         for segment in dead:
@@ -309,7 +309,7 @@ class Occupancy:
 
     def _choose(self) -> None:
         """Empty the oldest segment when too little of the whole is live: it holds up all behind it."""
-        self._unlooked = 0
+        self._batches_since_choice = 0
         if len(self._files) < COMPACT_MIN_SEGMENTS:
             return
         size = 0.0

@@ -169,7 +169,7 @@ class Replay:
         for queue_id in note_ids:
             self._queues[queue_id] = QueueReplay([])
         # The highest id that records speak of, of those that are not among these queues.
-        self.highest_stranger: i64 = 0
+        self.highest_unknown_id: i64 = 0
         # The queue met last.
         self._queue_id: i64 = 0
         self._queue: QueueReplay | None = None
@@ -180,10 +180,10 @@ class Replay:
             self._queue_id = queue_id
             if self._queue is None:
                 # Queue -n has the notes, or the copies, of n.
-                self.highest_stranger = max(self.highest_stranger, queue_id if queue_id > 0 else -queue_id)
+                self.highest_unknown_id = max(self.highest_unknown_id, queue_id if queue_id > 0 else -queue_id)
         return self._queue
 
-    def begin_again(self) -> None:
+    def restart(self) -> None:
         """All segments are read once more, and no checkpoint is believed."""
         self.checkpoint = None
         self._goes_by_checkpoints = False

@@ -197,14 +197,14 @@ class Packer:
                 is_known = False
                 position += 1
                 origin = _varint_at(data, position)
-                position = _behind_varint(data, position)
+                position = _varint_end(data, position)
                 length = _varint_at(data, position)
-                position = _behind_varint(data, position)
+                position = _varint_end(data, position)
                 address = self._address(data[position : position + length])
                 position += length
             if not flags & _SAME_PROPERTIES:
                 length = _varint_at(data, position)
-                position = _behind_varint(data, position)
+                position = _varint_end(data, position)
                 properties = data[position : position + length]
                 position += length
                 is_known = False
@@ -225,7 +225,7 @@ class Packer:
                 slot = read_i64_be(data, position + 8)
                 position += 16
             later = _varint_at(data, position)
-            position = _behind_varint(data, position)
+            position = _varint_end(data, position)
             timestamp_ms += -((later + 1) >> 1) if later & 1 else later >> 1
             expires_ms: i64 = 0
             if flags & _EXPIRES:
@@ -235,7 +235,7 @@ class Packer:
             if flags & _RETURNED:
                 position += 4
             length = _varint_at(data, position)
-            position = _behind_varint(data, position)
+            position = _varint_end(data, position)
             if not flags & _LARGE:
                 body = data[position : position + length]
                 position += length
@@ -306,7 +306,7 @@ def _varint_at(data: bytes, position: i64) -> i64:
         shift += 7
 
 
-def _behind_varint(data: bytes, position: i64) -> i64:
+def _varint_end(data: bytes, position: i64) -> i64:
     while data[position] >= 128:
         position += 1
     return position + 1

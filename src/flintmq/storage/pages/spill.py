@@ -21,7 +21,7 @@ from flintmq.storage.pages.packer import Content
 # A file takes up its space until all in it is gone.
 FILE_BYTES: Final = 64 * 1024 * 1024
 # After the disk refused a page so many stay in memory before it is asked again.
-_RESPITE_PAGES: Final = 256
+_RETRY_AFTER_PAGES: Final = 256
 
 
 class SpillRunner:
@@ -72,18 +72,18 @@ class Spill:
         self._live: dict[int, int] = {}
         self._number = 0
         self._position = file_bytes
-        self._respite = 0
+        self._refused_pages = 0
         # The runner's own.
         self._writing: DiskFile | None = None
         self._writing_number = 0
 
-    def takes(self) -> bool:
+    def accepts(self) -> bool:
         """Whether a page may be put here."""
-        if self.trouble and self._respite < _RESPITE_PAGES:
-            self._respite += 1
+        if self.trouble and self._refused_pages < _RETRY_AFTER_PAGES:
+            self._refused_pages += 1
             return False
         self.trouble = ""
-        self._respite = 0
+        self._refused_pages = 0
         return True
 
     def put(self, content: Content) -> None:

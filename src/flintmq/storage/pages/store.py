@@ -36,7 +36,7 @@ class PageStore(Pages):
             self.memory_bytes += content.size
 
     def _put_out(self, content: Content) -> None:
-        if self._spill.takes():
+        if self._spill.accepts():
             self._spill.put(content)
         else:
             self.memory_bytes += content.size
@@ -71,7 +71,7 @@ class PageStore(Pages):
 
     def repack(self, page: Page, entries: list[Entry]) -> None:
         assert isinstance(page, PackedPage)
-        self._let_go(page)
+        self._release(page)
         self._fill(page, entries)
 
     def places(self, page: Page) -> PlacesOfPage:
@@ -80,11 +80,11 @@ class PageStore(Pages):
 
     def drop(self, page: Page) -> None:
         assert isinstance(page, PackedPage)
-        self._let_go(page)
+        self._release(page)
         page.is_gone = True
         page.content = Content(b"", [])
 
-    def _let_go(self, page: PackedPage) -> None:
+    def _release(self, page: PackedPage) -> None:
         content = page.content
         if content.file == 0:
             self.memory_bytes -= content.size

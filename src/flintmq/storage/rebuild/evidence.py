@@ -8,10 +8,10 @@ from typing import Any, final
 from flintmq.broker.notes import NOTE_CODEC
 from flintmq.storage.backup.manifest import Progress
 from flintmq.storage.block import TYPE_JOURNAL
-from flintmq.storage.definitions.catalogue import EXCHANGE, QUEUE, VHOST, Described, decode_described
+from flintmq.storage.definitions.catalogue import EXCHANGE, QUEUE, VHOST, DefinitionsRecord, decode_definitions
 from flintmq.storage.inspection.directory import DataDirectory
-from flintmq.storage.inspection.live_messages import Places
-from flintmq.storage.inspection.records import BrokenBlock, journal_records, places_of
+from flintmq.storage.inspection.live_messages import LiveMessages
+from flintmq.storage.inspection.records import BrokenBlock, entries_of, journal_records
 from flintmq.storage.journal.records import (
     RECORD_DEFINITIONS,
     RECORD_MESSAGE,
@@ -35,25 +35,25 @@ class Evidence:
         # A record about all definitions was found. At that time, ids up to this one had been met.
         self._is_whole = False
         self._whole_through = 0
-        self.newest: Described | None = None
+        self.newest: DefinitionsRecord | None = None
         self.highest_id = 0
         self.streams: set[int] = set()
         # Queues with messages.
         self.live: set[int] = set()
         self._ids: set[int] = set()
-        self._places = Places(self._ids)
+        self._live_messages = LiveMessages(self._ids)
 
     def read(self, directory: DataDirectory, progress: Progress) -> None:
         for path in directory.journal:
             with directory.segment(path) as reader:
                 if reader is None:
                     continue
-                for block in reader.blocks(directory.synced(path, reader)):
+                for block in reader.blocks(directory.synced_position(path, reader)):
                     if block.type == TYPE_JOURNAL:
                         with suppress(BrokenBlock):
                             self._read_block(path, block.data, block.at, block.length)
                 progress(reader.size)
-        for in_segment in self._places.live().values():
+        for in_segment in self._live_messages.live().values():
             self.live |= {queue_id for queue_id, places in in_segment.items() if queue_id > 0 and places.count}
         for queue_id in directory.streams:
             self.streams.add(queue_id)
@@ -67,21 +67,21 @@ class Evidence:
             record = data[position]
             if record == RECORD_DEFINITIONS:
                 with suppress(ValueError):
-                    self._describe(decode_described(data, position))
+                    self._describe(decode_definitions(data, position))
             elif record in (RECORD_MESSAGE, RECORD_MOVED):
                 is_note = data[content_position(data, position)] == NOTE_CODEC.format
-                for queue_id, _ in places_of(data, position):
+                for queue_id, _ in entries_of(data, position):
                     self._see(queue_id)
                     if queue_id > 0 and not is_note:
                         self._ids.add(queue_id)
-                self._places.message(path, data, position)
+                self._live_messages.message(path, data, position)
             elif record == RECORD_SETTLEMENT:
-                self._places.settlement(data, position)
+                self._live_messages.settlement(data, position)
 
     def _see(self, queue_id: int) -> None:
         self.highest_id = max(self.highest_id, abs(queue_id))
 
-    def _describe(self, described: Described) -> None:
+    def _describe(self, described: DefinitionsRecord) -> None:
         self.newest = described
         if described.is_whole:
             self._is_whole = True

@@ -97,7 +97,7 @@ def _rebuild(path: Path, evidence: Evidence) -> Rebuilt:
         statements.append(("UPDATE meta SET value = max(value, ?) WHERE key = ?", (number + 1, name)))
     database.apply(statements)
     rebuilt = database.load()
-    database.close_alone()
+    database.close_as_single_file()
     kept_in = _put_in_place(path, draft)
     return Rebuilt(rebuilt, unnamed, kept_in, base)
 

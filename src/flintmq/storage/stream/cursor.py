@@ -61,7 +61,7 @@ class SegmentCursor(StreamCursor):
                 self._record_at = content.position
                 self.offset = offset + 1
                 if self.offset == self._block_stop and self._next_block == len(self._data):
-                    self._let_go()
+                    self._release_data()
                 return message
             if self.offset >= end or not self._advance(end):
                 return None
@@ -98,7 +98,7 @@ class SegmentCursor(StreamCursor):
             self.offset = offset
         return data[start:at]
 
-    def _let_go(self) -> None:
+    def _release_data(self) -> None:
         """All that was read is used: nothing is held for a reader that waits."""
         self._position += len(self._data)
         self._data = b""
@@ -186,7 +186,7 @@ class SegmentCursor(StreamCursor):
         file = self._open_files.get(segment.path)
         if self._next_block == 0 and len(self._data) > 0:
             # All of the block was read, and it is broken.
-            position = self._files.pass_over(file, position, segment.size)
+            position = self._files.skip_damage(file, position, segment.size)
             room = segment.size - position
         if len(self.wanted) > 0:
             self._reads -= 1

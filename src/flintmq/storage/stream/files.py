@@ -20,7 +20,7 @@ from flintmq.storage.files import Disk, DiskFile
 from flintmq.storage.segment import SegmentFile, create_segment, end_tail
 from flintmq.storage.stream.encoder import StreamBlock
 from flintmq.storage.stream.index import ENDS_END, SegmentIndex, decode_index, missing_records, stored_end
-from flintmq.storage.stream.scan import SegmentScan, block_behind, scan_segment
+from flintmq.storage.stream.scan import SegmentScan, next_intact_block, scan_segment
 
 SUFFIX: Final = ".stream"
 INDEX_SUFFIX: Final = ".index"
@@ -82,7 +82,7 @@ class StreamFiles:
         self._content = content
         self._writer: SegmentFile | None = None
         # Its file is closed until it is written to again.
-        self._rests = False
+        self._is_released = False
         # Read lately, by the event loop.
         self._indexes: dict[int, SegmentIndex] = {}
 
@@ -275,10 +275,10 @@ class StreamFiles:
 
     def _highest_before(self, segment: StreamSegment) -> int:
         if segment.highest_before == _UNKNOWN:
-            self._look_at(segment)
+            self._read_highest_before(segment)
         return segment.highest_before
 
-    def _look_at(self, segment: StreamSegment) -> None:
+    def _read_highest_before(self, segment: StreamSegment) -> None:
         """Read a segment's header, for either thread."""
         file = self._disk.open(segment.path)
         try:
@@ -301,7 +301,7 @@ class StreamFiles:
 
     def _append(self, blocks: Sequence[StreamBlock]) -> bool:
         """True when a new segment was begun."""
-        self._wake()
+        self._reopen()
         writer = self._writer
         rolls = writer is None or writer.position >= self.segment_limit
         if writer is None or rolls:
@@ -338,7 +338,7 @@ class StreamFiles:
 
     def _end_segment(self) -> None:
         """Seal the segment that is written, and write down what is where in it."""
-        self._wake()
+        self._reopen()
         writer = self._writer
         if writer is None:
             return
@@ -367,17 +367,17 @@ class StreamFiles:
         cutoff_ms = now_ms - self.max_age_ms if self.max_age_ms != NO_LIMIT else 0
         total = self.size if self.max_bytes != NO_LIMIT else 0
         self.retires_more = False
-        doomed = 0
-        while doomed + 1 < len(self.segments):
+        removed = 0
+        while removed + 1 < len(self.segments):
             is_too_much = self.max_bytes != NO_LIMIT and total > self.max_bytes
-            if not is_too_much and (not cutoff_ms or self._highest_before(self.segments[doomed + 1]) >= cutoff_ms):
+            if not is_too_much and (not cutoff_ms or self._highest_before(self.segments[removed + 1]) >= cutoff_ms):
                 break
-            if doomed == RETIRED_MAX:
+            if removed == RETIRED_MAX:
                 self.retires_more = True
                 break
-            total -= self.segments[doomed].size
-            doomed += 1
-        for segment in self.segments[:doomed]:
+            total -= self.segments[removed].size
+            removed += 1
+        for segment in self.segments[:removed]:
             self._remove(segment)
 
     def _remove(self, oldest: StreamSegment) -> None:
@@ -408,32 +408,32 @@ class StreamFiles:
         """End the last segment in order: nothing is written any more."""
         self._end_segment()
 
-    def rest(self) -> None:
+    def release_file(self) -> None:
         """Others are written to: let go of the file, in which all is synced then."""
-        if self._writer is not None and not self._rests:
+        if self._writer is not None and not self._is_released:
             self._writer.sync()
             self._writer.close()
-            self._rests = True
+            self._is_released = True
 
-    def _wake(self) -> None:
-        if self._rests and self._writer is not None:
+    def _reopen(self) -> None:
+        if self._is_released and self._writer is not None:
             self._writer.file = self._disk.open(self.segments[-1].path)
-            self._rests = False
+            self._is_released = False
 
     def close(self) -> None:
         if self._writer is not None:
-            if not self._rests:
+            if not self._is_released:
                 self._writer.close()
             self._writer = None
-            self._rests = False
+            self._is_released = False
 
     def remove(self) -> None:
         """Close and remove everything, under a name that start-up removes too should this be cut short."""
         self.close()
         if self._disk.list_directory(self.directory):
-            doomed = self.directory.with_suffix(DELETED_SUFFIX)
-            self._disk.rename(self.directory, doomed)
-            remove_stream_directory(self._disk, doomed)
+            removed = self.directory.with_suffix(DELETED_SUFFIX)
+            self._disk.rename(self.directory, removed)
+            remove_stream_directory(self._disk, removed)
 
     # --- the event loop ---
 
@@ -491,9 +491,9 @@ class StreamFiles:
             return self.offset_behind(self.segments[0].first_offset, size) if self.segments else self.written_offset
         return self.written_offset
 
-    def pass_over(self, file: DiskFile, position: int, end: int) -> int:
+    def skip_damage(self, file: DiskFile, position: int, end: int) -> int:
         """Where the next intact block is behind a damaged one, which is reported; `end` when there is none."""
-        following = block_behind(file, position, end)
+        following = next_intact_block(file, position, end)
         length = following - position
         self.report(Damage(str(file.path), position, f"{length} bytes do not match their checksum", length))
         return following

@@ -68,7 +68,7 @@ def _highest_in(payload: bytes, content: ContentReader) -> int:
     return highest
 
 
-def block_behind(file: DiskFile, position: int, end: int) -> int:
+def next_intact_block(file: DiskFile, position: int, end: int) -> int:
     """Where the next intact block with records is behind a damaged one; `end` when there is none before that."""
     reader = SegmentReader(file, str(file.path))
     reader.end = position

@@ -8,8 +8,8 @@ import pytest
 
 from flintmq.base.errors import StorageError
 from flintmq.broker.ports import QueueRecord
-from flintmq.storage.backup.backup import Backup, Taken
-from flintmq.storage.backup.hard_links import Pins
+from flintmq.storage.backup.backup import Backup, BackupResult
+from flintmq.storage.backup.hard_links import HardLinks
 from flintmq.storage.backup.manifest import Manifest, check
 from flintmq.storage.backup.restore import restore
 from flintmq.storage.definitions.database import DefinitionDatabase
@@ -23,7 +23,7 @@ def quiet(_: int) -> None:
     """Nobody watches."""
 
 
-def back_up(node: OpenNode, to: Path) -> Taken:
+def back_up(node: OpenNode, to: Path) -> BackupResult:
     return Backup(node.path, to, "0").take(quiet)
 
 
@@ -52,13 +52,13 @@ def test_a_backup_is_one_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
 
     Also where looking takes longer than the broker takes to change everything.
     """
-    link = Pins._link
+    link = HardLinks._link
 
-    def link_slowly(pins: Pins, path: str, inode: int) -> bool:
+    def link_slowly(pins: HardLinks, path: str, inode: int) -> bool:
         time.sleep(slowness)
         return link(pins, path, inode)
 
-    monkeypatch.setattr(Pins, "_link", link_slowly)
+    monkeypatch.setattr(HardLinks, "_link", link_slowly)
     node = OpenNode(tmp_path / "data", segment=segment)
     with moving(node) as mover:
         for number in range(5):
@@ -105,8 +105,8 @@ def test_what_a_broken_off_backup_left_goes(tmp_path: Path) -> None:
     abandoned = node.path / ".backup-1"
     abandoned.mkdir()
     (abandoned / "1").hardlink_to(segments(node.path)[0])
-    working = Pins(node.path)
-    assert working.hold()
+    working = HardLinks(node.path)
+    assert working.update()
     (node.path / f".backup-{os.getpid()}").rename(node.path / ".backup-2")
     back_up(node, tmp_path / "backup")
     assert [path.name for path in node.path.glob(".backup-*")] == [".backup-2"]

@@ -1,12 +1,12 @@
 """What the journal is told of the definitions."""
 
 from flintmq.broker.ports import LeaseRecord, QueueRecord, VHostRecord
-from flintmq.storage.definitions.catalogue import Catalogue, decode_described
+from flintmq.storage.definitions.catalogue import Catalogue, decode_definitions
 from flintmq.storage.journal.records import record_end
 
 
 def _names(record: bytes) -> list[object]:
-    return [entry["name"] for entry in decode_described(record, 0).entries]
+    return [entry["name"] for entry in decode_definitions(record, 0).entries]
 
 
 def test_what_is_too_long_comes_in_turns() -> None:
@@ -14,11 +14,11 @@ def test_what_is_too_long_comes_in_turns() -> None:
     catalogue = Catalogue(5, 6)
     for number in range(10):
         catalogue.put_queue(QueueRecord(number, "/", f"q{number}"))
-    size = len(catalogue.whole(1 << 20))
-    parts = [catalogue.whole(size // 3) for _ in range(5)]
+    size = len(catalogue.encode_all(1 << 20))
+    parts = [catalogue.encode_all(size // 3) for _ in range(5)]
     assert all(len(part) < size // 2 for part in parts)
     assert {name for part in parts for name in _names(part)} == {f"q{number}" for number in range(10)}
-    assert not any(decode_described(part, 0).is_whole for part in parts)
+    assert not any(decode_definitions(part, 0).is_whole for part in parts)
 
 
 def test_snapshot() -> None:
@@ -27,12 +27,12 @@ def test_snapshot() -> None:
     catalogue.put_vhost(VHostRecord("/"))
     catalogue.put_queue(QueueRecord(1, "/", "q", False, {"x": b"\x00"}))
     catalogue.put_lease(LeaseRecord(2, "/", 1, "l"))
-    catalogue.change()
+    catalogue.encode_changes()
     catalogue.delete_queue("/", "q")
-    record = catalogue.change()
+    record = catalogue.encode_changes()
     assert record_end(record, 0) == len(record)
     text = b'[{"kind":"queue","id":1,"gone":true},{"kind":"lease","id":2,"gone":true}]'
     assert record == b"\x06" + len(text).to_bytes(4) + bytes(7) + b"\x05" + bytes(7) + b"\x08\x00" + text
-    assert _names(catalogue.whole(1 << 20)) == ["/"]
+    assert _names(catalogue.encode_all(1 << 20)) == ["/"]
     catalogue.delete_vhost("/")
-    assert catalogue.whole(1 << 20)[21:] == b"\x01[]"
+    assert catalogue.encode_all(1 << 20)[21:] == b"\x01[]"

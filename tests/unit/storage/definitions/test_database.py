@@ -493,10 +493,10 @@ def test_a_blank_database_leaves_no_file(tmp_path: Path) -> None:
     path = tmp_path / "definitions.sqlite"
     database = DefinitionDatabase(path)
     assert database.is_blank
-    database.withdraw()
+    database.close_unused()
     assert not path.exists()
     path.touch()
-    DefinitionDatabase(path).withdraw()
+    DefinitionDatabase(path).close_unused()
     assert path.exists()
     database = DefinitionDatabase(path)
     assert database.load().queues == []

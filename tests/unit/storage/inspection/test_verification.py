@@ -159,7 +159,7 @@ def test_what_was_set_aside_is_shown(tmp_path: Path) -> None:
     data[200] ^= 1
     file.write_bytes(data)
     node = OpenNode(tmp_path, (1, 2), segment=20_000)
-    node.storage.set_aside()
+    node.storage.quarantine_damage()
     node.close()
     report = verify(tmp_path)
     assert [found.kind for found in report.files if found.path.startswith("quarantine/")] == ["quarantine"]

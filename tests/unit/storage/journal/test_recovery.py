@@ -241,7 +241,7 @@ def test_a_last_segment_with_nothing_intact_is_reported_and_kept_aside(tmp_path:
     node = OpenNode(copy)
     assert node.bodies() == []
     assert [(damage.position, damage.length) for damage in node.storage.damage] == [(0, 64), (64, len(data) - 64)]
-    kept = [Path(damage.kept_in).read_bytes() for damage in node.storage.set_aside()]
+    kept = [Path(damage.kept_in).read_bytes() for damage in node.storage.quarantine_damage()]
     assert b"".join(kept) == data
     node.publish(b"next")
     node.close()
