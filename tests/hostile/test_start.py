@@ -127,7 +127,7 @@ def test_messages_without_definitions(tmp_path: Path, what: str) -> None:
             code, complaint = _fails_to_start("--data", str(broker.data))
             assert code == FAILURE
             assert complaint.startswith(f"{broker.data}/definitions.sqlite ")
-            assert "put back a copy of it" in complaint
+            assert "restore it from a backup" in complaint
             assert f"flintmq storage rebuild {broker.data}" in complaint
         assert _files(broker.data) == before
         verified = run_here("storage", "verify", str(broker.data))

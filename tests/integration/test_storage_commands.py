@@ -131,7 +131,7 @@ def test_lost_definitions_are_rebuilt(tmp_path: Path) -> None:
         for path in broker.data.glob("definitions.sqlite*"):
             path.unlink()
         ran = run("backup", broker.data, tmp_path / "backup")
-        assert (ran.returncode, "put back a copy" in ran.stderr) == (1, True)
+        assert (ran.returncode, "restore it from a backup" in ran.stderr) == (1, True)
         ran = run("rebuild", broker.data)
         assert (ran.returncode, ran.stderr) == (0, "")
         assert "rebuilt 1 vhost, 1 exchange, 3 queues" in ran.stdout
@@ -205,7 +205,7 @@ def test_a_spoiled_backup_is_refused(broker: BrokerProcess, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("verify", "{empty}"), "no data directory of FlintMQ"),
+        (("verify", "{empty}"), "is not a data directory of FlintMQ"),
         (("verify", "{empty}/none"), "there is no directory"),
         (("dump", "{data}", "--queue", "none"), "no durable queue 'none' in vhost '/'"),
         (("dump", "{data}", "--queue", "orders", "--vhost", "v"), "no durable queue 'orders' in vhost 'v'"),
@@ -214,7 +214,7 @@ def test_a_spoiled_backup_is_refused(broker: BrokerProcess, tmp_path: Path) -> N
         (("backup", "{data}", "{full}"), "not empty"),
         (("restore", "{data}", "{empty}/new"), "is not a backup"),
         (("restore", "{backup}", "{data}"), "in use by another broker"),
-        (("restore", "{backup}", "{full}"), "not empty (there is file in it)"),
+        (("restore", "{backup}", "{full}"), "not empty (it contains file)"),
     ],
 )
 def test_refusals_are_one_line(broker: BrokerProcess, tmp_path: Path, arguments: tuple[str, ...], words: str) -> None:

@@ -1,14 +1,14 @@
-"""The form of journal and stream files: a header of 64 bytes, then blocks.
+"""The format of journal and stream files: a header of 64 bytes, then blocks.
 
 A block is the unit of damage and of atomicity: magic, length, CRC, type, payload. It holds many small records or one
-large one, and counts as a whole or not at all. Checksums per block and not per message keep them off the path of
-each message; disks lose sectors of 4 KiB, not single messages.
+large one, and is valid as a whole or not at all. A checksum per block, not per message, costs a message almost nothing;
+and disks lose sectors of 4 KiB, not single messages.
 
-The magic is drawn at random for each file. Files are written again when all in them is settled: what an earlier life
-left behind does not have the present magic, so the end of the valid blocks is known, and after damage the next block
-is found by searching for four bytes that no publisher can know.
+Each file has its own random magic. A file is overwritten once everything in it is settled. Blocks from its earlier use
+have another magic, so the end of the valid blocks is known. After damage, the next block is found by searching for four
+bytes that no publisher can know.
 
-This module only computes: it is given bytes and returns bytes.
+This module does no I/O: it gets bytes and returns bytes.
 """
 
 import re
@@ -24,8 +24,8 @@ from mypy_extensions import i64
 from flintmq.base.errors import StorageError
 
 FORMAT_VERSION: Final = 4
-# What files of the versions before this one hold is read as it is: version 2 only lacks checkpoints, version 3 what the
-# journal says of definitions, and of messages that were not delivered.
+# Older versions are read, too: version 2 only lacks checkpoints; version 3 lacks the journal's records about
+# definitions and about undelivered messages.
 _FORMAT_VERSION_READ: Final = 2
 HEADER_BYTES: Final = 64
 BLOCK_HEAD_BYTES: Final = 13
@@ -34,12 +34,12 @@ KIND_JOURNAL: Final = 1
 KIND_STREAM: Final = 2
 KIND_STREAM_INDEX: Final = 16
 
-# MARK holds the position up to which the file was synced before the blocks behind it were written: what is broken
-# before it was damaged later, what is broken behind the last one may merely have been torn by a crash. It also holds
-# the file's number, and each file begins with one: should the header be lost, they tell which of the blocks are of the
-# file's present life.
+# A MARK block holds the position up to which the file was synced before the blocks behind the mark were written. A
+# broken block before that position was damaged later; a broken block behind the last mark may have been torn by a
+# crash. A mark also holds the file's number, and each file begins with a mark: if the header is lost, the marks tell
+# which blocks belong to the present use of the file.
 TYPE_MARK: Final = 1
-# SEAL ends a file: nothing follows it.
+# A SEAL block ends a file: nothing follows it.
 TYPE_SEAL: Final = 2
 TYPE_JOURNAL: Final = 3
 TYPE_STREAM: Final = 4
@@ -53,19 +53,22 @@ _LENGTH_AND_TYPE: Final = struct.Struct(">IB")
 MARK_BYTES: Final = 16
 MARK_LENGTH: Final = struct.pack(">I", MARK_BYTES)
 _MARK: Final = struct.Struct(">qq")
-# A mark or a seal: their lengths and types are known, their magic and checksum are not.
+# Matches a mark or a seal: their lengths and types are known, their magic and checksum are not.
 _MARK_OR_SEAL: Final = re.compile(rb"(?s)(?=(.{4})\0\0\0(?:\x10.{4}\x01|\0.{4}\x02))")
-# What may be the beginning of a block of records, by its type and by what is always so in its first record.
+# Matches a possible start of a block of records: its type, and the bytes that its first record always has.
 _RECORDS: Final = re.compile(rb"(?s)(?=(.{4}).{8}(?:\x03(?:[\x01\x04\x05\x06]\0|[\x02\x03\x07][\0\xff])|\x04\0\0))")
-# In the search for these, so many times the file's bytes are checked at most: what publishers send may look like them.
+# The search for blocks checks at most this multiple of the file's bytes: publishers may send data that looks like
+# blocks.
 _SEARCH_FACTOR: Final = 16
-# What a mark with a number counts for, beside those without.
+# A mark with a number outweighs any number of marks without one.
 _NUMBERED: Final = 1 << 40
 
 
 @final
 class FileHeader:
-    """`number` is the segment of a journal, or the first offset of a stream segment; `extra` is its kind's own."""
+    """The header of a file. `number` is the number of a journal segment, or the first offset of a stream segment;
+    `extra` depends on the kind of file.
+    """
 
     def __init__(self, kind: int, number: int, extra: int, block_magic: bytes) -> None:
         self.kind = kind
@@ -76,9 +79,10 @@ class FileHeader:
 
 @final
 class Damage:
-    """Bytes that were on the disk once and cannot be read any more: set aside, never delivered.
+    """Bytes of a file that were written and cannot be read any more. They are skipped, and never delivered.
 
-    `length` is 0 where it is not known; `kept_in` is the file with a copy, empty while there is none.
+    `position` and `length` are in bytes; `length` is 0 if unknown. `kept_in` is the file with a copy of the bytes, or
+    empty.
     """
 
     def __init__(self, file: str, position: int, reason: str, length: int = 0) -> None:
@@ -94,14 +98,16 @@ class Damage:
 
 @final
 class Scan:
-    """What a file holds: payload positions and lengths of its blocks in order, its damage, and where it ends."""
+    """The contents of a file: payload positions and lengths of its blocks in order, its damage, and where its blocks
+    end.
+    """
 
     def __init__(self) -> None:
         self.types: list[int] = []
         self.starts: list[int] = []
         self.lengths: list[int] = []
         self.damage: list[Damage] = []
-        # Up to where the file is known to be synced.
+        # The file is known to be synced up to this position.
         self.synced = HEADER_BYTES
         self.end = HEADER_BYTES
         self.sealed = False
@@ -113,7 +119,9 @@ def encode_header(header: FileHeader) -> bytes:
 
 
 def decode_header(data: bytes, file: str) -> FileHeader | None:
-    """The header at the start of a file, None when it is damaged. Raises StorageError for a format not ours."""
+    """Decode the header at the start of `data`; None if it is damaged. Raises StorageError for an unknown format
+    version.
+    """
     fields = data[: _HEADER.size]
     if len(data) < HEADER_BYTES or _HEADER_CRC.pack(crc32(fields)) != data[_HEADER.size : _HEADER.size + 4]:
         return None
@@ -127,12 +135,13 @@ def decode_header(data: bytes, file: str) -> FileHeader | None:
 
 
 def frame_block(magic: bytes, block_type: int, parts: Sequence[bytes]) -> list[bytes]:
-    """A block as a list of buffers to write: its head, then the payload's parts as they came."""
+    """Frame a block; return the buffers to write: its head, then the unchanged parts of the payload."""
     length = 0
     for part in parts:
         length += len(part)
     length_and_type = _LENGTH_AND_TYPE.pack(length, block_type)
-    # The magic counts, too: torn behind it, a block would be what an earlier life of the file left here.
+    # The checksum covers the magic. Otherwise a write that was torn right behind the magic would validate a block from
+    # the file's earlier use.
     checksum = crc32(length_and_type, crc32(magic))
     for part in parts:
         checksum = crc32(part, checksum)
@@ -145,7 +154,7 @@ def mark_payload(synced: int, number: int) -> bytes:
 
 
 def block_end(data: bytes, position: i64, magic: bytes) -> i64:
-    """Where the block at `position` ends; 0 when there is no intact block."""
+    """The position behind the block at `position`; 0 if there is no intact block."""
     size: i64 = len(data)
     head_end: i64 = position + BLOCK_HEAD_BYTES
     if head_end > size or data[position : position + 4] != magic:
@@ -156,13 +165,13 @@ def block_end(data: bytes, position: i64, magic: bytes) -> i64:
     block_type: i64 = data[position + 12]
     if block_type == 0 or block_type > TYPE_LAST:
         return 0
-    # Of all but itself.
+    # The checksum covers the whole block except the checksum itself.
     checksum: i64 = crc32(memoryview(data)[position + 12 : end], crc32(data[position : position + 8]))
     return end if checksum == i64(read_i32_be(data, position + 8)) & 0xFFFF_FFFF else 0
 
 
 def next_block(data: bytes, position: int, magic: bytes) -> int:
-    """The first position from `position` on with an intact block; -1 when there is none."""
+    """The position of the first intact block at or behind `position`; -1 if there is none."""
     if not magic:
         return -1
     position = data.find(magic, position)
@@ -172,13 +181,15 @@ def next_block(data: bytes, position: int, magic: bytes) -> int:
 
 
 def find_magic(data: bytes, number: int) -> bytes:
-    """The block magic of a file of this number whose header is damaged; empty when nothing in it tells."""
+    """Find the block magic of a file whose header is damaged; empty if it cannot be found. `number` is the file's
+    number.
+    """
     counts = count_magics(data, HEADER_BYTES, number)
     return likely_magic(counts) or _magic_of_blocks(data, counts)
 
 
 def likely_magic(counts: Counter[bytes]) -> bytes:
-    """By what `count_magics` found; empty when no mark tells."""
+    """The most probable magic, given the result of `count_magics`; empty if no mark supports one."""
     if not counts:
         return b""
     magic, count = counts.most_common(1)[0]
@@ -186,7 +197,7 @@ def likely_magic(counts: Counter[bytes]) -> bytes:
 
 
 def _magic_of_blocks(data: bytes, counts: Counter[bytes]) -> bytes:
-    """The magic of most of what is intact, but for those that marks speak against."""
+    """The magic of the largest share of intact blocks, except magics that marks speak against."""
     first = data[HEADER_BYTES : HEADER_BYTES + 4]
     if counts[first] >= 0 and block_end(data, HEADER_BYTES, first):
         return first
@@ -200,7 +211,7 @@ def _magic_of_blocks(data: bytes, counts: Counter[bytes]) -> bytes:
         if end <= len(data) and counts[match[1]] >= 0:
             budget -= end - at
             if block_end(data, at, match[1]):
-                # What looks like a block within this one was made to.
+                # Anything that looks like a block inside this one is content of a message.
                 sizes[match[1]] += end - at
                 following = end
         match = _RECORDS.search(data, following)
@@ -208,10 +219,10 @@ def _magic_of_blocks(data: bytes, counts: Counter[bytes]) -> bytes:
 
 
 def count_magics(data: bytes, position: int, number: int) -> Counter[bytes]:
-    """How the intact marks and seals from `position` on speak for each magic, in a file of this number.
+    """Score each magic by the intact marks and seals from `position` on, for a file with this number.
 
-    Marks of another number are what an earlier life of the file left: they speak against theirs. Whoever adds such
-    counts must keep those below 0.
+    Marks with another number are from an earlier use of the file, and count against their magic. A caller that adds
+    such counts must keep the negative ones.
     """
     counts: Counter[bytes] = Counter()
     for match in _MARK_OR_SEAL.finditer(data, position):
@@ -230,11 +241,11 @@ def count_magics(data: bytes, position: int, number: int) -> Counter[bytes]:
 def scan_blocks(data: bytes, magic: bytes, file: str, synced_whole: bool, header_lost: bool = False) -> Scan:
     """Find the blocks of a file.
 
-    `synced_whole` says that all of it is known to have been synced, because a later file holds blocks. A broken
-    block where the file was synced is damage: reported and skipped. Behind that the first broken block is where a
-    crash tore the file, and what follows is cut off even when intact: a settlement must not survive the message
-    that was its reason. What broke the header, which was synced before all else, broke what is between it and the first
-    intact block, too.
+    `synced_whole` says that the whole file is known to have been synced, because a later file holds blocks. A broken
+    block in the synced part is damage: it is reported and skipped. In the rest, the first broken block is where a crash
+    tore the file. Everything behind it is cut off even if it is intact: a settlement must not survive the message that
+    was the reason for it. `header_lost` says that the header is damaged. The header is synced before everything else,
+    so what is between it and the first intact block was damaged, not torn.
     """
     found = Scan()
     synced = len(data) if synced_whole else _synced_position(data, magic)
@@ -266,14 +277,14 @@ def scan_blocks(data: bytes, magic: bytes, file: str, synced_whole: bool, header
 
 
 def _synced_position(data: bytes, magic: bytes) -> int:
-    """What the last intact mark says."""
+    """The synced position according to the last intact mark; 0 without one."""
     position = find_last_mark(data, magic, len(data))
     start = position + BLOCK_HEAD_BYTES
     return int.from_bytes(data[start : start + 8], "big") if position >= 0 else 0
 
 
 def find_last_mark(data: bytes, magic: bytes, end: int) -> int:
-    """Where the last intact mark is that begins before `end`; -1 when there is none."""
+    """The position of the last intact mark that begins before `end`; -1 if there is none."""
     wanted = magic + bytes(3)
     position = data.rfind(wanted, 0, end + len(wanted) - 1)
     while position >= 0:

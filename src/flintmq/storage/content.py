@@ -1,4 +1,4 @@
-"""How a message is written in journal and stream records, and read back.
+"""The encoding of a message in journal and stream records.
 
 format u8, flags u8, received i64 (Unix ms), exchange u16 + UTF-8, routing key u16 + UTF-8, properties u32 + bytes,
 body u32 + bytes; all numbers big-endian.
@@ -15,15 +15,15 @@ from flintmq.broker.message import PERSISTENT, Address, ContentCodec, Message
 from flintmq.broker.notes import NOTE_CODEC
 
 FLAG_PERSISTENT: Final = 1
-# A block ends when it has grown to this: a sector's worth, so that damage takes no more than it must, and below the
-# 5 KiB from which zlib gives up the interpreter for a checksum that takes one microsecond. A body of this size ends a
-# block by itself, and is written from where it is instead of being copied.
+# A block ends when it reaches this size. It is one sector, so that damage destroys little. It is below 5 KiB, from
+# where zlib releases the interpreter lock for a checksum that takes one microsecond. A body of this size ends a block
+# by itself and is written without a copy.
 BLOCK_BYTES: Final = 4_096
 
 
 @final
 class AddressEncoder:
-    """Remembers the last address encoded: publishers send runs of messages to one."""
+    """Encodes addresses and caches the last one, because publishers send runs of messages to one address."""
 
     def __init__(self) -> None:
         self._address = Address("", "")
@@ -50,7 +50,9 @@ def encode_address(address: Address) -> bytes:
 
 
 def write_content_head(writer: BytesWriter, message: Message, address: bytes) -> None:
-    """All but the body's bytes."""
+    """Write the encoding of a message up to its body; the caller writes the body's bytes. `address` is the encoded
+    address.
+    """
     writer.append(message.codec.format)
     writer.append(FLAG_PERSISTENT if message.options.persistent else 0)
     write_i64_be(writer, message.timestamp_ms)
@@ -62,7 +64,7 @@ def write_content_head(writer: BytesWriter, message: Message, address: bytes) ->
 
 
 def content_end(data: bytes, position: i64) -> i64:
-    """Where the content at `position` ends."""
+    """The position behind the content that begins at `position`."""
     key_at: i64 = position + 14 + i64(read_i16_be(data, position + 10))
     properties_at: i64 = key_at + i64(read_i16_be(data, key_at - 2)) + 4
     body_at: i64 = properties_at + i64(read_i32_be(data, properties_at - 4)) + 4
@@ -71,7 +73,7 @@ def content_end(data: bytes, position: i64) -> i64:
 
 @final
 class ContentReader:
-    """Reads messages out of blocks whose checksum was right. `position` is behind the last thing read."""
+    """Decodes messages from blocks with a correct checksum. `position` is the position behind the last message."""
 
     def __init__(self, codecs: dict[int, ContentCodec]) -> None:
         self.position: i64 = 0
@@ -79,10 +81,10 @@ class ContentReader:
         self._codec: ContentCodec | None = None
         self._format: i64 = -1
         self._addresses: dict[bytes, Address] = {}
-        # The address read last, and its bytes: messages come in runs.
+        # The last address and its encoding are cached: messages come in runs.
         self._encoded = b""
         self._address_read = Address("", "")
-        # Of the last properties read: messages of one publisher have the same again and again.
+        # The options of the last properties are cached: messages of one publisher often have equal properties.
         self._properties: bytes | None = None
         self._handling = PERSISTENT
 
@@ -100,7 +102,7 @@ class ContentReader:
             codec = self._codec_of(message_format)
         properties = data[properties_at : body_at - 4]
         if properties == self._properties:
-            # The same object, so that deep queues do not hold many copies.
+            # Reuse the object: otherwise a deep queue would hold many equal copies.
             properties = self._properties
         else:
             self._handling = codec.options(properties)
@@ -112,7 +114,7 @@ class ContentReader:
         self.position = content_end(data, position)
 
     def _address(self, data: bytes, exchange_at: i64, key_at: i64, end: i64) -> Address:
-        """One object per address, as when the messages came in: deep queues would hold many copies otherwise."""
+        """The decoded address, one object per distinct address, so that deep queues do not hold many equal copies."""
         encoded = data[exchange_at - 2 : end]
         if encoded == self._encoded:
             return self._address_read
@@ -130,7 +132,7 @@ class ContentReader:
         codec = NOTE_CODEC if message_format == NOTE_CODEC.format else self._codecs.get(message_format)
         if codec is None:
             raise StorageError(
-                f"a stored message has content format {message_format}, which this FlintMQ does not know: "
+                f"a stored message has content format {message_format}, which this version does not know: "
                 "start the release that wrote it"
             )
         self._codec = codec

@@ -1,7 +1,7 @@
-"""A disk for what nobody keeps: files as on any other, but nobody waits until they are safe.
+"""A disk for temporary data: files without syncs.
 
-What is written stays in the memory of the system, which puts it on the disk when it wants the memory. So a broker whose
-data ends with it answers as fast as memory does, and may hold more than that.
+Written data stays in the memory of the system, which writes it to the disk when it needs the memory. So a broker whose
+data is temporary is as fast as memory, and can hold more than the memory.
 """
 
 import os

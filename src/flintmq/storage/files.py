@@ -1,8 +1,8 @@
-"""The one place that touches the disk. Everything else in storage speaks to a `Disk`, so that a simulated one can drop,
-tear and refuse what a real one only rarely does.
+"""The only module that accesses the disk. The rest of the storage uses a `Disk`, so that a simulated disk can drop,
+tear and refuse writes, which a real disk does only rarely.
 
-Errors are OSError with the path in them. A write or a truncation is on the disk when `sync` has returned; a name (made,
-renamed, removed) is when `sync_directory` of its directory has.
+Errors are OSError with the path. A write or a truncation is durable when `sync` has returned. A name (created, renamed,
+removed) is durable when `sync_directory` of its directory has returned.
 """
 
 import errno
@@ -17,30 +17,30 @@ from typing import Final, final
 from flintmq.base.errors import StorageError
 from flintmq.storage.failure import SyncFailed, sync_failed
 
-# Linux takes at most this many buffers in one vectored write (IOV_MAX); more are written in several calls.
+# Linux accepts at most this many buffers in one vectored write (IOV_MAX); more buffers take several calls.
 WRITE_PARTS_MAX: Final = 1_024
 
 
 class DiskFile:
-    """An open file, read and written at positions: it has no cursor that two threads could fight over.
+    """An open file, read and written at positions: it has no cursor, so that two threads can use it.
 
-    `path` is for errors: whoever renames an open file sets it anew.
+    `path` is for error messages; the caller that renames an open file sets it again.
     """
 
     path: Path
 
     @abstractmethod
     def write_at(self, position: int, parts: Sequence[bytes]) -> None:
-        """Write all parts one behind the other."""
+        """Write all parts, one after the other, from `position` on."""
 
     def write_through(self, position: int, parts: Sequence[bytes]) -> None:
-        """Write all parts, and return when they are on the disk; what was written before may not be."""
+        """Write all parts, and return when they are durable. Earlier writes need not be durable then."""
         self.write_at(position, parts)
         sync_file(self)
 
     @abstractmethod
     def read_at(self, position: int, size: int) -> bytes:
-        """Up to `size` bytes; fewer only where the file ends."""
+        """Read up to `size` bytes from `position` on; fewer only at the end of the file."""
 
     @abstractmethod
     def size(self) -> int: ...
@@ -49,19 +49,21 @@ class DiskFile:
     def truncate(self, size: int) -> None: ...
 
     def allocate(self, size: int) -> None:
-        """Take up so many bytes of the disk, whatever they hold. They need not be there after a crash."""
+        """Reserve `size` bytes of the disk for this file, with undefined content. A crash may lose them."""
         self.write_at(0, [bytes(size)])
 
     @abstractmethod
     def sync(self) -> None:
-        """Return when everything written is on the disk (fdatasync)."""
+        """Return when everything that was written is durable (fdatasync)."""
 
     @abstractmethod
     def close(self) -> None: ...
 
 
 def sync_file(file: DiskFile) -> None:
-    """Raises SyncFailed, where a write that fails may merely have found no room."""
+    """Sync a file. Raises SyncFailed, because a failed sync cannot be retried; a failed write may only have met a full
+    disk.
+    """
     try:
         file.sync()
     except OSError as error:
@@ -76,11 +78,11 @@ class DiskLock:
 class Disk:
     @abstractmethod
     def make_directory(self, path: Path) -> None:
-        """Make it and its parents, durably; it may exist already."""
+        """Create a directory and its parents, and sync them; the directory may exist already."""
 
     @abstractmethod
     def list_directory(self, path: Path) -> list[str]:
-        """Names in it, sorted; none when it does not exist."""
+        """The names in a directory, sorted; none if it does not exist."""
 
     @abstractmethod
     def sync_directory(self, path: Path) -> None: ...
@@ -90,14 +92,14 @@ class Disk:
 
     @abstractmethod
     def create(self, path: Path) -> DiskFile:
-        """Open for reading and writing; made when missing, its content kept when not."""
+        """Open a file for reading and writing; create it if it is missing, otherwise keep its content."""
 
     @abstractmethod
     def open(self, path: Path) -> DiskFile:
         """Open an existing file for reading and writing."""
 
     def size_of(self, path: Path) -> int:
-        """How long an existing file is."""
+        """The length of an existing file in bytes."""
         file = self.open(path)
         try:
             return file.size()
@@ -105,7 +107,9 @@ class Disk:
             file.close()
 
     def will_need(self, path: Path, position: int, size: int) -> None:
-        """This part of a file will be read soon: a hint, by which nobody waits for the disk then."""
+        """Announce that a part of a file will be read soon, so that the read need not wait for the disk. This is only a
+        hint.
+        """
 
     @abstractmethod
     def rename(self, old: Path, new: Path) -> None: ...
@@ -114,12 +118,12 @@ class Disk:
     def unlink(self, path: Path) -> None: ...
 
     def is_shared(self, path: Path) -> bool:
-        """Whether the file has another name besides: what is written to it would be seen there, too."""
+        """Tell whether the file has a second hard link, whose readers would see what is written to it."""
         return False
 
     @abstractmethod
     def lock(self, path: Path) -> DiskLock:
-        """Lock the file for this process; raises StorageError, naming the holder, when another has it."""
+        """Lock a file for this process. Raises StorageError, which names the other process, if it is locked already."""
 
     @abstractmethod
     def random_bytes(self, count: int) -> bytes: ...
@@ -138,7 +142,11 @@ class RealFile(DiskFile):
             raise self._named(error) from error
 
     def write_through(self, position: int, parts: Sequence[bytes]) -> None:
-        """One system call instead of two: after each, a thread queues for the interpreter behind a busy event loop."""
+        """Write all parts, and return when they are durable.
+
+        This takes one system call instead of two: after each system call, a thread waits for the interpreter lock,
+        which a busy event loop holds.
+        """
         if len(parts) > WRITE_PARTS_MAX:
             super().write_through(position, parts)
             return
@@ -154,7 +162,7 @@ class RealFile(DiskFile):
         written = os.pwritev(self._descriptor, parts, position, flags)
         if written == wanted:
             return position + wanted
-        # A short write is rare (a signal, a disk almost full): joining the rest is simpler than counting parts.
+        # Short writes are rare (a signal, a disk that is almost full), so the rest is joined instead of counting parts.
         rest = memoryview(b"".join(parts))
         while written < wanted:
             more = os.pwrite(self._descriptor, rest[written:], position + written)
@@ -185,7 +193,7 @@ class RealFile(DiskFile):
     def truncate(self, size: int) -> None:
         try:
             os.ftruncate(self._descriptor, size)
-            # fdatasync may leave out a size that only shrank.
+            # fsync, because fdatasync need not write the new size of a file that only shrank.
             os.fsync(self._descriptor)
         except OSError as error:
             raise self._named(error) from error
@@ -215,12 +223,13 @@ class RealLock(DiskLock):
         self._descriptor = descriptor
 
     def release(self) -> None:
-        # The file stays: removing it would let a third process lock a name the second no longer sees.
+        # The file is not removed: otherwise a third process could lock the removed name while the second holds a new
+        # file.
         os.close(self._descriptor)
 
 
 class RealDisk(Disk):
-    """The methods that are not a `Disk`'s are for other processes than the broker."""
+    """The disk of the machine. The methods that `Disk` does not have are for other processes than the broker."""
 
     def make_directory(self, path: Path) -> None:
         if path.is_dir():
@@ -257,11 +266,11 @@ class RealDisk(Disk):
         return path.stat().st_size
 
     def open_to_read(self, path: Path) -> DiskFile:
-        """Open a file that may be anybody's: it is not written."""
+        """Open a file for reading only; it may belong to another process."""
         return RealFile(path, os.O_RDONLY)
 
     def will_need(self, path: Path, position: int, size: int) -> None:
-        # Whoever reads it meets with the error.
+        # Errors are ignored: reading the file reports them.
         with suppress(OSError):
             descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
             try:
@@ -282,7 +291,7 @@ class RealDisk(Disk):
             return False
 
     def link(self, path: Path, name: Path) -> int:
-        """Give a file a second name; returns its inode."""
+        """Create a hard link `name` to a file; return its inode."""
         os.link(path, name, follow_symlinks=False)
         return name.lstat().st_ino
 
@@ -294,8 +303,8 @@ class RealDisk(Disk):
             holder = os.pread(descriptor, 32, 0).decode(errors="replace").strip() or "unknown"
             os.close(descriptor)
             raise StorageError(
-                f"{path.parent} is in use by another broker (process {holder}): stop that one, "
-                "or give this one a data directory of its own"
+                f"{path.parent} is in use by another broker (process {holder}): stop that broker, "
+                "or choose another data directory"
             ) from None
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)

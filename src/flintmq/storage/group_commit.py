@@ -1,9 +1,9 @@
-"""Group commit: a thread writes and syncs batches; those that arrive while it does share the next write and sync.
+"""Group commit: a thread writes and syncs batches; batches that arrive meanwhile share the next write and sync.
 
-A failed sync is never retried: after one, the kernel may have dropped the very pages that failed and would report
-success for the rest. The storage is fenced instead, and says why. So it is after a write that failed, but for one that
-found no room: nothing of that counts as written, so the same bytes are written to the same place again, all of them,
-once there is room. Until then nothing is confirmed, and `full` says why.
+A failed sync is never retried: the kernel may have dropped the very pages that failed, and would report success for the
+rest. Instead the storage is fenced, and `failure` says why. A failed write fences the storage, too, except on a full
+disk: then nothing of that write counts as written, and the same bytes are written to the same place again once there is
+space. Until then nothing is confirmed, and `full` says why.
 """
 
 import sqlite3
@@ -26,18 +26,19 @@ from flintmq.storage.reserve import Reserve
 from flintmq.storage.stream.encoder import StreamBlock
 from flintmq.storage.stream.files import StreamFiles
 
-# Nobody waits for a settlement. Synced at once, each would cost a disk what a publish costs; a crash within this time
-# delivers again what was settled in it, as a crash of the consumer would.
+# No client waits for a settlement. An immediate sync for each settlement would cost the disk as much as a publish. A
+# crash within this time redelivers messages that were settled in it, as a crash of the consumer would.
 SETTLEMENT_DELAY_SECONDS: Final = 0.05
-# Streams whose files stay open for the next batch: far below what sockets leave to the storage.
+# So many streams keep their file open for the next batch: far fewer than the file descriptors that sockets leave to the
+# storage.
 OPEN_STREAMS_MAX: Final = 64
-# How often a full disk is tried again: asking costs next to nothing, and publishers are waiting.
+# A full disk is tried again at this interval: a try costs almost nothing, and publishers are waiting.
 FULL_RETRY_SECONDS: Final = 0.2
 
 
 @dataclass(frozen=True)
 class Batch:
-    """What the broker staged between two commits."""
+    """The changes that the broker staged between two commits. `size` is in bytes."""
 
     number: int
     size: int
@@ -45,7 +46,7 @@ class Batch:
     journal: JournalBatch | None
     streams: list[tuple[StreamFiles, list[StreamBlock]]]
     deleted_streams: list[StreamFiles]
-    # Whether it is to be written once all before it is synced.
+    # True if the batch may be written only after all earlier batches are synced.
     is_behind: bool = False
 
     @property
@@ -54,7 +55,7 @@ class Batch:
 
     @property
     def awaited(self) -> bool:
-        """Whether somebody may wait for it: not for settlements alone."""
+        """Whether a client may wait for the batch: not if it has settlements only."""
         return bool(
             self.definitions
             or self.streams
@@ -65,31 +66,33 @@ class Batch:
 
 @final
 class RoundWriter:
-    """Writes batches and syncs what they touched. Knows no thread and no clock.
+    """Writes batches, and syncs the files that they changed. It knows no thread and no clock.
 
-    Where the disk was full, the call is to be made again with the same batches: what it had done it does not do twice.
+    After an error of a full disk, call the same method again with the same batches: steps that were done are not
+    repeated.
     """
 
     def __init__(self, database: DefinitionDatabase, journal: JournalFiles, marked: int = 0) -> None:
         self._database = database
         self._journal = journal
-        # The newest segment that the definitions know to hold something.
+        # The newest segment of the journal that the definitions record as written.
         self._marked = marked
-        # Of the steps of the present call: the number of the next one, and how many an earlier try has done.
+        # The number of the next step of the present call, and how many steps an earlier try has done.
         self._step = 0
         self._done = 0
-        # Written at any time, and since the last sync; in order, so that a simulated run can be repeated.
+        # Streams that were ever written, and those written since the last sync. Dicts keep an order, so that a
+        # simulated run can be repeated.
         self._streams: dict[StreamFiles, None] = {}
         self._dirty_streams: dict[StreamFiles, None] = {}
         self._synced_streams: dict[StreamFiles, None] = {}
-        # Those that have a file open, the one written to longest ago first.
+        # Streams with an open file, the least recently written first.
         self._open_streams: dict[StreamFiles, None] = {}
         self._drop_through = 0
-        # What compaction has to see next.
+        # The part of a segment that compaction wants to have read next.
         self._compaction_request: CompactionRequest | None = None
 
     def write(self, batches: list[Batch]) -> None:
-        """Write settlements, for a sync to come."""
+        """Write batches without a sync; they have settlements only."""
         self._step = 0
         for number, blocks in _by_segment(batches):
             self._once(partial(self._journal.write, number, blocks))
@@ -97,10 +100,10 @@ class RoundWriter:
         self._note(batches)
 
     def write_through(self, batches: list[Batch]) -> None:
-        """Write and sync all of it, and what was written before.
+        """Write batches; sync them and everything that was written before.
 
-        Definitions come first: messages need them. Streams come before the journal: what was settled there may be what
-        went to a stream.
+        Definitions come first, because messages need them. Streams come before the journal: a message may have been
+        settled in the journal because it moved to a stream.
         """
         self._step = 0
         statements = [statement for batch in batches for statement in batch.definitions]
@@ -159,8 +162,8 @@ class RoundWriter:
         self._dirty_streams.clear()
 
     def tidy(self) -> None:
-        """After a sync that has been reported: remove the segments it made dead, read what is to be moved next, and
-        make the next segment ahead of its use.
+        """Clean up after a sync that was reported: remove segments without live entries, read the chunk that compaction
+        asked for, and create the next segment in advance.
         """
         if self._drop_through:
             self._journal.drop(self._drop_through)
@@ -175,21 +178,21 @@ class RoundWriter:
         self._synced_streams.clear()
 
     def _mark(self) -> None:
-        """Have the definitions know of a new segment, once something in it is synced: so its loss would be noticed."""
+        """Record a new segment in the definitions once something in it is synced, so that its loss would be noticed."""
         written = self._journal.written
         if written > self._marked:
             self._database.mark("journal_written", written)
             self._marked = written
 
     def seal(self) -> None:
-        """End all files in order: nothing is written any more."""
+        """Seal all files; nothing may be written afterwards."""
         self._journal.seal()
         for files in self._streams:
             files.seal()
 
 
 def _by_segment(batches: list[Batch]) -> Iterator[tuple[int, list[tuple[bytes, ...]]]]:
-    """The journal blocks of all batches, one write per segment."""
+    """Group the journal blocks of all batches by segment, so that each segment takes one write."""
     number = 0
     blocks: list[tuple[bytes, ...]] = []
     for batch in batches:
@@ -206,8 +209,8 @@ def _by_segment(batches: list[Batch]) -> Iterator[tuple[int, list[tuple[bytes, .
 
 @final
 class Rounds:
-    """What becomes of batches, and what the event loop is told of it: `durable`, `synced_bytes`, `full` and `failure`,
-    then `notify()`. Knows no thread and no clock: whoever runs it does, all from one thread.
+    """Runs the rounds of group commit, and reports to the event loop: it sets `durable`, `synced_bytes`, `full` and
+    `failure`, then calls `notify()`. It knows no thread and no clock; all calls come from one thread.
     """
 
     def __init__(self, writer: RoundWriter, reserve: Reserve, notify: Callable[[], None]) -> None:
@@ -215,32 +218,34 @@ class Rounds:
         self.synced_bytes = 0
         self.full = ""
         self.failure = ""
-        # How long those took that ended with a sync; whoever runs them knows.
+        # Durations of the rounds that ended with a sync; the caller of `round` records them.
         self.seconds = Histogram()
         self._writer = writer
         self._reserve = reserve
         self._notify = notify
-        # What is not written; of that, the group that is being written.
+        # Batches that are not written, and the group of them that is being written.
         self._batches: list[Batch] = []
         self._group: list[Batch] = []
-        # Written, and waiting for a sync that comes later.
+        # Batches that are written and wait for a later sync.
         self._unsynced: list[Batch] = []
         self._sync_due = 0.0
         self._retry_due = 0.0
         self._is_untidy = False
 
     def wait_seconds(self, now: float) -> float | None:
-        """How long (seconds) the next round may be waited for when no batch comes; None for ever."""
+        """How many seconds the next round may wait if no batch comes; None for no limit."""
         if self.full:
             return max(self._retry_due - now, 0.0)
         return max(self._sync_due - now, 0.0) if self._unsynced else None
 
     def round(self, batches: list[Batch], is_last: bool, now: float) -> bool:
-        """Write these batches, and sync what is due, or everything in the last round. Returns whether others follow."""
+        """Write batches, and sync what is due, or everything in the last round; return whether more rounds follow.
+        `now` is in seconds.
+        """
         self._batches += batches
         if self.full and now < self._retry_due and not is_last:
             return True
-        # Whatever goes wrong here, publishers must hear of it instead of waiting for ever.
+        # Any error must be reported: otherwise publishers would wait for ever.
         try:
             self._try_round(is_last, now)
         except Exception as error:  # noqa: BLE001 - a round that ended silently would be the worst of outcomes
@@ -252,7 +257,7 @@ class Rounds:
         return not is_last and not self.failure
 
     def _try_round(self, is_last: bool, now: float) -> None:
-        """As far as there is room, the reserve included."""
+        """Run a round; if the disk is full, release the reserve and try once more."""
         try:
             self._round(is_last, now)
         except (OSError, sqlite3.Error) as error:
@@ -279,7 +284,8 @@ class Rounds:
             else:
                 self._writer.write(self._group)
                 self._written()
-        # What a settlement made removable is removed when that is synced: where room is wanted, at once.
+        # Segments that settlements made removable are removed after their sync, so on a full disk the sync is not
+        # delayed.
         if self._unsynced and (is_last or self.full or now >= self._sync_due):
             self._writer.sync()
             self._report()
@@ -294,10 +300,10 @@ class Rounds:
             self._notify()
 
     def _next_group(self) -> list[Batch]:
-        """Those up to the next batch with definitions, or one that says so itself.
+        """Take the batches up to the next one that must begin a new group.
 
-        A queue must not be durably gone before the batches from its lifetime are durable: they may have moved its
-        messages elsewhere.
+        A deleted queue must not be durably gone before the batches from its lifetime are durable: they may have moved
+        its messages elsewhere.
         """
         batches = self._batches
         end = next((place for place, batch in enumerate(batches) if place and batch.begins_group), len(batches))
@@ -317,17 +323,17 @@ class Rounds:
 
 
 class GroupCommit:
-    """Runs the rounds: those batches that come while one runs share the next."""
+    """Runs the rounds; batches that come while a round runs share the next one."""
 
     def start(self) -> None:
-        """Called once, before all else."""
+        """Start; called once, before all other methods."""
 
     @abstractmethod
     def submit(self, batch: Batch) -> None: ...
 
     @abstractmethod
     def close(self) -> None:
-        """Return when all that was submitted is written and synced, or never will be. No more may be submitted."""
+        """Return when all submitted batches are synced, or never will be. No batch may be submitted afterwards."""
 
 
 @final
@@ -357,7 +363,9 @@ class SyncThread(GroupCommit):
                 self._rounds.seconds.observe(time.monotonic() - started)
 
     def _collect(self) -> tuple[list[Batch], bool]:
-        """Wait for a batch, or for the delayed sync to be due; take all there are. True when none will follow."""
+        """Wait for a batch, or until the delayed sync is due; return all batches there are, and True if none will
+        follow.
+        """
         batches: list[Batch] = []
         try:
             batch = self._inbox.get(timeout=self._rounds.wait_seconds(time.monotonic()))

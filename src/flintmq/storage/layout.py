@@ -1,4 +1,4 @@
-"""Which files of a data directory are its state, and which are of no meaning to anybody but the running broker."""
+"""The files of a data directory: which of them are its state, and which only the running broker needs."""
 
 import os
 from collections.abc import Iterator
@@ -18,17 +18,19 @@ from flintmq.storage.stream.files import SUFFIX as STREAM_SUFFIX
 DEFINITIONS: Final = "definitions.sqlite"
 JOURNAL: Final = "journal"
 STREAMS: Final = "streams"
-# What a backup works in: <data>/.backup-<process>.
+# A backup works in <data>/.backup-<process>.
 STAGING_PREFIX: Final = ".backup-"
-# Where a restore puts files until it has all of them.
+# A restore puts files here until all of them are copied.
 RESTORING: Final = ".restoring"
-# The definitions are copied by SQLite; the rest is made anew at every start.
+# These are not copied as files: SQLite copies the definitions, and every start creates the others again.
 _NOT_AT_TOP: Final = ("lock", "pages", QUARANTINE, RESERVE, "lost+found", "manifest.json")
 _NOWHERE: Final = (SPARE, DRAFT)
 
 
 def holds_messages(disk: Disk, root: Path) -> bool:
-    """Whether a segment of the journal or of a stream has more than its header. Raises OSError."""
+    """Tell whether a segment of the journal or of a stream in the data directory `root` has more than its header.
+    Raises OSError.
+    """
     directories = [root / JOURNAL]
     directories += [root / STREAMS / name for name in _names(disk, root / STREAMS) if name.isdecimal()]
     return any(
@@ -40,7 +42,7 @@ def holds_messages(disk: Disk, root: Path) -> bool:
 
 
 def _names(disk: Disk, directory: Path) -> list[str]:
-    """What is in it; nothing where it is no directory."""
+    """The names in a directory; none if the path is not a directory."""
     try:
         return disk.list_directory(directory)
     except NotADirectoryError:
@@ -48,21 +50,21 @@ def _names(disk: Disk, directory: Path) -> list[str]:
 
 
 def is_data_directory(directory: Path) -> bool:
-    """Whether it has definitions, or messages that have lost theirs."""
+    """Tell whether a directory has definitions, or messages without their definitions."""
     return (directory / DEFINITIONS).is_file() or holds_messages(RealDisk(), directory)
 
 
 def lacks_definitions(directory: Path) -> bool:
-    """Whether there are messages, and nothing that says of which queues."""
+    """Tell whether a directory has messages, but no definitions that name their queues."""
     definitions = directory / DEFINITIONS
     is_blank = not definitions.is_file() or not definitions.stat().st_size
     return is_blank and holds_messages(RealDisk(), directory)
 
 
 def state_files(directory: Path) -> dict[str, int]:
-    """The files of the state but for the definitions: path within the directory, and inode.
+    """The files of the state except the definitions: path within the directory, and inode.
 
-    What vanishes meanwhile may be in it or not. Raises OSError, and StorageError for links to elsewhere.
+    A file that is removed meanwhile may or may not be included. Raises OSError, and StorageError for a symbolic link.
     """
     return dict(_files(directory, ""))
 
@@ -103,7 +105,7 @@ def is_index(path: str) -> bool:
 
 
 def logs(paths: Iterator[str]) -> dict[str, list[str]]:
-    """The segments by the log they belong to: journal first, then streams; newest segment first."""
+    """Group segments by their log: the journal first, then streams; within a log the newest segment first."""
     found: dict[str, list[str]] = {}
     for path in sorted(filter(is_segment, paths), key=_place):
         found.setdefault(path.rpartition("/")[0], []).append(path)

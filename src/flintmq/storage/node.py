@@ -1,4 +1,6 @@
-"""A node's storage, put together: lock, definitions, journal, streams, and the sync thread over all of them."""
+"""The storage of a node: data directory lock, definitions, journal, streams, pages, and the sync thread that writes
+them.
+"""
 
 import sqlite3
 from collections.abc import Callable, Iterator
@@ -33,20 +35,20 @@ from flintmq.storage.stream.files import DELETED_SUFFIX, StreamFiles, remove_str
 from flintmq.storage.stream.log import SegmentedStream
 from flintmq.storage.stream.open_files import OpenFiles
 
-# What packed messages of deep queues may have of the memory, where nobody says otherwise.
+# The default memory for the packed messages of deep queues.
 PAGES_MEMORY_MAX_BYTES: Final = 256 * 1024 * 1024
-# What a segment of the journal begins with, about the definitions, takes no more of it than this part.
+# The copy of the definitions at the start of a journal segment takes at most this part of the segment.
 _DEFINITIONS_DIVISOR: Final = 4
 
 
 @final
 class NodeStorage(Storage):
-    """All methods belong to one thread, the event loop's.
+    """The storage of a node. All methods are called on the event loop's thread.
 
-    `notify` is called from the sync thread whenever `durable_batch`, `full` or `failure` changed; it must not block.
-    Nothing may be appended to the journal before `recover()`. Raises StorageError when the directory cannot be used.
-    `reserve_bytes` of the disk are kept for when it is full. What it would have to itself (disk, database, thread) can
-    come from elsewhere, so that all of it can be simulated.
+    `notify` is called on the sync thread whenever `durable_batch`, `full` or `failure` has changed; it must not block.
+    `reserve_bytes` of disk space are reserved for a full disk. `segment_bytes` and `pages_memory_max` are in bytes.
+    Disk, database and threads can be replaced, so that the whole storage can be simulated. Nothing may be appended to
+    the journal before `recover()`. Raises StorageError if the directory cannot be used.
     """
 
     def __init__(
@@ -68,7 +70,7 @@ class NodeStorage(Storage):
         self._segment_bytes = segment_bytes
         self._lock = self._lock_directory()
         self._reserve = Reserve(self._disk, path, reserve_bytes)
-        # To start on a full disk, and to consume what filled it, takes room, too.
+        # A start on a full disk needs space, and so does consuming the messages that filled it.
         self._reserve.release()
         try:
             self._database = self._open_database(database)
@@ -77,7 +79,7 @@ class NodeStorage(Storage):
             raise
         self._catalogue = Catalogue(self._marks.identity, self._marks.generation)
         self._definitions = SqliteDefinitions(self._database, self._catalogue)
-        # Until then nothing can be written to the journal.
+        # Nothing can be written to the journal before `recover`.
         self._is_recovered = False
         self._journal_files = JournalFiles(self._disk, path / "journal", segment_bytes)
         self._journal = JournalEncoder(segment_bytes, self._journal_files.chunks)
@@ -94,7 +96,7 @@ class NodeStorage(Storage):
         self._batch = 0
         self._submitted_bytes = 0
         self._is_behind = False
-        # The newest batch that changed definitions.
+        # The number of the newest batch that changed definitions.
         self._definitions_batch = 0
         self._closed = False
         self._rounds = Rounds(
@@ -104,7 +106,9 @@ class NodeStorage(Storage):
         self._group.start()
 
     def _lock_directory(self) -> DiskLock:
-        """Make the directory, and find out now, not at the first message, whether it can be written."""
+        """Create the data directory and lock it, so that an unusable directory is found at the start, not at the first
+        message.
+        """
         try:
             self._disk.make_directory(self._path)
             return self._disk.lock(self._path / "lock")
@@ -134,19 +138,20 @@ class NodeStorage(Storage):
         return opened
 
     def _draw_identity(self) -> int:
-        # SQLite knows signed integers only, and 0 is for none.
+        # SQLite has signed integers only, and 0 means that there is no identity.
         return max(int.from_bytes(self._disk.random_bytes(8)) >> 1, 1)
 
     def _check_not_lost(self, database: DefinitionDatabase) -> None:
-        """Without definitions every message is one of no queue, and would be removed."""
+        """Refuse to start if there are messages but no definitions: all messages would be removed, because their queues
+        are unknown.
+        """
         try:
             is_lost = database.is_blank and holds_messages(self._disk, self._path)
         except OSError as error:
             raise self._unreadable(error) from error
         if is_lost:
             raise StorageError(
-                f"{database.path} is missing or empty, and there are messages in {self._path}: "
-                f"{recovery_advice(self._path)}"
+                f"{database.path} is missing or empty, but {self._path} has messages: {recovery_advice(self._path)}"
             )
 
     def _check_marks(self, database: DefinitionDatabase) -> None:
@@ -166,12 +171,12 @@ class NodeStorage(Storage):
 
     @property
     def sync_seconds(self) -> Histogram:
-        """How long rounds of writing and syncing took, at the end of which something was durable."""
+        """Durations of the rounds of writing and syncing that made a batch durable."""
         return self._rounds.seconds
 
     @property
     def pages_trouble(self) -> str:
-        """Why the disk does not take pages, which stay in memory then; empty while it does."""
+        """Why pages cannot be written to the disk, so that they stay in memory; empty if they can."""
         return self._spill.trouble
 
     @property
@@ -180,14 +185,14 @@ class NodeStorage(Storage):
 
     @property
     def damage(self) -> list[Damage]:
-        """What was found unreadable so far: set aside, and not delivered."""
+        """The unreadable parts that were found so far; they are skipped, and never delivered."""
         found = list(self._journal_files.damage)
         for stream in self._streams.values():
             found += stream.files.damage
         return found
 
     def quarantine_damage(self) -> list[Damage]:
-        """Copy to the quarantine what was found unreadable since the last time; returns that."""
+        """Copy the damage that was found since the last call to the quarantine; return it."""
         new = [damage for damage in self.damage if damage not in self._quarantined]
         for damage in new:
             self._quarantine.keep(damage)
@@ -195,9 +200,10 @@ class NodeStorage(Storage):
         return new
 
     def quarantine_orphans(self, queue_ids: set[int]) -> list[tuple[Path, Path | None]]:
-        """Move the streams of all but these queues to the quarantine: a crash left them.
+        """Move the streams of all queues except `queue_ids` to the quarantine; a crash left them.
 
-        Returns where they were, and where they are now: None where there is too much in the quarantine, and they stay.
+        Returns pairs of the old and the new path; the new path is None if the quarantine is too full and the stream
+        stays.
         """
         directory = self._path / "streams"
         orphans = [directory / str(queue_id) for queue_id in self._stream_ids() if queue_id not in queue_ids]
@@ -207,7 +213,7 @@ class NodeStorage(Storage):
             raise self._unreadable(error) from error
 
     def _stream_ids(self) -> list[int]:
-        """Of the streams that have files."""
+        """The queue ids of the streams that have files."""
         return [int(name) for name in self._disk.list_directory(self._path / "streams") if name.isdecimal()]
 
     def _check_ids(self, highest_id: int) -> None:
@@ -225,8 +231,8 @@ class NodeStorage(Storage):
             self._next_seqs = replay.next_seqs()
             self._journal.start(number, max(self._next_seqs.values(), default=1) - 1)
             self._is_recovered = True
-            # Where nothing could be read, nothing lives: the first batch removes it. No sooner, or a crash could leave
-            # no segment as new as the definitions know of.
+            # A segment that could not be read has no live entries, and the first batch removes it. It is not removed
+            # earlier: a crash could then leave no segment as new as the definitions record.
             for damage in self._journal_files.damage:
                 self._quarantine.keep(damage)
             self._remove_deleted_streams()
@@ -237,7 +243,9 @@ class NodeStorage(Storage):
         return self._recovered(replay)
 
     def _clear_clean_stop(self) -> None:
-        """From here on messages may be delivered: what the journal says about those that were not is over."""
+        """Clear the mark of the clean stop: messages may be delivered from now on, so the journal's list of undelivered
+        messages is no longer valid.
+        """
         if self._marks.journal_ended:
             try:
                 self._database.mark("journal_ended", 0)
@@ -251,7 +259,7 @@ class NodeStorage(Storage):
             raise self._unreadable(error) from error
 
     def _take_reserve(self) -> None:
-        """Where there is no room for it, the sync thread waits for some, and publishers do."""
+        """Create the reserve. If the disk is too full, the sync thread and the publishers wait for space."""
         try:
             self._reserve.allocate()
         except OSError as error:
@@ -263,11 +271,11 @@ class NodeStorage(Storage):
 
     def _unreadable(self, error: OSError) -> StorageError:
         if is_full(error):
-            return StorageError(f"disk full: {error.filename} cannot be written ({error.strerror}): make room")
+            return StorageError(f"disk full: {error.filename} cannot be written ({error.strerror}): free disk space")
         return StorageError(f"{error.filename} cannot be read ({error.strerror}): check the disk and its permissions")
 
     def _remove_deleted_streams(self) -> None:
-        """Those whose removal a crash cut short."""
+        """Remove the streams whose removal a crash interrupted."""
         directory = self._path / "streams"
         for name in self._disk.list_directory(directory):
             if name.endswith(DELETED_SUFFIX):
@@ -302,7 +310,7 @@ class NodeStorage(Storage):
     def commit(self) -> int:
         if self._rounds.failure:
             self.discard()
-            # Nothing will come of those that were not durable; who waited for them is told so.
+            # Batches that are not durable never will be; clients that wait for them get an error.
             self._definitions_batch = 0
             raise StorageFenced(self._rounds.failure)
         definitions = self._definitions.take()
@@ -326,7 +334,7 @@ class NodeStorage(Storage):
         return self._batch
 
     def _record_definitions(self) -> None:
-        """Have journal and streams say of definitions what is needed to rebuild them."""
+        """Add to journal and streams the copy of the definitions from which they can be rebuilt."""
         journal = self._journal
         if self._definitions.catalogue_change:
             journal.append_definitions(self._definitions.catalogue_change)
@@ -357,12 +365,12 @@ class NodeStorage(Storage):
 
     @property
     def backlog_bytes(self) -> int:
-        # Nothing is waiting for a disk that failed.
+        # Nothing waits for a failed disk.
         return 0 if self._rounds.failure else self._submitted_bytes - self._rounds.synced_bytes
 
     @property
     def full(self) -> str:
-        """Why nothing gets to the disk until there is room again; empty while there is."""
+        """The reason why nothing can be written until there is disk space again; empty if there is."""
         return self._rounds.full
 
     @property
@@ -370,7 +378,7 @@ class NodeStorage(Storage):
         return self._rounds.failure
 
     def close(self) -> None:
-        """Commit, sync and end everything; the directory can be opened again. May be called twice."""
+        """Commit and sync everything, and close all files; the directory can be opened again. May be called twice."""
         if self._closed:
             return
         self._closed = True
@@ -382,7 +390,7 @@ class NodeStorage(Storage):
         for stream in self._streams.values():
             stream.files.close()
         self._journal_files.close()
-        # A database that failed may fail here too; what was committed is on the disk.
+        # A failed database may fail here, too; committed changes are on the disk anyway.
         with suppress(sqlite3.Error):
             if self._is_recovered and not self._rounds.failure:
                 self._database.mark("journal_ended", self._journal_files.numbers[-1])

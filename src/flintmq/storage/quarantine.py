@@ -1,8 +1,8 @@
-"""What a broker cannot use is kept in <data>/quarantine, for whoever wants to see what it was.
+"""The quarantine, <data>/quarantine: a place for data that the broker cannot use, so that somebody can examine it.
 
-Damaged bytes are copied to <file>-<position>-<length> there. The stream of a queue that is not defined is moved to
-stream-<queue id>: a crash may have left it while its queue was deleted, or its definition may have been lost. The old
-definitions, where they were rebuilt, are in definitions-<number>.
+Damaged bytes are copied to <file>-<position>-<length> there. The stream of an undefined queue is moved to
+stream-<queue id>: a crash may have left it while its queue was deleted, or its definition may have been lost. When
+definitions are rebuilt, the old ones are moved to definitions-<number>.
 """
 
 from pathlib import Path
@@ -14,19 +14,19 @@ from flintmq.storage.files import Disk
 DIRECTORY: Final = "quarantine"
 ORPHAN_PREFIX: Final = "stream-"
 DEFINITIONS_PREFIX: Final = "definitions-"
-# What is not a copy of damaged bytes.
+# Names with these prefixes are directories, not copies of damaged bytes.
 _DIRECTORIES: Final = (ORPHAN_PREFIX, DEFINITIONS_PREFIX)
-# Of one place: what is damaged is a sector or two, or so much that nobody will look at all of it.
+# The limit for one damaged part of a file: usual damage is a sector or two, and nobody examines much more than this.
 COPY_MAX_BYTES: Final = 1024 * 1024
-# Of all places together, so that a disk that breaks is not filled as well.
+# The limit for all copies together, so that a failing disk is not filled as well.
 QUARANTINE_MAX_BYTES: Final = 64 * 1024 * 1024
-# Of streams without a queue, all together. One that is too much stays where it is.
+# The limit for all moved streams together. A stream that would exceed it stays where it is.
 ORPHANS_MAX_BYTES: Final = 1024 * 1024 * 1024
 
 
 @final
 class Quarantine:
-    """`root` is the data directory. Whatever fails here keeps nothing else from going on."""
+    """The quarantine of the data directory `root`. A failure to copy damaged bytes never stops the broker."""
 
     def __init__(self, disk: Disk, root: Path) -> None:
         self._disk = disk
@@ -34,13 +34,13 @@ class Quarantine:
         self._sizes: dict[str, int] | None = None
 
     def keep(self, damage: Damage) -> None:
-        """Copy what is damaged, and note in `damage` where the copy is. What was copied before is left as it is."""
+        """Copy the damaged bytes, and set `damage.kept_in` to the copy. An existing copy is not replaced."""
         if damage.length <= 0:
             return
         try:
             self._keep(damage)
         except OSError:
-            # The disk that damages may be unable to give the bytes, or to take them.
+            # A failing disk may be unable to read the bytes, or to write them.
             return
 
     def _keep(self, damage: Damage) -> None:
@@ -66,9 +66,10 @@ class Quarantine:
         return self._sizes
 
     def move_stream(self, stream: Path) -> Path | None:
-        """Move the directory of a stream; returns where it is then, None where it stays. Raises OSError.
+        """Move the directory of a stream to the quarantine; return its new path, or None if it stays where it is.
+        Raises OSError.
 
-        It stays where there is too much already. An id is never given twice, so it is in nobody's way.
+        It stays if the quarantine is too full. Ids are never used twice, so it is in no other stream's way.
         """
         directory = self._root / DIRECTORY
         self._disk.make_directory(directory)

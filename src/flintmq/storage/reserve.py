@@ -1,7 +1,8 @@
-"""Room on the disk that is kept for when it is full.
+"""Disk space that is reserved for the time when the disk is full.
 
-What is on its way to the disk then has to get there, and so do settlements, or nothing would ever be removed: a broker
-that filled its disk itself could not be emptied any more. Publishers go on only when there is room for it again.
+Batches that are under way, and settlements, must still reach a full disk. Otherwise no message could ever be removed:
+a broker that filled its own disk could not be emptied. Publishers continue only when there is space for the reserve
+again.
 """
 
 from pathlib import Path
@@ -10,24 +11,24 @@ from typing import Final, final
 from flintmq.storage.files import Disk
 
 NAME: Final = "reserve"
-# Publishers are stopped at once, so what is on its way is what sockets brought meanwhile; settlements of a million
-# messages in random order are as much.
+# Publishers are stopped at once, so only what the sockets had already received is under way. Settlements of a million
+# messages in random order need about as much.
 RESERVE_BYTES: Final = 16 * 1024 * 1024
 
 
 @final
 class Reserve:
-    """None is kept where `size` is 0."""
+    """A file of `size` bytes that can be released when the disk is full; none if `size` is 0."""
 
     def __init__(self, disk: Disk, directory: Path, size: int) -> None:
         self._disk = disk
         self._path = directory / NAME
         self._size = size
-        # Until looked at: one of an earlier run.
+        # The file of an earlier run counts as the reserve.
         self._is_held = NAME in disk.list_directory(directory)
 
     def allocate(self) -> None:
-        """Raises OSError when there is no room for it."""
+        """Create the reserve. Raises OSError if there is not enough disk space."""
         if self._is_held or not self._size:
             return
         file = self._disk.create(self._path)
@@ -41,7 +42,7 @@ class Reserve:
             file.close()
 
     def release(self) -> bool:
-        """Returns whether there was any."""
+        """Remove the reserve; return whether there was one."""
         if not self._is_held:
             return False
         self._disk.unlink(self._path)

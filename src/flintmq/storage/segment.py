@@ -1,4 +1,4 @@
-"""A file of blocks being written: by the sync thread, or by start-up before that thread runs."""
+"""Segment files that are being written: by the sync thread, or at start-up before that thread runs."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -23,11 +23,11 @@ Block = tuple[bytes, ...]
 
 @final
 class SegmentFile:
-    """Appends blocks, and marks in the file what is known to be synced, and which file it is.
+    """Appends blocks to a segment file, and writes marks with the synced position and the file's number.
 
-    A write that raises counts as not made: the next one goes to the same place, so it can be made again where a disk
-    was full. `write_through` may then have failed to sync; but it writes again all that it was to sync, and nothing
-    else is to be synced with it. `sync` raises SyncFailed, after which nothing may be tried again.
+    A write that raises counts as not made: the next write goes to the same place, so it can be repeated after a full
+    disk. `write_through` may also raise because its sync failed; a repeated call writes everything again that it had to
+    sync, and nothing else depends on that sync. `sync` raises SyncFailed, after which nothing may be tried again.
     """
 
     def __init__(self, file: DiskFile, magic: bytes, number: int, position: int) -> None:
@@ -36,11 +36,11 @@ class SegmentFile:
         self.position = position
         self._number = number
         self._synced = position
-        # The first block of all is a mark; and so is that before the seal of a file that was cut.
+        # 0 makes the first block a mark, as it does before the seal of a file that was cut.
         self._marked = 0
 
     def write(self, block_type: int, blocks: Sequence[Block]) -> list[int]:
-        """Write blocks at the end with one call; returns where each begins."""
+        """Write blocks at the end with one system call; return the position of each."""
         parts, begins, end = self._frame(block_type, blocks)
         self.file.write_at(self.position, parts)
         self._marked = self._synced
@@ -48,7 +48,7 @@ class SegmentFile:
         return begins
 
     def write_through(self, block_type: int, blocks: Sequence[Block]) -> None:
-        """Write blocks at the end; they and all before them are synced then."""
+        """Write blocks at the end, and sync them and everything before them."""
         if self._synced != self.position:
             self.write(block_type, blocks)
             self.sync()
@@ -60,7 +60,7 @@ class SegmentFile:
         self._synced = end
 
     def _frame(self, block_type: int, blocks: Sequence[Block]) -> tuple[list[bytes], list[int], int]:
-        """What to write, where each block will begin, and where the last will end."""
+        """The buffers to write, the position of each block, and the position behind the last."""
         parts = self._mark()
         position = self.position + sum(map(len, parts))
         begins: list[int] = []
@@ -78,7 +78,7 @@ class SegmentFile:
             self._synced = written
 
     def seal(self) -> None:
-        """Sync, and end the file with the proof that all of it was synced."""
+        """Sync the file, and end it with a seal, which proves that all of it was synced."""
         self.sync()
         parts = self._mark() + frame_block(self.magic, TYPE_SEAL, ())
         self.file.write_at(self.position, parts)
@@ -95,10 +95,10 @@ class SegmentFile:
 
 
 def create_segment(disk: Disk, draft: Path, path: Path, kind: int, number: int, extra: int) -> SegmentFile:
-    """Make a segment file under its final name, durably.
+    """Create a segment file under its final name, and sync it.
 
-    The header is synced under the name `draft` (a file there is overwritten), so that no crash can leave a segment
-    whose header is not its own. A draft that a backup still holds under another name is left to it.
+    The header is synced under the name `draft` (a file there is overwritten), so that no crash can leave a segment with
+    a foreign header. A draft that a backup has linked is left to the backup.
     """
     if disk.is_shared(draft):
         disk.unlink(draft)
@@ -112,7 +112,7 @@ def create_segment(disk: Disk, draft: Path, path: Path, kind: int, number: int, 
         sync_directory(disk, path.parent)
     except OSError:
         file.close()
-        # Nothing is at stake yet: the next try makes another file, since this one may not be what it seems.
+        # The file may be in an unknown state. Nothing depends on it yet, so the next try creates another one.
         with suppress(OSError):
             disk.unlink(draft)
         raise
@@ -120,10 +120,11 @@ def create_segment(disk: Disk, draft: Path, path: Path, kind: int, number: int, 
 
 
 def end_tail(file: DiskFile, magic: bytes, number: int, synced: int, end: int, *, sealed: bool) -> int:
-    """End a last segment at `end`, durably: nothing that stands behind may ever be found again. Returns its size then.
+    """Cut the last segment at `end`, seal it, and sync it, so that nothing behind the cut is ever found again; return
+    its size.
 
-    What is behind `synced`, which its last mark says, is written once more: after a sync that failed, a system may go
-    on showing it to readers without ever writing it to the disk.
+    The bytes behind `synced`, the position in its last mark, are written once more: after a failed sync, the system may
+    show readers bytes that it will never write to the disk.
     """
     synced = min(synced, end)
     file.truncate(end)
@@ -136,7 +137,7 @@ def end_tail(file: DiskFile, magic: bytes, number: int, synced: int, end: int, *
 
 
 def sync_directory(disk: Disk, directory: Path) -> None:
-    """Raises SyncFailed."""
+    """Sync a directory. Raises SyncFailed."""
     try:
         disk.sync_directory(directory)
     except OSError as error:

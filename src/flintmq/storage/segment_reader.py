@@ -1,6 +1,8 @@
-"""Goes through the blocks of a segment in bounded memory, and while it may be written to: for inspection and backup.
+"""Reader for the blocks of a segment, for inspection and backup: it uses little memory, and the segment may be written
+to meanwhile.
 
-It finds what `scan_blocks` finds in a file that is held as a whole. At most the largest block is in memory.
+It finds the same blocks and damage as `scan_blocks` does in a file that is in memory. It holds at most the largest
+block.
 """
 
 from collections import Counter
@@ -24,15 +26,17 @@ from flintmq.storage.block import (
 )
 from flintmq.storage.files import DiskFile
 
-# What is read at once. Most blocks have 4 KiB.
+# The file is read in windows of this size. Most blocks have 4 KiB.
 WINDOW_BYTES: Final = 1024 * 1024
 _MARK_BYTES: Final = BLOCK_HEAD_BYTES + MARK_BYTES
-# Where the fields of a header end: zeros follow.
+# The end of the fields of a header; the rest is zeros.
 _HEADER_FIELDS_BYTES: Final = 40
 
 
 class Block(NamedTuple):
-    """A block of records: where its payload starts in the file, its length, and the bytes, from `at` on in `data`."""
+    """A block of records: the position of its payload in the file, its length, and its bytes, which begin at `at` in
+    `data`.
+    """
 
     type: int
     start: int
@@ -41,16 +45,16 @@ class Block(NamedTuple):
     at: int
 
     def position_of(self, at: int) -> int:
-        """Where in the file something is that is at `at` in `data`."""
+        """The position in the file of the byte at index `at` of `data`."""
         return self.start + at - self.at
 
 
 @final
 class SegmentReader:
-    """A segment file, up to the size it has now.
+    """A segment file, up to its size when it was opened.
 
-    `header` is None where it is damaged. `end` is where the blocks end that were gone through so far; `damage` what was
-    found broken where the file was synced.
+    `header` is None if it is damaged. `end` is the position behind the last block that was read. `damage` lists broken
+    parts of the synced part of the file.
     """
 
     def __init__(self, file: DiskFile, name: str) -> None:
@@ -60,7 +64,7 @@ class SegmentReader:
         self.end = HEADER_BYTES
         self.sealed = False
         self._file = file
-        # A part of the file, and where it begins.
+        # The current window, and its position in the file.
         self._window = b""
         self._base = 0
         head = file.read_at(0, HEADER_BYTES)
@@ -72,15 +76,15 @@ class SegmentReader:
             self.magic = self.header.block_magic
             if any(head[_HEADER_FIELDS_BYTES:]):
                 length = HEADER_BYTES - _HEADER_FIELDS_BYTES
-                reason = "there is something behind the file's header"
+                reason = "the bytes behind the file's header are not zero"
                 self.damage.append(Damage(name, _HEADER_FIELDS_BYTES, reason, length))
 
     def holds_blocks(self) -> bool:
         return len(self.magic) == 4 and self._next_block(HEADER_BYTES) >= 0
 
     def synced_position(self) -> int:
-        """Up to where the file was synced, by what its last mark says now; where the header is lost, what is between it
-        and the first intact block was lost with it.
+        """The position up to which the file was synced, according to its last mark. If the header is lost, everything
+        before the first intact block counts as synced, because it was lost with the header.
         """
         synced = self._marked_position()
         if self.header is None and len(self.magic) == 4:
@@ -91,7 +95,7 @@ class SegmentReader:
         end = self.size
         while end > HEADER_BYTES:
             begin = max(end - WINDOW_BYTES, HEADER_BYTES)
-            # A mark that begins in this part may end behind it.
+            # A mark that begins in this part may end behind the part.
             data = self._file.read_at(begin, min(end + _MARK_BYTES, self.size) - begin)
             at = find_last_mark(data, self.magic, end - begin)
             if at >= 0:
@@ -100,9 +104,9 @@ class SegmentReader:
         return 0
 
     def blocks(self, synced: int) -> Iterator[Block]:
-        """The blocks of records from `end` on. The file is known to be synced up to `synced`: the size, for all of it.
+        """Iterate over the blocks of records from `end` on; the file is known to be synced up to `synced`.
 
-        What is not intact in there is damage, and passed over. Behind it, the first such block is the end.
+        Broken blocks before `synced` are damage, and skipped. Behind it, the first broken block is the end.
         """
         is_whole = synced >= self.size
         while not self.sealed:
@@ -125,7 +129,7 @@ class SegmentReader:
             self.end = following
 
     def has_remains(self) -> bool:
-        """Whether there is something of this file's life behind `end`: the beginning of a block, at least."""
+        """Tell whether the file has the magic of its blocks behind `end`: at least the beginning of a block."""
         return len(self.magic) == 4 and self._find(self.end, self.magic) >= 0
 
     def torn(self) -> Iterator[Block]:
@@ -138,7 +142,7 @@ class SegmentReader:
             position = self._next_block(end)
 
     def _block(self, position: int, end: int) -> Block | None:
-        """The block that was just found, if it holds records."""
+        """The block that was just found; None if it is a mark or a seal."""
         at = position - self._base
         block_type = self._window[at + 12]
         if block_type <= TYPE_SEAL:
@@ -147,7 +151,7 @@ class SegmentReader:
         return Block(block_type, position + BLOCK_HEAD_BYTES, length, self._window, at + BLOCK_HEAD_BYTES)
 
     def _cover(self, position: int, count: int) -> int:
-        """Have these bytes in the window, as far as the file goes; returns where in it they begin."""
+        """Load bytes of the file into the window, up to the end of the file; return their index in the window."""
         at = position - self._base
         if at < 0 or at + count > len(self._window):
             wanted = min(max(count, WINDOW_BYTES), max(self.size - position, 0))
@@ -157,7 +161,7 @@ class SegmentReader:
         return at
 
     def _block_end(self, position: int) -> int:
-        """Where the block at `position` ends; 0 when there is no intact block."""
+        """The position behind the block at `position`; 0 if there is no intact block."""
         at = self._cover(position, BLOCK_HEAD_BYTES)
         head = self._window[at : at + BLOCK_HEAD_BYTES]
         if len(head) < BLOCK_HEAD_BYTES or head[:4] != self.magic:
@@ -170,14 +174,14 @@ class SegmentReader:
         return position + end - at if end else 0
 
     def _next_block(self, position: int) -> int:
-        """The first position from `position` on with an intact block; -1 when there is none."""
+        """The position of the first intact block at or behind `position`; -1 if there is none."""
         position = self._find(position, self.magic)
         while position >= 0 and not self._block_end(position):
             position = self._find(position + 1, self.magic)
         return position
 
     def _find(self, position: int, wanted: bytes) -> int:
-        """The first position from `position` on with these bytes; -1 when there is none."""
+        """The first position at or behind `position` with the bytes `wanted`; -1 if there is none."""
         while position + len(wanted) <= self.size:
             at = self._cover(position, len(wanted))
             found = self._window.find(wanted, at)
@@ -187,12 +191,12 @@ class SegmentReader:
         return -1
 
     def _find_magic(self) -> bytes:
-        """The block magic, by marks and seals; only where they do not tell, all of the file is held to find it."""
+        """Find the block magic by marks and seals; only if they are not enough, the whole file is loaded."""
         name = PurePath(self.name).stem
         number = int(name) if name.isdecimal() else -1
         counts: Counter[bytes] = Counter()
         for begin in range(HEADER_BYTES, self.size, WINDOW_BYTES):
-            # Those that begin in this part, and no others: the next part has them.
+            # Count the marks that begin in this part; those behind it belong to the next part.
             data = self._file.read_at(begin, WINDOW_BYTES + _MARK_BYTES - 1)
             counts.update(count_magics(data, 0, number))
             counts.subtract(count_magics(data, WINDOW_BYTES, number))

@@ -90,7 +90,7 @@ def test_lock_is_for_one(tmp_path: Path) -> None:
     """The second to lock is told who holds it, and gets it when that one lets go."""
     disk = RealDisk()
     held = disk.lock(tmp_path / "lock")
-    with pytest.raises(StorageError, match=f"in use by another broker .process {os.getpid()}.: stop that one"):
+    with pytest.raises(StorageError, match=f"in use by another broker .process {os.getpid()}.: stop that broker"):
         disk.lock(tmp_path / "lock")
     held.release()
     disk.lock(tmp_path / "lock").release()

@@ -1,4 +1,6 @@
-"""Backups: a state that a broker had at one moment, copied while it runs. `cut.py` says why it is one."""
+"""Backup of a data directory: a state that the broker had at one moment, copied while it runs. `snapshot.py` explains
+why the state is consistent.
+"""
 
 import shutil
 import sqlite3
@@ -24,7 +26,9 @@ PARTIAL_SUFFIX: Final = ".partial"
 
 @dataclass(frozen=True)
 class BackupResult:
-    """A backup, and what taking it was like: how often one had to look for a moment that counted, and how long."""
+    """A finished backup: its manifest, the number of snapshot attempts, and the duration of the snapshot and of the
+    whole backup.
+    """
 
     manifest: Manifest
     attempts: int
@@ -34,9 +38,9 @@ class BackupResult:
 
 @final
 class Backup:
-    """Takes one backup, from another process than the broker's and without asking it; the broker may also be stopped.
+    """Takes one backup in a process of its own. The broker may be running or stopped, and is not asked.
 
-    `total` is how many bytes will be copied, once they are known. Raises StorageError.
+    `total` is the number of bytes to copy; it is 0 until the snapshot is taken. Raises StorageError.
     """
 
     def __init__(self, directory: Path, destination: Path, flintmq: str) -> None:
@@ -45,9 +49,9 @@ class Backup:
         if not (directory / DEFINITIONS).is_file():
             raise StorageError(f"{directory / DEFINITIONS} is missing: {recovery_advice(directory)}")
         if manifest.is_backup(directory):
-            raise StorageError(f"{directory} is a backup itself: copy it as it is")
+            raise StorageError(f"{directory} is a backup itself: copy its files instead")
         if destination.exists() and (not destination.is_dir() or any(destination.iterdir())):
-            raise StorageError(f"{destination} is there, and not empty: choose a new directory for the backup")
+            raise StorageError(f"{destination} already exists and is not empty: choose a new directory for the backup")
         if destination.resolve().is_relative_to(directory.resolve()):
             raise StorageError(f"{destination} is in the broker's directory: choose one outside of it")
         self.total = 0
@@ -56,7 +60,7 @@ class Backup:
         self._partial = destination.with_name(f"{destination.name}{PARTIAL_SUFFIX}")
         if self._partial.exists():
             raise StorageError(
-                f"{self._partial} is there: another backup is under way, or was interrupted; remove it if so"
+                f"{self._partial} exists: another backup is running; if it was interrupted, remove this directory"
             )
         self._flintmq = flintmq
         self._disk = RealDisk()
@@ -120,12 +124,12 @@ class Backup:
                 BackupFile(path, end, manifest.copy_file(self._disk, links.linked_path(path), target, end, progress))
             )
             self._disk.sync_directory(target.parent)
-            # What the file has from an earlier life is not copied.
+            # Bytes behind the end are from an earlier use of the file and are not copied.
             progress(size - end)
         return files
 
     def _end(self, place: Path, path: str) -> int:
-        """Where a segment ends that was synced whole."""
+        """The end of a segment that was fully synced."""
         file = self._disk.open_to_read(place)
         try:
             reader = SegmentReader(file, path)
@@ -137,7 +141,7 @@ class Backup:
             file.close()
 
     def _finish(self, result: Manifest) -> None:
-        """Give the backup its name, when all that is in it is on the disk."""
+        """Write the manifest, sync it, and give the backup its final name."""
         file = self._disk.create(self._partial / manifest.NAME)
         try:
             file.write_at(0, [result.encode()])

@@ -1,7 +1,7 @@
-"""Hard links to the files of a data directory: what they hold stays, whatever the broker removes or writes anew.
+"""Hard links to the files of a data directory, which keep their contents while the broker removes or overwrites files.
 
-They are in <data>/.backup-<process>, which is locked (flock) as long as that process works. What a process left that
-was killed has no lock, and goes when the broker starts or another backup is taken.
+The links are in <data>/.backup-<process>, which the backup process keeps locked (flock). A killed process leaves its
+directory without a lock; it is removed when the broker starts, or by the next backup.
 """
 
 import errno
@@ -19,7 +19,7 @@ from flintmq.storage.layout import STAGING_PREFIX, is_segment, logs, state_files
 
 @final
 class HardLinks:
-    """`paths` are the files that are held: path within the data directory, and inode."""
+    """Second names for the files of a data directory. `paths` maps each linked path to its inode."""
 
     def __init__(self, directory: Path) -> None:
         self.paths: dict[str, int] = {}
@@ -34,7 +34,7 @@ class HardLinks:
         fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
     def update(self) -> bool:
-        """Hold the files that there are now, and no others; False when a segment went before it could be held."""
+        """Link exactly the files that exist now; return False if a segment was removed before it could be linked."""
         found = state_files(self._directory)
         for path in [path for path, inode in self.paths.items() if found.get(path) != inode]:
             self._names.pop(path).unlink()
@@ -46,8 +46,8 @@ class HardLinks:
         name = self._staging / str(self._count)
         try:
             linked = self._disk.link(self._directory / path, name)
-            # A name that was taken from the file meanwhile means that it may be written over: whoever does that has
-            # looked for other names before.
+            # If the file has lost its first name meanwhile, the broker may overwrite it: it has checked for other names
+            # before the link was made.
             kept_its_name = (self._directory / path).lstat().st_ino == linked == inode
         except FileNotFoundError:
             name.unlink(missing_ok=True)
@@ -64,10 +64,11 @@ class HardLinks:
         return kept_its_name
 
     def are_complete(self) -> bool:
-        """Whether no segment is missing among those that are held, whatever has come behind them since.
+        """Tell whether no segment is missing between the linked ones; newer segments do not count.
 
-        A directory that is read while files are made may show a later one and not the earlier. That one is there now,
-        or was removed, with all before it: then the newest that are held are not both there any more.
+        A listing that runs while files are created may show a later file but not an earlier one. The earlier file is
+        there now, or was removed together with all before it; then the two newest linked segments are not both there
+        any more.
         """
         now = state_files(self._directory)
         there = logs(iter(now))
@@ -80,7 +81,7 @@ class HardLinks:
         return True
 
     def linked_path(self, path: str) -> Path:
-        """Where a file is to be read."""
+        """The second name of a linked file: read the file by this name."""
         return self._names[path]
 
     def release(self) -> None:
@@ -89,7 +90,7 @@ class HardLinks:
 
 
 def remove_abandoned(directory: Path) -> None:
-    """Remove what backups left that did not come to their end; those that are under way stay."""
+    """Remove the directories of interrupted backups; those of running backups stay."""
     for staging in directory.glob(f"{STAGING_PREFIX}*"):
         with suppress(OSError):
             descriptor = os.open(staging, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)

@@ -1,4 +1,4 @@
-"""What a backup consists of: <backup>/manifest.json, which lists every other file with its length and SHA-256."""
+"""The manifest of a backup: <backup>/manifest.json lists every other file with its length and SHA-256."""
 
 import hashlib
 import json
@@ -15,16 +15,16 @@ from flintmq.storage.files import DiskFile, RealDisk
 
 NAME: Final = "manifest.json"
 FORMAT: Final = 1
-# What is read, hashed and written at once.
+# Files are read, hashed and written in chunks of this size.
 CHUNK_BYTES: Final = 1024 * 1024
 
-# Is told how many bytes were dealt with since it was told last.
+# Called with the number of bytes that were processed since the last call.
 Progress = Callable[[int], None]
 
 
 @dataclass(frozen=True)
 class BackupFile:
-    """A file of a backup; `path` is within it, with slashes."""
+    """A file of a backup. `path` is relative to the backup, with slashes; `bytes` is its length."""
 
     path: str
     bytes: int
@@ -34,7 +34,11 @@ class BackupFile:
 @final
 @dataclass(frozen=True)
 class Manifest:
-    """`flintmq` is the version that took the backup, `taken` when (UTC), `damage` what was unreadable already then."""
+    """The contents of a backup.
+
+    `flintmq` is the version that took the backup, `taken` the time in UTC (ISO 8601), `damage` the parts that were
+    already unreadable then.
+    """
 
     format: int
     flintmq: str
@@ -52,7 +56,7 @@ class Manifest:
 
     @classmethod
     def load(cls, backup: Path) -> Self:
-        """Raises StorageError."""
+        """Read and check the manifest of a backup. Raises StorageError."""
         path = backup / NAME
         try:
             document = json.loads(path.read_bytes())
@@ -84,7 +88,7 @@ def _digest(fields: object) -> str:
 
 
 def check(backup: Path, manifest: Manifest, progress: Progress) -> list[Damage]:
-    """Compare the files with the manifest; what differs, in the order of the files."""
+    """Compare the files of a backup with its manifest; return the differences in the order of the files."""
     found: list[Damage] = []
     disk = RealDisk()
     for entry in manifest.files:
@@ -116,7 +120,10 @@ def digest_of(file: DiskFile, size: int, progress: Progress) -> str:
 
 
 def copy_file(disk: RealDisk, source: Path, target: Path, size: int, progress: Progress) -> str:
-    """Copy the first `size` bytes, durably but for the name; returns their SHA-256."""
+    """Copy the first `size` bytes and sync the copy, but not its directory; return their SHA-256.
+
+    Raises StorageError if the source is shorter, and OSError.
+    """
     digest = hashlib.sha256()
     reading = disk.open_to_read(source)
     try:

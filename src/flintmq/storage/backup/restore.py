@@ -1,4 +1,4 @@
-"""Restoring: a backup becomes the data directory of a broker that is not there yet."""
+"""Restore of a backup into a new data directory."""
 
 import shutil
 from pathlib import Path
@@ -10,12 +10,15 @@ from flintmq.storage.backup.manifest import Manifest, Progress
 from flintmq.storage.files import RealDisk
 from flintmq.storage.layout import DEFINITIONS, RESTORING
 
-# What may be in a directory that counts as empty.
+# A directory with only these files counts as empty.
 _NOTHING: Final = ("lock", "lost+found", RESTORING)
 
 
 def restore(backup: Path, directory: Path, contents: Manifest, progress: Progress) -> None:
-    """Copy a backup, checking every file on the way; all of it is there, durably, or nothing. Raises StorageError."""
+    """Copy a backup to `directory`, and check every file; afterwards all files are there and synced, or none is.
+
+    `contents` is the manifest of the backup. Raises StorageError.
+    """
     try:
         _restore(backup, directory, contents, progress)
     except OSError as error:
@@ -32,8 +35,8 @@ def _restore(backup: Path, directory: Path, contents: Manifest, progress: Progre
     try:
         if in_the_way:
             raise StorageError(
-                f"{directory} is not empty (there is {min(in_the_way)} in it): choose a new directory, or move "
-                "what is in it away; nothing is overwritten"
+                f"{directory} is not empty (it contains {min(in_the_way)}): choose a new directory, or empty this one; "
+                "nothing is overwritten"
             )
         restoring = directory / RESTORING
         shutil.rmtree(restoring, ignore_errors=True)
@@ -52,22 +55,22 @@ def _copy(disk: RealDisk, backup: Path, restoring: Path, contents: Manifest, pro
         source = backup / entry.path
         target = restoring / entry.path
         if not target.resolve().is_relative_to(restoring.resolve()):
-            raise StorageError(f"{entry.path} leads out of the backup: this is not one of FlintMQ's")
+            raise StorageError(f"{entry.path} is outside of the backup: this backup was not made by FlintMQ")
         try:
             size = source.stat().st_size
         except FileNotFoundError:
-            raise StorageError(f"{source} is missing: the backup is not whole; take another one") from None
+            raise StorageError(f"{source} is missing: the backup is incomplete; take another one") from None
         disk.make_directory(target.parent)
         if size != entry.bytes or manifest.copy_file(disk, source, target, size, progress) != entry.sha256:
             raise StorageError(
-                f"{source} is not what was backed up ({size} bytes, {entry.bytes} expected; its SHA-256 differs): "
-                "nothing was restored; use another backup, or see with `flintmq storage verify` what is left of this"
+                f"{source} is not as it was backed up ({size} bytes, {entry.bytes} expected; its SHA-256 differs): "
+                "nothing was restored; use another backup, or see with `flintmq storage verify` what is left of it"
             )
         disk.sync_directory(target.parent)
 
 
 def _uncover(disk: RealDisk, restoring: Path, directory: Path) -> None:
-    """Give everything its place. The definitions come last: without them a broker has nothing to start with."""
+    """Move all files to their final place. The definitions come last: a broker does not start without them."""
     names = disk.list_directory(restoring)
     for name in sorted(names, key=lambda name: name == DEFINITIONS):
         if name == DEFINITIONS:

@@ -1,29 +1,29 @@
-"""One moment of a running broker's data: definitions, and how far each log goes.
+"""A consistent snapshot of a running broker's data: its definitions, and the end of each log.
 
-What is on the disk at any moment is what a loss of power could leave then, and recovery makes a state of the broker of
-it. So a backup has to be what was there at one moment. The broker writes a batch's definitions first and commits them,
-then streams, and the journal when these are synced; and no batch with definitions is written before all earlier ones
-are synced. So a journal belongs to definitions if it was read while these were the newest. An attempt looks, in
-this order:
+A backup must be a state that existed on the disk at one moment, because that is what a loss of power could have left
+there, and recovery can start from it. The broker writes a batch in this order: definitions first, committed; then
+streams; and the journal when these are synced. It writes no batch with definitions before all earlier batches are
+synced. So a journal fits the definitions if it was read while these definitions were the newest. An attempt therefore
+takes these steps, in this order:
 
-1. at the definitions, which it begins to read (SQLite shows this connection one state from here on);
-2. which files there are, and gives each a second name: from here on none is written over (`create_segment`). Each has
-   to have its first name still after it got the second, or the broker may have looked for others before. If a segment
-   was removed before it could be held, the look ends here: it is removed when what emptied it is synced, and that may
-   be in a segment that was not there yet. Later it does no harm: that a removal has not happened yet is what a loss of
-   power could have left, too;
-3. how far the journal goes. The newest segment comes first: if it has blocks, those before it are sealed, and synced
-   whole. If it has none yet, the one before it is looked at, later than the one behind it, and so on. A segment goes
-   up to its first block that is not whole, as it does for recovery. What was confirmed before is in front of that;
-4. how far the streams go, in the same way. They come later than the journal because the broker writes them earlier: a
-   message that it moved to a stream may be found in both places, as after a crash, and not in none;
-5. whether no segment was passed over between those that are held; newer ones do not count;
-6. at the definitions again. If they are others, the look counted for nothing and is repeated. Only the offsets of
-   streams' readers may have changed, which happens all the time: they are those of step 1, and so never ahead of their
+1. Start to read the definitions. From here on SQLite shows this connection one state.
+2. List the files and give each a second name, a hard link. From here on the broker does not overwrite any of them
+   (`create_segment`). Each file must still have its first name after it got the second: otherwise the broker may have
+   checked for second names before. If a segment was removed before it could be linked, the attempt fails: the broker
+   removes a segment once the settlements that emptied it are synced, and these may be in a segment that was not listed.
+   A later removal does no harm: a loss of power could also have left the segment in place.
+3. Find the end of the journal. The newest segment comes first: if it has blocks, the segments before it are sealed and
+   fully synced. If it has none yet, the segment before it is read, after the one that follows it, and so on. A segment
+   ends at its first incomplete block, as for recovery. Everything that was confirmed before is in front of that end.
+4. Find the end of each stream in the same way. Streams come after the journal because the broker writes them first: a
+   message that it moved to a stream may be in both places, as after a crash, but never in neither.
+5. Check that no segment is missing between the linked ones. Newer segments do not count.
+6. Compare the definitions with those of step 1. If they differ, the attempt is repeated. Only the offsets of stream
+   readers may differ, because they change all the time: the backup has those of step 1, which are never ahead of their
    streams.
 
-Definitions that are older than the journal would lose what was moved to a new queue; newer ones what a queue had that
-was deleted, and that had been moved elsewhere before. Nothing is blocked by this: the broker never waits for a backup.
+Definitions older than the journal would lose messages that were moved to a new queue. Newer definitions would lose the
+messages of a deleted queue that had been moved elsewhere before. The broker never waits for a backup.
 """
 
 import sqlite3
@@ -39,17 +39,18 @@ from flintmq.storage.files import RealDisk
 from flintmq.storage.layout import DEFINITIONS, logs
 from flintmq.storage.segment_reader import SegmentReader
 
-# A look takes some milliseconds; only a broker whose queues come and go all the time needs more.
+# An attempt takes some milliseconds. Only a broker that creates and deletes queues without a pause needs more than a
+# few.
 TIMEOUT_SECONDS: Final = 60.0
-# Between two attempts: the broker has its disk to itself.
+# The pause between two attempts leaves the disk to the broker.
 PAUSE_SECONDS: Final = 0.002
-# The table that changes as streams are read.
+# This table changes while streams are read, so it is not compared.
 READER_OFFSETS: Final = "reader_offsets"
 
 
 @final
 class Tail:
-    """A segment that was being written: how far it goes, found once and then from there on."""
+    """The last segment of a log: finds its end once, and continues from there at the next attempt."""
 
     def __init__(self) -> None:
         self.end = 0
@@ -61,11 +62,12 @@ class Tail:
         try:
             reader = SegmentReader(file, name)
             if self.end:
-                # What was synced before is behind us: from here on, the first block that is not whole is the end.
+                # Everything before `end` was intact at the last attempt: from there on, the first incomplete block is
+                # the end.
                 reader.end = self.end
                 synced = 0
             else:
-                # Before the blocks are read: all up to there was written by then.
+                # The mark is read before the blocks: everything in front of it was written by then.
                 synced = reader.synced_position()
             for _ in reader.blocks(synced):
                 self.holds_blocks = True
@@ -78,26 +80,31 @@ class Tail:
 
 @final
 class Snapshot:
-    """Takes the look. `ends` has the segments that may still grow, and how far they count; the others count whole."""
+    """Takes the snapshot. `ends` maps each segment that may still grow to the number of its bytes that count; all other
+    segments count whole.
+    """
 
     def __init__(self, directory: Path, links: HardLinks) -> None:
         self.ends: dict[str, int] = {}
         self._links = links
-        # By path and inode: an inode alone may come back as another file's.
+        # The key is path and inode: the file system may give an inode again to another file.
         self._tails: dict[tuple[str, int], Tail] = {}
         self._watching = _connect(directory)
         self._definitions = _connect(directory)
 
     def take(self, timeout_seconds: float = TIMEOUT_SECONDS) -> int:
-        """Returns how often it had to look; raises StorageError when no look counted."""
+        """Take the snapshot; return the number of attempts.
+
+        Raises StorageError when no attempt succeeded within `timeout_seconds`.
+        """
         deadline = time.monotonic() + timeout_seconds
         attempts = 1
-        # The first look finds most of the ends, and takes long.
+        # The first attempt reads most of the segments and takes the longest.
         while not self._attempt():
             if time.monotonic() > deadline:
                 raise StorageError(
-                    f"definitions changed, or files were removed, during each of {attempts} attempts at the data: "
-                    "try again when less is declared and deleted"
+                    f"definitions changed, or files were removed, during each of {attempts} snapshot attempts: "
+                    "try again when fewer queues are declared and deleted"
                 )
             attempts += 1
             time.sleep(PAUSE_SECONDS)
@@ -114,7 +121,7 @@ class Snapshot:
         return self._links.are_complete() and (self._version() == before or self._are_the_same())
 
     def _find_end(self, segments: list[str]) -> None:
-        """Of one log, newest segment first."""
+        """Find where a log ends; `segments` are its segments, newest first."""
         for path in segments:
             tail = self._tails.setdefault((path, self._links.paths[path]), Tail())
             tail.advance(self._links.linked_path(path), path)
@@ -124,20 +131,20 @@ class Snapshot:
 
     @property
     def damage(self) -> list[Damage]:
-        """What cannot be read of the segments in `ends`."""
+        """The unreadable parts of the segments in `ends`."""
         return [damage for path in self.ends for damage in self._tails[path, self._links.paths[path]].damage]
 
     def _version(self) -> int:
-        """Another one after each transaction of the broker."""
+        """SQLite's data version, which changes with each transaction of the broker."""
         if self._watching.in_transaction:
             self._watching.execute("ROLLBACK")
         version: int = self._watching.execute("PRAGMA data_version").fetchone()[0]
         return version
 
     def _are_the_same(self) -> bool:
-        """Whether the definitions are now what they were when the look began.
+        """Tell whether the definitions are the same as at the start of the attempt.
 
-        A queue that came and went meanwhile would have left its mark: ids are counted, and never given twice.
+        A queue that was created and deleted meanwhile shows, too: ids are counted and never used twice.
         """
         _begin_reading(self._watching)
         tables = self._definitions.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
@@ -148,11 +155,11 @@ class Snapshot:
         )
 
     def copy_definitions(self, target: Path) -> None:
-        """As they were at the cut, in one file."""
+        """Write the definitions of the snapshot to `target`, as a single file without a write-ahead log."""
         copy = connect(target)
         try:
             self._definitions.backup(copy)
-            # A file of its own has no log beside it.
+            # Without this, SQLite would keep a write-ahead log beside the copy.
             copy.execute("PRAGMA journal_mode = DELETE")
         finally:
             copy.close()
@@ -166,13 +173,13 @@ def _begin_reading(connection: sqlite3.Connection) -> None:
     if connection.in_transaction:
         connection.execute("ROLLBACK")
     connection.execute("BEGIN")
-    # It is the first query that begins to read.
+    # SQLite takes its read snapshot at the first query, not at BEGIN.
     connection.execute("SELECT count(*) FROM meta").fetchone()
 
 
 def _rows(connection: sqlite3.Connection, table: str) -> list[tuple[object, ...]]:
     rows = connection.execute(f"SELECT * FROM {table}").fetchall()  # noqa: S608 - a name of our own
-    # Segments are begun all the time.
+    # `journal_written` changes whenever a segment is begun, so it is not compared.
     return [row for row in rows if table != "meta" or row[0] != "journal_written"]
 
 

@@ -1,12 +1,12 @@
-"""What the journal says of the definitions: a second place for what messages cannot be given back without.
+"""A copy of the definitions in the journal: the part without which messages cannot be recovered.
 
-That are virtual hosts, exchanges, queues, and whatever else has an id that journal records speak of. A segment begins
-with all of them, and each change follows in the batch that has it; so they can be rebuilt (storage/rebuild) where
-definitions.sqlite is lost. Bindings, users and rules are not there.
+It covers virtual hosts, exchanges, queues, and everything else with an id that journal records mention. A segment
+begins with all of them, and each change follows in its batch. So they can be rebuilt (storage/rebuild) if
+definitions.sqlite is lost. Bindings, users and rules are not covered.
 
-Each record has two numbers by which a start tells whether definitions belong to the journal it has: `identity`, drawn
-when the definitions were made, and `generation`, which grows by one with each transaction of theirs, and is on the disk
-in the definitions before it is in the journal.
+Each record has two numbers by which a start checks that the definitions belong to the journal: `identity`, drawn when
+the definitions were created, and `generation`, which grows by one with each transaction of the definitions. A
+generation is on the disk in the definitions before it is in the journal.
 """
 
 import json
@@ -34,14 +34,14 @@ TERMINUS: Final = "terminus"
 LEASE: Final = "lease"
 STAGE: Final = "stage"
 
-# What tells things of a kind apart: ids, or names.
+# Kind, and the id or name that identifies the object within its kind.
 Key = tuple[str, int | str, str]
 
 
 class DefinitionsRecord(NamedTuple):
-    """A definitions record. `is_whole`: it has all there is, and not only what changed.
+    """A definitions record of the journal. `is_whole` says that it contains all definitions, not only changes.
 
-    Each of `entries` has a `kind` and the fields of its definition, or a key and `gone`.
+    Each of `entries` has a `kind` and either the fields of its definition, or a key and `gone`.
     """
 
     identity: int
@@ -56,7 +56,7 @@ def encode_definitions(identity: int, generation: int, is_whole: bool, entries: 
 
 
 def decode_definitions(data: bytes, position: int) -> DefinitionsRecord:
-    """The definitions record at `position`. Raises ValueError for a text that is none of ours."""
+    """Decode the definitions record at `position`. Raises ValueError if its text is not valid JSON."""
     _, length, identity, generation, is_whole = DEFINITIONS_HEAD.unpack_from(data, position)
     begin = position + DEFINITIONS_HEAD.size
     entries = json.loads(data[begin : begin + length])
@@ -65,19 +65,22 @@ def decode_definitions(data: bytes, position: int) -> DefinitionsRecord:
 
 @final
 class Catalogue:
-    """`identity` and `generation` are those of the definitions, as of the newest change that was taken."""
+    """The JSON texts of all definitions that the journal copies. `identity` and `generation` are those of the newest
+    change that was encoded.
+    """
 
     def __init__(self, identity: int, generation: int) -> None:
         self.identity = identity
         self.generation = generation
-        # By key: the virtual host it is in, and its text.
+        # Maps a key to the virtual host of the object and the JSON text of its definition.
         self._entries: dict[Key, tuple[str, str]] = {}
         self._queue_ids: dict[tuple[str, str], int] = {}
-        # Leases go with their queue.
+        # Maps lease ids to queue ids, because deleting a queue deletes its leases.
         self._leases: dict[int, int] = {}
         self._changes: list[str] = []
         self._size = 0
-        # Where the next part begins of what is too long for one segment.
+        # If the texts are too long for one segment, each segment gets a part of them; the next part begins at this
+        # index.
         self._turn = 0
 
     def load(self, definitions: Definitions) -> None:
@@ -96,18 +99,20 @@ class Catalogue:
         self._changes.clear()
 
     def encode_changes(self) -> bytes:
-        """The record of what changed since this was asked last, which is one more transaction of the definitions."""
+        """Encode the changes since the last call as a record; they are one more transaction of the definitions."""
         self.generation += 1
         changes = self._changes
         self._changes = []
         return encode_definitions(self.identity, self.generation, False, changes)
 
     def discard_changes(self) -> None:
-        """They will never be on the disk."""
+        """Drop the staged changes, which will never reach the disk."""
         self._changes.clear()
 
     def encode_all(self, size_max: int) -> bytes:
-        """The record of all there is; of a part of it, if that is longer: the next one goes on where it ends."""
+        """Encode all definitions as a record. If their text is longer than `size_max` bytes, encode a part of them; the
+        next call continues behind it.
+        """
         texts = [text for _, text in self._entries.values()]
         if self._size <= size_max:
             return encode_definitions(self.identity, self.generation, True, texts)
@@ -123,7 +128,7 @@ class Catalogue:
         return encode_definitions(self.identity, self.generation, False, part)
 
     def text_of_queue(self, queue_id: int) -> str:
-        """Empty where it is not known."""
+        """The JSON text of a queue's definition; empty if the queue is unknown."""
         return self._entries.get((QUEUE, queue_id, ""), ("", ""))[1]
 
     # -- changes ------------------------------------------------------------------------------------------------
@@ -199,7 +204,7 @@ class Catalogue:
 
 
 def _fields(record: object) -> dict[str, object]:
-    """Of a dataclass, which has no `__dict__` where it is compiled."""
+    """The fields of a dataclass, by name; compiled dataclasses have no `__dict__`."""
     return {field.name: getattr(record, field.name) for field in fields(record)}  # type: ignore[arg-type]
 
 

@@ -1,4 +1,4 @@
-"""Definitions in SQLite: <data>/definitions.sqlite. Changes are staged as statements; the sync thread runs them."""
+"""The database of the definitions: <data>/definitions.sqlite."""
 
 import json
 import os
@@ -26,21 +26,22 @@ from flintmq.storage.definitions.schema import load_table
 from flintmq.storage.files import Disk
 
 LOG_SUFFIX: Final = "-wal"
-# SQL and its parameters.
+# An SQL statement and its parameters.
 Statement = tuple[str, tuple[object, ...]]
 
-# SQLite's name for a database that has no file.
+# SQLite's name for a database without a file.
 IN_MEMORY: Final = Path(":memory:")
-# As all files of a data directory: hashes of passwords are nobody else's business.
+# The mode of all files in a data directory. Others may not read the file, because it contains password hashes.
 _MODE: Final = 0o640
 _OTHERS_PERMISSIONS: Final = 0o007
 
 
 class Marks(NamedTuple):
-    """What tells whether definitions belong to the data beside them, and what of that is missing.
+    """Numbers by which a start checks that the definitions belong to the data beside them, and that no segment is
+    missing.
 
-    `generation` counts transactions. `journal_written` is the newest segment of the journal that holds something, and
-    `journal_ended` the one that was the last at a clean stop; 0 where that is not known.
+    `generation` counts transactions. `journal_written` is the newest segment of the journal that holds records,
+    `journal_ended` the last segment at a clean stop; each is 0 if unknown.
     """
 
     identity: int
@@ -50,11 +51,11 @@ class Marks(NamedTuple):
 
 
 def write_log_again(disk: Disk, database: Path) -> None:
-    """To be called before the database is opened. Raises OSError.
+    """Write SQLite's write-ahead log again, and sync it. Call this before the database is opened. Raises OSError.
 
-    After a COMMIT whose sync failed, a system may go on showing readers of the file what it will never write. SQLite
-    takes that for committed, a start builds on it, and a power loss would take it away. The same bytes, written once
-    more to the same places, are synced for good.
+    After a COMMIT whose sync failed, the system may show readers data that it will never write to the disk. SQLite
+    takes that data as committed, a start builds on it, and a loss of power would remove it. Writing the same bytes to
+    the same place again, and syncing them, makes them durable.
     """
     log = database.with_name(database.name + LOG_SUFFIX)
     if log.name not in disk.list_directory(log.parent):
@@ -68,19 +69,22 @@ def write_log_again(disk: Disk, database: Path) -> None:
 
 
 def connect(path: Path) -> sqlite3.Connection:
-    """In autocommit: transactions are begun and ended by name. Users outside the group of the file cannot read it."""
+    """Open the database in autocommit mode: transactions begin and end with explicit statements. Users outside of the
+    file's group cannot read it.
+    """
     if path != IN_MEMORY:
         _restrict_permissions(path)
     return sqlite3.connect(path, isolation_level=None, check_same_thread=False)
 
 
 def _restrict_permissions(path: Path) -> None:
-    """Make the file with our mode, since SQLite goes by the umask; the files beside it get the mode of this one.
+    """Create the file with our mode, because SQLite would use the umask; SQLite gives the files beside it the mode of
+    this one.
 
-    What an older release has made is taken from others now.
+    The permissions of files that an older release created are restricted, too.
     """
     with suppress(OSError):
-        # Where the file cannot be made, or belongs to somebody else, SQLite says what is wrong with it.
+        # If the file cannot be created, or belongs to another user, SQLite reports the reason later.
         os.close(os.open(path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, _MODE))
         for name in (path.name, f"{path.name}-wal", f"{path.name}-shm"):
             with suppress(FileNotFoundError):
@@ -90,18 +94,17 @@ def _restrict_permissions(path: Path) -> None:
 
 
 def recovery_advice(directory: Path) -> str:
-    """What to do where definitions are lost or damaged."""
-    return (
-        f"put back a copy of it (a backup has one), or see `flintmq storage rebuild {directory}`; nothing was changed"
-    )
+    """The part of an error message that says what to do if definitions are lost or damaged."""
+    return f"restore it from a backup, or run `flintmq storage rebuild {directory}`; nothing was changed"
 
 
 @final
 class DefinitionDatabase:
-    """The file. Opened and read at start-up, then used by the sync thread alone.
+    """The SQLite file. It is opened and read at start-up, and then used by the sync thread only.
 
-    `synchronous` is SQLite's: what is not FULL is for data that may be lost. `is_blank` says that the file was missing
-    or empty: the first call that needs its tables makes them, so that whoever knows of other data can refuse before.
+    `synchronous` is SQLite's pragma; OFF is for data that may be lost. `is_blank` says that the file was missing or
+    empty. The first call that needs the tables creates them, so that the caller can first check whether other data
+    exists, and refuse.
     """
 
     def __init__(
@@ -119,14 +122,14 @@ class DefinitionDatabase:
             self._connection.execute(f"PRAGMA synchronous = {synchronous}")
             self._prepare()
         except (sqlite3.Error, UnicodeDecodeError) as error:
-            # What SQLite says of a damaged file may quote bytes of it that are no text.
+            # UnicodeDecodeError: SQLite's message about a damaged file may quote bytes that are not valid text.
             raise self._unreadable(error) from error
 
     def _check_log(self) -> None:
-        """SQLite deletes the log of a database that has not a byte, whatever is in it."""
+        """Refuse an empty database with a write-ahead log, because SQLite would delete the log with its data."""
         log = self.path.with_name(self.path.name + LOG_SUFFIX)
         if log.exists() and log.stat().st_size and (self._was_missing or not self.path.stat().st_size):
-            raise self._unreadable("it has nothing in it, and its log has")
+            raise self._unreadable("it is empty, but its write-ahead log is not")
 
     def _prepare(self) -> None:
         run = self._connection.execute
@@ -142,17 +145,17 @@ class DefinitionDatabase:
         if version != schema.VERSION or run("PRAGMA application_id").fetchone()[0] != schema.APPLICATION_ID:
             self._connection.close()
             raise StorageError(
-                f"{self.path} has definitions of format {version}, this FlintMQ reads and writes {schema.VERSION}: "
+                f"{self.path} has definitions of format {version}, but this version reads and writes {schema.VERSION}: "
                 "start the release that wrote it, or choose another data directory"
             )
         self._use_log()
 
     def _use_log(self) -> None:
-        # One sync per transaction, and readers of the file do not stop us.
+        # In WAL mode, a transaction needs one sync, and readers of the file do not block writers.
         self._connection.execute("PRAGMA journal_mode = WAL")
 
     def make(self) -> None:
-        """Make the tables, unless they are there. Raises StorageError."""
+        """Create the tables if the database is blank. Raises StorageError."""
         if not self.is_blank:
             return
         mark = f"PRAGMA application_id = {schema.APPLICATION_ID};"
@@ -164,7 +167,7 @@ class DefinitionDatabase:
         self.is_blank = False
 
     def marks(self, draw: Callable[[], int]) -> Marks:
-        """An identity is drawn where there is none yet. Raises StorageError."""
+        """Read the marks; if there is no identity yet, store the one that `draw` returns. Raises StorageError."""
         try:
             found = dict(self._connection.execute("SELECT key, value FROM meta"))
             if not found["identity"]:
@@ -175,17 +178,19 @@ class DefinitionDatabase:
             raise self._unreadable(error) from error
 
     def mark(self, name: str, value: int) -> None:
-        """Change one of the marks, synced on return."""
+        """Set one of the marks; it is synced on return."""
         self.apply([("UPDATE meta SET value = ? WHERE key = ?", (value, name))])
 
     def close_unused(self) -> None:
-        """Close a blank database, and leave no file where there was none."""
+        """Close the database; if it is blank and its file did not exist before, remove the file."""
         self.close()
         if self.is_blank and self._was_missing:
             self.path.unlink(missing_ok=True)
 
     def _change_format(self, scripts: Sequence[str], version: int) -> None:
-        """The pragmas are part of the transaction: the file has all of a format or none."""
+        """Run the scripts and set the format version in one transaction, so that the file has all of a format or none
+        of it.
+        """
         self._connection.executescript(f"BEGIN; {''.join(scripts)} PRAGMA user_version = {version}; COMMIT;")
 
     def _unreadable(self, error: object) -> StorageError:
@@ -256,7 +261,7 @@ class DefinitionDatabase:
         )
 
     def apply(self, statements: Sequence[Statement]) -> None:
-        """Run them as one transaction, synced on return. After an error, nothing of them is there."""
+        """Run statements as one transaction, synced on return. After an error, none of them has an effect."""
         self.make()
         run = self._connection.execute
         try:
@@ -265,13 +270,13 @@ class DefinitionDatabase:
                 run(sql, parameters)
             run("COMMIT")
         except sqlite3.Error:
-            # Of some errors, SQLite has rolled back already.
+            # After some errors, SQLite has rolled back already.
             if self._connection.in_transaction:
                 run("ROLLBACK")
             raise
 
     def close_as_single_file(self) -> None:
-        """Close, and leave all of it in one file, without a log. Raises StorageError."""
+        """Close the database as a single file without a write-ahead log. Raises StorageError."""
         try:
             self._connection.execute("PRAGMA journal_mode = DELETE")
         except sqlite3.Error as error:

@@ -1,4 +1,4 @@
-"""Rules as rows: the table of each kind, its columns, and how a record becomes one and comes back."""
+"""Rules as rows: the table of each kind of rule, its columns, and the conversion between records and rows."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -19,7 +19,9 @@ Row = tuple[Any, ...]
 
 @dataclass(frozen=True)
 class RuleTable:
-    """`key` are the columns that tell rules apart, and they come first; `values` are the rest."""
+    """The table of a kind of rule. `key` are the columns that identify a rule and come first; `values` are the other
+    columns.
+    """
 
     name: str
     key: tuple[str, ...]
@@ -85,7 +87,7 @@ _TABLES: Final[dict[type[Any], RuleTable]] = {
         lambda vhost, component, name, value: ParameterRecord(vhost, component, name, load_table(value)["value"]),
     ),
 }
-# What goes with a virtual host, and with a user.
+# These statements delete what belongs to a virtual host, and to a user.
 OF_VHOST: Final = (
     *(f"DELETE FROM {table} WHERE vhost = ?" for table in ("exchanges", "queues", "bindings")),  # noqa: S608
     *(f"DELETE FROM {table.name} WHERE vhost = ?" for table in _TABLES.values() if "vhost" in table.key),  # noqa: S608
@@ -98,7 +100,7 @@ OF_USER: Final = (
 
 
 def read_rules(run: Callable[[str], Iterator[Row]]) -> list[Rule]:
-    """All rules. `run` executes a query."""
+    """Read all rules; `run` executes a query."""
     return [table.read(*row) for table in _TABLES.values() for row in run(table.select)]
 
 

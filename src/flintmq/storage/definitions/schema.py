@@ -1,4 +1,6 @@
-"""The tables of definitions.sqlite, and how those of an older format become them."""
+"""The tables of definitions.sqlite, the migrations from older formats, and the encoding of argument tables in text
+columns.
+"""
 
 import json
 from typing import Final
@@ -7,7 +9,7 @@ from flintmq.base.json_values import from_json, to_json
 from flintmq.broker.message import Table
 
 VERSION: Final = 8
-# "FLNT": tells our database from somebody else's of the same name.
+# "FLNT" distinguishes FlintMQ's database from another program's database of the same name.
 APPLICATION_ID: Final = 0x464C4E54
 
 _BINDINGS: Final = """
@@ -54,8 +56,8 @@ _SECRETS: Final = """
 CREATE TABLE secrets (name TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
 """
 
-# The first is drawn by whoever opens the database (0: not yet); the second counts transactions. The others are
-# segments of the journal: the newest that holds something, and the one that was ended by the last clean stop.
+# `identity` is drawn by the first broker that opens the database (0: not yet drawn); `generation` counts transactions.
+# The others are segments of the journal: the newest that holds records, and the one that the last clean stop ended.
 _MARKS: Final = """
 INSERT OR IGNORE INTO meta VALUES ('identity', 0);
 INSERT OR IGNORE INTO meta VALUES ('generation', 0);
@@ -81,8 +83,8 @@ INSERT INTO meta VALUES ('next_queue_id', 1);
 """
 CREATE: Final = (_META, _BINDINGS, _RULES, _READERS, _TERMINI, _LEASES, _STAGES, _SECRETS, _MARKS)
 
-# From the format that is the key to the next one: scripts, to be run one after the other. Format 1 had no permissions:
-# every user could do everything.
+# Maps each format to the scripts that lead to the next one, to be run in order. Format 1 had no permissions: every user
+# could do everything.
 MIGRATIONS: Final = {
     1: (
         """
@@ -114,12 +116,14 @@ INSERT INTO permissions SELECT vhosts.name, users.name, '.*', '.*', '.*' FROM vh
 
 
 def dump_table(table: Table) -> str:
-    """The same text for equal tables, in whatever order their keys are. Raises TypeError for what no table can hold."""
+    """Encode a table as JSON; equal tables give equal texts, whatever the order of their keys. Raises TypeError for
+    values that a table cannot hold.
+    """
     return json.dumps({key: to_json(value) for key, value in table.items()}, separators=(",", ":"), sort_keys=True)
 
 
 def load_table(text: str) -> Table:
-    """Raises ValueError, KeyError or TypeError when `dump_table` did not write it."""
+    """Decode a table that `dump_table` encoded. Raises ValueError, KeyError or TypeError for other texts."""
     fields = json.loads(text)
     if not isinstance(fields, dict):
         raise TypeError("arguments are not a table")

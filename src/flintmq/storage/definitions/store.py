@@ -25,15 +25,18 @@ from flintmq.storage.definitions.schema import dump_table
 
 @final
 class SqliteDefinitions(DefinitionStore):
-    """Stages changes for the next batch, and tells `catalogue` of those that it is about."""
+    """Stages changes of definitions as SQL statements for the next batch, and reports those that the journal copies to
+    `catalogue`.
+    """
 
     def __init__(self, database: DefinitionDatabase, catalogue: Catalogue | None = None) -> None:
-        # What `load` found: all ids that were ever given are below. 0 before that.
+        # All ids that were ever given are below this number. It is 0 until `load` has read it.
         self.next_queue_id = 0
         self.catalogue = catalogue or Catalogue(0, 0)
-        # What the journal is to have of the batch that was taken last; empty for nothing.
+        # The definitions record of the batch that was taken last, for the journal; empty if there is none.
         self.catalogue_change = b""
-        # Places of readers change all the time, and nothing else goes by them.
+        # False if only offsets of stream readers were staged: they change all the time and do not change the
+        # generation.
         self._has_definition_changes = False
         self._database = database
         self._statements: list[Statement] = []
@@ -49,7 +52,7 @@ class SqliteDefinitions(DefinitionStore):
         return bool(self._statements)
 
     def take(self) -> list[Statement]:
-        """End the batch."""
+        """End the batch; return its statements."""
         statements = self._statements
         self._statements = []
         self.catalogue_change = b""
@@ -60,7 +63,7 @@ class SqliteDefinitions(DefinitionStore):
         return statements
 
     def discard(self) -> None:
-        """Forget what was staged since the last batch."""
+        """Drop what was staged since the last batch."""
         self._statements = []
         self._has_definition_changes = False
         self.catalogue.discard_changes()
@@ -72,7 +75,7 @@ class SqliteDefinitions(DefinitionStore):
     def _stage_statement(self, sql: str, *parameters: object) -> None:
         for parameter in parameters:
             if isinstance(parameter, str):
-                # Refused here, where the caller can be told, and not by the sync thread, which would have to stop.
+                # Raise UnicodeEncodeError here, in the caller: the sync thread could only stop.
                 parameter.encode()
         self._statements.append((sql, parameters))
 
@@ -241,7 +244,7 @@ class SqliteDefinitions(DefinitionStore):
 
 
 def _binding_key(binding: BindingRecord) -> tuple[object, ...]:
-    """Bindings are told apart by all they have, their arguments included."""
+    """The columns of a binding; all of them together identify it, including its arguments."""
     return (
         binding.vhost,
         binding.source,

@@ -1,4 +1,4 @@
-"""A data directory as somebody else sees it who only reads: that of a running broker, of a stopped one, or a backup."""
+"""A data directory, opened for reading only: of a running broker, of a stopped one, or a backup."""
 
 import fcntl
 import os
@@ -23,10 +23,10 @@ from flintmq.storage.segment_reader import SegmentReader
 
 @final
 class DataDirectory:
-    """`files` are the paths of the state within it, and their inodes, as they were when this was made.
+    """The files of a data directory.
 
-    `tails` are the segments that may not have been sealed: the newest of each log that hold blocks.
-    Raises StorageError.
+    `files` maps the paths of its state to their inodes, as they were when this object was created. `tails` are the
+    segments that may not be sealed: the newest segment of each log that has blocks. Raises StorageError.
     """
 
     def __init__(self, path: Path) -> None:
@@ -34,7 +34,7 @@ class DataDirectory:
             raise StorageError(f"there is no directory {path}")
         if not is_data_directory(path):
             raise StorageError(
-                f"{path} is no data directory of FlintMQ, nor a backup: it has neither {DEFINITIONS} nor messages"
+                f"{path} is not a data directory of FlintMQ, nor a backup: it has neither {DEFINITIONS} nor messages"
             )
         self.path = path
         self.is_backup = manifest.is_backup(path)
@@ -43,15 +43,17 @@ class DataDirectory:
         self.files = state_files(path)
         self.logs = logs(iter(self.files))
         self.tails: set[str] = set()
-        # What the definitions say of the journal, once they were read.
+        # The marks of the definitions; None until the definitions were read.
         self.marks: Marks | None = None
-        # Made for later: there is nothing in them.
+        # Segments that were created in advance and are empty.
         self._preallocated: set[str] = set()
         for segments in self.logs.values():
             self._find_tail(segments)
 
     def _find_tail(self, segments: list[str]) -> None:
-        """Newest first: so a segment is looked at after those behind it, should the broker go on to one of these."""
+        """Find the newest segment with blocks. `segments` are newest first, so that a segment is read after the
+        following ones: the broker may begin one of these meanwhile.
+        """
         for path in segments:
             with self.segment(path) as reader:
                 if reader is not None and reader.holds_blocks():
@@ -61,18 +63,18 @@ class DataDirectory:
 
     @property
     def journal(self) -> list[str]:
-        """Oldest first."""
+        """The segments of the journal, oldest first."""
         return self.logs.get(JOURNAL, [])[::-1]
 
     @property
     def streams(self) -> dict[int, list[str]]:
-        """The segments of each, by the queue's id; oldest first."""
+        """The segments of each stream by queue id, oldest first."""
         found = {log.rpartition("/")[2]: segments[::-1] for log, segments in self.logs.items() if log != JOURNAL}
         return {int(name): segments for name, segments in found.items() if name.isdecimal()}
 
     @contextmanager
     def segment(self, path: str) -> Iterator[SegmentReader | None]:
-        """None for a segment that a running broker has removed meanwhile."""
+        """Open a segment; yields None if a running broker has removed it meanwhile."""
         try:
             file = self._disk.open_to_read(self.path / path)
         except FileNotFoundError:
@@ -85,29 +87,32 @@ class DataDirectory:
 
     def _apply_marks(self, marks: Marks) -> None:
         self.marks = marks
-        # There was something in these.
+        # These segments had records according to the definitions, so they were not created in advance.
         begun = {
             path for path in self._preallocated if path in self.journal and number_of(path) <= marks.journal_written
         }
         self._preallocated -= begun
         if self.is_running:
-            # The broker has begun to write them since the files were listed: they have no seal yet.
+            # A running broker has begun to write them since the files were listed, so they have no seal yet.
             self.tails |= begun
 
     @property
     def written_segments(self) -> list[str]:
-        """Of the journal, oldest first: without those that were made for later."""
+        """The segments of the journal without those created in advance, oldest first."""
         return [path for path in self.journal if path not in self._preallocated]
 
     def synced_position(self, path: str, reader: SegmentReader) -> int:
-        """How far this segment is known to have been synced."""
+        """The position up to which this segment is known to have been synced."""
         if path in self._preallocated:
-            # Headers are synced before a file gets its name: without one, it is not known what was there.
+            # A header is synced before the file gets its name. If the header is missing, the former contents of the
+            # file are unknown.
             return reader.size if reader.header is None else 0
         return reader.synced_position() if path in self.tails else reader.size
 
     def is_unchanged(self, path: str) -> bool:
-        """Whether what was read is what was found: a broker that runs may write over a file that lost its name."""
+        """Tell whether the file that was read is still the one that was listed: a running broker may overwrite a file
+        that has lost its name.
+        """
         if not self.is_running:
             return True
         try:
@@ -116,11 +121,14 @@ class DataDirectory:
             return False
 
     def definitions(self) -> Definitions:
-        """Read from a copy: even reading a database may write beside it. Raises StorageError for what is damaged."""
+        """Read the definitions from a copy, because even reading an SQLite database may write beside it. Raises
+        StorageError if they are damaged.
+        """
         with tempfile.TemporaryDirectory(prefix="flintmq-") as scratch:
             copy = Path(scratch) / DEFINITIONS
             try:
-                # Before the definitions, in which a broker that runs makes each change first.
+                # The journal is read before the definitions, because a running broker writes each change to the
+                # definitions first.
                 described = latest_definitions(self._disk, self.path / JOURNAL, self._disk.open_to_read)
                 self._copy_definitions(copy)
                 database = DefinitionDatabase(copy)
@@ -137,7 +145,7 @@ class DataDirectory:
             except OSError as error:
                 raise StorageError(f"{error.filename} cannot be read: {error.strerror}") from error
             except (StorageError, sqlite3.Error) as error:
-                # Who asks knows nothing of the copy.
+                # The message must name the original, because the caller does not know of the copy.
                 text = str(error).replace(str(copy), str(self.path / DEFINITIONS))
                 raise StorageError(text.replace(scratch, str(self.path))) from error
 
@@ -158,7 +166,7 @@ class DataDirectory:
 
 
 def number_of(path: str) -> int:
-    """Of a segment: its first offset, in a stream."""
+    """The number of a segment; in a stream, its first offset."""
     return int(PurePosixPath(path).stem)
 
 

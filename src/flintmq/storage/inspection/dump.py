@@ -1,8 +1,8 @@
-"""What is on the queues and in the streams of a data directory, or every record of its files, one after the other.
+"""Dump of a data directory: the messages on its queues and in its streams, or every record of its files.
 
-The journal is read twice: for what was settled, and for the messages that were not. So memory holds runs of places, and
-one block, but no messages; they come in the order of the journal. On a running broker, what changes meanwhile may be
-seen or not.
+The journal is read twice: first for the settlements, then for the messages that are not settled. So memory holds ranges
+of sequence numbers and one block, but no messages. Messages come in the order of the journal. Changes that a running
+broker makes meanwhile may or may not be seen.
 """
 
 from collections.abc import Iterator
@@ -39,13 +39,15 @@ from flintmq.storage.journal.records import (
 )
 from flintmq.storage.segment_reader import Block
 
-# A message or a record, as JSON has it.
+# A message or a record as a JSON object.
 Line = dict[str, object]
 
 
 @final
 class Dump:
-    """Of one queue, or of all. `damage` is what was passed over. Raises StorageError."""
+    """Reads messages or records of one queue, or of all. `damage` lists the parts that could not be read. Raises
+    StorageError.
+    """
 
     def __init__(self, directory: Path, codecs: dict[int, ContentCodec]) -> None:
         self.damage: list[Damage] = []
@@ -53,7 +55,9 @@ class Dump:
         self._describer = Describer(codecs)
 
     def messages(self, queue: str | None, vhost: str) -> Iterator[Line]:
-        """What a start would find on the queues, then the records of the streams; of one queue, or of all."""
+        """The messages that a start would find on the queues, then the records of the streams; of one queue, or of all
+        if `queue` is None.
+        """
         queues = self._queues(queue, vhost)
         yield from self._on_queues(queues)
         for queue_id, segments in self._directory.streams.items():
@@ -83,7 +87,7 @@ class Dump:
                 places.returned(block.data, position)
         live = places.live()
         replaced = places.replaced
-        # It is the same damage again.
+        # The second pass finds the same damage again; it is dropped below.
         found = len(self.damage)
         for path, block, position in self._in_journal():
             if block.data[position] in (RECORD_MESSAGE, RECORD_MOVED):
@@ -99,7 +103,7 @@ class Dump:
         del self.damage[found:]
 
     def records(self, queue: str | None, vhost: str) -> Iterator[Line]:
-        """Everything that was written and is still there, settled or not; about one queue, or everything."""
+        """All records that are still in the files, settled or not; about one queue, or all if `queue` is None."""
         wanted = None if queue is None else set(self._queues(queue, vhost))
         for path, block, position in self._in_journal():
             line = self._describe_record(block.data, position)
@@ -136,7 +140,7 @@ class Dump:
         return {"record": "return", "queue_id": queue_of(data, position), "seq": seq, "returns": returns}
 
     def _in_journal(self) -> Iterator[tuple[str, Block, int]]:
-        """The journal's records, with where they are in the block's data."""
+        """The records of the journal: segment, block, and position in the block's data."""
         for path, block in self._blocks(self._directory.journal):
             try:
                 if block.type != TYPE_JOURNAL:
@@ -147,7 +151,7 @@ class Dump:
                 self._pass_over(path, block)
 
     def _in_stream(self, segments: list[str]) -> Iterator[tuple[str, Block, int, int]]:
-        """A stream's records: their offsets, and where their contents are in the block's data."""
+        """The records of a stream: segment, block, offset, and position of the content in the block's data."""
         for path, block in self._blocks(segments):
             try:
                 if block.type != TYPE_STREAM:

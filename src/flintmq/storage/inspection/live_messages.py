@@ -1,4 +1,4 @@
-"""Which places of queues hold a message still: what a journal comes to."""
+"""The messages that are left on queues, computed from the records of a journal."""
 
 from typing import final
 
@@ -10,25 +10,26 @@ from flintmq.storage.inspection.records import entries_of, queue_of, return_of, 
 
 @final
 class LiveMessages:
-    """Is told of all records. What it takes is by runs of places, not by messages.
+    """Collects records; its memory grows with ranges of sequence numbers, not with messages.
 
-    Only the queues of `queue_ids` count, and their notes (queue -n has those of queue n).
+    Only the queues of `queue_ids` count, and their notes (queue -n has the notes of queue n).
     """
 
     def __init__(self, queue_ids: set[int]) -> None:
-        # How often the messages came back that did, by queue and place.
+        # How often a message came back to its queue, by queue id and sequence number; only for those that did.
         self.returns: dict[tuple[int, int], int] = {}
-        # How many records of a place have a later one in the same segment: by that, queue and place.
+        # How many records of an entry have a later record in the same segment, by segment, queue id and sequence
+        # number.
         self.replaced: dict[tuple[str, int, int], int] = {}
-        # The highest id that a record speaks of, whosever it is.
+        # The highest id that any record mentions.
         self.highest_id: i64 = 0
         self._queue_ids = queue_ids
         self._settled: dict[int, Ranges] = {}
-        # By segment, in order, and queue.
+        # Written sequence numbers by segment, in the order of the journal, and queue id.
         self._written: dict[str, dict[int, Ranges]] = {}
 
     def message(self, segment: str, data: bytes, position: int) -> int:
-        """Returns at how many places it was put."""
+        """Add a message record; return its number of entries, one per queue."""
         written = self._written.setdefault(segment, {})
         count = 0
         for queue_id, seq in entries_of(data, position):
@@ -58,10 +59,10 @@ class LiveMessages:
             self.returns[queue_id, seq] = count
 
     def live(self) -> dict[str, dict[int, Ranges]]:
-        """The places that hold a message, by the segment that has it, and queue. To be asked once.
+        """The sequence numbers of live messages, by segment and queue id. May be called once.
 
-        A place is settled for good, wherever the record says so. One that is in several segments was moved, or got
-        another message: the last counts.
+        A settled sequence number stays settled, wherever the settlement is. If a sequence number is in several
+        segments, the message was moved or replaced, and the last record counts.
         """
         gone = self._settled
         found: dict[str, dict[int, Ranges]] = {}

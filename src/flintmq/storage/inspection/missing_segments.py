@@ -1,4 +1,4 @@
-"""Segments that others tell of, and that are not there."""
+"""Missing segments: other files or the definitions show that they existed."""
 
 from collections.abc import Mapping
 from itertools import pairwise
@@ -18,15 +18,16 @@ from flintmq.storage.stream.index import decode_index, missing_records
 def missing_of_journal(
     directory: DataDirectory, named: Mapping[str, int], reports: list[FileReport]
 ) -> list[FileReport]:
-    """`named` is the number that each segment's header has of the one before it.
+    """Find missing segments of the journal.
 
-    Of the last one in `reports`, the end may be missing: that is added there.
+    `named` maps each segment's path to the number of the previous segment, as its header has it. If only the end of the
+    last segment is missing, the damage is added to its report in `reports`.
     """
     paths = directory.written_segments
     by_number = {number_of(path): path for path in paths}
     missing = missing_between(list(by_number), lambda number: named.get(by_number[number], 0))
     if not directory.is_running and directory.marks is not None:
-        # A broker that runs may be further than its definitions were when they were read.
+        # A running broker may have written more segments since the definitions were read.
         missing += missing_behind(list(by_number), directory.marks.journal_written)
         _check_end(directory, by_number.get(directory.marks.journal_ended, ""), reports)
     gaps = [(f"{JOURNAL}/{number:020d}{JOURNAL_SUFFIX}", reason) for number, reason in missing]
@@ -46,9 +47,9 @@ def _check_end(directory: DataDirectory, ended: str, reports: list[FileReport]) 
 def missing_of_streams(
     directory: DataDirectory, ends: Mapping[str, int], reports: list[FileReport]
 ) -> list[FileReport]:
-    """Found by the offsets before and behind a gap, and by indexes that have no segment.
+    """Find missing segments of streams, by gaps between offsets and by indexes without a segment.
 
-    `ends` are the offsets behind the records that each segment was found to have.
+    `ends` maps the path of each segment to the offset behind its last record.
     """
     damaged = {report.path for report in reports if report.damage}
     indexes: dict[str, list[str]] = {}
@@ -60,7 +61,7 @@ def missing_of_streams(
         known = {number_of(path): max(ends.get(path, 0), _stored_end(directory.path / path)) for path in segments}
         gaps: dict[int, int] = {}
         for path in indexes.get(log, ()):
-            # Retention removes the oldest segments, and the index of one behind it.
+            # Retention removes the oldest segments first, and the index of a segment after it.
             if number_of(path) not in known and number_of(path) > min(known, default=-1):
                 gaps[number_of(path)] = _stored_end(directory.path / path)
         for earlier, later in pairwise(segments):
@@ -75,7 +76,7 @@ def missing_of_streams(
 
 
 def _stored_end(segment: Path) -> int:
-    """The offset behind a segment's last record, as its index has it; -1 without one that can be read."""
+    """The offset behind a segment's last record according to its index; -1 if there is no readable index."""
     index = segment.with_suffix(INDEX_SUFFIX)
     try:
         found = decode_index(index.read_bytes(), str(index))
@@ -85,7 +86,9 @@ def _stored_end(segment: Path) -> int:
 
 
 def _is_gap(directory: DataDirectory, path: str, segments: list[str]) -> bool:
-    """A broker that runs may have made it, or removed the segments before it, since they were looked for."""
+    """Tell whether a segment is really missing: a running broker may have created it meanwhile, or removed the segments
+    before it.
+    """
     is_oldest_there = all((directory.path / segment).exists() for segment in segments[:1])
     return is_oldest_there and not (directory.path / path).exists()
 

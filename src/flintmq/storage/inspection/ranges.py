@@ -1,4 +1,4 @@
-"""Sets of numbers that come in runs, such as the sequence numbers of a queue."""
+"""Sets of numbers with long runs, such as the sequence numbers of a queue."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from typing import final
 
 @final
 class Ranges:
-    """Disjoint runs in order, each from its start to before its end; two that touch are one."""
+    """Disjoint runs in ascending order, each from its start to before its end; adjacent runs are joined."""
 
     def __init__(self) -> None:
         self._starts: list[int] = []
@@ -31,7 +31,7 @@ class Ranges:
             starts.append(start)
             ends.append(end)
             return
-        # Those that overlap or touch become one with it.
+        # Runs that overlap or touch the new one are joined with it.
         first = bisect_left(ends, start)
         last = bisect_right(starts, end)
         if first < last:

@@ -1,4 +1,4 @@
-"""The records in the blocks of journal and streams, as inspection sees them: one after the other, in order."""
+"""Iteration over the records in the blocks of journal and streams, and messages as JSON values."""
 
 from base64 import b64encode
 from collections.abc import Iterator
@@ -29,11 +29,13 @@ _PROPERTIES: Final = (
 
 
 class BrokenBlock(Exception):
-    """The records of a block do not fill it, or are of no known kind: its checksum was right, its writer was not."""
+    """The records of a block do not fill it exactly, or are of an unknown kind. The checksum is correct, so the writer
+    was wrong.
+    """
 
 
 def journal_records(data: bytes, start: i64, length: i64) -> Iterator[i64]:
-    """Where the records of a journal block begin. Raises BrokenBlock."""
+    """The positions of the records of a journal block. Raises BrokenBlock."""
     position = start
     end = start + length
     while position < end:
@@ -48,7 +50,7 @@ def journal_records(data: bytes, start: i64, length: i64) -> Iterator[i64]:
 
 
 def entries_of(data: bytes, position: i64) -> Iterator[tuple[i64, i64]]:
-    """The queues, and the places on them, of the message record at `position`."""
+    """The queue id and sequence number of each entry of the message record at `position`."""
     stride = ENTRY_BYTES if data[position] == RECORD_MESSAGE else MOVED_ENTRY_BYTES
     begin = position + ENTRIES_AT
     for at in range(begin, begin + stride * i64(read_i32_be(data, position + 1)), stride):
@@ -56,24 +58,24 @@ def entries_of(data: bytes, position: i64) -> Iterator[tuple[i64, i64]]:
 
 
 def settled_ranges(data: bytes, position: i64) -> Iterator[tuple[i64, i64]]:
-    """The first places and the lengths of the runs that the settlement record at `position` settles."""
+    """The first sequence number and the length of each range of the settlement record at `position`."""
     begin = position + RANGES_AT
     for at in range(begin, begin + RANGE_BYTES * i64(read_i32_be(data, position + 9)), RANGE_BYTES):
         yield read_i64_be(data, at), i64(read_i32_be(data, at + 8))
 
 
 def queue_of(data: bytes, position: i64) -> i64:
-    """Of a settlement or a return."""
+    """The queue id of the settlement or return record at `position`."""
     return read_i64_be(data, position + 1)
 
 
 def return_of(data: bytes, position: i64) -> tuple[i64, i64]:
-    """The place, and how often its message came back to it."""
+    """The sequence number and the number of returns of the return record at `position`."""
     return read_i64_be(data, position + 9), i64(read_i32_be(data, position + 17))
 
 
 def stream_records(data: bytes, start: i64, length: i64) -> Iterator[tuple[i64, i64]]:
-    """The offsets of the records of a stream block, and where their contents begin. Raises BrokenBlock."""
+    """The offset and the content position of each record of a stream block. Raises BrokenBlock."""
     try:
         offset, _, count = block_fields(data, start)
         position = start + BLOCK_FIELDS_BYTES
@@ -90,13 +92,13 @@ def stream_records(data: bytes, start: i64, length: i64) -> Iterator[tuple[i64, 
 
 
 class Describer:
-    """Messages as values that JSON can hold."""
+    """Converts messages to values that JSON can represent."""
 
     def __init__(self, codecs: dict[int, ContentCodec]) -> None:
         self._content = ContentReader(codecs)
 
     def describe(self, data: bytes, position: i64) -> dict[str, object]:
-        """The message whose content is at `position`."""
+        """The message whose content begins at `position`, as a JSON object."""
         message = self._content.read(data, position)
         return {
             "exchange": message.address.exchange,
@@ -110,7 +112,7 @@ class Describer:
 
 
 def _properties(message: Message) -> dict[str, object]:
-    """Those that are there."""
+    """The properties that the message has, by name."""
     found = ((name, message.codec.property_value(message.properties, name)) for name in _PROPERTIES)
     return {name: to_json(value) for name, value in found if value is not None}
 

@@ -1,4 +1,4 @@
-"""What was found in a data directory: for people, and for programs."""
+"""Reports of inspection, as text for people and as JSON for programs."""
 
 from dataclasses import dataclass, field
 from typing import Final
@@ -11,30 +11,30 @@ DEFINITIONS_FILE: Final = "definitions"
 JOURNAL_SEGMENT: Final = "journal"
 STREAM_SEGMENT: Final = "stream"
 STREAM_INDEX: Final = "index"
-# What a broker has copied of damaged bytes.
+# Copies of damaged bytes in the quarantine.
 QUARANTINED: Final = "quarantine"
 OTHER: Final = "other"
 
-# States of segments: ended in order; without the end, and nothing behind its last block; something is there, which a
-# crash has torn; a broker goes on here.
+# States of segments: sealed; without a seal and with nothing behind the last block; with bytes behind the last block,
+# which a crash has torn; being written by a running broker.
 SEALED: Final = "sealed"
 OPEN: Final = "open"
 TORN: Final = "torn"
 WRITTEN_TO: Final = "written to"
-# Others tell that it was there.
+# Other files show that this segment existed.
 MISSING: Final = "missing"
-# Of an index: it counts, or it will be made again from the stream.
+# States of an index: valid, or to be created again from the segment.
 USABLE: Final = "usable"
 TO_BE_MADE: Final = "to be made again"
 
 
 @dataclass
 class FileReport:
-    """What was found in a file.
+    """The contents of a file.
 
-    `end` is where its blocks end. `messages` are records of messages; `live` and `dead` are the places on queues they
-    were put to: a message that went to three queues has three. Of what is behind the end of a torn segment,
-    `lost_blocks` can be read, with `lost_messages`: a start cuts them off, and no client was told that they are safe.
+    `end` is the position behind its last valid block. `messages` counts records of messages. `live` and `dead` count
+    entries on queues: a message that went to three queues has three. `lost_blocks` and `lost_messages` count what can
+    be read behind the end of a torn segment: a start cuts it off, and no client got a confirm for it.
     """
 
     path: str
@@ -71,7 +71,9 @@ class FileReport:
 
 @dataclass
 class Report:
-    """`definitions` counts what they define; None if they cannot be read. `messages` are those on queues."""
+    """The result of verification. `definitions` counts the defined objects by kind; it is None if they cannot be read.
+    `messages` counts the messages on queues.
+    """
 
     directory: str
     is_running: bool
@@ -86,7 +88,7 @@ class Report:
         return [damage for file in self.files for damage in file.damage]
 
     def fields(self) -> dict[str, object]:
-        """As JSON has it."""
+        """The report as a JSON object."""
         return {
             "directory": self.directory,
             "running": self.is_running,
@@ -99,10 +101,10 @@ class Report:
         }
 
     def lines(self) -> list[str]:
-        """As people read it; the last line is the verdict."""
+        """The report as lines of text; the last line is the verdict."""
         lines = [file.line() for file in self.files]
         if self.definitions is not None:
-            # Their names are plurals, as JSON has them.
+            # The keys are plurals; `counted` adds the "s" itself.
             lines.append(", ".join(counted(count, what.removesuffix("s")) for what, count in self.definitions.items()))
         on_queues, in_streams = counted(self.messages, "message"), counted(self.stream_records, "record")
         lines.append(f"{on_queues} on queues, {in_streams} in streams")

@@ -1,4 +1,6 @@
-"""Reads all of a data directory, and says what is in each file and what of it is damaged. Never writes."""
+"""Verification of a data directory: reads all of it, counts the contents of each file, and reports damage. It never
+writes.
+"""
 
 from contextlib import suppress
 from pathlib import Path
@@ -44,14 +46,16 @@ from flintmq.storage.stream.index import decode_index
 
 @final
 class Verification:
-    """Verifies once. `total` is how many bytes there are to read. Raises StorageError for what is no data directory."""
+    """Verifies a data directory once. `total` is the number of bytes to read. Raises StorageError if `directory` is not
+    a data directory.
+    """
 
     def __init__(self, directory: Path) -> None:
         self._directory = DataDirectory(directory)
         self._manifest = Manifest.load(directory) if self._directory.is_backup else None
-        # What each segment's header names, of those of the journal: the one before it.
+        # The number of the previous segment, as the header of each journal segment has it, by path.
         self._named: dict[str, int] = {}
-        # The offsets behind the last records of streams' segments.
+        # The offset behind the last record of each stream segment, by path.
         self._ends: dict[str, int] = {}
         self._sizes = {path: _size(directory / path) for path in self._directory.files}
         self.total = sum(self._sizes.values()) + (self._manifest.total_bytes if self._manifest else 0)
@@ -70,7 +74,7 @@ class Verification:
             if report is not None:
                 reports.append(report)
         if definitions is not None and not directory.is_running:
-            # A broker that runs may have given more since they were read.
+            # A running broker may have given more ids since the definitions were read.
             self._check_ids(definitions, max([int(live_messages.highest_id), *directory.streams]), definitions_report)
         reports += missing_of_journal(directory, self._named, reports)
         reports += missing_of_streams(directory, self._ends, reports)
@@ -118,7 +122,7 @@ class Verification:
         return report
 
     def _quarantine(self) -> list[FileReport]:
-        """No damage by itself: a broker that started has dealt with it."""
+        """Reports of the files in the quarantine. They are no damage by themselves: a started broker has handled it."""
         found = sorted((self._directory.path / QUARANTINE).glob("*"))
         return [FileReport(f"{QUARANTINE}/{path.name}", QUARANTINED, _size_of_all(path)) for path in found]
 
@@ -143,7 +147,7 @@ class Verification:
             report.damage = reader.damage + report.damage
             self._check_tail(path, reader, report, is_journal)
             progress(self._sizes[path] - reported)
-        # What is not the same file any more was removed, and may have been written over while it was read.
+        # A segment that was removed meanwhile may have been overwritten while it was read, so its report is dropped.
         return report if self._directory.is_unchanged(path) else None
 
     def _check_header(self, path: str, reader: SegmentReader, is_journal: bool) -> None:
@@ -155,7 +159,7 @@ class Verification:
             reader.damage.append(Damage(reader.name, 0, f"the file is not what its name says, but has {header.number}"))
 
     def _check_tail(self, path: str, reader: SegmentReader, report: FileReport, is_journal: bool) -> None:
-        """What is behind the end."""
+        """Report the state of a segment, and what can be read behind its end."""
         if reader.sealed:
             report.state = SEALED
         elif self._directory.is_running:
@@ -169,7 +173,7 @@ class Verification:
                 report.lost_messages += _messages_in(block, is_journal)
 
     def _compare_with_manifest(self, reports: list[FileReport], progress: Progress) -> None:
-        """A backup with its manifest: there, each byte has to be what it was."""
+        """Compare a backup with its manifest; in a backup each byte must be unchanged."""
         if self._manifest is None:
             return
         directory = self._directory.path
@@ -205,7 +209,7 @@ class _JournalTally:
                 kind = data[position]
                 if kind in (RECORD_MESSAGE, RECORD_MOVED):
                     report.messages += 1
-                    # Until it is known which of them live.
+                    # All entries count as dead until the live ones are known.
                     report.dead += self._live_messages.message(self._path, data, position)
                 elif kind == RECORD_SETTLEMENT:
                     self._live_messages.settlement(data, position)
@@ -257,12 +261,12 @@ def _counts(definitions: Definitions) -> dict[str, int]:
 
 
 def _size_of_all(path: Path) -> int:
-    """Of a file, or of all in a directory."""
+    """The size of a file, or of all files in a directory."""
     return sum(map(_size, path.iterdir())) if path.is_dir() else _size(path)
 
 
 def _size(path: Path) -> int:
-    """0 for what is missing, or was removed by a running broker meanwhile."""
+    """The size of a file in bytes; 0 if it is missing, or was removed meanwhile."""
     try:
         return path.stat().st_size
     except FileNotFoundError:

@@ -1,18 +1,18 @@
-"""Small numbers, and whether they are in a set, in as few bytes as that takes: a journal speaks of millions."""
+"""Compact sets of small numbers, and compact counts: a journal has millions of entries."""
 
 from typing import Final, final
 
 from librt.strings import BytesWriter
 from mypy_extensions import i64, u8
 
-# How many bits of a byte are set.
+# The number of set bits of each byte value.
 _ONES: Final = bytes(value.bit_count() for value in range(256))
 _COUNT_MAX: Final = 255
 
 
 @final
 class Bits:
-    """A set of numbers from 0 on, a bit each; as long as the largest of them needs."""
+    """A set of numbers from 0 on, one bit each, as long as its largest number needs."""
 
     def __init__(self) -> None:
         self._bytes = BytesWriter()
@@ -22,7 +22,7 @@ class Bits:
         return place < len(self._bytes) and self._bytes[place] & u8(1 << (number & 7)) != 0
 
     def add(self, number: i64) -> bool:
-        """Returns whether it was not there before."""
+        """Add a number; return whether it is new."""
         place = number >> 3
         if place >= len(self._bytes):
             self._grow(place)
@@ -37,7 +37,7 @@ class Bits:
             self._bytes[place] = self._bytes[place] & u8(255 - (1 << (number & 7)))
 
     def add_run(self, first: i64, end: i64) -> i64:
-        """Add the numbers from `first` to before `end`; returns how many were not there before."""
+        """Add the numbers from `first` to before `end`; return how many of them are new."""
         added: i64 = 0
         while first < end and first & 7 != 0:
             added += i64(self.add(first))
@@ -58,28 +58,28 @@ class Bits:
         return added
 
     def add_bits(self, bits: bytes) -> None:
-        """Those that `bits_before` gave, to a set that is empty."""
+        """Fill an empty set with the bits that `bits_before` returned."""
         self._bytes.write(bits)
 
     def bits_before(self, end: i64) -> bytes:
-        """The numbers before `end`, a bit each."""
+        """The bits of the numbers below `end`."""
         size = (end + 7) >> 3
         if size > len(self._bytes):
             self._grow(size - 1)
         return self._bytes.getvalue()[:size]
 
     def _grow(self, place: i64) -> None:
-        """A little further than asked for, since sets grow by small steps."""
+        """Grow a little further than `place`, because sets grow by small steps."""
         self._bytes.write(bytes(place + 1 + (place >> 3) - len(self._bytes)))
 
 
 @final
 class Counts:
-    """How often something happened to each of many numbers; nothing, mostly."""
+    """A count for each of many numbers; most counts are 0."""
 
     def __init__(self) -> None:
         self._bytes = BytesWriter()
-        # What no byte can hold, and what is left when the bytes are let go.
+        # Counts that a byte cannot hold, and the remaining counts after `keep`.
         self._others: dict[int, int] = {}
 
     def get(self, number: i64) -> i64:
@@ -99,7 +99,7 @@ class Counts:
             self._others[number] = count
 
     def keep(self, numbers: list[int]) -> None:
-        """Only these few are asked for from now on."""
+        """Keep only the counts of these numbers."""
         kept: dict[int, int] = {}
         for number in numbers:
             count = self.get(number)

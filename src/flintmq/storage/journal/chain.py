@@ -1,21 +1,22 @@
-"""Segments of the journal that should be there and are not.
+"""Detection of missing journal segments.
 
-Each segment's header names the one that was before it when it was made, as its `extra` (0: none, or a file of format 3,
-which does not say). Only the oldest are ever removed, so of two that are there the later one names the earlier one.
+The header of each segment names the previous segment, as its `extra` (0: there was none, or the file has format 3,
+which does not name it). Only the oldest segments are ever removed, so of two neighbours the later one names the earlier
+one.
 """
 
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Final
 
-# Of the last segment, where the definitions say that a clean stop has ended it.
+# The damage of a last segment without a seal, if the definitions say that a clean stop ended it.
 END_IS_MISSING: Final = "the end of the file is missing, which it had when the broker stopped"
 
 
 def missing_between(numbers: Sequence[int], previous: Callable[[int], int]) -> list[tuple[int, str]]:
-    """Of these segments, in order, those that are named and missing: the number, and a reason that says more.
+    """The missing segments between the segments `numbers`, in ascending order: number, and reason.
 
-    `previous` is what a segment's header names; 0 where that is not known.
+    `previous` returns the previous segment that the header of a segment names; 0 if unknown.
     """
     found: list[tuple[int, str]] = []
     for earlier, later in pairwise(numbers):
@@ -27,7 +28,9 @@ def missing_between(numbers: Sequence[int], previous: Callable[[int], int]) -> l
 
 
 def missing_behind(numbers: Sequence[int], written: int) -> list[tuple[int, str]]:
-    """`written` is the newest segment that the definitions know to hold something; 0 where they do not say."""
+    """The missing segment behind the last of `numbers`: number, and reason. `written` is the newest segment that the
+    definitions record as written; 0 if unknown.
+    """
     if numbers and numbers[-1] >= written:
         return []
     last = numbers[-1] if numbers else 0

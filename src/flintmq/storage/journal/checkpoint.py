@@ -1,9 +1,9 @@
-"""A checkpoint says, at the beginning of a segment, which slots of the segments before it live.
+"""Checkpoints: at the beginning of a segment, a checkpoint lists the live slots of the earlier segments.
 
-So a restart need not read those where nothing does, though an older one still holds messages and only they say which
-of these were settled. It is no more than that: the segments stay until nothing before them lives, and where a
-checkpoint is damaged, or anything that it speaks of, all of them are read as if there was none. Its slots are those the
-broker counted: in a segment that lost a block they would be those of other messages.
+So a restart can skip segments without live slots, even if older segments still hold messages that were settled only in
+the skipped ones. A checkpoint is only a shortcut: segments stay until nothing before them lives. If a checkpoint, or
+anything that it covers, is damaged, all segments are read as if there were no checkpoint. Its slots are those that the
+broker counted: in a segment that lost a block they would be the slots of other messages.
 """
 
 from typing import Final, final
@@ -15,22 +15,27 @@ from flintmq.storage.journal.bits import Bits
 from flintmq.storage.journal.occupancy import Occupancy, Segment
 from flintmq.storage.journal.records import CHECKPOINT_HEAD_BYTES, RECORD_CHECKPOINT
 
-# A sixteenth of a full segment: the bits of some 30 segments of small messages. Where more of them live in part, there
-# is none, and a restart reads what is there: at most four times what lives, since compaction sees to that.
+# A sixteenth of a full segment, which is enough for the bits of some 30 segments of small messages. If more segments
+# live in part, no checkpoint is written, and a restart reads everything: at most four times what lives, because
+# compaction ensures that.
 CHECKPOINT_MAX_BYTES: Final = 4 * 1024 * 1024
 
-# What lives in a segment: nothing, all of it, what is not in the bits, or what is in the list.
+# The form of a segment's live slots: none, all, a bitmap of the settled slots, or a list of the live slots.
 _NOTHING: Final = 0
 _ALL: Final = 1
 _BITS: Final = 2
 _LIST: Final = 3
-# Number and size i64, whether its file is needed u8, form u8, length of what follows u32.
+# Number and size i64, whether the file is needed u8, form u8, length of the bitmap or list u32.
 _COVERED_BYTES: Final = 22
 _SLOT_BYTES: Final = 4
 
 
 def encode_checkpoint(occupancy: Occupancy, highest_seq: i64) -> bytes:
-    """Of all segments but the last, which begins; empty where it would save a restart nothing, or be too long."""
+    """Encode a checkpoint of all segments except the current one; empty if it would save a restart nothing, or would be
+    too long.
+
+    `highest_seq` is the highest sequence number that the covered segments settle.
+    """
     current = occupancy.current
     if not any(not segment.is_needed for segment in occupancy.segments() if segment is not current):
         return b""
@@ -82,7 +87,7 @@ def _write_covered(writer: BytesWriter, segment: Segment) -> None:
 
 @final
 class CoveredSegment:
-    """What a checkpoint says of one segment."""
+    """A segment in a checkpoint: its size in bytes, whether its file is needed, and its live slots."""
 
     def __init__(self, size: i64, is_needed: bool, form: i64) -> None:
         self.size = size
@@ -99,16 +104,17 @@ class CoveredSegment:
 
 @final
 class Checkpoint:
-    """`first_own` is the first segment that the broker had begun since its start.
+    """A decoded checkpoint.
 
-    No record before it speaks of a sequence number behind `highest_seq`, but for those of messages that live.
+    `first_own` is the first segment that the broker had begun since its start. Records before the checkpoint mention no
+    sequence number above `highest_seq`, except those of live messages.
     """
 
     def __init__(self, data: bytes, position: i64) -> None:
         self.first_own = read_i64_be(data, position + 5)
         self.highest_seq = read_i64_be(data, position + 13)
         self.covered: dict[int, CoveredSegment] = {}
-        # The home asked for last: slots are asked for in their order.
+        # The home segment of the last query is cached: slots are queried in order.
         self._home: i64 = 0
         self._recent: CoveredSegment | None = None
         count = i64(read_i32_be(data, position + 21))
@@ -129,7 +135,9 @@ class Checkpoint:
             count -= 1
 
     def is_needed(self, number: i64) -> bool:
-        """Whether a segment has messages that live; those that it does not mention were about to be removed."""
+        """Tell whether a segment has live messages. A segment that the checkpoint does not mention was about to be
+        removed.
+        """
         covered = self.covered.get(number)
         return covered is not None and covered.is_needed
 

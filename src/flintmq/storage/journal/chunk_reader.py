@@ -1,4 +1,4 @@
-"""Reading a segment again, a chunk at a time: for compaction, by the sync thread."""
+"""Reads a segment again, one chunk at a time: for compaction, on the sync thread."""
 
 from typing import final
 
@@ -10,7 +10,9 @@ from flintmq.storage.journal.source import Blocks
 
 @final
 class ChunkReader:
-    """`gaps` is what recovery passed over in the file: where, and where it went on. The slots are counted without."""
+    """Reads the blocks of a segment. `gaps` maps the start of each part that recovery skipped to its end: slots are
+    counted without them.
+    """
 
     def __init__(self, number: int, file: DiskFile, magic: bytes, gaps: dict[int, int]) -> None:
         self.number = number
@@ -19,7 +21,7 @@ class ChunkReader:
         self._gaps = gaps
 
     def read(self, position: int, size: int) -> Chunk:
-        """The blocks from there on that lie in so many bytes, but at least one."""
+        """Read the blocks from `position` on that fit into `size` bytes, but at least one block."""
         data = self._file.read_at(position, size)
         starts: list[int] = []
         ends: list[int] = []
@@ -32,7 +34,7 @@ class ChunkReader:
             end = block_end(data, at, self._magic)
             if not end:
                 if starts:
-                    # The next chunk begins with what is cut off here, or broken.
+                    # The next chunk begins with the block that is incomplete here, or broken.
                     return self._chunk(position, data, starts, ends, position + at)
                 position += at
                 at = 0
@@ -52,12 +54,12 @@ class ChunkReader:
         return Chunk(self.number, Blocks(data, position, starts, ends), following, False)
 
     def _read_block(self, position: int, size: int) -> bytes:
-        """So many bytes, and all of the block there."""
+        """Read `size` bytes from `position` on, or more if the block there is longer."""
         head = self._file.read_at(position, BLOCK_HEAD_BYTES)
         return self._file.read_at(position, max(size, BLOCK_HEAD_BYTES + int.from_bytes(head[4:8], "big")))
 
     def read_block(self, start: int, end: int) -> bytes | None:
-        """The payload of the block that has it there; None when it is not what it was."""
+        """Read the payload from `start` to before `end` of one block; None if the block has changed."""
         data = self._file.read_at(start - BLOCK_HEAD_BYTES, end - start + BLOCK_HEAD_BYTES)
         return data[BLOCK_HEAD_BYTES:] if block_end(data, 0, self._magic) == len(data) else None
 

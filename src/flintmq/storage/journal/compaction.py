@@ -1,7 +1,7 @@
-"""Which chunk of which segment is to be written again, and what of it: the event loop's half of compaction.
+"""Compaction, the event loop's half: it decides which chunk of which segment is to be written again, and what of it.
 
-The sync thread reads a chunk for each batch and verifies it; the event loop stages again what still lives. Neither ever
-holds more than a chunk.
+The sync thread reads and verifies one chunk per batch; the event loop stages its live entries again. Neither ever holds
+more than a chunk.
 """
 
 from collections import deque
@@ -20,17 +20,19 @@ from flintmq.storage.journal.records import (
 )
 from flintmq.storage.journal.source import Blocks
 
-# How much of a segment one batch looks at, at least: some tenths of a millisecond. Larger batches look at twice as much
-# as they write, so that a segment is emptied before another one is full; which takes less than those writes did.
+# A batch examines at least so much of a segment, which takes some tenths of a millisecond. A larger batch examines
+# twice as much as it writes, so that a segment is emptied before the next one is full. That takes less time than the
+# writes did.
 STEP_BYTES: Final = 256 * 1024
-# As much is read of what was written since the last time: batches that wait share one sync, and one chunk.
+# The maximum size of a chunk. A chunk grows with the bytes that were written since the last one: batches that wait
+# share one sync and one chunk.
 CHUNK_MAX_BYTES: Final = 32 * 1024 * 1024
 _READ_FACTOR: Final = 2
 
 
 @final
 class CompactionRequest:
-    """The blocks from a position of a segment on that lie in so many bytes, but at least one."""
+    """A request to read the blocks of a segment from `position` on that fit into `size` bytes, but at least one."""
 
     def __init__(self, segment: int, position: int, size: int) -> None:
         self.segment = segment
@@ -40,20 +42,20 @@ class CompactionRequest:
 
 @final
 class Chunk:
-    """Some blocks of a segment, one behind the other."""
+    """Consecutive blocks of a segment."""
 
     def __init__(self, segment: int, blocks: Blocks, following: int, is_broken: bool) -> None:
         self.segment = segment
         self.blocks = blocks
-        # Where in the segment the next chunk begins; 0 when it ends here.
+        # The position of the next chunk in the segment; 0 at the end of the segment.
         self.following = following
-        # What follows was to be there, and cannot be read.
+        # True if the block at `following` cannot be read.
         self.is_broken = is_broken
 
 
 @final
 class LiveEntries:
-    """The entries of one record that still live, and their home."""
+    """The live entries of one record, and their home segment."""
 
     def __init__(self, home: Segment) -> None:
         self.home = home
@@ -69,17 +71,17 @@ class Compaction:
         self._chunks = chunks
         self._step_bytes: i64 = step_bytes
         self._segment: Segment | None = None
-        # What is being looked at, which of its blocks is next, and the slot of the first entry there.
+        # The current chunk, the index of its next block, and the slot of the first entry there.
         self._chunk: Chunk | None = None
         self._block: i64 = 0
         self._slot: i64 = 0
-        # Where the next chunk begins, 0 when there is no other; and what was written since one was asked for.
+        # The position of the next chunk (0 if there is none), and the bytes that were written since one was requested.
         self._position: i64 = 0
         self._is_asked = False
         self._written: i64 = 0
 
     def next_request(self, batch_bytes: i64) -> CompactionRequest | None:
-        """What the sync thread is to read next; None when there is nothing. Called at the end of each batch."""
+        """The next read for the sync thread; None if there is nothing to read. Called at the end of each batch."""
         self._written += batch_bytes
         segment = self._occupancy.emptying
         if segment is None:
@@ -95,7 +97,7 @@ class Compaction:
 
     @property
     def has_work(self) -> bool:
-        """Whether there is something to do for a batch that would have nothing else."""
+        """Whether compaction has work for a batch that would otherwise be empty."""
         segment = self._occupancy.emptying
         if segment is None:
             return False
@@ -109,7 +111,7 @@ class Compaction:
         self._is_asked = False
 
     def blocks(self, batch_bytes: i64) -> Blocks | None:
-        """What a batch of this size is to look at; None when nothing is there yet."""
+        """The blocks that a batch of this size has to examine; None if no chunk has been read yet."""
         chunk = self._next_chunk()
         if chunk is None:
             return None
@@ -129,7 +131,7 @@ class Compaction:
             return None
         while self._chunk is None and self._chunks:
             chunk = self._chunks.popleft()
-            # Others are of a segment that is gone by now.
+            # Chunks of another segment are dropped: that segment has been removed.
             if chunk.segment == segment.number:
                 self._chunk = chunk
                 self._block = 0
@@ -138,7 +140,7 @@ class Compaction:
         return self._chunk
 
     def live_entries(self, data: bytes, position: i64) -> LiveEntries | None:
-        """Of the message record at `position`; None when nothing of it lives. Called for each one, in order."""
+        """The live entries of the message record at `position`, or None. Called for each record, in order."""
         segment = self._segment
         assert segment is not None
         count = i64(read_i32_be(data, position + 1))
@@ -170,13 +172,13 @@ class Compaction:
         return found
 
     def moved(self, home: Segment, slot: i64, target: Segment, weight: i64) -> None:
-        """The survivor with this slot is written again, and weighs this."""
+        """Record that the live entry with this slot was written again, as a record of `weight` bytes."""
         source = self._segment
         assert source is not None
         home.moved(slot, source, target, weight)
 
     def finish_blocks(self) -> None:
-        """All live_entries of what `blocks` gave have been asked for."""
+        """End the examination of the blocks that `blocks` returned."""
         chunk = self._chunk
         segment = self._segment
         if chunk is None or segment is None or self._block < len(chunk.blocks.starts):

@@ -1,6 +1,6 @@
-"""The journal as the broker sees it: records staged in memory, batch by batch. Never touches the disk.
+"""The journal as the broker sees it: records are staged in memory, batch by batch. This module never accesses the disk.
 
-A group (a transaction, say) is one block: its checksum makes it all or nothing.
+A group (for example, a transaction) is one block, whose checksum makes it all or nothing.
 """
 
 from collections import deque
@@ -26,20 +26,22 @@ from flintmq.storage.journal.records import (
     record_end,
 )
 
-# The id that none has.
+# No queue has this id.
 _NO_QUEUE: Final = 0
-# What a record has besides the message, about.
+# The approximate size of a record without its properties and body.
 _RECORD_WEIGHT: Final = 64
 
 
 def _weight(message: Message) -> i64:
-    """About the bytes of a record with one slot."""
+    """The approximate size in bytes of a record with one slot."""
     return _RECORD_WEIGHT + len(message.properties) + len(message.body)
 
 
 @final
 class SettledRanges:
-    """What was settled of one queue in the present batch: the open range, and closed ones if it has gaps."""
+    """The sequence numbers of one queue that were settled in the present batch: an open range, and closed ranges if
+    there are gaps.
+    """
 
     def __init__(self, queue_id: i64, first: i64, last: i64) -> None:
         self.queue_id: i64 = queue_id
@@ -63,7 +65,7 @@ class SettledRanges:
         self.last = last
 
     def write(self, writer: BytesWriter) -> i64:
-        """Returns the highest number that is settled."""
+        """Write the settlement record; return the highest settled sequence number."""
         highest = self.last
         writer.append(RECORD_SETTLEMENT)
         write_i64_be(writer, self.queue_id)
@@ -83,7 +85,7 @@ class SettledRanges:
 
 @final
 class JournalBatch:
-    """What one batch adds to the journal. All of it goes to one segment."""
+    """The blocks that one batch adds to the journal, all in one segment; sizes are in bytes."""
 
     def __init__(
         self,
@@ -98,18 +100,18 @@ class JournalBatch:
         self.blocks = blocks
         self.size = size
         self.messages = messages
-        # Segments up to this one hold nothing live: to be removed when the batch is synced, not before, since the
-        # settlement that made them dead, or the copy of a message that moved, may be in this very batch.
+        # Segments up to this one hold nothing live. They are removed when the batch is synced, not before: the
+        # settlement that emptied them, or the copy of a moved message, may be in this very batch.
         self.drop_through = drop_through
-        # What compaction has to see once the batch is synced.
+        # The chunk to read for compaction once the batch is synced.
         self.compaction_request = compaction_request
 
 
 @final
 class JournalEncoder(Journal):
-    """Encodes what the broker stages, and knows what lives in each segment.
+    """Encodes the changes that the broker stages, and knows which slots of each segment live.
 
-    `chunks` are what the sync thread has read for compaction.
+    `chunks` are the chunks that the sync thread has read for compaction. `segment_limit` and `step_bytes` are in bytes.
     """
 
     def __init__(self, segment_limit: int, chunks: deque[Chunk], step_bytes: int = STEP_BYTES) -> None:
@@ -124,30 +126,32 @@ class JournalEncoder(Journal):
         self._messages: i64 = 0
         self._addresses = AddressEncoder()
         self._pending: dict[int, SettledRanges] = {}
-        # Of the group that is open; its settlements go with it, and not to the end of the batch.
+        # The parts of the open group; its settlements are written with it, not at the end of the batch.
         self._group: list[bytes] | None = None
         self._group_bytes: i64 = 0
-        # Groups within the one that is open: they are part of it.
+        # The number of groups within the open one; they are part of it.
         self._inner_groups: i64 = 0
         self._outside: dict[int, SettledRanges] = {}
-        # The queue settled last: acknowledgements come in runs.
+        # The settled ranges of the last queue are cached: acknowledgements come in runs.
         self._settled = SettledRanges(_NO_QUEUE, -2, -2)
-        # The slots settled last, which `occupancy` has not heard of yet: they come in runs.
+        # The last run of settled slots, which `occupancy` does not know yet: settlements come in runs.
         self._run_segment: i64 = 0
         self._run_first: i64 = 0
         self._run_end: i64 = 0
         self._run_weight: i64 = 0
-        # Of all places that were settled.
+        # The highest sequence number that was settled on any queue.
         self._highest_seq: i64 = 0
-        # What the segment that was just begun begins with; empty once it is written, or where there is nothing to say.
+        # The checkpoint for a segment that was just begun; empty once it is written, or if there is none.
         self._checkpoint = b""
-        # Whether a segment was begun that does not say yet which definitions there are.
+        # True if a segment was begun that has no copy of the definitions yet.
         self.wants_definitions = False
-        # Of the present batch.
+        # The number of definitions records in the present batch.
         self._definitions_blocks: i64 = 0
 
     def start(self, segment: int, highest_seq: int = 0) -> None:
-        """Begin with a new segment, behind those that recovery put into `occupancy`; no number it found was higher."""
+        """Begin a new segment behind those that recovery added to `occupancy`. `highest_seq` is the highest sequence
+        number that recovery found.
+        """
         self._highest_seq = highest_seq
         self._begin(segment)
 
@@ -157,15 +161,15 @@ class JournalEncoder(Journal):
         self.wants_definitions = True
 
     def append_definitions(self, definitions: bytes) -> None:
-        """Write a definitions record, in a block of its own before all else of the batch."""
+        """Add a definitions record as a block of its own, before everything else in the batch."""
         self._blocks.insert(0, (definitions,))
         self._batch_bytes += len(definitions)
         self._definitions_blocks += 1
 
     def append(self, message: Message, queue_ids: list[int], entries: list[Entry]) -> None:
-        # First, since an address can be refused.
+        # The address is encoded first, because it can be refused.
         address = self._addresses.encode(message.address)
-        # Nobody waits for the notes of a queue that deduplicates, which have negative ids.
+        # No client waits for notes of deduplication; their queues have negative ids.
         if queue_ids[0] > 0:
             self._messages += 1
         self._write_message(message, address, queue_ids, entries)
@@ -230,7 +234,7 @@ class JournalEncoder(Journal):
             i += 2
 
     def _settle_other(self, queue_id: i64, first: i64, last: i64) -> None:
-        """Settle a range of a queue that may be another one than that settled last."""
+        """Settle a range of a queue that need not be the queue settled last."""
         found = self._pending.get(queue_id)
         if found is None:
             found = SettledRanges(queue_id, first, last)
@@ -250,13 +254,16 @@ class JournalEncoder(Journal):
         self._run_end = 0
 
     def replace(self, queue_id: i64, entry: Entry, message: Message) -> None:
-        """The later record of a place is the one that counts (recovery.py): the place is not settled in between."""
+        """Write a new record for an entry. The later record counts (recovery.py), so the entry is not settled in
+        between.
+        """
         address = self._addresses.encode(message.address)
         self.occupancy.settle(entry.segment, entry.slot, entry.slot + 1, _weight(entry.message))
         if entry.returns == 0:
             self._write_message(message, address, [int(queue_id)], [entry])
             return
-        # Recovery looks for returns behind the message. A tear between the two would leave one that never came back.
+        # Recovery expects the return record behind the message. Both are in one group: a tear between them would lose
+        # the count.
         self.begin_group()
         self._write_message(message, address, [int(queue_id)], [entry])
         self.returned(queue_id, entry)
@@ -303,7 +310,7 @@ class JournalEncoder(Journal):
         self._settled = SettledRanges(_NO_QUEUE, -2, -2)
 
     def _add_to_group(self, body: bytes) -> None:
-        """Large bodies are written from where they are; the records between them are collected."""
+        """Add a record to the open group. Large bodies are not copied; the records between them are collected."""
         writer = self._writer
         group = self._group
         if group is None or len(body) < BLOCK_BYTES:
@@ -346,7 +353,7 @@ class JournalEncoder(Journal):
         return self._compaction.has_work
 
     def take(self) -> JournalBatch:
-        """End the batch. Settlements go last: they never reach the disk before a message of the same batch."""
+        """End the batch. Settlements are last, so that they never reach the disk before a message of the same batch."""
         self._end_run()
         self._move()
         writer = self._writer
@@ -357,7 +364,7 @@ class JournalEncoder(Journal):
         if len(writer) > 0:
             self._add_block((writer.getvalue(),), len(writer))
         segment = self._segment
-        # A checkpoint stands before all records of messages, and waits for the first of them.
+        # A checkpoint is written before all message records, together with the first of them.
         if self._checkpoint and len(self._blocks) > self._definitions_blocks:
             self._batch_bytes += len(self._checkpoint)
             self._blocks.insert(0, (self._checkpoint,))
@@ -372,7 +379,9 @@ class JournalEncoder(Journal):
         return batch
 
     def discard(self) -> None:
-        """Forget what is staged, and take no more: of what lives, more was settled than will ever be on the disk."""
+        """Drop the staged records, and accept no more: `occupancy` counts settlements as done that will never reach the
+        disk.
+        """
         self._clear()
         self._is_over = True
         self.wants_definitions = False
@@ -389,10 +398,10 @@ class JournalEncoder(Journal):
     # -- compaction ---------------------------------------------------------------------------------------------
 
     def _move(self) -> None:
-        """Write again what lives of some blocks that were read of the segment to be emptied.
+        """Write the live entries of some blocks of the segment that is being emptied again.
 
-        A message may be on the disk twice then: recovery takes the later copy, and the old segment goes only when
-        the batch with the new one is synced.
+        A message may then be on the disk twice: recovery takes the later copy, and the old segment is removed only when
+        the batch with the new copy is synced.
         """
         blocks = self._compaction.blocks(self._batch_bytes + len(self._writer))
         if blocks is None:
@@ -410,7 +419,7 @@ class JournalEncoder(Journal):
         self._compaction.finish_blocks()
 
     def _write_again(self, live_entries: LiveEntries, content: bytes) -> None:
-        """A fan-out stays one record."""
+        """Write live entries again, as one record even if they are on several queues."""
         writer = self._writer
         home = live_entries.home
         count: i64 = len(live_entries.slots)
@@ -436,7 +445,7 @@ class JournalEncoder(Journal):
             writer.write(content)
         returns = home.returns
         if returns is not None:
-            # In the same block, or a tear between the two would leave a message that never came back.
+            # Returns are in the same block as the message: a tear between them would lose the count.
             i = 0
             while i < count:
                 times = returns.get(live_entries.slots[i])

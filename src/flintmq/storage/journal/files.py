@@ -1,8 +1,8 @@
 """The journal's files: <data>/journal/<segment>.journal, and at most one `spare`.
 
-Start-up reads them on the calling thread; from then on the sync thread owns them. A segment whose entries are all
-settled becomes the spare, and the next segment is written over it: writing into blocks a file already has syncs in
-little more than half the time of growing one (140 against 240 µs per 50 KB on ext4).
+Start-up reads them on the calling thread; afterwards the sync thread owns them. A segment whose entries are all settled
+becomes the spare, and the next segment is written over it: a sync after overwriting existing blocks takes little more
+than half the time of a sync after growing a file (140 against 240 µs per 50 KB on ext4).
 """
 
 from collections import deque
@@ -38,17 +38,17 @@ SPARE: Final = "spare"
 
 @final
 class ScannedSegment:
-    """What recovery has found in a segment: how it is to be read again."""
+    """A segment that recovery has read: what is needed to read it again."""
 
     def __init__(self, magic: bytes) -> None:
         self.magic = magic
         self.blocks = 0
-        # What was passed over, since it is damaged or strange: where, and where the next block is.
+        # Skipped parts, which are damaged or malformed: their start, and the position of the next block.
         self.gaps: dict[int, int] = {}
 
 
 class LoadedSegment(NamedTuple):
-    """The content of a segment, and its block magic, which was found in the blocks where the header is not intact."""
+    """The content of a segment, and its block magic. If the header is damaged, the magic was found in the blocks."""
 
     data: bytes
     magic: bytes
@@ -60,11 +60,13 @@ class LoadedSegment(NamedTuple):
 
 @final
 class JournalFiles(BlockSource):
-    """`chunks` is what was read for compaction; the event loop takes it from there."""
+    """The files of the journal. `chunks` are the chunks that were read for compaction; the event loop takes them from
+    there.
+    """
 
     def __init__(self, disk: Disk, directory: Path, segment_limit: int) -> None:
         self.damage: list[Damage] = []
-        # The segments there are, oldest first; the last is being written.
+        # The numbers of the existing segments, oldest first; the last one is being written.
         self.numbers: list[int] = []
         self.chunks: deque[Chunk] = deque()
         self._disk = disk
@@ -74,34 +76,34 @@ class JournalFiles(BlockSource):
         self._current: SegmentFile | None = None
         self._next: SegmentFile | None = None
         self._found: dict[int, ScannedSegment] = {}
-        # Of the segment that the first pass of recovery came to last, which is where the second one begins.
+        # The last segment that the first pass of recovery has read, and its blocks: the second pass begins with it.
         self._read_last: tuple[int, Blocks] | None = None
         self._reading: ChunkReader | None = None
-        # What recovery has found of the last segment: whether it was ended in order, and where it ends.
+        # Whether the last segment was sealed when recovery read it, and where its blocks end.
         self._is_tail_sealed = False
         self._tail_end = 0
 
     @property
     def written(self) -> int:
-        """The newest segment that something has been written to."""
+        """The newest segment with records; 0 if there is none."""
         current = self._current
         if current is None or not self.numbers:
             return 0
         return self.numbers[-1] if current.position > HEADER_BYTES else max(self.numbers[:-1], default=0)
 
     def recover(self, replay: Replay, occupancy: Occupancy, written: int = 0, ended: int = 0) -> int:
-        """Read all segments, the newest first, end that one where it was torn, and open a new one: its number.
+        """Read all segments, the newest first; cut the newest where it was torn, and open a new one; return its number.
 
-        The old tail is never continued: blocks behind the cut would be found again once new ones reached them. What the
-        definitions say is `written`, the newest segment that is known to hold something, and `ended`, the last one at
-        a clean stop.
+        The old tail is never continued: blocks behind the cut could be found again once new blocks reached them.
+        `written` and `ended` come from the definitions: the newest segment with records, and the last segment at a
+        clean stop (0 if unknown).
         """
         self._disk.make_directory(self._directory)
         names = self._disk.list_directory(self._directory)
         self._has_spare = SPARE in names
         numbers = [int(name.removesuffix(SUFFIX)) for name in names if name.endswith(SUFFIX)]
         highest = max(numbers[-1] if numbers else 0, written)
-        # Files that were made preallocated hold nothing yet; the last one that holds blocks is the tail.
+        # Segments that were created in advance are empty; the last segment with blocks is the tail.
         unreadable: list[int] = []
         preallocated: list[int] = []
         tail: LoadedSegment | None = None
@@ -113,7 +115,8 @@ class JournalFiles(BlockSource):
             if tail.is_header_intact and number > written:
                 preallocated.append(number)
             else:
-                # Headers are synced before a file gets its name. This one was damaged, and what it held is not known.
+                # A header is synced before the file gets its name, so this one was damaged later, and its former
+                # contents are unknown.
                 unreadable.insert(0, number)
         tail_number = numbers[-1] if numbers else 0
         numbers += unreadable
@@ -128,13 +131,14 @@ class JournalFiles(BlockSource):
         if ended and ended == tail_number and not self._is_tail_sealed:
             self.damage.append(Damage(str(self._path(ended)), self._tail_end, END_IS_MISSING))
         self._open(highest + 1)
-        # No sooner, or a crash could leave no segment of a number as high as the definitions know of.
+        # They are removed only now: otherwise a crash could leave no segment with a number as high as the definitions
+        # record.
         for number in preallocated:
             self._remove(number)
         return highest + 1
 
     def _previous(self, number: int) -> int:
-        """The segment that this one names as the one before it; 0 where that is not known."""
+        """The previous segment according to a segment's header; 0 if unknown."""
         file = self._disk.open(self._path(number))
         try:
             header = decode_header(file.read_at(0, HEADER_BYTES), str(file.path))
@@ -143,10 +147,10 @@ class JournalFiles(BlockSource):
         return 0 if header is None else header.extra
 
     def _read_all(self, tail_number: int, tail: LoadedSegment | None, replay: Replay, occupancy: Occupancy) -> bool:
-        """Read the segments there are, but for those that a checkpoint says nothing lives in.
+        """Read the segments, except those in which nothing lives according to a checkpoint.
 
-        Returns False when it was wrong to believe it, since there is damage in what it speaks of. `tail` is the content
-        of the last one, if it was read already.
+        Returns False if the checkpoint cannot be trusted, because a segment that it covers is damaged. `tail` is the
+        content of the last segment, if it was read already.
         """
         self.damage.clear()
         for segment in reversed([occupancy.restore(number) for number in self.numbers]):
@@ -177,7 +181,7 @@ class JournalFiles(BlockSource):
         if header is None:
             return LoadedSegment(data, find_magic(data, number), False)
         if header.kind != KIND_JOURNAL or header.number != number:
-            raise StorageError(f"{path} is not segment {number} of a journal: put back the file that was")
+            raise StorageError(f"{path} is not segment {number} of a journal: restore the original file")
         return LoadedSegment(data, header.block_magic, True)
 
     def _read_segment(self, segment: Segment, replay: Replay, is_tail: bool, loaded: LoadedSegment) -> list[Damage]:
@@ -185,7 +189,7 @@ class JournalFiles(BlockSource):
         data, magic, header_intact = loaded
         damage: list[Damage] = []
         if not header_intact:
-            # The magic was found in the blocks instead.
+            # The header is damaged; the magic was found in the blocks.
             damage.append(Damage(str(path), 0, "the file's header does not match its checksum", HEADER_BYTES))
         scan = scan_blocks(data, magic, str(path), not is_tail, not header_intact)
         damage += scan.damage
@@ -236,17 +240,17 @@ class JournalFiles(BlockSource):
         return StorageError(f"{self._path(segment)} changed while it was read: check the disk")
 
     def _reader(self, number: int) -> ChunkReader:
-        """Of a segment that recovery has found, or of one begun since."""
+        """A reader for a segment that recovery has read, or for one that was begun since."""
         found = self._found.get(number)
         file = self._disk.open(self._path(number))
         if found is None:
             header = decode_header(file.read_at(0, HEADER_BYTES), str(self._path(number)))
-            # Without its magic, nothing of it is found to be intact.
+            # Without the magic, no block is found to be intact.
             return ChunkReader(number, file, b"" if header is None else header.block_magic, {})
         return ChunkReader(number, file, found.magic, found.gaps)
 
     def read_ahead(self, request: CompactionRequest) -> None:
-        """Read a chunk of a segment for the event loop."""
+        """Read a chunk for compaction, and add it to `chunks`."""
         number = request.segment
         if number not in self.numbers[:-1]:
             return
@@ -282,11 +286,11 @@ class JournalFiles(BlockSource):
         return create_segment(self._disk, self._directory / SPARE, self._path(number), KIND_JOURNAL, number, before)
 
     def write(self, number: int, blocks: Sequence[Block]) -> None:
-        """Write blocks of a segment: the present one, or the one after it, which then begins."""
+        """Write blocks to the current segment, or to the next one, which is then begun."""
         self._writer(number).write(TYPE_JOURNAL, blocks)
 
     def write_through(self, number: int, blocks: Sequence[Block]) -> None:
-        """The same, and sync all that was written."""
+        """Write blocks to the current segment, or to the next one, and sync everything that was written."""
         self._writer(number).write_through(TYPE_JOURNAL, blocks)
 
     def _writer(self, number: int) -> SegmentFile:
@@ -294,7 +298,7 @@ class JournalFiles(BlockSource):
         assert current is not None, "the journal is written to before it was recovered"
         if number == self.numbers[-1]:
             return current
-        # Made first: where there is no room for it, nothing has changed yet.
+        # The next segment is created first: if the disk is full, nothing has changed yet.
         self._next = self._next or self._create(number)
         current.seal()
         current.close()
@@ -305,12 +309,14 @@ class JournalFiles(BlockSource):
             self._current.sync()
 
     def prepare(self) -> None:
-        """Make the next segment while nobody waits, once the present one is half full."""
+        """Create the next segment in advance, once the current one is half full, so that no client waits for it."""
         if self._next is None and self._current is not None and self._current.position > self._segment_limit // 2:
             self._next = self._create(self.numbers[-1] + 1)
 
     def drop(self, through: int) -> None:
-        """Remove the segments up to this one, oldest first: none may outlive the settlements in a newer one."""
+        """Remove the segments up to number `through`, oldest first: no segment may outlive the settlements in a newer
+        one.
+        """
         while self.numbers[0] <= through:
             self._remove(self.numbers[0])
             del self.numbers[0]
@@ -328,7 +334,7 @@ class JournalFiles(BlockSource):
         sync_directory(self._disk, self._directory)
 
     def seal(self) -> None:
-        """End the present segment in order: nothing is written any more."""
+        """Seal the current segment; nothing may be written afterwards."""
         if self._current is not None:
             self._current.seal()
 
@@ -340,7 +346,7 @@ class JournalFiles(BlockSource):
 
 
 def _journal_blocks(data: bytes, scan: Scan, found: ScannedSegment) -> Blocks:
-    """Those of a scan that are no gap."""
+    """The journal blocks of a scan, without the gaps."""
     starts: list[int] = []
     ends: list[int] = []
     for block_type, start, length in zip(scan.types, scan.starts, scan.lengths, strict=True):

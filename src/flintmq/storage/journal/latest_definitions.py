@@ -1,4 +1,6 @@
-"""What the journal said last of the definitions (definitions/catalogue.py): found without reading all of it."""
+"""Search for the latest definitions record of the journal (definitions/catalogue.py), without decoding all of the
+journal.
+"""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -14,9 +16,10 @@ _BEGINS: Final = bytes([TYPE_JOURNAL, RECORD_DEFINITIONS])
 
 
 def latest_definitions(disk: Disk, directory: Path, open_file: Callable[[Path], DiskFile]) -> DefinitionsRecord | None:
-    """The last intact definitions record of the newest segment that has one. Raises OSError, and StorageError.
+    """The last intact definitions record of the newest segment that has one; None if there is none.
 
-    One that a crash has torn off counts, too: what it speaks of was on the disk before it was written.
+    A record that a crash has torn off counts, too: its change was on the disk in the definitions before the record was
+    written. Raises OSError and StorageError.
     """
     for name in reversed([name for name in disk.list_directory(directory) if name.endswith(_SUFFIX)]):
         file = open_file(directory / name)

@@ -1,7 +1,8 @@
-"""The order of a queue whose messages stand in the journal in another one, because compaction moved some of them.
+"""Order of a queue whose messages are not in queue order in the journal, because compaction moved some of them.
 
-Such messages are read once more, in order. They are dealt out to runs, each in ascending order, which takes few:
-messages move in order too. Of each the sequence number is kept, and of the blocks they are in the place.
+Such messages are read once more, in queue order. They are dealt out to runs with ascending sequence numbers. There are
+few runs, because compaction moves messages in order, too. Memory holds the sequence number of each message, and the
+position of each block.
 """
 
 import heapq
@@ -27,7 +28,8 @@ from flintmq.storage.journal.records import (
 )
 from flintmq.storage.journal.source import BlockSource
 
-# Segment, begin and end of the payload, the slot of its first entry, and how many of its messages are of the run.
+# The fields of a block: segment, begin and end of the payload, slot of its first entry, number of its messages in the
+# run.
 _BLOCK_FIELDS: Final = 5
 
 
@@ -73,11 +75,13 @@ class Runs:
     def __init__(self, queue_id: i64) -> None:
         self._queue_id: i64 = queue_id
         self._runs: list[Run] = []
-        # The newest number in each run; these are in order.
+        # The last sequence number of each run, in ascending order.
         self._lasts: list[int] = []
 
     def add(self, seq: i64, segment: i64, start: i64, end: i64, first_slot: i64) -> None:
-        """A message whose block is there in the file. It follows the nearest one that is before it in the queue."""
+        """Add a message with its block. It is appended to the run whose last sequence number is the closest below its
+        own.
+        """
         i = bisect_left(self._lasts, seq) - 1
         if i < 0:
             i = 0
@@ -89,7 +93,7 @@ class Runs:
     def entries(
         self, source: BlockSource, occupancy: Occupancy, codecs: dict[int, ContentCodec]
     ) -> Iterator[tuple[int, Entry]]:
-        """By sequence number, with which they are given."""
+        """The entries in the order of their sequence numbers, each with its number."""
         runs = [self._read(run, source, occupancy, ContentReader(codecs)) for run in self._runs]
         self._runs = []
         return heapq.merge(*runs)
@@ -122,7 +126,7 @@ class Runs:
     def _read_block(
         self, data: bytes, seqs: bytes, home: Segment, first_slot: i64, content: ContentReader
     ) -> list[tuple[int, Entry]]:
-        """The entries with these numbers, and their slots."""
+        """The live entries of a block with these sequence numbers, and their slots."""
         found: list[tuple[int, Entry]] = []
         position: i64 = 0
         slot = first_slot
@@ -138,7 +142,7 @@ class Runs:
                         wanted < len(seqs)
                         and read_i64_be(data, at) == self._queue_id
                         and read_i64_be(data, at + 8) == read_i64_be(seqs, wanted)
-                        # A place that got another message may have both in one block.
+                        # A replaced message and its replacement may be in one block; only one of them is live.
                         and home.is_live(slot)
                     ):
                         entry = Entry(content.read(data, content_position(data, position)), read_i64_be(seqs, wanted))

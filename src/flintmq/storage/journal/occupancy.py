@@ -1,9 +1,9 @@
-"""Which slots of each segment hold something live: what may be removed, and what must move so that more may be.
+"""Occupancy: which slots of each segment are live, so which segments can be removed, and which must be compacted first.
 
-A slot is one entry of one message record, counted from 0 in each segment. An entry is known by the segment and the
-slot it had when the broker started, or first, if that was later: its home. Entries may be packed away where nobody can
-change them, so this stays true when compaction writes the entry again elsewhere. The settled bit is the home's; where
-the record is meanwhile is known for ranges of slots, and only to count what every file still holds.
+A slot is one entry of one message record, counted from 0 in each segment. The home of an entry is the segment and slot
+that it had when the broker started, or its first ones, if it is younger. An entry is identified by its home: packed
+entries cannot be changed, so the home stays the same when compaction writes the entry again elsewhere. The settled bit
+is stored at the home. The present location of a record is known only per range of slots, to count what each file holds.
 """
 
 from bisect import bisect_left, bisect_right
@@ -13,29 +13,29 @@ from mypy_extensions import i64
 
 from flintmq.storage.journal.bits import Bits, Counts
 
-# Moving starts when so many segments are there and less than one part in so many of their bytes is live. Then the
-# disk holds at most four times what lives, plus four segments; and as three quarters of what was written since the
-# last move is dead, moving adds at most a third to what is written.
+# Compaction starts if there are this many segments and less than one part in COMPACT_LIVE_DIVISOR of their bytes is
+# live. So the disk holds at most four times what lives, plus four segments. Three quarters of what was written since
+# the last compaction is then dead, so compaction adds at most a third to the written bytes.
 COMPACT_MIN_SEGMENTS: Final = 4
 COMPACT_LIVE_DIVISOR: Final = 4
 
-# A list of the slots that live takes so many times the bits of a bitmap for each: it is made where it is shorter.
+# Each slot in a list of live slots takes this many times the one bit that a bitmap needs; the shorter form is used.
 _LISTED_BITS: Final = 64 * 8
 _NO_END: Final = 1 << 62
 
 
 @final
 class Segment:
-    """`live` counts its slots that are not settled, wherever their records are; `held` the records in its file that
-    are those of live slots, wherever these are at home.
+    """A segment of the journal. `live` counts its own slots that are not settled, wherever their records are now.
+    `held` counts the records in its file that belong to live slots of any segment.
 
-    `weight` is about how many bytes the messages of all its slots have, `held_weight` those of the records held. A
-    message weighs once for each of its slots, so only what part the one is of the other says something.
+    `weight` is the approximate size in bytes of the messages of all its slots, `held_weight` that of the records held.
+    A message counts once per slot, so only the ratio of the two is meaningful.
     """
 
     def __init__(self, number: i64, is_own: bool) -> None:
         self.number: i64 = number
-        # Whether it was begun since the broker started: homes that its records speak of are those of now.
+        # True if the segment was begun since the broker started, so that the homes in its records are present ones.
         self.is_own = is_own
         self.size: i64 = 0
         self.total: i64 = 0
@@ -43,23 +43,23 @@ class Segment:
         self.held: i64 = 0
         self.weight: i64 = 0
         self.held_weight: i64 = 0
-        # Its file was removed.
+        # True once its file was removed.
         self.is_gone = False
-        # Not all of its records could be read when they were to be moved.
+        # True if not all of its records could be read for compaction.
         self.is_stuck = False
-        # Messages of any segment came back by what it says: nothing else has that.
+        # True if it has return records; no other segment repeats them.
         self.has_returns = False
         self.returns: Counts | None = None
         self._settled = Bits()
-        # The slots that are not settled, where they are few.
+        # The live slots as a list, if they are few; otherwise None.
         self._live_slots: list[int] | None = None
-        # The slots before `_ends[i]`, and not before the end that precedes it, have their records in `_places[i]`.
+        # The records of the slots from `_ends[i - 1]` to before `_ends[i]` are in the segment `_places[i]`.
         self._ends: list[int] = []
         self._places: list[Segment] = []
 
     @property
     def is_needed(self) -> bool:
-        """Whether its file has what a restart must read, told by a checkpoint what lives."""
+        """Whether a restart must read its file even if a checkpoint lists the live slots."""
         return not self.is_gone and (self.held > 0 or self.has_returns)
 
     @property
@@ -67,7 +67,7 @@ class Segment:
         return self._live_slots is not None
 
     def listed(self) -> list[int]:
-        """The slots that live."""
+        """The live slots in ascending order; only if `is_listed`."""
         assert self._live_slots is not None
         return self._live_slots
 
@@ -82,7 +82,7 @@ class Segment:
         return not self._settled.has(slot)
 
     def settle(self, first: i64, end: i64, weight: i64 = -1) -> None:
-        """The slots from `first` to before `end` are settled. They weigh this; -1 where it is not known."""
+        """Settle the slots from `first` to before `end`. `weight` is their size in bytes; -1 if unknown."""
         each: i64 = weight // (end - first) if weight >= 0 and end > first else -1
         if not self._ends:
             count = self._mark(first, end)
@@ -100,7 +100,7 @@ class Segment:
             self.shrink()
 
     def release_records(self, count: i64, each: i64) -> None:
-        """So many of the records held live no more, each of this weight; of the average one where it is -1."""
+        """Remove `count` records from those held, each of `each` bytes; -1 stands for the average size."""
         if count >= self.held:
             self.held_weight = 0
         elif each < 0:
@@ -110,7 +110,7 @@ class Segment:
         self.held -= count
 
     def _mark(self, first: i64, end: i64) -> i64:
-        """Returns how many were live until now."""
+        """Mark slots as settled; return how many of them were live."""
         left = self._live_slots
         if left is None:
             return self._settled.add_run(first, end)
@@ -120,7 +120,7 @@ class Segment:
         return j - i
 
     def shrink(self) -> None:
-        """The file is gone: keep a list of the slots that live, if that is shorter than the bits."""
+        """After the file was removed: replace the bitmap by a list of the live slots, if the list is shorter."""
         if self.live == 0 or self._live_slots is not None or self.live * _LISTED_BITS >= self.total:
             return
         left: list[int] = []
@@ -137,7 +137,7 @@ class Segment:
     # -- records that move --------------------------------------------------------------------------------------
 
     def add(self, count: i64, weight: i64) -> None:
-        """The next slots are those of a message, which weighs so much for each."""
+        """Add the slots of a message record; `weight` is its size in bytes per slot."""
         self.total += count
         self.live += count
         self.held += count
@@ -145,7 +145,7 @@ class Segment:
         self.held_weight += weight * count
 
     def add_moved(self, count: i64, weight: i64) -> None:
-        """So many records of entries with homes elsewhere are written here. Their slots are nobody's home."""
+        """Add `count` records of moved entries, whose homes are elsewhere: their slots here are nobody's home."""
         self.weight += weight * count
         self.held_weight += weight * count
         self._settled.add_run(self.total, self.total + count)
@@ -153,10 +153,10 @@ class Segment:
         self.held += count
 
     def moved(self, slot: i64, source: "Segment", target: "Segment", weight: i64) -> None:
-        """The record of a live entry was written again.
+        """Record that the record of a live entry was written again, from `source` to `target`.
 
-        In each segment, the slots of one home stand in their order: those before this one in `source` have moved
-        already, or are settled.
+        In each segment, the slots of one home are in ascending order. So the slots before this one in `source` were
+        moved already, or are settled.
         """
         source.release_records(1, weight)
         ends = self._ends
@@ -171,7 +171,8 @@ class Segment:
         else:
             ends.insert(i, slot + 1)
             places.insert(i, target)
-        # Nothing lives in what is left of ranges whose file is gone: without this they would become more and more.
+        # Nothing lives in the remains of ranges whose file was removed; merge them, or their number would grow without
+        # limit.
         if ends[i + 1] == slot + 1:
             del ends[i + 1]
             del places[i + 1]
@@ -205,19 +206,19 @@ class Segment:
 
 @final
 class Occupancy:
-    """All segments, oldest first; the last is being written."""
+    """All segments of the journal, oldest first; the last one is being written."""
 
     def __init__(self) -> None:
         self.current = Segment(0, True)
-        # What compaction is to write again.
+        # The segment that compaction empties; None if there is none.
         self.emptying: Segment | None = None
-        # Those that have a file.
+        # Segments with a file, by number.
         self._files: dict[int, Segment] = {}
-        # These, and those where a live entry is at home.
+        # The same segments, and removed ones that are the home of a live entry.
         self._homes: dict[int, Segment] = {}
-        # The one settled in last: settlements come in runs.
+        # The segment of the last settlement is cached: settlements come in runs.
         self._recent = self.current
-        # Batches since all segments were last looked at.
+        # The number of batches since the last decision which segment to empty.
         self._batches_since_choice: i64 = 0
 
     def restore(self, number: i64) -> Segment:
@@ -225,7 +226,7 @@ class Occupancy:
         return self._add(Segment(number, False))
 
     def open(self, number: i64) -> Segment:
-        """Begin a segment behind all others."""
+        """Begin a new segment behind all others."""
         if self.emptying is None:
             self._choose()
         return self._add(Segment(number, True))
@@ -237,25 +238,25 @@ class Occupancy:
         return segment
 
     def segments(self) -> list[Segment]:
-        """Those that have a file."""
+        """The segments with a file, oldest first."""
         return list(self._files.values())
 
     def homes(self) -> list[Segment]:
-        """Those that have a file, or where a live entry is at home."""
+        """The segments with a file, and those that are the home of a live entry."""
         return list(self._homes.values())
 
     def forget(self) -> None:
-        """What recovery has put here."""
+        """Drop everything that recovery has added."""
         self._files.clear()
         self._homes.clear()
 
     def home(self, number: i64) -> Segment | None:
-        """None where nothing is at home that lives."""
+        """The segment with this number; None if it is not the home of any live entry."""
         return self._homes.get(number)
 
     def settle(self, number: i64, first: i64, end: i64, weight: i64 = -1) -> None:
-        """Entries at home in this segment, from slot `first` to before `end`, have left their queues. They weigh this;
-        -1 where it is not known.
+        """Settle the entries whose home is a slot from `first` to before `end` of segment `number`. `weight` is their
+        size in bytes; -1 if unknown.
         """
         segment = self._recent
         if segment.number != number:
@@ -279,9 +280,10 @@ class Occupancy:
             self._recent = self.current
 
     def drop_dead(self) -> int:
-        """The newest segment that can go, with all before it; 0 if none can. Called for each batch.
+        """Drop the oldest segments that hold nothing live; return the newest of them, 0 if there is none. Called for
+        each batch.
 
-        Only a prefix may go: a later segment may hold the settlements of an earlier one.
+        Only the oldest segments may be removed: a later segment may hold the settlements of an earlier one.
         """
         dead: list[Segment] = []
         for segment in self._files.values():
@@ -290,7 +292,7 @@ class Occupancy:
             dead.append(segment)
         if not dead:
             self._batches_since_choice += 1
-            # So that it costs each batch no more than a look at one of them.
+            # The decision costs time per segment, so it is made only once per that many batches.
             if self.emptying is None and self._batches_since_choice >= len(self._files):
                 self._choose()
             return 0
@@ -308,7 +310,9 @@ class Occupancy:
         return dead[-1].number
 
     def _choose(self) -> None:
-        """Empty the oldest segment when too little of the whole is live: it holds up all behind it."""
+        """Decide to empty the oldest segment if too little of the journal is live: no later segment can be removed
+        before it.
+        """
         self._batches_since_choice = 0
         if len(self._files) < COMPACT_MIN_SEGMENTS:
             return
@@ -323,7 +327,7 @@ class Occupancy:
             self.emptying = oldest
 
     def give_up_emptying(self) -> None:
-        """Not all of the segment could be read: it stays."""
+        """Stop emptying a segment that could not be read completely; it stays."""
         if self.emptying is not None:
             self.emptying.is_stuck = True
             self.emptying = None

@@ -1,13 +1,13 @@
-"""What is left on the queues, found in two passes over the journal's segments. Never touches the disk.
+"""Recovery: finds the messages that are left on the queues, in two passes over the journal. It never accesses the disk.
 
-The first goes from the newest record to the oldest. So it knows of each message record, when it comes to it, whether a
-later one has settled it, or is the same message moved forward: a bit for each sequence number says so, and a bit for
-each slot remembers it. The second goes forward and makes entries for the slots that live, one segment after the other.
+The first pass goes from the newest record to the oldest. So when it reaches a message record, it knows whether a later
+record has settled the message, or is the same message moved by compaction: a bit per sequence number says so, and a bit
+per slot stores the result. The second pass goes forward, segment by segment, and creates entries for the live slots.
 
-Seqs are not reused after a restart: a queue goes on behind the highest seq that any surviving record mentions, be it
-a message or a settlement. Removed segments may make that forget seqs, and harmlessly so: what could hurt a message
-that gets an old seq again is a surviving record which mentions that seq, and there is none by construction. (Records
-that a crash tore off are truncated before the journal goes on, so they do not come back either.)
+Sequence numbers are not reused after a restart: a queue continues behind the highest seq that any surviving record
+mentions, in a message or a settlement. Removing segments may forget seqs, but that is harmless: a reused seq could only
+hurt a message if a surviving record mentioned the seq, and no such record exists. (Records that a crash tore off are
+truncated before the journal continues, so they do not come back either.)
 """
 
 from collections.abc import Collection, Iterator
@@ -39,8 +39,8 @@ from flintmq.storage.journal.records import (
 )
 from flintmq.storage.journal.source import Blocks, BlockSource
 
-# Numbers of a queue are kept in pieces of so many: 8 KiB as bits, and of returns 1 KiB. Queues are long, but what
-# happened to their messages happened near each other.
+# Sequence numbers of a queue are stored in parts of this size: 8 KiB as bits, 1 KiB as counts of returns. Queues are
+# long, but what happened to their messages happened close together.
 _CHUNK_SEQS: Final = 1 << 16
 _CHUNK_RETURNS: Final = 1 << 10
 _HIGHEST: Final = (1 << 62) - 1
@@ -48,17 +48,17 @@ _HIGHEST: Final = (1 << 62) - 1
 
 @final
 class SeqSet:
-    """A set of sequence numbers, most of which are neighbours."""
+    """A set of sequence numbers, most of which are adjacent."""
 
     def __init__(self) -> None:
         self._chunks: dict[int, Bits] = {}
-        # Of a chunk that was added whole.
+        # This object stands for each part that was added completely.
         self._full = Bits()
         self._index: i64 = -1
         self._recent = self._full
 
     def add(self, seq: i64) -> bool:
-        """Returns whether it was not there before."""
+        """Add a sequence number; return whether it is new."""
         if seq // _CHUNK_SEQS != self._index:
             self._find(seq // _CHUNK_SEQS)
         return self._recent is not self._full and self._recent.add(seq % _CHUNK_SEQS)
@@ -91,29 +91,29 @@ class SeqSet:
 
 @final
 class QueueReplay:
-    """What the records of one queue come to, read from the newest to the oldest."""
+    """The state of one queue, computed from its records, the newest first."""
 
     def __init__(self, notes: list[Entry] | None = None) -> None:
         self.highest_seq: i64 = 0
-        # Of a queue of notes what lives, the newest first: these are few, and wanted before the second pass.
+        # For a queue of notes, its live notes, the newest first: they are few, and needed before the second pass.
         self.notes = notes
-        # Its live messages, where their records are not in order.
+        # The live messages, if their records are not in queue order.
         self.runs: Runs | None = None
         self.is_ordered = True
-        # Settled, or met in a later record.
+        # Sequence numbers that are settled, or that a later record has.
         self._done = SeqSet()
         self._lowest_live: i64 = _HIGHEST
         self._returns: dict[int, Counts] = {}
-        # Nobody has had these; None where that is not known of any.
+        # Messages that were never delivered; None if no record lists them.
         self.undelivered: SeqSet | None = None
 
     def was_delivered(self, seq: i64) -> bool:
-        """Whether somebody may have had it."""
+        """Tell whether the message may have been delivered before."""
         undelivered = self.undelivered
         return undelivered is None or not undelivered.has(seq)
 
     def add(self, seq: i64) -> bool:
-        """A message; returns whether it lives, and in this record."""
+        """Add a message record; return whether this record is the live one of its message."""
         if seq > self.highest_seq:
             self.highest_seq = seq
         if not self._done.add(seq):
@@ -134,7 +134,7 @@ class QueueReplay:
         if counts is None:
             counts = Counts()
             self._returns[seq // _CHUNK_RETURNS] = counts
-        # The first that is met is the newest.
+        # Records are read backwards, so the first count found is the newest.
         if counts.get(seq % _CHUNK_RETURNS) == 0:
             counts.set(seq % _CHUNK_RETURNS, returns)
 
@@ -149,16 +149,16 @@ class QueueReplay:
 class Replay:
     """Finds the unsettled entries of the queues that still exist.
 
-    `read_segment` is called for each segment, from the newest to the oldest, but for those before a checkpoint that it
-    does not need; then `entries`.
+    `read_segment` is called for each segment, from the newest to the oldest, except those that a checkpoint makes
+    unnecessary; then `entries` is called.
     """
 
     def __init__(
         self, codecs: dict[int, ContentCodec], queue_ids: set[int], note_ids: Collection[int] = frozenset()
     ) -> None:
-        # The newest one.
+        # The newest checkpoint that was found.
         self.checkpoint: Checkpoint | None = None
-        # The segment that a clean stop has ended, and nothing was delivered since; 0 for none.
+        # The segment that a clean stop ended, if nothing was delivered since; 0 if there is none.
         self.ended: i64 = 0
         self._goes_by_checkpoints = True
         self._codecs = codecs
@@ -168,9 +168,9 @@ class Replay:
             self._queues[queue_id] = QueueReplay()
         for queue_id in note_ids:
             self._queues[queue_id] = QueueReplay([])
-        # The highest id that records speak of, of those that are not among these queues.
+        # The highest id that records mention and that is not one of these queues.
         self.highest_unknown_id: i64 = 0
-        # The queue met last.
+        # The queue of the last record is cached.
         self._queue_id: i64 = 0
         self._queue: QueueReplay | None = None
 
@@ -179,12 +179,12 @@ class Replay:
             self._queue = self._queues.get(queue_id)
             self._queue_id = queue_id
             if self._queue is None:
-                # Queue -n has the notes, or the copies, of n.
+                # Queue -n has the notes of queue n, or its staged copies.
                 self.highest_unknown_id = max(self.highest_unknown_id, queue_id if queue_id > 0 else -queue_id)
         return self._queue
 
     def restart(self) -> None:
-        """All segments are read once more, and no checkpoint is believed."""
+        """Start again: all segments are read once more, and checkpoints are ignored."""
         self.checkpoint = None
         self._goes_by_checkpoints = False
         for queue_id, queue in self._queues.items():
@@ -195,7 +195,7 @@ class Replay:
     # -- the first pass -----------------------------------------------------------------------------------------
 
     def read_segment(self, segment: Segment, blocks: Blocks) -> list[int]:
-        """Returns the blocks, by index, whose records do not fill them, which those of intact blocks do."""
+        """Read a segment; return the indexes of the damaged blocks: their records do not fill them exactly."""
         data = blocks.data
         positions = BytesWriter()
         total: i64 = 0
@@ -229,7 +229,7 @@ class Replay:
         return strange
 
     def _read_back(self, segment: Segment, data: bytes, positions: bytes) -> None:
-        """Read the records at these positions, the last one first."""
+        """Read the records at these positions in reverse order."""
         slot = segment.total
         at: i64 = len(positions)
         while at > 0:
@@ -250,7 +250,7 @@ class Replay:
                 if queue is not None:
                     queue.add_returns(read_i64_be(data, position + 9), i64(read_i32_be(data, position + 17)))
             elif record == RECORD_CHECKPOINT and self._goes_by_checkpoints and self.checkpoint is None:
-                # No record of this segment is before it.
+                # A checkpoint is the first record of its segment.
                 self.checkpoint = Checkpoint(data, position)
 
     def _read_message(self, segment: Segment, data: bytes, position: i64, slot: i64) -> None:
@@ -311,14 +311,19 @@ class Replay:
             at += RANGE_BYTES
 
     def next_seqs(self) -> dict[int, int]:
-        """What comes next on each queue: no record that is still there speaks of it, be it read or not."""
+        """The next sequence number of each queue: no surviving record mentions it, not even in a segment that was not
+        read.
+        """
         unread: i64 = 0 if self.checkpoint is None else self.checkpoint.highest_seq
         return {queue_id: max(queue.highest_seq, unread) + 1 for queue_id, queue in self._queues.items()}
 
     # -- the second pass ----------------------------------------------------------------------------------------
 
     def entries(self, source: BlockSource, occupancy: Occupancy) -> Iterator[tuple[int, Entry]]:
-        """In order per queue, notes first; segments may be added meanwhile, and entries settled that were given."""
+        """All live entries with their queue ids: notes first, then messages in queue order.
+
+        Meanwhile segments may be added, and entries that were already returned may be settled.
+        """
         for queue_id, queue in self._queues.items():
             if queue.notes is not None:
                 for note in sorted(queue.notes, key=_seq_of):
@@ -346,7 +351,7 @@ class Replay:
     def _read_block(
         self, segment: Segment, blocks: Blocks, index: int, first_slot: i64, found: list[tuple[int, Entry]]
     ) -> i64:
-        """Add the entries that live in a block; returns the slot of the first one in the next."""
+        """Add the live entries of a block to `found`; return the slot of the first entry in the next block."""
         data = blocks.data
         start: i64 = blocks.starts[index]
         end: i64 = blocks.ends[index]

@@ -1,4 +1,4 @@
-"""What compiled code is given to read, and asks for the rest: verified blocks of segments."""
+"""The interface by which compiled code reads verified blocks of segments."""
 
 from abc import abstractmethod
 from typing import final
@@ -8,9 +8,9 @@ from mypy_extensions import mypyc_attr
 
 @final
 class Blocks:
-    """Intact journal blocks of a segment, in order: where in `data` their payloads begin and end.
+    """Intact journal blocks of a segment, in order: the positions in `data` where their payloads begin and end.
 
-    `data` is `offset` bytes behind the beginning of the file.
+    `data` begins `offset` bytes behind the start of the file.
     """
 
     def __init__(self, data: bytes, offset: int, starts: list[int], ends: list[int]) -> None:
@@ -22,12 +22,12 @@ class Blocks:
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class BlockSource:
-    """Errors are OSError, and StorageError where a file is not any more what it was."""
+    """A source of verified blocks. Methods raise OSError, and StorageError if a file has changed."""
 
     @abstractmethod
     def load(self, segment: int) -> Blocks:
-        """All blocks of a segment that recovery has read before."""
+        """Load all blocks of a segment that recovery has read before."""
 
     @abstractmethod
     def load_block(self, segment: int, start: int, end: int) -> bytes:
-        """The payload of one block that recovery has read before, which lies there in the file."""
+        """Load the payload, from `start` to before `end` in the file, of one block that recovery has read before."""

@@ -1,10 +1,11 @@
-"""Entries of a queue as bytes in memory, and back: some 20 bytes an entry beside its body. Never touches the disk.
+"""Packing: entries of a queue as bytes, some 20 bytes per entry beside its body. This module never accesses the disk.
 
-Neighbours are alike: they have one address, the same properties, numbers that follow each other. What an entry has like
-the one before it is a bit of its first byte. Of the others follow, in this order: address (format u8, origin and
-length varints, the two names), properties (varint, bytes), seq and position (i64), segment and slot (i64); then the
-time since the one before (varint, sign in the lowest bit), when it expires (i64) and how often it came back (i32) where
-it has these, the length of its body (varint), and the body, unless that is large: large ones stay objects.
+Consecutive entries are alike: they have the same address and properties, and consecutive numbers. A bit in the first
+byte of an entry says for each of these that it is as in the entry before. The others follow in this order: address
+(format u8, origin and length varints, the two names), properties (varint, bytes), seq and position (i64), segment and
+slot (i64). Then come the time since the entry before (varint, sign in the lowest bit), the expiry time (i64) and the
+number of returns (i32) if there are any, the length of the body (varint), and the body. Large bodies stay separate
+objects.
 """
 
 from typing import Final, final
@@ -17,7 +18,7 @@ from flintmq.broker.message import TRANSIENT, Address, ContentCodec, Entry, Mess
 from flintmq.broker.ports import Page, PlacesOfPage
 from flintmq.storage.content import encode_address
 
-# Bodies from here on are not copied while they stay in memory: a message may be on many queues.
+# Bodies of at least this size are not copied while they stay in memory: a message may be on many queues.
 _LARGE_BYTES: Final = 2_048
 
 _SAME_ADDRESS: Final = 1
@@ -32,10 +33,10 @@ _LARGE: Final = 128
 
 @final
 class Content:
-    """What a page holds: in `parts` (the packed entries, and bodies beside them), or where it was written.
+    """The content of a page: in `parts` (the packed entries, and the large bodies), or in a file.
 
-    `file` is the number of the file it is in, or is to be in; 0 for none. Parts become None once it is written, which
-    another thread may do at any time.
+    `file` is the number of the file that has the content, or will have it; 0 for none. `parts` becomes None once the
+    content is written, which another thread may do at any time. Sizes and positions are in bytes.
     """
 
     def __init__(self, packed: bytes, large: list[bytes]) -> None:
@@ -51,7 +52,9 @@ class Content:
 
 @final
 class PackedPage(Page):
-    """`is_run`: its entries' numbers follow each other, and so do their slots in one segment, or they are in none."""
+    """A packed page. `is_run` says that its entries have consecutive seqs, and consecutive slots of one segment or no
+    slots.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -66,11 +69,11 @@ class Packer:
     def __init__(self, codecs: dict[int, ContentCodec]) -> None:
         self._codecs = codecs
         self._writer = BytesWriter()
-        # Addresses as they are packed: one object for all messages that have the same.
+        # Decoded addresses: one object for all messages with the same address.
         self._addresses: dict[bytes, Address] = {}
 
     def pack(self, entries: list[Entry], page: PackedPage) -> None:
-        """Make this the content of a page."""
+        """Pack entries, and make them the content of a page."""
         writer = self._writer
         writer.truncate(0)
         large: list[bytes] = []
@@ -97,14 +100,14 @@ class Packer:
             flags: i64 = 0
             if message.address is address and message.codec is codec and message.origin == origin:
                 flags = _SAME_ADDRESS
-            # Publishers that repeat themselves send one object; those of a restart are equal.
+            # Publishers often repeat one properties object; after a restart they are equal objects.
             if message.properties is properties or message.properties == properties:
                 flags |= _SAME_PROPERTIES
             if entry.seq == seq + 1 and entry.position - entry.seq == shift:
                 flags |= _NEXT_NUMBER
             elif seq >= 0:
                 is_sequence = False
-            # What is in no segment has no slot.
+            # An entry without a segment has no slot.
             if entry.segment == segment and (segment == 0 or entry.slot == slot + 1):
                 flags |= _NEXT_SLOT
             elif seq >= 0:
@@ -172,13 +175,15 @@ class Packer:
         page.content = Content(writer.getvalue(), large)
 
     def unpack(self, data: bytes, packed_size: i64, large: list[bytes] | None) -> list[Entry]:
-        """All entries; large bodies are in the list, or one behind the other in the data."""
+        """Unpack all entries. `large` has the large bodies; if it is None, they are in `data` behind the packed
+        entries.
+        """
         entries: list[Entry] = []
         address = Address("", "")
         codec: ContentCodec | None = None
         properties = b""
         options = TRANSIENT
-        # Whose handling is known: of properties of one codec.
+        # True if `options` belongs to the present properties and codec.
         is_known = False
         origin: i64 = 0
         seq: i64 = -1

@@ -1,7 +1,7 @@
-"""Pages on the disk: files that nobody syncs, since what has to outlive the broker is in the journal.
+"""Spill files: pages on the disk, without syncs, because everything that must outlive the broker is in the journal.
 
-Pages are written one behind the other, by a thread of their own: a disk that cannot keep up must not stop the event
-loop. A file goes when the last of its pages has gone, and what is left of an earlier broker at start-up.
+A thread of its own appends pages to files: a slow disk must not stop the event loop. A file is removed together with
+its last page. Files that an earlier broker left are removed at start-up.
 """
 
 import threading
@@ -18,21 +18,21 @@ from flintmq.base.errors import StorageError
 from flintmq.storage.files import Disk, DiskFile
 from flintmq.storage.pages.packer import Content
 
-# A file takes up its space until all in it is gone.
+# A file keeps its disk space until all its pages are released.
 FILE_BYTES: Final = 64 * 1024 * 1024
-# After the disk refused a page so many stay in memory before it is asked again.
+# After a failed write, so many pages stay in memory before the disk is tried again.
 _RETRY_AFTER_PAGES: Final = 256
 
 
 class SpillRunner:
-    """Does jobs in order, soon."""
+    """Runs jobs in order, soon after they were submitted."""
 
     @abstractmethod
     def submit(self, job: Callable[[], None]) -> None: ...
 
     @abstractmethod
     def close(self) -> None:
-        """Return when all that was submitted is done."""
+        """Return when all submitted jobs are done."""
 
 
 @final
@@ -43,7 +43,7 @@ class SpillThread(SpillRunner):
 
     def submit(self, job: Callable[[], None]) -> None:
         if self._thread is None:
-            # Most brokers never need it.
+            # The thread is started when it is first needed, which is never for most brokers.
             self._thread = threading.Thread(target=self._run, name="flintmq-spill", daemon=True)
             self._thread.start()
         self._jobs.put(job)
@@ -60,7 +60,9 @@ class SpillThread(SpillRunner):
 
 @final
 class Spill:
-    """All methods are the event loop's. `trouble` says why the disk takes no pages; it is empty while it does."""
+    """The pages in files. All methods are called by the event loop. `trouble` is the reason why the last write failed;
+    empty if it did not.
+    """
 
     def __init__(self, disk: Disk, directory: Path, runner: SpillRunner, file_bytes: int = FILE_BYTES) -> None:
         self.trouble = ""
@@ -68,17 +70,18 @@ class Spill:
         self._directory = directory
         self._runner = runner
         self._file_bytes = file_bytes
-        # Pages in each file that are not gone; the file being filled; and where its next page begins.
+        # The number of pages in each file that are not released, the file being filled, and the position of its next
+        # page.
         self._live: dict[int, int] = {}
         self._number = 0
         self._position = file_bytes
         self._refused_pages = 0
-        # The runner's own.
+        # These are used by the runner only.
         self._writing: DiskFile | None = None
         self._writing_number = 0
 
     def accepts(self) -> bool:
-        """Whether a page may be put here."""
+        """Tell whether a page may be written to the disk."""
         if self.trouble and self._refused_pages < _RETRY_AFTER_PAGES:
             self._refused_pages += 1
             return False
@@ -87,7 +90,7 @@ class Spill:
         return True
 
     def put(self, content: Content) -> None:
-        """Have it written, and then let go of by the memory."""
+        """Submit a page to be written; afterwards it is removed from memory."""
         if self._position + content.size > self._file_bytes and self._position > 0:
             filled = self._number
             self._number += 1
@@ -102,7 +105,7 @@ class Spill:
         self._runner.submit(lambda: self._write(content))
 
     def read(self, content: Content) -> bytes:
-        """Raises StorageError."""
+        """Read a page that was written. Raises StorageError."""
         path = self._path(content.file)
         try:
             file = self._disk.open(path)
@@ -112,13 +115,13 @@ class Spill:
                 file.close()
         except OSError as error:
             raise StorageError(
-                f"messages that were put out of memory cannot be read back from {path} ({error.strerror}): "
-                "restart the broker; what is persistent is in the journal"
+                f"messages that were paged out cannot be read back from {path} ({error.strerror}): "
+                "restart the broker; persistent messages are in the journal"
             ) from error
         if len(data) != content.size or crc32(data) != content.checksum:
             raise StorageError(
-                f"messages that were put out of memory are damaged in {path} at byte {content.position}: "
-                "restart the broker; what is persistent is in the journal"
+                f"messages that were paged out are damaged in {path} at byte {content.position}: "
+                "restart the broker; persistent messages are in the journal"
             )
         return data
 
@@ -126,7 +129,7 @@ class Spill:
         self._disk.will_need(self._path(content.file), content.position, content.size)
 
     def release(self, content: Content) -> None:
-        """Nobody will read it any more."""
+        """Release a page, which will not be read again."""
         number = content.file
         self._live[number] -= 1
         if self._live[number] == 0 and number != self._number:
@@ -144,7 +147,7 @@ class Spill:
         self.clear()
 
     def clear(self) -> None:
-        """Remove all files."""
+        """Remove all spill files."""
         for name in self._disk.list_directory(self._directory):
             self._disk.unlink(self._directory / name)
 
@@ -162,7 +165,7 @@ class Spill:
             pieces = [parts[0], *parts[1]]
             file.write_at(content.position, pieces)
         except OSError as error:
-            # It stays in memory, where it is safe; publishers are told to wait when there is too much of that.
+            # The page stays in memory; publishers have to wait when too many pages do.
             self.trouble = f"{self._path(content.file)}: {error.strerror}"
             return
         checksum = 0
@@ -185,6 +188,6 @@ class Spill:
         if self._writing is not None and self._writing_number == number:
             self._writing.close()
             self._writing = None
-        # It may never have been made; and what cannot be removed now goes at the next start.
+        # The file may not exist; if it cannot be removed now, the next start removes it.
         with suppress(OSError):
             self._disk.unlink(self._path(number))

@@ -1,4 +1,4 @@
-"""The pages of all queues: in memory up to a budget, beyond it on the disk."""
+"""The pages of all queues: in memory up to a limit, and beyond it on the disk."""
 
 from typing import final
 
@@ -10,7 +10,9 @@ from flintmq.storage.pages.spill import Spill
 
 @final
 class PageStore(Pages):
-    """`memory_max` is how many bytes of pages stay in memory; what is on its way to the disk comes on top."""
+    """The pages of all queues. `memory_max` is the number of bytes of pages that stay in memory, without those that are
+    being written to the disk.
+    """
 
     def __init__(self, codecs: dict[int, ContentCodec], spill: Spill, memory_max: int) -> None:
         self._packer = Packer(codecs)

@@ -1,4 +1,4 @@
-"""What journal and streams say of the definitions."""
+"""Evidence for lost definitions, collected from journal and streams."""
 
 import json
 import secrets
@@ -21,24 +21,24 @@ from flintmq.storage.journal.records import (
 )
 from flintmq.storage.stream.files import DESCRIPTION
 
-# The kind, and the id or the name, the latter behind its virtual host.
+# Kind and id; for exchanges, kind and pair of virtual host and name; for virtual hosts, kind and name.
 Key = tuple[str, object]
 
 
 @final
 class Evidence:
-    """What journal and streams say."""
+    """The definitions that journal and streams describe, and the ids of queues that have messages."""
 
     def __init__(self) -> None:
         self.known: dict[Key, dict[str, Any]] = {}
         self._gone: set[Key] = set()
-        # A record about all definitions was found. At that time, ids up to this one had been met.
+        # True if a record with all definitions was found, and the highest id that was known then.
         self._is_whole = False
         self._whole_through = 0
         self.newest: DefinitionsRecord | None = None
         self.highest_id = 0
         self.streams: set[int] = set()
-        # Queues with messages.
+        # Ids of the queues with messages.
         self.live: set[int] = set()
         self._ids: set[int] = set()
         self._live_messages = LiveMessages(self._ids)
@@ -104,11 +104,11 @@ class Evidence:
 
     @property
     def identity(self) -> int:
-        """Of the definitions; a new one where the journal does not say."""
+        """The identity of the definitions; a new one if the journal does not have it."""
         return self.newest.identity if self.newest is not None else secrets.randbits(62) | 1
 
     def was_deleted(self, key: Key) -> bool:
-        """Whether this was not there any more, as far as the journal says."""
+        """Tell whether an object was deleted, according to the journal."""
         if key in self.known:
             return False
         is_older = self._is_whole and (not isinstance(key[1], int) or key[1] <= self._whole_through)

@@ -1,6 +1,6 @@
-"""Makes definitions.sqlite anew from what journal and streams say of it, where it is lost, damaged or too old.
+"""Rebuild of definitions.sqlite from journal and streams, if it is lost, damaged or too old.
 
-What is left of the old file counts where nothing newer is known, and is kept in the quarantine.
+The old file is used for everything that journal and streams do not have, and is kept in the quarantine.
 """
 
 import shutil
@@ -41,7 +41,7 @@ from flintmq.storage.quarantine import DEFINITIONS_PREFIX
 from flintmq.storage.quarantine import DIRECTORY as QUARANTINE
 from flintmq.storage.rebuild.evidence import Evidence
 
-# Where queues come back of which nothing says what they were called, and how they are called then.
+# The virtual host and the name prefix of recovered queues whose names are unknown.
 UNNAMED_VHOST: Final = "/"
 UNNAMED_PREFIX: Final = "recovered-"
 _DRAFT: Final = f"{DEFINITIONS}-rebuilt"
@@ -57,9 +57,10 @@ _RECORDS: Final[dict[str, type[Any]]] = {
 
 @dataclass(frozen=True)
 class Rebuilt:
-    """`unnamed` are the queues whose names were made up; `kept_in` is where the old file is, None if there was none.
+    """The result of a rebuild.
 
-    `had_base`: the old file could be read, and what only it had (users, rules, bindings) is as it was there.
+    `unnamed` lists the queues whose names were made up; `kept_in` is the directory with the old file, None if there was
+    none. `had_base` says that the old file could be read, so that users, rules and bindings come from it.
     """
 
     definitions: Definitions
@@ -69,10 +70,12 @@ class Rebuilt:
 
 
 def rebuild(path: Path, progress: Progress) -> Rebuilt:
-    """Of a broker that does not run. Raises StorageError, also where nothing is wrong with the definitions."""
+    """Rebuild the definitions in the data directory of a stopped broker. Raises StorageError, also if the definitions
+    are intact.
+    """
     directory = DataDirectory(path)
     if directory.is_backup:
-        raise StorageError(f"{path} is a backup: restore it first, or use another one")
+        raise StorageError(f"{path} is a backup: restore it first, or use another directory")
     lock = RealDisk().lock(path / "lock")
     try:
         evidence = Evidence()
@@ -103,7 +106,9 @@ def _rebuild(path: Path, evidence: Evidence) -> Rebuilt:
 
 
 def _open_base(path: Path, draft: Path, evidence: Evidence) -> tuple[DefinitionDatabase, bool]:
-    """A copy of what is left of the definitions, if that can be read and is of this data; or an empty database."""
+    """Open a copy of the old definitions if it can be read and belongs to this data, otherwise an empty database;
+    return it, and whether it is a copy.
+    """
     _remove(draft)
     for suffix in ("", "-wal"):
         with suppress(FileNotFoundError):
@@ -117,7 +122,9 @@ def _open_base(path: Path, draft: Path, evidence: Evidence) -> tuple[DefinitionD
             if is_new and evidence.highest_id < database.load().next_queue_id:
                 database.close()
                 _remove(draft)
-                raise StorageError(f"the definitions in {path} can be read, and are as new as its messages: no need")
+                raise StorageError(
+                    f"the definitions in {path} are intact and as new as its messages: no need to rebuild"
+                )
             return database, True
         database.close()
     _remove(draft)
@@ -125,7 +132,7 @@ def _open_base(path: Path, draft: Path, evidence: Evidence) -> tuple[DefinitionD
 
 
 def _readable(draft: Path) -> DefinitionDatabase | None:
-    """None for what is blank or damaged."""
+    """Open a database; None if it is blank or damaged."""
     try:
         database = DefinitionDatabase(draft)
     except StorageError:
@@ -141,7 +148,7 @@ def _readable(draft: Path) -> DefinitionDatabase | None:
 
 
 def _put_all(store: SqliteDefinitions, found: Definitions, evidence: Evidence) -> list[str]:
-    """Bring in what is known; returns the queues whose names were made up."""
+    """Stage all known definitions; return the queues whose names were made up."""
     _delete_gone(store, found, evidence)
     records = [(key[0], _record_of(entry)) for key, entry in evidence.known.items()]
     queues = {record.id: record for kind, record in records if kind == QUEUE}
@@ -162,7 +169,7 @@ def _put_all(store: SqliteDefinitions, found: Definitions, evidence: Evidence) -
 
 
 def _missing_around(records: list[tuple[str, Any]], found: Definitions) -> list[tuple[str, Any]]:
-    """Virtual hosts, and exchanges that delay messages, of which nothing is known but what is in them."""
+    """Virtual hosts and delayed-message exchanges that are unknown themselves, but whose objects are known."""
     vhosts = {record.name for kind, record in records if kind == VHOST} | {vhost.name for vhost in found.vhosts}
     exchanges = {(record.vhost, record.name) for kind, record in records if kind == EXCHANGE}
     exchanges |= {(exchange.vhost, exchange.name) for exchange in found.exchanges}
@@ -179,7 +186,7 @@ def _missing_around(records: list[tuple[str, Any]], found: Definitions) -> list[
 
 
 def _delete_gone(store: SqliteDefinitions, found: Definitions, evidence: Evidence) -> None:
-    """What the old definitions have still, and was deleted since."""
+    """Delete what the old definitions still have, but which was deleted since."""
     for lease in found.leases:
         if evidence.was_deleted((LEASE, lease.id)):
             store.delete_lease(lease)
@@ -230,7 +237,7 @@ def _remove(draft: Path) -> None:
 
 
 def _put_in_place(path: Path, draft: Path) -> Path | None:
-    """The old file is in the quarantine before the new one takes its name; returns where it is."""
+    """Copy the old file to the quarantine, then replace it by the new one; return the directory of the copy."""
     disk = RealDisk()
     old = path / DEFINITIONS
     files = [file for suffix in ("", "-wal") if (file := old.with_name(f"{old.name}{suffix}")).exists()]
@@ -244,7 +251,9 @@ def _put_in_place(path: Path, draft: Path) -> Path | None:
 
 
 def _keep(disk: RealDisk, quarantine: Path, files: list[Path]) -> Path:
-    """Copies, so that a crash leaves what there was where it was."""
+    """Copy files to a new directory in the quarantine. They are copied, not moved, so that a crash leaves them in
+    place.
+    """
     disk.make_directory(quarantine)
     number = 1
     while (kept_in := quarantine / f"{DEFINITIONS_PREFIX}{number}").exists():

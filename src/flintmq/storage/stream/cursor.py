@@ -1,4 +1,4 @@
-"""Reading on in a stream: record by record out of a few blocks held as bytes."""
+"""Cursor of a stream: reads record by record out of a few blocks in memory."""
 
 from typing import Final, final
 
@@ -13,14 +13,14 @@ from flintmq.storage.stream.encoder import BLOCK_FIELDS_BYTES, block_fields
 from flintmq.storage.stream.files import StreamFiles, StreamSegment
 from flintmq.storage.stream.open_files import OpenFiles
 
-# A reader that passes over what it does not want lets others have their turn after so many reads of the disk: a
-# megabyte, where it reads as much at once as a consumer does.
+# A reader that skips many records lets others run after so many reads of the disk: a megabyte, if it reads as much at
+# once as a consumer does.
 _READS_MAX: Final = 32
 
 
 @final
 class SegmentCursor(StreamCursor):
-    """Holds `ahead_bytes`, or a single block that is larger."""
+    """A cursor that holds up to `ahead_bytes` of a segment in memory, or one larger block."""
 
     def __init__(
         self, files: StreamFiles, open_files: OpenFiles, content: ContentReader, offset: int, ahead_bytes: int
@@ -32,15 +32,15 @@ class SegmentCursor(StreamCursor):
         self._ahead_bytes: i64 = max(ahead_bytes, BLOCK_HEAD_BYTES)
         self._segment: StreamSegment | None = None
         self._magic = b""
-        # Bytes of the segment from `_position` on, in which the next block begins at `_next_block`.
+        # Bytes of the segment from `_position` on; the next block begins at index `_next_block`.
         self._data = b""
         self._position: i64 = 0
         self._next_block: i64 = 0
-        # The block being read: its next record, where that is, and the offset behind its last one.
+        # The block being read: the offset and the index of its next record, and the offset behind its last one.
         self._record_offset: i64 = 0
         self._record_at: i64 = 0
         self._block_stop: i64 = 0
-        # How often the disk may still be asked before others get their turn.
+        # The number of disk reads that are left before others get their turn.
         self._reads: i64 = 0
 
     def next(self, end: i64) -> Message | None:
@@ -99,13 +99,13 @@ class SegmentCursor(StreamCursor):
         return data[start:at]
 
     def _release_data(self) -> None:
-        """All that was read is used: nothing is held for a reader that waits."""
+        """Release the data that was read completely: a waiting reader holds no memory."""
         self._position += len(self._data)
         self._data = b""
         self._next_block = 0
 
     def _advance(self, end: i64) -> bool:
-        """Come to the next block with a record to be read; False where there is none before `end`."""
+        """Go to the next block with a record to read; return False if there is none before `end`."""
         try:
             while True:
                 segment = self._segment
@@ -124,7 +124,7 @@ class SegmentCursor(StreamCursor):
                 except FileNotFoundError:
                     if self._files.has(segment):
                         raise
-                    # It was too old.
+                    # Retention removed the segment meanwhile.
                     self._segment = None
         except OSError as error:
             raise unreadable(error) from error
@@ -139,7 +139,7 @@ class SegmentCursor(StreamCursor):
         except FileNotFoundError:
             if files.has(segment):
                 raise
-            # It was too old, and there is another first one.
+            # Retention removed the segment meanwhile; try the segment that is now the first.
             return self._locate()
         self.offset = max(self.offset, segment.first_offset)
         self._segment = segment
@@ -151,7 +151,7 @@ class SegmentCursor(StreamCursor):
         return segment
 
     def _find_block(self, end: i64) -> bool:
-        """Go to the next block with a record to be read, in what was read of the file; or one at `end`."""
+        """Go to the next block in memory with a record to read, or to one that begins at `end`."""
         data = self._data
         magic = self._magic
         start: i64 = self._next_block
@@ -174,18 +174,18 @@ class SegmentCursor(StreamCursor):
             start = stop
 
     def _occurs(self, start: i64, stop: i64) -> bool:
-        """Whether a message in this part of the data may be wanted."""
+        """Tell whether a message in this part of the data may be wanted."""
         return any(self._data.find(wanted, start, stop) >= 0 for wanted in self.wanted)
 
     def _read_more(self, segment: StreamSegment) -> bool:
-        """Read on in the segment, from the block that was not whole; False at its end."""
+        """Read more of the segment, from the incomplete block on; return False at its end."""
         position: i64 = self._position + self._next_block
         room: i64 = segment.size - position
         if room <= 0:
             return False
         file = self._open_files.get(segment.path)
         if self._next_block == 0 and len(self._data) > 0:
-            # All of the block was read, and it is broken.
+            # The block was read completely, and is broken.
             position = self._files.skip_damage(file, position, segment.size)
             room = segment.size - position
         if len(self.wanted) > 0:
@@ -196,7 +196,7 @@ class SegmentCursor(StreamCursor):
             if len(data) < length <= room:
                 data = file.read_at(position, length)
         if len(data) == 0 and room > 0:
-            # The file was cut off. There is no more to wait for: nobody writes to the middle of a segment.
+            # The file was cut off. Waiting would not help: nobody writes to the middle of a segment.
             self._files.report(Damage(str(segment.path), position, f"the last {room} bytes are missing", room))
             position = segment.size
         self._data = data
@@ -205,14 +205,14 @@ class SegmentCursor(StreamCursor):
         return len(data) > 0
 
     def _leave(self, segment: StreamSegment) -> bool:
-        """Go to the next segment; False when this is the last one, or has more by now."""
+        """Go to the next segment; return False if this is the last one, or has grown meanwhile."""
         following = self._files.following(segment)
         if following is None:
             return False
-        # What was written to it before the next one was begun counts as well.
+        # Blocks may have been written to it before the next segment was begun.
         if self._position + self._next_block < segment.size:
             return True
-        # Whatever is missing in between was damaged.
+        # Missing offsets between two segments were in damaged blocks.
         self.offset = max(self.offset, following.first_offset)
         self._segment = None
         return True

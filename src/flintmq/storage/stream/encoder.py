@@ -1,8 +1,8 @@
-"""Stream records on their way to the sync thread. Never touches the disk.
+"""Encoder for stream records, which it stages in memory. It never accesses the disk.
 
-The payload of a stream block: first offset i64, the highest receive time of all records before it i64 (Unix ms),
-count u32, then the content of each record (see content.py). Receive times may go backwards, their running maximum
-does not: it is what a search by time bisects.
+The payload of a stream block: first offset i64, the highest receive time of all earlier records i64 (Unix ms), count
+u32, then the content of each record (see content.py). Receive times may go backwards, their running maximum does not,
+so a search by time can bisect it.
 """
 
 from typing import Final, final
@@ -14,14 +14,14 @@ from flintmq.broker.message import Message
 from flintmq.storage.content import BLOCK_BYTES, AddressEncoder, write_content_head
 
 BLOCK_FIELDS_BYTES: Final = 20
-# An empty message with an empty address.
+# The size of an empty message with an empty address.
 RECORD_MIN_BYTES: Final = 22
 
 
 @final
 class StreamBlock:
-    """A staged block. `highest_before` and `highest` are the running maximum of receive times before and behind it;
-    `received_ms` is when its last record was.
+    """A staged block. `highest_before` and `highest` are the running maximum of receive times before and after it;
+    `received_ms` is the receive time of its last record. All times are Unix ms.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class StreamEncoder:
         self._block_highest_before = self._highest
 
     def take(self) -> list[StreamBlock]:
-        """End the batch."""
+        """End the batch; return its blocks."""
         if len(self._writer) > 0:
             self._end_block(b"")
         blocks = self._blocks
@@ -98,5 +98,5 @@ class StreamEncoder:
 
 
 def block_fields(data: bytes, start: i64) -> tuple[i64, i64, i64]:
-    """First offset, highest receive time before, and count of the block whose payload starts here."""
+    """First offset, highest receive time before, and number of records of the block whose payload begins at `start`."""
     return read_i64_be(data, start), read_i64_be(data, start + 8), i64(read_i32_be(data, start + 16))

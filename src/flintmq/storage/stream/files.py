@@ -1,8 +1,8 @@
-"""A stream's files: <data>/streams/<queue id>/<first offset>.stream, and .index beside those that are complete.
+"""The files of a stream: <data>/streams/<queue id>/<first offset>.stream, and an .index beside each complete segment.
 
-The sync thread writes them, the event loop reads them at the same time. What is written is published in this order:
-bytes in the file, the segment's index and end, then `written_offset`; a reader that goes no further than the
-`written_offset` it saw finds everything before it in place. The list of segments is never changed, but replaced.
+The sync thread writes them while the event loop reads them. Written data is published in this order: bytes in the file,
+the segment's index and end, then `written_offset`. So a reader that does not pass the `written_offset` it saw finds
+everything before it in place. The list of segments is never changed, but replaced.
 """
 
 from bisect import bisect_right
@@ -25,12 +25,12 @@ from flintmq.storage.stream.scan import SegmentScan, next_intact_block, scan_seg
 SUFFIX: Final = ".stream"
 INDEX_SUFFIX: Final = ".index"
 DRAFT: Final = "draft"
-# Which queue's stream it is, as the journal has it (definitions/catalogue.py): all else there knows only its id.
+# The definition of the stream's queue, as in the journal (definitions/catalogue.py); the other files have only its id.
 DESCRIPTION: Final = "queue.json"
 DELETED_SUFFIX: Final = ".deleted"
-# Indexes of old segments in memory: about 24 KiB each for segments of the default size.
+# The number of cached indexes of old segments: about 24 KiB each for segments of the default size.
 INDEXES_MAX: Final = 8
-# Segments removed in one go: each costs a sync of the directory, and publishers wait meanwhile.
+# The number of segments that are removed at once: each costs a sync of the directory, and publishers wait meanwhile.
 RETIRED_MAX: Final = 16
 NO_LIMIT: Final = -1
 _UNKNOWN: Final = -1
@@ -38,66 +38,68 @@ _UNKNOWN: Final = -1
 
 @final
 class StreamSegment:
-    """A file of a stream. What it holds is looked up when it is asked for: a stream may have thousands of them.
+    """A segment of a stream. Its contents are looked up when needed, because a stream may have thousands of segments.
 
-    `index` is there in the last one, which is written; of others, the one who asks reads it.
+    `index` is set only for the segment that is being written; readers load the indexes of the others. `size` is in
+    bytes.
     """
 
     def __init__(self, path: Path, first_offset: int, index: SegmentIndex | None = None, size: int = 0) -> None:
         self.path = path
         self.first_offset = first_offset
         self.index = index
-        # Of all records in earlier segments.
+        # The highest receive time of all records in earlier segments.
         self.highest_before = _UNKNOWN if index is None else index.highest_before
         self.size = size
 
 
 @final
 class StreamFiles:
-    """`segment_limit` is the size from which a segment is not continued. The other limits are NO_LIMIT, or: `max_bytes`
-    of all segments, `max_age_ms` of a record. Whole segments go, from the oldest, and never the last one.
+    """The files of one stream. A segment of at least `segment_limit` bytes is not continued. `max_bytes` (of all
+    segments) and `max_age_ms` (of a record) limit what is kept, or are NO_LIMIT. Whole segments are removed, the oldest
+    first, and never the last one.
     """
 
     def __init__(
         self, disk: Disk, directory: Path, segment_limit: int, content: ContentReader, description: str = ""
     ) -> None:
         self.directory = directory
-        # To be kept beside the segments; empty while it is not known.
+        # The definition of the queue, to be stored beside the segments; empty if unknown.
         self.description = description
         self.segments: list[StreamSegment] = []
         self.written_offset = 0
-        # Written and synced up to here.
+        # Records before this offset are synced.
         self.durable_offset = 0
         self.highest_timestamp = 0
         self.damage: list[Damage] = []
         self.segment_limit = segment_limit
         self.max_bytes = NO_LIMIT
         self.max_age_ms = NO_LIMIT
-        # When retention is to be looked at (Unix time in ms), 0 when nobody asked; and whether it was not finished.
+        # The time at which retention is to be applied (Unix ms), 0 if not requested; and whether it must continue.
         self.retire_at_ms = 0
         self.retires_more = False
-        # Files that are gone, and that readers may have open.
+        # Removed files that readers may still have open.
         self.retired: deque[Path] = deque()
         self._disk = disk
         self._content = content
         self._writer: SegmentFile | None = None
-        # Its file is closed until it is written to again.
+        # True if the writer's file is closed until the next write.
         self._is_released = False
-        # Read lately, by the event loop.
+        # Indexes that the event loop used recently.
         self._indexes: dict[int, SegmentIndex] = {}
 
     # --- start-up ---
 
     def recover(self) -> None:
-        """Find the segments, and where the last was torn. Of the others not a byte is read, only how long they are."""
+        """Find the segments, and the end of the last one. Of the others, only the sizes are read."""
         names = set(self._disk.list_directory(self.directory))
         if names:
-            # What was removed by a call whose sync failed is gone only for now: after a power loss it would be back.
+            # A removal whose sync failed would be undone by a loss of power: sync it now.
             self._disk.sync_directory(self.directory)
         numbers = [int(name.removesuffix(SUFFIX)) for name in sorted(names) if name.endswith(SUFFIX)]
         indexed = {int(name.removesuffix(INDEX_SUFFIX)) for name in names if name.endswith(INDEX_SUFFIX)}
         while numbers and not self._recover_tail(numbers[-1], numbers[-1] in indexed):
-            # Its first write did not complete.
+            # The first write to this segment did not complete.
             self.written_offset = numbers[-1]
             self._disk.unlink(self._path(numbers.pop()))
             self._disk.sync_directory(self.directory)
@@ -111,7 +113,9 @@ class StreamFiles:
         self.durable_offset = self.written_offset
 
     def _describe(self) -> None:
-        """Under its name the file has all of its content: a directory is synced when a segment is made in it."""
+        """Store the definition of the queue. The file is complete under its final name; the directory is synced when a
+        segment is created.
+        """
         if not self.description:
             return
         draft = self.directory / DRAFT
@@ -125,9 +129,10 @@ class StreamFiles:
         self._disk.rename(draft, self.directory / DESCRIPTION)
 
     def _recover_orphan(self, number: int, segments: list[int]) -> None:
-        """An index without its segment: retention was cut short between the two, which removes the oldest ones.
+        """Handle an index without its segment. If it is the oldest, retention was interrupted between removing the two.
 
-        Any other segment is missing. If it was the last, its offsets are not given again: readers have seen them.
+        Any other segment is missing. If it was the last, its offsets are not used again, because readers have seen
+        them.
         """
         index = self._stored_index(number) if not segments or number > segments[0] else None
         if index is None:
@@ -137,7 +142,7 @@ class StreamFiles:
         self.written_offset = max(self.written_offset, index.next_offset)
 
     def _check_end(self, segment: StreamSegment, following: int) -> None:
-        """Offsets go on from one segment to the next: all that is between the two was in segments that are missing."""
+        """Check that a segment ends where the next one begins; offsets between them were in missing segments."""
         ends = self._stored_end(segment.first_offset)
         if ends != following:
             ends = self._load_index(segment).next_offset
@@ -145,7 +150,7 @@ class StreamFiles:
             self.report(Damage(str(self._path(ends)), 0, missing_records(ends, following)))
 
     def _stored_end(self, number: int) -> int:
-        """The offset behind the last record, as the index has it, unverified; -1 without one."""
+        """The offset behind the last record of a segment according to its index, unverified; -1 without an index."""
         try:
             file = self._disk.open(self._index_path(number))
         except FileNotFoundError:
@@ -160,7 +165,7 @@ class StreamFiles:
         return StreamSegment(path, number, size=self._disk.size_of(path))
 
     def _recover_tail(self, number: int, has_index: bool) -> bool:
-        """Open the last segment; False when there is nothing in it."""
+        """Open the last segment; return False if it is empty."""
         path = self._path(number)
         file = self._disk.open(path)
         try:
@@ -175,7 +180,7 @@ class StreamFiles:
                 return False
             index = found.index
             if not index.magic:
-                # What it held cannot be told from what it did not: it stays as it is.
+                # Without the magic its records cannot be found, so the file stays as it is.
                 self._continue_behind(index)
                 return True
             index.end = end_tail(file, index.magic, number, found.synced, index.end, sealed=found.sealed)
@@ -199,7 +204,7 @@ class StreamFiles:
         return self.directory / f"{first_offset:020d}{INDEX_SUFFIX}"
 
     def _header(self, file: DiskFile, number: int) -> FileHeader | None:
-        """None when it is damaged. Raises StorageError for another file's."""
+        """Read the header of a segment; None if it is damaged. Raises StorageError if it belongs to another file."""
         header = decode_header(file.read_at(0, HEADER_BYTES), str(file.path))
         if header is None:
             reason = "the file's header does not match its checksum"
@@ -209,7 +214,7 @@ class StreamFiles:
         return header
 
     def report(self, damage: Damage) -> None:
-        """Each place is told of once, however often it is read."""
+        """Report damage; the same place is reported only once."""
         if not any(known.file == damage.file and known.position == damage.position for known in self.damage):
             self.damage.append(damage)
 
@@ -229,7 +234,7 @@ class StreamFiles:
         return index if index is not None and index.first_offset == number else None
 
     def _store_index(self, index: SegmentIndex) -> None:
-        """Whatever keeps it from the disk, it can be made again."""
+        """Store an index; errors are ignored, because the index can be created again."""
         path = self._index_path(index.first_offset)
         with suppress(FileNotFoundError):
             self._disk.unlink(path)
@@ -242,7 +247,7 @@ class StreamFiles:
                 file.close()
 
     def index_of(self, segment: StreamSegment) -> SegmentIndex:
-        """Where the blocks of a segment are, from memory or its own file; for the event loop. Raises OSError."""
+        """The index of a segment, from memory or from its file; for the event loop. Raises OSError."""
         index = segment.index or self._indexes.pop(segment.first_offset, None)
         if index is None:
             index = self._load_index(segment)
@@ -279,7 +284,7 @@ class StreamFiles:
         return segment.highest_before
 
     def _read_highest_before(self, segment: StreamSegment) -> None:
-        """Read a segment's header, for either thread."""
+        """Read `highest_before` from a segment's header; either thread may call it."""
         file = self._disk.open(segment.path)
         try:
             header = self._header(file, segment.first_offset)
@@ -287,7 +292,7 @@ class StreamFiles:
             file.close()
         if header is None:
             index = self._stored_index(segment.first_offset)
-            # Without either, it counts as old: retention goes by what is known of the others.
+            # Without header and index the segment counts as old: retention goes by the other segments.
             segment.highest_before = 0 if index is None else index.highest_before
         else:
             segment.highest_before = header.extra
@@ -295,12 +300,12 @@ class StreamFiles:
     # --- the sync thread ---
 
     def write(self, blocks: Sequence[StreamBlock]) -> None:
-        """Append blocks, if there are any: without, somebody only wants `tidy` to be called."""
+        """Append blocks; without blocks, the call only causes `tidy` to be called."""
         if blocks and self._append(blocks):
             self.retire_at_ms = max(self.retire_at_ms, blocks[-1].received_ms)
 
     def _append(self, blocks: Sequence[StreamBlock]) -> bool:
-        """True when a new segment was begun."""
+        """Append blocks; return True if a new segment was begun."""
         self._reopen()
         writer = self._writer
         rolls = writer is None or writer.position >= self.segment_limit
@@ -337,7 +342,7 @@ class StreamFiles:
         return writer
 
     def _end_segment(self) -> None:
-        """Seal the segment that is written, and write down what is where in it."""
+        """Seal the segment that is being written, and store its index."""
         self._reopen()
         writer = self._writer
         if writer is None:
@@ -354,9 +359,9 @@ class StreamFiles:
         writer.close()
 
     def tidy(self) -> None:
-        """After a sync that has been reported: remove what the limits do not keep.
+        """After a sync was reported: remove segments beyond the limits.
 
-        The last segment has a durable record then, by which offsets go on whatever becomes of the others.
+        The last segment then has a durable record, so that offsets continue whatever happens to the others.
         """
         now_ms = self.retire_at_ms
         if now_ms:
@@ -381,21 +386,21 @@ class StreamFiles:
             self._remove(segment)
 
     def _remove(self, oldest: StreamSegment) -> None:
-        """One by one, and durably: a crash between leaves no gap behind the first."""
-        # Readers are told first, so that they find the next one instead of nothing.
+        """Remove the oldest segment, and sync the removal, so that a crash leaves no gap behind the first segment."""
+        # The list is replaced first, so that readers find the next segment instead of a missing file.
         self.segments = self.segments[1:]
         try:
             self._disk.unlink(oldest.path)
         except FileNotFoundError:
             pass
         except OSError:
-            # It is there still, and must go before those behind it.
+            # The segment still exists, and must be removed before the later ones.
             self.segments = [oldest, *self.segments]
             self.retires_more = True
             raise
         self.retired.append(oldest.path)
         self._disk.sync_directory(self.directory)
-        # A start removes what is left of it.
+        # If this fails, the next start removes the index.
         with suppress(OSError):
             self._disk.unlink(self._index_path(oldest.first_offset))
 
@@ -405,11 +410,11 @@ class StreamFiles:
             self.durable_offset = self.written_offset
 
     def seal(self) -> None:
-        """End the last segment in order: nothing is written any more."""
+        """Seal the last segment; nothing may be written afterwards."""
         self._end_segment()
 
     def release_file(self) -> None:
-        """Others are written to: let go of the file, in which all is synced then."""
+        """Sync and close the file until the next write, because other streams need file descriptors."""
         if self._writer is not None and not self._is_released:
             self._writer.sync()
             self._writer.close()
@@ -428,7 +433,7 @@ class StreamFiles:
             self._is_released = False
 
     def remove(self) -> None:
-        """Close and remove everything, under a name that start-up removes too should this be cut short."""
+        """Remove all files. The directory is renamed first, so that start-up completes an interrupted removal."""
         self.close()
         if self._disk.list_directory(self.directory):
             removed = self.directory.with_suffix(DELETED_SUFFIX)
@@ -439,18 +444,18 @@ class StreamFiles:
 
     @property
     def size(self) -> int:
-        """Bytes of all segments, for either thread."""
+        """The size of all segments in bytes; either thread may call it."""
         return sum([segment.size for segment in self.segments])
 
     def segment_at(self, offset: int) -> StreamSegment | None:
-        """The segment that has this offset, or the first one when it is gone; None when there are none."""
+        """The segment with this offset, or the first one if the offset was removed; None if there are no segments."""
         segments = self.segments
         if not segments:
             return None
         return segments[max(bisect_right(segments, offset, key=_first_offset) - 1, 0)]
 
     def following(self, segment: StreamSegment) -> StreamSegment | None:
-        """The segment behind this one; None for the last."""
+        """The segment after this one; None for the last."""
         segments = self.segments
         place = bisect_right(segments, segment.first_offset, key=_first_offset)
         return segments[place] if place < len(segments) else None
@@ -459,20 +464,20 @@ class StreamFiles:
         return segment in self.segments
 
     def search_from(self, timestamp_ms: int) -> int:
-        """An offset that is not behind the first record received at or after this time, and close before it."""
+        """An offset close to, and not behind, the first record that was received at or after this time (Unix ms)."""
         while segments := self.segments:
             try:
-                # The last segment with nothing that late before it.
+                # The last segment before which all records are older.
                 place = max(bisect_right(segments, timestamp_ms - 1, key=self._highest_before) - 1, 0)
                 return self.index_of(segments[place]).search(timestamp_ms)
             except FileNotFoundError:
-                # One that was looked at may have become too old just now.
+                # Retention may have removed a segment meanwhile; then try again.
                 if segments is self.segments:
                     raise
         return self.written_offset
 
     def offset_behind(self, offset: int, size: int) -> int:
-        """Where a step of an index ends that is this far behind an offset, the end when that is nearer."""
+        """The offset at an index step about `size` bytes behind `offset`, or the end of the stream if nearer."""
         segment = self.segment_at(offset)
         left = size
         try:
@@ -487,12 +492,12 @@ class StreamFiles:
         except FileNotFoundError:
             if segment is None or self.has(segment):
                 raise
-            # It was too old just now: what is left begins later.
+            # Retention removed the segment meanwhile; start at the oldest one left.
             return self.offset_behind(self.segments[0].first_offset, size) if self.segments else self.written_offset
         return self.written_offset
 
     def skip_damage(self, file: DiskFile, position: int, end: int) -> int:
-        """Where the next intact block is behind a damaged one, which is reported; `end` when there is none."""
+        """Report a damaged block; return the position of the next intact block, or `end`."""
         following = next_intact_block(file, position, end)
         length = following - position
         self.report(Damage(str(file.path), position, f"{length} bytes do not match their checksum", length))

@@ -1,9 +1,9 @@
-"""Where the blocks of a segment are, by offset and by time; and the file that says so of a sealed segment.
+"""Index of a segment: positions of blocks by offset and by time; and the index file of a sealed segment.
 
-The file `<first offset>.index` has a header like a segment's, with the block magic of the segment it speaks of, and
-then: where the blocks end i64, the offset behind the last record i64, the highest receive time up to there i64 (Unix
-ms), the number of steps u32, and of each step the offset i64 and the position i64 of its first block, and the highest
-receive time before that i64; at last the CRC-32 of all behind the header. It can always be made again from the segment.
+The file `<first offset>.index` has a header like a segment's, with the block magic of its segment. Then follow: the end
+of the blocks i64, the offset behind the last record i64, the highest receive time i64 (Unix ms), the number of steps
+u32, and for each step the offset i64 and the position i64 of its first block, and the highest receive time before it
+i64; last, the CRC-32 of everything behind the header. The file can always be created again from the segment.
 """
 
 import sys
@@ -16,21 +16,22 @@ from isal.isal_zlib import crc32
 
 from flintmq.storage.block import HEADER_BYTES, KIND_STREAM_INDEX, FileHeader, decode_header, encode_header
 
-# One step (24 bytes) for so many bytes of records: a reader that begins anywhere passes over half of that on average.
+# The index has one step (24 bytes) for so many bytes of records: a reader that begins anywhere skips half of that on
+# average.
 INDEX_STEP_BYTES: Final = 65_536
 
 _ENDS: Final = Struct(">qqqI")
 _CRC: Final = Struct(">I")
-# Where the fields end that say how far a segment goes.
+# The end of the fields that describe the end of a segment.
 ENDS_END: Final = HEADER_BYTES + _ENDS.size
 
 
 @final
 class SegmentIndex:
-    """Steps of one segment; of the last segment they grow while others read them.
+    """The index of one segment. The index of the last segment grows while others read it.
 
-    `next_offset` and `highest` are what is known at the end: the offset behind the last record, and the highest receive
-    time of all records up to there, those of earlier segments included.
+    `end` is the position behind the last block, `next_offset` the offset behind the last record, and `highest` the
+    highest receive time of all records up to there, including earlier segments (Unix ms).
     """
 
     def __init__(self, magic: bytes, first_offset: int, highest_before: int, steps: "array[int] | None" = None) -> None:
@@ -40,32 +41,34 @@ class SegmentIndex:
         self.end = HEADER_BYTES
         self.next_offset = first_offset
         self.highest = highest_before
-        # Of every block that begins a step: its offset, its position, and the highest receive time before it.
+        # For each step: the offset and the position of its first block, and the highest receive time before it.
         steps = array("q") if steps is None else steps
         self._offsets = steps[0::3]
         self._positions = steps[1::3]
         self._highest = steps[2::3]
 
     def add(self, position: int, first_offset: int, highest_before: int) -> None:
-        """Blocks come in order; those within a step are not noted."""
+        """Add the next block; it is stored only if it begins a step."""
         if not self._positions or position - self._positions[-1] >= INDEX_STEP_BYTES:
             self._positions.append(position)
             self._highest.append(highest_before)
-            # Last: readers look up offsets first.
+            # The offset is added last, because readers look up offsets first.
             self._offsets.append(first_offset)
 
     def position_of(self, offset: int) -> int:
-        """Where to start reading for this offset."""
+        """The position from which to read for this offset."""
         step = bisect_right(self._offsets, offset) - 1
         return self._positions[step] if step >= 0 else HEADER_BYTES
 
     def offset_of(self, position: int) -> int:
-        """The first offset of the step that begins at this position, or next behind it; of none, what comes behind."""
+        """The first offset of the step at or behind this position, or the offset behind the last record."""
         step = bisect_left(self._positions, position, hi=len(self._offsets))
         return self._offsets[step] if step < len(self._offsets) else self.next_offset
 
     def search(self, timestamp_ms: int) -> int:
-        """An offset not behind the first record received at or after this time, and a step before it at most."""
+        """An offset at most one step before the first record that was received at or after this time, and not behind
+        it.
+        """
         step = bisect_right(self._highest, timestamp_ms - 1, hi=len(self._offsets)) - 1
         return self._offsets[step] if step >= 0 else self.first_offset
 
@@ -80,7 +83,7 @@ class SegmentIndex:
 
 
 def decode_index(data: bytes, file: str) -> SegmentIndex | None:
-    """None for what is damaged, or not whole. Raises StorageError for a format not ours."""
+    """Decode an index file; None if it is damaged or incomplete. Raises StorageError for an unknown format version."""
     header = decode_header(data[:HEADER_BYTES], file)
     payload = data[HEADER_BYTES:-4]
     if header is None or header.kind != KIND_STREAM_INDEX or len(payload) < _ENDS.size:
@@ -96,7 +99,9 @@ def decode_index(data: bytes, file: str) -> SegmentIndex | None:
 
 
 def stored_end(data: bytes) -> int:
-    """The offset behind the last record by the first bytes of an index, which nothing verifies; -1 for too few."""
+    """The offset behind the last record according to the first bytes of an index file, unverified; -1 if there are too
+    few.
+    """
     if len(data) < ENDS_END:
         return -1
     _, next_offset, _, _ = _ENDS.unpack_from(data, HEADER_BYTES)
@@ -104,11 +109,11 @@ def stored_end(data: bytes) -> int:
 
 
 def missing_records(first: int, end: int) -> str:
-    """Why a segment that is missing is damage."""
+    """The description of the damage for a missing segment with the offsets from `first` to before `end`."""
     return f"the segment is missing, with {end - first} records from offset {first} on"
 
 
 def _to_big_endian(numbers: "array[int]") -> None:
-    """From the machine's order, or back."""
+    """Convert numbers in place from the machine's byte order to big-endian, or back."""
     if sys.byteorder == "little":
         numbers.byteswap()

@@ -1,4 +1,4 @@
-"""A stream as the broker sees it: records are staged in memory, and read from files once they are there."""
+"""A stream as the broker sees it: records are staged in memory, and read from files once they are written."""
 
 from typing import final
 
@@ -16,7 +16,7 @@ from flintmq.storage.stream.open_files import OpenFiles
 
 @final
 class SegmentedStream(StreamLog):
-    """All methods are called on the event loop's thread; `files` is written by the sync thread."""
+    """A stream in segment files. All methods are called on the event loop's thread; the sync thread writes `files`."""
 
     def __init__(
         self,
@@ -30,9 +30,9 @@ class SegmentedStream(StreamLog):
         self._encoder = StreamEncoder(files.written_offset, files.highest_timestamp)
         self._content = content
         self._segment_bytes = files.segment_limit
-        # Where the stream begins as long as there is no file.
+        # The first offset as long as there is no file.
         self._begin: i64 = files.written_offset
-        # The node's streams with something to commit.
+        # All streams of the node with staged records.
         self._staged = staged
         self._is_staged = False
 
@@ -67,7 +67,7 @@ class SegmentedStream(StreamLog):
         self._staged[self] = None
 
     def take(self) -> list[StreamBlock]:
-        """End the batch."""
+        """End the batch; return its blocks."""
         self._is_staged = False
         self._close_retired()
         return self._encoder.take()
@@ -95,7 +95,7 @@ class SegmentedStream(StreamLog):
         return SegmentCursor(self.files, self._open_files, self._content, offset, ahead_bytes)
 
     def _close_retired(self) -> None:
-        """Files that are gone take up their room for as long as they are open."""
+        """Close removed files, which keep their disk space while they are open."""
         retired = self.files.retired
         while retired:
             self._open_files.forget(retired.popleft())

@@ -1,24 +1,25 @@
-"""The files that readers of streams have open: few, whatever the number of streams, segments and readers."""
+"""The open files of stream readers: few, whatever the number of streams, segments and readers."""
 
 from pathlib import Path
 from typing import Final, final
 
 from flintmq.storage.files import Disk, DiskFile
 
-# Far below what sockets leave to the storage; opening one more costs a reader some ten microseconds.
+# Far fewer than the file descriptors that sockets leave to the storage; opening one more costs a reader some ten
+# microseconds.
 OPEN_FILES_MAX: Final = 64
 
 
 @final
 class OpenFiles:
-    """For one thread. The file asked for longest ago is closed for one too many."""
+    """A cache of open files for one thread; if it is full, the least recently used file is closed."""
 
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
         self._files: dict[Path, DiskFile] = {}
 
     def get(self, path: Path) -> DiskFile:
-        """Raises OSError."""
+        """The open file of this path; it is opened if necessary. Raises OSError."""
         file = self._files.pop(path, None)
         if file is None:
             if len(self._files) >= OPEN_FILES_MAX:
@@ -28,7 +29,7 @@ class OpenFiles:
         return file
 
     def forget(self, path: Path) -> None:
-        """The file is gone: as long as it is open, it takes room on the disk."""
+        """Close a removed file, which keeps its disk space while it is open."""
         file = self._files.pop(path, None)
         if file is not None:
             file.close()

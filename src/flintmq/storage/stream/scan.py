@@ -1,4 +1,4 @@
-"""Reading a whole segment to find out what is in it: where no index says so."""
+"""Scan of a whole stream segment, if it has no index."""
 
 from typing import final
 
@@ -12,8 +12,8 @@ from flintmq.storage.stream.index import SegmentIndex
 
 @final
 class SegmentScan:
-    """What was found: the blocks are in `index`. `sealed` says that the file ends with the proof that it was synced;
-    up to `synced` it was, by what its last mark says.
+    """The result of a scan: `index` has the blocks. `sealed` says that the file ends with a seal; `synced` is the
+    synced position according to its last mark.
     """
 
     def __init__(self, index: SegmentIndex, synced: int, damage: list[Damage], sealed: bool) -> None:
@@ -28,9 +28,11 @@ class SegmentScan:
 
 
 def scan_segment(file: DiskFile, first_offset: int, synced_whole: bool, content: ContentReader) -> SegmentScan:
-    """`synced_whole` says that all of the file is known to have been synced, because a later one holds blocks. Of the
-    last one, what is not whole and was not synced is where a crash tore the file, and the scan ends there. Where the
-    index has no magic, nothing in the file tells what is in it: all of it is damaged.
+    """Scan a segment.
+
+    `synced_whole` says that the whole file is known to have been synced, because a later one holds blocks. In the last
+    segment, the first broken block in the unsynced part is where a crash tore the file, and the scan ends there. If the
+    index has no magic, the blocks cannot be found, and the whole file is damaged.
     """
     reader = SegmentReader(file, str(file.path))
     header = reader.header
@@ -52,14 +54,14 @@ def scan_segment(file: DiskFile, first_offset: int, synced_whole: bool, content:
     index.end = reader.size if is_unreadable else reader.end
     index.highest = _highest_in(last_block, content) if last_block else index.highest_before
     if any(damage.position >= last_end for damage in reader.damage):
-        # Readers have seen offsets of records that are now unreadable: none of them may be given to another record, or
-        # those readers would skip it.
+        # Readers have seen the offsets of records that are unreadable now. These offsets must not be used again: those
+        # readers would skip the new records.
         index.next_offset += max(index.end - last_end, 0) // RECORD_MIN_BYTES
     return SegmentScan(index, max(synced, HEADER_BYTES), reader.damage, reader.sealed)
 
 
 def _highest_in(payload: bytes, content: ContentReader) -> int:
-    """The highest receive time of the records up to the end of a block."""
+    """The highest receive time of all records up to the end of a block."""
     _, highest, count = block_fields(payload, 0)
     position = BLOCK_FIELDS_BYTES
     for _ in range(count):
@@ -69,7 +71,7 @@ def _highest_in(payload: bytes, content: ContentReader) -> int:
 
 
 def next_intact_block(file: DiskFile, position: int, end: int) -> int:
-    """Where the next intact block with records is behind a damaged one; `end` when there is none before that."""
+    """The position of the next intact block of records behind a damaged one; `end` if there is none before that."""
     reader = SegmentReader(file, str(file.path))
     reader.end = position
     block = next(reader.blocks(reader.size), None)

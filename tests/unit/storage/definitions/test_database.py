@@ -160,7 +160,7 @@ def test_commits_are_synced(tmp_path: Path) -> None:
 def test_garbage_is_refused(tmp_path: Path) -> None:
     """A file that is no database stops the start and says what to do."""
     (tmp_path / "definitions.sqlite").write_bytes(b"not a database, but long enough to look like a header" * 30)
-    with pytest.raises(StorageError, match=r"definitions\.sqlite cannot be read .*: put back a copy"):
+    with pytest.raises(StorageError, match=r"definitions\.sqlite cannot be read .*: restore it from a backup"):
         _store(tmp_path)
 
 

@@ -242,5 +242,5 @@ def test_what_is_no_data_directory(tmp_path: Path) -> None:
     """It is refused in words."""
     with pytest.raises(StorageError, match="there is no directory"):
         verify(tmp_path / "none")
-    with pytest.raises(StorageError, match="no data directory of FlintMQ"):
+    with pytest.raises(StorageError, match="is not a data directory of FlintMQ"):
         verify(tmp_path)
