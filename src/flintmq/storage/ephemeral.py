@@ -1,7 +1,7 @@
-"""A disk for temporary data: files without syncs.
+"""A disk for ephemeral data: ordinary files without fsync.
 
-Written data stays in the memory of the system, which writes it to the disk when it needs the memory. So a broker whose
-data is temporary is as fast as memory, and can hold more than the memory.
+The system keeps written bytes in its page cache and writes them to the disk when it needs the memory. A broker whose
+data ends with it is therefore as fast as memory, and its data may be larger than memory.
 """
 
 import os

@@ -141,7 +141,7 @@ def test_what_cannot_be_backed_up_or_to(tmp_path: Path) -> None:
         (tmp_path / "none", tmp_path / "new", "is not a data directory"),
         (node.path, tmp_path / "full", "not empty"),
         (node.path, node.path / "backup", "outside"),
-        (node.path, tmp_path / "new", "remove it if so"),
+        (node.path, tmp_path / "new", "remove this directory"),
     ):
         with pytest.raises(StorageError, match=words):
             Backup(directory, destination, "0")
