@@ -24,7 +24,7 @@ from tests.hostile.test_greed import resident_bytes
 from tests.servers import BrokerProcess
 from tests.sockets import AmqpSocket
 from tests.unit.gateway.amqp091.pair import Client, Server
-from tests.unit.management.standing_in import Api
+from tests.unit.management.fake_node import Api
 
 GUEST: Final = ("guest", "guest")
 SASL_HEADER: Final = b"AMQP\x03\x01\x00\x00"

@@ -9,7 +9,7 @@ from flintmq.base.errors import ConfigurationError, FlintError
 from flintmq.broker.broker import Broker
 from flintmq.broker.ports import PermissionRecord, UserRecord, VHostRecord
 from flintmq.management.definitions.document import Document
-from flintmq.management.definitions.importing import import_in_steps
+from flintmq.management.definitions.importer import import_in_steps
 from flintmq.server.auth import scram_keys
 from flintmq.server.config import Settings, UserSettings
 

@@ -43,9 +43,9 @@ from flintmq.storage.backup.hard_links import remove_abandoned
 from flintmq.storage.node import NodeStorage
 
 if TYPE_CHECKING:
-    from flintmq.management.http.listening import HttpServer
+    from flintmq.management.http.server import HttpServer
     from flintmq.management.spans import Exporting, Spans
-    from flintmq.management.stats.sampling import Stats
+    from flintmq.management.stats.sampler import Stats
 
 log = logs.get_logger()
 
@@ -314,10 +314,10 @@ def _load_management() -> Callable[[Operation, ManagementSettings], tuple["HttpS
     """Imports what the HTTP API is made of: a fifth of a second, which no client of AMQP is to wait for."""
     from flintmq.management.api.table import ROUTES  # noqa: PLC0415
     from flintmq.management.http.app import application  # noqa: PLC0415
-    from flintmq.management.http.listening import HttpServer  # noqa: PLC0415
     from flintmq.management.http.pages import Pages  # noqa: PLC0415
+    from flintmq.management.http.server import HttpServer  # noqa: PLC0415
     from flintmq.management.metrics.endpoint import open_to_all  # noqa: PLC0415
-    from flintmq.management.stats.sampling import Stats  # noqa: PLC0415
+    from flintmq.management.stats.sampler import Stats  # noqa: PLC0415
 
     def make(operation: Operation, settings: ManagementSettings) -> tuple[HttpServer, Stats]:
         stats = Stats(operation)

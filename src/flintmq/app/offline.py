@@ -11,7 +11,7 @@ from flintmq.app.surroundings import CODECS
 from flintmq.base.errors import ConfigurationError, StorageError
 from flintmq.broker.broker import Broker
 from flintmq.gateway.acts import Act
-from flintmq.management.definitions.exporting import export_definitions
+from flintmq.management.definitions.exporter import export_definitions
 from flintmq.server.audit import AuditLog
 from flintmq.server.auth import hash_unless_known
 from flintmq.server.config import Settings

@@ -9,7 +9,7 @@ from flintmq.app.surroundings import HashPassword
 from flintmq.base.errors import ConfigurationError, FlintError
 from flintmq.base.limits import ASSEMBLING_DIVISOR, HALVES_USER_MAX_BYTES, TRANSACTION_MAX_BYTES
 from flintmq.broker.broker import Broker
-from flintmq.management.http.slices import gathered
+from flintmq.management.slices import gathered
 from flintmq.server import logs
 from flintmq.server.alarms import Alarms
 from flintmq.server.amqp import AmqpServer

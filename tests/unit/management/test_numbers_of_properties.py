@@ -2,8 +2,8 @@
 
 import pytest
 
-from flintmq.management.http.errors import BadRequest
-from flintmq.management.messages.form import properties_of
+from flintmq.management.errors import BadRequest
+from flintmq.management.messages.representation import properties_of
 
 
 def test_number_of_many_digits() -> None:

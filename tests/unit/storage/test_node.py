@@ -120,7 +120,7 @@ def test_definitions_older_than_the_data_are_refused(tmp_path: Path, kind: str) 
     for _ in range(2):
         storage = NodeStorage(tmp_path, CODECS, lambda: None)
         queue_ids = {queue.id for queue in storage.definitions.load().queues}
-        with pytest.raises(StorageError, match=r"definitions.sqlite is older than the messages .* number 2.*put back"):
+        with pytest.raises(StorageError, match=r"definitions.sqlite is older than the messages .* id 2.*restore it"):
             storage.recover(queue_ids, set())
         storage.close()
         assert {path: path.read_bytes() for path in before} == before

@@ -6,9 +6,9 @@ from typing import Any, Final
 from msgspec import Struct
 from starlette.responses import Response
 
+from flintmq.management.errors import Missing
 from flintmq.management.http.access import Right
 from flintmq.management.http.call import Call, answer, no_content
-from flintmq.management.http.errors import Missing
 from flintmq.management.http.routes import Route
 from flintmq.management.ports import Attempts, Tally
 

@@ -17,15 +17,14 @@ from flintmq.broker.queue.base import Queue
 from flintmq.broker.vhost import VHost
 from flintmq.management.api.exchanges import exchange_of
 from flintmq.management.api.queues import queue_of
-from flintmq.management.api.values import arguments_shown
+from flintmq.management.errors import Missing
 from flintmq.management.http.access import Right
 from flintmq.management.http.call import Call, TableGiven, answer, created, no_content
-from flintmq.management.http.errors import Missing
 from flintmq.management.http.listing import listed
 from flintmq.management.http.routes import Route
-from flintmq.management.http.slices import gathered
-from flintmq.management.messages.alarms import check_alarms
-from flintmq.management.messages.form import checked_table
+from flintmq.management.messages.representation import checked_table
+from flintmq.management.slices import gathered
+from flintmq.management.values import arguments_shown
 
 _HASH_CHARACTERS: Final = 22
 
@@ -172,7 +171,7 @@ async def _bind(call: Call, kind: str) -> Response:
     _check(call, source, destination, key)
     exchanges = call.vhost().exchanges
     if Binding(source, destination, key, arguments).key not in source.bindings:
-        check_alarms(call.node)
+        call.check_alarms()
     if isinstance(destination, Queue):
         exchanges.bind_queue(destination, source.name, key, arguments)
     else:

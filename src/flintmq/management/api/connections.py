@@ -11,15 +11,14 @@ from flintmq.broker.queue.consumer import Consumer
 from flintmq.broker.vhost import VHost
 from flintmq.gateway.amqp091.channel import ServerChannel
 from flintmq.gateway.amqp091.connection import ServerConnection
-from flintmq.management.api.described import Describing
-from flintmq.management.api.values import table
+from flintmq.management.api.details import Describing
+from flintmq.management.errors import Missing, NotAuthorised
 from flintmq.management.http.access import Right
 from flintmq.management.http.call import Call, answer, no_content
-from flintmq.management.http.errors import Missing, NotAuthorised
 from flintmq.management.http.listing import listed, picked
 from flintmq.management.http.routes import Route
-from flintmq.management.http.slices import chosen, each, gathered
 from flintmq.management.ports import Socket
+from flintmq.management.slices import chosen, each, gathered
 from flintmq.management.stats import counts
 from flintmq.management.stats.connections import (
     AnyChannel,
@@ -32,6 +31,7 @@ from flintmq.management.stats.connections import (
     user_of,
 )
 from flintmq.management.stats.counts import message_stats
+from flintmq.management.values import table
 
 _ADMINISTRATIVELY: Final = "Closed via management plugin"
 _NOT_THEIRS: Final = "User not authorised to access object"

@@ -10,17 +10,16 @@ from starlette.responses import Response
 from flintmq.broker.ports import UserRecord
 from flintmq.management.api.parameters import cluster_name
 from flintmq.management.definitions.document import Document, UserEntry
-from flintmq.management.definitions.exporting import Fields, metadata_of, sections_of, sections_of_vhost
-from flintmq.management.definitions.importing import import_in_steps
+from flintmq.management.definitions.exporter import Fields, metadata_of, sections_of, sections_of_vhost
+from flintmq.management.definitions.importer import import_in_steps
+from flintmq.management.errors import BadRequest
 from flintmq.management.http.access import Right
 from flintmq.management.http.call import Call, no_content
-from flintmq.management.http.errors import BadRequest
+from flintmq.management.http.concurrency import LISTS
 from flintmq.management.http.listing import encoded_object
 from flintmq.management.http.routes import Route
-from flintmq.management.http.slices import gathered
-from flintmq.management.http.turns import LISTS
-from flintmq.management.messages.alarms import check_alarms
 from flintmq.management.ports import Secret
+from flintmq.management.slices import gathered
 
 # How errors name what was sent.
 _PLACE: Final = "definitions"
@@ -82,7 +81,7 @@ async def _import_vhost(call: Call) -> Response:
 
 async def _imported(call: Call, vhost: str | None) -> Response:
     """What is wrong with the file is found before anything is changed; what is there already may refuse the rest."""
-    check_alarms(call.node)
+    call.check_alarms()
     # Reading a large file is tens of milliseconds, which the event loop goes on in.
     document = await asyncio.to_thread(Document, await call.data(), _PLACE, vhost)
     secrets = iter(await _secrets(call, document))

@@ -9,18 +9,17 @@ from starlette.responses import Response
 from flintmq.broker.access.permission import CONFIGURE, READ, WRITE
 from flintmq.broker.exchange.base import Exchange
 from flintmq.broker.vhost import VHost
-from flintmq.management.api.values import arguments_shown
+from flintmq.management.errors import Missing
 from flintmq.management.http.access import Right
 from flintmq.management.http.call import Call, TableGiven, answer, no_content, put
-from flintmq.management.http.errors import Missing
 from flintmq.management.http.listing import listed, picked
 from flintmq.management.http.routes import NO_ACT, Route
-from flintmq.management.messages.alarms import check_alarms
-from flintmq.management.messages.form import checked_table, payload_of, properties_of
-from flintmq.management.messages.publishing import publish
+from flintmq.management.messages.publish import publish
+from flintmq.management.messages.representation import checked_table, payload_of, properties_of
 from flintmq.management.stats import counts
 from flintmq.management.stats.counts import message_stats
-from flintmq.management.stats.course import add_courses
+from flintmq.management.stats.history import add_courses
+from flintmq.management.values import arguments_shown
 
 # RabbitMQ's word for the default exchange where a path has to name it.
 DEFAULT: Final = "amq.default"
@@ -120,7 +119,7 @@ async def _put(call: Call) -> Response:
         rights.check(READ, "exchange", name)
         rights.check(WRITE, "exchange", alternate)
     if not was_there:
-        check_alarms(call.node)
+        call.check_alarms()
     vhost.exchanges.declare(name, given.type, given.durable, given.auto_delete, given.internal, arguments)
     await call.node.durable()
     return put(was_there)
@@ -139,7 +138,7 @@ async def _publish(call: Call) -> Response:
     exchange = exchange_of(call)
     encoded = properties_of(given.properties)
     body = payload_of(given.payload, given.payload_encoding)
-    check_alarms(call.node)
+    call.check_alarms()
     routed = publish(call.node, call.vhost(), call.caller, exchange.name, given.routing_key or "", encoded, body)
     await call.node.durable()
     return answer(Published(routed))

@@ -5,9 +5,9 @@ from typing import Any, Final
 from msgspec import Struct
 from starlette.responses import Response
 
+from flintmq.management.errors import BadRequest
 from flintmq.management.http.access import Right
 from flintmq.management.http.call import Call, answer
-from flintmq.management.http.errors import BadRequest
 from flintmq.management.http.routes import Handler, Route
 
 _DAY_MS: Final = 86_400_000

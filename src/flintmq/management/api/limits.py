@@ -8,9 +8,9 @@ from starlette.responses import Response
 from flintmq.broker.access.limits import LIMITS
 from flintmq.broker.ports import LimitRecord
 from flintmq.management.api.users import user_of
+from flintmq.management.errors import Missing, NotAuthorised
 from flintmq.management.http.access import Right
 from flintmq.management.http.call import Call, answer, no_content
-from flintmq.management.http.errors import Missing, NotAuthorised
 from flintmq.management.http.routes import Route
 
 

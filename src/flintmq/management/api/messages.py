@@ -12,18 +12,17 @@ from flintmq.broker.queue.entries import EntryQueue
 from flintmq.broker.queue.transfer import Plan
 from flintmq.broker.vhost import VHost
 from flintmq.management.api.queues import queue_of
+from flintmq.management.errors import BadRequest, Missing
 from flintmq.management.http.access import Right
 from flintmq.management.http.call import Call, answer
-from flintmq.management.http.errors import BadRequest, Missing
 from flintmq.management.http.listing import encoded_object
 from flintmq.management.http.routes import Route
-from flintmq.management.http.slices import each
-from flintmq.management.messages import moving
-from flintmq.management.messages.alarms import check_alarms
-from flintmq.management.messages.browsing import SHOWN_MAX_MESSAGES, browse
-from flintmq.management.messages.moving import move_chosen, to_queue
-from flintmq.management.messages.redriving import Redrive, last_death
+from flintmq.management.messages import move
+from flintmq.management.messages.browse import SHOWN_MAX_MESSAGES, browse
+from flintmq.management.messages.move import move_chosen, to_queue
+from flintmq.management.messages.redrive import Redrive, last_death
 from flintmq.management.messages.selection import POSITIONS_MAX, Selection
+from flintmq.management.slices import each
 
 _COUNT: Final = 50
 _TRUNCATE_BYTES: Final = 64 * 1024
@@ -135,11 +134,11 @@ async def _redrive(call: Call) -> Response:
     return answer(Redriven(done.moved, done.stayed, done.next))
 
 
-async def _moved(call: Call, queue: EntryQueue, given: Move | Selected, plan: Plan) -> moving.Moved:
+async def _moved(call: Call, queue: EntryQueue, given: Move | Selected, plan: Plan) -> move.Moved:
     selection = Selection(given.search, given.positions)
     node = call.node
     most = min(given.count, _MOVED_MAX_MESSAGES)
-    check_alarms(node)
+    call.check_alarms()
     moved = await move_chosen(queue, selection, most, plan, node, given.after)
     # Told once it is on the disk.
     await node.durable()

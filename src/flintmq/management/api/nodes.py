@@ -7,9 +7,9 @@ from msgspec import Struct
 from starlette.responses import Response
 
 from flintmq.broker.exchange.types import EXCHANGE_TYPES
+from flintmq.management.errors import Missing
 from flintmq.management.http.access import Right
 from flintmq.management.http.call import Call, answer, no_content
-from flintmq.management.http.errors import Missing
 from flintmq.management.http.listing import listed, picked
 from flintmq.management.http.routes import NO_ACT, Route
 

@@ -12,7 +12,7 @@ from flintmq.management.api.parameters import cluster_name
 from flintmq.management.http.access import Right
 from flintmq.management.http.call import Call, answer
 from flintmq.management.http.routes import Route
-from flintmq.management.http.slices import each
+from flintmq.management.slices import each
 from flintmq.management.stats.totals import message_stats, queue_totals
 
 # RabbitMQ's names for what came and went since the start.

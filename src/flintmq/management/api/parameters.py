@@ -13,10 +13,10 @@ from flintmq.broker.ports import LimitRecord, ParameterRecord, PolicyRecord, Rul
 from flintmq.broker.vhost import VHost
 from flintmq.management.api.policies import applied, find_policy, policy_value
 from flintmq.management.definitions.document import ParameterEntry
-from flintmq.management.definitions.importing import OPERATOR_POLICY, VHOST_LIMITS, rules_of_parameter
+from flintmq.management.definitions.importer import OPERATOR_POLICY, VHOST_LIMITS, rules_of_parameter
+from flintmq.management.errors import BadRequest, Missing, NotAuthorised
 from flintmq.management.http.access import Right
 from flintmq.management.http.call import Call, answer, no_content, put
-from flintmq.management.http.errors import BadRequest, Missing, NotAuthorised
 from flintmq.management.http.listing import listed, picked
 from flintmq.management.http.routes import Route
 

@@ -9,9 +9,9 @@ from starlette.responses import Response
 from flintmq.broker.access.permission import Rights
 from flintmq.broker.ports import PermissionRecord
 from flintmq.management.api.users import user_of
+from flintmq.management.errors import BadRequest, Missing
 from flintmq.management.http.access import Right
 from flintmq.management.http.call import Call, answer, no_content, put
-from flintmq.management.http.errors import BadRequest, Missing
 from flintmq.management.http.listing import listed, picked
 from flintmq.management.http.routes import Route
 

@@ -1,75 +1,34 @@
 """Pipelines, as they tell of themselves on the queue that keeps the last word of each."""
 
-from contextlib import suppress
 from typing import Any, Final
 
-import msgspec
 from starlette.responses import Response
 
 from flintmq.broker.access.permission import READ
-from flintmq.broker.broker import Broker
-from flintmq.broker.queue.entries import EntryQueue
 from flintmq.broker.vhost import VHost
-from flintmq.gateway.amqp091.codec import CODEC_091
-from flintmq.gateway.conversion.converted import TO_091
 from flintmq.management.http.access import Right
 from flintmq.management.http.call import Call, answer
 from flintmq.management.http.routes import Route
-from flintmq.management.http.slices import Slice
-
-# As flintmq/spark/pipelines/board.py has it, which runs somewhere else.
-QUEUE: Final = "flintmq.pipelines"
-_SILENT_MS: Final = 30_000
-_ENDED: Final = ("stopped", "finished", "failed")
-_MAX: Final = 1_000
+from flintmq.management.pipelines import QUEUE, statuses_in
 
 
-async def _told_in(call: Call, vhost: VHost) -> list[dict[str, Any]]:
+async def _visible_statuses(call: Call, vhost: VHost) -> list[dict[str, Any]]:
     if QUEUE not in vhost.queues or not call.caller.may_see(vhost.name):
         return []
     if not call.caller.is_monitoring:
         call.caller.rights_in(vhost.name).check(READ, "queue", QUEUE)
-    return await told_in(call.broker, vhost)
-
-
-async def told_in(broker: Broker, vhost: VHost) -> list[dict[str, Any]]:
-    """What each pipeline said last in a virtual host, whoever asks; its name is text, and nothing else is certain."""
-    queue = vhost.queues.get(QUEUE)
-    if not isinstance(queue, EntryQueue):
-        return []
-    found: dict[str, dict[str, Any]] = {}
-    part, after = 0, -1
-    now = Slice()
-    while len(found) < _MAX and (look := queue.look(part, after)) is not None:
-        for entry in look.entries:
-            message = entry.message
-            body = message.body if message.codec is CODEC_091 else TO_091.in_091(message)[1]
-            with suppress(msgspec.DecodeError):
-                status = msgspec.json.decode(body)
-                if isinstance(status, dict) and isinstance(status.get("pipeline"), str):
-                    found[status["pipeline"]] = _heard(status, vhost.name, broker.now_ms)
-        part, after = int(look.part), int(look.entries[-1].position)
-        if now.is_over:
-            await now.rest()
-    return [found[name] for name in sorted(found)]
-
-
-def _heard(status: dict[str, Any], vhost: str, now_ms: int) -> dict[str, Any]:
-    updated_ms = status.get("updated_ms")
-    is_old = isinstance(updated_ms, int) and now_ms - updated_ms > _SILENT_MS
-    state = "silent" if is_old and status.get("state") not in _ENDED else status.get("state")
-    return {"description": "", "error": "", "flows": [], **status, "state": state, "vhost": vhost}
+    return await statuses_in(call.broker, vhost)
 
 
 async def _all(call: Call) -> Response:
     told: list[dict[str, Any]] = []
     for vhost in call.visible_vhosts():
-        told += await _told_in(call, vhost)
+        told += await _visible_statuses(call, vhost)
     return answer(told)
 
 
 async def _of_vhost(call: Call) -> Response:
-    return answer(await _told_in(call, call.vhost()))
+    return answer(await _visible_statuses(call, call.vhost()))
 
 
 _MANY: Final = list[dict[str, Any]]

@@ -11,12 +11,12 @@ from flintmq.base.json_values import to_json
 from flintmq.broker.ports import PolicyRecord
 from flintmq.broker.vhost import VHost
 from flintmq.management.definitions.document import table
+from flintmq.management.errors import Missing
 from flintmq.management.http.access import Right
 from flintmq.management.http.call import Call, answer, no_content, put
-from flintmq.management.http.errors import Missing
 from flintmq.management.http.listing import listed, picked
 from flintmq.management.http.routes import Route
-from flintmq.management.http.slices import Slice
+from flintmq.management.slices import Slice
 
 # That are compared with a policy before there is a look at the time.
 _NAMES: Final = 16

@@ -15,18 +15,23 @@ from flintmq.broker.queue.base import Queue
 from flintmq.broker.queue.entries import EntryQueue
 from flintmq.broker.queue.stream import StreamQueue
 from flintmq.broker.vhost import VHost
-from flintmq.management.api.described import Describing
-from flintmq.management.api.values import arguments_shown, table
+from flintmq.management.api.details import Describing
+from flintmq.management.errors import BadRequest, HttpError, Missing
 from flintmq.management.http.access import Right
 from flintmq.management.http.call import Call, TableGiven, answer, no_content, put
-from flintmq.management.http.errors import BadRequest, HttpError, Missing
 from flintmq.management.http.listing import encoded_list, listed, picked
 from flintmq.management.http.routes import NO_ACT, Route
-from flintmq.management.messages.alarms import check_alarms
-from flintmq.management.messages.form import ENCODINGS, checked_table, in_091, payload_in_slices, properties_shown
+from flintmq.management.messages.representation import (
+    ENCODINGS,
+    checked_table,
+    in_091,
+    payload_in_slices,
+    properties_shown,
+)
 from flintmq.management.stats import counts
 from flintmq.management.stats.counts import message_stats
-from flintmq.management.stats.course import add_courses
+from flintmq.management.stats.history import add_courses
+from flintmq.management.values import arguments_shown, table
 
 # What one answer of `get` holds at most.
 GET_MAX_MESSAGES: Final = 1_000
@@ -203,7 +208,7 @@ async def _put(call: Call) -> Response:
         rights.check(READ, "queue", name)
         rights.check(WRITE, "exchange", letters)
     if not was_there:
-        check_alarms(call.node)
+        call.check_alarms()
     vhost.declare_queue(name, given.durable, False, given.auto_delete, arguments, None)
     await call.node.durable()
     return put(was_there)

@@ -7,9 +7,9 @@ from starlette.responses import Response
 from flintmq.base.errors import AccessRefused, PreconditionFailed
 from flintmq.broker.terminus.terminus import CONFIGURATION, NONE, UNSETTLED_STATE, TargetTerminus, Terminus
 from flintmq.broker.vhost import VHost
+from flintmq.management.errors import Missing
 from flintmq.management.http.access import Right
 from flintmq.management.http.call import Call, answer, no_content
-from flintmq.management.http.errors import Missing
 from flintmq.management.http.listing import listed
 from flintmq.management.http.routes import Route
 

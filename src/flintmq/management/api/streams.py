@@ -6,11 +6,11 @@ from starlette.responses import Response
 
 from flintmq.broker.queue.stream import StreamQueue
 from flintmq.broker.vhost import VHost
-from flintmq.management.api.described import Describing
+from flintmq.management.api.details import Describing
 from flintmq.management.api.queues import add_course, facts, queue_of
+from flintmq.management.errors import Missing
 from flintmq.management.http.access import Right
 from flintmq.management.http.call import Call, answer
-from flintmq.management.http.errors import Missing
 from flintmq.management.http.listing import listed, picked
 from flintmq.management.http.routes import Route
 

@@ -10,9 +10,9 @@ from flintmq.broker.access.permission import Rights
 from flintmq.broker.ports import TopicPermissionRecord
 from flintmq.management.api.permissions import everywhere, existing, of_vhost, target
 from flintmq.management.api.users import user_of
+from flintmq.management.errors import Missing
 from flintmq.management.http.access import Right
 from flintmq.management.http.call import Call, no_content, put
-from flintmq.management.http.errors import Missing
 from flintmq.management.http.listing import listed
 from flintmq.management.http.routes import Route
 

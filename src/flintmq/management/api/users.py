@@ -10,9 +10,9 @@ from flintmq.broker.access.user import User
 from flintmq.broker.ports import PermissionRecord, UserRecord
 from flintmq.broker.rules import check_rule
 from flintmq.management.definitions.document import words
+from flintmq.management.errors import BadRequest, Missing
 from flintmq.management.http.access import PROTECTED, Right
 from flintmq.management.http.call import Call, answer, no_content, put
-from flintmq.management.http.errors import BadRequest, Missing
 from flintmq.management.http.listing import listed, picked
 from flintmq.management.http.routes import Route
 

@@ -8,9 +8,9 @@ from starlette.responses import Response
 from flintmq.broker.ports import PermissionRecord, VHostRecord
 from flintmq.broker.vhost import VHost
 from flintmq.management.definitions.document import words
+from flintmq.management.errors import BadRequest, NotAuthorised
 from flintmq.management.http.access import Right
 from flintmq.management.http.call import Call, answer, no_content, put
-from flintmq.management.http.errors import BadRequest, NotAuthorised
 from flintmq.management.http.listing import listed, picked
 from flintmq.management.http.routes import NO_ACT, Route
 from flintmq.management.stats.totals import message_stats, queue_totals

@@ -7,7 +7,7 @@ from typing import Final, final
 from flintmq.broker.access.permission import Rights
 from flintmq.broker.access.user import User
 from flintmq.broker.vhost import VHost
-from flintmq.management.http.errors import Missing, NotAuthorised
+from flintmq.management.errors import Missing, NotAuthorised
 
 ADMINISTRATOR: Final = "administrator"
 MONITORING: Final = "monitoring"

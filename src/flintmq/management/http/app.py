@@ -17,16 +17,16 @@ from flintmq.base.addresses import network
 from flintmq.base.errors import FlintError
 from flintmq.base.limits import HTTP_ANSWER_SECONDS
 from flintmq.gateway.acts import Act
+from flintmq.management.errors import HttpError, MethodNotAllowed, Missing, refusal_of
 from flintmq.management.http.access import Right, check_access
 from flintmq.management.http.auth import identify, meet
 from flintmq.management.http.call import Call
-from flintmq.management.http.errors import HttpError, MethodNotAllowed, Missing, refusal_of
+from flintmq.management.http.concurrency import LISTS, METRICS, RoundRobin
 from flintmq.management.http.guard import Guard
 from flintmq.management.http.routes import NO_ACT, Route
-from flintmq.management.http.turns import LISTS, METRICS, RoundRobin
 from flintmq.management.ports import Node
-from flintmq.management.stats.course import RANGES, span
-from flintmq.management.stats.sampling import Stats
+from flintmq.management.stats.history import RANGES, span
+from flintmq.management.stats.sampler import Stats
 
 # What lets a look at a virtual host, or at something in it, be told from one at nothing.
 _VHOST: Final = "vhost"

@@ -10,8 +10,8 @@ from starlette.requests import HTTPConnection
 
 from flintmq.base.addresses import is_loopback
 from flintmq.gateway.login import is_token
+from flintmq.management.errors import NotAuthenticated, NotAuthorised, ServiceUnavailable
 from flintmq.management.http.access import Caller
-from flintmq.management.http.errors import NotAuthenticated, NotAuthorised, ServiceUnavailable
 from flintmq.management.http.guard import KNOWN
 from flintmq.management.ports import Node
 

@@ -14,11 +14,11 @@ from flintmq.broker.access.user import User
 from flintmq.broker.broker import Broker
 from flintmq.broker.ports import UserRecord
 from flintmq.broker.vhost import VHost
+from flintmq.management.errors import JSON_TYPE, BadRequest, BodyTooLarge, HttpError, Missing, ServiceUnavailable
 from flintmq.management.http.access import Caller
-from flintmq.management.http.errors import JSON_TYPE, BadRequest, BodyTooLarge, HttpError, Missing
 from flintmq.management.http.guard import KNOWN
 from flintmq.management.ports import Node
-from flintmq.management.stats.sampling import Stats
+from flintmq.management.stats.sampler import Stats
 
 # A table, which some clients write as [] when it is empty: PHP, and RabbitMQ's own.
 TableGiven = dict[str, Any] | Annotated[list[Any], Meta(max_length=0)]
@@ -48,6 +48,15 @@ class Call:
     def did(self, name: str, act: str = "") -> None:
         """For the audit log, which gets each of several things done at once, and an act that the body names."""
         self.done.append((act, name))
+
+    def check_alarms(self) -> None:
+        """Raise ServiceUnavailable while an alarm is on, because there is no room for more messages or definitions."""
+        if self.node.alarms:
+            resources = " and ".join(sorted({alarm.resource for alarm in self.node.alarms}))
+            raise ServiceUnavailable(
+                f"the {resources} alarm is on: messages and declarations are taken again once there is room, so "
+                "consume or purge some messages"
+            )
 
     # -- what was asked -----------------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from flintmq.management.http.errors import HttpError
+from flintmq.management.errors import HttpError
 
 # Set in the scope of a request whose sender has logged in.
 KNOWN: Final = "flintmq.known"

@@ -14,9 +14,9 @@ from starlette.types import Receive, Scope, Send
 
 from flintmq.base.errors import ConfigurationError
 from flintmq.broker.pattern import Pattern
+from flintmq.management.errors import JSON_TYPE, BadRequest
 from flintmq.management.http.call import Call
-from flintmq.management.http.errors import JSON_TYPE, BadRequest
-from flintmq.management.http.slices import Slice, by_key, chosen, each, gathered
+from flintmq.management.slices import Slice, by_key, chosen, each, gathered
 
 # RabbitMQ's.
 _PAGE_SIZE: Final = 100

@@ -6,9 +6,9 @@ from typing import Final
 
 from starlette.responses import HTMLResponse, Response
 
+from flintmq.management.errors import Missing
 from flintmq.management.http.access import Right
 from flintmq.management.http.call import Call
-from flintmq.management.http.errors import Missing
 from flintmq.management.http.routes import Route
 
 _PAGE: Final = """<!DOCTYPE html>

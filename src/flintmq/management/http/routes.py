@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from flintmq.management.http.access import Right
 from flintmq.management.http.call import Call
-from flintmq.management.http.turns import LISTS
+from flintmq.management.http.concurrency import LISTS
 
 Handler = Callable[[Call], Awaitable[Response]]
 

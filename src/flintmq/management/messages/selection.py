@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Final, final
 
 from flintmq.broker.message import Message
-from flintmq.management.http.errors import BadRequest
+from flintmq.management.errors import BadRequest
 
 # As far as bodies are searched: what is behind that is nothing that people write.
 SEARCHED_MAX_BYTES: Final = 256 * 1024

@@ -5,10 +5,10 @@ from typing import Final, final
 
 from flintmq.gateway.amqp091.channel import ServerChannel
 from flintmq.gateway.amqp10.session import ServerSession
-from flintmq.management.http.slices import each
 from flintmq.management.metrics.exposition import COUNTER, GAUGE, Family, several
-from flintmq.management.metrics.protocols import AMQP_10, by_protocol
+from flintmq.management.metrics.node import AMQP_10, by_protocol
 from flintmq.management.ports import Node, Socket
+from flintmq.management.slices import each
 from flintmq.management.stats import counts
 from flintmq.management.stats.connections import (
     AnyChannel,

@@ -11,8 +11,8 @@ from flintmq.broker.exchange.base import Exchange
 from flintmq.broker.queue.base import Queue
 from flintmq.management.http.access import Right
 from flintmq.management.http.call import Call
+from flintmq.management.http.concurrency import METRICS
 from flintmq.management.http.routes import Route
-from flintmq.management.http.turns import METRICS
 from flintmq.management.metrics import node as node_metrics
 from flintmq.management.metrics.clients import (
     CHANNELS,

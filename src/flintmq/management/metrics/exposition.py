@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
 from flintmq.base.histogram import BOUNDS_SECONDS, Histogram
-from flintmq.management.http.slices import Slice
+from flintmq.management.slices import Slice
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 GAUGE: Final = "gauge"

@@ -10,11 +10,14 @@ from flintmq.broker.counters.traffic import Inflow, Outflow, Traffic
 from flintmq.broker.queue.base import Queue
 from flintmq.broker.tick import DELIVERY_LIMIT, EXPIRED, MAXLEN, REJECTED
 from flintmq.gateway.amqp10.outgoing import LinkConsumer
-from flintmq.management.http.slices import each
+from flintmq.gateway.amqp10.promises import PROTOCOL
 from flintmq.management.metrics.exposition import COUNTER, GAUGE, histogram, several, single
-from flintmq.management.metrics.protocols import AMQP_091, AMQP_10, PROTOCOLS, by_protocol
 from flintmq.management.ports import Node
+from flintmq.management.slices import each
 
+AMQP_091: Final = "amqp091"
+AMQP_10: Final = PROTOCOL
+PROTOCOLS: Final = (AMQP_091, AMQP_10)
 _DEAD_LETTER_REASONS: Final = (REJECTED, EXPIRED, MAXLEN, DELIVERY_LIMIT)
 _ALARMS: Final = (
     ("memory_used_watermark", "memory", "Publishers wait because memory is low"),
@@ -84,6 +87,11 @@ _DELIVERED: Final[tuple[tuple[str, str, Callable[[Outflow], int]], ...]] = (
     ("redelivered", "Messages delivered that somebody may have had before", lambda outflow: outflow.redelivered),
     ("acknowledged", "Messages acknowledged by consumers", lambda outflow: outflow.acked),
 )
+
+
+def by_protocol(whole: int, by_10: int) -> list[tuple[Mapping[str, str], int]]:
+    """Of so many, those that are not of AMQP 1.0 are of 0-9-1."""
+    return [({"protocol": AMQP_091}, int(whole) - int(by_10)), ({"protocol": AMQP_10}, int(by_10))]
 
 
 def identity(node: Node, endpoint: str) -> str:

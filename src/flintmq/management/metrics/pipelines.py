@@ -3,8 +3,8 @@
 from typing import Any, Final
 
 from flintmq.broker.broker import Broker
-from flintmq.management.api.pipelines import told_in
 from flintmq.management.metrics.exposition import COUNTER, GAUGE, Number, several
+from flintmq.management.pipelines import statuses_in
 
 _MILLISECONDS: Final = "batch_ms"
 _RUNNING: Final = ("starting", "running", "stopping")
@@ -22,7 +22,7 @@ async def pipelines(broker: Broker) -> str:
     up: _Samples = []
     samples: dict[str, _Samples] = {suffix: [] for _, suffix, _, _ in _FLOWS}
     for vhost in list(broker.vhosts.values()):
-        for status in await told_in(broker, vhost):
+        for status in await statuses_in(broker, vhost):
             said = {"vhost": vhost.name, "pipeline": str(status["pipeline"])}
             up.append((said, int(status["state"] in _RUNNING)))
             for name, flow in _flows_of(status).items():

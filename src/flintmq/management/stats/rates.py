@@ -4,7 +4,7 @@ from collections import deque
 from operator import sub
 from typing import Final, Generic, TypeVar, final
 
-from flintmq.management.http.slices import each
+from flintmq.management.slices import each
 from flintmq.management.stats.changes import COUNTS_MAX, REACH_MAX, Changes
 from flintmq.management.stats.counts import Counts, Point
 

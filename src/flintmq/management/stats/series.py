@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Final, final
 
 from flintmq.management.stats.counts import Counts, Point
-from flintmq.management.stats.course import Span
+from flintmq.management.stats.history import Span
 from flintmq.management.stats.rates import growth
 
 SAMPLE_MS: Final = 5_000

@@ -5,8 +5,8 @@ from typing import Final
 
 from flintmq.management.stats import counts
 from flintmq.management.stats.counts import read
-from flintmq.management.stats.course import Query, course, span
-from flintmq.management.stats.sampling import COURSE
+from flintmq.management.stats.history import Query, course, span
+from flintmq.management.stats.sampler import COURSE
 from flintmq.management.stats.series import Series
 
 _PASSED: Final = (*counts.VHOST, counts.GIVEN)

@@ -3,7 +3,7 @@
 import pytest
 
 from flintmq.base.values import Int32, TypedInt, UInt8, UInt32
-from tests.unit.management.standing_in import Api, refused
+from tests.unit.management.fake_node import Api, refused
 
 ARGUMENTS = {"n": 5, "long": 5, "inner": {"list": [1, 2]}}
 TYPES = {"n": "uint", "inner": {"list": {"1": "ubyte"}}}

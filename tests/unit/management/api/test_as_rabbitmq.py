@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from tests.unit.management.standing_in import Api, refused
+from tests.unit.management.fake_node import Api, refused
 
 MESSAGE = {"routing_key": "q", "payload": "hello", "payload_encoding": "string", "properties": {}}
 

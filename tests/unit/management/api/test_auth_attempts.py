@@ -1,6 +1,6 @@
 """Logins that were tried, as the HTTP API tells them."""
 
-from tests.unit.management.standing_in import Api, refused
+from tests.unit.management.fake_node import Api, refused
 
 PATH = "/api/auth/attempts/flintmq@test"
 

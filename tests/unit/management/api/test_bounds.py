@@ -6,7 +6,7 @@ from flintmq.base.limits import ARGUMENTS_MAX_BYTES
 from flintmq.broker.message import Address, Message
 from flintmq.gateway.amqp091.codec import CODEC_091
 from flintmq.wire.amqp091.properties import Properties, encode_properties
-from tests.unit.management.standing_in import BODY_MAX_BYTES, Alarmed, Api, refused
+from tests.unit.management.fake_node import BODY_MAX_BYTES, Alarmed, Api, refused
 
 LONG = "n" * 256
 ENTERED = {"pattern": ".*", "definition": {"max-length": 1}, "apply-to": "queues"}

@@ -14,7 +14,7 @@ from flintmq.gateway.gateway import LoginPolicy
 from flintmq.gateway.login import MECHANISMS
 from flintmq.wire.amqp091.methods import BasicConsume, QueueDeclare
 from tests.unit.gateway.amqp091.pair import Client, Server
-from tests.unit.management.standing_in import Api
+from tests.unit.management.fake_node import Api
 
 TOKEN = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJ1In0.c2lnbmF0dXJl"
 RIGHTS = ("configure:*/*", "write:*/*", "read:*/*")

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.management.standing_in import Api, refused
+from tests.unit.management.fake_node import Api, refused
 
 # As RabbitMQ writes it.
 DOCUMENT: dict[str, Any] = {

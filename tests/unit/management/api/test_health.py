@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.unit.management.standing_in import Alarmed, Api, Ending, Listening, refused
+from tests.unit.management.fake_node import Alarmed, Api, Ending, Listening, refused
 
 CHECKS = (
     *("alarms", "local-alarms", "virtual-hosts", "is-in-service", "ready-to-serve-clients", "node-is-quorum-critical"),

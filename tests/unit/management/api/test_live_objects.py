@@ -9,7 +9,7 @@ import pytest
 from flintmq.broker.message import Address, Message
 from flintmq.broker.ports import PermissionRecord
 from flintmq.gateway.amqp091.codec import CODEC_091
-from tests.unit.management.standing_in import Api, refused
+from tests.unit.management.fake_node import Api, refused
 
 Q = "/api/queues/%2F/q"
 

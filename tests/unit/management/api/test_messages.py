@@ -6,11 +6,11 @@ from flintmq.broker.message import Address, Entry, Message
 from flintmq.broker.ports import Page, PermissionRecord
 from flintmq.broker.queue.classic import ClassicQueue
 from flintmq.gateway.amqp091.codec import CODEC_091
-from flintmq.management.messages import moving
+from flintmq.management.messages import move
 from flintmq.wire.amqp091.properties import Properties, encode_properties
 from tests.unit.gateway.amqp091.pair import PERSISTENT
 from tests.unit.management.api.test_live_objects import publish
-from tests.unit.management.standing_in import Alarmed, Api, refused
+from tests.unit.management.fake_node import Alarmed, Api, refused
 
 Q = "/api/queues/%2F/q"
 
@@ -175,7 +175,7 @@ def test_moving_to_a_full_queue(api: Api, overflow: str, limit: dict[str, int]) 
 @pytest.mark.parametrize("packed", [False, True])
 def test_a_long_search(api: Api, packed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """One request looks only so far and says where to go on, until all that was there when it began is looked at."""
-    monkeypatch.setattr(moving, "LOOKED_MAX_MESSAGES", 600)
+    monkeypatch.setattr(move, "LOOKED_MAX_MESSAGES", 600)
     fill(api, 2_500)
     if packed:
         page_out(api)
@@ -195,7 +195,7 @@ def test_a_long_search(api: Api, packed: bool, monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.parametrize("packed", [False, True])
 def test_steps_without_time(api: Api, packed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where each message takes all the time of a step, every one is moved once all the same."""
-    monkeypatch.setattr(moving, "_STEP_SECONDS", -1.0)
+    monkeypatch.setattr(move, "_STEP_SECONDS", -1.0)
     fill(api, 300)
     if packed:
         page_out(api)
@@ -205,7 +205,7 @@ def test_steps_without_time(api: Api, packed: bool, monkeypatch: pytest.MonkeyPa
 
 def test_a_page_is_read_once(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is packed is moved a page at a time, and nothing of it is packed again."""
-    monkeypatch.setattr(moving, "_STEP_SECONDS", 60.0)
+    monkeypatch.setattr(move, "_STEP_SECONDS", 60.0)
     fill(api, 3_000)
     page_out(api)
     pages = api.node.storage.pages

@@ -9,7 +9,7 @@ from flintmq.broker.ports import ReaderOffset
 from flintmq.broker.queue.classic import ClassicQueue
 from flintmq.broker.queue.stream import StreamQueue
 from tests.unit.management.api.test_live_objects import publish
-from tests.unit.management.standing_in import Api, refused
+from tests.unit.management.fake_node import Api, refused
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.unit.management.standing_in import Api, refused
+from tests.unit.management.fake_node import Api, refused
 
 POLICY = {"pattern": "^a", "definition": {"max-length": 5}, "apply-to": "queues", "priority": 3}
 

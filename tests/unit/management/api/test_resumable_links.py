@@ -4,7 +4,7 @@ import pytest
 
 from flintmq.broker.ports import PermissionRecord, UserRecord
 from flintmq.broker.terminus.terminus import NEVER, UNSETTLED_STATE, TargetTerminus
-from tests.unit.management.standing_in import Api, refused
+from tests.unit.management.fake_node import Api, refused
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.unit.management.standing_in import Api, refused
+from tests.unit.management.fake_node import Api, refused
 
 
 def test_a_user_is_made_changed_and_deleted() -> None:

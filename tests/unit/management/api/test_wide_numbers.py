@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.unit.management.standing_in import Api, refused
+from tests.unit.management.fake_node import Api, refused
 
 
 @pytest.mark.parametrize("priority", [2**63, -(2**63) - 1, 10**400])

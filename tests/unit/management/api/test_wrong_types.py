@@ -8,8 +8,8 @@ import pytest
 
 from flintmq.management.api.table import ROUTES
 from flintmq.management.http.routes import Route
-from flintmq.management.messages.form import properties_of
-from tests.unit.management.standing_in import Api, refused
+from flintmq.management.messages.representation import properties_of
+from tests.unit.management.fake_node import Api, refused
 
 TEXTS = (
     *("content_type", "content_encoding", "correlation_id", "reply_to", "expiration", "message_id", "type"),

@@ -12,8 +12,8 @@ from flintmq.broker.access.permission import CONFIGURE, READ, WRITE
 from flintmq.broker.broker import Broker
 from flintmq.broker.ports import LimitRecord, PermissionRecord, PolicyRecord, UserRecord, VHostRecord
 from flintmq.management.definitions.document import Document
-from flintmq.management.definitions.exporting import export_definitions
-from flintmq.management.definitions.importing import import_in_steps
+from flintmq.management.definitions.exporter import export_definitions
+from flintmq.management.definitions.importer import import_in_steps
 from tests.unit.broker.memory import MemoryStorage
 
 EXPORT = Path(__file__).with_name("rabbitmq.json").read_bytes()

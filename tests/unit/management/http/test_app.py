@@ -10,7 +10,7 @@ from flintmq.management.api.table import ROUTES
 from flintmq.management.http.access import Right
 from flintmq.management.http.call import Call, answer
 from flintmq.management.http.routes import NO_ACT, Handler, Route
-from tests.unit.management.standing_in import BODY_MAX_BYTES, Api, refused
+from tests.unit.management.fake_node import BODY_MAX_BYTES, Api, refused
 
 LOGIN_FAILED = (401, "not_authorized", "Not_Authorized")
 

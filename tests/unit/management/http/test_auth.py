@@ -4,7 +4,7 @@ import pytest
 
 from flintmq.broker.access.bearer import Bearer
 from flintmq.broker.access.scopes import Scopes
-from tests.unit.management.standing_in import Api
+from tests.unit.management.fake_node import Api
 
 TOKEN = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJhbm5hIn0.c2lnbmF0dXJl"
 

@@ -9,7 +9,7 @@ from flintmq.management.http.access import Right
 from flintmq.management.http.call import Call
 from flintmq.management.http.listing import listed
 from flintmq.management.http.routes import Route
-from tests.unit.management.standing_in import Api, refused
+from tests.unit.management.fake_node import Api, refused
 
 NAMES = [f"q{number}" for number in range(250)]
 

@@ -10,9 +10,9 @@ from flintmq.broker.message import Address, Entry, Message
 from flintmq.broker.queue.base import Queue
 from flintmq.broker.queue.consumer import Consumer
 from flintmq.gateway.amqp091.codec import CODEC_091
-from flintmq.management.http import slices
+from flintmq.management import slices
 from tests.unit.gateway.amqp091.pair import TRANSIENT
-from tests.unit.management.standing_in import Api
+from tests.unit.management.fake_node import Api
 
 QUEUES = 10_000
 # What a slice may do at most, where each look at the clock finds that its time is up.

@@ -3,7 +3,7 @@
 import json
 
 from flintmq.management.api.table import PAGES, ROUTES
-from tests.unit.management.standing_in import Api
+from tests.unit.management.fake_node import Api
 
 
 def test_the_document() -> None:

@@ -6,7 +6,7 @@ from typing import Final
 import flintmq.management
 from flintmq.management.api.table import ROUTES
 from flintmq.management.http.pages import Pages
-from tests.unit.management.standing_in import Api
+from tests.unit.management.fake_node import Api
 
 UI: Final = Path(flintmq.management.__file__).parent / "ui"
 

@@ -17,7 +17,7 @@ from flintmq.management.api.table import ROUTES
 from flintmq.management.metrics import exposition
 from flintmq.management.metrics.endpoint import open_to_all
 from tests.unit.broker.memory import message
-from tests.unit.management.standing_in import Alarmed, Api
+from tests.unit.management.fake_node import Alarmed, Api
 
 ENDPOINTS = ("/metrics", "/metrics/per-object", "/metrics/detailed?family=queue_coarse_metrics")
 # What the dashboard RabbitMQ-Overview reads.

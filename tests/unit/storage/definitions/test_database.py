@@ -509,6 +509,6 @@ def test_a_log_without_its_database_is_kept(tmp_path: Path) -> None:
     """SQLite would delete the log of a database that is empty."""
     (tmp_path / "definitions.sqlite").touch()
     (tmp_path / "definitions.sqlite-wal").write_bytes(b"precious")
-    with pytest.raises(StorageError, match="its log has"):
+    with pytest.raises(StorageError, match="its write-ahead log is not"):
         DefinitionDatabase(tmp_path / "definitions.sqlite")
     assert (tmp_path / "definitions.sqlite-wal").read_bytes() == b"precious"

@@ -8,11 +8,11 @@ from flintmq.broker.message import Entry, Message
 from flintmq.broker.queue.base import Queue
 from flintmq.broker.queue.entries import EntryQueue
 from flintmq.broker.queue.transfer import Plan, move
-from flintmq.management.http.errors import BadRequest
-from flintmq.management.http.slices import Slice
-from flintmq.management.messages.browsing import LOOKED_MAX_BYTES, LOOKED_MAX_MESSAGES
+from flintmq.management.errors import BadRequest
+from flintmq.management.messages.browse import LOOKED_MAX_BYTES, LOOKED_MAX_MESSAGES
 from flintmq.management.messages.selection import Selection
 from flintmq.management.ports import Node
+from flintmq.management.slices import Slice
 
 # Messages of one group of the journal, and of one step. A page is taken as a whole, if time allows: to leave some of it
 # where it is costs as much as to read it.

@@ -8,10 +8,10 @@ from flintmq.broker.message import Message
 from flintmq.broker.queue.base import Queue
 from flintmq.broker.queue.entries import EntryQueue
 from flintmq.broker.queue.stream import StreamQueue
-from flintmq.management.http.errors import BadRequest
-from flintmq.management.http.slices import Slice
-from flintmq.management.messages.form import in_091, payload_in_slices, properties_shown
+from flintmq.management.errors import BadRequest
+from flintmq.management.messages.representation import in_091, payload_in_slices, properties_shown
 from flintmq.management.messages.selection import Selection
+from flintmq.management.slices import Slice
 
 # One request looks no further; it says where the next one goes on.
 LOOKED_MAX_MESSAGES: Final = 200_000

@@ -86,8 +86,3 @@ def _channel_of(consumer: Consumer) -> AnyChannel | None:
     if isinstance(consumer, ChannelConsumer):
         return consumer.channel
     return consumer.owner.session if isinstance(consumer, LinkConsumer) else None
-
-
-def named(call: Call) -> str:
-    """`name` of the path."""
-    return call.path("name")

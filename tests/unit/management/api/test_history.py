@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.unit.management.api.test_live_objects import publish
-from tests.unit.management.standing_in import Api, refused
+from tests.unit.management.fake_node import Api, refused
 
 COURSE = "lengths_age=60&lengths_incr=5&msg_rates_age=60&msg_rates_incr=10"
 Q = "/api/queues/%2F/q"

@@ -12,11 +12,11 @@ from starlette.routing import Route
 from flintmq.base.limits import HTTP_HEAD_MAX_BYTES
 from flintmq.broker.ports import UserRecord
 from flintmq.management.api.table import ROUTES
-from flintmq.management.http import listening, shares
+from flintmq.management.http import connection_quota, server
 from flintmq.management.http.app import application
-from flintmq.management.http.listening import HttpServer
-from flintmq.management.stats.sampling import Stats
-from tests.unit.management.standing_in import BODY_MAX_BYTES, NodeInMemory
+from flintmq.management.http.server import HttpServer
+from flintmq.management.stats.sampler import Stats
+from tests.unit.management.fake_node import BODY_MAX_BYTES, NodeInMemory
 
 REQUEST = b"GET /api/whoami HTTP/1.1\r\nhost: x\r\nauthorization: Basic YWRtaW46YWRtaW4=\r\n\r\n"
 
@@ -139,7 +139,7 @@ def test_a_head_that_comes_in_one_piece() -> None:
 
 def test_strangers_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
     """However many strangers there are, whoever can log in does, and keeps the connection."""
-    monkeypatch.setattr(shares, "HTTP_CONNECTIONS_MAX", 4)
+    monkeypatch.setattr(connection_quota, "HTTP_CONNECTIONS_MAX", 4)
 
     async def come() -> None:
         node = NodeInMemory()
@@ -163,7 +163,7 @@ def test_strangers_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_an_answer_that_nobody_reads(monkeypatch: pytest.MonkeyPatch) -> None:
     """A client that takes nothing of its answer is hung up on, and what was made for it goes."""
-    monkeypatch.setattr(listening, "HTTP_UNREAD_SECONDS", 0.1)
+    monkeypatch.setattr(server, "HTTP_UNREAD_SECONDS", 0.1)
 
     async def ignore() -> None:
         gone = asyncio.Event()

@@ -20,7 +20,7 @@ from flintmq.base.limits import (
     HTTP_UNREAD_SECONDS,
 )
 from flintmq.management.http.auth import LOGINS, SENDER
-from flintmq.management.http.shares import STRANGER, make_room, may_sit
+from flintmq.management.http.connection_quota import STRANGER, make_room, may_sit
 
 _CLOSED_SECONDS: Final = 1.0
 # What uvicorn says of its connections: strangers could fill a log with it.

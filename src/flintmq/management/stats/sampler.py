@@ -8,8 +8,8 @@ from flintmq.broker.queue.base import Queue
 from flintmq.broker.vhost import VHost
 from flintmq.gateway.amqp091.channel import ServerChannel
 from flintmq.gateway.amqp10.session import ServerSession
-from flintmq.management.http.slices import each
 from flintmq.management.ports import Node, Socket
+from flintmq.management.slices import each
 from flintmq.management.stats import counts
 from flintmq.management.stats.connections import channels_of, sessions_of
 from flintmq.management.stats.counts import Counts, plus

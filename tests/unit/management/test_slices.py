@@ -12,14 +12,14 @@ from typing import Any, TypeVar
 
 import pytest
 
-from flintmq.management.http import slices
+from flintmq.management import slices
 from flintmq.management.http.listing import Pieces, encoded_list
-from flintmq.management.http.slices import SLICE_SECONDS, Slice, by_key, chosen, each, gathered
-from flintmq.management.messages.browsing import Seen, browse
+from flintmq.management.messages.browse import Seen, browse
 from flintmq.management.messages.selection import Selection
 from flintmq.management.metrics.exposition import GAUGE, Family, each_of
+from flintmq.management.slices import SLICE_SECONDS, Slice, by_key, chosen, each, gathered
 from tests.unit.broker.memory import message
-from tests.unit.management.standing_in import Api
+from tests.unit.management.fake_node import Api
 
 T = TypeVar("T")
 ITEMS = list(range(3_000))

@@ -13,7 +13,7 @@ from flintmq.broker.exchange.registry import is_durable
 from flintmq.broker.message import Table
 from flintmq.broker.ports import ParameterRecord, PermissionRecord, PolicyRecord, TopicPermissionRecord
 from flintmq.broker.vhost import VHost
-from flintmq.management.definitions.importing import OPERATOR_POLICY, VHOST_LIMITS
+from flintmq.management.definitions.importer import OPERATOR_POLICY, VHOST_LIMITS
 
 Fields = dict[str, Any]
 

@@ -15,10 +15,10 @@ from flintmq.broker.bounds import value_fault
 from flintmq.broker.message import Message, Table
 from flintmq.gateway.amqp091.codec import CODEC_091
 from flintmq.gateway.conversion.converted import TO_091
-from flintmq.management.api.values import shown, table
+from flintmq.management.errors import BadRequest
 from flintmq.management.http.call import TableGiven
-from flintmq.management.http.errors import BadRequest
-from flintmq.management.http.slices import Slice
+from flintmq.management.slices import Slice
+from flintmq.management.values import shown, table
 from flintmq.wire.amqp091.properties import Properties, decode_properties, encode_properties
 
 _TEXTS: Final = (

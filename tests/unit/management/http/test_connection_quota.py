@@ -16,13 +16,13 @@ from flintmq.base.limits import (
 )
 from flintmq.broker.ports import PermissionRecord, UserRecord
 from flintmq.management.api.table import ROUTES
-from flintmq.management.http import listening, shares
+from flintmq.management.http import connection_quota, server
 from flintmq.management.http.app import application
-from flintmq.management.http.listening import HttpServer
-from flintmq.management.http.shares import STRANGER, make_room, may_sit
+from flintmq.management.http.connection_quota import STRANGER, make_room, may_sit
+from flintmq.management.http.server import HttpServer
 from flintmq.management.metrics.endpoint import ROUTES as METRICS
-from flintmq.management.stats.sampling import Stats
-from tests.unit.management.standing_in import BODY_MAX_BYTES, NodeInMemory
+from flintmq.management.stats.sampler import Stats
+from tests.unit.management.fake_node import BODY_MAX_BYTES, NodeInMemory
 
 USUAL = HTTP_CONNECTIONS_MAX - HTTP_RESERVED_CONNECTIONS
 
@@ -214,9 +214,9 @@ def test_users_behind_a_proxy(
     monkeypatch: pytest.MonkeyPatch, address: str, proxies: tuple[str, ...], status: int
 ) -> None:
     """Two of them with requests that never end keep no other user out where many users have one address."""
-    monkeypatch.setattr(shares, "HTTP_ADDRESS_CONNECTIONS_MAX", 4)
-    monkeypatch.setattr(shares, "HTTP_USER_CONNECTIONS_MAX", 2)
-    monkeypatch.setattr(listening._Connection, "address", address)
+    monkeypatch.setattr(connection_quota, "HTTP_ADDRESS_CONNECTIONS_MAX", 4)
+    monkeypatch.setattr(connection_quota, "HTTP_USER_CONNECTIONS_MAX", 2)
+    monkeypatch.setattr(server._Connection, "address", address)
 
     async def come() -> None:
         async with served(networks(proxies)) as port, AsyncExitStack() as stack:
@@ -231,7 +231,7 @@ def test_busy_sockets_keep_others_in(monkeypatch: pytest.MonkeyPatch) -> None:
     """A user whose sockets all have a request that never ends gets no more of them; a health check is answered all the
     same, and others are not concerned.
     """
-    monkeypatch.setattr(shares, "HTTP_USER_CONNECTIONS_MAX", 4)
+    monkeypatch.setattr(connection_quota, "HTTP_USER_CONNECTIONS_MAX", 4)
 
     async def come() -> None:
         async with served() as port, AsyncExitStack() as stack:

@@ -4,8 +4,8 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, final
 
-from flintmq.management.http.errors import BadRequest
-from flintmq.management.http.slices import each
+from flintmq.management.errors import BadRequest
+from flintmq.management.slices import each
 from flintmq.management.stats.counts import GIVEN, HELD, Counts, Names, Point, read
 
 _AGE_MAX_SECONDS: Final = 86_400

@@ -12,9 +12,9 @@ from flintmq.base.limits import HTTP_WHOLE_EACH_MAX, HTTP_WHOLE_MAX
 from flintmq.management.api.table import ROUTES
 from flintmq.management.http.access import Right
 from flintmq.management.http.call import Call, answer
+from flintmq.management.http.concurrency import LISTS, METRICS, RoundRobin
 from flintmq.management.http.routes import Route
-from flintmq.management.http.turns import LISTS, METRICS, RoundRobin
-from tests.unit.management.standing_in import Api
+from tests.unit.management.fake_node import Api
 
 # As many as have all turns, a few each; "late" is somebody else.
 USERS = [f"user{number}" for number in range(HTTP_WHOLE_MAX // HTTP_WHOLE_EACH_MAX)]
@@ -103,7 +103,7 @@ class Served:
 
 @pytest.fixture
 def _short_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("flintmq.management.http.turns.HTTP_WHOLE_WAIT_SECONDS", 0.01)
+    monkeypatch.setattr("flintmq.management.http.concurrency.HTTP_WHOLE_WAIT_SECONDS", 0.01)
 
 
 def test_so_many_at_a_time() -> None:

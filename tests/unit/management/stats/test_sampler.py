@@ -4,15 +4,15 @@ import asyncio
 
 import pytest
 
-from flintmq.management.stats import sampling
+from flintmq.management.stats import sampler
 from flintmq.management.stats.rates import Meters
-from flintmq.management.stats.sampling import Stats
-from tests.unit.management.standing_in import NodeInMemory
+from flintmq.management.stats.sampler import Stats
+from tests.unit.management.fake_node import NodeInMemory
 
 
 def test_a_round_that_fails_is_not_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
     """What went wrong is in the log, and the next round comes."""
-    monkeypatch.setattr(sampling, "SAMPLE_MS", 1)
+    monkeypatch.setattr(sampler, "SAMPLE_MS", 1)
 
     async def sample() -> None:
         node = NodeInMemory()

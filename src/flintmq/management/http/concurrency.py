@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from typing import Final, final
 
 from flintmq.base.limits import HTTP_WHOLE_EACH_MAX, HTTP_WHOLE_MAX, HTTP_WHOLE_WAIT_SECONDS
-from flintmq.management.http.errors import ServiceUnavailable
+from flintmq.management.errors import ServiceUnavailable
 
 # Of lists and definitions, and of metrics: neither waits for the other.
 LISTS: Final = "lists"

@@ -21,7 +21,7 @@ from flintmq.management.api.table import ROUTES
 from flintmq.management.http.app import application
 from flintmq.management.http.routes import Route
 from flintmq.management.ports import Socket
-from flintmq.management.stats.sampling import Stats
+from flintmq.management.stats.sampler import Stats
 from flintmq.server.attempts import Attempts
 from tests.unit.broker.memory import MemoryStorage
 
