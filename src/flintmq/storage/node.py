@@ -18,13 +18,13 @@ from flintmq.storage.content import ContentReader
 from flintmq.storage.definitions.catalogue import Catalogue
 from flintmq.storage.definitions.consistency import check_ids, check_marks
 from flintmq.storage.definitions.database import DefinitionDatabase, recovery_advice, write_log_again
+from flintmq.storage.definitions.latest_record import latest_definitions
 from flintmq.storage.definitions.store import SqliteDefinitions
 from flintmq.storage.failure import describe_failure, is_full
 from flintmq.storage.files import Disk, DiskLock, RealDisk
 from flintmq.storage.group_commit import Batch, GroupCommit, Rounds, RoundWriter, SyncThread
 from flintmq.storage.journal.encoder import JournalEncoder
 from flintmq.storage.journal.files import JournalFiles
-from flintmq.storage.journal.latest_definitions import latest_definitions
 from flintmq.storage.journal.recovery import Replay
 from flintmq.storage.layout import holds_messages
 from flintmq.storage.pages.spill import Spill, SpillRunner, SpillThread

@@ -15,8 +15,8 @@ from flintmq.broker.ports import Definitions
 from flintmq.storage.backup import manifest
 from flintmq.storage.definitions.consistency import check_marks
 from flintmq.storage.definitions.database import DefinitionDatabase, Marks, recovery_advice
+from flintmq.storage.definitions.latest_record import latest_definitions
 from flintmq.storage.files import RealDisk
-from flintmq.storage.journal.latest_definitions import latest_definitions
 from flintmq.storage.layout import DEFINITIONS, JOURNAL, holds_messages, is_data_directory, logs, state_files
 from flintmq.storage.segment_reader import SegmentReader
 

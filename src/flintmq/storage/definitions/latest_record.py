@@ -1,4 +1,4 @@
-"""Search for the latest definitions record of the journal (definitions/catalogue.py), without decoding all of the
+"""Search for the latest definitions record of the journal (catalogue.py), without decoding all of the
 journal.
 """
 
@@ -9,9 +9,9 @@ from typing import Final
 from flintmq.storage.block import BLOCK_HEAD_BYTES, HEADER_BYTES, TYPE_JOURNAL, block_end, decode_header, find_magic
 from flintmq.storage.definitions.catalogue import DefinitionsRecord, decode_definitions
 from flintmq.storage.files import Disk, DiskFile
+from flintmq.storage.journal.files import SUFFIX
 from flintmq.storage.journal.records import RECORD_DEFINITIONS
 
-_SUFFIX: Final = ".journal"
 _BEGINS: Final = bytes([TYPE_JOURNAL, RECORD_DEFINITIONS])
 
 
@@ -21,14 +21,14 @@ def latest_definitions(disk: Disk, directory: Path, open_file: Callable[[Path], 
     A record that a crash has torn off counts, too: its change was on the disk in the definitions before the record was
     written. Raises OSError and StorageError.
     """
-    for name in reversed([name for name in disk.list_directory(directory) if name.endswith(_SUFFIX)]):
+    for name in reversed([name for name in disk.list_directory(directory) if name.endswith(SUFFIX)]):
         file = open_file(directory / name)
         try:
             data = file.read_at(0, file.size())
         finally:
             file.close()
         header = decode_header(data, str(directory / name))
-        number = int(name.removesuffix(_SUFFIX))
+        number = int(name.removesuffix(SUFFIX))
         magic = find_magic(data, number) if header is None else header.block_magic
         found = _last_in(data, magic) if magic else None
         if found is not None:
