@@ -44,7 +44,7 @@ from flintmq.storage.node import NodeStorage
 
 if TYPE_CHECKING:
     from flintmq.management.http.server import HttpServer
-    from flintmq.management.spans import Exporting, Spans
+    from flintmq.management.spans import SpanExport, Spans
     from flintmq.management.stats.sampler import Stats
 
 log = logs.get_logger()
@@ -78,7 +78,7 @@ class Node:
         self._accepting: list[Accepting] = []
         self._sampling: asyncio.Task[None] | None = None
         self._reloaded: list[Part] = []
-        self._exporting: Exporting | None = None
+        self._exporting: SpanExport | None = None
         self._audit = AuditLog(settings.log.audit_file)
         self._operation: Operation | None = None
         self._http: HttpServer | None = None
@@ -328,15 +328,15 @@ def _load_management() -> Callable[[Operation, ManagementSettings], tuple["HttpS
     return make
 
 
-def _load_spans() -> Callable[[Operation, TracingSettings], tuple["Spans", "Exporting"]]:
+def _load_spans() -> Callable[[Operation, TracingSettings], tuple["Spans", "SpanExport"]]:
     """Raises ConfigurationError."""
     try:
-        from flintmq.management.spans import Exporting, Spans  # noqa: PLC0415
+        from flintmq.management.spans import SpanExport, Spans  # noqa: PLC0415
     except ImportError as error:
         raise ConfigurationError("tracing.endpoint: install flintmq[otel], which is not there") from error
 
-    def make(operation: Operation, settings: TracingSettings) -> tuple[Spans, Exporting]:
-        exporting = Exporting(settings.endpoint, settings.ratio, settings.service, operation.name, operation.version)
+    def make(operation: Operation, settings: TracingSettings) -> tuple[Spans, SpanExport]:
+        exporting = SpanExport(settings.endpoint, settings.ratio, settings.service, operation.name, operation.version)
         return Spans(exporting.tracer, time.time_ns), exporting
 
     return make

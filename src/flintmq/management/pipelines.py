@@ -37,7 +37,7 @@ async def statuses_in(broker: Broker, vhost: VHost) -> list[dict[str, Any]]:
                     found[status["pipeline"]] = _status(status, vhost.name, broker.now_ms)
         part, after = int(look.part), int(look.entries[-1].position)
         if now.is_over:
-            await now.rest()
+            await now.pause()
     return [found[name] for name in sorted(found)]
 
 

@@ -157,7 +157,7 @@ class Node(Protocol):
     def now_ms(self) -> int:
         """Unix time; the broker's clock is set by it, so whatever changes the broker begins with this."""
 
-    def administered(self, act: Act) -> None:
+    def audit(self, act: Act) -> None:
         """Somebody changed what is defined, or was refused it: the audit log wants to know."""
 
     def durable(self) -> Awaitable[None]:

@@ -28,7 +28,7 @@ R = TypeVar("R")
 
 
 @final
-class _Turns:
+class _Scheduler:
     """Whose slice is next, of all work in an event loop: one at a time, however many requests there are.
 
     After a slice the loop turns twice: in the first turn sockets are read, in the second the broker's tick runs and
@@ -44,7 +44,7 @@ class _Turns:
         self._debt = 0.0
         self._at = self._ended = perf_counter()
 
-    async def rest(self, began: float) -> float:
+    async def pause(self, began: float) -> float:
         """End a slice that began then; returns how long the next one may be, once it may begin."""
         self._ended = perf_counter()
         self._settle()
@@ -91,14 +91,14 @@ class _Turns:
             loop.call_soon(loop.call_soon, self._next)
 
 
-_TURNS: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, _Turns]] = WeakKeyDictionary()
+_SCHEDULERS: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, _Scheduler]] = WeakKeyDictionary()
 
 
-def _round_robin() -> _Turns:
+def _scheduler() -> _Scheduler:
     loop = asyncio.get_running_loop()
-    found = _TURNS.get(loop)
+    found = _SCHEDULERS.get(loop)
     if found is None:
-        found = _TURNS[loop] = _Turns()
+        found = _SCHEDULERS[loop] = _Scheduler()
     return found
 
 
@@ -110,7 +110,7 @@ class Slice:
     """
 
     def __init__(self) -> None:
-        self._round_robin = _round_robin()
+        self._scheduler = _scheduler()
         self._seconds = SLICE_SECONDS
         self._began = perf_counter()
         self._ends = self._began + self._seconds
@@ -119,9 +119,9 @@ class Slice:
     def is_over(self) -> bool:
         return perf_counter() >= self._ends
 
-    async def rest(self) -> None:
+    async def pause(self) -> None:
         """All others have their turn."""
-        self._seconds = await self._round_robin.rest(self._began)
+        self._seconds = await self._scheduler.pause(self._began)
         self._began = perf_counter()
         self._ends = self._began + self._seconds
 
@@ -142,11 +142,11 @@ async def gathered(results: Iterator[R]) -> list[R]:
     for result in results:
         made.append(result)
         if now.is_over:
-            await now.rest()
+            await now.pause()
     return made
 
 
-async def chosen(items: Iterable[T], is_wanted: Callable[[T], bool]) -> list[T]:
+async def filtered(items: Iterable[T], is_wanted: Callable[[T], bool]) -> list[T]:
     """Those that are wanted, looked at in slices."""
     found: list[T] = []
     now = Slice()
@@ -154,11 +154,11 @@ async def chosen(items: Iterable[T], is_wanted: Callable[[T], bool]) -> list[T]:
         if is_wanted(item):
             found.append(item)
         if now.is_over:
-            await now.rest()
+            await now.pause()
     return found
 
 
-async def by_key(items: list[T], key: Callable[[T], Any], *, reverse: bool = False) -> list[T]:
+async def sorted_by(items: list[T], key: Callable[[T], Any], *, reverse: bool = False) -> list[T]:
     """The items in the order of their keys."""
     runs: list[list[tuple[Any, int, T]]] = []
     now = Slice()
@@ -168,5 +168,5 @@ async def by_key(items: list[T], key: Callable[[T], Any], *, reverse: bool = Fal
         run.sort(reverse=reverse)
         runs.append(run)
         if now.is_over:
-            await now.rest()
+            await now.pause()
     return await gathered(item for _, _, item in merge(*runs, reverse=reverse))

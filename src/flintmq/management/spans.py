@@ -152,7 +152,7 @@ def _carrying(message: Message, carrier: Mapping[str, str]) -> Message:
 
 
 @final
-class Exporting:
+class SpanExport:
     """Sends spans to a collector, in batches and from a thread of its own; what it cannot send is dropped.
 
     `endpoint` takes OTLP over HTTP. Of messages without a trace, so many as `ratio` says (0 to 1) begin one; others are

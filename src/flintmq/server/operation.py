@@ -120,7 +120,7 @@ class Operation:
         self._server.now()
         return self.broker.now_ms
 
-    def administered(self, act: Act) -> None:
+    def audit(self, act: Act) -> None:
         self._server.administered(act)
 
     def durable(self) -> "asyncio.Future[None]":

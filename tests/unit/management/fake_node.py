@@ -94,7 +94,7 @@ class NodeInMemory:
     def socket_of(self, connection: object) -> Socket | None:
         return next((socket for socket in self.sockets if socket.connection is connection), None)
 
-    def administered(self, act: Act) -> None:
+    def audit(self, act: Act) -> None:
         self.acts.append(act)
 
     async def durable(self) -> None:

@@ -14,10 +14,10 @@ import pytest
 
 from flintmq.management import slices
 from flintmq.management.http.listing import Pieces, encoded_list
-from flintmq.management.messages.browse import Seen, browse
+from flintmq.management.messages.browse import BrowsedMessage, browse
 from flintmq.management.messages.selection import Selection
 from flintmq.management.metrics.exposition import GAUGE, Family, each_of
-from flintmq.management.slices import SLICE_SECONDS, Slice, by_key, chosen, each, gathered
+from flintmq.management.slices import SLICE_SECONDS, Slice, each, filtered, gathered, sorted_by
 from tests.unit.broker.memory import message
 from tests.unit.management.fake_node import Api
 
@@ -66,14 +66,14 @@ def test_sorting(reverse: bool) -> None:
     """A long list is sorted in runs that are merged, and keys need no order beyond their own."""
     shuffled = [{"number": number // 2} for number in ITEMS]
     random.Random(7).shuffle(shuffled)  # noqa: S311 - any order will do
-    made, turns = turns_of(by_key(shuffled, lambda item: item["number"], reverse=reverse))
+    made, turns = turns_of(sorted_by(shuffled, lambda item: item["number"], reverse=reverse))
     assert [item["number"] for item in made] == sorted((item["number"] for item in shuffled), reverse=reverse)
     assert turns >= 300
 
 
 def test_what_is_wanted() -> None:
     """Also where it is next to nothing, looking for it takes turns."""
-    made, turns = turns_of(chosen(ITEMS, lambda number: number == 2_999))
+    made, turns = turns_of(filtered(ITEMS, lambda number: number == 2_999))
     assert made == [2_999]
     assert turns >= 300
 
@@ -89,7 +89,7 @@ def test_a_tick_has_its_turn_before_the_next_slice() -> None:
             seen.append("slice")
             # As a transport does: it reads in one turn, and the broker asks for its tick.
             loop.call_soon(loop.call_soon, seen.append, "tick")
-            await now.rest()
+            await now.pause()
 
     asyncio.run(work())
     assert seen == ["slice", "tick"] * 50
@@ -121,10 +121,10 @@ def test_one_slice_at_a_time() -> None:
 
     async def work(number: int) -> None:
         now = Slice()
-        await now.rest()
+        await now.pause()
         for _ in range(20):
             at.append((turn, number))
-            await now.rest()
+            await now.pause()
 
     async def together() -> None:
         other = asyncio.create_task(count())
@@ -184,7 +184,7 @@ def test_work_is_followed_by_rest(monkeypatch: pytest.MonkeyPatch) -> None:
         for _ in range(95):
             at[0] += 0.000_1
             assert now.is_over
-            await now.rest()
+            await now.pause()
 
     asyncio.run(work())
     assert pauses == [slices.PAUSE_SECONDS] * 9
@@ -203,7 +203,7 @@ def test_slices_among_long_ticks(monkeypatch: pytest.MonkeyPatch) -> None:
             at[0] += others_seconds
 
         asyncio.get_running_loop().call_soon(tick)
-        await now.rest()
+        await now.pause()
         began = at[0]
         while not now.is_over:
             at[0] += 0.000_01
@@ -234,7 +234,7 @@ def pauses_of(monkeypatch: pytest.MonkeyPatch, work: Callable[[list[float]], Awa
         monkeypatch.setattr(loop, "call_later", call_later)
         await work(at)
         # What it owes now, somebody else has to wait for.
-        await Slice().rest()
+        await Slice().pause()
 
     asyncio.run(watched())
     return pauses
@@ -268,7 +268,7 @@ def test_what_takes_slices_of_its_own_is_no_work(monkeypatch: pytest.MonkeyPatch
         vhost.deliver(message(), [queue])
 
     async def look(at: list[float]) -> None:
-        async def facts(_seen: Seen, _truncate: int) -> dict[str, object]:
+        async def facts(_seen: BrowsedMessage, _truncate: int) -> dict[str, object]:
             at[0] += 9
             return {}
 
@@ -277,7 +277,7 @@ def test_what_takes_slices_of_its_own_is_no_work(monkeypatch: pytest.MonkeyPatch
                 at[0] += 9
                 yield number
 
-        monkeypatch.setattr(Seen, "facts", facts)
+        monkeypatch.setattr(BrowsedMessage, "facts", facts)
         assert len((await browse(queue, "", Selection(), 10, 100))["messages"]) == 4
         await encoded_list(rows())
 
@@ -290,7 +290,7 @@ def test_one_slice_owes_no_more_than_so_much(monkeypatch: pytest.MonkeyPatch) ->
     async def work(at: list[float]) -> None:
         now = Slice()
         at[0] += 9
-        await now.rest()
+        await now.pause()
 
     assert pauses_of(monkeypatch, work) == 10
 
@@ -324,7 +324,7 @@ def test_a_loop_that_has_ended_is_let_go(monkeypatch: pytest.MonkeyPatch) -> Non
             # It owes a rest that does not end, for time stands still.
             now = Slice()
             at[0] += 9
-            given_up = asyncio.create_task(now.rest())
+            given_up = asyncio.create_task(now.pause())
             await asyncio.sleep(0)
             given_up.cancel()
             await asyncio.gather(given_up, return_exceptions=True)

@@ -56,7 +56,7 @@ _ACT: Final = "auth_attempts.reset"
 
 ROUTES: Final = (
     Route("GET", _ALL, _by_protocol, Right.MONITORING, "How often somebody tried to log in, by protocol.", _LIST),
-    Route("DELETE", _ALL, _reset, Right.ADMINISTRATOR, "Count from now on.", act=_ACT),
+    Route("DELETE", _ALL, _reset, Right.ADMINISTRATOR, "Count from now on.", action=_ACT),
     Route("GET", _SOURCES, _by_source, Right.MONITORING, "The same by address, of the last thousand.", _LIST),
-    Route("DELETE", _SOURCES, _reset, Right.ADMINISTRATOR, "Count from now on.", act=_ACT),
+    Route("DELETE", _SOURCES, _reset, Right.ADMINISTRATOR, "Count from now on.", action=_ACT),
 )

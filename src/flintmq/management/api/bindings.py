@@ -215,10 +215,16 @@ def _routes_between(kind: str, to: str) -> list[Route]:
     return [
         Route("GET", where, those, _READS, f"The bindings between an exchange and {to}.", list[dict[str, Any]]),
         Route(
-            "POST", where, bind, Right.VHOST, f"Bind {to} to an exchange.", takes=BindingDeclaration, act=f"{noun}.bind"
+            "POST",
+            where,
+            bind,
+            Right.VHOST,
+            f"Bind {to} to an exchange.",
+            takes=BindingDeclaration,
+            action=f"{noun}.bind",
         ),
         Route("GET", f"{where}/{{props}}", one, _READS, "One of them; props is its properties_key.", dict[str, Any]),
-        Route("DELETE", f"{where}/{{props}}", unbind, Right.VHOST, "Take it away.", act=f"{noun}.unbind"),
+        Route("DELETE", f"{where}/{{props}}", unbind, Right.VHOST, "Take it away.", action=f"{noun}.unbind"),
     ]
 
 

@@ -11,14 +11,14 @@ from flintmq.broker.queue.consumer import Consumer
 from flintmq.broker.vhost import VHost
 from flintmq.gateway.amqp091.channel import ServerChannel
 from flintmq.gateway.amqp091.connection import ServerConnection
-from flintmq.management.api.details import Describing
+from flintmq.management.api.details import Details
 from flintmq.management.errors import Missing, NotAuthorised
 from flintmq.management.http.access import Right
 from flintmq.management.http.call import Call, answer, no_content
 from flintmq.management.http.listing import listed, picked
 from flintmq.management.http.routes import Route
 from flintmq.management.ports import Socket
-from flintmq.management.slices import chosen, each, gathered
+from flintmq.management.slices import each, filtered, gathered
 from flintmq.management.stats import counts
 from flintmq.management.stats.connections import (
     AnyChannel,
@@ -50,8 +50,8 @@ async def _visible(call: Call, is_wanted: Callable[[Socket], bool] | None = None
     """Users see their own connections; those who monitor, all of them. Of these, the ones that are wanted."""
     sockets = list(call.node.sockets)
     if not call.caller.is_monitoring:
-        sockets = await chosen(sockets, lambda socket: _is_callers(call, socket))
-    return sockets if is_wanted is None else await chosen(sockets, is_wanted)
+        sockets = await filtered(sockets, lambda socket: _is_callers(call, socket))
+    return sockets if is_wanted is None else await filtered(sockets, is_wanted)
 
 
 def facts(call: Call, socket: Socket) -> dict[str, object]:
@@ -104,7 +104,7 @@ def _channels(socket: Socket) -> list[AnyChannel]:
     return [*channels_of(socket), *sessions_of(socket)]
 
 
-def channel_facts(call: Call, socket: Socket, channel: AnyChannel, describing: Describing) -> dict[str, object]:
+def channel_facts(call: Call, socket: Socket, channel: AnyChannel, details: Details) -> dict[str, object]:
     number = number_of(channel)
     shown: dict[str, object] = {
         "name": f"{name_of(socket)} ({number})",
@@ -113,7 +113,7 @@ def channel_facts(call: Call, socket: Socket, channel: AnyChannel, describing: D
         "vhost": channel.vhost.name,
         "user": connection_of(socket).user,
         "user_who_performed_action": connection_of(socket).user,
-        "connection_details": describing.connection_details(socket.connection),
+        "connection_details": details.connection_details(socket.connection),
         "state": "running",
         "reductions": 0,
     }
@@ -214,11 +214,11 @@ async def _close(call: Call) -> Response:
 async def _close_of_user(call: Call) -> Response:
     def end(socket: Socket) -> None:
         _end(call, socket)
-        call.did(name_of(socket))
+        call.audit(name_of(socket))
 
     if call.path("user") != call.caller.name and not call.caller.is_administrator:
         raise NotAuthorised(_NOT_THEIRS)
-    await each(await chosen(await _user_has(call), lambda socket: _may_end(call, socket)), end)
+    await each(await filtered(await _user_has(call), lambda socket: _may_end(call, socket)), end)
     await call.node.durable()
     return no_content()
 
@@ -227,11 +227,11 @@ async def _close_of_user(call: Call) -> Response:
 
 
 async def _list_channels(call: Call, sockets: list[Socket]) -> Response:
-    describing = Describing(call)
+    details = Details(call)
     pairs = await gathered((socket, channel) for socket in sockets for channel in _channels(socket))
 
     def describe(pair: tuple[Socket, AnyChannel]) -> dict[str, object]:
-        return channel_facts(call, pair[0], pair[1], describing)
+        return channel_facts(call, pair[0], pair[1], details)
 
     def name(pair: tuple[Socket, AnyChannel]) -> str:
         return f"{name_of(pair[0])} ({number_of(pair[1])})"
@@ -256,16 +256,16 @@ async def _channels_of_connection(call: Call) -> Response:
 
 async def _channel(call: Call) -> Response:
     wanted = call.path("name")
-    describing = Describing(call)
+    details = Details(call)
     for socket in await _visible(call, lambda socket: wanted.startswith(name_of(socket))):
         for channel in _channels(socket):
             if f"{name_of(socket)} ({number_of(channel)})" == wanted:
-                shown = channel_facts(call, socket, channel, describing)
+                shown = channel_facts(call, socket, channel, details)
                 if isinstance(channel, ServerChannel):
                     # Whoever knows an address for answers can send some: it is shown to nobody.
                     hidden = channel.vhost.replies.values()
                     own = [each for each in channel.deliveries.consumers.values() if each.queue not in hidden]
-                    shown["consumer_details"] = [describing.consumer(consumer.queue, consumer) for consumer in own]
+                    shown["consumer_details"] = [details.consumer(consumer.queue, consumer) for consumer in own]
                 shown["publishes"] = []
                 shown["deliveries"] = []
                 return answer(picked(call, shown))
@@ -276,18 +276,18 @@ async def _channel(call: Call) -> Response:
 
 
 async def _list_consumers(call: Call, vhosts: list[VHost]) -> Response:
-    describing = Describing(call)
+    details = Details(call)
     queues: list[Queue] = []
     for vhost in vhosts:
         queues += vhost.queues.values()
-    consumed = await chosen(queues, lambda queue: bool(queue.consumers))
+    consumed = await filtered(queues, lambda queue: bool(queue.consumers))
     pairs = await gathered((queue, consumer) for queue in consumed for consumer in list(queue.consumers))
     if not call.caller.is_monitoring:
         # Others' connections are not told of, and neither is what they consume by them.
-        pairs = await chosen(pairs, lambda pair: call.caller.is_user(describing.user(pair[1])))
+        pairs = await filtered(pairs, lambda pair: call.caller.is_user(details.user(pair[1])))
 
     def describe(pair: tuple[Queue, Consumer]) -> dict[str, object]:
-        return describing.consumer(*pair)
+        return details.consumer(*pair)
 
     def name(pair: tuple[Queue, Consumer]) -> str:
         return pair[1].tag
@@ -319,11 +319,11 @@ ROUTES: Final = (
         _close,
         Right.USER,
         "End one's own, or as administrator any; X-Reason tells the client why.",
-        act="connection.close",
+        action="connection.close",
     ),
     Route("GET", f"{_ONE}/channels", _channels_of_connection, Right.USER, "Its channels, or sessions.", _MANY),
     Route("GET", _USERS, _of_user, Right.USER, "The connections of a user.", _MANY),
-    Route("DELETE", _USERS, _close_of_user, Right.USER, "End all of them.", act="connection.close"),
+    Route("DELETE", _USERS, _close_of_user, Right.USER, "End all of them.", action="connection.close"),
     Route("GET", "/api/vhosts/{vhost}/connections", _of_vhost, _READS, "Those of a virtual host.", _MANY),
     Route("GET", "/api/channels", _all_channels, Right.USER, "All channels that the caller may see.", _MANY),
     Route("GET", "/api/channels/{name}", _channel, Right.USER, "A channel, with its consumers.", dict[str, Any]),

@@ -119,8 +119,8 @@ _OF_VHOST: Final = "/api/definitions/{vhost}"
 _ADMIN: Final = Right.ADMINISTRATOR
 
 ROUTES: Final = (
-    Route("GET", "/api/definitions", _export, _ADMIN, "Everything that is defined.", _GIVES, whole=LISTS),
-    Route("GET", "/api/all-configuration", _export, _ADMIN, "The same, by an old name.", _GIVES, whole=LISTS),
+    Route("GET", "/api/definitions", _export, _ADMIN, "Everything that is defined.", _GIVES, group=LISTS),
+    Route("GET", "/api/all-configuration", _export, _ADMIN, "The same, by an old name.", _GIVES, group=LISTS),
     Route("POST", "/api/definitions", _import, _ADMIN, "Bring in definitions.", None, _GIVES, "definitions.import"),
     Route(
         "POST",
@@ -132,7 +132,7 @@ ROUTES: Final = (
         _GIVES,
         "definitions.import",
     ),
-    Route("GET", _OF_VHOST, _export_vhost, _ADMIN, "What is defined in a virtual host.", _GIVES, whole=LISTS),
+    Route("GET", _OF_VHOST, _export_vhost, _ADMIN, "What is defined in a virtual host.", _GIVES, group=LISTS),
     Route(
         "POST",
         _OF_VHOST,

@@ -15,7 +15,7 @@ _Facts = dict[str, object]
 
 
 @final
-class Describing:
+class Details:
     """Knows the sockets that connections come by."""
 
     def __init__(self, call: Call) -> None:

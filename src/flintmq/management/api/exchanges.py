@@ -13,12 +13,12 @@ from flintmq.management.errors import Missing
 from flintmq.management.http.access import Right
 from flintmq.management.http.call import Call, TableGiven, answer, no_content, put
 from flintmq.management.http.listing import listed, picked
-from flintmq.management.http.routes import NO_ACT, Route
+from flintmq.management.http.routes import NOT_AUDITED, Route
 from flintmq.management.messages.publish import publish
 from flintmq.management.messages.representation import checked_table, payload_of, properties_of
 from flintmq.management.stats import counts
 from flintmq.management.stats.counts import message_stats
-from flintmq.management.stats.history import add_courses
+from flintmq.management.stats.history import add_histories
 from flintmq.management.values import arguments_shown
 
 # RabbitMQ's word for the default exchange where a path has to name it.
@@ -103,7 +103,7 @@ async def _one(call: Call) -> Response:
     exchange = exchange_of(call)
     shown = {**facts(call, exchange), "incoming": [], "outgoing": []}
     points = partial(call.stats.exchanges.points, exchange)
-    await add_courses(shown, counts.EXCHANGE, points, call.request.query_params)
+    await add_histories(shown, counts.EXCHANGE, points, call.request.query_params)
     return answer(picked(call, shown))
 
 
@@ -152,9 +152,11 @@ ROUTES: Final = (
     Route("GET", "/api/exchanges", _all, Right.USER, "All exchanges that the caller may see.", list[dict[str, Any]]),
     Route("GET", "/api/exchanges/{vhost}", _of_vhost, _READS, "Those of a virtual host.", list[dict[str, Any]]),
     Route("GET", _WHERE, _one, _READS, "An exchange.", dict[str, Any]),
-    Route("PUT", _WHERE, _put, Right.VHOST, "Declare an exchange.", takes=ExchangeDeclaration, act="exchange.declare"),
-    Route("DELETE", _WHERE, _delete, Right.VHOST, "Delete an exchange (if-unused).", act="exchange.delete"),
-    Route("POST", f"{_WHERE}/publish", _publish, Right.VHOST, "Publish a message.", Published, Publish, NO_ACT),
+    Route(
+        "PUT", _WHERE, _put, Right.VHOST, "Declare an exchange.", takes=ExchangeDeclaration, action="exchange.declare"
+    ),
+    Route("DELETE", _WHERE, _delete, Right.VHOST, "Delete an exchange (if-unused).", action="exchange.delete"),
+    Route("POST", f"{_WHERE}/publish", _publish, Right.VHOST, "Publish a message.", Published, Publish, NOT_AUDITED),
     Route(
         "POST",
         f"{_DEFAULT}/publish",
@@ -163,6 +165,6 @@ ROUTES: Final = (
         "Publish to the default exchange, by its empty name.",
         Published,
         Publish,
-        NO_ACT,
+        NOT_AUDITED,
     ),
 )

@@ -77,5 +77,5 @@ ROUTES: Final = (
     Route("GET", "/api/leases", _all, Right.USER, "Leases that the caller may see.", _MANY),
     Route("GET", "/api/leases/{vhost}", _of_vhost, Right.VHOST_VISIBLE, "Those of a virtual host.", _MANY),
     Route("GET", _ONE, _one, Right.VHOST_VISIBLE, "A lease of a queue.", dict[str, Any]),
-    Route("DELETE", _ONE, _release, Right.VHOST, "End it: its messages go back to the queue.", act="lease.release"),
+    Route("DELETE", _ONE, _release, Right.VHOST, "End it: its messages go back to the queue.", action="lease.release"),
 )

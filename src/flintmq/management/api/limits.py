@@ -94,9 +94,9 @@ ROUTES: Final = (
     ),
     Route("GET", "/api/vhost-limits/{vhost}", _of_vhosts, Right.VHOST_VISIBLE, "Those of one.", _VHOSTS),
     Route("PUT", _VHOST, _put_vhost, _ADMIN, "Limit a virtual host.", None, LimitWanted, "limit.put"),
-    Route("DELETE", _VHOST, _delete_vhost, _ADMIN, "Lift a limit of a virtual host.", act="limit.delete"),
+    Route("DELETE", _VHOST, _delete_vhost, _ADMIN, "Lift a limit of a virtual host.", action="limit.delete"),
     Route("GET", "/api/user-limits", _of_users, _ADMIN, "The limits of all users that have some.", _USERS),
     Route("GET", "/api/user-limits/{user}", _of_user, Right.USER, "Those of one, who may look, too.", _USERS),
     Route("PUT", _USER, _put_user, _ADMIN, "Limit a user.", None, LimitWanted, "limit.put"),
-    Route("DELETE", _USER, _delete_user, _ADMIN, "Lift a limit of a user.", act="limit.delete"),
+    Route("DELETE", _USER, _delete_user, _ADMIN, "Lift a limit of a user.", action="limit.delete"),
 )

@@ -148,7 +148,7 @@ async def _moved(call: Call, queue: EntryQueue, given: Move | Selected, plan: Pl
 # -- dead letters -------------------------------------------------------------------------------------------------
 
 
-def _is_graveyard(vhost: VHost) -> set[Queue]:
+def _dead_letter_queues(vhost: VHost) -> set[Queue]:
     """Queues that dead letters may go to: what is bound to an exchange that some queue names for them."""
     found: set[Queue] = set()
     exchanges = {queue.settings.dead_letter_exchange for queue in vhost.queues.values()}
@@ -164,7 +164,7 @@ def _is_graveyard(vhost: VHost) -> set[Queue]:
     return found
 
 
-def _graveyard(queue: Queue) -> dict[str, object]:
+def _dead_letter_facts(queue: Queue) -> dict[str, object]:
     causes: Counter[tuple[str, str]] = Counter()
     look = queue.look(0, -1) if isinstance(queue, EntryQueue) else None
     examined = look.entries[:_CAUSES_OF_MESSAGES] if look is not None else []
@@ -182,18 +182,18 @@ def _graveyard(queue: Queue) -> dict[str, object]:
     }
 
 
-async def _graveyards(vhosts: list[VHost]) -> Response:
-    queues = [queue for vhost in vhosts for queue in _is_graveyard(vhost) if queue.message_count > 0]
+async def _list_dead_letters(vhosts: list[VHost]) -> Response:
+    queues = [queue for vhost in vhosts for queue in _dead_letter_queues(vhost) if queue.message_count > 0]
     queues.sort(key=lambda queue: (queue.vhost, queue.name))
-    return answer(await each(queues, _graveyard))
+    return answer(await each(queues, _dead_letter_facts))
 
 
 async def _all_dead_letters(call: Call) -> Response:
-    return await _graveyards(call.visible_vhosts())
+    return await _list_dead_letters(call.visible_vhosts())
 
 
 async def _dead_letters(call: Call) -> Response:
-    return await _graveyards([call.vhost()])
+    return await _list_dead_letters([call.vhost()])
 
 
 _WHERE: Final = "/api/queues/{vhost}/{name}"

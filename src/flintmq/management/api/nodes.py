@@ -11,7 +11,7 @@ from flintmq.management.errors import Missing
 from flintmq.management.http.access import Right
 from flintmq.management.http.call import Call, answer, no_content
 from flintmq.management.http.listing import listed, picked
-from flintmq.management.http.routes import NO_ACT, Route
+from flintmq.management.http.routes import NOT_AUDITED, Route
 
 # What RabbitMQ's runtime tells apart, and its tools insist on. There is nothing like it here, but for the last.
 _MEMORY: Final = (
@@ -151,6 +151,6 @@ ROUTES: Final = (
         _rebalance,
         Right.ADMINISTRATOR,
         "Spread queues over the nodes: there is one.",
-        act=NO_ACT,
+        action=NOT_AUDITED,
     ),
 )

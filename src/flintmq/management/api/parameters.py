@@ -208,11 +208,11 @@ ROUTES: Final = (
     Route("GET", "/api/parameters/{component}/{vhost}", _list, _POLICYMAKER, "Those in a virtual host.", _LIST),
     Route("GET", _ONE, _get, _POLICYMAKER, "One parameter.", ParameterShown),
     Route("PUT", _ONE, _put, _POLICYMAKER, "Set a parameter.", None, ParameterWanted, "parameter.put"),
-    Route("DELETE", _ONE, _delete, _POLICYMAKER, "Clear a parameter.", act="parameter.delete"),
+    Route("DELETE", _ONE, _delete, _POLICYMAKER, "Clear a parameter.", action="parameter.delete"),
     Route("GET", "/api/global-parameters", _list_global, _GLOBAL, "All parameters of no virtual host.", _GLOBALS),
     Route("GET", _ONE_GLOBAL, _get_global, _GLOBAL, "One of them.", GlobalParameterShown),
     Route("PUT", _ONE_GLOBAL, _put_global, _GLOBAL, "Set one.", None, ParameterWanted, "global_parameter.put"),
-    Route("DELETE", _ONE_GLOBAL, _delete_global, _GLOBAL, "Clear one.", act="global_parameter.delete"),
+    Route("DELETE", _ONE_GLOBAL, _delete_global, _GLOBAL, "Clear one.", action="global_parameter.delete"),
     Route("GET", "/api/cluster-name", _cluster_name, Right.USER, "What the node is called.", ClusterName),
     Route(
         "PUT",

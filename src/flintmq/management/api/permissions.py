@@ -112,5 +112,5 @@ ROUTES: Final = (
     Route("GET", "/api/vhosts/{vhost}/permissions", _of_vhost, _ADMIN, "All permissions in a virtual host.", _LIST),
     Route("GET", _ONE, _get, _ADMIN, "The permissions of a user in a virtual host.", PermissionShown),
     Route("PUT", _ONE, _put, _ADMIN, "Give a user permissions.", None, PermissionWanted, "permission.put"),
-    Route("DELETE", _ONE, _delete, _ADMIN, "Take a user's permissions.", act="permission.delete"),
+    Route("DELETE", _ONE, _delete, _ADMIN, "Take a user's permissions.", action="permission.delete"),
 )

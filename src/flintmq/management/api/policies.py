@@ -86,7 +86,7 @@ async def applied(call: Call) -> None:
     now = Slice()
     while call.broker.apply_policies(_NAMES):
         if now.is_over:
-            await now.rest()
+            await now.pause()
 
 
 async def _put(call: Call, operator: bool) -> Response:
@@ -141,7 +141,7 @@ def _routes(path: str, kind: str, right: Right, operator: bool) -> tuple[Route, 
             PolicyWanted,
             f"{act}.put",
         ),
-        Route("DELETE", one, _handler(_delete, operator), right, f"Withdraw one {kind}.", act=f"{act}.delete"),
+        Route("DELETE", one, _handler(_delete, operator), right, f"Withdraw one {kind}.", action=f"{act}.delete"),
     )
 
 

@@ -15,12 +15,12 @@ from flintmq.broker.queue.base import Queue
 from flintmq.broker.queue.entries import EntryQueue
 from flintmq.broker.queue.stream import StreamQueue
 from flintmq.broker.vhost import VHost
-from flintmq.management.api.details import Describing
+from flintmq.management.api.details import Details
 from flintmq.management.errors import BadRequest, HttpError, Missing
 from flintmq.management.http.access import Right
 from flintmq.management.http.call import Call, TableGiven, answer, no_content, put
 from flintmq.management.http.listing import encoded_list, listed, picked
-from flintmq.management.http.routes import NO_ACT, Route
+from flintmq.management.http.routes import NOT_AUDITED, Route
 from flintmq.management.messages.representation import (
     ENCODINGS,
     checked_table,
@@ -30,7 +30,7 @@ from flintmq.management.messages.representation import (
 )
 from flintmq.management.stats import counts
 from flintmq.management.stats.counts import message_stats
-from flintmq.management.stats.history import add_courses
+from flintmq.management.stats.history import add_histories
 from flintmq.management.values import arguments_shown, table
 
 # What one answer of `get` holds at most.
@@ -71,7 +71,7 @@ def queue_of(call: Call) -> Queue:
     return found
 
 
-def facts(call: Call, queue: Queue, describing: Describing) -> dict[str, object]:
+def facts(call: Call, queue: Queue, details: Details) -> dict[str, object]:
     """As `rabbitmqctl` and RabbitMQ's API name them."""
     messages, ready, unacked = counts.held_by(queue)
     rates = call.stats.queues.rates(queue)
@@ -117,11 +117,11 @@ def facts(call: Call, queue: Queue, describing: Describing) -> dict[str, object]
         "memory": 0,
     }
     # As far as the samples of rates tell: RabbitMQ says it once a queue has had nothing to do for some seconds.
-    still_ms = call.stats.queues.still_since_ms(queue, (*counts.of_queue(queue), *counts.held_by(queue)))
+    still_ms = call.stats.queues.unchanged_since_ms(queue, (*counts.of_queue(queue), *counts.held_by(queue)))
     if still_ms and not queue.is_due:
         shown["idle_since"] = datetime.fromtimestamp(still_ms / 1000, UTC).isoformat(timespec="milliseconds")
     if queue.owner is not None:
-        shown["owner_pid_details"] = describing.connection_details(queue.owner)
+        shown["owner_pid_details"] = details.connection_details(queue.owner)
     if queue.kind != "classic":
         shown |= {"leader": call.node.name, "members": [call.node.name], "online": [call.node.name]}
     if isinstance(queue, StreamQueue):
@@ -141,10 +141,10 @@ def _timestamp(head: Message | None) -> int | None:
     return int(text) if text.isdigit() else None
 
 
-async def add_course(call: Call, queue: Queue, shown: dict[str, object]) -> None:
+async def add_history(call: Call, queue: Queue, shown: dict[str, object]) -> None:
     """Adds the last minutes to the facts of one queue, as far as they are asked for; a list has none of them."""
     points = partial(call.stats.queues.points, queue)
-    await add_courses(shown, counts.QUEUE_COURSE, points, call.request.query_params)
+    await add_histories(shown, counts.QUEUE_HISTORY, points, call.request.query_params)
 
 
 def _tag(queue: Queue, *, exclusive: bool) -> str | None:
@@ -163,12 +163,12 @@ def _place(queue: Queue) -> tuple[str, str]:
 
 
 async def _list(call: Call, vhosts: list[VHost]) -> Response:
-    describing = Describing(call)
+    details = Details(call)
     queues: list[Queue] = []
     for vhost in vhosts:
         # A copy in one go; whatever looks at each of them has to be done in slices.
         queues += vhost.queues.values()
-    return await listed(call, queues, lambda queue: facts(call, queue, describing), _name, _place)
+    return await listed(call, queues, lambda queue: facts(call, queue, details), _name, _place)
 
 
 async def _all(call: Call) -> Response:
@@ -186,13 +186,13 @@ async def _of_first_vhost(call: Call) -> Response:
 
 async def _one(call: Call) -> Response:
     queue = queue_of(call)
-    describing = Describing(call)
-    shown = facts(call, queue, describing)
-    shown["consumer_details"] = [describing.consumer(queue, consumer) for consumer in queue.consumers]
+    details = Details(call)
+    shown = facts(call, queue, details)
+    shown["consumer_details"] = [details.consumer(queue, consumer) for consumer in queue.consumers]
     shown["incoming"] = []
     shown["deliveries"] = []
     shown["garbage_collection"] = {}
-    await add_course(call, queue, shown)
+    await add_history(call, queue, shown)
     return answer(picked(call, shown))
 
 
@@ -202,11 +202,11 @@ async def _put(call: Call) -> Response:
     rights = call.caller.rights_in(vhost.name)
     rights.check(CONFIGURE, "queue", name)
     arguments = checked_table(given.arguments, "arguments", given.argument_types)
-    letters = arguments.get("x-dead-letter-exchange")
+    dead_letter_exchange = arguments.get("x-dead-letter-exchange")
     was_there = name in vhost.queues
-    if isinstance(letters, str) and not was_there:
+    if isinstance(dead_letter_exchange, str) and not was_there:
         rights.check(READ, "queue", name)
-        rights.check(WRITE, "exchange", letters)
+        rights.check(WRITE, "exchange", dead_letter_exchange)
     if not was_there:
         call.check_alarms()
     vhost.declare_queue(name, given.durable, False, given.auto_delete, arguments, None)
@@ -241,7 +241,7 @@ async def _act(call: Call) -> Response:
         if not isinstance(queue, EntryQueue):
             raise BadRequest("a stream cannot be paused: its readers read on their own")
         queue.pause(given.action == "pause")
-        call.did(queue.name, f"queue.{given.action}")
+        call.audit(queue.name, f"queue.{given.action}")
         await call.node.durable()
     elif given.action not in ("sync", "cancel_sync"):
         raise BadRequest(f"Unknown action {given.action}")
@@ -314,10 +314,10 @@ ROUTES: Final = (
     Route("GET", "/api/queues//", _of_first_vhost, Right.USER, "The queues of /.", list[dict[str, Any]]),
     Route("GET", "/api/queues/{vhost}", _of_vhost, _READS, "The queues of a virtual host.", list[dict[str, Any]]),
     Route("GET", _WHERE, _one, _READS, "A queue, with its consumers.", dict[str, Any]),
-    Route("PUT", _WHERE, _put, Right.VHOST, "Declare a queue.", takes=QueueDeclaration, act="queue.declare"),
-    Route("DELETE", _WHERE, _delete, Right.VHOST, "Delete a queue (if-empty, if-unused).", act="queue.delete"),
-    Route("DELETE", f"{_WHERE}/contents", _purge, Right.VHOST, "Drop all messages that are ready.", act="queue.purge"),
+    Route("PUT", _WHERE, _put, Right.VHOST, "Declare a queue.", takes=QueueDeclaration, action="queue.declare"),
+    Route("DELETE", _WHERE, _delete, Right.VHOST, "Delete a queue (if-empty, if-unused).", action="queue.delete"),
+    Route("DELETE", f"{_WHERE}/contents", _purge, Right.VHOST, "Drop all messages that are ready.", action="queue.purge"),
     Route("POST", f"{_WHERE}/actions", _act, Right.VHOST, "Pause or resume a queue.", None, Action, "queue.action"),
     Route("POST", f"{_WHERE}/get", _get, Right.VHOST, "Take messages, and perhaps put them back.",
-          list[dict[str, Any]], GetRequest, NO_ACT),
+          list[dict[str, Any]], GetRequest, NOT_AUDITED),
 )  # fmt: skip

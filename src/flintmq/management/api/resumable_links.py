@@ -107,6 +107,6 @@ ROUTES: Final = (
         _forget,
         Right.VHOST_VISIBLE,
         "Forget it while it is not attached: what it holds goes back, parts of messages are dropped.",
-        act="resumable-link.forget",
+        action="resumable-link.forget",
     ),
 )

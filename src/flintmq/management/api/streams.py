@@ -6,8 +6,8 @@ from starlette.responses import Response
 
 from flintmq.broker.queue.stream import StreamQueue
 from flintmq.broker.vhost import VHost
-from flintmq.management.api.details import Describing
-from flintmq.management.api.queues import add_course, facts, queue_of
+from flintmq.management.api.details import Details
+from flintmq.management.api.queues import add_history, facts, queue_of
 from flintmq.management.errors import Missing
 from flintmq.management.http.access import Right
 from flintmq.management.http.call import Call, answer
@@ -15,7 +15,7 @@ from flintmq.management.http.listing import listed, picked
 from flintmq.management.http.routes import Route
 
 
-def stream_facts(call: Call, stream: StreamQueue, describing: Describing) -> dict[str, object]:
+def stream_facts(call: Call, stream: StreamQueue, details: Details) -> dict[str, object]:
     """What is said of any queue, where the stream begins and ends, and who reads it.
 
     `last_offset` is None while it is empty. `fetched_offset` is behind the furthest message that was read by ranges
@@ -24,7 +24,7 @@ def stream_facts(call: Call, stream: StreamQueue, describing: Describing) -> dic
     log = stream.log
     first, following = int(log.first_offset), int(log.next_offset)
     return {
-        **facts(call, stream, describing),
+        **facts(call, stream, details),
         "first_offset": first,
         "last_offset": following - 1 if following > first else None,
         "next_offset": following,
@@ -51,12 +51,12 @@ def stream_facts(call: Call, stream: StreamQueue, describing: Describing) -> dic
 
 
 async def _list(call: Call, vhosts: list[VHost]) -> Response:
-    describing = Describing(call)
+    details = Details(call)
     streams = [queue for vhost in vhosts for queue in vhost.queues.values() if isinstance(queue, StreamQueue)]
     return await listed(
         call,
         streams,
-        lambda stream: stream_facts(call, stream, describing),
+        lambda stream: stream_facts(call, stream, details),
         lambda stream: stream.name,
         lambda stream: (stream.vhost, stream.name),
     )
@@ -74,8 +74,8 @@ async def _one(call: Call) -> Response:
     stream = queue_of(call)
     if not isinstance(stream, StreamQueue):
         raise Missing
-    shown = stream_facts(call, stream, Describing(call))
-    await add_course(call, stream, shown)
+    shown = stream_facts(call, stream, Details(call))
+    await add_history(call, stream, shown)
     return answer(picked(call, shown))
 
 

@@ -88,7 +88,7 @@ async def _deleted(call: Call, records: list[TopicPermissionRecord]) -> Response
         raise Missing
     for record in records:
         call.broker.delete_rule(record)
-        call.did(f"{record.user} {record.exchange or 'amq.default'}")
+        call.audit(f"{record.user} {record.exchange or 'amq.default'}")
     await call.node.durable()
     return no_content()
 
@@ -112,13 +112,13 @@ ROUTES: Final = (
         TopicPermissionWanted,
         "topic_permission.put",
     ),
-    Route("DELETE", _ONE, _delete, _ADMIN, "Lift all restrictions.", act="topic_permission.delete"),
+    Route("DELETE", _ONE, _delete, _ADMIN, "Lift all restrictions.", action="topic_permission.delete"),
     Route(
         "DELETE",
         f"{_ONE}/{{exchange}}",
         _delete_one,
         _ADMIN,
         "Lift those at one exchange.",
-        act="topic_permission.delete",
+        action="topic_permission.delete",
     ),
 )

@@ -151,7 +151,7 @@ async def _bulk_delete(call: Call) -> Response:
         # As in RabbitMQ: those that are protected stay, and the others go.
         if user is not None and PROTECTED not in user.record.tags:
             call.broker.delete_user(name)
-            call.did(name)
+            call.audit(name)
     await call.node.durable()
     return no_content()
 
@@ -177,5 +177,5 @@ ROUTES: Final = (
     ),
     Route("GET", _ONE, _get, _ADMIN, "One user.", UserShown),
     Route("PUT", _ONE, _put, _ADMIN, "Make a user, or change tags and password.", None, UserWanted, "user.put"),
-    Route("DELETE", _ONE, _delete, _ADMIN, "Delete a user, whose connections end.", act="user.delete"),
+    Route("DELETE", _ONE, _delete, _ADMIN, "Delete a user, whose connections end.", action="user.delete"),
 )

@@ -12,7 +12,7 @@ from flintmq.management.errors import BadRequest, NotAuthorised
 from flintmq.management.http.access import Right
 from flintmq.management.http.call import Call, answer, no_content, put
 from flintmq.management.http.listing import listed, picked
-from flintmq.management.http.routes import NO_ACT, Route
+from flintmq.management.http.routes import NOT_AUDITED, Route
 from flintmq.management.stats.totals import message_stats, queue_totals
 
 # What RabbitMQ calls no queue type, and ours where a virtual host has none.
@@ -93,7 +93,7 @@ async def _put(call: Call) -> Response:
     wanted = await call.body(VHostWanted)
     known = call.broker.vhosts.get(name)
     before = VHostRecord(name) if known is None else known.record
-    if call.caller.is_ours and call.caller.name not in call.broker.users:
+    if call.caller.is_internal and call.caller.name not in call.broker.users:
         # Deleted while the body came: what is made below would have nobody's permissions.
         raise NotAuthorised("the user is not there any more")
     queue_type = wanted.defaultqueuetype if wanted.default_queue_type is UNSET else wanted.default_queue_type
@@ -108,7 +108,7 @@ async def _put(call: Call) -> Response:
             before.tags if wanted.tags is None else words(wanted.tags),
         )
     )
-    if known is None and call.caller.is_ours:
+    if known is None and call.caller.is_internal:
         # As RabbitMQ: tools make a virtual host and go on in it.
         call.broker.put_rule(PermissionRecord(name, call.caller.name, ".*", ".*", ".*"))
         call.given = "configure: .* write: .* read: .*"
@@ -157,7 +157,7 @@ ROUTES: Final = (
         _delete,
         Right.ADMINISTRATOR,
         "Delete a virtual host with all that is in it.",
-        act="vhost.delete",
+        action="vhost.delete",
     ),
     Route(
         "POST",
@@ -165,6 +165,6 @@ ROUTES: Final = (
         _start,
         Right.ADMINISTRATOR,
         "Start a virtual host on a node: it runs.",
-        act=NO_ACT,
+        action=NOT_AUDITED,
     ),
 )

@@ -9,7 +9,7 @@ from starlette.responses import Response
 from flintmq.management.http.access import Right, check_access
 from flintmq.management.http.auth import authenticated
 from flintmq.management.http.call import Call, answer
-from flintmq.management.http.routes import NO_ACT, Route
+from flintmq.management.http.routes import NOT_AUDITED, Route
 
 # A name and a password, of somebody nobody knows yet.
 _FORM_MAX_BYTES: Final = 4_096
@@ -28,7 +28,7 @@ class LoginOptions(Struct):
 
 
 async def _whoami(call: Call) -> Response:
-    return answer(WhoAmI(call.caller.name, call.caller.tags, call.caller.is_ours))
+    return answer(WhoAmI(call.caller.name, call.caller.tags, call.caller.is_internal))
 
 
 async def _auth(call: Call) -> Response:
@@ -45,7 +45,7 @@ async def _login(call: Call) -> Response:
     user, password = (form.get(name, [""])[-1] for name in ("username", "password"))
     caller = await authenticated(call.request, call.node, user, password)
     check_access(caller, Right.USER, None)
-    return answer(WhoAmI(caller.name, caller.tags, caller.is_ours))
+    return answer(WhoAmI(caller.name, caller.tags, caller.is_internal))
 
 
 async def _hash_password(call: Call) -> Response:
@@ -76,7 +76,7 @@ ROUTES: Final = (
         Right.ANYBODY,
         "Whether this is the name and password of a user, from a form.",
         WhoAmI,
-        act=NO_ACT,
+        action=NOT_AUDITED,
     ),
     Route(
         "GET",

@@ -35,7 +35,7 @@ _GENERATED: Final = "amq.gen-"
 
 
 @final
-class _Place:
+class _PlannedVHost:
     """A virtual host as it will be: what is there, `known`, and what the file adds."""
 
     def __init__(self, known: VHost | None, record: VHostRecord) -> None:
@@ -79,62 +79,62 @@ class Topology:
     def __init__(self, broker: Broker, records: Iterable[object]) -> None:
         vhosts = {vhost.name: vhost.record for vhost in broker.vhosts.values()}
         vhosts |= {record.name: record for record in records if isinstance(record, VHostRecord)}
-        self._places = {name: _Place(broker.vhosts.get(name), record) for name, record in vhosts.items()}
+        self._vhosts = {name: _PlannedVHost(broker.vhosts.get(name), record) for name, record in vhosts.items()}
         for record in records:
             if isinstance(record, LimitRecord) and record.scope == "vhost":
-                self._places[record.owner].limits.values[record.name] = record.value
+                self._vhosts[record.owner].limits.values[record.name] = record.value
 
     def exchange(self, entry: ExchangeEntry) -> None:
-        place = self._places[entry.vhost]
+        vhost = self._vhosts[entry.vhost]
         name, arguments = entry.name, arguments_of(entry)
-        if name == "" or place.find_exchange(name) or name.startswith(RESERVED):
+        if name == "" or vhost.find_exchange(name) or name.startswith(RESERVED):
             return
-        place.dialect.check_name("exchange", name)
+        vhost.dialect.check_name("exchange", name)
         check_arguments(f"exchange '{name}' in vhost '{entry.vhost}'", arguments)
-        place.dialect.check_field_names(arguments)
+        vhost.dialect.check_field_names(arguments)
         check_type(entry.type)
         made = make_exchange(
             entry.vhost, name, entry.type, entry.durable, entry.auto_delete, entry.internal, arguments, RandomSource(0)
         )
         args.alternate_exchange(name, entry.vhost, arguments)
         made.check()
-        place.add_exchange(made)
+        vhost.add_exchange(made)
 
     def queue(self, entry: QueueEntry) -> None:
-        place = self._places[entry.vhost]
-        name, arguments = entry.name, queue_arguments(entry, place.record.default_queue_type)
-        if place.has_queue(name) or name.startswith(RESERVED):
+        vhost = self._vhosts[entry.vhost]
+        name, arguments = entry.name, queue_arguments(entry, vhost.record.default_queue_type)
+        if vhost.has_queue(name) or name.startswith(RESERVED):
             return
-        place.dialect.check_name("queue", name)
+        vhost.dialect.check_name("queue", name)
         check_arguments(f"queue '{name}' in vhost '{entry.vhost}'", arguments)
-        default = place.record.default_queue_type
+        default = vhost.record.default_queue_type
         if default and entry.durable and not entry.auto_delete:
             arguments = {"x-queue-type": default, **arguments}
         kind = args.queue_kind(arguments, name, entry.vhost)
         args.check_queue_arguments(arguments, kind, name, entry.vhost)
-        check_vhost_queues(place.limits, entry.vhost, name, place.queue_count)
+        check_vhost_queues(vhost.limits, entry.vhost, name, vhost.queue_count)
         if kind != "classic":
             args.check_replicated(kind, name, entry.vhost, entry.durable, False, entry.auto_delete, False)
-        place.add_queue(name)
+        vhost.add_queue(name)
 
     def binding(self, entry: BindingEntry) -> None:
         if is_implied(entry):
             return
-        place = self._places[entry.vhost]
+        vhost = self._vhosts[entry.vhost]
         arguments = arguments_of(entry)
         if entry.destination_type not in ("queue", "exchange"):
             raise ConfigurationError(f"a destination_type is queue or exchange, not {entry.destination_type}")
         is_queue = entry.destination_type == "queue"
-        is_there = place.has_queue if is_queue else place.find_exchange
+        is_there = vhost.has_queue if is_queue else vhost.find_exchange
         if not is_there(entry.destination):
             raise NotFound(f"no {entry.destination_type} '{entry.destination}' in vhost '{entry.vhost}'")
-        source = place.find_exchange(entry.source)
+        source = vhost.find_exchange(entry.source)
         if source is None:
             raise NotFound(f"no exchange '{entry.source}' in vhost '{entry.vhost}'")
         where = f"binding of exchange '{entry.source}' in vhost '{entry.vhost}'"
         check_name("routing key", entry.routing_key)
         check_arguments(where, arguments)
-        place.dialect.check_field_names(arguments)
+        vhost.dialect.check_field_names(arguments)
         selector_of(arguments, where)
         if source.type != "x-local-random":
             # The other types do not ask where a binding leads to, which may not be there yet.

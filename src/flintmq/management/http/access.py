@@ -38,14 +38,14 @@ class Right(Enum):
 class Caller:
     """Who has logged in. `rights_in` gives the permissions in a virtual host, whatever they come from.
 
-    `is_ours`: the broker knows the user itself, and not only the issuer of a token.
+    `is_internal`: the broker knows the user itself, and not only the issuer of a token.
     """
 
-    def __init__(self, user: User, rights_in: Callable[[str], Rights], is_ours: bool = True) -> None:
+    def __init__(self, user: User, rights_in: Callable[[str], Rights], is_internal: bool = True) -> None:
         self.name = user.name
         self.tags = user.record.tags
         self.rights_in = rights_in
-        self.is_ours = is_ours
+        self.is_internal = is_internal
         self._owner = user.owner
 
     def is_user(self, user: User | None) -> bool:

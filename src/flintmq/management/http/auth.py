@@ -12,21 +12,21 @@ from flintmq.base.addresses import is_loopback
 from flintmq.gateway.login import is_token
 from flintmq.management.errors import NotAuthenticated, NotAuthorised, ServiceUnavailable
 from flintmq.management.http.access import Caller
-from flintmq.management.http.guard import KNOWN
+from flintmq.management.http.guard import AUTHENTICATED
 from flintmq.management.ports import Node
 
 # In the state of a connection: the tasks that are to be cancelled when it is gone, for nobody waits any more.
 LOGINS: Final = "logins"
 # In the same place, who sends what comes by it.
-SENDER: Final = "sender"
+CONNECTION: Final = "sender"
 
 T = TypeVar("T")
 
 
-class Sender(Protocol):
+class ClientConnection(Protocol):
     """Whoever is at the other end of a connection: a stranger, until somebody has logged in there."""
 
-    def introduce(self, who: str, is_preferred: bool) -> str:
+    def on_login(self, who: str, is_preferred: bool) -> str:
         """Somebody has logged in; returns why the connection cannot be kept all the same, or ""."""
 
 
@@ -43,21 +43,21 @@ async def identify(connection: HTTPConnection, node: Node) -> Caller:
     return await authenticated(connection, node, user, password)
 
 
-def meet(connection: HTTPConnection, caller: Caller, *, is_check: bool = False) -> None:
+def register_login(connection: HTTPConnection, caller: Caller, *, is_check: bool = False) -> None:
     """Whoever sends this has logged in, and is no stranger any more.
 
     Raises ServiceUnavailable where the user has its share of sockets already; a health check is answered all the same.
     """
     state: dict[str, Any] = connection.scope.get("state", {})
-    sender: Sender | None = state.get(SENDER)
+    sender: ClientConnection | None = state.get(CONNECTION)
     if sender is not None:
-        who = caller.name if caller.is_ours else f"{caller.name} by token"
-        refusal = sender.introduce(who, caller.is_monitoring)
+        who = caller.name if caller.is_internal else f"{caller.name} by token"
+        refusal = sender.on_login(who, caller.is_monitoring)
         if refusal and not is_check:
             raise ServiceUnavailable(refusal)
         if refusal:
             return
-    connection.scope[KNOWN] = True
+    connection.scope[AUTHENTICATED] = True
 
 
 async def authenticated(connection: HTTPConnection, node: Node, user: str, password: str) -> Caller:
@@ -85,7 +85,7 @@ async def _bearer(connection: HTTPConnection, node: Node, token: str) -> Caller:
     if bearer is None:
         node.log.warning("login refused", peer=address, protocol="http", reason=why)
         raise NotAuthenticated(challenged="x-requested-with" not in connection.headers)
-    return Caller(bearer.user, bearer.rights, is_ours=False)
+    return Caller(bearer.user, bearer.rights, is_internal=False)
 
 
 async def _while_there(connection: HTTPConnection, verdict: Awaitable[T]) -> T:

@@ -16,7 +16,7 @@ from flintmq.broker.ports import UserRecord
 from flintmq.broker.vhost import VHost
 from flintmq.management.errors import JSON_TYPE, BadRequest, BodyTooLarge, HttpError, Missing, ServiceUnavailable
 from flintmq.management.http.access import Caller
-from flintmq.management.http.guard import KNOWN
+from flintmq.management.http.guard import AUTHENTICATED
 from flintmq.management.ports import Node
 from flintmq.management.stats.sampler import Stats
 
@@ -36,7 +36,7 @@ class Call:
         nobody = User(UserRecord("", ""))
         self.caller = Caller(nobody, nobody.rights)
         # What was done besides what the path names: each an act, where it is another one than the route's, and a name.
-        self.done: list[tuple[str, str]] = []
+        self.audited: list[tuple[str, str]] = []
         # Rights that somebody gets by it, for the same log.
         self.given = ""
         self._body_max_bytes = body_max_bytes
@@ -45,9 +45,9 @@ class Call:
     def broker(self) -> Broker:
         return self.node.broker
 
-    def did(self, name: str, act: str = "") -> None:
+    def audit(self, name: str, act: str = "") -> None:
         """For the audit log, which gets each of several things done at once, and an act that the body names."""
-        self.done.append((act, name))
+        self.audited.append((act, name))
 
     def check_alarms(self) -> None:
         """Raise ServiceUnavailable while an alarm is on, because there is no room for more messages or definitions."""
@@ -103,7 +103,7 @@ class Call:
         parts: list[bytes] = []
         size = 0
         try:
-            async with asyncio.timeout(HTTP_BODY_SECONDS if KNOWN in scope else HTTP_STRANGER_BODY_SECONDS):
+            async with asyncio.timeout(HTTP_BODY_SECONDS if AUTHENTICATED in scope else HTTP_STRANGER_BODY_SECONDS):
                 async for part in self.request.stream():
                     size += len(part)
                     if size > most:

@@ -17,7 +17,7 @@ _ALL: Final = f"{HTTP_WHOLE_MAX} answers"
 
 
 @final
-class RoundRobin:
+class AnswerLimit:
     """Whoever comes while all of them are taken waits, first come, first served: clients count on an answer.
 
     Nobody has more than a few: who asks for many, or reads them slowly, waits for its own.
@@ -26,12 +26,12 @@ class RoundRobin:
     def __init__(self) -> None:
         self._free = asyncio.Semaphore(HTTP_WHOLE_MAX)
         # By who has some, or waits for one.
-        self._own: dict[str, _Own] = {}
+        self._own: dict[str, _CallerLimit] = {}
 
     @asynccontextmanager
-    async def taken(self, who: str) -> AsyncIterator[None]:
+    async def acquire(self, who: str) -> AsyncIterator[None]:
         """Raises ServiceUnavailable where there is none in time."""
-        own = self._own.setdefault(who, _Own())
+        own = self._own.setdefault(who, _CallerLimit())
         own.asked += 1
         try:
             deadline = asyncio.get_running_loop().time() + HTTP_WHOLE_WAIT_SECONDS
@@ -44,7 +44,7 @@ class RoundRobin:
 
 
 @final
-class _Own:
+class _CallerLimit:
     def __init__(self) -> None:
         self.free = asyncio.Semaphore(HTTP_WHOLE_EACH_MAX)
         self.asked = 0

@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from flintmq.management.errors import HttpError
 
 # Set in the scope of a request whose sender has logged in.
-KNOWN: Final = "flintmq.known"
+AUTHENTICATED: Final = "flintmq.known"
 
 _SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 # Who sent it, in the browser's words, where it is no other site.
@@ -86,7 +86,7 @@ def is_forged(method: str, headers: Headers) -> bool:
 
 def _may_stay(scope: Scope, status: int) -> bool:
     """A stranger keeps its socket for what is there for everybody, and sends no body that nobody reads."""
-    if KNOWN in scope:
+    if AUTHENTICATED in scope:
         return True
     headers = Headers(scope=scope)
     return status < 400 and "content-length" not in headers and "transfer-encoding" not in headers

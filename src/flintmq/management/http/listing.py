@@ -16,7 +16,7 @@ from flintmq.base.errors import ConfigurationError
 from flintmq.broker.pattern import Pattern
 from flintmq.management.errors import JSON_TYPE, BadRequest
 from flintmq.management.http.call import Call
-from flintmq.management.slices import Slice, by_key, chosen, each, gathered
+from flintmq.management.slices import Slice, each, filtered, gathered, sorted_by
 
 # RabbitMQ's.
 _PAGE_SIZE: Final = 100
@@ -50,14 +50,14 @@ async def listed(
     found = list(items)
     if page is not None and (wanted := call.query("name")):
         matches = _name_filter(wanted, is_pattern=call.query("use_regex") == "true")
-        found = await chosen(found, lambda item: matches(name(item)))
+        found = await filtered(found, lambda item: matches(name(item)))
     if sort:
         fields = sort.split(".")
         # Ranks are kept, and descriptions are not: ten thousand of them would be a feast for the garbage collector.
         ranked = await gathered((_rank(_fields(describe(item)), fields), item) for item in found)
-        found = await each(await by_key(ranked, _first, reverse=reverse), _second)
+        found = await each(await sorted_by(ranked, _first, reverse=reverse), _second)
     else:
-        found = await by_key(found, order or name, reverse=reverse)
+        found = await sorted_by(found, order or name, reverse=reverse)
     rows: Iterable[Any] = (describe(item) for item in _part(found, page))
     if columns is not None:
         rows = (_picked(_fields(facts), columns) for facts in rows)
@@ -237,7 +237,7 @@ class _Written:
             self._pieces.append(bytes(piece))
             piece.clear()
         if self._slice.is_over:
-            await self._slice.rest()
+            await self._slice.pause()
 
     def response(self, end: bytes) -> Response:
         self._pieces.append(bytes(self._piece) + end)
@@ -259,5 +259,5 @@ class Pieces(Response):
             await send({"type": "http.response.body", "body": piece, "more_body": True})
             # The client took its time.
             now.waited()
-            await now.rest()
+            await now.pause()
         await send({"type": "http.response.body", "body": b""})

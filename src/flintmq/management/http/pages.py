@@ -38,8 +38,8 @@ class Pages(BaseRoute):
         self._kept: dict[str, tuple[bytes, str]] = {}
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
-        is_ours = scope["type"] == "http" and scope["method"] in ("GET", "HEAD") and scope["path"] in self._files
-        return (Match.FULL if is_ours else Match.NONE), {}
+        is_known = scope["type"] == "http" and scope["method"] in ("GET", "HEAD") and scope["path"] in self._files
+        return (Match.FULL if is_known else Match.NONE), {}
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         path = scope["path"]

@@ -14,7 +14,7 @@ Handler = Callable[[Call], Awaitable[Response]]
 
 
 # For the audit log: a route of a method that changes something, but nothing that is defined.
-NO_ACT: Final = "-"
+NOT_AUDITED: Final = "-"
 
 
 @dataclass(frozen=True)
@@ -33,11 +33,11 @@ class Route:
     summary: str
     gives: Any = None
     takes: Any = None
-    act: str = ""
-    whole: str = ""
+    action: str = ""
+    group: str = ""
 
     @property
-    def turns(self) -> str:
+    def limit_group(self) -> str:
         """Among which answers it has to wait for its turn; empty where it has not."""
         is_list = self.method == "GET" and get_origin(self.gives) is list
-        return self.whole or (LISTS if is_list else "")
+        return self.group or (LISTS if is_list else "")

@@ -19,8 +19,8 @@ from flintmq.base.limits import (
     HTTP_STRANGER_IDLE_SECONDS,
     HTTP_UNREAD_SECONDS,
 )
-from flintmq.management.http.auth import LOGINS, SENDER
-from flintmq.management.http.connection_quota import STRANGER, make_room, may_sit
+from flintmq.management.http.auth import CONNECTION, LOGINS
+from flintmq.management.http.connection_quota import UNAUTHENTICATED, admit, make_room
 
 _CLOSED_SECONDS: Final = 1.0
 # What uvicorn says of its connections: strangers could fill a log with it.
@@ -37,11 +37,11 @@ class _Connection(HttpToolsProtocol):
         # The tasks of requests whose sender is not known yet.
         self._logins: set[asyncio.Task[Any]] = set()
         # Whose it is, in the words of `shares`.
-        self.who = STRANGER
+        self.login = UNAUTHENTICATED
         self.is_preferred = False
         self.since = loop.time()
         self._proxies = proxies
-        super().__init__(config, state, {LOGINS: self._logins, SENDER: self}, loop)
+        super().__init__(config, state, {LOGINS: self._logins, CONNECTION: self}, loop)
         self.logger = _QUIET
         # What the parser was given since a head ended, or a piece of a body came: it may keep all of that.
         self._kept_bytes = 0
@@ -63,15 +63,15 @@ class _Connection(HttpToolsProtocol):
         connections: set[Any] = self.connections
         return [each for each in connections if each is not self and not each.transport.is_closing()]
 
-    def introduce(self, who: str, is_preferred: bool) -> str:
+    def on_login(self, login: str, is_preferred: bool) -> str:
         """Somebody has logged in; returns why the connection cannot be kept all the same, or ""."""
-        if who != self.who:
+        if login != self.login:
             is_shared = is_loopback(self.address) or is_within(self.address, self._proxies)
-            refusal = may_sit(who, self.address, is_preferred, self._others(), is_shared=is_shared)
+            refusal = admit(login, self.address, is_preferred, self._others(), is_shared=is_shared)
             if refusal:
-                self.who = STRANGER
+                self.login = UNAUTHENTICATED
                 return refusal
-        self.who, self.is_preferred = who, is_preferred
+        self.login, self.is_preferred = login, is_preferred
         return ""
 
     @property
@@ -81,7 +81,7 @@ class _Connection(HttpToolsProtocol):
         cycle: Any = self.cycle
         return cycle is None or bool(cycle.response_complete and not self.pipeline)
 
-    def leave(self) -> None:
+    def evict(self) -> None:
         """Another socket needs the place of this one."""
         if self.transport.get_write_buffer_size() > 0:
             # It is answered, but its client does not read: it could stay for long.
@@ -166,7 +166,7 @@ class _Connection(HttpToolsProtocol):
 
     def on_response_complete(self) -> None:
         self.since = self.loop.time()
-        self.timeout_keep_alive = HTTP_IDLE_SECONDS if self.who else HTTP_STRANGER_IDLE_SECONDS
+        self.timeout_keep_alive = HTTP_IDLE_SECONDS if self.login else HTTP_STRANGER_IDLE_SECONDS
         super().on_response_complete()
         if self.transport.is_closing():
             # It goes once all is written, which is up to the client.

@@ -14,8 +14,8 @@ from flintmq.management.messages.selection import Selection
 from flintmq.management.slices import Slice
 
 # One request looks no further; it says where the next one goes on.
-LOOKED_MAX_MESSAGES: Final = 200_000
-LOOKED_MAX_BYTES: Final = 256 * 1024 * 1024
+EXAMINED_MAX_MESSAGES: Final = 200_000
+EXAMINED_MAX_BYTES: Final = 256 * 1024 * 1024
 SHOWN_MAX_MESSAGES: Final = 500
 SHOWN_MAX_BYTES: Final = 4 * 1024 * 1024
 _AHEAD_BYTES: Final = 64 * 1024
@@ -23,14 +23,14 @@ _BEGIN: Final = (0, -1)
 # Numbers that 64 bits hold.
 _PLACE: Final = re.compile(r"(\d{1,18})\.(\d{1,18})", re.ASCII)
 
-Place = tuple[int, int]
+PagePosition = tuple[int, int]
 
 
 @final
-class Seen:
+class BrowsedMessage:
     """A message and its position; `place` is where a look goes on behind it."""
 
-    def __init__(self, place: Place, position: int, message: Message, redelivered: bool, returns: int) -> None:
+    def __init__(self, place: PagePosition, position: int, message: Message, redelivered: bool, returns: int) -> None:
         self.place = place
         self.position = position
         self.message = message
@@ -51,7 +51,7 @@ class Seen:
         }
 
 
-def place_of(token: str) -> Place:
+def position_after(token: str) -> PagePosition:
     """Where an answer said it goes on. Raises BadRequest."""
     if not token:
         return _BEGIN
@@ -61,7 +61,7 @@ def place_of(token: str) -> Place:
     return int(found[1]), int(found[2])
 
 
-def _walk(queue: Queue, place: Place) -> Iterator[Seen]:
+def _walk(queue: Queue, place: PagePosition) -> Iterator[BrowsedMessage]:
     if isinstance(queue, StreamQueue):
         yield from _walk_stream(queue, place)
     elif isinstance(queue, EntryQueue):
@@ -71,15 +71,15 @@ def _walk(queue: Queue, place: Place) -> Iterator[Seen]:
             for entry in look.entries:
                 # Between two slices much may happen: what was looked at is shown as it was.
                 after = int(entry.position)
-                yield Seen((part, after), after, entry.message, entry.redelivered, int(entry.returns))
+                yield BrowsedMessage((part, after), after, entry.message, entry.redelivered, int(entry.returns))
 
 
-def _walk_stream(stream: StreamQueue, place: Place) -> Iterator[Seen]:
+def _walk_stream(stream: StreamQueue, place: PagePosition) -> Iterator[BrowsedMessage]:
     cursor = stream.log.cursor(max(place[1] + 1, stream.log.first_offset), _AHEAD_BYTES)
     end = stream.log.durable_offset
     while (message := cursor.next(end)) is not None:
         offset = int(cursor.offset) - 1
-        yield Seen((0, offset), offset, message, False, 0)
+        yield BrowsedMessage((0, offset), offset, message, False, 0)
 
 
 async def browse(queue: Queue, token: str, selection: Selection, count: int, truncate: int) -> dict[str, Any]:
@@ -88,7 +88,7 @@ async def browse(queue: Queue, token: str, selection: Selection, count: int, tru
     looked = looked_bytes = shown_bytes = 0
     now = Slice()
     following: str | None = None
-    for seen in _walk(queue, place_of(token)):
+    for seen in _walk(queue, position_after(token)):
         looked += 1
         looked_bytes += len(seen.message.body)
         if selection.has(seen.position, seen.message):
@@ -98,11 +98,11 @@ async def browse(queue: Queue, token: str, selection: Selection, count: int, tru
             shown_bytes += min(len(seen.message.body), truncate)
             shown.append(facts)
         is_enough = len(shown) >= count or shown_bytes >= SHOWN_MAX_BYTES
-        if is_enough or looked >= LOOKED_MAX_MESSAGES or looked_bytes >= LOOKED_MAX_BYTES:
+        if is_enough or looked >= EXAMINED_MAX_MESSAGES or looked_bytes >= EXAMINED_MAX_BYTES:
             following = f"{seen.place[0]}.{seen.place[1]}"
             break
         if now.is_over:
-            await now.rest()
+            await now.pause()
             if queue.gone:
                 break
     return {"messages": shown, "next": following, "looked": looked}

@@ -9,7 +9,7 @@ from flintmq.broker.queue.base import Queue
 from flintmq.broker.queue.entries import EntryQueue
 from flintmq.broker.queue.transfer import Plan, move
 from flintmq.management.errors import BadRequest
-from flintmq.management.messages.browse import LOOKED_MAX_BYTES, LOOKED_MAX_MESSAGES
+from flintmq.management.messages.browse import EXAMINED_MAX_BYTES, EXAMINED_MAX_MESSAGES
 from flintmq.management.messages.selection import Selection
 from flintmq.management.ports import Node
 from flintmq.management.slices import Slice
@@ -88,7 +88,9 @@ async def move_chosen(
     chosen = looked = looked_bytes = 0
     now = Slice()
     while chosen < most and not queue.gone:
-        if node.alarms or (selection.searches and (looked >= LOOKED_MAX_MESSAGES or looked_bytes >= LOOKED_MAX_BYTES)):
+        if node.alarms or (
+            selection.searches and (looked >= EXAMINED_MAX_MESSAGES or looked_bytes >= EXAMINED_MAX_BYTES)
+        ):
             moved.next = f"{part}.{after}.{end}"
             return moved
         node.now_ms()
@@ -109,7 +111,7 @@ async def move_chosen(
         moved.stayed += refused + step.unplanned
         after = step.last
         if now.is_over:
-            await now.rest()
+            await now.pause()
     if selection.positions is None and not queue.gone:
         moved.next = f"{part}.{after}.{end}"
     return moved

@@ -22,9 +22,9 @@ _BY_THE_BROKER: Final = 0
 class Redrive:
     """A plan: from this queue back onto those that gave up what lies on it, as far as `rights` go."""
 
-    def __init__(self, vhost: VHost, graveyard: Queue, rights: Rights, now_ms: Callable[[], int]) -> None:
+    def __init__(self, vhost: VHost, dead_letter_queue: Queue, rights: Rights, now_ms: Callable[[], int]) -> None:
         self._vhost = vhost
-        self._graveyard = graveyard
+        self._dead_letter_queue = dead_letter_queue
         self._rights = rights
         self._now_ms = now_ms
 
@@ -35,7 +35,7 @@ class Redrive:
         if death is None:
             return None
         queue = self._vhost.queues.get(str(death.get("queue")))
-        if queue is None or queue is self._graveyard or queue.owner is not None:
+        if queue is None or queue is self._dead_letter_queue or queue.owner is not None:
             return None
         keys = _keys(death) or [message.address.routing_key]
         if not self._may_write("queue", queue.name) or not self._leads_here(queue, keys, message):
@@ -48,7 +48,9 @@ class Redrive:
     def _leads_here(self, queue: Queue, keys: list[str], message: Message) -> bool:
         """Whether this queue would bury the message where it lies."""
         exchange, key = queue.settings.dead_letter_exchange, queue.settings.dead_letter_key
-        return exchange is not None and self._leads(exchange, keys if key is None else [key], message, self._graveyard)
+        return exchange is not None and self._leads(
+            exchange, keys if key is None else [key], message, self._dead_letter_queue
+        )
 
     def _leads(self, name: str, keys: list[str], message: Message, queue: Queue) -> bool:
         exchange = self._vhost.exchanges.by_name.get(name)

@@ -104,7 +104,7 @@ async def _written(texts: Iterator[str]) -> Raw:
     for text in texts:
         written += json.encode(text)[1:-1]
         if now.is_over:
-            await now.rest()
+            await now.pause()
     written += b'"'
     return Raw(written)
 

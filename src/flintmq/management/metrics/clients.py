@@ -21,7 +21,7 @@ from flintmq.management.stats.connections import (
 
 
 @final
-class Open:
+class OpenChannel:
     """A channel of a connection that is open. Its counts are read once, so that they belong together."""
 
     def __init__(self, socket: Socket, channel: AnyChannel) -> None:
@@ -63,18 +63,18 @@ class Open:
         return int(channel.deliveries.window.messages_max) if isinstance(channel, ServerChannel) else 0
 
 
-async def open_channels(sockets: Sequence[Socket]) -> list[Open]:
-    found: list[Open] = []
+async def open_channels(sockets: Sequence[Socket]) -> list[OpenChannel]:
+    found: list[OpenChannel] = []
 
     def look(socket: Socket) -> None:
-        found.extend([Open(socket, channel) for channel in channels_of(socket)])
-        found.extend([Open(socket, session) for session in sessions_of(socket)])
+        found.extend([OpenChannel(socket, channel) for channel in channels_of(socket)])
+        found.extend([OpenChannel(socket, session) for session in sessions_of(socket)])
 
     await each(sockets, look)
     return found
 
 
-def _counted(name: str) -> Callable[[Open], int]:
+def _counted(name: str) -> Callable[[OpenChannel], int]:
     return lambda channel: channel.count(name)
 
 
@@ -105,7 +105,7 @@ CONNECTIONS: Final[tuple[Family[Socket], ...]] = (
 _PUBLISHED: Final = "channel_exchange_metrics"
 _DELIVERED: Final = "channel_queue_metrics"
 
-CHANNELS: Final[tuple[Family[Open], ...]] = (
+CHANNELS: Final[tuple[Family[OpenChannel], ...]] = (
     Family("channel_metrics", "channel_consumers", GAUGE, "Consumers on a channel", lambda channel: channel.consumers),
     Family(
         "channel_metrics",
@@ -164,15 +164,15 @@ def connection_labels(socket: Socket) -> Mapping[str, str]:
     return {"connection": name_of(socket), "vhost": vhost, "user": connection.user}
 
 
-def channel_labels(channel: Open) -> Mapping[str, str]:
+def channel_labels(channel: OpenChannel) -> Mapping[str, str]:
     return {**connection_labels(channel.socket), "channel": str(number_of(channel.channel))}
 
 
-def _publishing(channel: Open) -> tuple[bool, int, bool]:
+def _publishing(channel: OpenChannel) -> tuple[bool, int, bool]:
     return isinstance(channel.channel, ServerSession), channel.unconfirmed, channel.count("publish") > 0
 
 
-async def publishers(node: Node, channels: Sequence[Open]) -> str:
+async def publishers(node: Node, channels: Sequence[OpenChannel]) -> str:
     """Who publishes, and how much of what they want confirmed has come."""
     churn = node.broker.tick.churn
     confirmed = confirmed_10 = 0

@@ -17,7 +17,7 @@ from flintmq.management.metrics import node as node_metrics
 from flintmq.management.metrics.clients import (
     CHANNELS,
     CONNECTIONS,
-    Open,
+    OpenChannel,
     channel_labels,
     connection_labels,
     open_channels,
@@ -83,7 +83,7 @@ async def _objects(call: Call) -> AsyncIterator[str]:
         yield text
 
 
-async def _whole(call: Call, endpoint: str, queues: list[Queue], channels: list[Open]) -> AsyncIterator[str]:
+async def _whole(call: Call, endpoint: str, queues: list[Queue], channels: list[OpenChannel]) -> AsyncIterator[str]:
     """What is said of the node, whatever else is asked for."""
     node, broker = call.node, call.broker
     yield node_metrics.identity(node, endpoint)
@@ -174,7 +174,7 @@ ROUTES: Final = (
         _per_object,
         Right.MONITORING,
         "Metrics for Prometheus, of each object.",
-        whole=METRICS,
+        group=METRICS,
     ),
     Route(
         "GET",
@@ -182,7 +182,7 @@ ROUTES: Final = (
         _detailed,
         Right.MONITORING,
         "Metrics for Prometheus: the families and virtual hosts that the query names, of each object.",
-        whole=METRICS,
+        group=METRICS,
     ),
 )
 

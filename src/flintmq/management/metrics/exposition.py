@@ -80,7 +80,7 @@ async def each_of(
     for at, each in enumerate(objects):
         said.append(labels(describe(each)))
         if at % _OBJECTS_PER_LOOK == 0 and now.is_over:
-            await now.rest()
+            await now.pause()
     for family in families:
         name = prefix + family.name
         piece = [header(name, family.kind, family.help)]
@@ -89,7 +89,7 @@ async def each_of(
             if has is None or has(each):
                 piece.append(f"{name}{said[at]} {value(each)}\n")
             if at % _OBJECTS_PER_LOOK == 0 and now.is_over:
-                await now.rest()
+                await now.pause()
             if len(piece) >= _SAMPLES_PER_PIECE:
                 yield "".join(piece)
                 piece.clear()
@@ -109,7 +109,7 @@ async def sums_of(prefix: str, families: Sequence[Family[T]], objects: Sequence[
             if family.has is None or family.has(each):
                 sums[place] += family.value(each)
         if at % _OBJECTS_PER_LOOK == 0 and now.is_over:
-            await now.rest()
+            await now.pause()
     return "".join(
         [
             single(prefix + family.name, family.kind, family.help, total)

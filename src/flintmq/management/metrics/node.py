@@ -184,7 +184,7 @@ class _Passed:
         self.part = {kind: Outflow() for kind in QUEUE_KINDS}
         self.consumers = dict.fromkeys(PROTOCOLS, 0)
 
-    def look(self, queue: Queue) -> None:
+    def add(self, queue: Queue) -> None:
         self.whole[queue.kind].add(queue)
         if queue.outflows is not None and AMQP_10 in queue.outflows:
             self.part[queue.kind].add(queue.outflows[AMQP_10])
@@ -213,7 +213,7 @@ async def passed(broker: Broker, queues: Sequence[Queue]) -> str:
     counts as AMQP 0-9-1, as it does there.
     """
     out = _Passed()
-    await each(queues, out.look)
+    await each(queues, out.add)
     churn = broker.tick.churn
     whole, by_10 = Inflow(), Inflow()
     whole.published = churn.published

@@ -25,11 +25,11 @@ VHOST: Final[Names] = CHANNEL
 # How much there is, beside how much has passed.
 HELD: Final[Names] = ("messages", "messages_ready", "messages_unacknowledged")
 # What passed a queue, then what is on it.
-QUEUE_COURSE: Final[Names] = (*QUEUE, *HELD)
+QUEUE_HISTORY: Final[Names] = (*QUEUE, *HELD)
 SOCKET: Final[Names] = ("recv_oct", "send_oct")
 # What RabbitMQ sums up as one.
-GIVEN: Final = "deliver_get"
-_PARTS_OF_GIVEN: Final = ("deliver", "deliver_no_ack", "get", "get_no_ack")
+DELIVER_GET: Final = "deliver_get"
+_PARTS_OF_DELIVER_GET: Final = ("deliver", "deliver_no_ack", "get", "get_no_ack")
 
 
 def _out(outflow: Outflow) -> Counts:
@@ -79,10 +79,10 @@ def plus(one: Sequence[int], other: Sequence[int]) -> Counts:
 
 
 def read(names: Names, name: str) -> Callable[[Sequence[float]], float]:
-    """Takes one of the names, or GIVEN, out of what is at the places of `names`."""
-    if name != GIVEN:
+    """Takes one of the names, or DELIVER_GET, out of what is at the places of `names`."""
+    if name != DELIVER_GET:
         return itemgetter(names.index(name))
-    places = itemgetter(*[names.index(part) for part in _PARTS_OF_GIVEN])
+    places = itemgetter(*[names.index(part) for part in _PARTS_OF_DELIVER_GET])
     return lambda values: sum(places(values))
 
 
@@ -93,10 +93,10 @@ def message_stats(names: Names, counts: Sequence[int], rates: Sequence[float]) -
     for name, count, rate in zip(names, counts, rates, strict=True):
         shown[name] = count
         shown[f"{name}_details"] = {"rate": rate}
-        if name in _PARTS_OF_GIVEN:
+        if name in _PARTS_OF_DELIVER_GET:
             given += count
             given_rate += rate
-    if _PARTS_OF_GIVEN[0] in names:
-        shown[GIVEN] = given
-        shown[f"{GIVEN}_details"] = {"rate": round(given_rate, 3)}
+    if _PARTS_OF_DELIVER_GET[0] in names:
+        shown[DELIVER_GET] = given
+        shown[f"{DELIVER_GET}_details"] = {"rate": round(given_rate, 3)}
     return shown

@@ -6,20 +6,20 @@ from typing import Any, Final, final
 
 from flintmq.management.errors import BadRequest
 from flintmq.management.slices import each
-from flintmq.management.stats.counts import GIVEN, HELD, Counts, Names, Point, read
+from flintmq.management.stats.counts import DELIVER_GET, HELD, Counts, Names, Point, read
 
 _AGE_MAX_SECONDS: Final = 86_400
 # RabbitMQ's: increments that a course may have.
 _RANGE_MAX: Final = 500
 # What a request may ask the course of; of data_rates and node_stats there is none here.
-RANGES: Final = ("lengths", "msg_rates", "data_rates", "node_stats")
+KINDS: Final = ("lengths", "msg_rates", "data_rates", "node_stats")
 _NUMBER: Final = re.compile(r"[+-]?[0-9]{1,18}")
 
 Query = Mapping[str, str]
 
 
 @final
-class Span:
+class Range:
     """How far back a course goes from its newest point, and how far apart its points are at least."""
 
     def __init__(self, age_s: int, increment_s: int) -> None:
@@ -41,8 +41,8 @@ class Span:
         return points
 
 
-def span(query: Query, what: str) -> Span | None:
-    """None where no course is asked for: `what` is one of RANGES. Raises BadRequest, in RabbitMQ's words, for one that
+def range_of(query: Query, what: str) -> Range | None:
+    """None where no course is asked for: `what` is one of KINDS. Raises BadRequest, in RabbitMQ's words, for one that
     is none, or of more points than anybody looks at.
     """
     age_s, increment_s = _seconds(query, f"{what}_age"), _seconds(query, f"{what}_incr")
@@ -50,7 +50,7 @@ def span(query: Query, what: str) -> Span | None:
         return None
     if age_s <= 0 or increment_s <= 0 or age_s // increment_s > _RANGE_MAX:
         raise BadRequest(f"Invalid range parameters: age {age_s}, incr {increment_s}")
-    return Span(min(age_s, _AGE_MAX_SECONDS), min(increment_s, _AGE_MAX_SECONDS))
+    return Range(min(age_s, _AGE_MAX_SECONDS), min(increment_s, _AGE_MAX_SECONDS))
 
 
 def _seconds(query: Query, name: str) -> int | None:
@@ -59,7 +59,7 @@ def _seconds(query: Query, name: str) -> int | None:
     return int(text) if _NUMBER.fullmatch(text) else None
 
 
-def course(points: Sequence[Point], of: Callable[[Counts], float]) -> dict[str, object]:
+def history(points: Sequence[Point], of: Callable[[Counts], float]) -> dict[str, object]:
     """What RabbitMQ's details have besides the rate: samples and what they are on average."""
     samples = [{"sample": of(counts), "timestamp": at_ms} for at_ms, counts in points]
     if not samples:
@@ -73,11 +73,11 @@ def course(points: Sequence[Point], of: Callable[[Counts], float]) -> dict[str, 
     }
 
 
-async def add_courses(
+async def add_histories(
     shown: dict[str, Any], names: Names, newest_first: Callable[[], list[Point]], query: Query
 ) -> None:
     """Adds them to what is shown of one object; in slices, for ten minutes of a queue are a thousand samples."""
-    spans = {what: span(query, what) for what in ("lengths", "msg_rates")}
+    spans = {what: range_of(query, what) for what in ("lengths", "msg_rates")}
     if not any(spans.values()):
         return
     points = newest_first()
@@ -87,6 +87,6 @@ async def add_courses(
         place, what = (shown, "lengths") if name in HELD else (shown.get("message_stats", {}), "msg_rates")
         details = place.get(f"{name}_details")
         if details is not None and what in picked:
-            details |= course(picked[what], read(names, name))
+            details |= history(picked[what], read(names, name))
 
-    await each((*names, GIVEN), add)
+    await each((*names, DELIVER_GET), add)

@@ -71,7 +71,7 @@ class Meters(Generic[K]):
         found = self._samples.get(of)
         return self._still if found is None else found.rates
 
-    def still_since_ms(self, of: K, counts: Counts) -> int:
+    def unchanged_since_ms(self, of: K, counts: Counts) -> int:
         """Since when its counts are these, as far as rounds tell; 0 where they were others in the last one."""
         found = self._samples.get(of)
         return found.changed_ms if found is not None and found.counts == counts else 0

@@ -17,10 +17,10 @@ from flintmq.management.stats.rates import Meters
 from flintmq.management.stats.series import SAMPLE_MS, Series
 
 # What series hold of a virtual host, or of the node: what passed, then what there is.
-COURSE: Final = (*counts.VHOST, *counts.HELD)
+HISTORY: Final = (*counts.VHOST, *counts.HELD)
 # Of a queue or an exchange, ten minutes: as long as RabbitMQ has samples of five seconds.
 _REMEMBERED_ROUNDS: Final = 600_000 // SAMPLE_MS + 1
-_NOTHING: Final[Counts] = (0,) * len(COURSE)
+_NOTHING: Final[Counts] = (0,) * len(HISTORY)
 _NOT_PUBLISHED: Final = len(counts.CHANNEL) - len(counts.QUEUE)
 
 
@@ -29,7 +29,7 @@ class Stats:
     """Rates of everything in a node, the last minutes of queues and exchanges, and the course of all together."""
 
     def __init__(self, node: Node) -> None:
-        self.queues: Meters[Queue] = Meters(len(counts.QUEUE_COURSE), _REMEMBERED_ROUNDS)
+        self.queues: Meters[Queue] = Meters(len(counts.QUEUE_HISTORY), _REMEMBERED_ROUNDS)
         self.exchanges: Meters[Exchange] = Meters(len(counts.EXCHANGE), _REMEMBERED_ROUNDS)
         self.channels: Meters[ServerChannel | ServerSession] = Meters(len(counts.CHANNEL))
         self.sockets: Meters[Socket] = Meters(len(counts.SOCKET))

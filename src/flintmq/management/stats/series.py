@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Final, final
 
 from flintmq.management.stats.counts import Counts, Point
-from flintmq.management.stats.history import Span
+from flintmq.management.stats.history import Range
 from flintmq.management.stats.rates import growth
 
 SAMPLE_MS: Final = 5_000
@@ -37,5 +37,5 @@ class Series:
     def latest(self) -> Counts:
         return self._fine[-1][1] if self._fine else ()
 
-    def newest_first(self, span: Span) -> Iterator[Point]:
+    def newest_first(self, span: Range) -> Iterator[Point]:
         return reversed(self._fine if span.age_ms <= _FINE_SAMPLES * SAMPLE_MS else self._coarse)

@@ -8,7 +8,7 @@ import pytest
 from tests.unit.management.api.test_live_objects import publish
 from tests.unit.management.fake_node import Api, refused
 
-COURSE = "lengths_age=60&lengths_incr=5&msg_rates_age=60&msg_rates_incr=10"
+HISTORY = "lengths_age=60&lengths_incr=5&msg_rates_age=60&msg_rates_incr=10"
 Q = "/api/queues/%2F/q"
 
 
@@ -36,7 +36,7 @@ def test_the_course_of_a_queue(api: Api) -> None:
     api.broker.vhosts["/"].queues["q"].get()
     sample(api)
     last_ms = api.node.now - 5_000
-    queue = api.found(f"{Q}?{COURSE}")
+    queue = api.found(f"{Q}?{HISTORY}")
     assert queue["messages_ready_details"] == {
         "rate": -0.2,
         "samples": [
@@ -64,9 +64,9 @@ def test_only_where_it_is_asked_for(api: Api) -> None:
     sample(api, 3)
     for query in ("", "?lengths_age=60", "?lengths_age=x&lengths_incr=5"):
         assert api.found(f"{Q}{query}")["messages_details"] == {"rate": 0.0}
-    (listed,) = api.found(f"/api/queues?{COURSE}")
+    (listed,) = api.found(f"/api/queues?{HISTORY}")
     assert listed["messages_details"] == listed["message_stats"]["publish_details"] == {"rate": 0.0}
-    columns = api.found(f"{Q}?{COURSE}&columns=name,messages_details.samples")
+    columns = api.found(f"{Q}?{HISTORY}&columns=name,messages_details.samples")
     assert values(columns["messages_details"]) == [0, 0, 0]
 
 
@@ -90,13 +90,13 @@ def test_a_stream_and_an_exchange(api: Api) -> None:
         publish(api, f"m{number}", "s")
         sample(api)
     for address in ("/api/streams/%2F/s", "/api/queues/%2F/s"):
-        stream = api.found(f"{address}?{COURSE}")
+        stream = api.found(f"{address}?{HISTORY}")
         assert values(stream["messages_details"]) == [3, 2, 1]
         assert values(stream["message_stats"]["publish_details"]) == [3, 1]
-    exchange = api.found(f"/api/exchanges/%2F/amq.default?{COURSE}")
+    exchange = api.found(f"/api/exchanges/%2F/amq.default?{HISTORY}")
     assert values(exchange["message_stats"]["publish_in_details"]) == [3, 1]
     assert values(exchange["message_stats"]["publish_out_details"]) == [3, 1]
-    assert "message_stats" not in api.found(f"/api/exchanges/%2F/amq.topic?{COURSE}")
+    assert "message_stats" not in api.found(f"/api/exchanges/%2F/amq.topic?{HISTORY}")
 
 
 def test_a_queue_has_ten_minutes(api: Api) -> None:
@@ -112,7 +112,7 @@ def test_a_queue_has_ten_minutes(api: Api) -> None:
     assert whole["samples"][0]["timestamp"] - whole["samples"][-1]["timestamp"] == 600_000
     sample(api)
     assert api.stats.queues.remembered_bytes == 0
-    assert values(api.found(f"{Q}?{COURSE}")["messages_details"]) == [1] * 13
+    assert values(api.found(f"{Q}?{HISTORY}")["messages_details"]) == [1] * 13
 
 
 def test_a_queue_of_the_same_name_is_another_one(api: Api) -> None:
@@ -123,7 +123,7 @@ def test_a_queue_of_the_same_name_is_another_one(api: Api) -> None:
     sample(api)
     api.delete(Q)
     api.put(Q, {"durable": True})
-    assert values(api.found(f"{Q}?{COURSE}")["messages_details"]) == []
+    assert values(api.found(f"{Q}?{HISTORY}")["messages_details"]) == []
     sample(api)
-    assert values(api.found(f"{Q}?{COURSE}")["messages_details"]) == [0]
+    assert values(api.found(f"{Q}?{HISTORY}")["messages_details"]) == [0]
     assert (api.stats.queues.kept, api.stats.queues.remembered_bytes) == (1, 0)

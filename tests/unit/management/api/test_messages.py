@@ -175,7 +175,7 @@ def test_moving_to_a_full_queue(api: Api, overflow: str, limit: dict[str, int]) 
 @pytest.mark.parametrize("packed", [False, True])
 def test_a_long_search(api: Api, packed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """One request looks only so far and says where to go on, until all that was there when it began is looked at."""
-    monkeypatch.setattr(move, "LOOKED_MAX_MESSAGES", 600)
+    monkeypatch.setattr(move, "EXAMINED_MAX_MESSAGES", 600)
     fill(api, 2_500)
     if packed:
         page_out(api)

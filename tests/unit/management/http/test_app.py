@@ -9,7 +9,7 @@ from flintmq.gateway.acts import Act
 from flintmq.management.api.table import ROUTES
 from flintmq.management.http.access import Right
 from flintmq.management.http.call import Call, answer
-from flintmq.management.http.routes import NO_ACT, Handler, Route
+from flintmq.management.http.routes import NOT_AUDITED, Handler, Route
 from tests.unit.management.fake_node import BODY_MAX_BYTES, Api, refused
 
 LOGIN_FAILED = (401, "not_authorized", "Not_Authorized")
@@ -278,12 +278,12 @@ def test_all_routes_are_told_apart() -> None:
 def test_what_the_audit_log_gets() -> None:
     """Who changed what, from where, and what came of it; looking, and what is said to be no act, is none."""
     served = api(
-        Route("PUT", "/api/things/{vhost}/{name}", _echo, Right.USER, "Is put.", act="thing.put"),
+        Route("PUT", "/api/things/{vhost}/{name}", _echo, Right.USER, "Is put.", action="thing.put"),
         Route("POST", "/api/things/{vhost}/{name}", _raising(NotFound("no")), Right.USER, "Fails."),
-        Route("DELETE", "/api/things/{vhost}/{name}", _echo, Right.ADMINISTRATOR, "Is deleted.", act="thing.delete"),
-        Route("POST", "/api/looks/{name}", _echo, Right.USER, "Looks.", act=NO_ACT),
+        Route("DELETE", "/api/things/{vhost}/{name}", _echo, Right.ADMINISTRATOR, "Is deleted.", action="thing.delete"),
+        Route("POST", "/api/looks/{name}", _echo, Right.USER, "Looks.", action=NOT_AUDITED),
         Route("GET", "/api/looks/{name}", _echo, Right.USER, "Looks."),
-        Route("PUT", "/api/faults/{name}", _raising(ValueError("secret")), Right.USER, "Breaks.", act="fault.put"),
+        Route("PUT", "/api/faults/{name}", _raising(ValueError("secret")), Right.USER, "Breaks.", action="fault.put"),
     )
     served.put("/api/things/%2F/a%2Fb")
     served.post("/api/things/%2F/x", by="management")

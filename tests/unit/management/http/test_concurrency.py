@@ -12,7 +12,7 @@ from flintmq.base.limits import HTTP_WHOLE_EACH_MAX, HTTP_WHOLE_MAX
 from flintmq.management.api.table import ROUTES
 from flintmq.management.http.access import Right
 from flintmq.management.http.call import Call, answer
-from flintmq.management.http.concurrency import LISTS, METRICS, RoundRobin
+from flintmq.management.http.concurrency import LISTS, METRICS, AnswerLimit
 from flintmq.management.http.routes import Route
 from tests.unit.management.fake_node import Api
 
@@ -51,7 +51,7 @@ class Served:
                 Route("GET", "/api/faults", self._fail, Right.USER, "Fails.", list[str]),
                 Route("GET", "/api/thing", self._one, Right.USER, "One.", str),
                 Route("GET", "/api/secrets", self._list, Right.ADMINISTRATOR, "Secrets.", list[str]),
-                Route("GET", "/metrics/all", self._list, Right.ANYBODY, "Metrics.", whole=METRICS),
+                Route("GET", "/metrics/all", self._list, Right.ANYBODY, "Metrics.", group=METRICS),
             )
         )
         for user in (*USERS, LATE):
@@ -241,23 +241,23 @@ def test_who_reads_too_slowly_is_given_up(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_which_answers_these_are() -> None:
     """Lists, definitions, and metrics of each object; not the sums of them, that every scrape asks for."""
-    turns = {route.path: route.turns for route in ROUTES if route.method == "GET"}
+    turns = {route.path: route.limit_group for route in ROUTES if route.method == "GET"}
     for path in ("/api/queues", "/api/bindings", "/api/channels", "/api/definitions", "/api/all-configuration"):
         assert turns[path] == LISTS
     assert turns["/metrics/per-object"] == turns["/metrics/detailed"] == METRICS
     for path in ("/metrics", "/api/overview", "/api/queues/{vhost}/{name}", "/api/whoami"):
         assert turns[path] == ""
-    assert all(route.turns == "" for route in ROUTES if route.method != "GET")
+    assert all(route.limit_group == "" for route in ROUTES if route.method != "GET")
 
 
 def test_who_has_had_its_answer_is_forgotten() -> None:
     """Also where it failed: addresses are without number."""
 
     async def run() -> None:
-        turns = RoundRobin()
+        turns = AnswerLimit()
 
         async def fail(address: str) -> None:
-            async with turns.taken(f"at {address}"):
+            async with turns.acquire(f"at {address}"):
                 assert len(turns._own) == 1
                 raise ValueError(address)
 

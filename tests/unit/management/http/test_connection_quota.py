@@ -18,7 +18,7 @@ from flintmq.broker.ports import PermissionRecord, UserRecord
 from flintmq.management.api.table import ROUTES
 from flintmq.management.http import connection_quota, server
 from flintmq.management.http.app import application
-from flintmq.management.http.connection_quota import STRANGER, make_room, may_sit
+from flintmq.management.http.connection_quota import UNAUTHENTICATED, admit, make_room
 from flintmq.management.http.server import HttpServer
 from flintmq.management.metrics.endpoint import ROUTES as METRICS
 from flintmq.management.stats.sampler import Stats
@@ -27,40 +27,40 @@ from tests.unit.management.fake_node import BODY_MAX_BYTES, NodeInMemory
 USUAL = HTTP_CONNECTIONS_MAX - HTTP_RESERVED_CONNECTIONS
 
 
-class Chair:
+class FakeConnection:
     def __init__(
-        self, who: str, since: float = 0.0, address: str = "a", *, is_preferred: bool = False, is_idle: bool = True
+        self, login: str, since: float = 0.0, address: str = "a", *, is_preferred: bool = False, is_idle: bool = True
     ) -> None:
-        self.who = who
+        self.login = login
         self.since = since
         self.address = address
         self.is_preferred = is_preferred
         self.is_idle = is_idle
         self.has_left = False
 
-    def leave(self) -> None:
+    def evict(self) -> None:
         self.has_left = True
 
 
-def left(seats: Sequence[Chair]) -> list[int]:
+def left(seats: Sequence[FakeConnection]) -> list[int]:
     return [at for at, seat in enumerate(seats) if seat.has_left]
 
 
 def test_there_is_room() -> None:
     """Nobody goes while there is."""
-    seats = [Chair(STRANGER) for _ in range(HTTP_CONNECTIONS_MAX - 1)]
+    seats = [FakeConnection(UNAUTHENTICATED) for _ in range(HTTP_CONNECTIONS_MAX - 1)]
     assert make_room(seats)
     assert left(seats) == []
 
 
 def test_strangers_go_first() -> None:
     """The oldest of the address that has most of them; one whose login is being checked, only if there is no other."""
-    seats = [Chair("u", 1.0) for _ in range(HTTP_CONNECTIONS_MAX - 4)]
+    seats = [FakeConnection("u", 1.0) for _ in range(HTTP_CONNECTIONS_MAX - 4)]
     strangers = [
-        Chair(STRANGER, 2.0, "b"),
-        Chair(STRANGER, 4.0),
-        Chair(STRANGER, 3.0),
-        Chair(STRANGER, 1.0, is_idle=False),
+        FakeConnection(UNAUTHENTICATED, 2.0, "b"),
+        FakeConnection(UNAUTHENTICATED, 4.0),
+        FakeConnection(UNAUTHENTICATED, 3.0),
+        FakeConnection(UNAUTHENTICATED, 1.0, is_idle=False),
     ]
     for expected in (2, 1, 0, 3):
         assert make_room(
@@ -73,9 +73,9 @@ def test_strangers_go_first() -> None:
 def test_then_who_is_idle() -> None:
     """Of those who have most, the one that was idle longest; those who may use the reserve after all others."""
     seats = [
-        *(Chair("many", 5.0, is_idle=at == 7) for at in range(40)),
-        *(Chair("few", 1.0) for _ in range(10)),
-        *(Chair("admin", 0.0, is_preferred=True) for _ in range(HTTP_CONNECTIONS_MAX - 50)),
+        *(FakeConnection("many", 5.0, is_idle=at == 7) for at in range(40)),
+        *(FakeConnection("few", 1.0) for _ in range(10)),
+        *(FakeConnection("admin", 0.0, is_preferred=True) for _ in range(HTTP_CONNECTIONS_MAX - 50)),
     ]
     assert make_room(seats)
     assert left(seats) == [7]
@@ -86,45 +86,45 @@ def test_then_who_is_idle() -> None:
 
 def test_a_users_share() -> None:
     """Its own idlest goes; with none of them idle, the new one is not kept, whoever it is."""
-    seats = [Chair("u", float(at)) for at in range(5, 5 + HTTP_USER_CONNECTIONS_MAX)]
-    others = [Chair("v", 0.0)]
-    assert may_sit("u", "b", False, [*seats, *others]) == ""
+    seats = [FakeConnection("u", float(at)) for at in range(5, 5 + HTTP_USER_CONNECTIONS_MAX)]
+    others = [FakeConnection("v", 0.0)]
+    assert admit("u", "b", False, [*seats, *others]) == ""
     assert (left(seats), left(others)) == ([0], [])
     for seat in seats:
         seat.is_idle = False
-    assert "user 'u' has" in may_sit("u", "b", False, [*seats, *others])
-    assert "user 'u' has" in may_sit("u", "b", True, [*seats, *others])
-    assert may_sit("w", "b", False, [*seats, *others]) == ""
+    assert "user 'u' has" in admit("u", "b", False, [*seats, *others])
+    assert "user 'u' has" in admit("u", "b", True, [*seats, *others])
+    assert admit("w", "b", False, [*seats, *others]) == ""
 
 
 def test_an_addresss_share() -> None:
     """The same for all users that come from there, but for those who may use the reserve."""
-    seats = [Chair(f"u{at}", is_idle=False) for at in range(HTTP_ADDRESS_CONNECTIONS_MAX)]
-    assert may_sit("u", "a", False, seats).startswith("a has")
-    assert may_sit("u", "b", False, seats) == ""
-    assert may_sit("u", "a", True, seats) == ""
+    seats = [FakeConnection(f"u{at}", is_idle=False) for at in range(HTTP_ADDRESS_CONNECTIONS_MAX)]
+    assert admit("u", "a", False, seats).startswith("a has")
+    assert admit("u", "b", False, seats) == ""
+    assert admit("u", "a", True, seats) == ""
     seats[3].is_idle = True
-    assert may_sit("u", "a", False, seats) == ""
+    assert admit("u", "a", False, seats) == ""
     assert left(seats) == [3]
 
 
 def test_an_address_that_many_users_share() -> None:
     """It has no share; its users have theirs, and the reserve is not theirs."""
-    seats = [Chair(f"u{at % 2}", is_idle=False) for at in range(2 * HTTP_USER_CONNECTIONS_MAX)]
-    assert may_sit("v", "a", False, seats, is_shared=True) == ""
-    assert "user 'u0' has" in may_sit("u0", "a", False, seats, is_shared=True)
-    others = [Chair(f"w{at}", is_idle=False) for at in range(USUAL - len(seats))]
-    assert may_sit("v", "a", False, seats + others, is_shared=True)
-    assert may_sit("v", "a", True, seats + others, is_shared=True) == ""
+    seats = [FakeConnection(f"u{at % 2}", is_idle=False) for at in range(2 * HTTP_USER_CONNECTIONS_MAX)]
+    assert admit("v", "a", False, seats, is_shared=True) == ""
+    assert "user 'u0' has" in admit("u0", "a", False, seats, is_shared=True)
+    others = [FakeConnection(f"w{at}", is_idle=False) for at in range(USUAL - len(seats))]
+    assert admit("v", "a", False, seats + others, is_shared=True)
+    assert admit("v", "a", True, seats + others, is_shared=True) == ""
 
 
 def test_the_reserve() -> None:
     """However many users there are at however many addresses, some sockets are not theirs."""
-    seats = [Chair(f"u{at}", address=str(at), is_idle=False) for at in range(USUAL)]
-    assert may_sit("u", "a", False, seats)
-    assert may_sit("u", "a", True, seats) == ""
-    preferred = [Chair(f"p{at}", is_preferred=True) for at in range(HTTP_RESERVED_CONNECTIONS)]
-    assert may_sit("u", "a", False, seats[1:] + preferred) == ""
+    seats = [FakeConnection(f"u{at}", address=str(at), is_idle=False) for at in range(USUAL)]
+    assert admit("u", "a", False, seats)
+    assert admit("u", "a", True, seats) == ""
+    preferred = [FakeConnection(f"p{at}", is_preferred=True) for at in range(HTTP_RESERVED_CONNECTIONS)]
+    assert admit("u", "a", False, seats[1:] + preferred) == ""
 
 
 # -- over sockets -------------------------------------------------------------------------------------------------

@@ -308,7 +308,7 @@ def test_many_objects_are_read_in_slices(api: Api, monkeypatch: pytest.MonkeyPat
     class Impatient:
         is_over = True
 
-        async def rest(self) -> None:
+        async def pause(self) -> None:
             nonlocal rests
             rests += 1
 
