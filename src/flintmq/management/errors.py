@@ -1,4 +1,4 @@
-"""Refusals, as RabbitMQ's management API words them: a status, and a body of `error` and `reason`."""
+"""HTTP errors in the format of RabbitMQ's management API: a status, and a body with `error` and `reason`."""
 
 from typing import Final
 
@@ -11,7 +11,7 @@ JSON_TYPE: Final = "application/json"
 
 
 class HttpError(FlintError):
-    """`error` is the word that programs look at, `reason` is for people. `headers` go along."""
+    """An error answer: `error` is a word for programs, `reason` a text for people, `headers` are added."""
 
     def __init__(self, status: int, error: str, reason: str, headers: dict[str, str] | None = None) -> None:
         super().__init__(reason)
@@ -31,7 +31,7 @@ class BadRequest(HttpError):
 
 
 class NotAuthenticated(HttpError):
-    """Nobody we know; a browser asks its user for a name and a password if it is `challenged`."""
+    """The login is missing or wrong. If `challenged`, a browser asks its user for a name and a password."""
 
     def __init__(self, reason: str = "Not_Authorized", *, challenged: bool = True) -> None:
         headers = {"www-authenticate": 'Basic realm="FlintMQ Management"'} if challenged else None
@@ -39,14 +39,14 @@ class NotAuthenticated(HttpError):
 
 
 class NotAuthorised(HttpError):
-    """Somebody we know, who may not do that. RabbitMQ says so by 401, too."""
+    """The user is known, but not permitted to do this. RabbitMQ answers with 401, too."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(401, "not_authorised", reason)
 
 
 class Missing(HttpError):
-    """There is no such thing, or no such path."""
+    """The object or the path does not exist."""
 
     def __init__(self, error: str = "Object Not Found", reason: str = "Not Found") -> None:
         super().__init__(404, error, reason)
@@ -73,7 +73,7 @@ class ServiceUnavailable(HttpError):
 
 
 def refusal_of(error: FlintError) -> HttpError:
-    """What the broker refuses, as the API says it."""
+    """The HTTP error for an error of the broker."""
     if isinstance(error, HttpError):
         return error
     if isinstance(error, NotFound):

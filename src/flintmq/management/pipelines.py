@@ -20,7 +20,9 @@ _MAX: Final = 1_000
 
 
 async def statuses_in(broker: Broker, vhost: VHost) -> list[dict[str, Any]]:
-    """What each pipeline said last in a virtual host, whoever asks; its name is text, and nothing else is certain."""
+    """The last status of each pipeline in a virtual host, without a permission check. `pipeline` is text; other fields
+    are not validated.
+    """
     queue = vhost.queues.get(QUEUE)
     if not isinstance(queue, EntryQueue):
         return []

@@ -1,6 +1,6 @@
-"""What management asks of the node it manages, and may not know: sockets, passwords, alarms, the clock.
+"""The interface through which the management accesses its node: sockets, passwords, alarms, the clock.
 
-The server answers (server/operation.py); tests have one of their own.
+server/operation.py implements it; tests use an implementation of their own.
 """
 
 from collections.abc import Awaitable, Mapping, Sequence
@@ -17,7 +17,7 @@ from flintmq.gateway.acts import Act
 
 
 class Listener(Protocol):
-    """A socket that is listened on. `protocol` is RabbitMQ's name: "amqp", "amqp/ssl", "http", "https"."""
+    """A listening socket. `protocol` is RabbitMQ's name: "amqp", "amqp/ssl", "http", "https"."""
 
     @property
     def protocol(self) -> str: ...
@@ -30,7 +30,7 @@ class Listener(Protocol):
 
 
 class Tally(Protocol):
-    """Logins that were tried. `address` is empty where those of all addresses are counted."""
+    """A count of login attempts. `address` is empty if the attempts from all addresses are counted."""
 
     @property
     def protocol(self) -> str: ...
@@ -56,7 +56,7 @@ class Attempts(Protocol):
 
 
 class Secret(Protocol):
-    """What is kept of a password: its hash and the algorithm, and the keys for SCRAM where that is offered."""
+    """The stored form of a password: its hash, the algorithm, and the keys for SCRAM if SCRAM is offered."""
 
     @property
     def hash(self) -> str: ...
@@ -69,7 +69,7 @@ class Secret(Protocol):
 
 
 class Certificate(Protocol):
-    """One that the node shows. `expires_on` is for people."""
+    """A TLS certificate of the node. `expires_ms` is Unix time; `expires_on` is a text for people."""
 
     @property
     def expires_ms(self) -> int: ...
@@ -79,7 +79,7 @@ class Certificate(Protocol):
 
 
 class Alarm(Protocol):
-    """A reason why publishers have to wait. `resource` is RabbitMQ's name: "memory" or "disk"."""
+    """An alarm, which blocks publishers. `resource` is RabbitMQ's name: "memory" or "disk"."""
 
     @property
     def resource(self) -> str: ...
@@ -108,7 +108,7 @@ class Socket(Protocol):
 
     @property
     def connection(self) -> object:
-        """The gateway's, of either protocol."""
+        """The connection in the gateway, of either protocol."""
 
     def unsent_bytes(self) -> int: ...
 
@@ -116,15 +116,15 @@ class Socket(Protocol):
 class Node(Protocol):
     @property
     def name(self) -> str:
-        """Such as flintmq@host."""
+        """The name of the node, such as flintmq@host."""
 
     @property
     def version(self) -> str:
-        """FlintMQ's."""
+        """The version of FlintMQ."""
 
     @property
     def rabbitmq_version(self) -> str:
-        """The release of RabbitMQ that clients may take this one for."""
+        """The version of RabbitMQ that FlintMQ presents to clients."""
 
     @property
     def log(self) -> FilteringBoundLogger: ...
@@ -134,80 +134,83 @@ class Node(Protocol):
 
     @property
     def started_ms(self) -> int:
-        """When the node began to accept connections (Unix time)."""
+        """The time at which the node began to accept connections (Unix time in ms)."""
 
     @property
     def listeners(self) -> Sequence[Listener]: ...
 
     @property
     def sockets(self) -> Sequence[Socket]:
-        """Those of open connections."""
+        """The sockets of all open connections."""
 
     def socket_of(self, connection: object) -> Socket | None:
-        """That of one of them; None where it is open no more."""
+        """The socket of a connection; None if the connection is closed."""
 
     @property
     def alarms(self) -> Sequence[Alarm]:
-        """Those that are on."""
+        """The alarms that are on."""
 
     @property
     def failure(self) -> str:
-        """Why the storage takes nothing any more; empty while it does."""
+        """The reason why the storage is fenced; empty if it is not."""
 
     def now_ms(self) -> int:
-        """Unix time; the broker's clock is set by it, so whatever changes the broker begins with this."""
+        """Unix time in ms. The call also sets the broker's clock, so it comes before every change of the broker."""
 
     def audit(self, act: Act) -> None:
-        """Somebody changed what is defined, or was refused it: the audit log wants to know."""
+        """Write to the audit log that a user has changed something, or that a change was refused."""
 
     def durable(self) -> Awaitable[None]:
-        """Done when all that was changed until now is on the disk. Raises StorageFenced."""
+        """Wait until all changes so far are synced. Raises StorageFenced."""
 
     def authenticate(self, user: str, password: str, address: str) -> Awaitable[str]:
-        """Why a client may not log in; empty where it may. Takes as long for users there are as for others."""
+        """Check a login; the result is the reason for a refusal, or empty. The check takes equally long for unknown
+        users.
+        """
 
     def authenticate_token(self, token: str, address: str) -> Awaitable[tuple[str, Bearer | None]]:
-        """The same for a token: who came with it, or why it does not count."""
+        """Check an OAuth 2 token; the result is the reason for a refusal, and the bearer of a valid token."""
 
     @property
     def message_max_bytes(self) -> int:
-        """What the body of a message may have, whichever way it comes."""
+        """The maximum size of a message body in bytes, for all protocols."""
 
     @property
     def properties_max_bytes(self) -> int:
-        """The same for its properties, encoded as AMQP 0-9-1 has them: they have to fit one frame."""
+        """The maximum size in bytes of properties as AMQP 0-9-1 encodes them: they must fit into one frame."""
 
     @property
     def takes_tokens(self) -> bool:
-        """Whether there is somebody whose tokens count."""
+        """Whether tokens of an OAuth 2 issuer are accepted."""
 
     @property
     def allows_clear_text(self) -> bool:
-        """Whether secrets may come over the network as they are."""
+        """Whether credentials are accepted over the network without TLS."""
 
     def hash_passwords(self, passwords: Sequence[tuple[UserRecord | None, str]]) -> Awaitable[Sequence[Secret]]:
-        """What is to be kept of each, with the user whose it is, who keeps a hash that is of this password.
+        """Hash passwords, each given with the present record of its user, or None. A hash that already matches the
+        password is kept.
 
-        It is worked out elsewhere: the event loop goes on.
+        Another thread computes the hashes, so the event loop continues.
         """
 
     def trace(self, vhost: VHost, on: bool) -> None:
-        """Turn the firehose of a virtual host on or off; `vhost.traced` says which it is."""
+        """Turn the firehose of a virtual host on or off; `vhost.traced` has its state."""
 
     @property
     def timings(self) -> Mapping[str, Histogram]:
-        """How long ticks of the broker take, "tick", and writing and syncing what came in them, "sync"."""
+        """Durations: of the broker's ticks under "tick", and of writing and syncing a batch under "sync"."""
 
     def certificates(self) -> Awaitable[Sequence[Certificate]]:
-        """Those of the chain, as the file has them now; none where there is no TLS. Raises ConfigurationError."""
+        """The certificates of the chain as the file has them now; empty without TLS. Raises ConfigurationError."""
 
     @property
     def attempts(self) -> Attempts: ...
 
     def salted_hash(self, password: str) -> str:
-        """As RabbitMQ hashes passwords by default."""
+        """Hash a password with RabbitMQ's default algorithm and a random salt."""
 
     def measures(self) -> Mapping[str, int]:
-        """What the node uses and may use: mem_used, mem_limit, disk_free, disk_free_limit, fd_used, fd_total,
+        """Usage and limits of the node: mem_used, mem_limit, disk_free, disk_free_limit (bytes), fd_used, fd_total,
         sockets_used, sockets_total, proc_used.
         """

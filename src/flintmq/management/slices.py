@@ -1,4 +1,4 @@
-"""Work on many objects, in slices: between them the event loop turns, and the broker delivers."""
+"""Work on many objects in time slices: between two slices the event loop runs, and the broker delivers."""
 
 import asyncio
 import os
@@ -9,18 +9,18 @@ from time import perf_counter
 from typing import Any, Final, TypeVar, final
 from weakref import WeakKeyDictionary
 
-# What comes to a broker with nothing else to do waits for one slice at most: that is to be less than it takes anyway.
+# On an idle broker, a message waits for at most one slice, which must be shorter than the message takes anyway.
 SLICE_SECONDS: Final = 0.000_1
-# Where the others take long, a slice is longer, or nothing would ever be listed on a busy broker: a quarter of what
-# they took, which they hardly notice, and never more than this.
+# On a busy broker, a slice may be longer, or a list would never be finished: a quarter of the time that the other work
+# took, which that work hardly notices, and never more than the maximum.
 OTHERS_SHARE: Final = 0.25
 _SLICE_MAX_SECONDS: Final = 0.001
-# After so much work the process sleeps as long: one that never does has to queue for its processor, and with it do
-# clients on the same machine, for milliseconds. Timers are no finer than this.
+# After so much work the process sleeps for the same time. A process that never sleeps has to queue for its processor,
+# and clients on the same machine wait for milliseconds. Timers are no finer than this.
 PAUSE_SECONDS: Final = 0.001
-# However long a slice was, what was work in it is not known for sure: no more of it than this makes others wait.
+# The part of a long slice that was really work is unknown, so no more than this counts as work.
 _OWED_MAX_SECONDS: Final = 0.01
-# As many keys are sorted in one go as fit a slice.
+# So many keys can be sorted within one slice.
 _SORTED_AT_ONCE: Final = 64
 
 T = TypeVar("T")
@@ -29,23 +29,23 @@ R = TypeVar("R")
 
 @final
 class _Scheduler:
-    """Whose slice is next, of all work in an event loop: one at a time, however many requests there are.
+    """Schedules the slices of all work in an event loop: one at a time, however many requests there are.
 
-    After a slice the loop turns twice: in the first turn sockets are read, in the second the broker's tick runs and
-    what it delivers is written; with one turn only, the tick would stand behind the next slice.
+    After a slice, the loop runs two iterations. In the first, sockets are read; in the second, the broker's tick runs
+    and its deliveries are written. With one iteration only, the tick would wait for the next slice.
     """
 
     def __init__(self) -> None:
-        # The loop itself is not kept: these go when it does.
+        # No reference to the loop is stored, so that the scheduler is released together with its loop.
         self._waiting: deque[asyncio.Future[float]] = deque()
         self._is_due = False
         self._has_paused = False
-        # How much longer it has worked than rested, as of a time.
+        # The working time that exceeds the pauses, in seconds, and the time at which it was computed.
         self._debt = 0.0
         self._at = self._ended = perf_counter()
 
     async def pause(self, began: float) -> float:
-        """End a slice that began then; returns how long the next one may be, once it may begin."""
+        """End a slice that began at `began`; return the length of the next one in seconds, once it may begin."""
         self._ended = perf_counter()
         self._settle()
         self._debt += min(2 * (self._ended - began), _OWED_MAX_SECONDS)
@@ -58,7 +58,7 @@ class _Scheduler:
         try:
             return await turn
         except asyncio.CancelledError:
-            # It may be the loop's end, and a future keeps its loop.
+            # The loop may be ending, and a future holds a reference to its loop.
             if turn in self._waiting:
                 self._waiting.remove(turn)
             raise
@@ -74,10 +74,10 @@ class _Scheduler:
             self._has_paused = True
             asyncio.get_running_loop().call_later(PAUSE_SECONDS, self._next)
             return
-        # The kernel likes to wake a client on the processor that its message came from, which is ours: who was sent
-        # something must not wait until we sleep.
+        # The kernel tends to wake a client on the processor that its message came from, which is ours: clients that
+        # were sent something must not wait until this process sleeps.
         os.sched_yield()
-        # In a pause the others may have had nothing to do.
+        # During a pause, the other work may have been idle.
         others = 0.0 if self._has_paused else self._at - self._ended
         self._has_paused = False
         while self._waiting:
@@ -104,9 +104,9 @@ def _scheduler() -> _Scheduler:
 
 @final
 class Slice:
-    """`async for`-less: ask `is_over` in a loop, and await `rest` when it is.
+    """A time slice: check `is_over` in a loop, and await `pause` when it is true.
 
-    After an await of anything else, or a `yield`, say that it `waited`: there others work, or nobody does.
+    Call `waited` after any other await, or a `yield`: that time was not spent on this work.
     """
 
     def __init__(self) -> None:
@@ -120,23 +120,23 @@ class Slice:
         return perf_counter() >= self._ends
 
     async def pause(self) -> None:
-        """All others have their turn."""
+        """Let the other work run, and begin the next slice."""
         self._seconds = await self._scheduler.pause(self._began)
         self._began = perf_counter()
         self._ends = self._began + self._seconds
 
     def waited(self) -> None:
-        """For something else: of the time until now, no more was work than a slice may take."""
+        """Report that time was spent waiting; at most the length of a slice counts as work."""
         self._began = max(self._began, perf_counter() - self._seconds)
 
 
 async def each(items: Iterable[T], work: Callable[[T], R]) -> list[R]:
-    """What `work` makes of each of them. A live collection has to be copied first: it may change between slices."""
+    """Apply `work` to each item, in slices. Copy a live collection first: it may change between slices."""
     return await gathered(map(work, items))
 
 
 async def gathered(results: Iterator[R]) -> list[R]:
-    """What an iterator gives, taken in slices."""
+    """Collect the results of an iterator, in slices."""
     made: list[R] = []
     now = Slice()
     for result in results:
@@ -147,7 +147,7 @@ async def gathered(results: Iterator[R]) -> list[R]:
 
 
 async def filtered(items: Iterable[T], is_wanted: Callable[[T], bool]) -> list[T]:
-    """Those that are wanted, looked at in slices."""
+    """Collect the items for which `is_wanted` is true, in slices."""
     found: list[T] = []
     now = Slice()
     for item in items:
@@ -159,12 +159,12 @@ async def filtered(items: Iterable[T], is_wanted: Callable[[T], bool]) -> list[T
 
 
 async def sorted_by(items: list[T], key: Callable[[T], Any], *, reverse: bool = False) -> list[T]:
-    """The items in the order of their keys."""
+    """Sort items by their keys, in slices."""
     runs: list[list[tuple[Any, int, T]]] = []
     now = Slice()
     for start in range(0, len(items), _SORTED_AT_ONCE):
         run = [(key(item), at, item) for at, item in enumerate(items[start : start + _SORTED_AT_ONCE], start)]
-        # No two are alike: the place decides, and items need no order of their own.
+        # The index makes all tuples different, so that the items themselves are never compared.
         run.sort(reverse=reverse)
         runs.append(run)
         if now.is_over:

@@ -1,8 +1,8 @@
-"""Spans of OpenTelemetry: one for each message that is taken in, and one for each delivery, in its publisher's trace.
+"""OpenTelemetry spans: one for each message that is published, and one for each delivery, in the publisher's trace.
 
-The context of a message is its publisher's (W3C Trace Context: traceparent and tracestate, headers or application
-properties), and stays so: consumers go on with the publisher's trace whether the broker records spans or not. A message
-without one begins a trace here, and carries it from then on.
+The trace context of a message is its publisher's (W3C Trace Context: traceparent and tracestate, as headers or
+application properties) and is never replaced: consumers continue the publisher's trace whether or not the broker
+records spans. A message without a context starts a trace here, and carries it from then on.
 """
 
 from collections.abc import Callable, Mapping
@@ -26,7 +26,8 @@ from flintmq.gateway.amqp10.codec import CODEC_10
 
 _PARENT: Final = "traceparent"
 _STATE: Final = "tracestate"
-# What the broker says of a message of AMQP 1.0 are annotations; no other names than those with x- are headers.
+# The broker's own fields of an AMQP 1.0 message are message annotations; of other annotations, only those with x-
+# become headers.
 _ANNOTATED: Final = "x-opt-"
 _ENCODED_PARENT: Final = _PARENT.encode()
 _EXPORT_SECONDS: Final = 5.0
@@ -35,7 +36,7 @@ _NS_PER_MS: Final = 1_000_000
 
 @final
 class Spans(Tap):
-    """`now_ns` tells Unix time."""
+    """Records spans. `now_ns` returns Unix time in ns."""
 
     def __init__(self, tracer: Tracer, now_ns: Callable[[], int]) -> None:
         self._tracer = tracer
@@ -66,7 +67,8 @@ class Spans(Tap):
         return message
 
     def released(self, client: Client, queue: Queue, message: Message) -> None:
-        # It is stored, and takes no trace along any more: one that began here would have nothing else in it.
+        # The message is stored already and cannot get a trace context any more; a trace that began here would have one
+        # span only.
         if self._parent(message) is not None:
             self.published(client, message, [queue])
 
@@ -83,23 +85,23 @@ class Spans(Tap):
                 "messaging.destination.name": queue.name,
                 "flintmq.redelivered": entry.redelivered,
             },
-            # As long as the broker had it.
+            # The span begins when the broker received the message.
             start_time=int(message.timestamp_ms) * _NS_PER_MS,
         )
         span.end(self._now_ns())
 
     def end_dispatch(self) -> None:
-        """Spans are sent by a thread of their own."""
+        """Do nothing: a thread of its own sends the spans."""
 
     def _parent(self, message: Message) -> Context | None:
-        """Where the message says that it belongs; None where it says nothing."""
-        # A search that finds nothing is cheaper by far than decoding a table.
+        """The trace context of a message; None if it has none."""
+        # A search in the encoded properties is much cheaper than decoding a table.
         if _ENCODED_PARENT not in message.properties:
             return None
         try:
             headers = message.codec.headers(message.properties)
         except FlintError:
-            # Its publisher's own affair.
+            # A malformed table is the publisher's problem.
             return None
         for prefix in ("", _ANNOTATED):
             carrier = {
@@ -138,7 +140,7 @@ def _text(message: Message, name: str) -> str:
 
 
 def _carrying(message: Message, carrier: Mapping[str, str]) -> Message:
-    """The same message with its trace; the bare message of AMQP 1.0 stays as it is."""
+    """A copy of the message with a trace context; the bare message of AMQP 1.0 does not change."""
     codec = message.codec
     prefix = _ANNOTATED if codec.format == CODEC_10.format else ""
     context: Table = {prefix + name: value for name, value in carrier.items()}
@@ -153,10 +155,10 @@ def _carrying(message: Message, carrier: Mapping[str, str]) -> Message:
 
 @final
 class SpanExport:
-    """Sends spans to a collector, in batches and from a thread of its own; what it cannot send is dropped.
+    """Sends spans to a collector, in batches and in a thread of its own. Spans that cannot be sent are dropped.
 
-    `endpoint` takes OTLP over HTTP. Of messages without a trace, so many as `ratio` says (0 to 1) begin one; others are
-    in their publishers' traces, if these are sampled.
+    `endpoint` accepts OTLP over HTTP. `ratio` (0 to 1) is the share of messages without a trace that start one; other
+    messages belong to their publishers' traces, if these are sampled.
     """
 
     def __init__(self, endpoint: str, ratio: float, service: str, node: str, version: str) -> None:
@@ -170,5 +172,5 @@ class SpanExport:
         return self._provider.get_tracer("flintmq")
 
     def close(self) -> None:
-        """Send what there is, which may take seconds."""
+        """Send the remaining spans, which may take seconds."""
         self._provider.shutdown()

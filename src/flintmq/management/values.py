@@ -1,4 +1,4 @@
-"""Values of tables in the JSON of RabbitMQ's API: what JSON has no type for loses some of its own."""
+"""Table values in the JSON of RabbitMQ's API. Types that JSON does not have are lost."""
 
 from base64 import b64encode
 from decimal import Decimal
@@ -22,13 +22,13 @@ def shown(value: object) -> object:
     if isinstance(value, float) and value != value:  # noqa: PLR0124 - not a number, which JSON has no word for
         return None
     if isinstance(value, int) and integer_type(value):
-        # Where its type matters, `types_in` tells it.
+        # `types_in` reports the type of an integer where it matters.
         return int(value)
     return value if value is None or isinstance(value, (str, bool, int, float)) else str(value)
 
 
 def text_of(value: bytes) -> str:
-    """As text where it is text, and in base64 otherwise."""
+    """Bytes as text if they are UTF-8, otherwise in base64."""
     try:
         return value.decode()
     except UnicodeDecodeError:
@@ -36,7 +36,7 @@ def text_of(value: bytes) -> str:
 
 
 def arguments_shown(value: Table) -> dict[str, object]:
-    """Fields of what was declared with these arguments; the types of integers stand beside those that are no long."""
+    """The arguments of an object as JSON fields; `argument_types` has the types of integers that are not `long`."""
     types = types_in(value)
     shown_: dict[str, object] = {"arguments": table(value)}
     return {**shown_, "argument_types": types} if types else shown_

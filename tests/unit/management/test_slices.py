@@ -23,7 +23,7 @@ from tests.unit.management.fake_node import Api
 
 T = TypeVar("T")
 ITEMS = list(range(3_000))
-DOCUMENT = Path(__file__).parents[4] / "docs/http-api.md"
+DOCUMENT = Path(__file__).parents[3] / "docs/http-api.md"
 
 
 @pytest.fixture(autouse=True)

@@ -1,4 +1,4 @@
-"""How often somebody has tried to log in, and how often it was refused."""
+"""Counts of login attempts: successful and refused."""
 
 from collections.abc import Sequence
 from typing import Any, Final
@@ -55,8 +55,15 @@ _LIST: Any = list[AttemptsShown]
 _ACT: Final = "auth_attempts.reset"
 
 ROUTES: Final = (
-    Route("GET", _ALL, _by_protocol, Right.MONITORING, "How often somebody tried to log in, by protocol.", _LIST),
-    Route("DELETE", _ALL, _reset, Right.ADMINISTRATOR, "Count from now on.", action=_ACT),
-    Route("GET", _SOURCES, _by_source, Right.MONITORING, "The same by address, of the last thousand.", _LIST),
-    Route("DELETE", _SOURCES, _reset, Right.ADMINISTRATOR, "Count from now on.", action=_ACT),
+    Route("GET", _ALL, _by_protocol, Right.MONITORING, "Login attempts by protocol.", _LIST),
+    Route("DELETE", _ALL, _reset, Right.ADMINISTRATOR, "Reset the counts of login attempts.", action=_ACT),
+    Route(
+        "GET",
+        _SOURCES,
+        _by_source,
+        Right.MONITORING,
+        "Login attempts by address, for the last thousand addresses.",
+        _LIST,
+    ),
+    Route("DELETE", _SOURCES, _reset, Right.ADMINISTRATOR, "Reset the counts of login attempts.", action=_ACT),
 )

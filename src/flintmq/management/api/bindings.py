@@ -1,4 +1,4 @@
-"""Bindings, by every path that RabbitMQ has for them: of all, from an exchange, to one, to a queue, between two."""
+"""Bindings, under all of RabbitMQ's paths: all, from an exchange, to an exchange or queue, and between two objects."""
 
 from base64 import urlsafe_b64encode
 from collections.abc import Iterable, Iterator
@@ -37,7 +37,7 @@ class BindingDeclaration(Struct):
 
 @final
 class _Edge:
-    """One of the bindings there are, or of those that the default exchange has with every queue."""
+    """A binding, or an implicit binding of the default exchange to a queue."""
 
     def __init__(self, vhost: str, source: str, destination: Queue | Exchange, key: str, arguments: Table) -> None:
         self.vhost = vhost
@@ -63,8 +63,8 @@ class _Edge:
 
 
 def properties_key(key: str, arguments: Table) -> str:
-    """What tells a binding from others between the same two: a word without slashes, which tools keep in their own
-    names of bindings and split there.
+    """RabbitMQ's properties_key: it identifies a binding among those between the same two objects. It has no slashes,
+    because tools split their names of bindings there.
     """
     if not key and not arguments:
         return "~"
@@ -76,7 +76,7 @@ def properties_key(key: str, arguments: Table) -> str:
 
 
 def _is_meant(wanted: str, edge: _Edge) -> bool:
-    """Whether a path means this one: by its properties_key, or with the routing key in it quoted less."""
+    """Tell whether a path names this binding: by its properties_key, or with a less quoted routing key."""
     own = properties_key(edge.key, edge.arguments)
     key, *rest = wanted.split("~")
     return wanted == own or (unquote_plus(key) == edge.key != "" and rest == own.split("~")[1:])
@@ -88,12 +88,12 @@ def _edge(binding: Binding) -> _Edge:
 
 
 def _default(queue: Queue) -> _Edge:
-    """The default exchange leads to every queue by its name."""
+    """The implicit binding of the default exchange to a queue, by the queue's name."""
     return _Edge(queue.vhost, "", queue, queue.name, {})
 
 
 def _edges(vhosts: Iterable[VHost]) -> Iterator[_Edge]:
-    """There may be many: they are made one by one, and what there is of them may change meanwhile."""
+    """All bindings of some virtual hosts, created one by one; they may change meanwhile."""
     for vhost in vhosts:
         yield from map(_default, list(vhost.queues.values()))
         for exchange in list(vhost.exchanges.by_name.values()):
@@ -177,7 +177,7 @@ async def _bind(call: Call, kind: str) -> Response:
     else:
         exchanges.bind_exchange(destination.name, source.name, key, arguments)
     await call.node.durable()
-    # Relative to the path that was asked for, and quoted once more, as parts of paths are.
+    # The location is relative to the request's path, and quoted once more, as parts of a path are.
     place = properties_key(key, arguments)
     return created("/".join(quote(part, safe="") for part in (destination.name, place)))
 
@@ -196,7 +196,7 @@ async def _unbind(call: Call, kind: str) -> Response:
 
 
 def _routes_between(kind: str, to: str) -> list[Route]:
-    """`kind` is RabbitMQ's letter for what a binding leads to."""
+    """The routes of bindings between an exchange and `to`. `kind` is RabbitMQ's letter for the destination: q or e."""
 
     async def those(call: Call) -> Response:
         return await _listed(call, iter(_between(call, kind)))
@@ -223,8 +223,8 @@ def _routes_between(kind: str, to: str) -> list[Route]:
             takes=BindingDeclaration,
             action=f"{noun}.bind",
         ),
-        Route("GET", f"{where}/{{props}}", one, _READS, "One of them; props is its properties_key.", dict[str, Any]),
-        Route("DELETE", f"{where}/{{props}}", unbind, Right.VHOST, "Take it away.", action=f"{noun}.unbind"),
+        Route("GET", f"{where}/{{props}}", one, _READS, "One binding; props is its properties_key.", dict[str, Any]),
+        Route("DELETE", f"{where}/{{props}}", unbind, Right.VHOST, "Delete a binding.", action=f"{noun}.unbind"),
     ]
 
 
@@ -235,17 +235,17 @@ _DEFAULT: Final = "/api/exchanges/{vhost}//bindings"
 ROUTES: Final = (
     Route("GET", "/api/bindings", _all, Right.USER, "All bindings that the caller may see.", _MANY),
     Route("GET", "/api/bindings/{vhost}", _of_vhost, _READS, "The bindings of a virtual host.", _MANY),
-    Route("GET", f"{_EXCHANGE}/source", _from_exchange, _READS, "What an exchange leads to.", _MANY),
+    Route("GET", f"{_EXCHANGE}/source", _from_exchange, _READS, "Bindings from an exchange.", _MANY),
     Route(
         "GET",
         f"{_DEFAULT}/source",
         _from_exchange,
         _READS,
-        "What the default exchange leads to, by its empty name.",
+        "Bindings from the default exchange, by its empty name.",
         _MANY,
     ),
-    Route("GET", f"{_EXCHANGE}/destination", _to_exchange, _READS, "What leads to an exchange.", _MANY),
-    Route("GET", "/api/queues/{vhost}/{name}/bindings", _to_queue, _READS, "What leads to a queue.", _MANY),
+    Route("GET", f"{_EXCHANGE}/destination", _to_exchange, _READS, "Bindings to an exchange.", _MANY),
+    Route("GET", "/api/queues/{vhost}/{name}/bindings", _to_queue, _READS, "Bindings to a queue.", _MANY),
     *_routes_between("q", "a queue"),
     *_routes_between("e", "another exchange"),
 )

@@ -1,4 +1,4 @@
-"""Connections, and how to end them; channels and sessions; consumers."""
+"""Connections, which can be closed; channels and sessions; consumers."""
 
 from collections.abc import Callable
 from typing import Any, Final
@@ -47,7 +47,7 @@ def _is_callers(call: Call, socket: Socket) -> bool:
 
 
 async def _visible(call: Call, is_wanted: Callable[[Socket], bool] | None = None) -> list[Socket]:
-    """Users see their own connections; those who monitor, all of them. Of these, the ones that are wanted."""
+    """The connections that the caller may see: its own, or all with the tag monitoring; of these, the wanted ones."""
     sockets = list(call.node.sockets)
     if not call.caller.is_monitoring:
         sockets = await filtered(sockets, lambda socket: _is_callers(call, socket))
@@ -180,7 +180,7 @@ async def _user_has(call: Call) -> list[Socket]:
 
 
 async def _the_one(call: Call) -> Socket:
-    """Raises Missing."""
+    """The connection in the path. Raises Missing."""
     wanted = call.path("name")
     for socket in await _visible(call, lambda socket: name_of(socket) == wanted):
         return socket
@@ -192,12 +192,12 @@ async def _one(call: Call) -> Response:
 
 
 def _may_end(call: Call, socket: Socket) -> bool:
-    """One's own connections, and for administrators all; who monitors only looks."""
+    """Tell whether the caller may close a connection: its own, or any as administrator; monitoring is not enough."""
     return call.caller.is_administrator or _is_callers(call, socket)
 
 
 def _end(call: Call, socket: Socket) -> None:
-    # Others had their turn since it was found.
+    # Time has passed since the connection was found, so the broker's clock is set again.
     call.node.now_ms()
     connection_of(socket).fail(ConnectionForced(call.request.headers.get("x-reason") or _ADMINISTRATIVELY))
 
@@ -262,7 +262,7 @@ async def _channel(call: Call) -> Response:
             if f"{name_of(socket)} ({number_of(channel)})" == wanted:
                 shown = channel_facts(call, socket, channel, details)
                 if isinstance(channel, ServerChannel):
-                    # Whoever knows an address for answers can send some: it is shown to nobody.
+                    # Anybody who knows the name of a reply queue can publish to it, so these names are not shown.
                     hidden = channel.vhost.replies.values()
                     own = [each for each in channel.deliveries.consumers.values() if each.queue not in hidden]
                     shown["consumer_details"] = [details.consumer(consumer.queue, consumer) for consumer in own]
@@ -283,7 +283,7 @@ async def _list_consumers(call: Call, vhosts: list[VHost]) -> Response:
     consumed = await filtered(queues, lambda queue: bool(queue.consumers))
     pairs = await gathered((queue, consumer) for queue in consumed for consumer in list(queue.consumers))
     if not call.caller.is_monitoring:
-        # Others' connections are not told of, and neither is what they consume by them.
+        # Users do not see other users' connections, and so not their consumers either.
         pairs = await filtered(pairs, lambda pair: call.caller.is_user(details.user(pair[1])))
 
     def describe(pair: tuple[Queue, Consumer]) -> dict[str, object]:
@@ -318,16 +318,23 @@ ROUTES: Final = (
         _ONE,
         _close,
         Right.USER,
-        "End one's own, or as administrator any; X-Reason tells the client why.",
+        "Close one's own connection, or any as administrator; X-Reason is sent to the client.",
         action="connection.close",
     ),
-    Route("GET", f"{_ONE}/channels", _channels_of_connection, Right.USER, "Its channels, or sessions.", _MANY),
+    Route(
+        "GET",
+        f"{_ONE}/channels",
+        _channels_of_connection,
+        Right.USER,
+        "The channels or sessions of a connection.",
+        _MANY,
+    ),
     Route("GET", _USERS, _of_user, Right.USER, "The connections of a user.", _MANY),
-    Route("DELETE", _USERS, _close_of_user, Right.USER, "End all of them.", action="connection.close"),
-    Route("GET", "/api/vhosts/{vhost}/connections", _of_vhost, _READS, "Those of a virtual host.", _MANY),
+    Route("DELETE", _USERS, _close_of_user, Right.USER, "Close all connections of a user.", action="connection.close"),
+    Route("GET", "/api/vhosts/{vhost}/connections", _of_vhost, _READS, "The connections of a virtual host.", _MANY),
     Route("GET", "/api/channels", _all_channels, Right.USER, "All channels that the caller may see.", _MANY),
     Route("GET", "/api/channels/{name}", _channel, Right.USER, "A channel, with its consumers.", dict[str, Any]),
-    Route("GET", "/api/vhosts/{vhost}/channels", _channels_of_vhost, _READS, "Those of a virtual host.", _MANY),
+    Route("GET", "/api/vhosts/{vhost}/channels", _channels_of_vhost, _READS, "The channels of a virtual host.", _MANY),
     Route("GET", "/api/consumers", _all_consumers, Right.USER, "All consumers that the caller may see.", _MANY),
-    Route("GET", "/api/consumers/{vhost}", _consumers_of_vhost, _READS, "Those of a virtual host.", _MANY),
+    Route("GET", "/api/consumers/{vhost}", _consumers_of_vhost, _READS, "The consumers of a virtual host.", _MANY),
 )

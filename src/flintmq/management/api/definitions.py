@@ -1,4 +1,4 @@
-"""Definitions: everything that is not a message, as RabbitMQ's files have it, out of a running broker and into one."""
+"""Export and import of definitions in RabbitMQ's format, while the broker runs."""
 
 import asyncio
 import re
@@ -21,9 +21,9 @@ from flintmq.management.http.routes import Route
 from flintmq.management.ports import Secret
 from flintmq.management.slices import gathered
 
-# How errors name what was sent.
+# Errors name the body by this word.
 _PLACE: Final = "definitions"
-# What may stand in a header as it is.
+# File names that need no quoting in a header.
 _FILE_NAME: Final = re.compile(r"[A-Za-z0-9!#$%&'*+\-.^_`|~]{1,255}")
 
 
@@ -66,7 +66,7 @@ async def _exported(call: Call, head: Fields, sections: dict[str, Iterator[Field
     response = await encoded_object(head, sections)
     if name := call.query("download"):
         if not _FILE_NAME.fullmatch(name):
-            raise BadRequest("download is a file's name")
+            raise BadRequest("download must be a file name")
         response.headers["content-disposition"] = f"attachment; filename={name}"
     return response
 
@@ -80,9 +80,11 @@ async def _import_vhost(call: Call) -> Response:
 
 
 async def _imported(call: Call, vhost: str | None) -> Response:
-    """What is wrong with the file is found before anything is changed; what is there already may refuse the rest."""
+    """Import definitions. The file is checked before anything is changed; existing objects may still refuse a part of
+    it.
+    """
     call.check_alarms()
-    # Reading a large file is tens of milliseconds, which the event loop goes on in.
+    # Parsing a large file takes tens of milliseconds, so a thread does it while the event loop continues.
     document = await asyncio.to_thread(Document, await call.data(), _PLACE, vhost)
     secrets = iter(await _secrets(call, document))
 
@@ -100,7 +102,7 @@ async def _imported(call: Call, vhost: str | None) -> Response:
 
 
 async def _secrets(call: Call, document: Document) -> Sequence[Secret]:
-    """Of users that come with a password in plain text, in the order they come in."""
+    """The hashes for users with a plain-text password, in the order of the users."""
     wanted = [
         (_known(call, entry), entry.password)
         for entry in document.users
@@ -119,26 +121,26 @@ _OF_VHOST: Final = "/api/definitions/{vhost}"
 _ADMIN: Final = Right.ADMINISTRATOR
 
 ROUTES: Final = (
-    Route("GET", "/api/definitions", _export, _ADMIN, "Everything that is defined.", _GIVES, group=LISTS),
-    Route("GET", "/api/all-configuration", _export, _ADMIN, "The same, by an old name.", _GIVES, group=LISTS),
-    Route("POST", "/api/definitions", _import, _ADMIN, "Bring in definitions.", None, _GIVES, "definitions.import"),
+    Route("GET", "/api/definitions", _export, _ADMIN, "Export all definitions.", _GIVES, group=LISTS),
+    Route("GET", "/api/all-configuration", _export, _ADMIN, "Export all definitions (old path).", _GIVES, group=LISTS),
+    Route("POST", "/api/definitions", _import, _ADMIN, "Import definitions.", None, _GIVES, "definitions.import"),
     Route(
         "POST",
         "/api/all-configuration",
         _import,
         _ADMIN,
-        "The same, by the name it had in the past.",
+        "Import definitions (old path).",
         None,
         _GIVES,
         "definitions.import",
     ),
-    Route("GET", _OF_VHOST, _export_vhost, _ADMIN, "What is defined in a virtual host.", _GIVES, group=LISTS),
+    Route("GET", _OF_VHOST, _export_vhost, _ADMIN, "Export the definitions of a virtual host.", _GIVES, group=LISTS),
     Route(
         "POST",
         _OF_VHOST,
         _import_vhost,
         _ADMIN,
-        "Bring definitions into a virtual host.",
+        "Import definitions into a virtual host.",
         None,
         _GIVES,
         "definitions.import",

@@ -1,4 +1,4 @@
-"""What several resources say in the same words: a channel, a connection, and a consumer."""
+"""Details of channels, connections and consumers, which several resources include."""
 
 from typing import final
 
@@ -10,13 +10,13 @@ from flintmq.gateway.amqp10.outgoing import LinkConsumer
 from flintmq.management.http.call import Call
 from flintmq.management.stats.connections import AnyChannel, ends_of, name_of, number_of, user_of
 
-# What RabbitMQ says of arguments of a consumer.
+# The fields of a JSON object.
 _Facts = dict[str, object]
 
 
 @final
 class Details:
-    """Knows the sockets that connections come by."""
+    """Builds the details for one request."""
 
     def __init__(self, call: Call) -> None:
         self.node = call.node.name
@@ -50,7 +50,7 @@ class Details:
         return {"name": name_of(socket), "peer_host": ends["peer_host"], "peer_port": ends["peer_port"]}
 
     def user(self, consumer: Consumer) -> User | None:
-        """Whose it is."""
+        """The user of a consumer's connection; None if the consumer has no channel."""
         channel = _channel_of(consumer)
         return None if channel is None else user_of(channel.connection)
 
@@ -74,7 +74,7 @@ class Details:
             "arguments": {"x-priority": int(consumer.priority)} if consumer.priority else {},
             "channel_details": details,
             "consumer_tag": consumer.tag,
-            # In milliseconds; RabbitMQ's rabbitmqadmin wants a number, so none is 0.
+            # In milliseconds; 0 stands for no timeout, because rabbitmqadmin expects a number.
             "consumer_timeout": timeout_ms,
             "exclusive": consumer.exclusive,
             "prefetch_count": prefetch,

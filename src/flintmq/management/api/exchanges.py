@@ -1,4 +1,4 @@
-"""Exchanges: what there is, and what is published to them; also by the API itself."""
+"""Exchanges: declaration, deletion, statistics, and publishing over HTTP."""
 
 from functools import partial
 from typing import Any, Final
@@ -21,12 +21,12 @@ from flintmq.management.stats.counts import message_stats
 from flintmq.management.stats.history import add_histories
 from flintmq.management.values import arguments_shown
 
-# RabbitMQ's word for the default exchange where a path has to name it.
+# RabbitMQ's name of the default exchange in paths.
 DEFAULT: Final = "amq.default"
 
 
 class ExchangeDeclaration(Struct):
-    """What is left out is as in exchange.declare of AMQP 0-9-1 (RabbitMQ)."""
+    """Missing fields have the defaults of AMQP 0-9-1's exchange.declare (RabbitMQ)."""
 
     type: str = "direct"
     durable: bool = False
@@ -37,7 +37,7 @@ class ExchangeDeclaration(Struct):
 
 
 class Publish(Struct):
-    """`payload_encoding` is string or base64."""
+    """A message to publish. `payload_encoding` is string or base64."""
 
     routing_key: str | None
     payload: str
@@ -50,7 +50,7 @@ class Published(Struct):
 
 
 def exchange_of(call: Call, variable: str = "name") -> Exchange:
-    """The one of the path. Raises Missing."""
+    """The exchange in the path. Raises Missing."""
     name = call.path(variable)
     found = call.vhost().exchanges.by_name.get("" if name == DEFAULT else name)
     if found is None:
@@ -145,12 +145,12 @@ async def _publish(call: Call) -> Response:
 
 
 _WHERE: Final = "/api/exchanges/{vhost}/{name}"
-# The default exchange by its own name, which is empty, as some clients write it; amq.default is the better way.
+# Some clients write the default exchange with its own, empty name; amq.default is better.
 _DEFAULT: Final = "/api/exchanges/{vhost}/"
 _READS: Final = Right.VHOST_VISIBLE
 ROUTES: Final = (
     Route("GET", "/api/exchanges", _all, Right.USER, "All exchanges that the caller may see.", list[dict[str, Any]]),
-    Route("GET", "/api/exchanges/{vhost}", _of_vhost, _READS, "Those of a virtual host.", list[dict[str, Any]]),
+    Route("GET", "/api/exchanges/{vhost}", _of_vhost, _READS, "The exchanges of a virtual host.", list[dict[str, Any]]),
     Route("GET", _WHERE, _one, _READS, "An exchange.", dict[str, Any]),
     Route(
         "PUT", _WHERE, _put, Right.VHOST, "Declare an exchange.", takes=ExchangeDeclaration, action="exchange.declare"

@@ -1,4 +1,4 @@
-"""Health checks, for load balancers and monitoring: 200 and "ok", or 503 and what is wrong."""
+"""Health checks for load balancers and monitoring: 200 and "ok", or 503 and the reason."""
 
 from typing import Any, Final
 
@@ -12,7 +12,7 @@ from flintmq.management.http.routes import Handler, Route
 
 _DAY_MS: Final = 86_400_000
 _UNITS_MS: Final = {"days": _DAY_MS, "weeks": 7 * _DAY_MS, "months": 365 * _DAY_MS // 12, "years": 365 * _DAY_MS}
-# What people call what RabbitMQ calls something else.
+# Common names of protocols, and RabbitMQ's names for them.
 _PROTOCOLS: Final = {
     **dict.fromkeys(("amqp091", "amqp0.9.1", "amqp0-9-1", "amqp0_9_1"), "amqp"),
     **dict.fromkeys(("amqp10", "amqp1.0", "amqp1-0", "amqp1_0"), "amqp"),
@@ -22,7 +22,7 @@ _PROTOCOLS: Final = {
 
 
 class Health(Struct):
-    """`status` is "ok" or "failed"; a failure says more beside it."""
+    """The result of a check. `status` is "ok" or "failed"; a failure has more fields."""
 
     status: str
 
@@ -92,7 +92,7 @@ async def _certificates(call: Call) -> Response:
 
 async def _in_service(call: Call) -> Response:
     if call.node.failure:
-        return _failed("the node takes no durable work any more: its storage failed")
+        return _failed("the storage has failed, so the node accepts no durable messages")
     return _ok()
 
 
@@ -105,7 +105,7 @@ async def _below_connection_limit(call: Call) -> Response:
 
 
 async def _always(_call: Call) -> Response:
-    """What can only go wrong where there are several nodes."""
+    """A check that can fail only in a cluster of several nodes."""
     return _ok()
 
 
@@ -121,36 +121,47 @@ def _route(path: str, check: Handler, summary: str, right: Right = Right.USER) -
 
 _CHECKS: Final = "/api/health/checks"
 _LEADERS: Final = f"{_CHECKS}/quorum-queues-without-elected-leaders"
-_LEADERLESS: Final = "Fails for queues without a leader; ours need none."
+_LEADERLESS: Final = "Never fails: it is about queues without a leader, and queues here need none."
 
 ROUTES: Final = (
     _route(
         f"{_CHECKS}/alarms",
         _alarms("There are alarms in effect in the cluster"),
-        "Fails while publishers have to wait.",
+        "Fails while an alarm blocks publishers.",
     ),
-    _route(f"{_CHECKS}/local-alarms", _alarms("There are alarms in effect on the node"), "The same."),
+    _route(
+        f"{_CHECKS}/local-alarms",
+        _alarms("There are alarms in effect on the node"),
+        "Fails while an alarm blocks publishers.",
+    ),
     _route(f"{_CHECKS}/port-listener/{{port}}", _port, "Fails unless the node listens on this port."),
-    _route(f"{_CHECKS}/protocol-listener/{{protocols}}", _protocols, "Fails unless it speaks these, with commas."),
+    _route(
+        f"{_CHECKS}/protocol-listener/{{protocols}}", _protocols, "Fails unless the node listens for these protocols."
+    ),
     _route(f"{_CHECKS}/virtual-hosts", _vhosts, "Fails when virtual hosts are down."),
     _route(
         f"{_CHECKS}/certificate-expiration/{{within}}/{{unit}}",
         _certificates,
-        "Fails when a certificate expires within so many days, weeks, months or years.",
+        "Fails when a certificate expires within this number of days, weeks, months or years.",
     ),
-    _route(f"{_CHECKS}/is-in-service", _in_service, "Fails when the node takes no work."),
-    _route(f"{_CHECKS}/ready-to-serve-clients", _in_service, "The same."),
-    _route(f"{_CHECKS}/below-node-connection-limit", _below_connection_limit, "Fails when no more may connect."),
-    _route(f"{_CHECKS}/node-is-quorum-critical", _always, "Fails where others need this node; it is the only one."),
-    _route(f"{_CHECKS}/node-is-mirror-sync-critical", _always, "Fails where mirrors are behind; there are none."),
-    _route(f"{_CHECKS}/reached-target-cluster-size", _always, "Fails while nodes are missing; there is one."),
-    _route(f"{_CHECKS}/metadata-store/initialized", _always, "Fails before definitions are read, when nobody answers."),
-    _route(f"{_CHECKS}/metadata-store/initialized/with-data", _always, "The same."),
+    _route(f"{_CHECKS}/is-in-service", _in_service, "Fails when the storage has failed."),
+    _route(f"{_CHECKS}/ready-to-serve-clients", _in_service, "Fails when the storage has failed."),
+    _route(f"{_CHECKS}/below-node-connection-limit", _below_connection_limit, "Fails at the limit of connections."),
+    _route(f"{_CHECKS}/node-is-quorum-critical", _always, "Never fails: there is one node."),
+    _route(f"{_CHECKS}/node-is-mirror-sync-critical", _always, "Never fails: there are no mirrors."),
+    _route(f"{_CHECKS}/reached-target-cluster-size", _always, "Never fails: there is one node."),
+    _route(f"{_CHECKS}/metadata-store/initialized", _always, "Never fails: definitions are read first."),
+    _route(f"{_CHECKS}/metadata-store/initialized/with-data", _always, "Never fails: definitions are read first."),
     _route(f"{_LEADERS}/all-vhosts", _always, _LEADERLESS),
     _route(f"{_LEADERS}/all-vhosts/pattern/{{pattern}}", _always, _LEADERLESS),
     _route(f"{_LEADERS}/vhost/{{vhost}}", _always, _LEADERLESS, Right.VHOST_VISIBLE),
     _route(f"{_LEADERS}/vhost/{{vhost}}/pattern/{{pattern}}", _always, _LEADERLESS, Right.VHOST_VISIBLE),
-    _route("/api/healthchecks/node", _in_service, "An old name of is-in-service."),
-    _route("/api/healthchecks/node/{node}", _in_service, "The same."),
-    _route("/api/aliveness-test/{vhost}", _alive, "The same, for a virtual host that is there.", Right.VHOST),
+    _route("/api/healthchecks/node", _in_service, "Old path of is-in-service."),
+    _route("/api/healthchecks/node/{node}", _in_service, "Old path of is-in-service."),
+    _route(
+        "/api/aliveness-test/{vhost}",
+        _alive,
+        "Fails when the storage has failed, or without the virtual host.",
+        Right.VHOST,
+    ),
 )

@@ -1,4 +1,4 @@
-"""Leases: who holds messages of which queue for a batch, and how to end one that nobody will come back to."""
+"""Leases: which messages of a queue are leased under a name; a lease that its reader has abandoned can be released."""
 
 from typing import Any, Final
 
@@ -15,7 +15,7 @@ from flintmq.management.http.routes import Route
 
 
 def _facts(lease: Lease) -> dict[str, object]:
-    """Messages have the positions from `first` on, before `next`."""
+    """A lease as JSON fields; its messages have the positions from `first` to before `next`."""
     return {
         "name": lease.record.name,
         "vhost": lease.queue.vhost,
@@ -54,7 +54,7 @@ async def _of_vhost(call: Call) -> Response:
 
 
 def _the_one(call: Call) -> Lease:
-    """Raises Missing or NotFound."""
+    """The lease in the path. Raises Missing or NotFound."""
     return call.vhost().leases.find(queue_of(call), call.path("lease"))
 
 
@@ -65,7 +65,7 @@ async def _one(call: Call) -> Response:
 async def _release(call: Call) -> Response:
     lease = _the_one(call)
     call.caller.rights_in(lease.queue.vhost).check(READ, "queue", lease.queue.name)
-    # Whoever has it.
+    # Release the lease whichever reader holds it: epoch 0 matches every epoch.
     lease.release(0)
     await call.node.durable()
     return no_content()
@@ -75,7 +75,7 @@ _MANY: Final = list[dict[str, Any]]
 _ONE: Final = "/api/leases/{vhost}/{name}/{lease}"
 ROUTES: Final = (
     Route("GET", "/api/leases", _all, Right.USER, "Leases that the caller may see.", _MANY),
-    Route("GET", "/api/leases/{vhost}", _of_vhost, Right.VHOST_VISIBLE, "Those of a virtual host.", _MANY),
+    Route("GET", "/api/leases/{vhost}", _of_vhost, Right.VHOST_VISIBLE, "The leases of a virtual host.", _MANY),
     Route("GET", _ONE, _one, Right.VHOST_VISIBLE, "A lease of a queue.", dict[str, Any]),
-    Route("DELETE", _ONE, _release, Right.VHOST, "End it: its messages go back to the queue.", action="lease.release"),
+    Route("DELETE", _ONE, _release, Right.VHOST, "Release a lease: its messages return.", action="lease.release"),
 )

@@ -25,7 +25,7 @@ class UserLimits(Struct):
 
 
 class LimitWanted(Struct):
-    """A negative value is no limit."""
+    """A limit to set; a negative value stands for no limit."""
 
     value: int
 
@@ -41,7 +41,7 @@ async def _of_users(call: Call) -> Response:
 
 
 async def _of_user(call: Call) -> Response:
-    # Before it is said whether there is such a user.
+    # This check comes first, so that the answer does not reveal whether the user exists.
     if not (call.caller.is_monitoring or call.caller.is_user(call.broker.users.get(call.path("user")))):
         raise NotAuthorised("User not authorised to access object")
     user = user_of(call)
@@ -60,7 +60,7 @@ async def _put(call: Call, scope: str, owner: str) -> Response:
     wanted = await call.body(LimitWanted)
     call.broker.put_rule(LimitRecord(scope, owner, call.path("name"), wanted.value))
     await call.node.durable()
-    # Of a new one, too: a limit is a value of what there is already.
+    # RabbitMQ answers 204 for a new limit, too.
     return no_content()
 
 
@@ -73,7 +73,7 @@ async def _delete_user(call: Call) -> Response:
 
 
 async def _delete(call: Call, scope: str, owner: str) -> Response:
-    """Also of one that is not set: Terraform lifts all before it sets those that it wants."""
+    """Delete a limit, which need not be set: Terraform deletes all limits before it sets those that it wants."""
     name = call.path("name")
     if name not in LIMITS[scope]:
         raise Missing
@@ -92,11 +92,13 @@ ROUTES: Final = (
     Route(
         "GET", "/api/vhost-limits", _of_vhosts, Right.USER, "The limits of all virtual hosts that have some.", _VHOSTS
     ),
-    Route("GET", "/api/vhost-limits/{vhost}", _of_vhosts, Right.VHOST_VISIBLE, "Those of one.", _VHOSTS),
+    Route(
+        "GET", "/api/vhost-limits/{vhost}", _of_vhosts, Right.VHOST_VISIBLE, "The limits of a virtual host.", _VHOSTS
+    ),
     Route("PUT", _VHOST, _put_vhost, _ADMIN, "Limit a virtual host.", None, LimitWanted, "limit.put"),
     Route("DELETE", _VHOST, _delete_vhost, _ADMIN, "Lift a limit of a virtual host.", action="limit.delete"),
     Route("GET", "/api/user-limits", _of_users, _ADMIN, "The limits of all users that have some.", _USERS),
-    Route("GET", "/api/user-limits/{user}", _of_user, Right.USER, "Those of one, who may look, too.", _USERS),
+    Route("GET", "/api/user-limits/{user}", _of_user, Right.USER, "The limits of a user, also for that user.", _USERS),
     Route("PUT", _USER, _put_user, _ADMIN, "Limit a user.", None, LimitWanted, "limit.put"),
     Route("DELETE", _USER, _delete_user, _ADMIN, "Lift a limit of a user.", action="limit.delete"),
 )

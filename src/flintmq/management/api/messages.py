@@ -1,4 +1,4 @@
-"""Messages looked at where they lie, found by what is in them, moved to another queue, and driven back."""
+"""Messages of a queue: browse, search, move to another queue, and redrive dead letters."""
 
 from collections import Counter
 from typing import Annotated, Any, Final
@@ -26,17 +26,19 @@ from flintmq.management.slices import each
 
 _COUNT: Final = 50
 _TRUNCATE_BYTES: Final = 64 * 1024
-# Of one message: `get` shows all of a large one.
+# The limit for each message; `get` returns large messages completely.
 _TRUNCATE_MAX_BYTES: Final = 1024 * 1024
 _MOVED_MAX_MESSAGES: Final = 1_000_000
-# How many dead letters of a queue, the oldest, the causes are counted of; the answer says of how many.
+# The causes are counted for so many of the oldest dead letters of a queue; the answer says for how many.
 _CAUSES_OF_MESSAGES: Final = 200
 
 Positions = Annotated[list[int], Meta(max_length=POSITIONS_MAX)]
 
 
 class Page(Struct):
-    """`next` is what to give as `after` for what follows; None at the end. `looked` tells how far a search came."""
+    """A page of messages. `next` is the value of `after` for the next page, None at the end; `looked` is the number of
+    examined messages.
+    """
 
     messages: list[dict[str, Any]]
     next: str | None
@@ -44,7 +46,7 @@ class Page(Struct):
 
 
 class Selected(Struct):
-    """Positions as a look at the queue tells them, or what occurs in the messages; neither: all."""
+    """The messages to choose: by position, as browsing returns it, or by text; all if neither is given."""
 
     positions: Positions | None = None
     search: str = ""
@@ -61,8 +63,8 @@ class Move(Struct):
 
 
 class Moved(Struct):
-    """`skipped` stayed although chosen: the other queue had no room for them, also where it drops its oldest.
-    `next` is what to give as `after` to go on; None at the end.
+    """The result of a move. `skipped` counts chosen messages that stayed because the other queue had no room, even if
+    it drops its oldest messages. `next` is the value of `after` to continue, None at the end.
     """
 
     moved: int
@@ -71,8 +73,9 @@ class Moved(Struct):
 
 
 class Redriven(Struct):
-    """`skipped` stayed: the queue they say they died on is not there, does not send its dead letters here, may not be
-    written to by the caller, or has no room. `next` is as for Moved.
+    """The result of a redrive. `skipped` counts messages that stayed: the queue that their history names does not
+    exist, does not send its dead letters here, may not be written to by the caller, or has no room. `next` is the value
+    of `after` to continue, None at the end.
     """
 
     redriven: int
@@ -81,7 +84,7 @@ class Redriven(Struct):
 
 
 def _number(call: Call, name: str, default: int, most: int) -> int:
-    """Raises BadRequest."""
+    """A number in the query, from 1 to `most`. Raises BadRequest."""
     text = call.query(name, str(default))
     if not (text.isascii() and text.isdigit() and len(text) < 10 and 0 < int(text) <= most):
         raise BadRequest(f"{name} is a number from 1 to {most}, not '{text}'")
@@ -89,7 +92,7 @@ def _number(call: Call, name: str, default: int, most: int) -> int:
 
 
 def _readable(call: Call) -> Queue:
-    """The queue of the path, which the caller may read. Raises Missing, AccessRefused or ResourceLocked."""
+    """The queue in the path, which the caller may read. Raises Missing, AccessRefused or ResourceLocked."""
     queue = queue_of(call)
     call.caller.rights_in(queue.vhost).check(READ, "queue", queue.name)
     queue.check_access(None)
@@ -98,7 +101,7 @@ def _readable(call: Call) -> Queue:
 
 def _entries(queue: Queue) -> EntryQueue:
     if not isinstance(queue, EntryQueue):
-        raise BadRequest("a stream keeps its messages: they can be looked at, and not be moved")
+        raise BadRequest("messages of a stream can be browsed, but not moved")
     return queue
 
 
@@ -140,7 +143,7 @@ async def _moved(call: Call, queue: EntryQueue, given: Move | Selected, plan: Pl
     most = min(given.count, _MOVED_MAX_MESSAGES)
     call.check_alarms()
     moved = await move_chosen(queue, selection, most, plan, node, given.after)
-    # Told once it is on the disk.
+    # The answer waits until the move is synced.
     await node.durable()
     return moved
 
@@ -149,7 +152,9 @@ async def _moved(call: Call, queue: EntryQueue, given: Move | Selected, plan: Pl
 
 
 def _dead_letter_queues(vhost: VHost) -> set[Queue]:
-    """Queues that dead letters may go to: what is bound to an exchange that some queue names for them."""
+    """The queues that may get dead letters: those bound to an exchange that some queue names as its dead-letter
+    exchange.
+    """
     found: set[Queue] = set()
     exchanges = {queue.settings.dead_letter_exchange for queue in vhost.queues.values()}
     for queue in vhost.queues.values():
@@ -199,13 +204,13 @@ async def _dead_letters(call: Call) -> Response:
 _WHERE: Final = "/api/queues/{vhost}/{name}"
 ROUTES: Final = (
     Route("GET", f"{_WHERE}/messages", _browse, Right.VHOST,
-          "Look at what is ready, and search it (count, search, after, truncate): nothing is taken.", Page),
+          "Browse and search ready messages (count, search, after, truncate); nothing is taken.", Page),
     Route("POST", f"{_WHERE}/move", _move, Right.VHOST,
           "Move messages to another queue of the virtual host.", Moved, Move, "queue.move"),
     Route("POST", f"{_WHERE}/redrive", _redrive, Right.VHOST,
-          "Put dead letters back on the queues they died on.", Redriven, Selected, "queue.redrive"),
+          "Move dead letters back to the queues they came from.", Redriven, Selected, "queue.redrive"),
     Route("GET", "/api/dead-letters", _all_dead_letters, Right.USER,
-          "Queues that dead letters lie on, and what they died of.", list[dict[str, Any]]),
+          "Queues with dead letters, and their causes.", list[dict[str, Any]]),
     Route("GET", "/api/dead-letters/{vhost}", _dead_letters, Right.VHOST_VISIBLE,
-          "Those of a virtual host.", list[dict[str, Any]]),
+          "Queues with dead letters in a virtual host, and their causes.", list[dict[str, Any]]),
 )  # fmt: skip

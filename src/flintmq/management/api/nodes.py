@@ -1,4 +1,4 @@
-"""The nodes, which are one: what it uses of its machine, and how much it may."""
+"""The only node: its resources and their limits."""
 
 import os
 from typing import Any, Final
@@ -13,7 +13,7 @@ from flintmq.management.http.call import Call, answer, no_content
 from flintmq.management.http.listing import listed, picked
 from flintmq.management.http.routes import NOT_AUDITED, Route
 
-# What RabbitMQ's runtime tells apart, and its tools insist on. There is nothing like it here, but for the last.
+# RabbitMQ's categories of memory, which its tools require. Here all of them are 0 except the last.
 _MEMORY: Final = (
     *("connection_readers", "connection_writers", "connection_channels", "connection_other", "queue_procs"),
     *(
@@ -28,7 +28,7 @@ _MEMORY: Final = (
 
 
 class NodeShown(Struct):
-    """RabbitMQ's fields, where we have them; memory and disk in bytes, `uptime` in milliseconds."""
+    """RabbitMQ's fields as far as they apply; memory and disk in bytes, `uptime` in milliseconds."""
 
     name: str
     type: str
@@ -63,7 +63,7 @@ class NodeMemory(Struct):
 
 
 def contexts(call: Call) -> list[dict[str, Any]]:
-    """Where the API and the web pages are."""
+    """The listeners of the API and the web interface."""
     node = call.node
     return [
         {"description": "FlintMQ Management", "path": "/", "ip": each.host, "port": each.port, "node": node.name}
@@ -97,7 +97,7 @@ def describe_node(call: Call) -> NodeShown:
         sockets_used=measures["sockets_used"],
         sockets_total=measures["sockets_total"],
         proc_used=measures["proc_used"],
-        # Threads: there are as many as it takes, and no limit is near.
+        # Threads are not limited; RabbitMQ's default limit of processes is shown.
         proc_total=1_048_576,
         storage_failure=node.failure,
         partitions=(),
@@ -141,16 +141,23 @@ _LIST: Any = list[NodeShown]
 _MEMORY_PATH: Final = "/api/nodes/{node}/memory"
 
 ROUTES: Final = (
-    Route("GET", "/api/nodes", _list, Right.MONITORING, "The nodes, which are one.", _LIST),
+    Route("GET", "/api/nodes", _list, Right.MONITORING, "All nodes: there is one.", _LIST),
     Route("GET", "/api/nodes/{node}", _get, Right.MONITORING, "The node of this name.", NodeShown),
-    Route("GET", _MEMORY_PATH, _memory, Right.MONITORING, "What memory the node uses.", NodeMemory),
-    Route("GET", f"{_MEMORY_PATH}/relative", _relative_memory, Right.MONITORING, "The same in percent.", NodeMemory),
+    Route("GET", _MEMORY_PATH, _memory, Right.MONITORING, "The memory that the node uses.", NodeMemory),
+    Route(
+        "GET",
+        f"{_MEMORY_PATH}/relative",
+        _relative_memory,
+        Right.MONITORING,
+        "The memory that the node uses, in percent.",
+        NodeMemory,
+    ),
     Route(
         "POST",
         "/api/rebalance/queues",
         _rebalance,
         Right.ADMINISTRATOR,
-        "Spread queues over the nodes: there is one.",
+        "Rebalance queues over nodes: does nothing, there is one.",
         action=NOT_AUDITED,
     ),
 )

@@ -1,4 +1,4 @@
-"""The node as a whole: what it is, how much is in it, and what it listens on."""
+"""Overview of the node: versions, totals, listeners."""
 
 import platform
 from typing import Any, Final
@@ -15,7 +15,7 @@ from flintmq.management.http.routes import Route
 from flintmq.management.slices import each
 from flintmq.management.stats.totals import message_stats, queue_totals
 
-# RabbitMQ's names for what came and went since the start.
+# RabbitMQ's names of the churn counters.
 _CHURN: Final = {
     "connection_created": "connections_opened",
     "connection_closed": "connections_closed",
@@ -50,7 +50,7 @@ class ListenerShown(Struct):
 
 
 class Overview(Struct, omit_defaults=True):
-    """The fields are RabbitMQ's; those who do not monitor see less of the node."""
+    """RabbitMQ's fields; callers without the tag monitoring see fewer of them."""
 
     management_version: str
     product_name: str
@@ -77,7 +77,7 @@ async def _overview(call: Call) -> Response:
     vhosts = call.visible_vhosts()
     queues = [queue for vhost in vhosts for queue in vhost.queues.values()]
     churn = call.broker.tick.churn
-    # Those who see all of it see it as one.
+    # If the caller may see all virtual hosts, the total series is used.
     sees_all = len(vhosts) == len(call.broker.vhosts)
     sampled = call.stats.vhosts
     series = [call.stats.total] if sees_all else [sampled[vhost.name] for vhost in vhosts if vhost.name in sampled]
@@ -110,4 +110,4 @@ async def _overview(call: Call) -> Response:
     return answer(shown)
 
 
-ROUTES: Final = (Route("GET", "/api/overview", _overview, Right.USER, "The node as a whole.", Overview),)
+ROUTES: Final = (Route("GET", "/api/overview", _overview, Right.USER, "Overview of the node.", Overview),)

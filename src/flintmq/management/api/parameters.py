@@ -1,7 +1,7 @@
-"""Parameters: RabbitMQ's shape of what components are told, and of our limits and operator policies.
+"""Parameters: RabbitMQ's form of settings for components, and of limits and operator policies.
 
-Components of RabbitMQ that we have not (federation, shovels) cannot be told anything; what an import brought for them
-is listed and can be deleted.
+Components of RabbitMQ that FlintMQ does not have (federation, shovels) cannot be configured. Parameters that an import
+brought for them are listed and can be deleted.
 """
 
 from typing import Any, Final
@@ -20,7 +20,7 @@ from flintmq.management.http.call import Call, answer, no_content, put
 from flintmq.management.http.listing import listed, picked
 from flintmq.management.http.routes import Route
 
-# The only name that RabbitMQ has for limits.
+# RabbitMQ's only parameter name for limits.
 _LIMITS: Final = "limits"
 
 
@@ -48,7 +48,7 @@ CLUSTER_NAME: Final = "cluster_name"
 
 
 def cluster_name(call: Call) -> str:
-    """What an administrator has called the node, or its own name."""
+    """The cluster name that an administrator has set, or the name of the node."""
     given = call.broker.parameters.get(("", "", CLUSTER_NAME))
     return given.value if given is not None and isinstance(given.value, str) else call.node.name
 
@@ -131,7 +131,7 @@ async def _delete(call: Call) -> Response:
 
 
 def _check_may_rule(call: Call) -> None:
-    """Limits and operator policies bind policymakers, so they are not theirs. Raises NotAuthorised."""
+    """Limits and operator policies restrict policymakers, so only administrators may set them. Raises NotAuthorised."""
     if not call.caller.is_administrator:
         raise NotAuthorised("User not authorised to access object")
 
@@ -179,7 +179,7 @@ async def _delete_global(call: Call) -> Response:
 
 
 def _check_may_name(call: Call) -> None:
-    """What the node is called has a path of its own, which is for administrators. Raises NotAuthorised."""
+    """The cluster name has its own path, and only administrators may set it. Raises NotAuthorised."""
     if call.path("name") == CLUSTER_NAME:
         _check_may_rule(call)
 
@@ -204,22 +204,40 @@ _ONE_GLOBAL: Final = "/api/global-parameters/{name}"
 
 ROUTES: Final = (
     Route("GET", "/api/parameters", _list, _POLICYMAKER, "All parameters.", _LIST),
-    Route("GET", "/api/parameters/{component}", _list, _POLICYMAKER, "Those of a component.", _LIST),
-    Route("GET", "/api/parameters/{component}/{vhost}", _list, _POLICYMAKER, "Those in a virtual host.", _LIST),
+    Route("GET", "/api/parameters/{component}", _list, _POLICYMAKER, "The parameters of a component.", _LIST),
+    Route(
+        "GET",
+        "/api/parameters/{component}/{vhost}",
+        _list,
+        _POLICYMAKER,
+        "The parameters of a component in a virtual host.",
+        _LIST,
+    ),
     Route("GET", _ONE, _get, _POLICYMAKER, "One parameter.", ParameterShown),
     Route("PUT", _ONE, _put, _POLICYMAKER, "Set a parameter.", None, ParameterWanted, "parameter.put"),
     Route("DELETE", _ONE, _delete, _POLICYMAKER, "Clear a parameter.", action="parameter.delete"),
-    Route("GET", "/api/global-parameters", _list_global, _GLOBAL, "All parameters of no virtual host.", _GLOBALS),
-    Route("GET", _ONE_GLOBAL, _get_global, _GLOBAL, "One of them.", GlobalParameterShown),
-    Route("PUT", _ONE_GLOBAL, _put_global, _GLOBAL, "Set one.", None, ParameterWanted, "global_parameter.put"),
-    Route("DELETE", _ONE_GLOBAL, _delete_global, _GLOBAL, "Clear one.", action="global_parameter.delete"),
-    Route("GET", "/api/cluster-name", _cluster_name, Right.USER, "What the node is called.", ClusterName),
+    Route("GET", "/api/global-parameters", _list_global, _GLOBAL, "All global parameters.", _GLOBALS),
+    Route("GET", _ONE_GLOBAL, _get_global, _GLOBAL, "One global parameter.", GlobalParameterShown),
+    Route(
+        "PUT",
+        _ONE_GLOBAL,
+        _put_global,
+        _GLOBAL,
+        "Set a global parameter.",
+        None,
+        ParameterWanted,
+        "global_parameter.put",
+    ),
+    Route(
+        "DELETE", _ONE_GLOBAL, _delete_global, _GLOBAL, "Clear a global parameter.", action="global_parameter.delete"
+    ),
+    Route("GET", "/api/cluster-name", _cluster_name, Right.USER, "The cluster name.", ClusterName),
     Route(
         "PUT",
         "/api/cluster-name",
         _put_cluster_name,
         Right.ADMINISTRATOR,
-        "Call the node something.",
+        "Set the cluster name.",
         None,
         ClusterName,
         "cluster_name.put",

@@ -40,12 +40,12 @@ async def _listed(call: Call, rights: Iterable[Rights]) -> Response:
 
 
 def everywhere(call: Call) -> Iterable[Rights]:
-    """Of all users in all virtual hosts."""
+    """The rights of all users in all virtual hosts."""
     return (rights for user in call.broker.users.values() for rights in user.all_rights)
 
 
 def of_vhost(call: Call) -> Iterable[Rights]:
-    """Of all users in the virtual host of the path."""
+    """The rights of all users in the virtual host of the path."""
     vhost = call.vhost().name
     return (user.rights(vhost) for user in call.broker.users.values())
 
@@ -63,13 +63,15 @@ async def _of_vhost(call: Call) -> Response:
 
 
 def existing(call: Call) -> Rights:
-    """Of the user and virtual host in the path. Raises Missing where there is one of them not."""
+    """The rights of the user in the virtual host of the path. Raises Missing if one of them does not exist."""
     vhost = call.vhost().name
     return user_of(call).rights(vhost)
 
 
 def target(call: Call) -> Rights:
-    """The same, for what is to be laid down. Raises BadRequest (as RabbitMQ)."""
+    """The rights to be changed, of the user in the virtual host of the path. Raises BadRequest if one of them does not
+    exist (as RabbitMQ).
+    """
     try:
         return existing(call)
     except Missing as error:

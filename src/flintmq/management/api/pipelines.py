@@ -1,4 +1,4 @@
-"""Pipelines, as they tell of themselves on the queue that keeps the last word of each."""
+"""Pipelines: the last status that each of them has published."""
 
 from typing import Any, Final
 
@@ -33,6 +33,6 @@ async def _of_vhost(call: Call) -> Response:
 
 _MANY: Final = list[dict[str, Any]]
 ROUTES: Final = (
-    Route("GET", "/api/pipelines", _all, Right.USER, "What pipelines last said of themselves.", _MANY),
-    Route("GET", "/api/pipelines/{vhost}", _of_vhost, Right.VHOST_VISIBLE, "Those of a virtual host.", _MANY),
+    Route("GET", "/api/pipelines", _all, Right.USER, "The last status of each pipeline.", _MANY),
+    Route("GET", "/api/pipelines/{vhost}", _of_vhost, Right.VHOST_VISIBLE, "The pipelines of a virtual host.", _MANY),
 )

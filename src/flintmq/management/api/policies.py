@@ -1,4 +1,4 @@
-"""Policies: arguments for queues and exchanges by their names, of policymakers and of operators."""
+"""Policies and operator policies: arguments for queues and exchanges whose names match a pattern."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
@@ -18,7 +18,7 @@ from flintmq.management.http.listing import listed, picked
 from flintmq.management.http.routes import Route
 from flintmq.management.slices import Slice
 
-# That are compared with a policy before there is a look at the time.
+# So many names are compared with policies before the time is checked.
 _NAMES: Final = 16
 
 
@@ -44,7 +44,7 @@ def _describe(record: PolicyRecord) -> PolicyShown:
 
 
 def policy_value(record: PolicyRecord) -> dict[str, Any]:
-    """What is said of it where it is the value of a parameter."""
+    """A policy as the value of a parameter: without its virtual host and name."""
     shown: dict[str, Any] = msgspec.to_builtins(_describe(record))
     return {key: value for key, value in shown.items() if key not in ("vhost", "name")}
 
@@ -82,7 +82,7 @@ async def _get(call: Call, operator: bool) -> Response:
 
 
 async def applied(call: Call) -> None:
-    """Return once changes of policies hold for all queues and exchanges."""
+    """Wait until changes of policies apply to all queues and exchanges."""
     now = Slice()
     while call.broker.apply_policies(_NAMES):
         if now.is_over:
@@ -123,7 +123,9 @@ _LIST: Any = list[PolicyShown]
 
 
 def _routes(path: str, kind: str, right: Right, operator: bool) -> tuple[Route, ...]:
-    """`right` is that to lay down; to look at the list, permissions in the virtual host are enough."""
+    """The routes of a kind of policy. `right` is required for changes; permissions in the virtual host are enough for
+    the list.
+    """
     of_vhost, one = f"{path}/{{vhost}}", f"{path}/{{vhost}}/{{name}}"
     act = kind.replace(" ", "_")
     many = f"{kind.removesuffix('y')}ies"
@@ -136,12 +138,12 @@ def _routes(path: str, kind: str, right: Right, operator: bool) -> tuple[Route, 
             one,
             _handler(_put, operator),
             right,
-            f"Lay down an {kind}, which holds at once." if operator else f"Lay down a {kind}, which holds at once.",
+            f"Set an {kind}, which applies at once." if operator else f"Set a {kind}, which applies at once.",
             None,
             PolicyWanted,
             f"{act}.put",
         ),
-        Route("DELETE", one, _handler(_delete, operator), right, f"Withdraw one {kind}.", action=f"{act}.delete"),
+        Route("DELETE", one, _handler(_delete, operator), right, f"Delete one {kind}.", action=f"{act}.delete"),
     )
 
 

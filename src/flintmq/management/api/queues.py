@@ -1,4 +1,4 @@
-"""Queues of all types: what there is, what is on them, and how fast it comes and goes."""
+"""Queues of all types: declaration, deletion, statistics, and reading of messages."""
 
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
@@ -33,14 +33,16 @@ from flintmq.management.stats.counts import message_stats
 from flintmq.management.stats.history import add_histories
 from flintmq.management.values import arguments_shown, table
 
-# What one answer of `get` holds at most.
+# The maximum content of one answer of `get`.
 GET_MAX_MESSAGES: Final = 1_000
 GET_MAX_BYTES: Final = 16 * 1024 * 1024
 _ACK_MODES: Final = ("ack_requeue_true", "ack_requeue_false", "reject_requeue_true", "reject_requeue_false")
 
 
 class QueueDeclaration(Struct):
-    """What is left out is as in queue.declare of AMQP 0-9-1 (RabbitMQ): a queue is not durable unless that is said."""
+    """Missing fields have the defaults of AMQP 0-9-1's queue.declare (RabbitMQ): a queue is transient unless `durable`
+    is set.
+    """
 
     durable: bool = False
     auto_delete: bool = False
@@ -49,7 +51,7 @@ class QueueDeclaration(Struct):
 
 
 class GetRequest(Struct):
-    """`ackmode` says whether what is shown stays on the queue."""
+    """A request to read messages. `ackmode` says whether they stay on the queue."""
 
     count: Annotated[int, Meta(ge=1, le=GET_MAX_MESSAGES)]
     ackmode: str = "ack_requeue_true"
@@ -58,13 +60,13 @@ class GetRequest(Struct):
 
 
 class Action(Struct):
-    """`pause` and `resume`; `sync` and `cancel_sync` have nothing to do on a single node."""
+    """An action on a queue: `pause` or `resume`; `sync` and `cancel_sync` do nothing on a single node."""
 
     action: str
 
 
 def queue_of(call: Call) -> Queue:
-    """The one of the path. Raises Missing."""
+    """The queue in the path. Raises Missing."""
     found = call.vhost().queues.get(call.path("name"))
     if found is None:
         raise Missing
@@ -72,7 +74,7 @@ def queue_of(call: Call) -> Queue:
 
 
 def facts(call: Call, queue: Queue, details: Details) -> dict[str, object]:
-    """As `rabbitmqctl` and RabbitMQ's API name them."""
+    """A queue as JSON fields, with the names of RabbitMQ's API."""
     messages, ready, unacked = counts.held_by(queue)
     rates = call.stats.queues.rates(queue)
     passing, holding = rates[: len(counts.QUEUE)], rates[len(counts.QUEUE) :]
@@ -116,7 +118,7 @@ def facts(call: Call, queue: Queue, details: Details) -> dict[str, object]:
         "reductions": 0,
         "memory": 0,
     }
-    # As far as the samples of rates tell: RabbitMQ says it once a queue has had nothing to do for some seconds.
+    # RabbitMQ sets this once a queue has been idle for some seconds; here the samples of rates decide.
     still_ms = call.stats.queues.unchanged_since_ms(queue, (*counts.of_queue(queue), *counts.held_by(queue)))
     if still_ms and not queue.is_due:
         shown["idle_since"] = datetime.fromtimestamp(still_ms / 1000, UTC).isoformat(timespec="milliseconds")
@@ -130,19 +132,19 @@ def facts(call: Call, queue: Queue, details: Details) -> dict[str, object]:
 
 
 def _timestamp(head: Message | None) -> int | None:
-    """When the message was made, in seconds, where it says so."""
+    """The timestamp property of a message in Unix seconds; None if it has none."""
     if head is None:
         return None
     try:
         text = head.codec.property_text(head.properties, "timestamp")
     except FlintError:
-        # Stored by a release that looked less closely.
+        # An older release stored messages with invalid properties.
         return None
     return int(text) if text.isdigit() else None
 
 
 async def add_history(call: Call, queue: Queue, shown: dict[str, object]) -> None:
-    """Adds the last minutes to the facts of one queue, as far as they are asked for; a list has none of them."""
+    """Add the requested history of the last minutes to the fields of one queue; lists do not have it."""
     points = partial(call.stats.queues.points, queue)
     await add_histories(shown, counts.QUEUE_HISTORY, points, call.request.query_params)
 
@@ -166,7 +168,7 @@ async def _list(call: Call, vhosts: list[VHost]) -> Response:
     details = Details(call)
     queues: list[Queue] = []
     for vhost in vhosts:
-        # A copy in one go; whatever looks at each of them has to be done in slices.
+        # The list is copied at once; work on its items is done in slices.
         queues += vhost.queues.values()
     return await listed(call, queues, lambda queue: facts(call, queue, details), _name, _place)
 
@@ -180,7 +182,7 @@ async def _of_vhost(call: Call) -> Response:
 
 
 async def _of_first_vhost(call: Call) -> Response:
-    """Flower does not encode the virtual host / where it is part of a path."""
+    """The queues of the virtual host /, for Flower, which does not encode / in the path."""
     return await _list(call, [vhost for vhost in call.visible_vhosts() if vhost.name == "/"])
 
 
@@ -239,7 +241,7 @@ async def _act(call: Call) -> Response:
     if given.action in ("pause", "resume"):
         call.caller.rights_in(queue.vhost).check(CONFIGURE, "queue", queue.name)
         if not isinstance(queue, EntryQueue):
-            raise BadRequest("a stream cannot be paused: its readers read on their own")
+            raise BadRequest("a stream cannot be paused, because its readers are independent")
         queue.pause(given.action == "pause")
         call.audit(queue.name, f"queue.{given.action}")
         await call.node.durable()
@@ -261,13 +263,13 @@ async def _get(call: Call) -> Response:
     try:
         response = await encoded_list(_taken(call, queue, given, taken))
     except BaseException:
-        # Nobody has seen them: they stay, whatever was to become of them.
+        # Nobody has seen the messages, so they go back, whatever the ackmode.
         call.node.now_ms()
         queue.put_back(taken)
         raise
     call.node.now_ms()
     if given.ackmode == "ack_requeue_true":
-        # Looking is no failure: a queue with a delivery limit would give up what is looked at too often.
+        # Reading is not a failed delivery, so it does not count towards a delivery limit.
         queue.put_back(taken)
     elif given.ackmode == "reject_requeue_true":
         queue.requeue(taken)
@@ -279,10 +281,10 @@ async def _get(call: Call) -> Response:
 
 
 async def _taken(call: Call, queue: Queue, given: GetRequest, taken: list[Entry]) -> AsyncIterator[dict[str, object]]:
-    """Messages that are taken from the queue, as they are shown. Raises HttpError where not even one can be."""
+    """Take messages from the queue, and yield them as JSON fields. Raises HttpError if not even one can be taken."""
     size = 0
     while len(taken) < given.count and size < GET_MAX_BYTES and not queue.gone:
-        # Others had their turn since the last one.
+        # Time has passed since the last message, so the broker's clock is set again.
         call.node.now_ms()
         try:
             entry = queue.get()
@@ -310,14 +312,14 @@ _WHERE: Final = "/api/queues/{vhost}/{name}"
 _READS: Final = Right.VHOST_VISIBLE
 ROUTES: Final = (
     Route("GET", "/api/queues", _all, Right.USER, "All queues that the caller may see.", list[dict[str, Any]]),
-    Route("GET", "/api/queues/detailed", _all, Right.USER, "The same with all there is to say.", list[dict[str, Any]]),
+    Route("GET", "/api/queues/detailed", _all, Right.USER, "All queues with all fields.", list[dict[str, Any]]),
     Route("GET", "/api/queues//", _of_first_vhost, Right.USER, "The queues of /.", list[dict[str, Any]]),
     Route("GET", "/api/queues/{vhost}", _of_vhost, _READS, "The queues of a virtual host.", list[dict[str, Any]]),
     Route("GET", _WHERE, _one, _READS, "A queue, with its consumers.", dict[str, Any]),
     Route("PUT", _WHERE, _put, Right.VHOST, "Declare a queue.", takes=QueueDeclaration, action="queue.declare"),
     Route("DELETE", _WHERE, _delete, Right.VHOST, "Delete a queue (if-empty, if-unused).", action="queue.delete"),
-    Route("DELETE", f"{_WHERE}/contents", _purge, Right.VHOST, "Drop all messages that are ready.", action="queue.purge"),
+    Route("DELETE", f"{_WHERE}/contents", _purge, Right.VHOST, "Delete all ready messages.", action="queue.purge"),
     Route("POST", f"{_WHERE}/actions", _act, Right.VHOST, "Pause or resume a queue.", None, Action, "queue.action"),
-    Route("POST", f"{_WHERE}/get", _get, Right.VHOST, "Take messages, and perhaps put them back.",
+    Route("POST", f"{_WHERE}/get", _get, Right.VHOST, "Take messages, and put them back depending on ackmode.",
           list[dict[str, Any]], GetRequest, NOT_AUDITED),
 )  # fmt: skip

@@ -1,4 +1,6 @@
-"""Ends of AMQP 1.0 links that are kept for who resumes them: what they hold, and how to forget one that nobody does."""
+"""Resumable links: termini of AMQP 1.0 links that outlive their connections, and their unsettled deliveries; abandoned
+ones can be deleted.
+"""
 
 from typing import Any, Final
 
@@ -17,8 +19,8 @@ _DURABILITIES: Final = {NONE: "none", CONFIGURATION: "configuration", UNSETTLED_
 
 
 def _facts(terminus: Terminus) -> dict[str, object]:
-    """`unsettled` are deliveries that are not settled; of `half_messages` a part has come, which takes `half_bytes`, of
-    which `half_bytes_paged_out` are on the disk.
+    """A terminus as JSON fields. `unsettled` counts unsettled deliveries. `half_messages` counts partially received
+    messages of `half_bytes` bytes, of which `half_bytes_paged_out` are on the disk.
 
     `role` is the broker's: it sends from a source, and receives by a target.
     """
@@ -43,7 +45,7 @@ def _facts(terminus: Terminus) -> dict[str, object]:
 
 
 def _visible(call: Call, vhost: VHost) -> list[Terminus]:
-    """Users see those of their own links; those who monitor, all of them."""
+    """The termini that the caller may see: those of its own links, or all with the tag monitoring."""
     termini: list[Terminus] = [*vhost.termini.sources.values(), *vhost.termini.targets.values()]
     if call.caller.is_monitoring:
         return termini
@@ -69,7 +71,7 @@ async def _of_vhost(call: Call) -> Response:
 
 
 def _the_one(call: Call) -> Terminus:
-    """Raises Missing."""
+    """The terminus in the path. Raises Missing."""
     wanted = call.path("id")
     for terminus in _visible(call, call.vhost()):
         if str(terminus.record.id) == wanted:
@@ -85,7 +87,7 @@ async def _forget(call: Call) -> Response:
     terminus = _the_one(call)
     record = terminus.record
     if not (call.caller.is_administrator or call.caller.owns(record.user)):
-        raise AccessRefused("only its user and administrators may forget a link")
+        raise AccessRefused("only its user and administrators may delete a resumable link")
     if terminus.link is not None:
         raise PreconditionFailed(
             f"link '{record.link}' of container '{record.container}' is attached: close its connection first"
@@ -98,15 +100,22 @@ async def _forget(call: Call) -> Response:
 _MANY: Final = list[dict[str, Any]]
 _ONE: Final = "/api/resumable-links/{vhost}/{id}"
 ROUTES: Final = (
-    Route("GET", "/api/resumable-links", _all, Right.USER, "Ends of AMQP 1.0 links that are kept.", _MANY),
-    Route("GET", "/api/resumable-links/{vhost}", _of_vhost, Right.VHOST_VISIBLE, "Those of a virtual host.", _MANY),
-    Route("GET", _ONE, _one, Right.VHOST_VISIBLE, "One of them, by its id.", dict[str, Any]),
+    Route("GET", "/api/resumable-links", _all, Right.USER, "Resumable AMQP 1.0 links.", _MANY),
+    Route(
+        "GET",
+        "/api/resumable-links/{vhost}",
+        _of_vhost,
+        Right.VHOST_VISIBLE,
+        "The resumable links of a virtual host.",
+        _MANY,
+    ),
+    Route("GET", _ONE, _one, Right.VHOST_VISIBLE, "One resumable link, by its id.", dict[str, Any]),
     Route(
         "DELETE",
         _ONE,
         _forget,
         Right.VHOST_VISIBLE,
-        "Forget it while it is not attached: what it holds goes back, parts of messages are dropped.",
+        "Delete a detached resumable link: its deliveries return, partial messages are dropped.",
         action="resumable-link.forget",
     ),
 )

@@ -1,4 +1,4 @@
-"""Streams by their offsets, and their readers: how far each is, and how far behind the end."""
+"""Streams with their offsets, and their readers with their lag."""
 
 from typing import Any, Final
 
@@ -16,10 +16,11 @@ from flintmq.management.http.routes import Route
 
 
 def stream_facts(call: Call, stream: StreamQueue, details: Details) -> dict[str, object]:
-    """What is said of any queue, where the stream begins and ends, and who reads it.
+    """A stream as JSON fields: those of any queue, its offsets, and its readers.
 
-    `last_offset` is None while it is empty. `fetched_offset` is behind the furthest message that was read by ranges
-    since the broker started, which is how Spark reads, and `fetched_at` when the last was (Unix time in ms).
+    `last_offset` is None if the stream is empty. `fetched_offset` is the offset behind the furthest message that was
+    read by ranges since the broker started, as Spark reads; `fetched_at` is the time of the last such read (Unix time
+    in ms).
     """
     log = stream.log
     first, following = int(log.first_offset), int(log.next_offset)
@@ -82,6 +83,6 @@ async def _one(call: Call) -> Response:
 _MANY: Final = list[dict[str, Any]]
 ROUTES: Final = (
     Route("GET", "/api/streams", _all, Right.USER, "Streams, with their offsets and readers.", _MANY),
-    Route("GET", "/api/streams/{vhost}", _of_vhost, Right.VHOST_VISIBLE, "Those of a virtual host.", _MANY),
+    Route("GET", "/api/streams/{vhost}", _of_vhost, Right.VHOST_VISIBLE, "The streams of a virtual host.", _MANY),
     Route("GET", "/api/streams/{vhost}/{name}", _one, Right.VHOST_VISIBLE, "A stream.", dict[str, Any]),
 )

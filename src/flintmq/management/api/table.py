@@ -55,6 +55,6 @@ _RESOURCES: Final[tuple[Route, ...]] = (
     *whoami.ROUTES,
     *endpoint.ROUTES,
 )
-# For people.
+# HTML pages for people.
 PAGES: Final = manual.routes(_RESOURCES)
 ROUTES: Final[tuple[Route, ...]] = (*_RESOURCES, openapi.route(_RESOURCES), *PAGES)

@@ -100,7 +100,9 @@ _ADMIN: Final = Right.ADMINISTRATOR
 ROUTES: Final = (
     Route("GET", "/api/topic-permissions", _list, _ADMIN, "All topic permissions of all users.", _LIST),
     Route("GET", "/api/users/{user}/topic-permissions", _of_user, _ADMIN, "All topic permissions of a user.", _LIST),
-    Route("GET", "/api/vhosts/{vhost}/topic-permissions", _of_vhost, _ADMIN, "Those in a virtual host.", _LIST),
+    Route(
+        "GET", "/api/vhosts/{vhost}/topic-permissions", _of_vhost, _ADMIN, "Topic permissions in a virtual host.", _LIST
+    ),
     Route("GET", _ONE, _get, _ADMIN, "The topic permissions of a user in a virtual host.", _LIST),
     Route(
         "PUT",
@@ -112,13 +114,13 @@ ROUTES: Final = (
         TopicPermissionWanted,
         "topic_permission.put",
     ),
-    Route("DELETE", _ONE, _delete, _ADMIN, "Lift all restrictions.", action="topic_permission.delete"),
+    Route("DELETE", _ONE, _delete, _ADMIN, "Delete all of them.", action="topic_permission.delete"),
     Route(
         "DELETE",
         f"{_ONE}/{{exchange}}",
         _delete_one,
         _ADMIN,
-        "Lift those at one exchange.",
+        "Delete the topic permissions of a user at one exchange.",
         action="topic_permission.delete",
     ),
 )

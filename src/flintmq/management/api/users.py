@@ -1,4 +1,4 @@
-"""Users: tags and passwords. Of a password its hash is shown, to administrators, as definitions have it."""
+"""Users: tags and passwords. Administrators see password hashes, as in exported definitions."""
 
 from typing import Any, Final
 
@@ -32,9 +32,10 @@ class PermissionOfUser(Struct):
 
 
 class UserWanted(Struct):
-    """With a password, or the hash of one; with neither, or an empty one, nobody logs in by password.
+    """A user to create or change: with a password, or a password hash; with neither, or an empty one, password login is
+    disabled.
 
-    `permissions`, by virtual hosts, are for a new user.
+    `permissions`, by virtual host, apply only to a new user.
     """
 
     password: str | None = None
@@ -49,7 +50,7 @@ class UsersToDelete(Struct):
 
 
 def user_of(call: Call) -> User:
-    """The one of the path. Raises Missing."""
+    """The user in the path. Raises Missing."""
     found = call.broker.users.get(call.path("user"))
     if found is None:
         raise Missing
@@ -77,7 +78,7 @@ async def _get(call: Call) -> Response:
 
 
 def _check_unprotected(call: Call, name: str) -> None:
-    """Raises BadRequest for a user that is marked as one that other programs rely on (RabbitMQ)."""
+    """Raise BadRequest for a user with the tag protected (RabbitMQ)."""
     user = call.broker.users.get(name)
     if user is not None and PROTECTED in user.record.tags:
         raise BadRequest("Protected users cannot be modified via the HTTP API")
@@ -92,7 +93,7 @@ async def _put(call: Call) -> Response:
     tags = words(wanted.tags)
     call.given = f"tags: {' '.join(tags)}"
     record = await _record(call, name, wanted, tags)
-    # Others had their turn while the password was hashed.
+    # Time has passed while the password was hashed, so the broker's clock is set again.
     call.node.now_ms()
     _check_unprotected(call, name)
     known = name in call.broker.users
@@ -107,10 +108,10 @@ async def _put(call: Call) -> Response:
 
 
 def _permissions(call: Call, user: str, wanted: UserWanted) -> list[PermissionRecord]:
-    """Raises BadRequest, and ConfigurationError for what is no pattern."""
+    """The permissions for a new user. Raises BadRequest, and ConfigurationError for an invalid pattern."""
     for vhost in wanted.permissions:
         if vhost not in call.broker.vhosts:
-            raise BadRequest(f"no virtual host '{vhost}': make it before its permissions are given")
+            raise BadRequest(f"no virtual host '{vhost}': create it before its permissions are given")
     records = [
         PermissionRecord(vhost, user, each.configure, each.write, each.read)
         for vhost, each in wanted.permissions.items()
@@ -130,7 +131,7 @@ async def _record(call: Call, name: str, wanted: UserWanted, tags: tuple[str, ..
         return UserRecord(name, secret.hash, tags, secret.algorithm, secret.scram)
     password_hash = wanted.password_hash or ""
     algorithm = wanted.hashing_algorithm or algorithm_of(password_hash)
-    # What a user has already stays, however it came about.
+    # The present hash of a user is accepted even if a new one would be refused.
     if known is None or (known.hashing_algorithm, known.password_hash) != (algorithm, password_hash):
         check_password_hash(algorithm, password_hash)
     return UserRecord(name, password_hash, tags, algorithm)
@@ -148,7 +149,7 @@ async def _bulk_delete(call: Call) -> Response:
     wanted = await call.body(UsersToDelete)
     for name in wanted.users:
         user = call.broker.users.get(name)
-        # As in RabbitMQ: those that are protected stay, and the others go.
+        # As in RabbitMQ, protected users stay, and the others are deleted.
         if user is not None and PROTECTED not in user.record.tags:
             call.broker.delete_user(name)
             call.audit(name)
@@ -162,9 +163,7 @@ _ADMIN: Final = Right.ADMINISTRATOR
 
 ROUTES: Final = (
     Route("GET", "/api/users", _list, _ADMIN, "All users.", _LIST),
-    Route(
-        "GET", "/api/users/without-permissions", _without_permissions, _ADMIN, "Users that may enter nothing.", _LIST
-    ),
+    Route("GET", "/api/users/without-permissions", _without_permissions, _ADMIN, "Users without permissions.", _LIST),
     Route(
         "POST",
         "/api/users/bulk-delete",
@@ -176,6 +175,6 @@ ROUTES: Final = (
         "user.delete",
     ),
     Route("GET", _ONE, _get, _ADMIN, "One user.", UserShown),
-    Route("PUT", _ONE, _put, _ADMIN, "Make a user, or change tags and password.", None, UserWanted, "user.put"),
-    Route("DELETE", _ONE, _delete, _ADMIN, "Delete a user, whose connections end.", action="user.delete"),
+    Route("PUT", _ONE, _put, _ADMIN, "Create a user, or change tags and password.", None, UserWanted, "user.put"),
+    Route("DELETE", _ONE, _delete, _ADMIN, "Delete a user, and close its connections.", action="user.delete"),
 )

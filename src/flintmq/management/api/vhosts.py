@@ -1,4 +1,4 @@
-"""Virtual hosts: what there are, made, described and deleted."""
+"""Virtual hosts: list, create, change and delete."""
 
 from typing import Any, Final
 
@@ -15,7 +15,7 @@ from flintmq.management.http.listing import listed, picked
 from flintmq.management.http.routes import NOT_AUDITED, Route
 from flintmq.management.stats.totals import message_stats, queue_totals
 
-# What RabbitMQ calls no queue type, and ours where a virtual host has none.
+# RabbitMQ's word for no default queue type, and the type that then applies.
 _NO_TYPE: Final = "undefined"
 _OWN_TYPE: Final = "classic"
 
@@ -27,7 +27,7 @@ class VHostMetadata(Struct):
 
 
 class VHostShown(Struct):
-    """`dialect` is FlintMQ's own."""
+    """A virtual host in RabbitMQ's format; `dialect` is FlintMQ's own."""
 
     name: str
     description: str
@@ -48,7 +48,7 @@ class VHostShown(Struct):
 
 
 class VHostWanted(Struct):
-    """What is not said stays as it is. `tags` may be one text with commas."""
+    """Changes of a virtual host; missing fields stay as they are. `tags` may be one text with commas."""
 
     description: str | None = None
     tags: str | list[str] | None = None
@@ -94,8 +94,8 @@ async def _put(call: Call) -> Response:
     known = call.broker.vhosts.get(name)
     before = VHostRecord(name) if known is None else known.record
     if call.caller.is_internal and call.caller.name not in call.broker.users:
-        # Deleted while the body came: what is made below would have nobody's permissions.
-        raise NotAuthorised("the user is not there any more")
+        # The user was deleted while the body was received, so the permissions below would belong to nobody.
+        raise NotAuthorised("the user was deleted")
     queue_type = wanted.defaultqueuetype if wanted.default_queue_type is UNSET else wanted.default_queue_type
     if queue_type is None:
         queue_type = before.default_queue_type
@@ -109,7 +109,7 @@ async def _put(call: Call) -> Response:
         )
     )
     if known is None and call.caller.is_internal:
-        # As RabbitMQ: tools make a virtual host and go on in it.
+        # As in RabbitMQ, the creator gets permissions: tools create a virtual host and continue in it.
         call.broker.put_rule(PermissionRecord(name, call.caller.name, ".*", ".*", ".*"))
         call.given = "configure: .* write: .* read: .*"
     if wanted.tracing is not None:
@@ -121,14 +121,14 @@ async def _put(call: Call) -> Response:
 async def _delete(call: Call) -> Response:
     vhost = call.vhost()
     call.broker.delete_vhost(vhost.name)
-    # Nothing is asked of other virtual hosts for the sake of this one's firehose.
+    # Other virtual hosts must not pay for this one's firehose.
     call.node.trace(vhost, False)
     await call.node.durable()
     return no_content()
 
 
 async def _start(call: Call) -> Response:
-    """All virtual hosts run as long as the node does."""
+    """Do nothing: all virtual hosts run as long as the node runs."""
     call.vhost()
     if call.path("node") != call.node.name:
         raise BadRequest(f"Unknown node: {call.path('node')}")
@@ -146,7 +146,7 @@ ROUTES: Final = (
         _ONE,
         _put,
         Right.ADMINISTRATOR,
-        "Make a virtual host, where its maker may do all, or change one.",
+        "Create a virtual host, with permissions for its creator, or change one.",
         None,
         VHostWanted,
         "vhost.put",

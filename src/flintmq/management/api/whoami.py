@@ -1,4 +1,4 @@
-"""Who the API takes the caller for, and how callers may log in at all."""
+"""The caller's identity, ways to log in, and small endpoints that RabbitMQ's tools expect."""
 
 from typing import Any, Final
 from urllib.parse import parse_qs
@@ -11,7 +11,7 @@ from flintmq.management.http.auth import authenticated
 from flintmq.management.http.call import Call, answer
 from flintmq.management.http.routes import NOT_AUDITED, Route
 
-# A name and a password, of somebody nobody knows yet.
+# The form has a name and a password only, and comes from an unauthenticated client.
 _FORM_MAX_BYTES: Final = 4_096
 
 
@@ -22,7 +22,7 @@ class WhoAmI(Struct):
 
 
 class LoginOptions(Struct):
-    """`oauth_enabled`: tokens of an issuer count."""
+    """How to log in. `oauth_enabled` says that tokens of an OAuth 2 issuer are accepted."""
 
     oauth_enabled: bool
 
@@ -40,7 +40,7 @@ class Hashed(Struct):
 
 
 async def _login(call: Call) -> Response:
-    """As pages log in that have a form: what is answered is who it was, and never what was sent."""
+    """Check the credentials of a login form; the answer is the user, never the credentials."""
     form = parse_qs((await call.data(_FORM_MAX_BYTES)).decode(errors="replace"), max_num_fields=8)
     user, password = (form.get(name, [""])[-1] for name in ("username", "password"))
     caller = await authenticated(call.request, call.node, user, password)
@@ -67,14 +67,14 @@ async def _version(call: Call) -> Response:
 _LIST: Any = list[dict[str, str]]
 
 ROUTES: Final = (
-    Route("GET", "/api/whoami", _whoami, Right.USER, "The user that the API takes the caller for.", WhoAmI),
+    Route("GET", "/api/whoami", _whoami, Right.USER, "The caller's name and tags.", WhoAmI),
     Route("GET", "/api/auth", _auth, Right.ANYBODY, "How to log in.", LoginOptions),
     Route(
         "POST",
         "/api/login",
         _login,
         Right.ANYBODY,
-        "Whether this is the name and password of a user, from a form.",
+        "Check a name and a password, sent as a form.",
         WhoAmI,
         action=NOT_AUDITED,
     ),
@@ -86,9 +86,11 @@ ROUTES: Final = (
         "A password_hash for a user, as RabbitMQ hashes passwords by default.",
         Hashed,
     ),
-    Route("GET", "/api/extensions", _extensions, Right.USER, "What the web pages are extended by.", _LIST),
-    Route("GET", "/api/feature-flags", _none, Right.USER, "What could be enabled: everything is.", _LIST),
-    Route("GET", "/api/deprecated-features", _none, Right.USER, "What will go: nothing.", _LIST),
-    Route("GET", "/api/deprecated-features/used", _none, Right.USER, "What of it is used.", _LIST),
-    Route("GET", "/api/version", _version, Right.USER, "The version of RabbitMQ that this API is one of.", str),
+    Route("GET", "/api/extensions", _extensions, Right.USER, "Extensions of the web interface.", _LIST),
+    Route("GET", "/api/feature-flags", _none, Right.USER, "Feature flags: there are none.", _LIST),
+    Route("GET", "/api/deprecated-features", _none, Right.USER, "Deprecated features: there are none.", _LIST),
+    Route(
+        "GET", "/api/deprecated-features/used", _none, Right.USER, "Deprecated features in use: there are none.", _LIST
+    ),
+    Route("GET", "/api/version", _version, Right.USER, "The version of RabbitMQ whose API this is.", str),
 )

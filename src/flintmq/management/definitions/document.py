@@ -1,6 +1,6 @@
-"""A file of definitions as RabbitMQ exports it, and the little FlintMQ adds: what may stand in it, as types.
+"""The format of a definitions file as RabbitMQ exports it, with FlintMQ's additions, as types.
 
-Keys that say nothing to us are skipped; a value of a wrong type is an error that names its entry.
+Unknown keys are ignored; a value of a wrong type is an error that names its entry.
 """
 
 from collections.abc import Sequence
@@ -13,12 +13,12 @@ from flintmq.base.json_values import from_json, is_nested_deeper, typed_table
 from flintmq.base.limits import TABLE_DEPTH_MAX
 from flintmq.broker.message import Table
 
-# Exports write an empty one of what is an object otherwise as a list.
+# RabbitMQ's exports write an empty object as an empty list.
 _Fields = dict[str, Any] | list[Any]
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
-    """`label` is how an error names the entry: its place in the file, and its name."""
+    """An entry of a section. `label` names the entry in errors."""
 
     @property
     def label(self) -> str:
@@ -32,7 +32,7 @@ class VHostMetadata(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class VHostEntry(Entry, frozen=True, kw_only=True):
-    """`dialect` is ours. Older exports have what `metadata` has as fields of its own."""
+    """A virtual host. `dialect` is FlintMQ's own. Older exports have the fields of `metadata` at the top."""
 
     name: str
     description: str | None = None
@@ -43,7 +43,7 @@ class VHostEntry(Entry, frozen=True, kw_only=True):
 
 
 class UserEntry(Entry, frozen=True, kw_only=True):
-    """With a hash, or a password in plain text."""
+    """A user, with a password hash or a plain-text password."""
 
     name: str
     password_hash: str | None = None
@@ -117,7 +117,7 @@ class UserLimitEntry(Entry, frozen=True, kw_only=True):
 
 
 class QueueEntry(Entry, frozen=True, kw_only=True):
-    """`type` counts where the arguments name none."""
+    """A queue. `type` applies if the arguments name no type."""
 
     name: str
     vhost: str
@@ -153,16 +153,16 @@ class BindingEntry(Entry, frozen=True, kw_only=True):
         return f"{self.source} to {self.destination} in {self.vhost}"
 
 
-# The lists whose entries are in one virtual host, and may be brought into another.
+# The sections whose entries belong to a virtual host, so that they can be imported into another one.
 _OF_VHOST: Final = ("policies", "parameters", "queues", "exchanges", "bindings")
 
 E = TypeVar("E", bound=Entry)
 
 
 class Document:
-    """What a file says. Raises ConfigurationError for one that is not of the format; `place` names the file.
+    """A parsed definitions file; `place` names the file in errors. Raises ConfigurationError if the format is wrong.
 
-    Where a `vhost` is given, all that is in a virtual host is for this one, whatever it says, and the rest is left out.
+    If `vhost` is given, all entries are imported into this virtual host, and sections that belong to none are ignored.
     """
 
     def __init__(self, data: bytes, place: str, vhost: str | None = None) -> None:
@@ -206,7 +206,7 @@ class Document:
 
 
 def arguments_of(entry: QueueEntry | ExchangeEntry | BindingEntry) -> Table:
-    """Raises ConfigurationError for what no table can hold."""
+    """The arguments of an entry as a table. Raises ConfigurationError for values that a table cannot hold."""
     try:
         return typed_table(table(entry.arguments), entry.argument_types)
     except (ValueError, TypeError) as error:
@@ -214,7 +214,9 @@ def arguments_of(entry: QueueEntry | ExchangeEntry | BindingEntry) -> Table:
 
 
 def table(fields: _Fields) -> Table:
-    """Arguments, or a policy's definition. Raises ConfigurationError for what no table can hold."""
+    """Convert JSON arguments, or a policy's definition, to a table. Raises ConfigurationError for values that a table
+    cannot hold.
+    """
     if isinstance(fields, list):
         if fields:
             raise ConfigurationError("arguments are an object, not a list")
@@ -228,7 +230,7 @@ def table(fields: _Fields) -> Table:
 
 
 def words(tags: str | list[str] | None) -> tuple[str, ...]:
-    """Tags, which older exports write as one text with commas."""
+    """A list of tags; older exports write them as one text with commas."""
     if isinstance(tags, str):
         tags = tags.split(",")
     return tuple(tag.strip() for tag in tags or [] if tag.strip())

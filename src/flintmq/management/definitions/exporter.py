@@ -1,6 +1,6 @@
-"""A broker's definitions as a file: in RabbitMQ's format, with what FlintMQ adds beside it.
+"""Export of a broker's definitions in RabbitMQ's format, with FlintMQ's additions.
 
-What ends with the broker or with a connection is left out, and so is what every broker has by itself.
+Transient and exclusive objects are left out, and so are predeclared ones.
 """
 
 from collections.abc import Iterator
@@ -19,13 +19,13 @@ Fields = dict[str, Any]
 
 
 def export_definitions(broker: Broker, version: str) -> Fields:
-    """Everything durable that is not a message. `version` is FlintMQ's."""
+    """All durable definitions as one object. `version` is FlintMQ's."""
     sections = {name: list(entries) for name, entries in sections_of(broker).items()}
     return {"product_name": "FlintMQ", "product_version": version, **sections}
 
 
 def sections_of(broker: Broker) -> dict[str, Iterator[Fields]]:
-    """The lists of an export, entry by entry: between two of them the broker may change."""
+    """The sections of an export as iterators: the broker may change between two entries."""
     vhosts = [broker.vhosts[name] for name in sorted(broker.vhosts)]
     users = [broker.users[name] for name in sorted(broker.users)]
     rights = [rights for user in users for rights in user.all_rights]
@@ -49,7 +49,7 @@ def sections_of(broker: Broker) -> dict[str, Iterator[Fields]]:
 
 
 def sections_of_vhost(broker: Broker, vhost: VHost) -> dict[str, Iterator[Fields]]:
-    """Those of one virtual host, whose name its entries do not say."""
+    """The sections of one virtual host; their entries do not name it."""
     policies = (record for record in list(vhost.policies.records) if not record.operator)
     sections: dict[str, Iterator[Fields]] = {
         "parameters": _parameters(broker, [vhost], with_limits=False),
@@ -192,7 +192,9 @@ def _bindings(vhost: VHost) -> Iterator[Fields]:
 
 
 def _arguments(table: Table) -> Fields:
-    """With plain numbers, as RabbitMQ reads them; the types of those that are no long stand beside them."""
+    """Arguments with plain numbers, as RabbitMQ reads them; `argument_types` has the types of integers that are not
+    `long`.
+    """
     types = types_in(table)
     fields: Fields = {"arguments": {name: to_json(without_types(value)) for name, value in table.items()}}
     return {**fields, "argument_types": types} if types else fields

@@ -1,9 +1,8 @@
-"""Definitions from a file into a broker, and the same file again changes nothing.
+"""Import of definitions into a broker. Importing the same file again changes nothing.
 
-Everything is read and checked before the first change: what is wrong with a file keeps all of it out. In a broker that
-runs, clients may take away meanwhile what the rest counts on; what came before that stays. Queues, exchanges and
-bindings that are there already stay as they are; virtual hosts, users and rules become what the file says (as in
-RabbitMQ).
+Everything is read and checked before the first change: an error in the file keeps all of it out. In a running broker,
+clients may delete objects that the rest of the import needs; the changes before that stay. Existing queues, exchanges
+and bindings stay as they are; virtual hosts, users and rules become what the file says (as in RabbitMQ).
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -47,24 +46,24 @@ from flintmq.management.definitions.document import (
 )
 from flintmq.management.definitions.topology import QUEUE_TYPES, RESERVED, Topology, is_implied, queue_arguments
 
-# What RabbitMQ calls the parameters that are rules of ours.
+# RabbitMQ's component names of parameters that are rules here.
 VHOST_LIMITS: Final = "vhost-limits"
 OPERATOR_POLICY: Final = "operator_policy"
-# That are compared with a policy in one step.
+# So many names are compared with policies in one step.
 _NAMES: Final = 16
 _KEPT_ONLY: Final = "is kept for the next export, and has no effect"
 
-# The hash and its algorithm for a password in plain text; the present ones of a user whose password it is.
+# Returns the hash and its algorithm for a plain-text password; the present ones if the password of the user is
+# unchanged.
 Hasher = Callable[[UserRecord | None, str], tuple[str, str]]
 _Record = VHostRecord | UserRecord | Rule
 
 
 def import_in_steps(document: Document, broker: Broker, hasher: Hasher) -> Iterator[str | None]:
-    """Bring all of a document into the broker; some steps bring a remark about what has no effect.
+    """Import a document step by step; some steps yield a remark about a setting without effect.
 
-    In a broker that runs, others have their turn between two steps. The changes are staged: whoever calls commits
-    them; at a start, where nothing was built on them yet, they are discarded on an error. Raises ConfigurationError,
-    naming the entry.
+    In a running broker, other work runs between two steps. Changes are staged, and the caller commits them; at a start,
+    the caller discards them after an error. Raises ConfigurationError, which names the entry.
     """
     records: list[_Record] = []
     for made in _records(document, broker, hasher):
@@ -112,7 +111,7 @@ def import_in_steps(document: Document, broker: Broker, hasher: Hasher) -> Itera
 
 @contextmanager
 def _named(document: Document, section: str, at: int, entry: Entry) -> Iterator[None]:
-    """Errors say which entry they are about."""
+    """Add the name of the entry to errors."""
     try:
         yield
     except (ConfigurationError, AmqpError) as error:
@@ -120,7 +119,7 @@ def _named(document: Document, section: str, at: int, entry: Entry) -> Iterator[
 
 
 def _records(document: Document, broker: Broker, hasher: Hasher) -> Iterator[Sequence[_Record]]:
-    """All but exchanges, queues and bindings, checked against each other and against what is there."""
+    """The records of all sections except exchanges, queues and bindings, checked against each other and the broker."""
 
     def user(entry: UserEntry) -> list[_Record]:
         known = broker.users.get(entry.name)
@@ -165,7 +164,7 @@ def _records(document: Document, broker: Broker, hasher: Hasher) -> Iterator[Seq
 
 
 def _expect(record: _Record | Entry, vhosts: set[str], users: set[str]) -> None:
-    """Raises ConfigurationError when a record is wrong in itself, or for what there is not."""
+    """Check a record. Raises ConfigurationError if it is invalid, or if its virtual host or user does not exist."""
     vhost = getattr(record, "vhost", "")
     user = getattr(record, "user", "")
     if isinstance(record, LimitRecord):
@@ -198,7 +197,7 @@ def _user(entry: UserEntry, known: UserRecord | None, hasher: Hasher) -> list[_R
     if entry.password_hash is not None:
         password_hash = entry.password_hash
         algorithm = entry.hashing_algorithm or algorithm_of(password_hash)
-        # What a user has already stays, however it came about.
+        # The present hash of a user is accepted even if a new one would be refused.
         if known is None or (known.hashing_algorithm, known.password_hash) != (algorithm, password_hash):
             check_password_hash(algorithm, password_hash)
     elif entry.password is not None:
@@ -242,7 +241,7 @@ def _policy(entry: PolicyEntry) -> list[_Record]:
 
 
 def rules_of_parameter(entry: ParameterEntry) -> list[Rule]:
-    """What a parameter is to us. Raises ConfigurationError."""
+    """The rules that a parameter stands for. Raises ConfigurationError."""
     value = entry.value
     if entry.component == VHOST_LIMITS:
         return _limits("vhost", entry.vhost, value)

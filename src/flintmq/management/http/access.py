@@ -1,4 +1,4 @@
-"""Who asks, and what they may ask for: RabbitMQ's tags of management, and the virtual hosts a user may enter."""
+"""Access control of the HTTP API: RabbitMQ's management tags, and the virtual hosts that a user may access."""
 
 from collections.abc import Callable
 from enum import Enum
@@ -13,21 +13,21 @@ ADMINISTRATOR: Final = "administrator"
 MONITORING: Final = "monitoring"
 POLICYMAKER: Final = "policymaker"
 MANAGEMENT: Final = "management"
-# Of a user that nobody may change or delete by the API (RabbitMQ).
+# The tag of users that the API refuses to change or delete (RabbitMQ).
 PROTECTED: Final = "protected"
-# One of these opens the API at all.
+# A user needs one of these tags to use the API.
 _MANAGEMENT_TAGS: Final = frozenset({ADMINISTRATOR, MONITORING, POLICYMAKER, MANAGEMENT})
 
 
 class Right(Enum):
-    """What a route asks of who comes; the value is for the API's document. Where it is of a virtual host, that of the
-    path is meant.
+    """The right that a route requires; the value is its description in the API's document. The virtual host is the one
+    in the path.
     """
 
-    ANYBODY = "nothing, not even a login"
-    USER = "a tag of management"
-    VHOST = "a tag of management, and permissions in the virtual host; administrators need none"
-    VHOST_VISIBLE = "as for the virtual host; those who monitor see all of them"
+    ANYBODY = "no login"
+    USER = "a management tag"
+    VHOST = "a management tag and permissions in the virtual host, or the tag administrator"
+    VHOST_VISIBLE = "a management tag and permissions in the virtual host, or the tag monitoring or administrator"
     MONITORING = "the tag monitoring or administrator"
     POLICYMAKER = "the tag policymaker and permissions in the virtual host, or the tag administrator"
     GLOBAL_POLICYMAKER = "the tag policymaker or administrator"
@@ -36,9 +36,9 @@ class Right(Enum):
 
 @final
 class Caller:
-    """Who has logged in. `rights_in` gives the permissions in a virtual host, whatever they come from.
+    """The user that sent a request. `rights_in` returns the permissions in a virtual host.
 
-    `is_internal`: the broker knows the user itself, and not only the issuer of a token.
+    `is_internal` says that the broker knows the user itself, not only the issuer of a token.
     """
 
     def __init__(self, user: User, rights_in: Callable[[str], Rights], is_internal: bool = True) -> None:
@@ -49,11 +49,13 @@ class Caller:
         self._owner = user.owner
 
     def is_user(self, user: User | None) -> bool:
-        """Whether it is the caller: a user of ours and one by a token are two, though their names be one."""
+        """Tell whether this user is the caller. An internal user and a token's user are different even if their names
+        are equal.
+        """
         return user is not None and (user.name, user.owner) == (self.name, self._owner)
 
     def owns(self, owner: str) -> bool:
-        """Whether what outlives its connections, and is this owner's, is the caller's."""
+        """Tell whether objects with this owner, which outlive their connections, belong to the caller."""
         return owner == self._owner
 
     @property
@@ -72,12 +74,12 @@ class Caller:
         return self.rights_in(vhost).permission is not None
 
     def may_see(self, vhost: str) -> bool:
-        """What is in the virtual host, at least to look at."""
+        """Tell whether the caller may see the objects in a virtual host."""
         return self.is_monitoring or self.may_enter(vhost)
 
 
 def check_access(caller: Caller, right: Right, vhost: VHost | None) -> None:
-    """Raises NotAuthorised, or Missing for a virtual host that the caller is not told of."""
+    """Check a right. Raises NotAuthorised, or Missing if the caller may not know of the virtual host."""
     if not _MANAGEMENT_TAGS.intersection(caller.tags):
         raise NotAuthorised("Not management user")
     if right is Right.ADMINISTRATOR and not caller.is_administrator:

@@ -1,4 +1,4 @@
-"""The HTTP application: the table of routes, served by Starlette."""
+"""The HTTP application: Starlette serves the table of routes."""
 
 import asyncio
 from collections.abc import Iterable
@@ -28,18 +28,20 @@ from flintmq.management.ports import Node
 from flintmq.management.stats.history import KINDS, range_of
 from flintmq.management.stats.sampler import Stats
 
-# What lets a look at a virtual host, or at something in it, be told from one at nothing.
+# The name of the path variable that names the virtual host.
 _VHOST: Final = "vhost"
-# What load balancers ask, who have to be told also where others take all there is.
+# Paths that load balancers and monitoring call: they get an answer even if a user has all connections.
 _CHECKS: Final = ("/api/health/checks/", "/api/aliveness-test/", "/metrics")
-# Of rights that are given, in the audit log: also of those that are refused for their length.
+# The limit of the `given` field of an audit event; it applies to refused requests, too.
 _GIVEN_MAX_CHARACTERS: Final = 1_024
 
 
 def application(
     node: Node, stats: Stats, routes: Iterable[Route], body_max_bytes: int, beside: Iterable[BaseRoute] = ()
 ) -> ASGIApp:
-    """`beside` are routes of Starlette's own kind, such as those of static files; the API's go first."""
+    """The ASGI application for these routes. `beside` are Starlette routes, such as static files; the API's routes come
+    first. `body_max_bytes` limits request bodies.
+    """
     by_path: dict[str, dict[str, Route]] = {}
     for route in routes:
         by_path.setdefault(route.path, {})[route.method] = route
@@ -54,7 +56,7 @@ def application(
 
 
 def _generality(path: str) -> list[tuple[bool, str]]:
-    """Fixed parts of a path go before variable ones: /users/bulk-delete is no user."""
+    """A sort key that puts fixed parts of a path before variable ones: /users/bulk-delete is not a user."""
     return [(part.startswith("{"), part) for part in path.split("/")]
 
 
@@ -64,7 +66,7 @@ async def _missing(_request: Request, _error: Exception) -> Response:
 
 @final
 class _Resource:
-    """All that may be done with one path."""
+    """The routes of one path, by method."""
 
     def __init__(
         self, node: Node, stats: Stats, methods: dict[str, Route], body_max_bytes: int, limits: dict[str, AnswerLimit]
@@ -79,12 +81,14 @@ class _Resource:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async with AsyncExitStack() as exit_stack:
             response = await self._respond(Request(scope, receive), exit_stack)
-            # Who takes it by the drop is hung up on.
+            # A client that reads its answer too slowly is disconnected.
             async with asyncio.timeout(HTTP_ANSWER_SECONDS):
                 await response(scope, receive, send)
 
     async def _respond(self, request: Request, exit_stack: AsyncExitStack) -> Response:
-        """A `exit_stack` that has to be waited for lasts until the client has the answer."""
+        """Handle a request, and convert errors to answers. `exit_stack` holds the answer limit until the client has the
+        answer.
+        """
         try:
             return await self._handle(request, exit_stack)
         except HttpError as error:
@@ -92,11 +96,11 @@ class _Resource:
         except FlintError as error:
             return refusal_of(error).response()
         except Exception:
-            # Not the path itself, which may have a password in it.
+            # Log the route's path, not the request's, which may contain a password.
             self._node.log.exception(
                 "internal error", method=request.method, path=next(iter(self._methods.values())).path
             )
-            refusal = HttpError(500, "internal_server_error", "the broker could not do that; its log says why")
+            refusal = HttpError(500, "internal_server_error", "internal error: see the broker's log")
             return refusal.response()
 
     async def _handle(self, request: Request, exit_stack: AsyncExitStack) -> Response:
@@ -119,7 +123,7 @@ class _Resource:
         return response
 
     def _audit(self, route: Route, call: Call, refusal: str) -> None:
-        """The audit log gets what was done, and that the rest of it was refused."""
+        """Write audit events: one for each change that was made, and one for the refusal of the rest."""
         for act, name in call.audited:
             self._node.audit(_audit_event(route, call, act, name, ""))
         if refusal or not call.audited:
@@ -127,7 +131,7 @@ class _Resource:
             self._node.audit(_audit_event(route, call, "", " ".join(names), refusal))
 
     async def _answer(self, route: Route, call: Call, exit_stack: AsyncExitStack) -> Response:
-        """Raises what refuses it."""
+        """Check access and limits, and call the handler. Raises the error that refuses the request."""
         request = call.request
         if route.right is not Right.ANYBODY:
             vhost = call.broker.vhosts.get(call.path(_VHOST)) if _VHOST in request.path_params else None
@@ -143,7 +147,7 @@ class _Resource:
 
 
 def _caller_key(call: Call) -> str:
-    """Who is one and the same: the user, or whoever asks from there where nobody was asked for a login."""
+    """The key by which answer limits distinguish callers: the user, or the address if the route needs no login."""
     client = call.request.client
     return f"user {call.caller.name}" if call.caller.name else f"at {network(client.host) if client else ''}"
 
@@ -163,5 +167,5 @@ def _audit_event(route: Route, call: Call, act: str, name: str, refusal: str) ->
 
 
 def _readable(name: str) -> str:
-    """A variable of the path, whatever it is: also what is refused for being no text is told."""
+    """A path variable as text for the audit log, even if it is refused because it is not valid UTF-8."""
     return unquote(name)

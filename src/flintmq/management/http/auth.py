@@ -1,4 +1,4 @@
-"""Who sends a request: its Authorization header, checked as the broker checks logins."""
+"""Authentication: checks the Authorization header of a request in the same way as the broker checks logins."""
 
 import asyncio
 from base64 import b64decode
@@ -15,25 +15,27 @@ from flintmq.management.http.access import Caller
 from flintmq.management.http.guard import AUTHENTICATED
 from flintmq.management.ports import Node
 
-# In the state of a connection: the tasks that are to be cancelled when it is gone, for nobody waits any more.
+# Key in the state of a connection: tasks to cancel when the connection is closed, because nobody waits for their
+# result.
 LOGINS: Final = "logins"
-# In the same place, who sends what comes by it.
+# Key in the state of a connection: the connection itself, which is informed about logins.
 CONNECTION: Final = "sender"
 
 T = TypeVar("T")
 
 
 class ClientConnection(Protocol):
-    """Whoever is at the other end of a connection: a stranger, until somebody has logged in there."""
+    """A client's connection, which is unauthenticated until a request on it has logged in."""
 
     def on_login(self, who: str, is_preferred: bool) -> str:
-        """Somebody has logged in; returns why the connection cannot be kept all the same, or ""."""
+        """Report a login; return why the connection cannot be kept nevertheless, or ""."""
 
 
 async def identify(connection: HTTPConnection, node: Node) -> Caller:
-    """Raises NotAuthenticated and NotAuthorised; the reasons that are logged are not for strangers."""
+    """Authenticate a request. Raises NotAuthenticated or NotAuthorised without the reason, which is only logged."""
     scheme, _, credentials = connection.headers.get("authorization", "").partition(" ")
-    # A page that asks for itself shows its own form; browsers would put theirs in front of it.
+    # Scripts of a page set this header and show their own form; a challenge would make the browser show its own dialog
+    # first.
     challenged = "x-requested-with" not in connection.headers
     if scheme.lower() == "bearer":
         return await _bearer(connection, node, credentials.strip())
@@ -44,9 +46,10 @@ async def identify(connection: HTTPConnection, node: Node) -> Caller:
 
 
 def register_login(connection: HTTPConnection, caller: Caller, *, is_check: bool = False) -> None:
-    """Whoever sends this has logged in, and is no stranger any more.
+    """Record that the sender of a request has logged in.
 
-    Raises ServiceUnavailable where the user has its share of sockets already; a health check is answered all the same.
+    Raises ServiceUnavailable if the user has too many connections; a health check (`is_check`) is answered
+    nevertheless.
     """
     state: dict[str, Any] = connection.scope.get("state", {})
     sender: ClientConnection | None = state.get(CONNECTION)
@@ -61,14 +64,14 @@ def register_login(connection: HTTPConnection, caller: Caller, *, is_check: bool
 
 
 async def authenticated(connection: HTTPConnection, node: Node, user: str, password: str) -> Caller:
-    """The user whose password it is. Raises as `identify` does."""
+    """Check a name and a password, or a token as the password. Raises NotAuthenticated or NotAuthorised."""
     if node.takes_tokens and is_token(password):
-        # As over AMQP, for clients that know of no tokens.
+        # A token may be sent as the password, as over AMQP, by clients without support for tokens.
         return await _bearer(connection, node, password)
     challenged = "x-requested-with" not in connection.headers
     address = _address(connection, node)
     why = await _while_there(connection, node.authenticate(user, password, address))
-    # The user may be gone by now.
+    # The user may have been deleted meanwhile.
     known = node.broker.users.get(user)
     if why or known is None:
         node.log.warning("login refused", peer=address, protocol="http", reason=why)
@@ -79,7 +82,7 @@ async def authenticated(connection: HTTPConnection, node: Node, user: str, passw
 
 
 async def _bearer(connection: HTTPConnection, node: Node, token: str) -> Caller:
-    """Raises as `identify` does."""
+    """Check a token. Raises NotAuthenticated or NotAuthorised."""
     address = _address(connection, node)
     why, bearer = await _while_there(connection, node.authenticate_token(token, address))
     if bearer is None:
@@ -89,7 +92,7 @@ async def _bearer(connection: HTTPConnection, node: Node, token: str) -> Caller:
 
 
 async def _while_there(connection: HTTPConnection, verdict: Awaitable[T]) -> T:
-    """The verdict, unless the connection goes first: then what it takes to find it is not spent."""
+    """Wait for a check of credentials; cancel it if the connection is closed first, to save its cost."""
     state: dict[str, Any] = connection.scope.get("state", {})
     waiting: set[asyncio.Task[Any] | None] = state.get(LOGINS, set())
     task = asyncio.current_task()
@@ -103,7 +106,7 @@ async def _while_there(connection: HTTPConnection, verdict: Awaitable[T]) -> T:
 
 
 def _address(connection: HTTPConnection, node: Node) -> str:
-    """Where it comes from. Raises NotAuthorised where somebody between there and here may have read the secret."""
+    """The address of the client. Raises NotAuthorised if credentials came over the network without TLS."""
     address = connection.client.host if connection.client else ""
     if connection.url.scheme == "http" and not (is_loopback(address) or node.allows_clear_text):
         node.log.warning("login refused", peer=address, protocol="http", reason="in clear text from another machine")

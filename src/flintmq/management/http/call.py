@@ -1,4 +1,4 @@
-"""One request, as a handler sees it, and the answers it may give."""
+"""A request as handlers see it, and the answers that they may give."""
 
 import asyncio
 from typing import Annotated, Any, TypeVar, final, get_args
@@ -20,14 +20,14 @@ from flintmq.management.http.guard import AUTHENTICATED
 from flintmq.management.ports import Node
 from flintmq.management.stats.sampler import Stats
 
-# A table, which some clients write as [] when it is empty: PHP, and RabbitMQ's own.
+# A table; some clients, such as PHP and RabbitMQ's own, write an empty one as [].
 TableGiven = dict[str, Any] | Annotated[list[Any], Meta(max_length=0)]
 T = TypeVar("T")
 
 
 @final
 class Call:
-    """`caller` is who sent it; on routes that are for anybody, nobody was asked."""
+    """A request. `caller` is the user that sent it; on routes without a login it has no name."""
 
     def __init__(self, request: Request, node: Node, stats: Stats, body_max_bytes: int) -> None:
         self.request = request
@@ -35,9 +35,9 @@ class Call:
         self.stats = stats
         nobody = User(UserRecord("", ""))
         self.caller = Caller(nobody, nobody.rights)
-        # What was done besides what the path names: each an act, where it is another one than the route's, and a name.
+        # Audit events besides the one for the path: pairs of an action (empty for the route's) and a name.
         self.audited: list[tuple[str, str]] = []
-        # Rights that somebody gets by it, for the same log.
+        # Granted rights, for the audit event.
         self.given = ""
         self._body_max_bytes = body_max_bytes
 
@@ -46,7 +46,7 @@ class Call:
         return self.node.broker
 
     def audit(self, name: str, act: str = "") -> None:
-        """For the audit log, which gets each of several things done at once, and an act that the body names."""
+        """Add an audit event, for one of several changes, or for an action that the body names."""
         self.audited.append((act, name))
 
     def check_alarms(self) -> None:
@@ -61,7 +61,7 @@ class Call:
     # -- what was asked -----------------------------------------------------------------------------------------
 
     def path(self, name: str) -> str:
-        """A variable of the path; empty where the path has none. Raises BadRequest for bytes that are no text."""
+        """A path variable, decoded; empty if the path does not have it. Raises BadRequest if it is not valid UTF-8."""
         try:
             return unquote(self.request.path_params.get(name, ""), errors="strict")
         except UnicodeDecodeError as error:
@@ -71,29 +71,30 @@ class Call:
         return self.request.query_params.get(name, default)
 
     def vhost(self) -> VHost:
-        """The one of the path. Raises Missing."""
+        """The virtual host in the path. Raises Missing."""
         found = self.broker.vhosts.get(self.path("vhost"))
         if found is None:
             raise Missing
         return found
 
     def exchange(self) -> str:
-        """The name in the path; the default exchange, which has none, is amq.default there."""
+        """The exchange name in the path; amq.default stands for the default exchange, whose name is empty."""
         name = self.path("exchange")
         return "" if name == "amq.default" else name
 
     def enterable_vhosts(self) -> list[VHost]:
-        """Those that the caller has permissions in; administrators need none."""
+        """The virtual hosts in which the caller has permissions; administrators need none."""
         vhosts = self.broker.vhosts.values()
         return [vhost for vhost in vhosts if self.caller.is_administrator or self.caller.may_enter(vhost.name)]
 
     def visible_vhosts(self) -> list[VHost]:
-        """Those whose objects the caller may see."""
+        """The virtual hosts whose objects the caller may see."""
         return [vhost for vhost in self.broker.vhosts.values() if self.caller.may_see(vhost.name)]
 
     async def data(self, most: int = 0) -> bytes:
-        """The body, of `most` bytes if that is said. Raises BodyTooLarge, before more is read, and a 408 for one that
-        is too slow.
+        """Read the body, of at most `most` bytes (default: the server's limit).
+
+        Raises BodyTooLarge before reading more, and HttpError 408 if the body comes too slowly.
         """
         most = most or self._body_max_bytes
         scope = self.request.scope
@@ -113,13 +114,13 @@ class Call:
             raise HttpError(408, "request_timeout", "the body of the request did not come in time") from error
         except ClientDisconnect as error:
             raise BadRequest("the request was not sent to its end") from error
-        # Others had their turn meanwhile.
+        # Time has passed, so the broker's clock is set again.
         self.node.now_ms()
         return b"".join(parts)
 
     async def body(self, kind: type[T]) -> T:
-        """The body, which is an object in JSON; none is an empty object, and a field that is null one that is left out
-        (as in RabbitMQ). Raises BadRequest.
+        """Read the body, a JSON object of type `kind`. A missing body is an empty object, and a field that is null
+        counts as missing (as in RabbitMQ). Raises BadRequest.
         """
         data = await self.data()
         if data.strip() in (b"", b"null", b"undefined"):
@@ -132,7 +133,7 @@ class Call:
 
 def _read(data: bytes, kind: type[T]) -> T:
     try:
-        # Numbers and truths may be written as text: many scripts do.
+        # Numbers and booleans may be strings, because many scripts write them so.
         return msgspec.json.decode(data, type=kind, strict=False)
     except msgspec.ValidationError as error:
         if b"null" not in data:
@@ -141,7 +142,7 @@ def _read(data: bytes, kind: type[T]) -> T:
 
 
 def _without_nulls(data: bytes, kind: type[T]) -> T:
-    """Read once more without fields that are null, but for those that may be."""
+    """Decode again without null fields, except those whose type allows null."""
     given = msgspec.json.decode(data)
     if isinstance(given, dict) and issubclass(kind, msgspec.Struct):
         may_be_null = {each.name for each in msgspec.structs.fields(kind) if type(None) in get_args(each.type)}
@@ -156,7 +157,7 @@ def _without_nulls(data: bytes, kind: type[T]) -> T:
 
 
 def answer(value: Any, status: int = 200) -> Response:  # noqa: ANN401 - whatever JSON can say
-    """A value in JSON: of builtins and structs. A long list is `listing`'s, which takes its time."""
+    """Answer with a value in JSON, made of builtins and structs. Use `listing` for long lists: it works in slices."""
     return Response(msgspec.json.encode(value), status, media_type=JSON_TYPE)
 
 
@@ -165,10 +166,10 @@ def created(location: str | None = None) -> Response:
 
 
 def no_content() -> Response:
-    """Done, and nothing to say; also of what was there before and is changed now."""
+    """Answer 204: done, also if an existing object was changed."""
     return Response(status_code=204)
 
 
 def put(was_there: bool) -> Response:
-    """What was asked for is there now."""
+    """Answer a PUT: 201 if the object is new, otherwise 204."""
     return no_content() if was_there else created()

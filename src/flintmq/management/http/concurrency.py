@@ -1,4 +1,4 @@
-"""Answers about all there is, so many at a time: each of them is memory until its client has read it."""
+"""Limit of concurrent large answers: each takes memory until its client has read it."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -8,29 +8,30 @@ from typing import Final, final
 from flintmq.base.limits import HTTP_WHOLE_EACH_MAX, HTTP_WHOLE_MAX, HTTP_WHOLE_WAIT_SECONDS
 from flintmq.management.errors import ServiceUnavailable
 
-# Of lists and definitions, and of metrics: neither waits for the other.
+# The groups of large answers: lists and definitions, and metrics. Each group has its own limit.
 LISTS: Final = "lists"
 METRICS: Final = "metrics"
-# What there is no room beside.
+# The subject of the error message, for the limit per caller and for the total limit.
 _YOURS: Final = f"{HTTP_WHOLE_EACH_MAX} of your answers"
 _ALL: Final = f"{HTTP_WHOLE_MAX} answers"
 
 
 @final
 class AnswerLimit:
-    """Whoever comes while all of them are taken waits, first come, first served: clients count on an answer.
+    """A limit of concurrent answers. Callers beyond it wait, first come, first served.
 
-    Nobody has more than a few: who asks for many, or reads them slowly, waits for its own.
+    Each caller has a limit of its own, so that one that asks for many answers, or reads them slowly, waits only for its
+    own.
     """
 
     def __init__(self) -> None:
         self._free = asyncio.Semaphore(HTTP_WHOLE_MAX)
-        # By who has some, or waits for one.
+        # The limits of callers that hold an answer or wait for one.
         self._own: dict[str, _CallerLimit] = {}
 
     @asynccontextmanager
     async def acquire(self, who: str) -> AsyncIterator[None]:
-        """Raises ServiceUnavailable where there is none in time."""
+        """Hold one answer for a caller. Raises ServiceUnavailable if none is free in time."""
         own = self._own.setdefault(who, _CallerLimit())
         own.asked += 1
         try:
@@ -56,7 +57,7 @@ async def _in_time(free: asyncio.Semaphore, whose: str, deadline: float) -> Asyn
         async with asyncio.timeout_at(deadline):
             await free.acquire()
     except TimeoutError as error:
-        raise ServiceUnavailable(f"{whose} about all there is are being made and read: ask again later") from error
+        raise ServiceUnavailable(f"{whose} about many objects are still being sent: try again later") from error
     try:
         yield
     finally:

@@ -1,14 +1,13 @@
-"""Who may have how many of the API's sockets, and whose goes when there are no more.
+"""Quota of HTTP connections: how many a client may have, and which one is closed when there are no more.
 
-1. Who cannot log in keeps nobody out: while all sockets are taken, a stranger's goes first.
-2. No user, and no address, has more than a share: beyond it, the idlest of its own sockets goes, and where none of them
-   is idle, the request that asks for one more is refused. An address that many users share, this machine's or that of
-   a proxy, has no share: two users there would keep out all others.
-3. Some sockets are left for administrators, for those login monitor, and for health checks, whatever all others do.
-4. An idle socket is kept only as long as nobody needs it.
+1. Unauthenticated clients keep nobody out: at the limit, one of their connections is closed first.
+2. Each user and each address has a share. Beyond it, the longest idle one of its own connections is closed; if none is
+   idle, the request on the new connection is refused. An address that many users share (this machine's, or a proxy's)
+   has no share: two users there would keep out all others.
+3. Some connections are reserved for administrators, for users with the tag monitoring, and for health checks.
+4. An idle connection is kept only as long as nobody needs its place.
 
-A socket that is closed because another one needs its place was answered; clients open another one, as they do when a
-kept connection has timed out.
+A connection that is closed for another one has no open request. Clients open a new one, as after an idle timeout.
 """
 
 from collections import Counter
@@ -26,10 +25,10 @@ UNAUTHENTICATED: Final = ""
 
 
 class QuotaConnection(Protocol):
-    """A socket. `login` is the user that has logged in there, UNAUTHENTICATED for nobody.
+    """A connection. `login` is the user that has logged in, or UNAUTHENTICATED.
 
-    `is_idle`: nothing was asked there that is not answered. `since` is when it became so, or when the socket came (the
-    loop's time).
+    `is_idle` says that all requests were answered; `since` is when it became idle, or was opened (the event loop's time
+    in seconds).
     """
 
     login: str
@@ -43,19 +42,19 @@ class QuotaConnection(Protocol):
     def is_idle(self) -> bool: ...
 
     def evict(self) -> None:
-        """Close it; it does not count any more."""
+        """Close the connection; it no longer counts."""
 
 
 def make_room(connections: Iterable[QuotaConnection]) -> bool:
-    """Whether there is room for one more socket; where there was none, one of `connections` goes for it."""
+    """Tell whether one more connection may be accepted; at the limit, one of `connections` is closed for it."""
     others = list(connections)
     if len(others) < HTTP_CONNECTIONS_MAX:
         return True
     unauthenticated = [connection for connection in others if connection.login == UNAUTHENTICATED]
     if unauthenticated:
         per_address = Counter(connection.address for connection in unauthenticated)
-        # Whoever has most of them has to give up one: those of other addresses do not suffer from it. One whose login
-        # is being checked goes last.
+        # The address with the most unauthenticated connections loses one, so that others do not suffer. A connection
+        # whose login is being checked is closed last.
         evicted = max(
             unauthenticated,
             key=lambda connection: (connection.is_idle, per_address[connection.address], -connection.since),
@@ -68,9 +67,10 @@ def make_room(connections: Iterable[QuotaConnection]) -> bool:
 def admit(
     login: str, address: str, is_preferred: bool, connections: Iterable[QuotaConnection], *, is_shared: bool = False
 ) -> str:
-    """A stranger has logged in, from that address: why it cannot keep its socket, or "". `connections` are the other sockets.
+    """Check the quota after a login; return why the connection cannot be kept, or "".
 
-    One that is idle goes where the share would be exceeded. `is_shared`: many users come from that address.
+    `connections` are all others; an idle one is closed if a share would be exceeded. `is_shared` says that many users
+    come from this address.
     """
     others = [connection for connection in connections if connection.login != UNAUTHENTICATED]
     own = [connection for connection in others if connection.login == login]
@@ -88,7 +88,7 @@ def admit(
 
 
 def _close_idlest(connections: list[QuotaConnection]) -> bool:
-    """Of those who have most, the one that was idle longest; False where none is idle."""
+    """Close the longest idle connection of the user with the most connections; return False if none is idle."""
     idle = [connection for connection in connections if connection.is_idle]
     if not idle:
         return False

@@ -1,7 +1,7 @@
-"""What holds for every request and every answer, whatever the path: the outermost layer of the application.
+"""The outermost layer of the application, which handles every request and answer.
 
-Requests that browsers send on behalf of other sites change nothing; answers say that they are not to be framed, kept,
-guessed at or run; and the path that is matched is the one that was sent, so that `%2F` is a part of a name.
+Requests that browsers send on behalf of other sites change nothing. Answers have headers against framing, caching,
+content sniffing and foreign scripts. The path is matched as it was sent, so that `%2F` is part of a name.
 """
 
 from email.utils import formatdate
@@ -13,11 +13,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from flintmq.management.errors import HttpError
 
-# Set in the scope of a request whose sender has logged in.
+# Key in the scope of a request whose sender has logged in.
 AUTHENTICATED: Final = "flintmq.known"
 
 _SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
-# Who sent it, in the browser's words, where it is no other site.
+# Values of Sec-Fetch-Site for requests that were not sent by another site.
 _OURSELVES: Final = frozenset({"same-origin", "none"})
 _CONTENT_SECURITY_POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; "
@@ -32,7 +32,7 @@ _HEADERS: Final[tuple[tuple[bytes, bytes], ...]] = (
     (b"cross-origin-resource-policy", b"same-origin"),
     (b"permissions-policy", b"camera=(), geolocation=(), microphone=()"),
 )
-# Two years. Browsers heed it over TLS only.
+# Two years. Browsers use this header over TLS only.
 _STRICT_TRANSPORT: Final = (b"strict-transport-security", b"max-age=63072000")
 _DO_NOT_KEEP: Final = (b"cache-control", b"no-cache, no-store")
 
@@ -46,7 +46,7 @@ class Guard:
         if scope["type"] != "http":
             return
         path = scope["raw_path"].decode("latin-1")
-        # A slash too much at the end changes nothing; two of them are an empty name, or a / that was not encoded.
+        # An additional slash at the end is ignored. Two slashes mean an empty name, or a / that was not encoded.
         if path.endswith("/") and not path.endswith("//"):
             path = path[:-1] or "/"
         scope = {**scope, "path": path}
@@ -60,17 +60,16 @@ class Guard:
             await send(message)
 
         if is_forged(scope["method"], Headers(scope=scope)):
-            refusal = HttpError(403, "forbidden", "a request that another site had a browser send changes nothing")
+            refusal = HttpError(403, "forbidden", "cross-site requests from browsers are refused")
             await refusal.response()(scope, receive, guarded)
         else:
             await self._app(scope, receive, guarded)
 
 
 def is_forged(method: str, headers: Headers) -> bool:
-    """Whether a browser sent this for another site, as a form can.
+    """Tell whether a browser sent this request for another site, as a form can.
 
-    What such a site may send without being asked for leave has neither JSON for its content nor a header of its own;
-    and leave is given to nobody.
+    Without a CORS preflight, which is never granted, another site can send neither JSON nor a header of its own.
     """
     if method in _SAFE_METHODS:
         return False
@@ -85,7 +84,9 @@ def is_forged(method: str, headers: Headers) -> bool:
 
 
 def _may_stay(scope: Scope, status: int) -> bool:
-    """A stranger keeps its socket for what is there for everybody, and sends no body that nobody reads."""
+    """Tell whether the connection may be kept. An unauthenticated client keeps it only after a success without a
+    request body.
+    """
     if AUTHENTICATED in scope:
         return True
     headers = Headers(scope=scope)

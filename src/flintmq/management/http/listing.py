@@ -1,8 +1,7 @@
-"""Lists of objects: sorted, filtered, page by page and column by column as RabbitMQ's API does it, and in slices.
+"""Lists of objects: sorted, filtered, and limited to pages and columns as in RabbitMQ's API; written in slices.
 
-Without `page` everything is listed. With it, `name` is looked for in the names (as a pattern where `use_regex` is
-true), and the answer says which part of the whole it is. `sort` names a field, `columns` several, with dots into
-objects.
+Without `page`, all objects are listed. With it, `name` filters by name (as a pattern if `use_regex` is true), and the
+answer has the numbers of pages and objects. `sort` names a field, `columns` several, with dots for nested objects.
 """
 
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
@@ -18,11 +17,11 @@ from flintmq.management.errors import JSON_TYPE, BadRequest
 from flintmq.management.http.call import Call
 from flintmq.management.slices import Slice, each, filtered, gathered, sorted_by
 
-# RabbitMQ's.
+# RabbitMQ's limits.
 _PAGE_SIZE: Final = 100
 _PAGE_SIZE_MAX: Final = 500
 _NAME_MAX_CHARACTERS: Final = 1_024
-# A write to the socket, after which others have their turn.
+# The size of a write to the socket; after it other work runs.
 _PIECE_BYTES: Final = 64 * 1024
 
 _ENCODER: Final = msgspec.json.Encoder()
@@ -37,10 +36,10 @@ async def listed(
     name: Callable[[T], str],
     order: Callable[[T], Any] | None = None,
 ) -> Response:
-    """All, or the page that is asked for, of `items`, a collection that does not change meanwhile.
+    """List all of `items`, or the requested page; `items` must not change meanwhile.
 
-    `describe` makes a dict or a struct of one; it is called for those that are shown, and for all of them only where
-    they are sorted by what it says. Otherwise `order`, or the name, gives the order. Raises BadRequest.
+    `describe` turns an item into a dict or a struct. It is called for the listed items, and for all of them only if
+    they are sorted by a field. Otherwise they are sorted by `order`, or by name. Raises BadRequest.
     """
     page = _page(call)
     columns = _columns(call.query("columns"))
@@ -53,7 +52,7 @@ async def listed(
         found = await filtered(found, lambda item: matches(name(item)))
     if sort:
         fields = sort.split(".")
-        # Ranks are kept, and descriptions are not: ten thousand of them would be a feast for the garbage collector.
+        # Only the sort keys are kept: ten thousand descriptions would burden the garbage collector.
         ranked = await gathered((_rank(_fields(describe(item)), fields), item) for item in found)
         found = await each(await sorted_by(ranked, _first, reverse=reverse), _second)
     else:
@@ -86,7 +85,7 @@ class _Page:
         self.size = size
 
     def facts(self, total: int, filtered: int) -> dict[str, int]:
-        """What goes before the items. Raises BadRequest where there is no such page."""
+        """The fields before the items. Raises BadRequest if the page does not exist."""
         start = (self.number - 1) * self.size
         if start > filtered:
             raise BadRequest(
@@ -133,7 +132,7 @@ def _second(pair: tuple[object, T]) -> T:
 
 
 def _rank(facts: dict[str, Any], path: list[str]) -> tuple[int, Any]:
-    """Erlang's order: numbers, then truths, then texts; and nothing is a 0."""
+    """The sort key of a field in Erlang's order: numbers, then booleans, then strings; a missing value counts as 0."""
     value: Any = facts
     for part in path:
         value = value.get(part) if isinstance(value, dict) else None
@@ -147,7 +146,7 @@ def _rank(facts: dict[str, Any], path: list[str]) -> tuple[int, Any]:
 
 
 def _columns(text: str) -> dict[str, Any] | None:
-    """The columns as a tree: an empty one wants everything below."""
+    """The requested columns as a tree; an empty subtree stands for everything below it."""
     if not text:
         return None
     tree: dict[str, Any] = {}
@@ -169,7 +168,7 @@ def _picked(facts: Any, columns: _Columns) -> Any:  # noqa: ANN401 - any part of
 
 
 def picked(call: Call, facts: Any) -> Any:  # noqa: ANN401 - any description
-    """One object, with the columns that are asked for."""
+    """An object, reduced to the requested columns."""
     columns = _columns(call.query("columns"))
     return facts if columns is None else _picked(_fields(facts), columns)
 
@@ -183,7 +182,7 @@ async def _encoded(rows: Iterable[Any], page: dict[str, int] | None) -> Response
 
 
 async def encoded_list(rows: AsyncIterator[Any]) -> Response:
-    """A list of what takes its time to come, one by one."""
+    """Answer with a list whose rows come one by one."""
     written = _Written(b"[")
     is_first = True
     async for row in rows:
@@ -196,7 +195,7 @@ async def encoded_list(rows: AsyncIterator[Any]) -> Response:
 
 
 async def encoded_object(facts: Mapping[str, Any], lists: Mapping[str, Iterator[Any]]) -> Response:
-    """An object: first the facts, of which there is one at least, then lists that may be long."""
+    """Answer with an object: first the fields `facts`, at least one, then lists, which may be long."""
     written = _Written(_ENCODER.encode(facts)[:-1])
     for name, rows in lists.items():
         written.add(b"," + _ENCODER.encode(name) + b":")
@@ -206,7 +205,7 @@ async def encoded_object(facts: Mapping[str, Any], lists: Mapping[str, Iterator[
 
 @final
 class _Written:
-    """JSON as far as it is written."""
+    """The JSON text that is written so far."""
 
     def __init__(self, beginning: bytes) -> None:
         self._piece = bytearray(beginning)
@@ -214,7 +213,7 @@ class _Written:
         self._slice = Slice()
 
     def waited(self) -> None:
-        """For what comes now."""
+        """Report that time was spent waiting for the next row."""
         self._slice.waited()
 
     def add(self, text: bytes) -> None:
@@ -246,7 +245,7 @@ class _Written:
 
 @final
 class Pieces(Response):
-    """JSON in several pieces, each a write of its own."""
+    """A JSON answer in several pieces; each is one write to the socket."""
 
     def __init__(self, pieces: list[bytes]) -> None:
         super().__init__(None, headers={"content-length": str(sum(map(len, pieces)))}, media_type=JSON_TYPE)
@@ -257,7 +256,7 @@ class Pieces(Response):
         now = Slice()
         for piece in self._pieces:
             await send({"type": "http.response.body", "body": piece, "more_body": True})
-            # The client took its time.
+            # The time until the client has read is not work.
             now.waited()
             await now.pause()
         await send({"type": "http.response.body", "body": b""})

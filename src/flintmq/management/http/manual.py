@@ -1,4 +1,4 @@
-"""Pages that RabbitMQ has beside its API: what the API can do, for people, and where its command line is to be had."""
+"""HTML pages that RabbitMQ has beside its API: a reference of the API, and where to get the command line."""
 
 from collections.abc import Iterable
 from html import escape
@@ -42,7 +42,7 @@ _NO_SCRIPT: Final = (
 
 
 def routes(rows: Iterable[Route]) -> tuple[Route, ...]:
-    """Pages about these routes, and about what comes with them."""
+    """The routes of the pages; `rows` are the documented routes."""
     described = "\n".join(
         _ROW.format(*map(escape, (row.method, row.path, row.summary, row.right.value)))
         for row in sorted(rows, key=lambda row: (row.path, row.method))

@@ -1,4 +1,4 @@
-"""The API's document (OpenAPI 3.1), made from the table of routes."""
+"""The OpenAPI 3.1 document of the API, generated from the table of routes."""
 
 import re
 from collections.abc import Iterable
@@ -31,7 +31,7 @@ _PAGING: Final = {
 
 
 def document(routes: Iterable[Route], version: str) -> dict[str, Any]:
-    # An empty name is a habit of some clients, and nothing to write down.
+    # Paths with an empty name exist only for some clients, and are not documented.
     rows = [row for row in routes if "//" not in row.path]
     kinds = [kind for row in rows for kind in (row.gives, row.takes) if kind is not None]
     schemas, components = msgspec.json.schema_components(kinds, ref_template=_REFERENCE)
@@ -56,7 +56,8 @@ def document(routes: Iterable[Route], version: str) -> dict[str, Any]:
 
 
 def _operation(row: Route, of_kind: dict[str, Any]) -> dict[str, Any]:
-    # A fixed part and a variable one may have the same name, and so may a path below /api and one beside it.
+    # The operation id must be unique: a fixed and a variable part may have the same name, and so may paths inside and
+    # outside of /api.
     parts = re.findall(r"\w+", _VARIABLE.sub(r"by_\1", row.path.removeprefix("/api/")))
     name = "_".join([row.method.lower(), *parts])
     operation: dict[str, Any] = {
@@ -103,7 +104,7 @@ def _refused() -> dict[str, Any]:
 
 
 def route(routes: Iterable[Route]) -> Route:
-    """The row of the document about these routes."""
+    """The route of the OpenAPI document about these routes."""
     rows = [*routes]
 
     async def get(call: Call) -> Response:

@@ -1,7 +1,7 @@
-"""The web interface's files: those of the package, by their exact names, kept in memory once they were asked for.
+"""The files of the web interface, which are cached in memory after the first request.
 
-A path is looked up and never made into the name of a file, so no path leads elsewhere. Browsers keep what they have,
-and ask each time whether it is still the same: after an upgrade, no page is made of parts of two versions.
+A path is looked up and never converted to a file name, so no path leads outside of the folder. Browsers cache the files
+and revalidate them each time: after an upgrade, no page mixes parts of two versions.
 """
 
 import hashlib
@@ -27,7 +27,7 @@ _TYPES: Final = {
 
 @final
 class Pages(BaseRoute):
-    """Goes beside the API's routes, and matches nothing but files that are there."""
+    """A Starlette route that matches only existing files."""
 
     def __init__(self, folder: Path = _FOLDER) -> None:
         self._files = {

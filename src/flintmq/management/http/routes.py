@@ -1,4 +1,4 @@
-"""A route: one row that says what a path does, who may have it done, and what goes in and comes out."""
+"""A route: a row with path and handler, the right that it requires, and the types of its bodies."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -13,17 +13,18 @@ from flintmq.management.http.concurrency import LISTS
 Handler = Callable[[Call], Awaitable[Response]]
 
 
-# For the audit log: a route of a method that changes something, but nothing that is defined.
+# The action of a route that is not audited although its method changes something: it changes no definitions.
 NOT_AUDITED: Final = "-"
 
 
 @dataclass(frozen=True)
 class Route:
-    """`path` names its variables in braces; `{vhost}` has to be there for the handler to be called.
+    """A row of the route table.
 
-    `takes` and `gives` are the types of the bodies, for the API's document: structs, or lists of them. `act` is what
-    the audit log calls it, method and path if it has no name; looking at something is none. `whole` is LISTS or METRICS
-    where an answer that is no list is about all there is as well.
+    `path` has variables in braces; the handler is called only if the virtual host `{vhost}` exists. `takes` and `gives`
+    are the types of the bodies for the API's document: structs, or lists of them. `action` is the name in the audit
+    log, by default method and path; GET routes have none. `group` is LISTS or METRICS for a large answer that is not a
+    list.
     """
 
     method: str
@@ -38,6 +39,6 @@ class Route:
 
     @property
     def limit_group(self) -> str:
-        """Among which answers it has to wait for its turn; empty where it has not."""
+        """The group whose limit of concurrent answers applies; empty if there is none."""
         is_list = self.method == "GET" and get_origin(self.gives) is list
         return self.group or (LISTS if is_list else "")

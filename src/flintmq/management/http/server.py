@@ -1,4 +1,4 @@
-"""HTTP over sockets: uvicorn's protocol on the loop there is, with limits that hold before anybody has logged in."""
+"""The HTTP server: uvicorn's protocol on the running event loop, with limits that apply before a login."""
 
 import asyncio
 import logging
@@ -23,32 +23,33 @@ from flintmq.management.http.auth import CONNECTION, LOGINS
 from flintmq.management.http.connection_quota import UNAUTHENTICATED, admit, make_room
 
 _CLOSED_SECONDS: Final = 1.0
-# What uvicorn says of its connections: strangers could fill a log with it.
+# Uvicorn's messages about connections are dropped, because unauthenticated clients could fill the log with them.
 _QUIET: Final = logging.getLogger("flintmq.http")
 _QUIET.addHandler(logging.NullHandler())
 
 
 class _Connection(HttpToolsProtocol):
-    """One socket. What a stranger may send, and how long it may take, ends with the head of the request."""
+    """A connection. The limits for unauthenticated clients apply until the head of a request is complete."""
 
     def __init__(
         self, config: Config, state: ServerState, loop: asyncio.AbstractEventLoop, proxies: tuple[Network, ...]
     ) -> None:
-        # The tasks of requests whose sender is not known yet.
+        # Tasks of requests that are being authenticated.
         self._logins: set[asyncio.Task[Any]] = set()
-        # Whose it is, in the words of `shares`.
+        # The user that has logged in, as connection_quota.py defines it.
         self.login = UNAUTHENTICATED
         self.is_preferred = False
         self.since = loop.time()
         self._proxies = proxies
         super().__init__(config, state, {LOGINS: self._logins, CONNECTION: self}, loop)
         self.logger = _QUIET
-        # What the parser was given since a head ended, or a piece of a body came: it may keep all of that.
+        # The bytes that the parser got since the last head ended, or the last part of a body came: it may store all of
+        # them.
         self._kept_bytes = 0
         self._hangup: asyncio.TimerHandle | None = None
         self._unread: asyncio.TimerHandle | None = None
         self._is_refused = False
-        # Whether the head of a request has come at all.
+        # True once the head of a request was complete.
         self._has_begun = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -64,7 +65,7 @@ class _Connection(HttpToolsProtocol):
         return [each for each in connections if each is not self and not each.transport.is_closing()]
 
     def on_login(self, login: str, is_preferred: bool) -> str:
-        """Somebody has logged in; returns why the connection cannot be kept all the same, or ""."""
+        """Record a login; return why the connection cannot be kept nevertheless, or ""."""
         if login != self.login:
             is_shared = is_loopback(self.address) or is_within(self.address, self._proxies)
             refusal = admit(login, self.address, is_preferred, self._others(), is_shared=is_shared)
@@ -76,15 +77,15 @@ class _Connection(HttpToolsProtocol):
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing was asked that is not answered."""
-        # uvicorn says that it is never None, and begins with that.
+        """Whether all requests were answered."""
+        # Uvicorn declares that `cycle` is never None, but it is None at first.
         cycle: Any = self.cycle
         return cycle is None or bool(cycle.response_complete and not self.pipeline)
 
     def evict(self) -> None:
-        """Another socket needs the place of this one."""
+        """Close this connection, because another one needs its place."""
         if self.transport.get_write_buffer_size() > 0:
-            # It is answered, but its client does not read: it could stay for long.
+            # The client does not read its answer and could stay for long.
             self.transport.abort()
         else:
             self.transport.close()
@@ -107,7 +108,7 @@ class _Connection(HttpToolsProtocol):
         if self._is_refused or self.transport.is_closing():
             return
         if self._hangup is None and self._has_begun and self.cycle.response_complete:
-            # The next request on a connection that is kept.
+            # This is the next request on a kept connection.
             self._await_head()
         self._kept_bytes += len(data)
         super().data_received(data)
@@ -115,7 +116,7 @@ class _Connection(HttpToolsProtocol):
             self.transport.abort()
 
     def on_message_begin(self) -> None:
-        # Also behind a request that is not answered yet.
+        # A pipelined request may begin before the previous one is answered.
         if self._hangup is None:
             self._await_head()
         super().on_message_begin()
@@ -130,7 +131,7 @@ class _Connection(HttpToolsProtocol):
         self._has_begun = True
 
     def _head_bytes(self) -> int:
-        """A read of the socket may bring many times as much as may be kept of it."""
+        """The size of the head in bytes: one read of the socket may bring much more than the limit."""
         return len(self.url) + sum(len(name) + len(value) for name, value in self.headers)
 
     def on_body(self, body: bytes) -> None:
@@ -169,7 +170,7 @@ class _Connection(HttpToolsProtocol):
         self.timeout_keep_alive = HTTP_IDLE_SECONDS if self.login else HTTP_STRANGER_IDLE_SECONDS
         super().on_response_complete()
         if self.transport.is_closing():
-            # It goes once all is written, which is up to the client.
+            # The connection is closed when everything is written, which depends on the client.
             self._await_reader()
 
     def timeout_keep_alive_handler(self) -> None:
@@ -187,7 +188,7 @@ class _Connection(HttpToolsProtocol):
 
 
 class HttpServer:
-    """The application on any number of sockets. `proxies` are where many users come from at one address."""
+    """Serves the application on any number of listeners. `proxies` are addresses that many users share."""
 
     def __init__(self, app: ASGIApp, proxies: tuple[Network, ...] = ()) -> None:
         self._proxies = proxies
@@ -198,7 +199,7 @@ class HttpServer:
             lifespan="off",
             log_config=None,
             access_log=False,
-            # Who a client is, its socket says; a header could be anybody's word.
+            # The address of a client comes from its socket; anybody can send a header.
             proxy_headers=False,
         )
         self._config.load()
@@ -206,13 +207,13 @@ class HttpServer:
         self._listeners: list[asyncio.Server] = []
 
     async def listen(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> int:
-        """Returns the port, which matters where it was 0. Raises OSError."""
+        """Listen on an address; return the port, which the system chooses if `port` is 0. Raises OSError."""
         loop = asyncio.get_running_loop()
 
         def connection() -> asyncio.Protocol:
             return _Connection(self._config, self._state, loop, self._proxies)
 
-        # uvloop takes no time limit of a handshake without a context.
+        # uvloop accepts a handshake timeout only together with a TLS context.
         timeouts: dict[str, Any] = {} if tls is None else {"ssl_handshake_timeout": HTTP_HEAD_SECONDS}
         listener = await loop.create_server(connection, host, port, ssl=tls, backlog=128, **timeouts)
         self._listeners.append(listener)
@@ -220,7 +221,7 @@ class HttpServer:
         return number
 
     async def close(self) -> None:
-        """Answer what was asked, if that takes no longer than a second, and close all sockets."""
+        """Answer pending requests within a second, and close all sockets."""
         for listener in self._listeners:
             listener.close()
         connections: set[Any] = self._state.connections

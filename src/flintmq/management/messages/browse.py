@@ -1,4 +1,4 @@
-"""Messages as they lie on a queue or in a stream, looked at without being taken, a slice of time after the other."""
+"""Browsing of a queue or stream: reads messages without taking them, in slices."""
 
 import re
 from collections.abc import Iterator
@@ -13,14 +13,14 @@ from flintmq.management.messages.representation import in_091, payload_in_slices
 from flintmq.management.messages.selection import Selection
 from flintmq.management.slices import Slice
 
-# One request looks no further; it says where the next one goes on.
+# One request examines at most so many messages and bytes; its answer says where the next one continues.
 EXAMINED_MAX_MESSAGES: Final = 200_000
 EXAMINED_MAX_BYTES: Final = 256 * 1024 * 1024
 SHOWN_MAX_MESSAGES: Final = 500
 SHOWN_MAX_BYTES: Final = 4 * 1024 * 1024
 _AHEAD_BYTES: Final = 64 * 1024
 _BEGIN: Final = (0, -1)
-# Numbers that 64 bits hold.
+# Two numbers of at most 18 digits, which fit into 64 bits.
 _PLACE: Final = re.compile(r"(\d{1,18})\.(\d{1,18})", re.ASCII)
 
 PagePosition = tuple[int, int]
@@ -28,7 +28,7 @@ PagePosition = tuple[int, int]
 
 @final
 class BrowsedMessage:
-    """A message and its position; `place` is where a look goes on behind it."""
+    """A message with its position; `place` is where browsing continues behind it."""
 
     def __init__(self, place: PagePosition, position: int, message: Message, redelivered: bool, returns: int) -> None:
         self.place = place
@@ -52,7 +52,7 @@ class BrowsedMessage:
 
 
 def position_after(token: str) -> PagePosition:
-    """Where an answer said it goes on. Raises BadRequest."""
+    """Decode the token with which an answer said where to continue. Raises BadRequest."""
     if not token:
         return _BEGIN
     found = _PLACE.fullmatch(token)
@@ -69,7 +69,7 @@ def _walk(queue: Queue, place: PagePosition) -> Iterator[BrowsedMessage]:
         while (look := queue.look(part, after)) is not None:
             part = int(look.part)
             for entry in look.entries:
-                # Between two slices much may happen: what was looked at is shown as it was.
+                # The entry may change between two slices; it is shown as it was when it was read.
                 after = int(entry.position)
                 yield BrowsedMessage((part, after), after, entry.message, entry.redelivered, int(entry.returns))
 
@@ -83,7 +83,9 @@ def _walk_stream(stream: StreamQueue, place: PagePosition) -> Iterator[BrowsedMe
 
 
 async def browse(queue: Queue, token: str, selection: Selection, count: int, truncate: int) -> dict[str, Any]:
-    """A page of messages; `next` is where to go on, None at the end. `looked` is how many were looked at."""
+    """Read a page of messages. `next` is the token to continue with, None at the end; `looked` is the number of
+    examined messages.
+    """
     shown: list[dict[str, object]] = []
     looked = looked_bytes = shown_bytes = 0
     now = Slice()
@@ -93,7 +95,7 @@ async def browse(queue: Queue, token: str, selection: Selection, count: int, tru
         looked_bytes += len(seen.message.body)
         if selection.has(seen.position, seen.message):
             facts = await seen.facts(truncate)
-            # That takes slices of its own.
+            # `facts` uses slices of its own.
             now.waited()
             shown_bytes += min(len(seen.message.body), truncate)
             shown.append(facts)

@@ -1,4 +1,4 @@
-"""Messages from one queue to others, as a plan says: chosen, in slices, none lost."""
+"""Moves selected messages from a queue to other queues according to a plan, in slices, without losing any."""
 
 import re
 from time import perf_counter
@@ -14,18 +14,20 @@ from flintmq.management.messages.selection import Selection
 from flintmq.management.ports import Node
 from flintmq.management.slices import Slice
 
-# Messages of one group of the journal, and of one step. A page is taken as a whole, if time allows: to leave some of it
-# where it is costs as much as to read it.
+# The size of a step, which is one group of the journal. A page is moved as a whole if time allows, because leaving part
+# of it costs as much as reading it.
 _STEP_MESSAGES: Final = 128
 _STEP_BYTES: Final = 1024 * 1024
-# As long as it takes to read a page: a step that ends within one does no more than twice the work.
+# The time to read a page: a step that ends within a page at most doubles the work.
 _STEP_SECONDS: Final = 0.002
 _PLACE: Final = re.compile(r"(\d{1,18})\.(-1|\d{1,18})\.(\d{1,18})", re.ASCII)
 
 
 @final
 class Moved:
-    """`stayed` were chosen, and could not go; `next` is where a search goes on that has looked far enough for once."""
+    """The result of a move. `stayed` counts selected messages that could not be moved; `next` is the token to continue
+    with, None at the end.
+    """
 
     def __init__(self) -> None:
         self.moved = 0
@@ -35,7 +37,7 @@ class Moved:
 
 @final
 class _Step:
-    """What is moved at once: a few of those that are chosen, none of them from `end` on."""
+    """One step of a move: some of the selected messages, none of them at or behind the position `end`."""
 
     def __init__(self, selection: Selection, plan: Plan, most: int, end: int) -> None:
         self.looked = 0
@@ -55,7 +57,7 @@ class _Step:
         return self.asked >= self._most or self._bytes >= _STEP_BYTES or perf_counter() >= self._ends
 
     def choose(self, entry: Entry) -> tuple[Message, list[Queue]] | None:
-        # One at least is looked at: a step that takes none would be repeated for ever.
+        # Each step examines at least one message; otherwise it would be repeated for ever.
         if self.looked > 0 and self._is_full:
             return None
         message = entry.message
@@ -74,10 +76,10 @@ class _Step:
 async def move_chosen(
     queue: EntryQueue, selection: Selection, most: int, plan: Plan, node: Node, token: str = ""
 ) -> Moved:
-    """Move what is chosen, up to so many, from where `token` says on.
+    """Move up to `most` selected messages, beginning where `token` says.
 
-    Only what is there now is looked at: what comes back meanwhile, or is moved in a circle, is not moved again. It ends
-    early when an alarm goes on. Raises BadRequest for a token that is none.
+    Only messages that are on the queue at the start are examined, so a message that returns, or is moved in a circle,
+    is not moved again. The move ends early when an alarm goes on. Raises BadRequest for an invalid token.
     """
     part, after, end = _place_of(token) if token else (0, -1, int(queue.next_position))
     last = end
@@ -99,7 +101,7 @@ async def move_chosen(
             return moved
         part = int(look.part)
         if look.entries[0].position >= last:
-            # Whatever else is in this part came later.
+            # Later entries of this part are behind the last position, too.
             part, after = part + 1, -1
             continue
         step = _Step(selection, plan, most - chosen if look.page else min(_STEP_MESSAGES, most - chosen), last)
@@ -126,7 +128,7 @@ def _place_of(token: str) -> tuple[int, int, int]:
 
 
 def to_queue(target: Queue) -> Plan:
-    """As they are, onto one queue."""
+    """A plan that moves messages unchanged to one queue."""
 
     def plan(entry: Entry) -> tuple[Message, list[Queue]]:
         return entry.message, [target]

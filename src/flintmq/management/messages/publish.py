@@ -1,4 +1,4 @@
-"""A message published by the API: what its properties ask for is obeyed as if it came by AMQP."""
+"""Publishing over HTTP: the properties of a message have the same effect as over AMQP."""
 
 from flintmq.base.errors import PreconditionFailed
 from flintmq.broker.access.permission import WRITE
@@ -15,7 +15,7 @@ from flintmq.wire.amqp091.properties import decode_properties, encode_properties
 def publish(
     node: Node, vhost: VHost, caller: Caller, exchange: str, routing_key: str, properties: bytes, body: bytes
 ) -> bool:
-    """Whether it was routed. Raises AccessRefused, NotFound or PreconditionFailed."""
+    """Publish a message; return whether a queue got it. Raises AccessRefused, NotFound or PreconditionFailed."""
     now_ms = node.now_ms()
     caller.rights_in(vhost.name).check(WRITE, "exchange", exchange)
     if len(body) > node.message_max_bytes:
@@ -39,7 +39,7 @@ def publish(
         for key in keys:
             caller.rights_in(vhost.name).check_topic(WRITE, exchange, key)
     if asked.command:
-        raise PreconditionFailed("queues are told what to do by their actions, not by messages of the API")
+        raise PreconditionFailed("this message is a command to a queue: use POST /api/queues/<vhost>/<name>/actions")
     if "BCC" in headers:
         asked.hidden_keys = hidden or None
         decoded.headers = {name: value for name, value in headers.items() if name != "BCC"}

@@ -1,7 +1,8 @@
-"""Dead letters back to where they died, as far as what they tell of themselves is borne out by the broker.
+"""Redrive: puts dead letters back on the queues that they came from.
 
-The history of a letter is a header, and whoever can publish to the queue it lies on can write one: it must not take a
-message, by the rights of whoever re-drives it, to where its publisher could not have sent it.
+The history of a dead letter is a header that anybody with permission to publish to its queue can forge. So the history
+is checked against the broker: a redrive must not take a message, with the permissions of its caller, to a queue that
+its publisher could not have reached.
 """
 
 from collections.abc import Callable
@@ -14,13 +15,15 @@ from flintmq.broker.message import Address, Entry, Message, Table
 from flintmq.broker.queue.base import Queue
 from flintmq.broker.vhost import VHost
 
-# What a message has that came neither straight from a client nor with a client's history as its own.
+# The origin of a message that the broker itself dead-lettered, and whose history no client has written.
 _BY_THE_BROKER: Final = 0
 
 
 @final
 class Redrive:
-    """A plan: from this queue back onto those that gave up what lies on it, as far as `rights` go."""
+    """A plan for a move: from the queue of dead letters back to the queues that dead-lettered them, as far as `rights`
+    permit.
+    """
 
     def __init__(self, vhost: VHost, dead_letter_queue: Queue, rights: Rights, now_ms: Callable[[], int]) -> None:
         self._vhost = vhost
@@ -29,7 +32,9 @@ class Redrive:
         self._now_ms = now_ms
 
     def plan(self, entry: Entry) -> tuple[Message, list[Queue]] | None:
-        """None where nobody knows, or the queue named does not send its dead letters here."""
+        """The message to publish and its queue; None if its history is missing or not plausible, or the caller may not
+        write there.
+        """
         message = entry.message
         death = last_death(message) if message.origin == _BY_THE_BROKER else None
         if death is None:
@@ -41,12 +46,12 @@ class Redrive:
         if not self._may_write("queue", queue.name) or not self._leads_here(queue, keys, message):
             return None
         address = self._address(queue, death, keys, message)
-        # Its history stays with it; its time to live, if it has one, begins anew.
+        # The message keeps its history; its time to live begins again.
         again = Message(address, message.codec, message.properties, message.body, message.options, self._now_ms())
         return again, [queue]
 
     def _leads_here(self, queue: Queue, keys: list[str], message: Message) -> bool:
-        """Whether this queue would bury the message where it lies."""
+        """Tell whether this queue would dead-letter the message to the queue where it is."""
         exchange, key = queue.settings.dead_letter_exchange, queue.settings.dead_letter_key
         return exchange is not None and self._leads(
             exchange, keys if key is None else [key], message, self._dead_letter_queue
@@ -57,9 +62,11 @@ class Redrive:
         return exchange is not None and queue in self._vhost.router.queues_from(exchange, keys, message)
 
     def _address(self, queue: Queue, death: Table, keys: list[str], message: Message) -> Address:
-        """The one it had there, where that still leads there and the caller may publish to it; the queue's own else."""
+        """The address that the message had on its queue, if it still leads there and the caller may publish to it;
+        otherwise the queue's own address.
+        """
         name = death.get("exchange")
-        # The history may have been written by a publisher, and a header holds more than a routing key.
+        # A publisher may have written the history, and a header can hold more than a routing key.
         if (
             isinstance(name, str)
             and not name_fault("", keys[0])
@@ -94,13 +101,13 @@ def _keys(death: Table) -> list[str]:
 
 
 def deaths(message: Message) -> list[Table]:
-    """The latest first."""
+    """The entries of the x-death header, the latest first."""
     listed = message.codec.headers(message.properties).get("x-death")
     return [death for death in listed if isinstance(death, dict)] if isinstance(listed, list) else []
 
 
 def last_death(message: Message) -> Table | None:
-    # A search that finds nothing is cheaper by far than decoding a table.
+    # A search in the encoded properties is much cheaper than decoding a table.
     if b"x-death" not in message.properties:
         return None
     found = deaths(message)

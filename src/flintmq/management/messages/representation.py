@@ -1,4 +1,4 @@
-"""Messages as the API shows and takes them: RabbitMQ's names of properties, and payloads as text or in base64."""
+"""Representation of messages in JSON: RabbitMQ's names of properties, and payloads as text or in base64."""
 
 import re
 from base64 import b64decode, b64encode
@@ -28,15 +28,15 @@ _TEXTS: Final = (
 _NUMBERS: Final = ("delivery_mode", "priority", "timestamp")
 _INT64: Final = range(-(2**63), 2**63)
 ENCODINGS: Final = ("auto", "base64")
-# Of a payload that is written at once; a multiple of three, so that parts of base64 join.
+# So many bytes of a payload are encoded at once; a multiple of three, so that parts of base64 can be joined.
 _PART_BYTES: Final = 48 * 1024
 _BASE64: Final = re.compile(r"\s+")
-# More of them are no number that a property holds, and thousands are none that Python reads.
+# Longer numbers fit into no property, and Python refuses numbers with thousands of digits.
 _DIGITS: Final = re.compile("[0-9]{1,20}")
 
 
 def in_091(message: Message) -> tuple[Properties, bytes]:
-    """Properties and body, as AMQP 0-9-1 has them, whatever the message came by."""
+    """The properties and the body of a message, converted to AMQP 0-9-1 if necessary."""
     encoded, body = message.properties, message.body
     if message.codec is not CODEC_091:
         encoded, body = TO_091.in_091(message)
@@ -47,7 +47,7 @@ def in_091(message: Message) -> tuple[Properties, bytes]:
 
 
 def properties_shown(properties: Properties) -> dict[str, object]:
-    """Those that are there."""
+    """The properties that are set, as JSON fields."""
     shown_ = {name: getattr(properties, name) for name in (*_TEXTS, *_NUMBERS)}
     found: dict[str, object] = {name: shown(value) for name, value in shown_.items() if value is not None}
     if properties.headers is not None:
@@ -56,12 +56,12 @@ def properties_shown(properties: Properties) -> dict[str, object]:
 
 
 def payload_shown(body: bytes, encoding: str, truncate: int | None) -> dict[str, object]:
-    """`encoding` is one of ENCODINGS; of a longer body no more than `truncate` bytes are shown."""
+    """A payload as JSON fields. `encoding` is one of ENCODINGS; at most `truncate` bytes of the body are shown."""
     part = body if truncate is None else body[: max(truncate, 0)]
     facts: dict[str, object] = {"payload_bytes": len(body), "payload_encoding": "string"}
     if encoding == "auto":
         try:
-            # What is cut off within a character is text all the same.
+            # A body that is cut within a character still counts as text.
             facts["payload"] = part.decode() if len(part) == len(body) else _text_before(part)
         except UnicodeDecodeError:
             encoding = "base64"
@@ -72,7 +72,7 @@ def payload_shown(body: bytes, encoding: str, truncate: int | None) -> dict[str,
 
 
 async def payload_in_slices(body: bytes, encoding: str, truncate: int | None) -> dict[str, object]:
-    """The same, with the payload in JSON already: a large one would take longer than others can wait."""
+    """A payload as JSON fields, encoded in slices, because a large one would delay other work."""
     part = body if truncate is None else body[: max(truncate, 0)]
     if len(part) <= _PART_BYTES:
         return payload_shown(body, encoding, truncate)
@@ -90,7 +90,9 @@ async def payload_in_slices(body: bytes, encoding: str, truncate: int | None) ->
 
 
 def _texts(part: bytes, *, is_whole: bool) -> Iterator[str]:
-    """What is cut off within a character is left out where the end is missing. Raises UnicodeDecodeError."""
+    """Decode a body in parts; a character that is cut at the end is left out unless `is_whole`. Raises
+    UnicodeDecodeError.
+    """
     decoder = getincrementaldecoder("utf-8")()
     for start in range(0, len(part), _PART_BYTES):
         is_last = is_whole and start + _PART_BYTES >= len(part)
@@ -98,7 +100,7 @@ def _texts(part: bytes, *, is_whole: bool) -> Iterator[str]:
 
 
 async def _written(texts: Iterator[str]) -> Raw:
-    """One string of JSON."""
+    """Encode parts of a text as one JSON string."""
     written = bytearray(b'"')
     now = Slice()
     for text in texts:
@@ -120,7 +122,7 @@ def _text_before(part: bytes) -> str:
 
 
 def payload_of(payload: str, encoding: str) -> bytes:
-    """Raises BadRequest."""
+    """Decode the payload of a request. Raises BadRequest."""
     if encoding == "string":
         return payload.encode()
     if encoding != "base64":
@@ -132,7 +134,9 @@ def payload_of(payload: str, encoding: str) -> bytes:
 
 
 def properties_of(given: TableGiven) -> bytes:
-    """Encoded; what is no property of AMQP 0-9-1 is left out (RabbitMQ). Raises BadRequest."""
+    """Encode the properties of a request; names that are not properties of AMQP 0-9-1 are ignored (RabbitMQ). Raises
+    BadRequest.
+    """
     properties = Properties()
     for name, value in dict(given).items():
         if value is None:
@@ -152,7 +156,9 @@ def properties_of(given: TableGiven) -> bytes:
 
 
 def _text(name: str, value: object) -> str:
-    """A number is taken for its text, as many scripts write `expiration`. Raises BadRequest."""
+    """A property as text; a number is converted, because many scripts write `expiration` as a number. Raises
+    BadRequest.
+    """
     if isinstance(value, str):
         return value
     if isinstance(value, bool) or not isinstance(value, (int, float)):
@@ -169,13 +175,13 @@ def _number(name: str, value: object) -> int:
 
 
 def _told(value: object) -> str:
-    """What stands where it should not: an object or a list by its kind, because it may be as deep as JSON goes."""
+    """Describe a wrong value for an error message; objects and lists only by their kind, because they may be large."""
     return "an object" if isinstance(value, dict) else "a list" if isinstance(value, list) else f"{value!r:.100}"
 
 
 def checked_table(given: TableGiven, what: str, types: dict[str, Any] | None = None) -> Table:
-    """Its integers are of these `types`, as the API shows them. Raises BadRequest for what no table of AMQP can hold,
-    or no frame.
+    """A table from a request, with integers of the given `types`, as the API shows them. `what` names the table in
+    errors. Raises BadRequest for values that AMQP or a frame cannot hold.
     """
     checked: Table = dict(given)
     fault = value_fault(what, checked)

@@ -1,4 +1,4 @@
-"""Which messages are meant: by their positions, by what occurs in them, or all."""
+"""Selection of messages by position, by a text that they contain, or all."""
 
 from collections.abc import Iterable
 from typing import Final, final
@@ -6,7 +6,7 @@ from typing import Final, final
 from flintmq.broker.message import Message
 from flintmq.management.errors import BadRequest
 
-# As far as bodies are searched: what is behind that is nothing that people write.
+# So many bytes of a body are searched; larger bodies are not text that people write.
 SEARCHED_MAX_BYTES: Final = 256 * 1024
 POSITIONS_MAX: Final = 10_000
 _SEARCH_MAX_CHARACTERS: Final = 1_024
@@ -14,7 +14,7 @@ _SEARCH_MAX_CHARACTERS: Final = 1_024
 
 @final
 class Selection:
-    """`search` is looked for in routing key, exchange, properties and body, whatever the case. Raises BadRequest."""
+    """A selection. `search` is found in routing key, exchange, properties and body, ignoring case."""
 
     def __init__(self, search: str = "", positions: Iterable[int] | None = None) -> None:
         if len(search) > _SEARCH_MAX_CHARACTERS:
@@ -24,7 +24,7 @@ class Selection:
             raise BadRequest(f"{POSITIONS_MAX} positions are chosen at once at most")
         self._text = search.lower()
         self._bytes = self._text.encode(errors="surrogatepass")
-        # What has only ASCII in it is found without decoding what it is looked for in.
+        # An ASCII text is found without decoding the message.
         self._is_plain = self._text.isascii()
 
     @property

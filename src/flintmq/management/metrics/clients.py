@@ -1,4 +1,4 @@
-"""What there is to know of connections and channels; a session of AMQP 1.0 is a channel, as it is in RabbitMQ."""
+"""Metrics of connections and channels. A session of AMQP 1.0 counts as a channel, as in RabbitMQ."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, final
@@ -22,7 +22,7 @@ from flintmq.management.stats.connections import (
 
 @final
 class OpenChannel:
-    """A channel of a connection that is open. Its counts are read once, so that they belong together."""
+    """A channel of an open connection. Its counts are read once, so that they are consistent."""
 
     def __init__(self, socket: Socket, channel: AnyChannel) -> None:
         self.socket = socket
@@ -173,7 +173,7 @@ def _publishing(channel: OpenChannel) -> tuple[bool, int, bool]:
 
 
 async def publishers(node: Node, channels: Sequence[OpenChannel]) -> str:
-    """Who publishes, and how much of what they want confirmed has come."""
+    """Metrics of publishers: channels that have published, and messages received for confirmation."""
     churn = node.broker.tick.churn
     confirmed = confirmed_10 = 0
     for traffic in (churn.gone, *[vhost.traffic for vhost in node.broker.vhosts.values()]):

@@ -1,4 +1,4 @@
-"""/metrics, as RabbitMQ's Prometheus plugin has it: sums, all objects one by one, or what is asked for of them."""
+"""The endpoints below /metrics, as in RabbitMQ's Prometheus plugin: sums, all objects, or selected families."""
 
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import replace
@@ -84,7 +84,7 @@ async def _objects(call: Call) -> AsyncIterator[str]:
 
 
 async def _whole(call: Call, endpoint: str, queues: list[Queue], channels: list[OpenChannel]) -> AsyncIterator[str]:
-    """What is said of the node, whatever else is asked for."""
+    """The metrics of the node, which both complete endpoints have."""
     node, broker = call.node, call.broker
     yield node_metrics.identity(node, endpoint)
     yield node_metrics.coarse(_PREFIX, node)
@@ -102,7 +102,9 @@ async def _whole(call: Call, endpoint: str, queues: list[Queue], channels: list[
 
 
 async def _detailed(call: Call) -> Response:
-    """`family` names groups of metrics, `vhost` virtual hosts; each may be there several times."""
+    """The metrics that the query selects: `family` names groups of metrics, `vhost` virtual hosts; both may be
+    repeated.
+    """
     query = call.request.query_params
     return _streamed(_chosen(call, set(query.getlist("family")), set(query.getlist("vhost"))))
 
@@ -144,7 +146,7 @@ async def _chosen(call: Call, families: set[str], vhosts: set[str]) -> AsyncIter
 
 
 def _queues(broker: Broker, vhosts: set[str] | None) -> list[Queue]:
-    """Those of all virtual hosts, or of some."""
+    """The queues of all virtual hosts, or of some."""
     return [
         queue
         for vhost in broker.vhosts.values()
@@ -188,5 +190,5 @@ ROUTES: Final = (
 
 
 def open_to_all(routes: Iterable[Route]) -> tuple[Route, ...]:
-    """The same routes, but that nobody has to log in for metrics."""
+    """The same routes, but those of metrics need no login."""
     return tuple([replace(route, right=Right.ANYBODY) if route in ROUTES else route for route in routes])

@@ -1,4 +1,4 @@
-"""The text format of Prometheus, written a slice at a time: a library's writer would have all samples at once."""
+"""The Prometheus text format, written in slices. A library would build all samples at once."""
 
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from flintmq.management.slices import Slice
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 GAUGE: Final = "gauge"
 COUNTER: Final = "counter"
-# What of one family is handed over at once.
+# So many samples of a family are written at once.
 _SAMPLES_PER_PIECE: Final = 512
 _OBJECTS_PER_LOOK: Final = 8
 _ESCAPES: Final = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
@@ -22,9 +22,9 @@ Number = int | float
 
 @dataclass(frozen=True)
 class Family(Generic[T]):
-    """A metric of many objects: `value` reads it off one of them. `group` is the family that /metrics/detailed knows.
+    """A metric of many objects. `value` reads it from an object; `group` is its family at /metrics/detailed.
 
-    `has` says of which objects there is such a thing.
+    `has` tells which objects have the metric; None stands for all.
     """
 
     group: str
@@ -36,7 +36,7 @@ class Family(Generic[T]):
 
 
 def labels(pairs: Mapping[str, str]) -> str:
-    """With the braces; nothing for no labels."""
+    """Labels with braces; empty without labels."""
     if not pairs:
         return ""
     return "{" + ",".join([f'{name}="{value.translate(_ESCAPES)}"' for name, value in pairs.items()]) + "}"
@@ -57,7 +57,7 @@ def several(name: str, kind: str, text: str, samples: Iterable[tuple[Mapping[str
 
 
 def histogram(name: str, text: str, measured: Histogram) -> str:
-    # Another thread may write it meanwhile; buckets must still add up.
+    # Another thread may change the histogram meanwhile; the copied buckets stay consistent.
     counts = list(measured.counts)
     lines = [header(name, "histogram", text)]
     below = 0
@@ -72,7 +72,7 @@ def histogram(name: str, text: str, measured: Histogram) -> str:
 async def each_of(
     prefix: str, families: Sequence[Family[T]], objects: Sequence[T], describe: Callable[[T], Mapping[str, str]]
 ) -> AsyncIterator[str]:
-    """A sample of each object in each family; between slices others have their turn."""
+    """One sample per object and family, in slices."""
     if not objects or not families:
         return
     said: list[str] = []
@@ -93,14 +93,14 @@ async def each_of(
             if len(piece) >= _SAMPLES_PER_PIECE:
                 yield "".join(piece)
                 piece.clear()
-                # The client took its time.
+                # The time until the client has read is not work.
                 now.waited()
         yield "".join(piece)
         now.waited()
 
 
 async def sums_of(prefix: str, families: Sequence[Family[T]], objects: Sequence[T]) -> str:
-    """One sample in each family, for all objects together."""
+    """One sample per family: the sum over all objects."""
     sums: list[Number] = [0] * len(families)
     readers = list(enumerate(families))
     now = Slice()

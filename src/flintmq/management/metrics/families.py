@@ -1,6 +1,6 @@
-"""What there is to know of queues and exchanges, under the names that RabbitMQ's Prometheus plugin has for it.
+"""Metrics of queues and exchanges, under the names of RabbitMQ's Prometheus plugin.
 
-A queue is kept by the broker, not by a process of its own, so what RabbitMQ says of such processes has no place here.
+Queues here are not processes, so RabbitMQ's metrics of queue processes are missing.
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from flintmq.management.metrics.exposition import COUNTER, GAUGE, Family
 
 
 def _messages(queue: Queue) -> int:
-    # What readers have of a stream is on it still.
+    # Messages that readers of a stream have are still in the stream.
     return queue.message_count if queue.keeps_all else queue.message_count + queue.unacked
 
 
@@ -142,7 +142,7 @@ EXCHANGES: Final[tuple[Family[Exchange], ...]] = (
 )
 
 
-# FlintMQ's own.
+# Metrics that only FlintMQ has.
 OUR_QUEUES: Final[tuple[Family[Queue], ...]] = (
     Family(
         "queue_metrics",
@@ -163,7 +163,7 @@ OUR_EXCHANGES: Final[tuple[Family[Exchange], ...]] = (
 )
 
 
-# What RabbitMQ knows of all nodes alike.
+# Metrics that RabbitMQ reports for the whole cluster.
 CLUSTER_EXCHANGES: Final[tuple[Family[Exchange], ...]] = (
     Family("exchange_names", "exchange_name", GAUGE, "Whether an exchange is there: 1", lambda _exchange: 1),
     Family(

@@ -1,4 +1,4 @@
-"""What there is to know of the node as a whole, by RabbitMQ's names, and by our own where it has none."""
+"""Metrics of the node as a whole, under RabbitMQ's names, and under our own if RabbitMQ has none."""
 
 import platform
 from collections.abc import Callable, Mapping, Sequence
@@ -26,7 +26,7 @@ _ALARMS: Final = (
 )
 _COSTLY: Final = "Dead letters and delayed messages that went nowhere because finding their queues takes too much work"
 _UNSENDABLE: Final = "Messages that queues gave up because no frame could hold them, or that streams passed over"
-# Counted name, suffix and help.
+# Name of the counter, suffix of the metric, help text.
 _CHURN: Final = (
     ("connections_opened", "connections_opened_total", "Connections opened"),
     ("connections_closed", "connections_closed_total", "Connections closed or lost"),
@@ -90,12 +90,12 @@ _DELIVERED: Final[tuple[tuple[str, str, Callable[[Outflow], int]], ...]] = (
 
 
 def by_protocol(whole: int, by_10: int) -> list[tuple[Mapping[str, str], int]]:
-    """Of so many, those that are not of AMQP 1.0 are of 0-9-1."""
+    """Split a total by protocol: everything that is not AMQP 1.0 counts as 0-9-1."""
     return [({"protocol": AMQP_091}, int(whole) - int(by_10)), ({"protocol": AMQP_10}, int(by_10))]
 
 
 def identity(node: Node, endpoint: str) -> str:
-    """What dashboards tell nodes apart by, and which releases they are of."""
+    """The labels by which dashboards distinguish nodes, and the versions."""
     said = {
         "rabbitmq_node": node.name,
         "rabbitmq_cluster": node.name,
@@ -114,7 +114,7 @@ def identity(node: Node, endpoint: str) -> str:
 
 
 def coarse(prefix: str, node: Node) -> str:
-    """What the process uses, and what it may use."""
+    """Resources that the process uses, and their limits."""
     measured = node.measures()
     return "".join(
         [single(prefix + name, GAUGE, text, measured[key]) for key, name, text in _MEASURES if key in measured]
@@ -132,7 +132,7 @@ def churn(prefix: str, broker: Broker) -> str:
 
 
 def auth_attempts(prefix: str, node: Node) -> str:
-    """Logins by protocol; the API has them by address as well."""
+    """Logins by protocol; the API also has them by address."""
     tallies = node.attempts.by_protocol
     shown = (
         ("", "Logins that were tried", [each.succeeded + each.failed for each in tallies]),
@@ -147,7 +147,7 @@ def auth_attempts(prefix: str, node: Node) -> str:
 
 
 def persister(prefix: str, node: Node) -> str:
-    """RabbitMQ's names for syncs; the histogram says more."""
+    """Syncs under RabbitMQ's names; flintmq_sync_seconds is a histogram of them."""
     measured = node.timings["sync"]
     return single(
         f"{prefix}io_sync_ops_total", COUNTER, "Rounds of writing and syncing", sum(measured.counts)
@@ -166,7 +166,7 @@ def alarms(node: Node) -> str:
 
 
 def objects(prefix: str, broker: Broker, queues: Sequence[Queue]) -> str:
-    """How many there are."""
+    """The numbers of connections, channels and queues."""
     vhosts, churn = broker.vhosts.values(), broker.tick.churn
     counts = (
         ("connections", "Connections open", sum(len(vhost.connections) for vhost in vhosts)),
@@ -177,7 +177,7 @@ def objects(prefix: str, broker: Broker, queues: Sequence[Queue]) -> str:
 
 
 class _Passed:
-    """What went out of queues, by their kind: all of it, and of that what went out by AMQP 1.0. Consumers likewise."""
+    """Deliveries from queues by kind of queue: the total, and the part over AMQP 1.0; and the numbers of consumers."""
 
     def __init__(self) -> None:
         self.whole = {kind: Outflow() for kind in QUEUE_KINDS}
@@ -209,8 +209,8 @@ class _Passed:
 
 
 async def passed(broker: Broker, queues: Sequence[Queue]) -> str:
-    """Totals that only grow, whatever is closed or deleted, by RabbitMQ's labels. What is published and taken over HTTP
-    counts as AMQP 0-9-1, as it does there.
+    """Totals that never decrease, also when something is closed or deleted, with RabbitMQ's labels. Messages that are
+    published and taken over HTTP count as AMQP 0-9-1, as in RabbitMQ.
     """
     out = _Passed()
     await each(queues, out.add)
@@ -256,7 +256,7 @@ def dead_letters(broker: Broker) -> str:
 
 
 async def ours(node: Node, queues: Sequence[Queue]) -> str:
-    """What RabbitMQ has no name for."""
+    """Metrics that only FlintMQ has."""
     broker = node.broker
     leased = streams = 0
     vhosts = list(broker.vhosts.values())

@@ -1,4 +1,6 @@
-"""What pipelines say of themselves: whoever may publish to their queue does, so nothing of it is taken for granted."""
+"""Metrics of pipelines from the statuses that they publish. Anybody with permission can publish there, so values are
+validated.
+"""
 
 from typing import Any, Final
 
@@ -8,7 +10,7 @@ from flintmq.management.pipelines import statuses_in
 
 _MILLISECONDS: Final = "batch_ms"
 _RUNNING: Final = ("starting", "running", "stopping")
-# Field of a flow, suffix, kind and help.
+# Field of a flow, suffix of the metric, kind, help text.
 _FLOWS: Final = (
     ("lag", "lag_messages", GAUGE, "Messages that wait for a flow of a pipeline"),
     ("rows", "rows_total", COUNTER, "Rows that a flow of a pipeline has read since it started"),
@@ -38,7 +40,7 @@ async def pipelines(broker: Broker) -> str:
 
 
 def _flows_of(status: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """By name, of which each is there once."""
+    """The flows of a pipeline by name."""
     flows = status.get("flows")
     if not isinstance(flows, list):
         return {}

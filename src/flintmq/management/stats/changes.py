@@ -1,4 +1,4 @@
-"""How a few counts changed from round to round, in as many bytes as that takes."""
+"""Changes of a few counts from round to round, in a compact encoding."""
 
 from collections.abc import Sequence
 from struct import Struct
@@ -6,29 +6,30 @@ from typing import Final, final
 
 from flintmq.management.stats.counts import Counts
 
-# A record is the round (its last byte), which counts changed (a bit for each, and in the top two bits how wide a number
-# is), and by how much each of those did. A queue with traffic changes six of its eleven counts by less than 32,768 in
-# five seconds, which is 15 bytes; all of them in full are 88.
+# A record has the last byte of the round's number, two bytes that say which counts changed (a bit for each) and how
+# wide a number is (the top two bits), and the increase of each of those counts. A queue with traffic changes six of its
+# eleven counts by less than 32,768 in five seconds: 15 bytes instead of 88.
 _HEAD: Final = Struct("<BH")
 _WIDTH_SHIFT: Final = 14
 _WHICH: Final = (1 << _WIDTH_SHIFT) - 1
 COUNTS_MAX: Final = _WIDTH_SHIFT
-# Records are told apart by the last byte of their rounds.
+# A record has only the last byte of its round's number, so no more rounds can be distinguished.
 REACH_MAX: Final = 256
-# By width (one, two, four or eight bytes) and by how many numbers there are.
+# The formats of records by width (one, two, four or eight bytes) and number of changed counts.
 _RECORDS: Final = [[Struct(f"<BH{many}{kind}") for many in range(COUNTS_MAX + 1)] for kind in "bhiq"]
-# By the bits of the largest number, without its sign.
+# The width by the number of bits of the largest number, without its sign.
 _WIDTHS: Final = bytes([0] * 8 + [1] * 8 + [2] * 16 + [3] * 32)
 
 
 @final
 class Changes:
-    """Of one object. `latest` is the round of the last change."""
+    """The changes of one object. `latest` is the round of the last change."""
 
     __slots__ = ("_records", "latest")
 
     def __init__(self) -> None:
-        # Tens of thousands of these are kept: a bytearray is one piece of memory, and nothing to a garbage collector.
+        # There are tens of thousands of these objects: a bytearray is one piece of memory that the garbage collector
+        # does not traverse.
         self._records = bytearray()
         self.latest = 0
 
@@ -37,7 +38,9 @@ class Changes:
         return len(self._records)
 
     def add(self, number: int, deltas: Counts, reach: int) -> None:
-        """By how much each count is more as of this round, one at least; what is `reach` rounds old is forgotten."""
+        """Add the increase of each count in round `number`, at least one of which is not 0; drop what is `reach` rounds
+        old.
+        """
         which = 0
         changed: list[int] = []
         for at, delta in enumerate(deltas):
@@ -60,7 +63,7 @@ class Changes:
         return self.latest - (self.latest - last_byte & 0xFF)
 
     def newest_first(self, width: int) -> list[tuple[int, Sequence[int]]]:
-        """Rounds, and by how much each of so many counts was more than in the round before."""
+        """The rounds with changes, the newest first, and the increase of each of the `width` counts in them."""
         found: list[tuple[int, Sequence[int]]] = []
         records, at = self._records, 0
         while at < len(records):

@@ -1,4 +1,4 @@
-"""What is known of open connections, whichever protocol they speak, and of the channels and sessions in them."""
+"""Facts about open connections of either protocol, and about their channels and sessions."""
 
 from flintmq.broker.access.user import User
 from flintmq.gateway.amqp091.channel import ServerChannel
@@ -12,7 +12,7 @@ AnyChannel = ServerChannel | ServerSession
 
 
 def name_of(socket: Socket) -> str:
-    """As RabbitMQ names a connection."""
+    """The name of a connection, as RabbitMQ forms it."""
     return f"{socket.name} -> {socket.local}"
 
 
@@ -23,7 +23,7 @@ def connection_of(socket: Socket) -> AnyConnection:
 
 
 def user_of(connection: AnyConnection) -> User | None:
-    """Whose it is; None before it has entered a virtual host."""
+    """The user of a connection; None before it has opened a virtual host."""
     return None if connection.access is None else connection.access.user
 
 
@@ -44,7 +44,7 @@ def number_of(channel: AnyChannel) -> int:
 
 
 def ends_of(socket: Socket) -> dict[str, object]:
-    """RabbitMQ's fields for the two ends."""
+    """RabbitMQ's fields for the two ends of a connection."""
     host, port = _split(socket.local)
     peer_host, peer_port = _split(socket.name)
     return {"host": host, "port": port, "peer_host": peer_host, "peer_port": peer_port}

@@ -1,4 +1,4 @@
-"""What the broker counts, under the names that RabbitMQ's statistics have for it."""
+"""The broker's counters under the names of RabbitMQ's statistics."""
 
 from collections.abc import Callable, Sequence
 from operator import itemgetter
@@ -11,10 +11,10 @@ from flintmq.broker.vhost import VHost
 from flintmq.gateway.amqp091.channel import ServerChannel
 from flintmq.gateway.amqp10.session import ServerSession
 
-# Counts by place; `Names` say what is where.
+# `Counts` are values by index; `Names` has the name of each index.
 Counts = tuple[int, ...]
 Names = tuple[str, ...]
-# What they were at a time (Unix time in ms).
+# Counts at a time (Unix time in ms).
 Point = tuple[int, Counts]
 
 _OUT: Final[Names] = ("deliver", "deliver_no_ack", "get", "get_no_ack", "get_empty", "ack", "redeliver")
@@ -22,12 +22,12 @@ QUEUE: Final[Names] = ("publish", *_OUT)
 CHANNEL: Final[Names] = ("publish", "confirm", "return_unroutable", "drop_unroutable", *_OUT)
 EXCHANGE: Final[Names] = ("publish_in", "publish_out")
 VHOST: Final[Names] = CHANNEL
-# How much there is, beside how much has passed.
+# These are present numbers of messages; the others count messages that have passed.
 HELD: Final[Names] = ("messages", "messages_ready", "messages_unacknowledged")
-# What passed a queue, then what is on it.
+# The counts of messages that passed a queue, then the numbers of messages on it.
 QUEUE_HISTORY: Final[Names] = (*QUEUE, *HELD)
 SOCKET: Final[Names] = ("recv_oct", "send_oct")
-# What RabbitMQ sums up as one.
+# RabbitMQ's sum of all deliveries.
 DELIVER_GET: Final = "deliver_get"
 _PARTS_OF_DELIVER_GET: Final = ("deliver", "deliver_no_ack", "get", "get_no_ack")
 
@@ -50,7 +50,7 @@ def of_queue(queue: Queue) -> Counts:
 
 def held_by(queue: Queue) -> Counts:
     ready, unacked = queue.message_count, queue.unacked
-    # What readers have of a stream is on it still.
+    # Messages that readers of a stream have are still in the stream.
     return ready if queue.keeps_all else ready + unacked, ready, unacked
 
 
@@ -60,7 +60,7 @@ def of_channel(channel: ServerChannel) -> Counts:
 
 
 def of_session(session: ServerSession) -> Counts:
-    """What is accepted of it, a connection of AMQP 1.0 counts for all of its virtual host only."""
+    """The counts of an AMQP 1.0 session. Confirms are 0, because a connection counts them only for its virtual host."""
     return session.published, 0, session.returned, session.dropped, *_out(session.outflow)
 
 
@@ -69,7 +69,7 @@ def of_exchange(exchange: Exchange) -> Counts:
 
 
 def published_in(vhost: VHost) -> Counts:
-    """All of a virtual host but what went out of the queues there are."""
+    """The counts of a virtual host, without the deliveries of its existing queues."""
     traffic = vhost.traffic
     return vhost.router.published, traffic.confirmed, traffic.returned, traffic.dropped, *_out(traffic.gone)
 
@@ -79,7 +79,7 @@ def plus(one: Sequence[int], other: Sequence[int]) -> Counts:
 
 
 def read(names: Names, name: str) -> Callable[[Sequence[float]], float]:
-    """Takes one of the names, or DELIVER_GET, out of what is at the places of `names`."""
+    """A function that returns the value of one of `names`, or of DELIVER_GET, from a sequence of values."""
     if name != DELIVER_GET:
         return itemgetter(names.index(name))
     places = itemgetter(*[names.index(part) for part in _PARTS_OF_DELIVER_GET])
@@ -87,7 +87,7 @@ def read(names: Names, name: str) -> Callable[[Sequence[float]], float]:
 
 
 def message_stats(names: Names, counts: Sequence[int], rates: Sequence[float]) -> dict[str, object]:
-    """Counts and rates in the shape of RabbitMQ's message_stats."""
+    """Counts and rates as RabbitMQ's message_stats object."""
     shown: dict[str, object] = {}
     given, given_rate = 0, 0.0
     for name, count, rate in zip(names, counts, rates, strict=True):

@@ -1,4 +1,4 @@
-"""What counts were over time, in the shape and under the names of RabbitMQ, where a request asks for it."""
+"""The history of counts in RabbitMQ's format, if a request asks for it."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -9,9 +9,9 @@ from flintmq.management.slices import each
 from flintmq.management.stats.counts import DELIVER_GET, HELD, Counts, Names, Point, read
 
 _AGE_MAX_SECONDS: Final = 86_400
-# RabbitMQ's: increments that a course may have.
+# RabbitMQ's limit for the number of increments.
 _RANGE_MAX: Final = 500
-# What a request may ask the course of; of data_rates and node_stats there is none here.
+# The kinds of history that a request may ask for; there is no history for data_rates and node_stats here.
 KINDS: Final = ("lengths", "msg_rates", "data_rates", "node_stats")
 _NUMBER: Final = re.compile(r"[+-]?[0-9]{1,18}")
 
@@ -20,14 +20,14 @@ Query = Mapping[str, str]
 
 @final
 class Range:
-    """How far back a course goes from its newest point, and how far apart its points are at least."""
+    """The range of a history: its age from the newest point, and the minimum distance of its points."""
 
     def __init__(self, age_s: int, increment_s: int) -> None:
         self.age_ms = age_s * 1000
         self.increment_ms = increment_s * 1000
 
     def picked(self, newest_first: Iterable[Point]) -> list[Point]:
-        """In the same order."""
+        """Select the points of the range, in the same order."""
         points: list[Point] = []
         oldest_ms = due_ms = 0
         for at_ms, counts in newest_first:
@@ -42,8 +42,8 @@ class Range:
 
 
 def range_of(query: Query, what: str) -> Range | None:
-    """None where no course is asked for: `what` is one of KINDS. Raises BadRequest, in RabbitMQ's words, for one that
-    is none, or of more points than anybody looks at.
+    """The requested range for a kind of history, which is one of KINDS; None if none is requested. Raises BadRequest,
+    with RabbitMQ's text, if the range is invalid or has too many points.
     """
     age_s, increment_s = _seconds(query, f"{what}_age"), _seconds(query, f"{what}_incr")
     if age_s is None or increment_s is None:
@@ -54,13 +54,13 @@ def range_of(query: Query, what: str) -> Range | None:
 
 
 def _seconds(query: Query, name: str) -> int | None:
-    """What is no number is as good as nothing (as in RabbitMQ)."""
+    """A parameter of the query as a number of seconds; None if it is not a number, as in RabbitMQ."""
     text = query.get(name, "")
     return int(text) if _NUMBER.fullmatch(text) else None
 
 
 def history(points: Sequence[Point], of: Callable[[Counts], float]) -> dict[str, object]:
-    """What RabbitMQ's details have besides the rate: samples and what they are on average."""
+    """The fields that RabbitMQ's details have beside the rate: samples, their average, and the average rate."""
     samples = [{"sample": of(counts), "timestamp": at_ms} for at_ms, counts in points]
     if not samples:
         return {"samples": samples}
@@ -76,7 +76,7 @@ def history(points: Sequence[Point], of: Callable[[Counts], float]) -> dict[str,
 async def add_histories(
     shown: dict[str, Any], names: Names, newest_first: Callable[[], list[Point]], query: Query
 ) -> None:
-    """Adds them to what is shown of one object; in slices, for ten minutes of a queue are a thousand samples."""
+    """Add histories to the fields of one object, in slices, because ten minutes of a queue are a thousand samples."""
     spans = {what: range_of(query, what) for what in ("lengths", "msg_rates")}
     if not any(spans.values()):
         return

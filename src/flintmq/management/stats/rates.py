@@ -1,4 +1,4 @@
-"""Rates: how fast counts grow, by what they were when they were looked at before; and what they were before that."""
+"""Rates of counters, from the difference between two rounds of sampling, and the history of the counters."""
 
 from collections import deque
 from operator import sub
@@ -15,14 +15,14 @@ _RATE_DIGITS: Final = 3
 
 
 def growth(before: Counts, now: Counts, ms: int) -> Rates:
-    """By how much each of them grew per second."""
+    """The growth of each count per second; `ms` is the time between the two samples."""
     return _per_second(tuple(map(sub, now, before)), ms)
 
 
 def _per_second(deltas: Counts, ms: int) -> Rates:
     if ms <= 0:
         return (0.0,) * len(deltas)
-    # Most counts stay as they are: these need no float of their own.
+    # Most counts do not change; they share one float.
     return tuple([round(delta * 1000 / ms, _RATE_DIGITS) if delta else 0.0 for delta in deltas])
 
 
@@ -31,20 +31,20 @@ class _Sample:
     __slots__ = ("at_ms", "began", "changed_ms", "changes", "counts", "rates", "round")
 
     def __init__(self, number: int, at_ms: int, counts: Counts, rates: Rates) -> None:
-        # The rounds that came by first and last.
+        # The first and the last round in which the object was sampled.
         self.began = self.round = number
         self.at_ms = self.changed_ms = at_ms
         self.counts = counts
         self.rates = rates
-        # None where all has been the same for as long as is remembered.
+        # None if no count has changed within the remembered rounds.
         self.changes: Changes | None = None
 
 
 @final
 class Meters(Generic[K]):
-    """The rates of many objects with the same counts, each as of the last two rounds that came by it.
+    """The rates of many objects with the same kinds of counts, each from the last two rounds that sampled it.
 
-    `reach` is how many rounds back it is remembered what the counts were.
+    `width` is the number of counts, `reach` the number of rounds for which their history is kept.
     """
 
     def __init__(self, width: int, reach: int = 0) -> None:
@@ -54,17 +54,17 @@ class Meters(Generic[K]):
         self._samples: dict[K, _Sample] = {}
         self._round = 0
         self._reach = reach
-        # When the last rounds were, up to the present one.
+        # The times of the last rounds, including the present one (Unix time in ms).
         self._times: deque[int] = deque(maxlen=reach)
 
     @property
     def kept(self) -> int:
-        """How many objects it knows."""
+        """The number of sampled objects."""
         return len(self._samples)
 
     @property
     def remembered_bytes(self) -> int:
-        """What all their changes take."""
+        """The memory of all stored changes in bytes."""
         return sum([sample.changes.size_bytes for sample in self._samples.values() if sample.changes is not None])
 
     def rates(self, of: K) -> Rates:
@@ -72,12 +72,12 @@ class Meters(Generic[K]):
         return self._still if found is None else found.rates
 
     def unchanged_since_ms(self, of: K, counts: Counts) -> int:
-        """Since when its counts are these, as far as rounds tell; 0 where they were others in the last one."""
+        """The time since which an object has these counts (Unix ms); 0 if the last round had others."""
         found = self._samples.get(of)
         return found.changed_ms if found is not None and found.counts == counts else 0
 
     def begin_round(self, now_ms: int) -> None:
-        """Also after one that did not come to its end."""
+        """Begin a round; the previous one need not have been completed."""
         self._round += 1
         self._times.append(now_ms)
 
@@ -87,7 +87,7 @@ class Meters(Generic[K]):
             self._samples[of] = _Sample(self._round, now_ms, counts, self._still)
             return
         if last.counts == counts:
-            # Most objects do nothing most of the time: nothing new is made for them.
+            # Most objects are idle most of the time, so no new objects are created for them.
             last.rates = self._still
             if last.changes is not None and self._round - last.changes.latest >= self._reach:
                 last.changes = None
@@ -104,7 +104,7 @@ class Meters(Generic[K]):
         last.at_ms = now_ms
 
     async def end_round(self) -> None:
-        """What this round did not come by is gone, and forgotten."""
+        """End a round: objects that it did not sample are gone, and are dropped."""
         number = self._round
 
         def look(of: K) -> None:
@@ -114,7 +114,7 @@ class Meters(Generic[K]):
         await each(list(self._samples), look)
 
     def points(self, of: K) -> list[Point]:
-        """What the counts were in each round that is remembered, the newest first."""
+        """The counts of an object in each remembered round, the newest first."""
         found = self._samples.get(of)
         if found is None:
             return []

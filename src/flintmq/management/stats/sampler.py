@@ -1,4 +1,4 @@
-"""Looks at all counts every five seconds, in slices, so that there are rates whoever asks."""
+"""Samples all counters every five seconds, in slices, so that rates are known when somebody asks for them."""
 
 import asyncio
 from typing import Final, final
@@ -16,9 +16,9 @@ from flintmq.management.stats.counts import Counts, plus
 from flintmq.management.stats.rates import Meters
 from flintmq.management.stats.series import SAMPLE_MS, Series
 
-# What series hold of a virtual host, or of the node: what passed, then what there is.
+# The counts in the series of a virtual host or of the node: messages that passed, then present numbers.
 HISTORY: Final = (*counts.VHOST, *counts.HELD)
-# Of a queue or an exchange, ten minutes: as long as RabbitMQ has samples of five seconds.
+# The history of a queue or an exchange covers ten minutes, as long as RabbitMQ keeps samples of five seconds.
 _REMEMBERED_ROUNDS: Final = 600_000 // SAMPLE_MS + 1
 _NOTHING: Final[Counts] = (0,) * len(HISTORY)
 _NOT_PUBLISHED: Final = len(counts.CHANNEL) - len(counts.QUEUE)
@@ -26,7 +26,9 @@ _NOT_PUBLISHED: Final = len(counts.CHANNEL) - len(counts.QUEUE)
 
 @final
 class Stats:
-    """Rates of everything in a node, the last minutes of queues and exchanges, and the course of all together."""
+    """The rates of all objects in a node, the last minutes of queues and exchanges, and the history of virtual hosts
+    and the node.
+    """
 
     def __init__(self, node: Node) -> None:
         self.queues: Meters[Queue] = Meters(len(counts.QUEUE_HISTORY), _REMEMBERED_ROUNDS)
@@ -39,12 +41,12 @@ class Stats:
         self._node = node
 
     async def run(self) -> None:
-        """Until it is cancelled."""
+        """Sample until the task is cancelled."""
         while True:
             try:
                 await self.sample()
             except Exception:
-                # One round is missing; without the others all rates would stand still, and nobody would know why.
+                # Only this round is lost. If the loop ended, all rates would stop without a visible reason.
                 self._node.log.exception("rates were not sampled")
             await asyncio.sleep(SAMPLE_MS / 1000)
 
@@ -72,7 +74,7 @@ class Stats:
             of_queue, of_held = counts.of_queue(queue), counts.held_by(queue)
             if queue.name in vhost.queues:
                 self.queues.take(queue, (*of_queue, *of_held), now_ms)
-            # What came to a queue was published before, and counted there.
+            # Messages that came to a queue are counted already as published.
             for at, count in enumerate(of_queue[1:], _NOT_PUBLISHED + 1):
                 passed[at] += count
             for at, count in enumerate(of_held):

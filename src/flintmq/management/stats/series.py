@@ -1,4 +1,4 @@
-"""The course of a few counts, for charts: fine for an hour, coarse for a day."""
+"""The history of a few counts, for charts: five seconds apart for an hour, a minute apart for a day."""
 
 from collections import deque
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ class Series:
 
     @property
     def rates(self) -> tuple[float, ...]:
-        """Between the last two looks."""
+        """The rates between the last two samples."""
         if len(self._fine) < 2:
             return (0.0,) * (len(self._fine[0][1]) if self._fine else 0)
         (before_ms, before), (now_ms, now) = self._fine[-2], self._fine[-1]

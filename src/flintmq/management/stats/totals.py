@@ -1,4 +1,4 @@
-"""What passes through a virtual host or the node, and what it holds: rates, and their course where it is asked for."""
+"""Totals of virtual hosts or of the node: counts and rates of messages, and their history if it is requested."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -21,7 +21,7 @@ def queue_totals(series: Sequence[Series], query: Query) -> dict[str, object]:
 
 
 def _shown(series: Sequence[Series], names: Sequence[str], query: Query, what: str) -> dict[str, object]:
-    """The sums of several; the course of one only, for each has its own times."""
+    """The sums of several series. A history is given for a single series only, because each has its own times."""
     series = [each for each in series if each.latest]
     wanted = range_of(query, what) if len(series) == 1 else None
     points = [] if wanted is None else wanted.picked(series[0].newest_first(wanted))
