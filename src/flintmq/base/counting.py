@@ -1,6 +1,6 @@
-"""Numbers with what they count, as people say it."""
+"""Counts with a noun, for people."""
 
 
 def counted(count: int, noun: str, plural: str = "") -> str:
-    """Such as `1 queue` and `1,200 queues`; `plural` is for nouns that take more than an s."""
+    """A count with its noun: `1 queue`, `1,200 queues`. `plural` is for nouns whose plural is not formed with an s."""
     return f"{count:,} {noun if count == 1 else plural or noun + 's'}"

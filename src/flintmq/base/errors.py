@@ -1,19 +1,19 @@
-"""The errors FlintMQ raises on purpose. Nothing here knows who raises them or who turns them into bytes.
+"""The errors that FlintMQ raises on purpose. This module does not know who raises them, or how they are encoded.
 
-An AMQP error carries its protocol code and its scope as class data (amqp-0-9-1 §1.2 "constants"): whoever finds the
-fault raises the type, and one place per protocol turns it into a close. What the broker refuses has a name in either
-protocol: its `condition` is what AMQP 1.0 calls it (amqp-1.0 part 2 §2.8.15 to §2.8.18, part 4 §4.5.8).
+An AMQP error has its protocol code and its scope as class data (amqp-0-9-1 §1.2 "constants"). The code that finds the
+fault raises the type, and one place per protocol converts it to a close. Refusals of the broker have a name in both
+protocols: `condition` is the one of AMQP 1.0 (amqp-1.0 part 2 §2.8.15 to §2.8.18, part 4 §4.5.8).
 """
 
 from typing import ClassVar, Final
 
 
 class FlintError(Exception):
-    """Base of every error FlintMQ raises on purpose; its text says what was wrong and what to do."""
+    """Base class of all errors that FlintMQ raises on purpose. Its text says what is wrong and what to do."""
 
 
 class ConfigurationError(FlintError):
-    """A setting is unknown, malformed or impossible; the text names the key and the way out."""
+    """A setting is unknown, malformed or impossible. The text names the key, and says what to do."""
 
 
 class StorageError(FlintError):
@@ -21,18 +21,18 @@ class StorageError(FlintError):
 
 
 class StorageFenced(StorageError):
-    """A write or a sync failed, so nothing can be promised any more: no durable work until a restart."""
+    """A write or a sync has failed, so durability can no longer be promised: no durable work until a restart."""
 
 
 class LocalProtocolError(FlintError):
-    """Our own side asked an engine for something the protocol does not allow in its present state."""
+    """Our own code asked an engine for something that the protocol does not allow in its present state."""
 
 
 class AmqpError(FlintError):
-    """A fault of the peer, or a refusal, that the protocol has a reply code for.
+    """A fault of the peer, or a refusal, for which the protocol has a reply code.
 
-    `text` is the part after the name: "no queue 'q' in vhost '/'". `reply_text` is what goes over the wire, cut to
-    the 255 bytes of a short string.
+    `text` is the part after the name: "no queue 'q' in vhost '/'". `reply_text` is the text on the wire, limited to the
+    255 bytes of a short string.
     """
 
     code: ClassVar[int] = 541
@@ -43,7 +43,7 @@ class AmqpError(FlintError):
     def __init__(self, text: str) -> None:
         super().__init__(text)
         self.text = text
-        # Of AMQP 1.0: the delivery at fault, where nothing else says which one it was.
+        # AMQP 1.0 only: the tag of the delivery at fault, if nothing else identifies it.
         self.delivery_tag: bytes | None = None
 
     @property
@@ -53,7 +53,7 @@ class AmqpError(FlintError):
 
 
 class ContentTooLarge(AmqpError):
-    """Content that its recipient cannot take, on a channel that may go on with other content."""
+    """The recipient cannot accept this content; the channel stays open."""
 
     code: ClassVar[int] = 311
     name: ClassVar[str] = "CONTENT_TOO_LARGE"
@@ -93,7 +93,7 @@ class AccessRefused(AmqpError):
 
 
 class AuthenticationFailed(AmqpError):
-    """Bad credentials: the same code as ACCESS_REFUSED, but there is no channel yet to close."""
+    """The credentials are wrong. The code is that of ACCESS_REFUSED, but no channel exists yet that could be closed."""
 
     code: ClassVar[int] = 403
     name: ClassVar[str] = "ACCESS_REFUSED"
@@ -164,7 +164,9 @@ class NotAllowed(AmqpError):
 
 
 class TypeKept(NotAllowed):
-    """An exchange declared anew with another type: 530 says the specification, and that it costs the channel."""
+    """An exchange was declared again with another type. The specification requires code 530 and closes only the
+    channel.
+    """
 
     closes_connection: ClassVar[bool] = False
 
@@ -176,19 +178,19 @@ class NotImplementedHere(AmqpError):
 
 
 class InternalError(AmqpError):
-    """A fault of ours: the peer is told so, and the log has the rest."""
+    """An internal error of the broker: the peer gets only the code; the log has the details."""
 
 
-# What an error of AMQP 1.0 ends: the smallest thing that cannot go on.
+# The scope of an AMQP 1.0 error: the smallest endpoint that must be ended.
 SCOPE_LINK: Final = 0
 SCOPE_SESSION: Final = 1
 SCOPE_CONNECTION: Final = 2
 
 
 class Amqp10Error(FlintError):
-    """A fault of the peer, or a refusal, that only AMQP 1.0 has a condition for.
+    """A fault of the peer, or a refusal, for which only AMQP 1.0 has a condition.
 
-    `scope` is what ends with it: the class's own, unless who raises it knows better.
+    `scope` is the endpoint that the error ends; by default that of the class.
     """
 
     condition: ClassVar[str] = "amqp:internal-error"
@@ -198,18 +200,18 @@ class Amqp10Error(FlintError):
         super().__init__(text)
         self.text = text
         self.scope: int = self.usual_scope if scope is None else scope
-        # The delivery at fault, where nothing else says which one it was.
+        # The tag of the delivery at fault, if nothing else identifies it.
         self.delivery_tag: bytes | None = None
 
 
 class DecodeError(Amqp10Error):
-    """Bytes that are no value, or not the value that has to stand there."""
+    """Bytes that are not a value, or not the value that is required there."""
 
     condition: ClassVar[str] = "amqp:decode-error"
 
 
 class FramingError(Amqp10Error):
-    """Bytes that are no frame, or a frame that has no business where it came."""
+    """Bytes that are not a frame, or a frame that is not allowed there."""
 
     condition: ClassVar[str] = "amqp:connection:framing-error"
 
@@ -219,14 +221,14 @@ class FrameSizeTooSmall(Amqp10Error):
 
 
 class InvalidField(Amqp10Error):
-    """A field that is well-formed and cannot be what it says."""
+    """A field that is well-formed, but has an impossible value."""
 
     condition: ClassVar[str] = "amqp:invalid-field"
     usual_scope: ClassVar[int] = SCOPE_SESSION
 
 
 class IllegalState(Amqp10Error):
-    """Something that the protocol does not allow at this point."""
+    """Something that the protocol does not allow in the present state."""
 
     condition: ClassVar[str] = "amqp:illegal-state"
 
@@ -236,7 +238,7 @@ class ResourceLimitExceeded(Amqp10Error):
 
 
 class ResourceDeleted(Amqp10Error):
-    """What a link was attached to is no more."""
+    """The node that a link was attached to was deleted."""
 
     condition: ClassVar[str] = "amqp:resource-deleted"
     usual_scope: ClassVar[int] = SCOPE_LINK
@@ -248,7 +250,7 @@ class WindowViolation(Amqp10Error):
 
 
 class ErrantLink(Amqp10Error):
-    """A link that goes on after it was told of an error."""
+    """A link is used after it was ended with an error."""
 
     condition: ClassVar[str] = "amqp:session:errant-link"
     usual_scope: ClassVar[int] = SCOPE_SESSION
@@ -270,7 +272,7 @@ class DetachForced(Amqp10Error):
 
 
 class TransferLimitExceeded(Amqp10Error):
-    """More transfers than there was credit."""
+    """The peer sent more transfers than its credit allows."""
 
     condition: ClassVar[str] = "amqp:link:transfer-limit-exceeded"
     usual_scope: ClassVar[int] = SCOPE_LINK
@@ -282,7 +284,7 @@ class MessageSizeExceeded(Amqp10Error):
 
 
 class LinkStolen(Amqp10Error):
-    """Another attach took the link over."""
+    """Another connection has attached the link."""
 
     condition: ClassVar[str] = "amqp:link:stolen"
     usual_scope: ClassVar[int] = SCOPE_LINK
@@ -304,7 +306,7 @@ class TransactionTimeout(Amqp10Error):
 
 
 class ClosedByPeer(FlintError):
-    """The peer closed a channel (or the connection); code and text are its words. A code of 200 is no fault."""
+    """The peer closed a channel or the connection; `code` and `text` are the peer's. Code 200 is not an error."""
 
     def __init__(self, code: int, text: str, whole_connection: bool) -> None:
         super().__init__(f"{code} {text}")
@@ -314,7 +316,7 @@ class ClosedByPeer(FlintError):
 
 
 class EndedByPeer(FlintError):
-    """The peer ended a link, a session or the connection with an error of AMQP 1.0; these are its words."""
+    """The peer ended a link, a session or the connection with an AMQP 1.0 error; the fields are the peer's."""
 
     def __init__(self, condition: str, text: str, info: dict[str, object]) -> None:
         super().__init__(f"{condition} {text}" if text else condition)
@@ -324,4 +326,4 @@ class EndedByPeer(FlintError):
 
 
 class ConnectionLost(FlintError):
-    """The connection ended without a close: the peer is gone, or missed its heartbeats."""
+    """The connection ended without a close: the peer is gone, or its heartbeats were missing."""

@@ -1,9 +1,9 @@
-"""How long something takes, as it is told to Prometheus: counted by how long it took."""
+"""A histogram of durations, in the form that Prometheus uses."""
 
 from bisect import bisect_left
 from typing import Final, final
 
-# Upper bounds in seconds: from a tick with nothing in it to a disk that hangs.
+# Upper bounds in seconds: from an empty tick to a disk that hangs.
 BOUNDS_SECONDS: Final = (
     0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0,
 )  # fmt: skip
@@ -11,8 +11,8 @@ BOUNDS_SECONDS: Final = (
 
 @final
 class Histogram:
-    """`counts` has one number per bound, of what took that long at most and longer than the bound before; the last one
-    is of what took longer than all. Written by one thread; others may read it at any time.
+    """Counts of durations. `counts` has one number per bound, for durations up to the bound and above the previous one,
+    and a last one for longer durations. One thread writes it; others may read it at any time.
     """
 
     def __init__(self) -> None:

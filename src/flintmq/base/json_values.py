@@ -1,7 +1,7 @@
-"""Values of tables as JSON that keeps apart what AMQP keeps apart.
+"""JSON encoding of table values that preserves AMQP's types.
 
-What JSON has no type for becomes an object of one key that begins with "$". A nested table with a key like that is
-wrapped the same way, so every value comes back as it was; and what other programs wrote is read as it stands.
+A value without a JSON type becomes an object with one key that begins with "$". A nested table with such a key is
+wrapped in the same way, so every value is restored exactly. JSON that other programs wrote is read unchanged.
 """
 
 from base64 import b64decode, b64encode
@@ -13,7 +13,7 @@ from flintmq.base.values import INTEGER_TYPES, Timestamp, integer_type, typed
 
 
 def to_json(value: object) -> object:
-    """Raises TypeError for what no table can hold."""
+    """Encode a value. Raises TypeError for values that a table cannot hold."""
     name = integer_type(value)
     if name:
         return {f"${name}": int(cast(int, value))}
@@ -34,7 +34,7 @@ def to_json(value: object) -> object:
 
 
 def is_nested_deeper(value: object, most: int) -> bool:
-    """Whether there are objects and lists within each other, more than `most`: writing those down ends in the stack."""
+    """Tell whether objects and lists are nested more than `most` levels deep; encoding them would exhaust the stack."""
     level = _containers([value])
     for _ in range(most):
         if not level:
@@ -48,7 +48,7 @@ def _containers(values: Iterable[object]) -> list[dict[str, object] | list[objec
 
 
 def from_json(value: object) -> object:
-    """Raises ValueError, KeyError or TypeError when `to_json` did not write it."""
+    """Decode a value. Raises ValueError, KeyError or TypeError if `to_json` did not encode it."""
     if isinstance(value, list):
         return [from_json(item) for item in value]
     if not isinstance(value, dict):
@@ -66,12 +66,12 @@ def from_json(value: object) -> object:
     return {key: from_json(item) for key, item in value.get("$table", value).items()}
 
 
-# Types of integers in a table: by the name of a field, or the number of an item, a type's name or more of the same.
+# Types of the integers in a table: maps a field's name, or an item's index, to a type's name or to nested types.
 Types = dict[str, object]
 
 
 def without_types(value: object) -> object:
-    """The same with plain integers: what other programs read as they stand."""
+    """A copy of the value with plain integers, for programs that do not know the types."""
     if integer_type(value):
         return int(cast(int, value))
     if isinstance(value, dict):
@@ -82,7 +82,7 @@ def without_types(value: object) -> object:
 
 
 def types_in(value: object) -> Types:
-    """The types that `without_types` takes away; empty where it takes away none."""
+    """The types that `without_types` removes; empty if there are none."""
     found: Types = {}
     for name, item in _items(value):
         kind = integer_type(item)
@@ -95,8 +95,8 @@ def types_in(value: object) -> Types:
 
 
 def typed_table(table: dict[str, object], types: Types) -> dict[str, object]:
-    """A table with integers of these types. Raises ValueError or TypeError for types that are none, or not of
-    what is there.
+    """A copy of the table with integers of these types. Raises ValueError or TypeError for unknown types, or for types
+    that do not match the table.
     """
     found = _with_types(table, types) if types else table
     assert isinstance(found, dict)

@@ -1,4 +1,4 @@
-"""Taking turns at something that is shared."""
+"""Round robin over a list."""
 
 from typing import TypeVar
 
@@ -6,7 +6,7 @@ T = TypeVar("T")
 
 
 def behind(items: list[T], last: T | None) -> list[T]:
-    """The same items, beginning with the one after `last`, which comes at the end: it had something last."""
+    """Rotate `items` so that they begin after `last` and end with it, because it had its turn last."""
     if last is None or last not in items:
         return items
     start = items.index(last) + 1

@@ -1,4 +1,4 @@
-"""Values that tables of headers and arguments hold and Python has no type for."""
+"""Values of header and argument tables for which Python has no type."""
 
 from typing import ClassVar, Final, final
 
@@ -7,7 +7,7 @@ from mypy_extensions import mypyc_attr
 
 @final
 class Timestamp:
-    """Seconds since 1970-01-01 UTC, unsigned 64 bit as on the wire: datetime ends in the year 9999."""
+    """A time in seconds since 1970-01-01 UTC, unsigned 64 bits as on the wire; datetime ends in the year 9999."""
 
     def __init__(self, seconds: int) -> None:
         self.seconds = seconds
@@ -22,13 +22,13 @@ class Timestamp:
         return f"Timestamp({self.seconds})"
 
 
-# Compiled classes cannot extend int; these are made where arguments of definitions are read, and nowhere else.
+# Compiled classes cannot extend int, so these are not native. They are created only for arguments of definitions.
 @mypyc_attr(native_class=False)
 class TypedInt(int):
-    """An integer in an argument of a definition that is not of 64 bits: whoever lists it gets the type it came with.
+    """An integer of less than 64 bits in an argument of a definition; listings show the type that it was declared with.
 
-    It is equal to every integer of its value. `type` is its name in AMQP 1.0, `name_091` RabbitMQ's in AMQP 0-9-1;
-    `least` and `most` are the ends of what it can hold.
+    It is equal to every integer with its value. `type` is its name in AMQP 1.0, `name_091` RabbitMQ's in AMQP 0-9-1;
+    `least` and `most` are its range.
     """
 
     type: ClassVar[str] = ""
@@ -87,25 +87,25 @@ INTEGER_TYPES: Final[dict[str, type[TypedInt]]] = {
 }
 
 
-# By class: compiled code does not see by isinstance that these extend TypedInt.
+# The key is the class, because compiled code does not recognise these classes as subclasses of TypedInt by isinstance.
 _TYPE_NAMES: Final[dict[object, str]] = {each: each.type for each in (Int8, UInt8, Int16, UInt16, Int32, UInt32)}
 
 
 def integer_type(value: object) -> str:
-    """The type of a TypedInt by its name; empty for anything else.
+    """The name of the type of a TypedInt; empty for other values.
 
-    The value has to be known as an object, not as an int: compiled code makes a plain integer of the latter.
+    The static type of the value must be object, not int: compiled code would convert an int to a plain integer.
     """
     return _TYPE_NAMES.get(type(value), "")
 
 
 def typed(name: str, value: object) -> TypedInt:
-    """Raises ValueError for a type there is not, or a value that is none of it."""
+    """Create a TypedInt. Raises ValueError for an unknown type, or a value outside of its range."""
     kind = INTEGER_TYPES.get(name)
     if kind is None:
         raise ValueError(
             f"integer type '{name}' is unknown: there are {', '.join(INTEGER_TYPES)}, and long without one"
         )
     if isinstance(value, bool) or not isinstance(value, int) or not kind.least <= value <= kind.most:
-        raise ValueError(f"{value!r:.100} is no {name}: {kind.least} to {kind.most} is due")
+        raise ValueError(f"{value!r:.100} is not a {name}: it must be from {kind.least} to {kind.most}")
     return kind(value)

@@ -1,11 +1,11 @@
-"""The meter of work: what costs more than the bytes that asked for it adds units here, wherever it is done.
+"""The meter of work: code whose cost exceeds the bytes that caused it adds units here.
 
-A unit is about what it takes to put a message on one more queue, half a microsecond. Whoever hands work out looks at
-the meter before and after: a connection pays for all that is done while its frames are read, and a dispatch stops when
-it has spent its share. So the code that does the work needs to know neither who asked for it nor who pays.
+A unit is about the cost of adding a message to one more queue, half a microsecond. The caller reads the meter before
+and after: a connection pays for everything that is done while its frames are read, and a dispatch stops when it has
+used its share. So the code that works need not know who caused the work, or who pays for it.
 
-There is one meter in a process, as one thread does the work. Brokers in several threads of one program may pay for each
-other.
+There is one meter per process, because one thread does the work. Brokers in several threads of one program may pay for
+each other's work.
 """
 
 from typing import Final, final
@@ -17,24 +17,24 @@ _NO_LIMIT: Final = 2**62
 
 @final
 class Work:
-    """`spent` are all units there ever were; `limit` is where nothing more is to be begun."""
+    """The meter. `spent` is the sum of all units; no new work may begin when it exceeds `limit`."""
 
     def __init__(self) -> None:
         self.spent: i64 = 0
         self.limit: i64 = _NO_LIMIT
 
     def begin(self, most: i64) -> i64:
-        """From now on so many units may be spent, or fewer where less is left of an earlier limit; returns that one."""
+        """Allow at most `most` more units, or fewer if an outer limit is lower; return the outer limit, for `end`."""
         before = self.limit
         self.limit = min(before, self.spent + most)
         return before
 
     def end(self, before: i64) -> None:
-        """The limit of before holds again."""
+        """Restore the limit that `begin` returned."""
         self.limit = before
 
     def is_over(self) -> bool:
-        """Whether more was spent than the limit."""
+        """Tell whether the limit is exceeded."""
         return self.spent > self.limit
 
 

@@ -133,7 +133,7 @@ def test_who_waits_too_long_is_refused() -> None:
         await served.makers.has(HTTP_WHOLE_MAX)
         refused = await served.ask_by(LATE)
         assert (refused.status_code, refused.json()["error"]) == (503, "service_unavailable")
-        assert refused.json()["reason"].startswith("8 answers about all there is")
+        assert refused.json()["reason"].startswith("8 answers about many objects")
         served.makers.may_go.set()
         await asyncio.gather(*asked)
         assert await served.status() == 200
@@ -151,7 +151,7 @@ def test_nobody_has_all_of_them() -> None:
         await served.makers.has(HTTP_WHOLE_EACH_MAX)
         refused = await greedy.pop()
         assert refused.status_code == 503
-        assert refused.json()["reason"].startswith("2 of your answers about all there is")
+        assert refused.json()["reason"].startswith("2 of your answers about many objects")
         other = served.ask_by(LATE)
         await served.makers.has(HTTP_WHOLE_EACH_MAX + 1)
         served.makers.may_go.set()
