@@ -191,7 +191,7 @@ class Api:
         return self.request("GET", path, by=by, headers=headers)
 
     def found(self, path: str, *, by: str | None = "admin") -> Any:  # noqa: ANN401 - whatever JSON can say
-        """What a GET answers, which has to be a success."""
+        """GET a path, which must succeed; return its JSON."""
         response = self.get(path, by=by)
         assert response.status_code == 200, response.text
         return response.json()

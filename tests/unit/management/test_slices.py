@@ -34,7 +34,7 @@ def no_time(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def turns_of(work: Awaitable[T]) -> tuple[T, int]:
-    """What comes of it, and how often somebody else had a turn meanwhile."""
+    """Run work, and return its result and the number of times that other work ran meanwhile."""
 
     async def watched() -> tuple[T, int]:
         turns = 0
@@ -54,7 +54,7 @@ def turns_of(work: Awaitable[T]) -> tuple[T, int]:
 
 
 def test_results_in_their_order() -> None:
-    """What is made of many objects is made in many slices."""
+    """Work on many objects is done in many slices, in order."""
     made, turns = turns_of(each(ITEMS, lambda number: number * 2))
     assert made == [number * 2 for number in ITEMS]
     assert turns >= 300
@@ -72,14 +72,14 @@ def test_sorting(reverse: bool) -> None:
 
 
 def test_what_is_wanted() -> None:
-    """Also where it is next to nothing, looking for it takes turns."""
+    """A filter works in slices even if almost nothing matches."""
     made, turns = turns_of(filtered(ITEMS, lambda number: number == 2_999))
     assert made == [2_999]
     assert turns >= 300
 
 
 def test_a_tick_has_its_turn_before_the_next_slice() -> None:
-    """What a socket brings during a slice leads to a callback in the turn after it; that is not behind more of it."""
+    """A callback caused by a socket during a slice runs before the next slice."""
     seen: list[str] = []
 
     async def work() -> None:
@@ -96,7 +96,7 @@ def test_a_tick_has_its_turn_before_the_next_slice() -> None:
 
 
 def test_the_processor_is_offered_before_each_slice(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever was sent something, and may run where we do only, reads it now."""
+    """A process on the same processor that was sent something runs before the next slice."""
     seen: list[str] = []
     monkeypatch.setattr(os, "sched_yield", lambda: seen.append("offered"))
 
@@ -152,7 +152,7 @@ def test_who_gives_up_while_it_waits() -> None:
 
 
 def clock(monkeypatch: pytest.MonkeyPatch, step_seconds: float) -> list[float]:
-    """One that goes on by so much with every look at it; its entry is the time, and may be changed."""
+    """A clock that advances by a fixed step with every reading; its entry is the time, and can be set."""
     at = [0.0]
 
     def look() -> float:
@@ -285,7 +285,7 @@ def test_what_takes_slices_of_its_own_is_no_work(monkeypatch: pytest.MonkeyPatch
 
 
 def test_one_slice_owes_no_more_than_so_much(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever it did in nine seconds, others go on after ten milliseconds."""
+    """After a slice of nine seconds, other work waits at most ten milliseconds longer."""
 
     async def work(at: list[float]) -> None:
         now = Slice()
@@ -296,7 +296,7 @@ def test_one_slice_owes_no_more_than_so_much(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_waiting_makes_no_slice_longer(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody may have waited at all: it ends when it would have ended."""
+    """A slice ends at its time even if `waited` was called without a wait."""
     monkeypatch.setattr(slices, "SLICE_SECONDS", 0.000_1)
     at = clock(monkeypatch, 0.0)
 
@@ -313,7 +313,7 @@ def test_waiting_makes_no_slice_longer(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_loop_that_has_ended_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also where work was given up while it waited: programs with a broker in them may have many loops."""
+    """A closed event loop is released, also if its work was cancelled: programs may have many loops."""
     at = clock(monkeypatch, 0.0)
 
     def used() -> "weakref.ref[asyncio.AbstractEventLoop]":
@@ -339,5 +339,5 @@ def test_a_loop_that_has_ended_is_let_go(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_the_document_says_how_long_a_slice_is() -> None:
-    """It is what others wait for at most, on a broker with nothing else to do."""
+    """The documentation has the length of a slice, which other work waits for on an idle broker."""
     assert f"slices of {SLICE_SECONDS * 1_000:g} ms" in DOCUMENT.read_text()

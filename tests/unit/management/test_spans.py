@@ -82,7 +82,7 @@ def test_a_publishers_trace_goes_on() -> None:
 
 
 def test_what_is_committed_in_stages_stays_in_its_trace() -> None:
-    """It is published when it is committed; without a trace it has none, since it is stored as it came."""
+    """A staged message gets its span at the commit; without a trace it gets none, because it is stored already."""
     server = Server()
     recorded = Recorded(server)
     _channel(server)
@@ -100,7 +100,7 @@ def test_what_is_committed_in_stages_stays_in_its_trace() -> None:
 
 
 def test_a_message_without_a_trace_begins_one() -> None:
-    """It is delivered with the broker's, in which the delivery is, too; nothing else of it changes."""
+    """A message without a trace is delivered with the broker's, which its delivery belongs to; nothing else changes."""
     server = Server()
     recorded = Recorded(server)
     channel = _channel(server)
@@ -116,7 +116,7 @@ def test_a_message_without_a_trace_begins_one() -> None:
 
 @pytest.mark.parametrize("headers", [{"traceparent": NOT_SAMPLED}, {}])
 def test_what_is_not_sampled_leaves_nothing(headers: dict[str, object]) -> None:
-    """Neither a span nor a header: of a publisher that records nothing, and where the broker begins no traces."""
+    """An unsampled message has neither spans nor headers, whether its publisher or the broker decides."""
     server = Server()
     recorded = Recorded(server, 0.0)
     channel = _channel(server)
@@ -130,7 +130,7 @@ def test_what_is_not_sampled_leaves_nothing(headers: dict[str, object]) -> None:
 
 @pytest.mark.parametrize("value", ["garbage", 7, ""])
 def test_a_trace_that_is_none(value: object) -> None:
-    """It is as if it were not there, and the message is delivered."""
+    """An invalid trace context is ignored, and the message is delivered."""
     server = Server()
     recorded = Recorded(server)
     channel = _channel(server)

@@ -49,7 +49,7 @@ def test_vendored_libraries_are_those_of_the_table() -> None:
 
 @pytest.mark.parametrize("path", OURS, ids=_named)
 def test_references_lead_to_files_of_the_package(path: Path) -> None:
-    """What a file imports or refers to is in the package, so that a browser without internet access has it all."""
+    """Every import and reference of a file is in the package, so that no internet access is needed."""
     text = path.read_text()
     found = _IMPORT.findall(text) if path.suffix == ".js" else _REFERENCE.findall(text)
     for reference in found:

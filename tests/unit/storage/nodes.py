@@ -116,7 +116,7 @@ Record = tuple[int, Message]
 
 
 def records(stream: StreamLog, offset: int, count: int = 1 << 30, ahead_bytes: int = 4096) -> list[Record]:
-    """What of a stream is durable, from an offset on."""
+    """The durable records of a stream from an offset on."""
     cursor = stream.cursor(offset, ahead_bytes)
     found: list[Record] = []
     while len(found) < count and (message := cursor.next(stream.durable_offset)) is not None:

@@ -56,7 +56,7 @@ def test_header_snapshot() -> None:
 
 
 def test_header_comes_back() -> None:
-    """What a header says is read back."""
+    """An encoded header is decoded unchanged."""
     header = decode_header(HEADER, "file")
     assert header is not None
     assert (header.kind, header.number, header.extra, header.block_magic) == (KIND_JOURNAL, 3, 0, MAGIC)
@@ -77,7 +77,7 @@ def test_header_of_another_version_is_refused() -> None:
 
 
 def test_header_of_the_version_before_is_read() -> None:
-    """What the release before wrote is served: it has nothing that this one does not know."""
+    """Files of the previous version are read: they lack only newer features."""
     fields = HEADER[:11] + b"\x02" + HEADER[12:36]
     header = decode_header((fields + crc32(fields).to_bytes(4)).ljust(HEADER_BYTES, b"\x00"), "file")
     assert header is not None
@@ -93,7 +93,7 @@ def test_scan_finds_every_block() -> None:
 
 
 def test_torn_at_every_byte() -> None:
-    """Wherever the tail is torn off, the whole blocks before it are found and nothing else."""
+    """Wherever the tail is torn, exactly the complete blocks before it are found."""
     data = HEADER + b"".join(BLOCKS)
     ends = [HEADER_BYTES]
     for block in BLOCKS:
@@ -106,7 +106,7 @@ def test_torn_at_every_byte() -> None:
 
 
 def test_earlier_life_of_a_file_is_not_seen() -> None:
-    """What a reused file held before has another magic, and ends the blocks."""
+    """Blocks from a file's earlier use have another magic, and end the scan."""
     old = b"".join(b"".join(frame_block(b"OLD!", TYPE_JOURNAL, (payload,))) for payload in PAYLOADS * 3)
     written = HEADER + BLOCKS[0] + BLOCKS[1]
     data = written + old[len(written) :]
@@ -137,7 +137,7 @@ def test_damage_before_a_mark_hides_nothing() -> None:
 
 
 def test_any_bit_flip_in_a_sealed_file_costs_one_block() -> None:
-    """One flipped bit anywhere in a file known to be synced is reported and takes one block with it."""
+    """Any flipped bit in a fully synced file is reported, and costs one block."""
     whole = HEADER + b"".join(BLOCKS) + SEAL
     for position in range(HEADER_BYTES, len(whole)):
         data = _flip(whole, position)

@@ -21,7 +21,7 @@ def _no_syncs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("_no_syncs")
 def test_files_are_not_synced(tmp_path: Path) -> None:
-    """What is written is there to be read, from the same file and from one opened anew; no call waits for the disk."""
+    """Written data can be read from the same file and from one opened again, and no call syncs."""
     disk = EphemeralDisk()
     disk.make_directory(tmp_path / "a" / "b")
     path = tmp_path / "a" / "b" / "file"

@@ -20,7 +20,7 @@ def test_many_parts_arrive_whole(tmp_path: Path) -> None:
 
 
 def test_short_writes_are_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the system takes a part of the bytes, the rest follows, and is synced if it had to be."""
+    """After a short write, the rest is written, and synced if required."""
     real = os.pwrite
     synced: list[int] = []
     monkeypatch.setattr(os, "pwritev", lambda fd, parts, position, _: real(fd, b"".join(parts)[:3], position))
@@ -36,7 +36,7 @@ def test_short_writes_are_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_writing_through_asks_for_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is written through is synced by the write itself, or by a sync when it takes several writes."""
+    """A write-through is synced by the write itself, or by a sync after several writes."""
     calls: list[object] = []
     real = os.pwritev
 
@@ -56,7 +56,7 @@ def test_writing_through_asks_for_the_disk(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_short_reads_are_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the system gives a part of the bytes, the rest is asked for, up to the end of the file."""
+    """After a short read, the rest is read, up to the end of the file."""
     file = RealDisk().create(tmp_path / "file")
     file.write_at(0, [b"abcdefgh"])
     real = os.pread

@@ -219,7 +219,7 @@ def test_failed_sync_is_not_retried(tmp_path: Path, error: int) -> None:
 
 
 def test_a_full_disk_is_waited_for(tmp_path: Path) -> None:
-    """Nothing is durable while there is no room, what says why is there, and with room it all is, in order."""
+    """On a full disk nothing becomes durable and the reason is given; with space, everything is written in order."""
     disk = FaultyDisk(error=errno.ENOSPC, cuts=True)
     node = OpenNode(tmp_path, disk=disk)
     node.publish(b"0")
@@ -242,7 +242,7 @@ def test_a_full_disk_is_waited_for(tmp_path: Path) -> None:
 
 
 def test_what_was_written_is_not_written_twice(tmp_path: Path) -> None:
-    """Where the journal finds no room, what a stream got of the batch stays: only the journal is written again."""
+    """If the journal finds no space, only the journal is written again, not the streams of the batch."""
     disk = FaultyDisk(error=errno.ENOSPC)
     node = OpenNode(tmp_path, disk=disk)
     stream = node.storage.open_stream(9)
@@ -264,7 +264,7 @@ def test_what_was_written_is_not_written_twice(tmp_path: Path) -> None:
 
 
 def test_streams_are_durable_before_the_journal(tmp_path: Path) -> None:
-    """What moves from a queue to a stream is in one of the two whenever the power fails."""
+    """A message that moves from a queue to a stream is in one of them, whenever the power fails."""
     disk = FaultyDisk()
     node = OpenNode(tmp_path, disk=disk)
     stream = node.storage.open_stream(9)
@@ -306,7 +306,7 @@ def test_definitions_wait_for_room(tmp_path: Path) -> None:
 
 
 def test_a_clean_end_does_not_wait_for_room(tmp_path: Path) -> None:
-    """Who stops a broker on a full disk is told what could not be stored, and does not wait for ever."""
+    """Stopping a broker on a full disk ends with an error that names the lost data, and does not hang."""
     disk = FaultyDisk(error=errno.ENOSPC)
     node = OpenNode(tmp_path, disk=disk)
     disk.fail_from_now()

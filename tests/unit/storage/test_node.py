@@ -104,7 +104,7 @@ def test_restarts_leave_nothing_behind(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["journal", "notes", "stream"])
 def test_definitions_older_than_the_data_are_refused(tmp_path: Path, kind: str) -> None:
-    """What speaks of an id that they have not given yet is newer than they are; nothing of it is touched."""
+    """Definitions that have not given an id that the data mentions are refused, and nothing is changed."""
     node = OpenNode(tmp_path)
     node.storage.definitions.put_queue(QueueRecord(1, "/", "q"))
     node.publish(b"m", 1)

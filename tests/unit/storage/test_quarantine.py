@@ -1,4 +1,4 @@
-"""What becomes of damaged bytes, and of what nobody needs any more."""
+"""The quarantine of damaged bytes and of streams without a queue."""
 
 from pathlib import Path
 
@@ -46,7 +46,7 @@ def test_damage_is_kept_once(tmp_path: Path) -> None:
 
 
 def test_damage_of_streams_is_kept(tmp_path: Path) -> None:
-    """What a reader of a stream could not be given is copied, too."""
+    """Damaged bytes of a stream are copied, too."""
     node = OpenNode(tmp_path)
     for number in range(3):
         node.storage.open_stream(5).append(message(b"%d" % number * 5_000))
@@ -65,7 +65,7 @@ def test_damage_of_streams_is_kept(tmp_path: Path) -> None:
 
 
 def test_the_quarantine_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a large place only the beginning is copied, and nothing more when there is much already."""
+    """Only the beginning of a large damage is copied, and nothing at the limit of the quarantine."""
     monkeypatch.setattr(quarantine, "COPY_MAX_BYTES", 100)
     monkeypatch.setattr(quarantine, "QUARANTINE_MAX_BYTES", 250)
     file = tmp_path / "journal" / "1.journal"
@@ -83,7 +83,7 @@ def test_the_quarantine_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_a_disk_that_takes_nothing_stops_nobody(tmp_path: Path) -> None:
-    """What cannot be copied is only told of."""
+    """Damage that cannot be copied is only reported."""
     disk = FaultyDisk(fail_at=0)
     file = tmp_path / "file"
     file.write_bytes(bytes(100))

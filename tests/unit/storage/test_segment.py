@@ -20,7 +20,7 @@ def _full_disk() -> FaultyDisk:
 
 
 def test_a_write_without_room_can_be_made_again(tmp_path: Path) -> None:
-    """The same blocks, written again, stand where the first try left half of them; nothing is there twice."""
+    """A repeated write replaces the half-written blocks of the first try, and nothing is there twice."""
     disk = _full_disk()
     segment = _segment(tmp_path, disk)
     disk.fail_from_now()
@@ -41,7 +41,7 @@ def test_a_write_without_room_can_be_made_again(tmp_path: Path) -> None:
 
 
 def test_a_mark_is_not_lost_with_the_write_that_carried_it(tmp_path: Path) -> None:
-    """Also after a write that failed, the file says up to where it was synced: damage before that is no tear."""
+    """After a failed write, the file still has its synced position, so that damage before it does not look torn."""
     disk = _full_disk()
     segment = _segment(tmp_path, disk)
     segment.write_through(TYPE_JOURNAL, [(b"first",)])
@@ -61,7 +61,7 @@ def test_a_mark_is_not_lost_with_the_write_that_carried_it(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC])
 def test_a_sync_that_failed_is_never_for_want_of_room(tmp_path: Path, error: int) -> None:
-    """Whatever the system calls it, what was written before cannot be counted on any more."""
+    """A failed sync counts as a failure even if the error says that the disk is full."""
     disk = FaultyDisk(error=error)
     segment = _segment(tmp_path, disk)
     segment.write(TYPE_JOURNAL, [(b"first",)])

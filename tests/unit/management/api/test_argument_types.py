@@ -33,7 +33,7 @@ def _kinds(value: object) -> object:
 
 
 def test_types_are_taken_and_shown(api: Api) -> None:
-    """What a binding is declared with is what is shown of it; numbers stay numbers."""
+    """A binding is listed with the argument types that it was declared with; numbers stay numbers."""
     _bind(api)
     assert _bound(api) == ARGUMENTS
     assert _kinds(_bound(api)) == {"n": UInt32, "long": int, "inner": {"list": [int, UInt8]}}
@@ -42,7 +42,7 @@ def test_types_are_taken_and_shown(api: Api) -> None:
 
 
 def test_types_of_queues_and_exchanges(api: Api) -> None:
-    """They have types as bindings do, and what has none says nothing of them."""
+    """Arguments of queues and exchanges have types, too; without types, the field is missing."""
     wanted = {"durable": True, "arguments": {"x-max-length": 7}, "argument_types": {"x-max-length": "int"}}
     api.put("/api/queues/%2F/typed", wanted)
     api.put("/api/exchanges/%2F/typed", {"type": "fanout", "arguments": {"n": 1}, "argument_types": {"n": "byte"}})
@@ -54,7 +54,7 @@ def test_types_of_queues_and_exchanges(api: Api) -> None:
 
 
 def test_a_binding_is_found_by_what_is_shown(api: Api) -> None:
-    """Its properties_key is that of its values, so it is unbound by what was listed."""
+    """The properties_key depends on values only, so a listed binding can be unbound by it."""
     _bind(api)
     (shown,) = [each for each in api.found("/api/bindings") if each["source"] == "x"]
     api.request("DELETE", f"/api/bindings/%2F/e/x/q/q/{shown['properties_key']}")
@@ -94,6 +94,6 @@ def test_types_that_cannot_be(api: Api, types: dict[str, object]) -> None:
 
 
 def test_a_type_is_a_number_everywhere_else() -> None:
-    """Whoever does not ask for the type has an integer."""
+    """Code that does not ask for the type sees a plain integer."""
     assert isinstance(UInt32(5), TypedInt)
     assert (UInt32(5), hash(UInt32(5)), repr(UInt32(5)), f"{UInt32(5)}") == (5, hash(5), "5", "5")

@@ -1,4 +1,4 @@
-"""What RabbitMQ's own tools, and clients written for it, send and expect where documentation says little."""
+"""Requests and answers of RabbitMQ's own tools and clients, where its documentation says little."""
 
 import asyncio
 
@@ -26,7 +26,7 @@ def test_the_default_exchange_by_its_empty_name(api: Api) -> None:
 
 
 def test_declarations_that_say_little(api: Api) -> None:
-    """What is left out, or null, is as in AMQP 0-9-1: nothing is durable, and an exchange is direct."""
+    """Missing and null fields have AMQP 0-9-1's defaults: not durable, and a direct exchange."""
     assert api.put("/api/queues/%2F/bare", {}).status_code == 201
     assert api.put("/api/queues/%2F/bare", {"durable": None, "arguments": None}).status_code == 204
     queue = api.found("/api/queues/%2F/bare")
@@ -48,7 +48,7 @@ def test_keys_that_are_null(api: Api) -> None:
 
 
 def test_properties_that_are_none(api: Api) -> None:
-    """What is no property is left out, whatever it is; the others count."""
+    """Unknown properties of a message are ignored; the others are used."""
     properties = {"priority": 3, "x-unknown": [1], "Content-Type": "text/plain"}
     assert api.post("/api/exchanges/%2F//publish", {**MESSAGE, "properties": properties}).json() == {"routed": True}
     (shown,) = api.found("/api/queues/%2F/q/messages")["messages"]
@@ -57,7 +57,7 @@ def test_properties_that_are_none(api: Api) -> None:
 
 @pytest.mark.parametrize("path", ["/api", "/api/", "/api/index.html"])
 def test_the_page_about_the_api(api: Api, path: str) -> None:
-    """Whoever opens the API in a browser reads what it can do, without a login; no path in it is markup."""
+    """The page about the API needs no login, and paths in it are escaped."""
     page = api.get(path, by=None)
     assert (page.status_code, page.headers["content-type"]) == (200, "text/html; charset=utf-8")
     assert "<td><code>/api/queues/{vhost}/{name}</code></td>" in page.text

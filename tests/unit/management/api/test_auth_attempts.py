@@ -6,7 +6,7 @@ PATH = "/api/auth/attempts/flintmq@test"
 
 
 def test_attempts() -> None:
-    """By protocol, and by address; administrators begin anew."""
+    """Login attempts are counted by protocol and by address; administrators can reset the counts."""
     api = Api()
     for succeeded in (True, False, False):
         api.node.attempts.count("amqp10", "192.0.2.1", succeeded)

@@ -1,4 +1,4 @@
-"""What the API lets in is what AMQP 0-9-1 could have said: names, keys, properties and arguments have their bounds."""
+"""The API accepts only what AMQP 0-9-1 could carry: names, keys, properties and arguments have the same bounds."""
 
 import pytest
 
@@ -54,7 +54,7 @@ def api() -> Api:
     ],
 )
 def test_names_too_long(api: Api, method: str, path: str, body: object) -> None:
-    """Whatever has a name or a key of more than 255 bytes is refused, and the reason says so."""
+    """A name or a key of more than 255 bytes is refused with a reason."""
     before = api.found("/api/definitions")
     status, error, reason = refused(api.request(method, path, body))
     assert (status, error) == (400, "bad_request")
@@ -64,7 +64,7 @@ def test_names_too_long(api: Api, method: str, path: str, body: object) -> None:
 
 @pytest.mark.parametrize("longest", ["n" * 255, "é" * 127])
 def test_the_longest_names(api: Api, longest: str) -> None:
-    """What a short string holds is taken."""
+    """A name of 255 bytes is accepted."""
     assert api.put(f"/api/queues/%2F/{longest}", {"durable": True}).status_code == 201
     assert api.post(f"/api/bindings/%2F/e/f/q/{longest}", {"routing_key": longest}).status_code == 201
     message = {"routing_key": longest, "payload": "", "payload_encoding": "string"}
@@ -83,7 +83,7 @@ def test_the_longest_names(api: Api, longest: str) -> None:
     ],
 )
 def test_messages_that_nobody_could_be_sent(api: Api, changed: dict[str, object]) -> None:
-    """They are refused when they are published, whatever of them is too long, and no queue gets any of it."""
+    """A message whose properties do not fit into a frame is refused, and no queue gets it."""
     message = {"routing_key": "", "payload": "", "payload_encoding": "string", **changed}
     assert refused(api.post("/api/exchanges/%2F/f/publish", message))[:2] == (400, "bad_request")
     assert api.found("/api/queues/%2F/q")["messages"] == 0

@@ -1,4 +1,4 @@
-"""Whose connections are whose: a user of ours and one whom a token names the same are two."""
+"""Ownership of connections: an internal user and a token's user of the same name are different."""
 
 from dataclasses import dataclass
 from urllib.parse import quote
@@ -65,7 +65,9 @@ class Both:
 
 @pytest.mark.parametrize(("by", "other"), [(OURS, BY_TOKEN), (BY_TOKEN, OURS)])
 def test_a_namesake_sees_nothing(by: str, other: str) -> None:
-    """Neither the other's connection, nor its channels and consumers, nor the limits of a user who is not there."""
+    """A token's user sees neither the connections, channels and consumers of an internal user of its name, nor its
+    limits.
+    """
     both = Both("management")
     for path in ("connections", "connections/username/u", "vhosts/%2F/connections"):
         assert [each["name"] for each in both.ask("GET", f"/api/{path}", by).json()] == [by]
@@ -89,7 +91,7 @@ def test_a_namesake_ends_nothing(by: str, other: str, tag: str, status: int) -> 
 
 
 def test_channels_are_counted_whosever_they_are() -> None:
-    """Those that are open, of who came by a token as well."""
+    """Open channels of token users are counted, too."""
     both = Both("monitoring")
 
     def counted() -> tuple[int, bool]:
@@ -105,7 +107,7 @@ def test_channels_are_counted_whosever_they_are() -> None:
 
 @pytest.mark.parametrize("by", [OURS, BY_TOKEN])
 def test_an_administrator_ends_all(by: str) -> None:
-    """Of a name, whoever has it."""
+    """An administrator closes all connections of a name, of internal and token users."""
     both = Both("administrator")
     assert both.ask("DELETE", "/api/connections/username/u", by).status_code == 204
     assert both.open == []

@@ -85,7 +85,7 @@ def api() -> Api:
 
 
 def test_what_goes_in_comes_out(api: Api) -> None:
-    """All of it, entry by entry; what a field says that is ours is beside it."""
+    """An export contains every imported entry; FlintMQ's own fields are additional."""
     found = api.found("/api/definitions")
     for name in LISTS:
         for entry in DOCUMENT[name]:
@@ -103,7 +103,7 @@ def test_the_same_again_changes_nothing(api: Api) -> None:
 
 
 def test_one_virtual_host_goes_into_another(api: Api) -> None:
-    """Its entries name no virtual host, so they fit any that is there."""
+    """An export of a virtual host can be imported into another one, because its entries name none."""
     found = api.found("/api/definitions/v")
     assert found["rabbitmq_definition_format"] == "single_virtual_host"
     assert found["original_vhost_name"] == "v"
@@ -120,7 +120,7 @@ def test_one_virtual_host_goes_into_another(api: Api) -> None:
 
 
 def test_users_with_passwords() -> None:
-    """They are hashed elsewhere before anything is changed, each for itself."""
+    """Plain-text passwords are hashed outside of the event loop, each on its own, before anything is changed."""
     api = Api()
     users: list[dict[str, Any]] = [{"name": name, "password": f"of {name}", "tags": []} for name in ("a", "b")]
     assert api.post("/api/definitions", {"users": [*users, DOCUMENT["users"][0]]}).status_code == 204

@@ -44,7 +44,7 @@ def test_a_storage_that_failed(check: str) -> None:
 
 
 def test_listeners() -> None:
-    """Those that there are not are named, with those that there are."""
+    """A check for listeners names the missing and the present ones."""
     api = Api()
     response = api.get("/api/health/checks/port-listener/5673")
     assert (response.status_code, response.json()) == (
@@ -59,7 +59,7 @@ def test_listeners() -> None:
 
 
 def test_certificates() -> None:
-    """One that ends within the time is named by the listeners that show it."""
+    """A certificate that expires in time is reported for each listener that uses it."""
     api = Api()
     api.node.listeners.append(Listening("amqp/ssl", "127.0.0.1", 5671))
     day = 86_400_000
@@ -88,7 +88,7 @@ def test_a_virtual_host_that_is_alive() -> None:
 
 
 def test_the_node() -> None:
-    """What dashboards read of it, for those who monitor."""
+    """The node's fields that dashboards read, for users with the tag monitoring."""
     api = Api()
     api.node.alarms = [Alarmed("memory")]
     (node,) = api.found("/api/nodes", by="monitoring")

@@ -59,7 +59,7 @@ def test_the_course_of_a_queue(api: Api) -> None:
 
 
 def test_only_where_it_is_asked_for(api: Api) -> None:
-    """Without both age and increment there is a rate, as in lists, which never have more."""
+    """Without both age and increment there is only a rate, and lists never have a history."""
     api.put(Q, {"durable": True})
     sample(api, 3)
     for query in ("", "?lengths_age=60", "?lengths_age=x&lengths_incr=5"):
@@ -76,7 +76,7 @@ def test_only_where_it_is_asked_for(api: Api) -> None:
 @pytest.mark.parametrize("what", ["lengths", "msg_rates"])
 @pytest.mark.parametrize(("age", "increment"), [(0, 5), (60, 0), (-60, 5), (60, -5), (501, 1), (10**17, 10**3)])
 def test_ranges_that_are_none(api: Api, path: str, what: str, age: int, increment: int) -> None:
-    """They are refused in RabbitMQ's words: what is not positive, and more than 500 increments."""
+    """Ranges that are not positive, or have more than 500 increments, are refused with RabbitMQ's text."""
     api.put(Q, {"durable": True})
     answered = api.get(f"{path}?{what}_age={age}&{what}_incr={increment}")
     assert refused(answered) == (400, "bad_request", f"Invalid range parameters: age {age}, incr {increment}")
@@ -116,7 +116,7 @@ def test_a_queue_has_ten_minutes(api: Api) -> None:
 
 
 def test_a_queue_of_the_same_name_is_another_one(api: Api) -> None:
-    """With a queue its past is deleted, from the moment on that another one has its name."""
+    """The history of a queue ends with the queue; a new one of its name begins without."""
     api.put(Q, {"durable": True})
     sample(api)
     publish(api, "m")

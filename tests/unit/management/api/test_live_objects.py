@@ -30,7 +30,7 @@ def publish(api: Api, payload: str, key: str = "q", exchange: str = "amq.default
 
 
 def test_declaring_twice(api: Api) -> None:
-    """The same declaration again changes nothing; another one is refused in RabbitMQ's words."""
+    """An equal declaration changes nothing; a different one is refused with RabbitMQ's text."""
     assert api.put(Q, {"durable": True}).status_code == 204
     status, error, reason = refused(api.put(Q, {"durable": False}))
     assert (status, error) == (400, "bad_request")
@@ -38,7 +38,7 @@ def test_declaring_twice(api: Api) -> None:
 
 
 def test_what_is_said_of_a_queue(api: Api) -> None:
-    """What is ready and its bytes, what came, and the policy that counts."""
+    """A queue's fields include ready messages, their bytes, the published messages, and the policy."""
     publish(api, "one")
     publish(api, "three")
     api.broker.vhosts["/"].queues["q"].get()
@@ -55,7 +55,7 @@ def test_what_is_said_of_a_queue(api: Api) -> None:
 
 
 def test_rates_are_made_of_two_looks(api: Api) -> None:
-    """What grew between two rounds of sampling, by the seconds between them; still things have a rate of nothing."""
+    """A rate is the growth between two rounds of sampling per second; idle objects have the rate 0."""
 
     def sample() -> None:
         asyncio.run(api.stats.sample())
@@ -93,7 +93,7 @@ def test_getting_messages(api: Api) -> None:
 
 
 def test_what_is_no_text_is_shown_in_base64(api: Api) -> None:
-    """Also where the part that is shown would be text but for its end."""
+    """A body that is not UTF-8 is shown in base64, also if the shown part would be text except its end."""
     body = {"routing_key": "q", "payload": "/w==", "payload_encoding": "base64", "properties": {}}
     assert api.post("/api/exchanges/%2F/amq.default/publish", body).json() == {"routed": True}
     publish(api, "äöü")
@@ -132,7 +132,7 @@ def put_message(api: Api, body: bytes) -> None:
 
 @pytest.mark.parametrize("mode", ["ack_requeue_false", "reject_requeue_false", "ack_requeue_true"])
 def test_what_could_not_be_shown_stays(api: Api, mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is settled before the answer is made: where that fails, all that was taken is back."""
+    """Messages are settled only after the answer was built; if that fails, all of them go back."""
     for number in range(3):
         publish(api, str(number))
 
@@ -160,7 +160,7 @@ def test_messages_that_cannot_be(api: Api, change: dict[str, object]) -> None:
 
 
 def test_an_unroutable_message(api: Api) -> None:
-    """Nobody gets it, which is no error; an exchange that is not there is one."""
+    """An unroutable message is not an error; an exchange that does not exist is one."""
     assert not publish(api, "m", "nowhere")
     body = {"routing_key": "q", "payload": "", "payload_encoding": "string", "properties": {}}
     assert refused(api.post("/api/exchanges/%2F/none/publish", body))[0] == 404
@@ -199,7 +199,7 @@ def test_pausing(api: Api) -> None:
 
 
 def test_a_queue_that_a_connection_has_for_itself(api: Api) -> None:
-    """It is seen, and nothing else is done with it: who it belongs to would lose it unawares."""
+    """An exclusive queue is listed, but nothing else can be done with it over HTTP."""
     api.broker.vhosts["/"].declare_queue("mine", False, True, False, {}, object())
     assert api.found("/api/queues/%2F/mine")["exclusive"] is True
     get = {"count": 1, "ackmode": "ack_requeue_true", "encoding": "auto"}
@@ -267,7 +267,7 @@ def test_the_key_in_the_path_of_a_binding(api: Api, routing_key: str, properties
 
 
 def test_an_empty_table_may_come_as_a_list(api: Api) -> None:
-    """So PHP writes one, whose arrays are lists until they have a name; what is in a list has none."""
+    """An empty list is accepted as an empty table, because PHP writes it so; a list with items is not."""
     assert api.put("/api/queues/%2F/other", {"durable": True, "arguments": []}).status_code == 201
     assert api.put("/api/exchanges/%2F/e", {"type": "fanout", "arguments": []}).status_code == 201
     assert api.post("/api/bindings/%2F/e/e/q/other", {"arguments": []}).status_code == 201
@@ -281,7 +281,7 @@ def test_an_empty_table_may_come_as_a_list(api: Api) -> None:
 
 
 def test_bindings_between_exchanges(api: Api) -> None:
-    """They have paths of their own."""
+    """Bindings between exchanges have their own paths."""
     assert api.post("/api/bindings/%2F/e/amq.topic/e/amq.fanout", {}).status_code == 201
     (binding,) = api.found("/api/exchanges/%2F/amq.fanout/bindings/destination")
     assert (binding["destination_type"], binding["properties_key"]) == ("exchange", "~")
@@ -289,7 +289,7 @@ def test_bindings_between_exchanges(api: Api) -> None:
 
 
 def test_permissions_hold(api: Api) -> None:
-    """What a user may not do by AMQP, the API does not do either."""
+    """The API refuses what the user's permissions do not allow over AMQP."""
     api.user("looker", "management")
     api.broker.put_rule(PermissionRecord("/", "looker", "^$", "^$", "^$"))
     body = {"routing_key": "q", "payload": "", "payload_encoding": "string", "properties": {}}
@@ -320,7 +320,7 @@ def test_pages_of_queues(api: Api) -> None:
 
 
 def test_a_message_larger_than_any_may_be() -> None:
-    """What AMQP refuses for its size, by the settings of this node, is refused here."""
+    """A message beyond the node's size limits is refused, as over AMQP."""
     body = {"properties": {}, "routing_key": "q", "payload": "x" * 1_000, "payload_encoding": "string"}
     assert Api().post("/api/exchanges/%2F/amq.default/publish", body).status_code == 200
     body["payload"] = "x" * 1_001

@@ -42,7 +42,7 @@ def queue(api: Api, name: str = "q") -> ClassicQueue:
 
 
 def page_out(api: Api) -> None:
-    """As where memory is low: all but the ends is packed."""
+    """Pack all messages but the first and last ones, as if memory were low."""
     before = queue(api)
     before.page_out()
     assert any(part.pages for part in before._store.parts())
@@ -61,7 +61,7 @@ def test_what_is_delayed_is_not_shown_before_it_is_due(api: Api) -> None:
 
 @pytest.mark.parametrize("packed", [False, True])
 def test_page_by_page(api: Api, packed: bool) -> None:
-    """Nothing is taken or marked, and each page goes on where the one before ended, also through packed messages."""
+    """Browsing takes and marks nothing; each page continues where the last one ended, also through packed messages."""
     fill(api, 2_500)
     if packed:
         page_out(api)
@@ -80,7 +80,7 @@ def test_page_by_page(api: Api, packed: bool) -> None:
 
 
 def test_priorities(api: Api) -> None:
-    """They are seen in the order in which they will be delivered, across pages, too."""
+    """Messages are listed in the order of delivery, across pages, too."""
     api.delete(Q)
     api.put(Q, {"durable": True, "arguments": {"x-max-priority": 9}})
     for number, priority in enumerate([0, 5, 0, 9, 5]):
@@ -97,7 +97,7 @@ def test_priorities(api: Api) -> None:
 
 
 def test_searching(api: Api) -> None:
-    """By body, routing key and headers, whatever the case, also where it is not ASCII."""
+    """A search covers body, routing key and headers, ignores case, and is not limited to ASCII."""
     fill(api, 30)
     publish(api, "ÄRGER")
     publish(api, "", headers={"Tenant": "Acme"})
@@ -125,7 +125,7 @@ def test_what_is_refused(api: Api) -> None:
 
 @pytest.mark.parametrize("packed", [False, True])
 def test_moving_some(api: Api, packed: bool) -> None:
-    """Those that are chosen by position leave one queue for the other, in order; the journal has each once."""
+    """Messages chosen by position move in order, and the journal has each of them once."""
     fill(api, 2_500)
     if packed:
         page_out(api)
@@ -153,7 +153,7 @@ def entries(api: Api, name: str) -> list[Entry]:
 
 @pytest.mark.parametrize("packed", [False, True])
 def test_moving_all(api: Api, packed: bool) -> None:
-    """With no choice, everything that is there goes; what is moved is on the disk when that is told."""
+    """Without a choice all messages move, and the answer comes when they are synced."""
     fill(api, 1_500)
     if packed:
         page_out(api)
@@ -165,7 +165,7 @@ def test_moving_all(api: Api, packed: bool) -> None:
 @pytest.mark.parametrize("overflow", ["drop-head", "reject-publish", "reject-publish-dlx"])
 @pytest.mark.parametrize("limit", [{"x-max-length": 3}, {"x-max-length-bytes": 3 * len("message 0")}])
 def test_moving_to_a_full_queue(api: Api, overflow: str, limit: dict[str, int]) -> None:
-    """What has no room there stays where it is, and nothing goes for its sake."""
+    """Messages for which the other queue has no room stay, and it drops nothing for them."""
     api.put("/api/queues/%2F/small", {"durable": True, "arguments": {**limit, "x-overflow": overflow}})
     fill(api, 10)
     assert api.post(f"{Q}/move", {"destination": "small"}).json() == {"moved": 3, "skipped": 7, "next": None}
@@ -174,7 +174,7 @@ def test_moving_to_a_full_queue(api: Api, overflow: str, limit: dict[str, int]) 
 
 @pytest.mark.parametrize("packed", [False, True])
 def test_a_long_search(api: Api, packed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One request looks only so far and says where to go on, until all that was there when it began is looked at."""
+    """One request examines a limited number of messages and says where to continue; later messages are not examined."""
     monkeypatch.setattr(move, "EXAMINED_MAX_MESSAGES", 600)
     fill(api, 2_500)
     if packed:
@@ -194,7 +194,7 @@ def test_a_long_search(api: Api, packed: bool, monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.parametrize("packed", [False, True])
 def test_steps_without_time(api: Api, packed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where each message takes all the time of a step, every one is moved once all the same."""
+    """Each message is moved once, even if it takes all the time of a step."""
     monkeypatch.setattr(move, "_STEP_SECONDS", -1.0)
     fill(api, 300)
     if packed:
@@ -204,7 +204,7 @@ def test_steps_without_time(api: Api, packed: bool, monkeypatch: pytest.MonkeyPa
 
 
 def test_a_page_is_read_once(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is packed is moved a page at a time, and nothing of it is packed again."""
+    """Packed messages are moved page by page, and nothing is packed again."""
     monkeypatch.setattr(move, "_STEP_SECONDS", 60.0)
     fill(api, 3_000)
     page_out(api)
@@ -247,7 +247,7 @@ def test_alarms(api: Api) -> None:
 
 
 def test_looking_by_get(api: Api) -> None:
-    """What is taken and put back does not count as a failure; what is rejected and put back does."""
+    """Messages that are taken and put back do not count as failures; rejected ones do."""
     api.put(
         "/api/queues/%2F/limited", {"durable": True, "arguments": {"x-queue-type": "quorum", "x-delivery-limit": 2}}
     )
@@ -341,7 +341,7 @@ def test_forged_deaths(api: Api) -> None:
 
 
 def test_an_address_that_does_not_lead_there(api: Api) -> None:
-    """What goes back has the exchange and key it tells of only where they lead to that queue, and one may use them."""
+    """A redriven message gets its former address only if that leads to its queue and the caller may use it."""
     here = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "q"}
     api.put("/api/queues/%2F/work", {"durable": True, "arguments": here})
     api.put("/api/exchanges/%2F/jobs", {"type": "topic"})
@@ -357,7 +357,7 @@ def test_an_address_that_does_not_lead_there(api: Api) -> None:
 
 
 def test_deaths_by_a_policy(api: Api) -> None:
-    """Where dead letters of a queue go may be said by a policy, and by an exchange that they are routed by."""
+    """A dead-letter exchange may come from a policy, and may route to the queue through another exchange."""
     api.put("/api/queues/%2F/work", {"durable": True})
     api.put("/api/exchanges/%2F/dead", {"type": "topic"})
     api.post("/api/bindings/%2F/e/dead/q/q", {"routing_key": "job.#"})

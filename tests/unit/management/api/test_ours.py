@@ -18,7 +18,7 @@ def api() -> Api:
 
 
 def test_streams(api: Api) -> None:
-    """Where a stream begins and ends; its messages are looked at by offset, and cannot be moved."""
+    """A stream has first and last offsets; its messages can be browsed by offset, but not moved."""
     api.put("/api/queues/%2F/s", {"durable": True, "arguments": {"x-queue-type": "stream"}})
     assert api.found("/api/streams/%2F/s")["last_offset"] is None
     for number in range(5):
@@ -51,7 +51,7 @@ def test_places_of_readers(api: Api) -> None:
 
 
 def test_ranges_that_were_read(api: Api) -> None:
-    """Who reads by ranges leaves no consumer: how far and when is told, and before anybody did, that nobody has."""
+    """Reads by ranges leave no consumer, but the furthest offset and the time of the last read, at first null."""
     api.put("/api/queues/%2F/s", {"durable": True, "arguments": {"x-queue-type": "stream"}})
     stream = api.broker.vhosts["/"].queues["s"]
     assert isinstance(stream, StreamQueue)
@@ -64,7 +64,7 @@ def test_ranges_that_were_read(api: Api) -> None:
 
 
 def test_leases(api: Api) -> None:
-    """Who holds how much of a queue; ending a lease gives that back."""
+    """A lease is listed with its messages; releasing it returns them."""
     api.put("/api/queues/%2F/q", {"durable": True})
     for _ in range(3):
         publish(api, "m", "q", delivery_mode=2)

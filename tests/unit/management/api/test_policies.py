@@ -87,7 +87,7 @@ def test_parameters(api: Api) -> None:
 
 
 def test_parameters_that_an_import_brought(api: Api) -> None:
-    """They are shown, and can be deleted."""
+    """Imported parameters of unknown components are listed, and can be deleted."""
     entry = {"vhost": "v", "component": "shovel", "name": "s", "value": {"src-uri": "amqp://"}}
     api.post("/api/definitions", {"parameters": [entry]})
     assert api.found("/api/parameters/shovel/v/s") == entry
@@ -119,7 +119,7 @@ def nested(depth: int) -> object:
 
 @pytest.mark.parametrize("depth", [65, 450, 901])
 def test_what_is_nested_too_deep(api: Api, depth: int) -> None:
-    """It is refused as any other mistake, however it comes; what tables may have is taken."""
+    """Arguments that are nested too deeply are refused on each path; the deepest allowed ones are accepted."""
     assert api.put("/api/global-parameters/p", {"value": nested(64)}).status_code == 201
     assert refused(api.put("/api/global-parameters/q", {"value": nested(depth)}))[0] == 400
     policy = {**POLICY, "definition": {"max-length": 1, "federation-upstream": nested(depth)}}
@@ -134,7 +134,7 @@ def test_what_is_nested_too_deep(api: Api, depth: int) -> None:
 
 
 def test_what_the_node_is_called_is_for_administrators(api: Api) -> None:
-    """By each of its paths; other parameters of no virtual host are a policymaker's."""
+    """Only administrators set the cluster name, on each of its paths; policymakers set other global parameters."""
     assert api.put("/api/global-parameters/p", {"value": 1}, by="maker").status_code == 201
     assert refused(api.put("/api/global-parameters/cluster_name", {"value": "n"}, by="maker"))[0] == 401
     assert refused(api.put("/api/cluster-name", {"name": "n"}, by="maker"))[0] == 401

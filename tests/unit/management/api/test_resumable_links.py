@@ -47,7 +47,7 @@ def test_what_is_kept_is_shown_and_forgotten(api: Api) -> None:
 
 
 def test_one_in_use_is_not_forgotten(api: Api) -> None:
-    """Its connection has to be closed before."""
+    """An attached link cannot be deleted."""
     terminus = kept(api, "anna", "orders")
     terminus.attach("link", "session", "connection")
     code, _, reason = refused(api.delete(f"/api/resumable-links/%2F/{terminus.record.id}"))
@@ -57,7 +57,7 @@ def test_one_in_use_is_not_forgotten(api: Api) -> None:
 
 @pytest.mark.parametrize(("tags", "seen", "code"), [((), 1, 404), (("monitoring",), 2, 401)])
 def test_users_have_to_do_with_their_own(api: Api, tags: tuple[str, ...], seen: int, code: int) -> None:
-    """Those who monitor see others' links, too, but only administrators forget them."""
+    """Users with the tag monitoring see the links of others, but only administrators delete them."""
     api.broker.put_user(UserRecord("anna", "anna", ("management", *tags)))
     api.broker.put_rule(PermissionRecord("/", "anna", ".*", ".*", ".*"))
     own, other = kept(api, "anna", "orders"), kept(api, "otto", "orders")

@@ -6,7 +6,7 @@ from tests.unit.management.fake_node import Api, refused
 
 
 def test_a_user_is_made_changed_and_deleted() -> None:
-    """With a password, which is hashed and never shown; tags may be a list, or a text with commas."""
+    """A password is hashed and never shown; tags may be a list, or a text with commas."""
     api = Api()
     assert api.put("/api/users/u", {"password": "pw", "tags": "management,x"}).status_code == 201
     assert api.found("/api/users/u") == {
@@ -56,7 +56,7 @@ def test_several_are_deleted_at_once() -> None:
 
 
 def test_of_several_that_are_deleted_the_audit_log_gets_each() -> None:
-    """By name, also where one of them is the last that goes; and an attempt of somebody who may not is told as well."""
+    """Each deleted user has an audit event, also the last one; so has a refused attempt."""
     api = Api()
     api.post("/api/users/bulk-delete", {"users": ["monitoring", "who", "policymaker"]})
     api.post("/api/users/bulk-delete", {"users": ["admin"]}, by="management")
@@ -93,7 +93,7 @@ def test_the_audit_log_gets_what_is_given() -> None:
 
 
 def test_of_a_deletion_that_never_gets_to_the_disk_the_audit_log_gets_both() -> None:
-    """What was done, for it holds until the node ends, and that it may be undone by then."""
+    """The audit log has the deletion, which holds until the node ends, and the failure to store it."""
     api = Api()
     api.node.failure = "no space left"
     api.post("/api/users/bulk-delete", {"users": ["monitoring"]})
@@ -108,7 +108,7 @@ def test_who_may_enter_nothing() -> None:
 
 
 def test_users_are_for_administrators() -> None:
-    """Nobody else sees hashes."""
+    """Only administrators see password hashes."""
     api = Api()
     for path in ("/api/users", "/api/users/admin", "/api/permissions", "/api/definitions", "/api/user-limits"):
         for name in ("monitoring", "policymaker", "management"):
@@ -136,7 +136,7 @@ def test_permissions() -> None:
 
 
 def test_topic_permissions() -> None:
-    """One for each exchange; lifted one by one, or all at once."""
+    """A user has one topic permission per exchange; they are deleted one by one, or all together."""
     api = Api()
     for exchange in ("amq.topic", "t"):
         wanted = {"exchange": exchange, "write": "^a", "read": ".*"}
@@ -185,7 +185,7 @@ def test_limits_of_virtual_hosts() -> None:
 
 
 def test_limits_of_users() -> None:
-    """The same; a user may see its own."""
+    """Limits of users are set and deleted like those of virtual hosts; users see their own."""
     api = Api()
     assert api.put("/api/user-limits/management/max-channels", {"value": 7}).status_code == 204
     shown = [{"user": "management", "value": {"max-channels": 7}}]
@@ -201,7 +201,7 @@ def test_limits_of_users() -> None:
 
 
 def test_protected_users() -> None:
-    """One with the tag protected is neither changed nor deleted by the API, alone or among others; an import may."""
+    """The API neither changes nor deletes a user with the tag protected, alone or among others; an import may."""
     api = Api()
     made = {"password": "p", "tags": "protected,monitoring"}
     assert api.put("/api/users/service", made).status_code == 201

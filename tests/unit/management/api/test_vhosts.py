@@ -75,7 +75,9 @@ def test_what_cannot_be() -> None:
 
 
 def test_who_sees_which() -> None:
-    """Those who monitor see all; others, those they have permissions in; and administrators alone change them."""
+    """Users see the virtual hosts that they have permissions in, or all with the tag monitoring; administrators change
+    them.
+    """
     api = Api()
     api.broker.add_vhost("v")
     api.user("in_v", "management", vhosts=("v",))

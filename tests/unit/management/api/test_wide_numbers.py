@@ -21,7 +21,7 @@ def test_priorities_beyond_64_bits(priority: int) -> None:
 
 @pytest.mark.parametrize("limit", [2**63, -(2**63) - 1])
 def test_limits_beyond_64_bits(limit: int) -> None:
-    """So it is with limits."""
+    """A limit of more than 64 bits is refused."""
     api = Api()
     for path in ("vhost-limits/%2F/max-queues", "user-limits/management/max-channels"):
         status, _, reason = refused(api.put(f"/api/{path}", {"value": limit}))

@@ -93,7 +93,7 @@ def test_numbers_for_strings() -> None:
 
 @pytest.mark.parametrize("name", [*TEXTS, *NUMBERS, "headers"])
 def test_deep_values(name: str) -> None:
-    """What is as deep as JSON may be is refused like anything else."""
+    """A value that is nested as deeply as JSON allows is refused like other wrong values."""
     status, error, _reason = publish(Api(), **{name: VALUES[-1]})
     assert (status, error) == (400, "bad_request")
 

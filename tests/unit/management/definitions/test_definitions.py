@@ -149,7 +149,7 @@ def test_what_does_not_last_is_not_exported() -> None:
 
 
 def test_after_a_restart() -> None:
-    """What was imported is there after a restart."""
+    """Imported definitions are there after a restart."""
     broker = imported()
     again = Broker(broker.storage)
     again.restore(broker.storage.definitions.load())
@@ -164,7 +164,7 @@ def test_after_a_restart() -> None:
 
 
 def test_a_password_in_plain_text() -> None:
-    """It is hashed; for a user who has it already that is left to who knows hashes."""
+    """A plain-text password is hashed; the hasher decides for users that have it already."""
     broker = imported({"users": [{"name": "a", "password": "p"}]})
     assert broker.users["a"].record == UserRecord("a", "hash of p, was None")
     bring(broker, {"users": [{"name": "a", "password": "q"}]})
@@ -172,7 +172,7 @@ def test_a_password_in_plain_text() -> None:
 
 
 def test_a_hash_without_algorithm() -> None:
-    """It is the one that was RabbitMQ's default when exports did not say."""
+    """A hash without an algorithm has the algorithm that was RabbitMQ's default at that time."""
     broker = imported({"users": [{"name": "a", "password_hash": "AAAA", "tags": ""}]})
     assert broker.users["a"].record == UserRecord("a", "AAAA", (), "rabbit_password_hashing_sha256")
 
@@ -181,7 +181,7 @@ def test_a_hash_without_algorithm() -> None:
     ("size", "algorithm"), [(20, "md5"), (36, "sha256"), (68, "sha512"), (3, "sha256"), (0, "sha256")]
 )
 def test_a_hash_tells_its_algorithm(size: int, algorithm: str) -> None:
-    """Where an export does not say it, as those before RabbitMQ 3.6.1, the hash is as long as it makes hashes."""
+    """Exports before RabbitMQ 3.6.1 name no algorithm: the length of the hash tells it."""
     password_hash = b64encode(bytes(size)).decode()
     broker = imported({"users": [{"name": "a", "password_hash": password_hash, "hashing_algorithm": None, "tags": ""}]})
     assert broker.users["a"].record.hashing_algorithm == f"rabbit_password_hashing_{algorithm}"
@@ -200,7 +200,7 @@ def test_a_hash_tells_its_algorithm(size: int, algorithm: str) -> None:
     ],
 )
 def test_the_type_of_a_queue(default: str, said: str | None, kind: str) -> None:
-    """It counts where the arguments say none, whatever the virtual host's own type is; and exports say it of all."""
+    """The field `type` applies if the arguments name no type, whatever the default type; exports always have it."""
     queue = {"name": "q", "vhost": "v", "durable": True, "arguments": {}, **({"type": said} if said else {})}
     document = {"vhosts": [{"name": "v", "default_queue_type": default}], "queues": [queue]}
     broker = imported(document)
@@ -279,7 +279,7 @@ POLICY = {"name": "p", "vhost": "v", "pattern": "", "definition": {"max-length":
     ],
 )
 def test_mistakes_name_their_entry(document: object, words: str) -> None:
-    """Whoever wrote a file finds the place."""
+    """An error names the entry in the file."""
     broker = Broker(MemoryStorage())
     with pytest.raises(ConfigurationError) as caught:
         bring(broker, json.dumps(document).encode())
@@ -294,7 +294,7 @@ def test_no_json() -> None:
 
 
 def test_a_mistake_comes_before_everything() -> None:
-    """What is wrong with users, rules and references is found before anything is changed."""
+    """Errors in users, rules and references are found before anything is changed."""
     broker = Broker(MemoryStorage())
     with pytest.raises(ConfigurationError):
         bring(broker, VHOST | {"users": [{"name": "u", "password": "p"}], "policies": [POLICY | {"pattern": "("}]})
@@ -302,7 +302,7 @@ def test_a_mistake_comes_before_everything() -> None:
 
 
 def test_rules_are_the_files() -> None:
-    """What a file says of rules replaces what was said before; what it does not name stays."""
+    """Rules in a file replace the present ones of the same name; others stay."""
     broker = imported()
     bring(
         broker,

@@ -1,4 +1,4 @@
-"""What holds for every path of the HTTP API: logins, rights, methods, errors, limits of bodies, headers of answers."""
+"""Rules for every path of the HTTP API: logins, rights, methods, errors, limits of bodies, headers of answers."""
 
 import pytest
 from msgspec import Struct
@@ -59,7 +59,7 @@ def test_names_in_a_path_are_decoded_once() -> None:
 
 
 def test_fixed_paths_go_before_variable_ones() -> None:
-    """Whatever the order in the table, a name that is a path of its own is this path."""
+    """A fixed path matches before a variable one, whatever the order of the table."""
     served = api(
         Route("GET", "/api/things/{name}", _echo, Right.USER, "Echoes."),
         Route("GET", "/api/things/fixed", _fixed, Right.USER, "Is itself."),
@@ -161,7 +161,7 @@ def test_what_permissions_allow(right: Right, allowed: set[str]) -> None:
 
 
 def test_methods_there_are() -> None:
-    """Others are refused with those that there are; HEAD is a GET, and OPTIONS tells without a login."""
+    """Other methods are refused with the list of allowed ones; HEAD works as GET, and OPTIONS needs no login."""
     served = api(
         Route("GET", "/api/thing", _fixed, Right.USER, "Is there."),
         Route("PUT", "/api/thing", _fixed, Right.USER, "Is put."),
@@ -199,7 +199,7 @@ def test_there_is_no_such_path() -> None:
     ],
 )
 def test_bodies(content: bytes, answered: object) -> None:
-    """What is no JSON, not what it should be, or too much is refused with a reason."""
+    """A body that is not JSON, has wrong fields, or is too large is refused with a reason."""
     served = api(Route("PUT", "/api/number", _number, Right.USER, "Numbers."))
     response = served.request("PUT", "/api/number", content=content)
     assert (response.json() if response.status_code == 200 else refused(response)) == answered
@@ -215,7 +215,7 @@ def test_bodies(content: bytes, answered: object) -> None:
     ],
 )
 def test_what_the_broker_refuses(error: Exception, answered: object) -> None:
-    """Its errors are statuses, with its words."""
+    """Errors of the broker become statuses with its text."""
     served = api(Route("GET", "/api/thing", _raising(error), Right.USER, "Fails."))
     assert refused(served.get("/api/thing")) == answered
 
@@ -230,7 +230,7 @@ def test_a_fault_of_ours_stays_in_the_log() -> None:
 
 
 def test_every_answer_is_guarded() -> None:
-    """Whatever comes of a request, browsers may not frame it, guess its type, keep it, or run what stands in it."""
+    """Every answer has headers that forbid framing, sniffing, caching and foreign scripts."""
     served = Api()
     for response in (served.get("/api/whoami"), served.get("/api/whoami", by=None), served.get("/nothing")):
         headers = response.headers
@@ -258,7 +258,7 @@ def test_every_answer_is_guarded() -> None:
     ],
 )
 def test_other_sites_change_nothing(headers: dict[str, str], is_refused: bool) -> None:
-    """What a browser sends for another site without asking for leave, which nobody gives, is refused; looks are not."""
+    """Cross-site requests that need no CORS preflight are refused unless they only read."""
     served = api(
         Route("POST", "/api/thing", _fixed, Right.USER, "Is done."),
         Route("GET", "/api/thing", _fixed, Right.USER, "Is there."),
@@ -276,7 +276,7 @@ def test_all_routes_are_told_apart() -> None:
 
 
 def test_what_the_audit_log_gets() -> None:
-    """Who changed what, from where, and what came of it; looking, and what is said to be no act, is none."""
+    """The audit log has user, address and result of each change; reads and routes marked so are not audited."""
     served = api(
         Route("PUT", "/api/things/{vhost}/{name}", _echo, Right.USER, "Is put.", action="thing.put"),
         Route("POST", "/api/things/{vhost}/{name}", _raising(NotFound("no")), Right.USER, "Fails."),

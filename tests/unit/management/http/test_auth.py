@@ -1,4 +1,4 @@
-"""Who is let in at the HTTP API: by a password or a token, and by what it came over."""
+"""Authentication at the HTTP API: passwords, tokens, and the network that they come over."""
 
 import pytest
 
@@ -20,7 +20,7 @@ def _bearing(token: str) -> dict[str, str]:
 
 
 def test_a_token_says_who_asks() -> None:
-    """Its tags open what those of a user do, and no more."""
+    """The tags of a token give the same access as those of a user."""
     api = _api("tag:monitoring")
     whoami = api.get("/api/whoami", by=None, headers=_bearing(TOKEN)).json()
     assert whoami == {"name": "anna", "tags": ["monitoring"], "is_internal_user": False}
@@ -28,14 +28,14 @@ def test_a_token_says_who_asks() -> None:
 
 @pytest.mark.parametrize(("scope", "status"), [("read:%2F/q", 200), ("read:other/*", 404)])
 def test_a_token_opens_virtual_hosts(scope: str, status: int) -> None:
-    """Those that its scopes name, as permissions do."""
+    """A token gives access to the virtual hosts that its scopes name, as permissions do."""
     api = _api("tag:management", scope)
     api.broker.add_vhost("other")
     assert api.get("/api/exchanges/%2F", by=None, headers=_bearing(TOKEN)).status_code == status
 
 
 def test_a_virtual_host_made_with_a_token() -> None:
-    """Nobody gets permissions in it whom the broker does not know: a token says itself what it opens."""
+    """Creating a virtual host with a token gives no permissions, because the token itself has them."""
     api = _api("tag:administrator", "configure:*/*")
     assert api.request("PUT", "/api/vhosts/v", by=None, headers=_bearing(TOKEN)).status_code == 201
     assert api.found("/api/vhosts/v/permissions") == []
@@ -49,7 +49,7 @@ def test_a_token_without_a_tag() -> None:
 
 @pytest.mark.parametrize("token", ["", "x", f"{TOKEN}x", f"{TOKEN},{TOKEN}"])
 def test_tokens_that_do_not_count(token: str) -> None:
-    """They are refused like a wrong password, and are not in the log."""
+    """Invalid tokens are refused like wrong passwords, and are not logged."""
     api = _api("tag:administrator")
     assert api.get("/api/whoami", by=None, headers=_bearing(token)).status_code == 401
     assert TOKEN not in str(api.node.logged)
@@ -67,7 +67,7 @@ def test_a_token_for_a_password() -> None:
 
 @pytest.mark.parametrize("by", ["admin", None])
 def test_secrets_do_not_cross_the_network_in_clear_text(by: str | None) -> None:
-    """Whatever they are, they are not looked at; unless the settings allow that."""
+    """Credentials without TLS from another machine are refused unchecked, unless the settings allow them."""
     api = _api("tag:administrator", address="10.0.0.1")
     headers = None if by else _bearing(TOKEN)
     response = api.get("/api/whoami", by=by, headers=headers)

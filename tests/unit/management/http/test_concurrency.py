@@ -22,7 +22,7 @@ LATE = "late"
 
 
 class Crowd:
-    """Whoever gets here stays until `may_go`."""
+    """Handlers that wait until `may_go` is set."""
 
     def __init__(self) -> None:
         self.may_go = asyncio.Event()
@@ -74,7 +74,7 @@ class Served:
         return answer("a")
 
     def ask(self, count: int, path: str = "/api/things") -> "list[asyncio.Task[httpx.Response]]":
-        """All users in turn."""
+        """Send requests of all users in turn."""
         return [self.ask_by(USERS[number % len(USERS)], path) for number in range(count)]
 
     def ask_by(self, user: str, path: str = "/api/things") -> "asyncio.Task[httpx.Response]":
@@ -125,7 +125,7 @@ def test_so_many_at_a_time() -> None:
 
 @pytest.mark.usefixtures("_short_wait")
 def test_who_waits_too_long_is_refused() -> None:
-    """With a 503; once the others are answered there is room again."""
+    """A request that waits too long gets a 503; once other answers are read, there is room again."""
 
     async def run() -> None:
         served = Served()
@@ -164,7 +164,7 @@ def test_nobody_has_all_of_them() -> None:
 
 @pytest.mark.usefixtures("_short_wait")
 def test_strangers_are_told_apart_by_their_addresses() -> None:
-    """Where metrics are for anybody; all addresses that somebody has by IPv6 are one."""
+    """Without a login, the limit is per address; an IPv6 network of a client counts as one address."""
 
     async def run() -> None:
         served = Served()
@@ -181,7 +181,7 @@ def test_strangers_are_told_apart_by_their_addresses() -> None:
 
 @pytest.mark.usefixtures("_short_wait")
 def test_who_has_not_the_right_takes_no_turn() -> None:
-    """It is told at once, also while others have all of them."""
+    """A request without permission is refused at once, also at the limit."""
 
     async def run() -> None:
         served = Served()
@@ -209,7 +209,7 @@ def test_an_answer_that_fails_gives_its_turn_back() -> None:
 
 @pytest.mark.usefixtures("_short_wait")
 def test_an_answer_has_its_turn_until_it_is_read() -> None:
-    """It is memory until then, and somebody else waits."""
+    """An answer counts until its client has read it, because it takes memory."""
 
     async def run() -> None:
         served, readers = Served(), Crowd()
@@ -251,7 +251,7 @@ def test_which_answers_these_are() -> None:
 
 
 def test_who_has_had_its_answer_is_forgotten() -> None:
-    """Also where it failed: addresses are without number."""
+    """The limit of a caller is dropped after its last answer, also after a failure: addresses are unlimited."""
 
     async def run() -> None:
         turns = AnswerLimit()

@@ -47,7 +47,7 @@ def left(seats: Sequence[FakeConnection]) -> list[int]:
 
 
 def test_there_is_room() -> None:
-    """Nobody goes while there is."""
+    """No connection is closed below the limit."""
     seats = [FakeConnection(UNAUTHENTICATED) for _ in range(HTTP_CONNECTIONS_MAX - 1)]
     assert make_room(seats)
     assert left(seats) == []
@@ -71,7 +71,7 @@ def test_strangers_go_first() -> None:
 
 
 def test_then_who_is_idle() -> None:
-    """Of those who have most, the one that was idle longest; those who may use the reserve after all others."""
+    """The longest idle connection of the user with the most is closed; preferred users come last."""
     seats = [
         *(FakeConnection("many", 5.0, is_idle=at == 7) for at in range(40)),
         *(FakeConnection("few", 1.0) for _ in range(10)),
@@ -85,7 +85,7 @@ def test_then_who_is_idle() -> None:
 
 
 def test_a_users_share() -> None:
-    """Its own idlest goes; with none of them idle, the new one is not kept, whoever it is."""
+    """The user's longest idle connection is closed; if none is idle, the new one is refused."""
     seats = [FakeConnection("u", float(at)) for at in range(5, 5 + HTTP_USER_CONNECTIONS_MAX)]
     others = [FakeConnection("v", 0.0)]
     assert admit("u", "b", False, [*seats, *others]) == ""
@@ -98,7 +98,7 @@ def test_a_users_share() -> None:
 
 
 def test_an_addresss_share() -> None:
-    """The same for all users that come from there, but for those who may use the reserve."""
+    """The share of an address covers all its users, except those who may use the reserve."""
     seats = [FakeConnection(f"u{at}", is_idle=False) for at in range(HTTP_ADDRESS_CONNECTIONS_MAX)]
     assert admit("u", "a", False, seats).startswith("a has")
     assert admit("u", "b", False, seats) == ""
@@ -109,7 +109,7 @@ def test_an_addresss_share() -> None:
 
 
 def test_an_address_that_many_users_share() -> None:
-    """It has no share; its users have theirs, and the reserve is not theirs."""
+    """A shared address has no share; its users have theirs, and cannot use the reserve."""
     seats = [FakeConnection(f"u{at % 2}", is_idle=False) for at in range(2 * HTTP_USER_CONNECTIONS_MAX)]
     assert admit("v", "a", False, seats, is_shared=True) == ""
     assert "user 'u0' has" in admit("u0", "a", False, seats, is_shared=True)

@@ -33,7 +33,7 @@ def names(found: list[dict[str, Any]]) -> list[str]:
 
 
 def test_everything_in_order(api: Api) -> None:
-    """Without a page all are listed by name; a filter is for pages only."""
+    """Without a page all objects are listed by name; the filter applies to pages only."""
     found = api.found("/api/list?name=q77")
     assert names(found) == sorted(NAMES)
     assert found[0] == _described("q0")
@@ -93,12 +93,12 @@ def test_pages_there_are_not(api: Api, query: str, words: tuple[str, str]) -> No
 
 
 def test_a_pattern_that_is_none(api: Api) -> None:
-    """It is refused, and costs nothing."""
+    """An invalid pattern is refused before it costs anything."""
     assert refused(api.get("/api/list?page=1&use_regex=true&name=("))[:2] == (400, "invalid_pagination_parameters")
 
 
 def test_orders(api: Api) -> None:
-    """By any field, also one within another, and backwards."""
+    """Lists are sorted by any field, also a nested one, in both directions."""
     assert names(api.found("/api/list?sort=number"))[:3] == ["q0", "q1", "q2"]
     assert names(api.found("/api/list?sort=in.it"))[:3] == ["q249", "q248", "q247"]
     assert names(api.found("/api/list?sort=number&sort_reverse=true"))[:2] == ["q249", "q248"]

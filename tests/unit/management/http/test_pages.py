@@ -49,7 +49,7 @@ def test_a_file_that_the_browser_has_is_not_sent_again() -> None:
 
 
 def test_no_path_leads_out_of_the_folder() -> None:
-    """What is not the exact name of a file of the interface is not found, however it is spelled."""
+    """Only the exact names of files are found, however a path is written."""
     api = served()
     for path in ("/../http/pages.py", "/%2e%2e/http/pages.py", "/core/..%2f..%2fhttp%2fpages.py", "/core"):
         assert api.get(path, by=None).status_code == 404, path

@@ -39,7 +39,7 @@ class SlowNode(NodeInMemory):
 
 
 def test_a_login_is_given_up_with_its_connection() -> None:
-    """Whoever leaves is not worked for any more, and leaves no task behind."""
+    """Closing a connection cancels its login check, and leaves no task."""
 
     async def leave() -> None:
         node = SlowNode()

@@ -1,4 +1,4 @@
-"""What Prometheus is told: the text is parsed by its own library, and means what the broker counted."""
+"""Metrics: Prometheus's own library parses the text, and the values are what the broker counted."""
 
 import json
 import re
@@ -116,7 +116,7 @@ def _plain(api: Api, path: str = "/metrics") -> dict[str, float]:
     ],
 )
 def test_logins(api: Api, path: str, prefix: str) -> None:
-    """By protocol, those that were refused among them: who guesses passwords is seen."""
+    """Logins are counted by protocol, including refused ones, so that password guessing is visible."""
     for succeeded in (True, False, False):
         api.node.attempts.count("amqp091", "192.0.2.1", succeeded)
     samples = _samples(api, path)
@@ -149,7 +149,7 @@ def test_dashboards_of_rabbitmq_find_what_they_read(api: Api) -> None:
 
 
 def test_nodes_are_told_apart(api: Api) -> None:
-    """By the labels that dashboards join by; the endpoint says which of them it is."""
+    """The identity metric has the labels that dashboards join by, and names the endpoint."""
     samples = _samples(api, "/metrics/per-object")
     (labels,) = [dict(labels) for name, labels in samples if name == "rabbitmq_identity_info"]
     assert labels == {
@@ -178,7 +178,7 @@ def test_sums(api: Api) -> None:
 
 
 def test_fetching_nothing(api: Api) -> None:
-    """It is counted, also when the queue or its virtual host is gone."""
+    """basic.get on an empty queue is counted, also after the queue or virtual host is deleted."""
     api.broker.add_vhost("other")
     for vhost in ("/", "other"):
         assert _queue(api, f"q in {vhost}", vhost=vhost).get() is None
@@ -220,7 +220,7 @@ def test_what_is_asked_for(api: Api) -> None:
 
 
 def test_totals_only_grow(api: Api) -> None:
-    """What passed through queues and virtual hosts that are gone still counts: a fall would look like a restart."""
+    """Totals include deleted queues and virtual hosts: a decrease would look like a restart."""
     api.broker.add_vhost("other")
     queue = _queue(api, "q", vhost="other")
     _publish(api, "q", "other")
@@ -236,7 +236,7 @@ def test_totals_only_grow(api: Api) -> None:
 
 
 def test_alarms_and_failures(api: Api) -> None:
-    """What is wrong is 1."""
+    """An alarm or failure has the value 1."""
     assert _plain(api)["rabbitmq_alarms_free_disk_space_watermark"] == 0
     api.node.alarms.append(Alarmed("disk"))
     api.node.failure = "the disk is gone"
@@ -261,14 +261,14 @@ def test_how_long_things_take(api: Api) -> None:
 
 
 def test_dead_letters(api: Api) -> None:
-    """By the kind of queue and the strategy, as RabbitMQ has them."""
+    """Dead letters are counted by queue type and strategy, as in RabbitMQ."""
     api.broker.tick.churn.dead_lettered("quorum", "at_least_once", "expired")
     key = (("dead_letter_strategy", "at_least_once"), ("queue_type", "rabbit_quorum_queue"))
     assert _samples(api, "/metrics")["rabbitmq_global_messages_dead_lettered_expired_total", key] == 1
 
 
 def test_the_lag_of_streams(api: Api) -> None:
-    """It is said of streams alone."""
+    """Only streams have a lag."""
     _queue(api, "q")
     _queue(api, "s", **{"x-queue-type": "stream"})
     found = [labels for name, labels in _samples(api, "/metrics/per-object") if "offset_lag" in name]
@@ -276,7 +276,7 @@ def test_the_lag_of_streams(api: Api) -> None:
 
 
 def test_pipelines(api: Api) -> None:
-    """What they said last; what is no number, or no status at all, is left out."""
+    """Metrics come from the last status of each pipeline; invalid values and statuses are skipped."""
     _queue(api, "flintmq.pipelines")
     for status in (
         {
@@ -302,7 +302,7 @@ def test_pipelines(api: Api) -> None:
 
 
 def test_many_objects_are_read_in_slices(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where each look at the clock says that a slice is over, no more than a few objects are read between two rests."""
+    """If every slice is over at once, only a few objects are read between two pauses."""
     rests = 0
 
     class Impatient:

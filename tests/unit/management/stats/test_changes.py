@@ -1,4 +1,4 @@
-"""What counts were in the last rounds, as it is remembered by their changes."""
+"""The history of counts, which is stored as changes."""
 
 import asyncio
 import random
@@ -12,7 +12,7 @@ SIZES = (1, 127, -128, 128, -129, 32_767, -32_768, 32_768, 2**31, -(2**31) - 1, 
 
 
 def rounds(meters: Meters[str], counts: list[Counts], first: int = 0) -> None:
-    """One round a second, each of which finds the next of these counts."""
+    """Sample these counts in one round per second."""
 
     async def run() -> None:
         for number, each in enumerate(counts, first):
@@ -28,7 +28,7 @@ def points(counts: list[Counts], first: int = 0) -> list[Point]:
 
 
 def test_all_that_is_in_reach_is_remembered() -> None:
-    """Whatever changed by however much, in any rounds: the counts of each round come back, and no older ones."""
+    """The counts of every round within reach are restored exactly, and no older ones."""
     generator = random.Random(1)  # noqa: S311 - any changes will do, and the same again
     counts: list[Counts] = [(0,) * 11]
     for _ in range(3 * 256):
@@ -65,7 +65,7 @@ def test_a_change_is_a_few_bytes() -> None:
 
 
 def test_who_is_idle_is_forgotten() -> None:
-    """What has not changed for as long as is remembered keeps nothing, and was the same all the time."""
+    """Counts without changes within reach use no memory, and are reported as constant."""
     meters: Meters[str] = Meters(2, REACH)
     rounds(meters, [(0, 0), (3, 1)])
     rounds(meters, [(3, 1)] * (REACH - 1), 2)
@@ -76,7 +76,7 @@ def test_who_is_idle_is_forgotten() -> None:
 
 
 def test_who_is_gone_is_forgotten() -> None:
-    """With the round that does not come by; who comes again has no past."""
+    """An object that a round does not sample is dropped; if it returns, it has no history."""
     meters: Meters[str] = Meters(2, REACH)
     rounds(meters, [(0, 0), (3, 1)])
     meters.begin_round(2_000)
@@ -87,7 +87,7 @@ def test_who_is_gone_is_forgotten() -> None:
 
 
 def test_within_a_round() -> None:
-    """Who was looked at already has that as its newest point, and who was not, the one of the round before."""
+    """During a round, objects that were sampled already have it as their newest point, others the round before."""
     meters: Meters[str] = Meters(1, REACH)
     rounds(meters, [(0,), (3,)])
     meters.begin_round(2_000)
@@ -107,7 +107,7 @@ def test_rounds_that_fail() -> None:
 
 
 def test_without_reach_nothing_is_kept() -> None:
-    """Where no past is asked for, there is the present."""
+    """With a reach of 0 only the present counts are known."""
     meters: Meters[str] = Meters(1)
     rounds(meters, [(each,) for each in range(5)])
     assert (meters.remembered_bytes, meters.points("q")) == (0, [(4_000, (4,))])

@@ -11,7 +11,7 @@ from tests.unit.management.fake_node import NodeInMemory
 
 
 def test_a_round_that_fails_is_not_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What went wrong is in the log, and the next round comes."""
+    """A failed round is logged, and the next round comes."""
     monkeypatch.setattr(sampler, "SAMPLE_MS", 1)
 
     async def sample() -> None:

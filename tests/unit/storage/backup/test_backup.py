@@ -20,7 +20,7 @@ SEGMENT = 20_000
 
 
 def quiet(_: int) -> None:
-    """Nobody watches."""
+    """Ignore the progress."""
 
 
 def back_up(node: OpenNode, to: Path) -> BackupResult:
@@ -48,9 +48,8 @@ def left_in(directory: Path) -> tuple[list[int], int]:
 
 @pytest.mark.parametrize(("slowness", "segment"), [(0, SEGMENT), (0.001, SEGMENT), (0.03, 100 * SEGMENT)])
 def test_a_backup_is_one_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, slowness: float, segment: int) -> None:
-    """What moves between queues is on one of them, all that was confirmed before is there, and no damage.
-
-    Also where looking takes longer than the broker takes to change everything.
+    """Messages that move between queues are on exactly one of them, everything confirmed before is there, and nothing
+    is damaged, also if a snapshot takes longer than the broker needs to change everything.
     """
     link = HardLinks._link
 
@@ -81,7 +80,7 @@ def test_a_backup_is_one_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
 
 
 def test_a_backup_of_a_stopped_broker(tmp_path: Path) -> None:
-    """It is the same files, the definitions included; the manifest matches."""
+    """The backup has the same files and definitions, and its manifest matches."""
     node = OpenNode(tmp_path / "data", segment=SEGMENT)
     for _ in range(100):
         node.publish(bytes(1_000))
@@ -114,7 +113,7 @@ def test_what_a_broken_off_backup_left_goes(tmp_path: Path) -> None:
 
 
 def test_a_failed_backup_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither half a backup nor links in the broker's directory."""
+    """A failed backup leaves neither a part of it, nor links in the broker's directory."""
     node = OpenNode(tmp_path / "data")
     node.publish(b"x")
     node.sync()

@@ -1,4 +1,4 @@
-"""What the journal is told of the definitions."""
+"""The copy of the definitions in the journal."""
 
 from flintmq.broker.ports import LeaseRecord, QueueRecord, VHostRecord
 from flintmq.storage.definitions.catalogue import Catalogue, decode_definitions

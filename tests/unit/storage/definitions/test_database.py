@@ -140,7 +140,7 @@ def test_a_batch_is_one_transaction(tmp_path: Path) -> None:
 
 
 def test_a_name_that_is_no_text_is_refused_at_once(tmp_path: Path) -> None:
-    """What SQLite cannot store is refused to the caller, not found out by the sync thread."""
+    """Text that SQLite cannot store is refused in the caller, not in the sync thread."""
     database, store = _store(tmp_path)
     with pytest.raises(UnicodeEncodeError):
         store.put_vhost(VHostRecord("\udc80"))
@@ -319,7 +319,7 @@ def test_format_1_is_brought_up_to_date(tmp_path: Path) -> None:
 
 
 def test_format_2_is_brought_up_to_date(tmp_path: Path) -> None:
-    """It had no places of readers."""
+    """Format 2 had no offsets of stream readers."""
     database, store = _store(tmp_path)
     _put_all(store)
     database.apply(store.take())
@@ -337,7 +337,7 @@ def test_format_2_is_brought_up_to_date(tmp_path: Path) -> None:
 
 
 def test_keys_for_scram_are_kept(tmp_path: Path) -> None:
-    """They are as durable as the password's hash; a user of format 3 has none yet."""
+    """SCRAM keys are stored with the password hash; a user of format 3 has none."""
     database, store = _store(tmp_path)
     store.put_user(UserRecord("u", "hash", scram=("SCRAM-SHA-256$1:s$k:k",)))
     database.apply(store.take())
@@ -350,7 +350,7 @@ def test_keys_for_scram_are_kept(tmp_path: Path) -> None:
 
 
 def test_format_4_is_brought_up_to_date(tmp_path: Path) -> None:
-    """It had no ends of links."""
+    """Format 4 had no termini."""
     database, store = _store(tmp_path)
     _put_all(store)
     database.apply(store.take())
@@ -362,7 +362,7 @@ def test_format_4_is_brought_up_to_date(tmp_path: Path) -> None:
 
 
 def test_format_5_is_brought_up_to_date(tmp_path: Path) -> None:
-    """It had no leases."""
+    """Format 5 had no leases."""
     database, store = _store(tmp_path)
     _put_all(store)
     database.apply(store.take())
@@ -489,7 +489,7 @@ def test_others_cannot_read_the_files(tmp_path: Path) -> None:
 
 
 def test_a_blank_database_leaves_no_file(tmp_path: Path) -> None:
-    """Who refuses to use one that was missing leaves the directory as it was; one that was there stays."""
+    """A new blank database can be closed without leaving a file; an existing file stays."""
     path = tmp_path / "definitions.sqlite"
     database = DefinitionDatabase(path)
     assert database.is_blank

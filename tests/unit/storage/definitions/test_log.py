@@ -1,4 +1,4 @@
-"""What a start does with SQLite's log before it believes it."""
+"""SQLite's write-ahead log at a start."""
 
 import shutil
 from pathlib import Path
@@ -9,7 +9,7 @@ from tests.unit.storage.nodes import OpenNode
 
 
 def test_log_is_written_again_before_it_is_read(tmp_path: Path) -> None:
-    """What a killed broker has committed is there, and was synced by the start that found it."""
+    """Commits of a killed broker are there, and the start has synced them."""
     node = OpenNode(tmp_path / "a")
     node.storage.definitions.put_vhost(VHostRecord("committed"))
     node.sync()

@@ -28,7 +28,7 @@ VALUES = st.recursive(
 
 
 def test_snapshot() -> None:
-    """What JSON has no type for is tagged."""
+    """Values without a JSON type are tagged."""
     table: Table = {
         "b": b"\x00\xff",
         "d": Decimal("1.50"),
@@ -43,7 +43,7 @@ def test_snapshot() -> None:
 
 @given(st.dictionaries(KEYS, VALUES, max_size=5))
 def test_every_table_comes_back(table: Table) -> None:
-    """Whatever a table holds, types and all, is what is read back."""
+    """Every table is restored exactly, with all types."""
     loaded = load_table(dump_table(table))
     assert loaded == table
     assert _types(loaded) == _types(table)
@@ -62,7 +62,7 @@ def test_what_no_table_holds_is_refused() -> None:
 
 @pytest.mark.parametrize("text", ["[]", "1", "{", '{"a":{"$bytes":"?"}}'])
 def test_other_json_is_refused(text: str) -> None:
-    """What was not written as a table is not read as one."""
+    """JSON that is not an encoded table is refused."""
     with pytest.raises((ValueError, TypeError)):
         load_table(text)
 

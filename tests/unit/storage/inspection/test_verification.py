@@ -1,4 +1,4 @@
-"""What verification says of intact, torn and damaged directories."""
+"""Verification of intact, torn and damaged directories."""
 
 import random
 from pathlib import Path
@@ -63,7 +63,7 @@ def test_what_is_in_each_file(tmp_path: Path) -> None:
 
 
 def test_messages_of_deleted_queues_are_dead(tmp_path: Path) -> None:
-    """They do not come back, and are not counted as if they did."""
+    """Messages of deleted queues are not recovered, and count as dead."""
     node = filled(tmp_path)
     node.storage.definitions.delete_queue("/", "q")
     node.close()
@@ -71,7 +71,7 @@ def test_messages_of_deleted_queues_are_dead(tmp_path: Path) -> None:
 
 
 def test_notes_are_no_messages(tmp_path: Path) -> None:
-    """What an end of a link holds lives in its file, and is on no queue; a message that was replaced is there once."""
+    """Notes of a terminus are live in their file but on no queue; a replaced message is counted once."""
     node = OpenNode(tmp_path)
     node.storage.definitions.put_queue(QueueRecord(1, "/", "q"))
     node.storage.definitions.put_terminus(TerminusRecord(2, "/", "u", "c", "l", "source", 2, "never", 0, b""))
@@ -167,7 +167,7 @@ def test_what_was_set_aside_is_shown(tmp_path: Path) -> None:
 
 
 def test_nothing_is_written(tmp_path: Path) -> None:
-    """Neither to a stopped broker's files, nor beside them."""
+    """Verification writes neither to the files of a stopped broker nor beside them."""
     node = filled(tmp_path / "data")
     crashed = crashed_copy(node, tmp_path / "crashed")
     node.close()
@@ -178,7 +178,7 @@ def test_nothing_is_written(tmp_path: Path) -> None:
 
 
 def test_a_running_broker_is_read_as_it_is(tmp_path: Path) -> None:
-    """What it writes to is not torn, and its lock stays its own."""
+    """The file that a running broker writes is not reported as torn, and the broker keeps its lock."""
     node = filled(tmp_path)
     report = verify(tmp_path)
     assert report.is_running
@@ -220,7 +220,7 @@ def test_what_a_broker_writes_over_is_no_damage(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_written_over_while_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It lost its name before, and so is not reported."""
+    """A file that was removed before it was overwritten is not reported."""
     monkeypatch.setattr(segment_reader, "WINDOW_BYTES", 1_000)
     node = filled(tmp_path)
     first = segments(tmp_path)[0]
@@ -239,7 +239,7 @@ def test_a_file_that_is_written_over_while_it_is_read(tmp_path: Path, monkeypatc
 
 
 def test_what_is_no_data_directory(tmp_path: Path) -> None:
-    """It is refused in words."""
+    """Other directories are refused with a message."""
     with pytest.raises(StorageError, match="there is no directory"):
         verify(tmp_path / "none")
     with pytest.raises(StorageError, match="is not a data directory of FlintMQ"):

@@ -1,4 +1,4 @@
-"""What a restart reads of a journal in which segments are dead behind others that are not."""
+"""The part of the journal that a restart reads if segments are dead behind live ones."""
 
 import shutil
 from collections import Counter
@@ -17,7 +17,7 @@ KEPT = [b"kept %d;" % number * 90 for number in range(12)]
 
 
 def _with_dead_ones(path: Path) -> OpenNode:
-    """What is kept is in the first segments, between messages of which nothing is left; those behind are dead."""
+    """A journal whose first segments have the live messages, between settled ones; the later segments are dead."""
     node = OpenNode(path, segment=SEGMENT)
     for body in KEPT:
         node.publish(body, 2)
@@ -109,7 +109,7 @@ def test_damaged_checkpoint_is_as_if_there_was_none(tmp_path: Path) -> None:
 
 
 def test_checkpoint_is_not_believed_about_what_is_damaged(tmp_path: Path) -> None:
-    """Where a segment that is needed has lost a block, its slots are not those that were counted: all is read."""
+    """If a live segment has lost a block, its slots do not match the checkpoint, and everything is read."""
     path = _crashed(tmp_path)
     _spoil(segments(path)[0], 200)
     all_names = {segment.name for segment in segments(path)}
@@ -144,7 +144,7 @@ def test_returns_are_not_forgotten(tmp_path: Path) -> None:
 
 
 def test_slots_are_what_they_were() -> None:
-    """Nothing, all, some in the middle, and few of a segment that is gone: each is found again in the bytes."""
+    """A checkpoint restores each form of live slots: none, all, a bitmap, and a list."""
     occupancy = Occupancy()
     gone = occupancy.open(1)
     gone.add(100_000, 1)

@@ -162,7 +162,7 @@ def test_too_long_an_address_leaves_no_trace() -> None:
 
 
 def test_groups_within_a_group_are_part_of_it() -> None:
-    """What is staged between the outermost begin and end is one block, settlements included."""
+    """Everything between the outermost begin and end is one block, including settlements."""
     encoder = _encoder()
     first = _append(encoder, 1, b"-one-")
     encoder.begin_group()
@@ -181,7 +181,7 @@ def test_groups_within_a_group_are_part_of_it() -> None:
 
 
 def test_notes_are_no_messages() -> None:
-    """Those of queue 1 are kept as queue -1's; nobody waits for them, and their settlements are written."""
+    """Notes of queue 1 are written as queue -1: nobody waits for them, and their settlements are written."""
     encoder = _encoder()
     note = message(b"n")
     entry = Entry(note, 1)

@@ -60,7 +60,7 @@ def test_dead_segments_are_removed_and_used_again(tmp_path: Path) -> None:
 
 
 def test_a_segment_waits_for_the_sync_of_its_last_settlement(tmp_path: Path) -> None:
-    """Nothing is removed before the settlements that killed it are on the disk."""
+    """A segment is removed only after the settlements that emptied it are synced."""
     disk = FaultyDisk()
     node = OpenNode(tmp_path, disk=disk, segment=1000)
     entries = _fill(node, 3)
@@ -110,7 +110,7 @@ def test_next_segment_is_made_ahead(tmp_path: Path) -> None:
 
 
 def test_stuck_message_does_not_keep_the_journal_growing(tmp_path: Path) -> None:
-    """One message nobody consumes moves forward, so that all that came after it can be removed."""
+    """A message that nobody consumes is moved forward, so that everything around it can be removed."""
     node = OpenNode(tmp_path, segment=10_000)
     stuck = node.publish(b"stuck", 1, 2)
     for _ in range(30):
@@ -191,7 +191,7 @@ def test_live_messages_are_not_moved_for_nothing(tmp_path: Path) -> None:
 
 
 def test_a_segment_with_another_name_is_not_written_over(tmp_path: Path) -> None:
-    """What a backup holds on to stays as it was when the journal needs the file no more."""
+    """A file that a backup has linked does not change when the journal no longer needs it."""
     node = OpenNode(tmp_path / "data", segment=10_000)
     entries = _fill(node, 5)
     held = tmp_path / "held"
@@ -229,7 +229,7 @@ def test_entries_that_nobody_has_are_moved(tmp_path: Path) -> None:
 
 
 def test_a_segment_that_is_damaged_meanwhile_stays(tmp_path: Path) -> None:
-    """What compaction cannot read is reported, and nothing of the segment is given up: a restart finds the rest."""
+    """A block that compaction cannot read is reported, and its segment stays: a restart finds the rest."""
     node = OpenNode(tmp_path, segment=10_000)
     kept = _fill(node, 4)
     first = segments(tmp_path)[0]

@@ -20,7 +20,7 @@ def _filled(path: Path) -> OpenNode:
 
 
 def _found(path: Path) -> list[tuple[str, str]]:
-    """What verification and a start say is damaged: the same files, with the same reasons."""
+    """The damage according to verification and to a start, which must agree on files and reasons."""
     verified = [(Path(damage.file).name, damage.reason) for damage in Verification(path).run(lambda _: None).damage]
     node = OpenNode(path, segment=3_000)
     started = [(Path(damage.file).name, damage.reason) for damage in node.storage.damage]
@@ -53,7 +53,7 @@ def test_nothing_is_missing(tmp_path: Path, is_killed: bool) -> None:
 @pytest.mark.parametrize("is_killed", [False, True])
 @pytest.mark.parametrize("count", [1, 2])
 def test_a_segment_from_the_middle(tmp_path: Path, is_killed: bool, count: int) -> None:
-    """What was in it is lost, and that is said, at every start until nothing older is there."""
+    """The messages of a missing segment are lost, and each start reports it until no older segment is left."""
     node = _filled(tmp_path / "data")
     path = crashed_copy(node, tmp_path / "killed") if is_killed else tmp_path / "data"
     node.close()
@@ -88,7 +88,7 @@ def test_the_last_segment(tmp_path: Path, is_killed: bool, what: str) -> None:
 
 
 def test_all_segments(tmp_path: Path) -> None:
-    """Where there is no journal any more, there was one."""
+    """A journal without any segment is reported, because the definitions know that there was one."""
     node = _filled(tmp_path)
     node.close()
     for each in segments(tmp_path):

@@ -1,4 +1,4 @@
-"""What lives in which segment, told only by the places that entries had first."""
+"""Occupancy of segments, identified by the homes of entries."""
 
 from pathlib import Path
 
@@ -43,7 +43,7 @@ def test_entries_are_settled_where_they_were_first() -> None:
 
 
 def test_a_place_that_is_settled_twice_counts_once() -> None:
-    """What is gone cannot take others with it."""
+    """Settling a slot twice does not settle another one."""
     occupancy = Occupancy()
     segment = _filled(occupancy, 1, 4)
     occupancy.settle(1, 0, 2)
@@ -53,7 +53,7 @@ def test_a_place_that_is_settled_twice_counts_once() -> None:
 
 
 def test_few_that_stay_cost_little() -> None:
-    """Of a file that is gone, with few left, a list of these is kept, and says the same."""
+    """A removed segment with few live slots stores them as a list, which gives the same answers."""
     occupancy = Occupancy()
     home = _filled(occupancy, 1, 10_000)
     home.set_returns(7_000, 3)
@@ -74,7 +74,7 @@ def test_few_that_stay_cost_little() -> None:
 
 
 def test_large_ones_that_went_leave_little(tmp_path: Path) -> None:
-    """Where small messages stay, among as many large ones that go, segments are emptied; also after a restart."""
+    """If small messages stay among as many large settled ones, segments are emptied, also after a restart."""
     node = OpenNode(tmp_path, segment=40_000)
     kept = 0
     for number in range(400):

@@ -1,4 +1,4 @@
-"""What is on the queues after a restart, from real files: torn, damaged, moved, or merely closed."""
+"""Recovery of queues from real files: torn, damaged, compacted, or closed normally."""
 
 from pathlib import Path
 from zlib import crc32
@@ -34,7 +34,7 @@ def test_entries_come_back_in_order(tmp_path: Path) -> None:
 
 
 def test_replaced_message_is_the_later_one_wherever_it_stands(tmp_path: Path) -> None:
-    """Also where both are in one block, and the queue is not in the order of the journal."""
+    """The later record counts, also in one block, and if the queue is not in journal order."""
     node = OpenNode(tmp_path)
     entries = [node.publish(b"%d" % number)[0] for number in range(3)]
     node.storage.journal.replace(1, entries[1], message(b"another"))
@@ -57,7 +57,7 @@ def test_fan_out_is_one_message_again(tmp_path: Path) -> None:
 
 
 def test_unknown_queues_are_forgotten(tmp_path: Path) -> None:
-    """What was on a queue that no longer exists does not come back, and holds no segment."""
+    """Messages of deleted queues are not recovered, and keep no segment."""
     node = OpenNode(tmp_path)
     node.publish(b"gone", 2)
     node.publish(b"kept", 1, 2)
@@ -77,7 +77,7 @@ def _definitions(path: Path) -> dict[Path, bytes]:
 
 
 def _put_back(definitions: dict[Path, bytes]) -> None:
-    """They know which segments there were."""
+    """Restore the definitions, which know which segments there were."""
     for file, content in definitions.items():
         file.write_bytes(content)
         file.with_name("definitions.sqlite-shm").unlink(missing_ok=True)
@@ -119,7 +119,7 @@ def test_settlement_in_a_later_segment_counts(tmp_path: Path) -> None:
 
 
 def test_torn_at_every_byte(tmp_path: Path) -> None:
-    """Wherever a crash tears the last writes, every batch before the tear is there, and the journal goes on."""
+    """Wherever a crash tears the last writes, every earlier batch is recovered, and the journal continues."""
     node = OpenNode(tmp_path / "node")
     sizes = []
     for i in range(3):
@@ -146,7 +146,7 @@ def test_torn_at_every_byte(tmp_path: Path) -> None:
 
 
 def test_cut_blocks_do_not_come_back(tmp_path: Path) -> None:
-    """What was cut behind a tear stays gone when new records are written, and after further restarts."""
+    """Blocks that were cut off stay gone after new records and further restarts."""
     node = OpenNode(tmp_path / "node")
     node.publish(b"first")
     node.sync()
@@ -208,7 +208,7 @@ def test_lost_header_sector_hides_nothing(tmp_path: Path) -> None:
 
 
 def test_lost_first_sector_hides_nothing_behind_it(tmp_path: Path) -> None:
-    """Where the only mark is gone with the header, the blocks behind tell the magic, and are no torn end."""
+    """If the header is lost with the only mark, the blocks behind tell the magic, and do not count as torn."""
     node = OpenNode(tmp_path / "a")
     for number in range(300):
         node.publish(b"%d" % number * 10)
@@ -229,7 +229,7 @@ def test_lost_first_sector_hides_nothing_behind_it(tmp_path: Path) -> None:
 
 
 def test_a_last_segment_with_nothing_intact_is_reported_and_kept_aside(tmp_path: Path) -> None:
-    """Its header says that it was damaged: it is copied before its file is used again, and told of."""
+    """An unreadable last segment counts as damaged, and is copied and reported before its file is reused."""
     node = OpenNode(tmp_path / "a")
     node.publish(b"lost" * 100)
     node.sync()
@@ -251,7 +251,7 @@ def test_a_last_segment_with_nothing_intact_is_reported_and_kept_aside(tmp_path:
 
 
 def test_a_segment_behind_the_tail_with_nothing_intact_does_not_make_it_whole(tmp_path: Path) -> None:
-    """What was torn in the segment before it is still cut off; the damaged file stays until what precedes it goes."""
+    """The tail before an unreadable segment is still cut; the damaged file stays as long as older ones do."""
     node = OpenNode(tmp_path / "a")
     node.publish(b"kept")
     node.sync()
@@ -313,7 +313,7 @@ def test_another_format_version_is_refused(tmp_path: Path) -> None:
 
 
 def _set_version(file: Path, version: int) -> None:
-    """With the checksum that such a header has."""
+    """Set the version in a header, with its checksum."""
     header = file.read_bytes()[:11] + bytes([version]) + file.read_bytes()[12:36]
     file.write_bytes((header + crc32(header).to_bytes(4)).ljust(64, b"\x00") + file.read_bytes()[64:])
 
@@ -349,7 +349,7 @@ def _flip(file: Path, position: int) -> None:
 
 
 def test_moved_messages_are_in_order(tmp_path: Path) -> None:
-    """What compaction wrote again behind newer messages comes back before them, however often it was moved."""
+    """Messages that compaction wrote behind newer ones are recovered in queue order, however often they moved."""
     node = OpenNode(tmp_path, segment=3000)
     kept = []
     for number in range(150):

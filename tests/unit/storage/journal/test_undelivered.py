@@ -40,7 +40,7 @@ def test_after_a_clean_stop(tmp_path: Path, is_moved: bool) -> None:
 
 
 def test_after_a_crash_behind_it(tmp_path: Path) -> None:
-    """As soon as a start is over, messages may be delivered, and no word of that is on the disk."""
+    """After a completed start, messages may have been delivered without a record of it."""
     _stopped(tmp_path / "data")
     node = OpenNode(tmp_path / "data")
     crashed = crashed_copy(node, tmp_path / "crashed")
@@ -51,7 +51,7 @@ def test_after_a_crash_behind_it(tmp_path: Path) -> None:
 
 
 def test_a_stop_that_was_cut_short(tmp_path: Path) -> None:
-    """What was said counts only with the end of the stop, which is in the definitions."""
+    """The list of undelivered messages counts only if the definitions record the clean stop."""
     _stopped(tmp_path)
     database = DefinitionDatabase(tmp_path / "definitions.sqlite")
     database.mark("journal_ended", 0)
@@ -62,7 +62,7 @@ def test_a_stop_that_was_cut_short(tmp_path: Path) -> None:
 
 
 def test_a_damaged_record(tmp_path: Path) -> None:
-    """What it said is not known any more."""
+    """Without the record, messages count as possibly delivered."""
     _stopped(tmp_path)
     path = segments(tmp_path)[-1]
     data = bytearray(path.read_bytes())

@@ -92,7 +92,7 @@ entry_facts = st.tuples(
 @given(st.lists(entry_facts, max_size=20), st.booleans())
 @settings(deadline=None)
 def test_anything_comes_back_as_it_was(drawn: list, spilled: bool) -> None:  # type: ignore[type-arg]
-    """Whatever an entry and its message say, and whatever its neighbours do."""
+    """Every entry and message is unpacked exactly, whatever its neighbours are."""
     entries = []
     for (address, properties, body, padding), (seq, position, segment, slot, time), (expires, returns, again) in drawn:
         options = CODEC_091.options(properties)
@@ -159,7 +159,7 @@ def test_what_waits_for_the_disk_can_be_read_and_dropped(tmp_path: Path) -> None
 
 
 def test_a_disk_that_refuses_leaves_pages_in_memory(tmp_path: Path) -> None:
-    """Nothing is lost by it, and the disk is asked again later."""
+    """Pages that cannot be written stay in memory, and the disk is tried again later."""
     place = Place(tmp_path / "pages", 0, FaultyDisk(0, errno.ENOSPC))
     page = place.store.pack(made([b"a"]))
     place.later.close()
@@ -178,7 +178,7 @@ def test_a_disk_that_refuses_leaves_pages_in_memory(tmp_path: Path) -> None:
 
 
 def test_bytes_are_put_out_whatever_room_there_is(tmp_path: Path) -> None:
-    """And come back once; nothing of them stays in memory, nor on the disk behind that."""
+    """Bytes are paged out whatever the memory limit, and read back once; afterwards nothing of them is left."""
     place = Place(tmp_path / "pages", 1_000_000)
     pages = [place.store.put_out(bytes([number]) * FILE_BYTES) for number in range(3)]
     # Also while they are on their way.
@@ -199,7 +199,7 @@ def test_bytes_are_put_out_whatever_room_there_is(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_keeps_bytes_in_memory(tmp_path: Path) -> None:
-    """They come back from there."""
+    """Bytes that cannot be written are read back from memory."""
     place = Place(tmp_path / "pages", 0, FaultyDisk(0, errno.ENOSPC))
     page, later = place.store.put_out(b"a"), place.store.put_out(b"b")
     place.later.close()
@@ -211,7 +211,7 @@ def test_a_full_disk_keeps_bytes_in_memory(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_a_changed_byte_is_noticed(tmp_path: Path, seed: int) -> None:
-    """What comes back from the disk is what was put there, or an error that says what to do."""
+    """A page is read back unchanged, or an error says what to do."""
     chance = Random(seed)  # noqa: S311 - a repeatable test
     place = Place(tmp_path / "pages", 0)
     page = place.store.pack(made([b"something"] * 50))
@@ -228,6 +228,6 @@ def test_a_changed_byte_is_noticed(tmp_path: Path, seed: int) -> None:
 
 
 def test_entries_of_a_page_are_ready(tmp_path: Path) -> None:
-    """Whatever became of the objects that were packed."""
+    """Unpacked entries are ready, whatever the state of the packed objects was."""
     place = Place(tmp_path / "pages", 0)
     assert all(entry.state == READY for entry in place.store.unpack(place.store.pack(made([b"a"] * 3))))

@@ -58,7 +58,7 @@ def _rebuilt(path: Path) -> Rebuilt:
 
 
 def _start(path: Path) -> tuple[Definitions, list[bytes]]:
-    """What a broker finds: the definitions, and the bodies on queue 1."""
+    """The definitions and the bodies on queue 1 that a start finds."""
     storage = NodeStorage(path, CODECS, lambda: None)
     try:
         definitions = storage.definitions.load()
@@ -76,7 +76,7 @@ def _lose(path: Path) -> None:
 # The smaller one is the smallest of which all definitions are less than a quarter.
 @pytest.mark.parametrize("segment", [64 * 1024, 8_000])
 def test_what_the_journal_says_comes_back(tmp_path: Path, segment: int) -> None:
-    """All that messages belong to: with its id, its name, and its arguments; after segments came and went, too."""
+    """Every object that messages belong to is rebuilt with id, name and arguments, also after segments were removed."""
     node = _filled(tmp_path, segment)
     for _ in range(20):
         entries = [node.publish(bytes(200), 1)[0] for _ in range(10)]
@@ -171,7 +171,7 @@ def test_definitions_that_are_right_are_left_alone(tmp_path: Path) -> None:
 
 
 def test_a_broker_that_runs_is_left_alone(tmp_path: Path) -> None:
-    """Its definitions are its own."""
+    """The definitions of a running broker are not rebuilt."""
     node = _filled(tmp_path)
     with pytest.raises(StorageError, match="in use by another broker"):
         _rebuilt(tmp_path)
@@ -179,7 +179,7 @@ def test_a_broker_that_runs_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_a_stream_knows_its_queue(tmp_path: Path) -> None:
-    """Without the journal, too."""
+    """A stream's queue is rebuilt even without the journal."""
     _filled(tmp_path).close()
     _lose(tmp_path)
     shutil.rmtree(tmp_path / "journal")
@@ -188,7 +188,7 @@ def test_a_stream_knows_its_queue(tmp_path: Path) -> None:
 
 
 def test_a_stream_of_an_older_release_is_described_when_it_is_opened(tmp_path: Path) -> None:
-    """Nobody need write to it."""
+    """Opening a stream of an older release stores its description, without a write to it."""
     _filled(tmp_path).close()
     (tmp_path / "streams" / "2" / "queue.json").unlink()
     storage = NodeStorage(tmp_path, CODECS, lambda: None)
@@ -199,7 +199,7 @@ def test_a_stream_of_an_older_release_is_described_when_it_is_opened(tmp_path: P
 
 
 def test_queues_without_a_name_get_one(tmp_path: Path) -> None:
-    """Where the journal says nothing of a queue that has messages, they are on one with its id; notes are none."""
+    """Messages of an undescribed queue get a queue named by its id; notes get none."""
     node = OpenNode(tmp_path, (1, 3))
     node.publish(b"message", 1)
     settled = node.publish(b"settled", 3)

@@ -94,7 +94,7 @@ def test_opening_reads_next_to_nothing(large: Path) -> None:
 
 
 def test_opening_after_a_crash_reads_the_last_segment(large: Path, tmp_path: Path) -> None:
-    """It has no index then, nor an end; it gets both."""
+    """After a crash the last segment has neither an index nor a seal; opening adds both."""
     path = tmp_path / "crashed"
     shutil.copytree(large, path)
     last = max((path / "streams" / "1").glob("*.stream"))
@@ -129,7 +129,7 @@ def test_beginning_anywhere_reads_little(large: Path, offset: int) -> None:
 
 @pytest.mark.parametrize("harm", ["missing", "damaged", "of another segment", "with a damaged header"])
 def test_an_index_is_made_again(large: Path, tmp_path: Path, harm: str) -> None:
-    """What an index says is in its segment, too."""
+    """A lost index is created again from its segment."""
     path = tmp_path / "harmed"
     shutil.copytree(large, path)
     indexes = sorted((path / "streams" / "1").glob("*.index"))

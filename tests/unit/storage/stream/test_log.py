@@ -221,7 +221,7 @@ def test_search_by_time_when_the_clock_goes_back(tmp_path: Path) -> None:
 
 
 def test_reading_while_it_is_written(tmp_path: Path) -> None:
-    """Whatever the sync thread is doing, a reader sees every record once and whole."""
+    """A reader sees every record exactly once, whatever the sync thread does."""
     node, stream = _open(tmp_path, segment=30_000)
     seen: list[int] = []
     followed: list[int] = []
@@ -244,7 +244,7 @@ def test_reading_while_it_is_written(tmp_path: Path) -> None:
 
 
 def test_torn_at_every_byte(tmp_path: Path) -> None:
-    """Wherever a crash tears the last write, the records of earlier batches are there, and offsets go on."""
+    """Wherever a crash tears the last write, the records of earlier batches are there, and offsets continue."""
     node, stream = _open(tmp_path / "node")
     sizes = []
     for _ in range(3):
@@ -413,7 +413,7 @@ def test_many_streams_have_few_files_open(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("left", [HEADER_BYTES, HEADER_BYTES + 7, 500])
 def test_a_segment_that_was_cut_off(tmp_path: Path, left: int) -> None:
-    """Who reads a stream whose earlier file ends too soon gets what is there, and what follows; it is reported."""
+    """A reader gets the rest of a shortened segment and what follows, and the damage is reported."""
     node = OpenNode(tmp_path, segment=1_000)
     stream = node.storage.open_stream(9)
     for number in range(12):
@@ -434,7 +434,7 @@ def test_a_segment_that_was_cut_off(tmp_path: Path, left: int) -> None:
 
 
 def test_a_last_segment_with_nothing_intact(tmp_path: Path) -> None:
-    """It stays as it is, all of it is told of, and no offset is given that may have been given before."""
+    """An unreadable last segment stays and is reported, and none of its possible offsets is used again."""
     node = OpenNode(tmp_path)
     stream = node.storage.open_stream(9)
     stream.append(message(b"lost"))

@@ -27,7 +27,7 @@ def _segments(path: Path, suffix: str = "stream") -> list[Path]:
 
 
 def _found(path: Path) -> tuple[list[tuple[str, str]], int]:
-    """What verification and a start say is damaged, the same; and the offset that the next record gets."""
+    """The damage according to verification and to a start, which must agree; and the offset of the next record."""
     verified = [(Path(damage.file).name, damage.reason) for damage in Verification(path).run(lambda _: None).damage]
     node = OpenNode(path, segment=3_000)
     following = node.storage.open_stream(STREAM).next_offset
@@ -57,7 +57,7 @@ def test_nothing_is_missing(tmp_path: Path, is_killed: bool) -> None:
 @pytest.mark.parametrize("with_index", [False, True])
 @pytest.mark.parametrize("is_killed", [False, True])
 def test_a_segment_from_the_middle(tmp_path: Path, is_killed: bool, with_index: bool) -> None:
-    """What was in it is lost, and that is said, at every start until nothing older is there."""
+    """The records of a missing segment are lost, and each start reports it until no older segment is left."""
     node = _filled(tmp_path / "data")
     path = crashed_copy(node, tmp_path / "killed") if is_killed else tmp_path / "data"
     node.close()
@@ -74,7 +74,7 @@ def test_a_segment_from_the_middle(tmp_path: Path, is_killed: bool, with_index: 
 
 
 def test_without_indexes(tmp_path: Path) -> None:
-    """They are made again from the segments, and are the same."""
+    """Lost indexes are created again from the segments, with the same content."""
     _filled(tmp_path).close()
     for index in _segments(tmp_path, "index"):
         index.unlink()
@@ -89,7 +89,7 @@ def test_without_indexes(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("count", [1, 10])
 def test_the_last_segment(tmp_path: Path, count: int) -> None:
-    """Its index tells. Readers have seen its offsets: no other record gets them."""
+    """The index shows that the last segment is missing; its offsets, which readers have seen, are not used again."""
     _filled(tmp_path).close()
     gone = _segments(tmp_path)[-count:]
     for each in gone:

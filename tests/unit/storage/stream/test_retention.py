@@ -1,4 +1,4 @@
-"""What a stream keeps: by bytes and by age, whole segments, while it is read, and across restarts."""
+"""Retention of streams: by size and age, in whole segments, during reads, and across restarts."""
 
 import errno
 from pathlib import Path
@@ -108,7 +108,9 @@ def test_by_age(tmp_path: Path) -> None:
 
 
 def test_nothing_goes_without_limits(tmp_path: Path) -> None:
-    """Nor when a limit is withdrawn before it was looked at, as at a start where a policy is wider than an argument."""
+    """A limit that was withdrawn before it was applied removes nothing, as at a start where a policy is wider than an
+    argument.
+    """
     stream = Stream(tmp_path)
     stream.limit()
     stream.append(50)
@@ -123,7 +125,7 @@ def test_nothing_goes_without_limits(tmp_path: Path) -> None:
 
 
 def test_many_go_in_parts(tmp_path: Path) -> None:
-    """Where there is much to remove, publishers wait for a part of it at a time."""
+    """Many segments are removed in parts, so that publishers do not wait for all of them."""
     stream = Stream(tmp_path)
     stream.limit()
     stream.append(400)
@@ -141,7 +143,7 @@ def test_many_go_in_parts(tmp_path: Path) -> None:
 
 
 def test_readers_go_on_at_the_first(tmp_path: Path) -> None:
-    """One that is in a segment reads on in it or behind it; one whose place is gone goes on at the first there is."""
+    """A reader in a kept segment continues there; a reader in a removed one continues at the first record left."""
     stream = Stream(tmp_path)
     stream.limit()
     stream.append(100)
@@ -181,7 +183,7 @@ def test_removed_files_are_not_held_open(tmp_path: Path) -> None:
 
 
 def test_a_removal_that_fails_for_now(tmp_path: Path) -> None:
-    """What could not be removed on a full disk goes before anything behind it does."""
+    """A segment that could not be removed on a full disk is removed before the later ones."""
     disk = FaultyDisk()
     stream = Stream(tmp_path, disk)
     stream.limit()
@@ -204,7 +206,7 @@ def test_a_removal_that_fails_for_now(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("fails", ["unlink", "sync-directory"])
 def test_a_removal_that_is_cut_short(tmp_path: Path, fails: str) -> None:
-    """Whatever call fails last, what is left has no gap behind its first message."""
+    """Whatever call fails, the rest of the stream has no gap behind its first record."""
     stream = Stream(tmp_path / "whole")
     stream.limit()
     stream.append(60)
