@@ -62,7 +62,7 @@ class Spans(Tap):
         if parent is None and span.is_recording():
             carrier: dict[str, str] = {}
             self._propagator.inject(carrier, set_span_in_context(span, Context()))
-            message = _carrying(message, carrier)
+            message = _with_context(message, carrier)
         span.end(self._now_ns())
         return message
 
@@ -139,7 +139,7 @@ def _text(message: Message, name: str) -> str:
         return ""
 
 
-def _carrying(message: Message, carrier: Mapping[str, str]) -> Message:
+def _with_context(message: Message, carrier: Mapping[str, str]) -> Message:
     """A copy of the message with a trace context; the bare message of AMQP 1.0 does not change."""
     codec = message.codec
     prefix = _ANNOTATED if codec.format == CODEC_10.format else ""

@@ -79,7 +79,7 @@ def _files(directory: Path, prefix: str) -> Iterator[tuple[str, int]]:
         raise
     for entry in found:
         name = f"{prefix}{entry.name}"
-        if _is_of_no_meaning(name):
+        if _is_not_state(name):
             continue
         if entry.is_symlink():
             raise StorageError(f"{entry.path} is a symbolic link: a broker's files have to be in its directory")
@@ -89,7 +89,7 @@ def _files(directory: Path, prefix: str) -> Iterator[tuple[str, int]]:
             yield name, entry.inode()
 
 
-def _is_of_no_meaning(path: str) -> bool:
+def _is_not_state(path: str) -> bool:
     parts = PurePosixPath(path).parts
     if parts[0].startswith((DEFINITIONS, ".")) or parts[0] in _NOT_AT_TOP:
         return True
@@ -107,13 +107,13 @@ def is_index(path: str) -> bool:
 def logs(paths: Iterator[str]) -> dict[str, list[str]]:
     """Group segments by their log: the journal first, then streams; within a log the newest segment first."""
     found: dict[str, list[str]] = {}
-    for path in sorted(filter(is_segment, paths), key=_place):
+    for path in sorted(filter(is_segment, paths), key=_log_and_number):
         found.setdefault(path.rpartition("/")[0], []).append(path)
     for segments in found.values():
         segments.reverse()
     return found
 
 
-def _place(path: str) -> tuple[bool, str, int]:
+def _log_and_number(path: str) -> tuple[bool, str, int]:
     log, _, name = path.rpartition("/")
     return log != JOURNAL, log, int(PurePosixPath(name).stem)

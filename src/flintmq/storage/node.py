@@ -17,7 +17,7 @@ from flintmq.storage.block import Damage
 from flintmq.storage.content import ContentReader
 from flintmq.storage.definitions.catalogue import Catalogue
 from flintmq.storage.definitions.consistency import check_ids, check_marks
-from flintmq.storage.definitions.database import DefinitionDatabase, recovery_advice, write_log_again
+from flintmq.storage.definitions.database import DefinitionDatabase, recovery_advice, rewrite_log
 from flintmq.storage.definitions.latest_record import latest_definitions
 from flintmq.storage.definitions.store import SqliteDefinitions
 from flintmq.storage.failure import describe_failure, is_full
@@ -123,7 +123,7 @@ class NodeStorage(Storage):
     def _open_database(self, database: Callable[[Path], DefinitionDatabase]) -> DefinitionDatabase:
         path = self._path / "definitions.sqlite"
         try:
-            write_log_again(self._disk, path)
+            rewrite_log(self._disk, path)
         except OSError as error:
             raise self._unreadable(error) from error
         opened = database(path)

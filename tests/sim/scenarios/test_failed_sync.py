@@ -11,7 +11,7 @@ import pytest
 from flintmq.broker.message import Entry
 from flintmq.broker.ports import VHostRecord
 from flintmq.storage.content import ContentReader
-from flintmq.storage.definitions.database import write_log_again
+from flintmq.storage.definitions.database import rewrite_log
 from flintmq.storage.definitions.store import SqliteDefinitions
 from flintmq.storage.journal.encoder import JournalEncoder
 from flintmq.storage.journal.files import JournalFiles
@@ -117,7 +117,7 @@ def test_what_a_start_finds_of_definitions_outlives_a_power_loss(seed: int) -> N
     failing.fails = "commit"
     with pytest.raises(sqlite3.OperationalError):
         database.open(_DEFINITIONS).apply(changes.take())
-    write_log_again(failing.disk, _DEFINITIONS)
+    rewrite_log(failing.disk, _DEFINITIONS)
     found = database.open(_DEFINITIONS).load().vhosts
     failing.disk.lose_power()
     database.lose_power()

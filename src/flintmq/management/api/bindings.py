@@ -58,7 +58,7 @@ class _Edge:
             "properties_key": properties_key(self.key, self.arguments),
         }
 
-    def place(self) -> tuple[str, str, str, str, str]:
+    def sort_key(self) -> tuple[str, str, str, str, str]:
         return self.vhost, self.source, self.destination_type, self.destination, self.key
 
 
@@ -101,7 +101,7 @@ def _edges(vhosts: Iterable[VHost]) -> Iterator[_Edge]:
 
 
 async def _listed(call: Call, edges: Iterator[_Edge]) -> Response:
-    return await listed(call, await gathered(edges), _Edge.facts, lambda edge: edge.source, _Edge.place)
+    return await listed(call, await gathered(edges), _Edge.facts, lambda edge: edge.source, _Edge.sort_key)
 
 
 async def _all(call: Call) -> Response:
@@ -198,7 +198,7 @@ async def _unbind(call: Call, kind: str) -> Response:
 def _routes_between(kind: str, to: str) -> list[Route]:
     """The routes of bindings between an exchange and `to`. `kind` is RabbitMQ's letter for the destination: q or e."""
 
-    async def those(call: Call) -> Response:
+    async def list_between(call: Call) -> Response:
         return await _listed(call, iter(_between(call, kind)))
 
     async def bind(call: Call) -> Response:
@@ -213,7 +213,7 @@ def _routes_between(kind: str, to: str) -> list[Route]:
     noun = "queue" if kind == "q" else "exchange"
     where = f"/api/bindings/{{vhost}}/e/{{source}}/{kind}/{{destination}}"
     return [
-        Route("GET", where, those, _READS, f"The bindings between an exchange and {to}.", list[dict[str, Any]]),
+        Route("GET", where, list_between, _READS, f"The bindings between an exchange and {to}.", list[dict[str, Any]]),
         Route(
             "POST",
             where,

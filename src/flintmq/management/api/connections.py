@@ -191,7 +191,7 @@ async def _one(call: Call) -> Response:
     return answer(picked(call, facts(call, await _the_one(call))))
 
 
-def _may_end(call: Call, socket: Socket) -> bool:
+def _may_close(call: Call, socket: Socket) -> bool:
     """Tell whether the caller may close a connection: its own, or any as administrator; monitoring is not enough."""
     return call.caller.is_administrator or _is_callers(call, socket)
 
@@ -204,7 +204,7 @@ def _end(call: Call, socket: Socket) -> None:
 
 async def _close(call: Call) -> Response:
     socket = await _the_one(call)
-    if not _may_end(call, socket):
+    if not _may_close(call, socket):
         raise NotAuthorised(_NOT_THEIRS)
     _end(call, socket)
     await call.node.durable()
@@ -218,7 +218,7 @@ async def _close_of_user(call: Call) -> Response:
 
     if call.path("user") != call.caller.name and not call.caller.is_administrator:
         raise NotAuthorised(_NOT_THEIRS)
-    await each(await filtered(await _user_has(call), lambda socket: _may_end(call, socket)), end)
+    await each(await filtered(await _user_has(call), lambda socket: _may_close(call, socket)), end)
     await call.node.durable()
     return no_content()
 

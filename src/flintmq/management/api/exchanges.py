@@ -80,14 +80,14 @@ def facts(call: Call, exchange: Exchange) -> dict[str, object]:
 
 async def _list(call: Call, vhosts: list[VHost]) -> Response:
     exchanges = [exchange for vhost in vhosts for exchange in vhost.exchanges.by_name.values()]
-    return await listed(call, exchanges, lambda each: facts(call, each), _name, _place)
+    return await listed(call, exchanges, lambda each: facts(call, each), _name, _sort_key)
 
 
 def _name(exchange: Exchange) -> str:
     return exchange.name
 
 
-def _place(exchange: Exchange) -> tuple[str, str]:
+def _sort_key(exchange: Exchange) -> tuple[str, str]:
     return exchange.vhost, exchange.name
 
 

@@ -160,7 +160,7 @@ def _name(queue: Queue) -> str:
     return queue.name
 
 
-def _place(queue: Queue) -> tuple[str, str]:
+def _sort_key(queue: Queue) -> tuple[str, str]:
     return queue.vhost, queue.name
 
 
@@ -170,7 +170,7 @@ async def _list(call: Call, vhosts: list[VHost]) -> Response:
     for vhost in vhosts:
         # The list is copied at once; work on its items is done in slices.
         queues += vhost.queues.values()
-    return await listed(call, queues, lambda queue: facts(call, queue, details), _name, _place)
+    return await listed(call, queues, lambda queue: facts(call, queue, details), _name, _sort_key)
 
 
 async def _all(call: Call) -> Response:

@@ -9,7 +9,7 @@ from flintmq.broker.access.password_hash import algorithm_of, check_password_has
 from flintmq.broker.access.user import User
 from flintmq.broker.ports import PermissionRecord, UserRecord
 from flintmq.broker.rules import check_rule
-from flintmq.management.definitions.document import words
+from flintmq.management.definitions.document import parse_tags
 from flintmq.management.errors import BadRequest, Missing
 from flintmq.management.http.access import PROTECTED, Right
 from flintmq.management.http.call import Call, answer, no_content, put
@@ -90,7 +90,7 @@ async def _put(call: Call) -> Response:
     wanted = await call.body(UserWanted)
     if wanted.tags is UNSET:
         raise BadRequest("Object missing required field `tags`")
-    tags = words(wanted.tags)
+    tags = parse_tags(wanted.tags)
     call.given = f"tags: {' '.join(tags)}"
     record = await _record(call, name, wanted, tags)
     # Time has passed while the password was hashed, so the broker's clock is set again.

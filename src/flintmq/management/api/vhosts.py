@@ -7,7 +7,7 @@ from starlette.responses import Response
 
 from flintmq.broker.ports import PermissionRecord, VHostRecord
 from flintmq.broker.vhost import VHost
-from flintmq.management.definitions.document import words
+from flintmq.management.definitions.document import parse_tags
 from flintmq.management.errors import BadRequest, NotAuthorised
 from flintmq.management.http.access import Right
 from flintmq.management.http.call import Call, answer, no_content, put
@@ -105,7 +105,7 @@ async def _put(call: Call) -> Response:
             before.dialect if wanted.dialect is None else wanted.dialect,
             "" if queue_type == _NO_TYPE else queue_type,
             before.description if wanted.description is None else wanted.description,
-            before.tags if wanted.tags is None else words(wanted.tags),
+            before.tags if wanted.tags is None else parse_tags(wanted.tags),
         )
     )
     if known is None and call.caller.is_internal:

@@ -229,7 +229,7 @@ def table(fields: _Fields) -> Table:
         raise ConfigurationError(f"arguments that cannot be read ({error})") from error
 
 
-def words(tags: str | list[str] | None) -> tuple[str, ...]:
+def parse_tags(tags: str | list[str] | None) -> tuple[str, ...]:
     """A list of tags; older exports write them as one text with commas."""
     if isinstance(tags, str):
         tags = tags.split(",")

@@ -41,8 +41,8 @@ from flintmq.management.definitions.document import (
     VHostEntry,
     VHostLimitEntry,
     arguments_of,
+    parse_tags,
     table,
-    words,
 )
 from flintmq.management.definitions.topology import QUEUE_TYPES, RESERVED, Topology, is_implied, queue_arguments
 
@@ -153,17 +153,17 @@ def _records(document: Document, broker: Broker, hasher: Hasher) -> Iterator[Seq
             with _named(document, section, at, entry):
                 records = translate(entry)
                 for record in records:
-                    _expect(record, vhosts, users)
+                    _check_record(record, vhosts, users)
             yield records
     for section in ("exchanges", "queues", "bindings"):
         for at, entry in enumerate(getattr(document, section)):
             with _named(document, section, at, entry):
-                _expect(entry, vhosts, users)
+                _check_record(entry, vhosts, users)
                 arguments_of(entry)
             yield []
 
 
-def _expect(record: _Record | Entry, vhosts: set[str], users: set[str]) -> None:
+def _check_record(record: _Record | Entry, vhosts: set[str], users: set[str]) -> None:
     """Check a record. Raises ConfigurationError if it is invalid, or if its virtual host or user does not exist."""
     vhost = getattr(record, "vhost", "")
     user = getattr(record, "user", "")
@@ -181,7 +181,7 @@ def _vhost(entry: VHostEntry, known: VHostRecord) -> VHostRecord:
     data = entry.metadata
     queue_type = entry.default_queue_type or data.default_queue_type or known.default_queue_type
     description = entry.description or data.description or known.description
-    tags = words(entry.tags or data.tags) or known.tags
+    tags = parse_tags(entry.tags or data.tags) or known.tags
     record = VHostRecord(
         entry.name,
         entry.dialect or known.dialect,
@@ -204,7 +204,7 @@ def _user(entry: UserEntry, known: UserRecord | None, hasher: Hasher) -> list[_R
         password_hash, algorithm = hasher(known, entry.password)
     else:
         raise ConfigurationError("a user has a password_hash or a password")
-    user = UserRecord(entry.name, password_hash, words(entry.tags), algorithm)
+    user = UserRecord(entry.name, password_hash, parse_tags(entry.tags), algorithm)
     return [user, *_limits("user", entry.name, entry.limits)]
 
 

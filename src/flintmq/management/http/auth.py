@@ -70,7 +70,7 @@ async def authenticated(connection: HTTPConnection, node: Node, user: str, passw
         return await _bearer(connection, node, password)
     challenged = "x-requested-with" not in connection.headers
     address = _address(connection, node)
-    why = await _while_there(connection, node.authenticate(user, password, address))
+    why = await _unless_closed(connection, node.authenticate(user, password, address))
     # The user may have been deleted meanwhile.
     known = node.broker.users.get(user)
     if why or known is None:
@@ -84,14 +84,14 @@ async def authenticated(connection: HTTPConnection, node: Node, user: str, passw
 async def _bearer(connection: HTTPConnection, node: Node, token: str) -> Caller:
     """Check a token. Raises NotAuthenticated or NotAuthorised."""
     address = _address(connection, node)
-    why, bearer = await _while_there(connection, node.authenticate_token(token, address))
+    why, bearer = await _unless_closed(connection, node.authenticate_token(token, address))
     if bearer is None:
         node.log.warning("login refused", peer=address, protocol="http", reason=why)
         raise NotAuthenticated(challenged="x-requested-with" not in connection.headers)
     return Caller(bearer.user, bearer.rights, is_internal=False)
 
 
-async def _while_there(connection: HTTPConnection, verdict: Awaitable[T]) -> T:
+async def _unless_closed(connection: HTTPConnection, verdict: Awaitable[T]) -> T:
     """Wait for a check of credentials; cancel it if the connection is closed first, to save its cost."""
     state: dict[str, Any] = connection.scope.get("state", {})
     waiting: set[asyncio.Task[Any] | None] = state.get(LOGINS, set())

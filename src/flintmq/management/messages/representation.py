@@ -143,7 +143,7 @@ def properties_of(given: TableGiven) -> bytes:
             continue
         if name == "headers":
             if not isinstance(value, dict) and value != []:
-                raise BadRequest(f"the property headers is an object, not {_told(value)}")
+                raise BadRequest(f"the property headers is an object, not {_described(value)}")
             properties.headers = checked_table(value, "headers")
         elif name in _TEXTS:
             setattr(properties, name, _text(name, value))
@@ -162,7 +162,7 @@ def _text(name: str, value: object) -> str:
     if isinstance(value, str):
         return value
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise BadRequest(f"the property {name} is a string, not {_told(value)}")
+        raise BadRequest(f"the property {name} is a string, not {_described(value)}")
     return str(value)
 
 
@@ -170,11 +170,11 @@ def _number(name: str, value: object) -> int:
     if isinstance(value, str) and _DIGITS.fullmatch(value):
         return int(value)
     if isinstance(value, bool) or not isinstance(value, int):
-        raise BadRequest(f"the property {name} is a number, not {_told(value)}")
+        raise BadRequest(f"the property {name} is a number, not {_described(value)}")
     return value
 
 
-def _told(value: object) -> str:
+def _described(value: object) -> str:
     """Describe a wrong value for an error message; objects and lists only by their kind, because they may be large."""
     return "an object" if isinstance(value, dict) else "a list" if isinstance(value, list) else f"{value!r:.100}"
 

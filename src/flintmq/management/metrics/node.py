@@ -176,7 +176,7 @@ def objects(prefix: str, broker: Broker, queues: Sequence[Queue]) -> str:
     return "".join([single(prefix + name, GAUGE, text, count) for name, text, count in counts])
 
 
-class _Passed:
+class _Deliveries:
     """Deliveries from queues by kind of queue: the total, and the part over AMQP 1.0; and the numbers of consumers."""
 
     def __init__(self) -> None:
@@ -212,7 +212,7 @@ async def passed(broker: Broker, queues: Sequence[Queue]) -> str:
     """Totals that never decrease, also when something is closed or deleted, with RabbitMQ's labels. Messages that are
     published and taken over HTTP count as AMQP 0-9-1, as in RabbitMQ.
     """
-    out = _Passed()
+    out = _Deliveries()
     await each(queues, out.add)
     churn = broker.tick.churn
     whole, by_10 = Inflow(), Inflow()

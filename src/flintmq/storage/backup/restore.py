@@ -42,7 +42,7 @@ def _restore(backup: Path, directory: Path, contents: Manifest, progress: Progre
         shutil.rmtree(restoring, ignore_errors=True)
         try:
             _copy(disk, backup, restoring, contents, progress)
-            _uncover(disk, restoring, directory)
+            _move_into_place(disk, restoring, directory)
         finally:
             shutil.rmtree(restoring, ignore_errors=True)
     finally:
@@ -69,7 +69,7 @@ def _copy(disk: RealDisk, backup: Path, restoring: Path, contents: Manifest, pro
         disk.sync_directory(target.parent)
 
 
-def _uncover(disk: RealDisk, restoring: Path, directory: Path) -> None:
+def _move_into_place(disk: RealDisk, restoring: Path, directory: Path) -> None:
     """Move all files to their final place. The definitions come last: a broker does not start without them."""
     names = disk.list_directory(restoring)
     for name in sorted(names, key=lambda name: name == DEFINITIONS):

@@ -118,7 +118,7 @@ class Snapshot:
         self.ends = {}
         for segments in logs(iter(self._links.paths)).values():
             self._find_end(segments)
-        return self._links.are_complete() and (self._version() == before or self._are_the_same())
+        return self._links.are_complete() and (self._version() == before or self._definitions_are_unchanged())
 
     def _find_end(self, segments: list[str]) -> None:
         """Find where a log ends; `segments` are its segments, newest first."""
@@ -141,7 +141,7 @@ class Snapshot:
         version: int = self._watching.execute("PRAGMA data_version").fetchone()[0]
         return version
 
-    def _are_the_same(self) -> bool:
+    def _definitions_are_unchanged(self) -> bool:
         """Tell whether the definitions are the same as at the start of the attempt.
 
         A queue that was created and deleted meanwhile shows, too: ids are counted and never used twice.

@@ -50,7 +50,7 @@ class Marks(NamedTuple):
     journal_ended: int
 
 
-def write_log_again(disk: Disk, database: Path) -> None:
+def rewrite_log(disk: Disk, database: Path) -> None:
     """Write SQLite's write-ahead log again, and sync it. Call this before the database is opened. Raises OSError.
 
     After a COMMIT whose sync failed, the system may show readers data that it will never write to the disk. SQLite
