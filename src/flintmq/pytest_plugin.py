@@ -1,7 +1,6 @@
-"""Fixtures for tests that need a broker: a fresh one for each test, or one for all.
+"""Pytest fixtures for tests that need a broker: one per test, or one for all tests.
 
-Loaded by pytest wherever FlintMQ is installed, so that what it takes to run a broker is imported by the first test that
-asks for one.
+Pytest loads this module wherever FlintMQ is installed, so it imports the broker only when a test uses a fixture.
 """
 
 import tomllib
@@ -17,12 +16,12 @@ if TYPE_CHECKING:
 MARKER: Final = "flintmq"
 CONFIG: Final = "flintmq_config"
 
-# What a configuration file says: sections by their names.
+# Settings by section, as in a configuration file.
 Sections = Mapping[str, Any]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addini(CONFIG, "settings of the brokers that tests get: a TOML file, beside this one", type="string")
+    parser.addini(CONFIG, "TOML file with the settings of the tests' brokers, relative to this file", type="string")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -34,7 +33,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture(scope="session")
 def flintmq_settings(pytestconfig: pytest.Config) -> Sections:
-    """Settings of all brokers, section by section; to be overridden where a file is not enough."""
+    """The settings of all brokers, by section; override this fixture if a file is not enough."""
     name = str(pytestconfig.getini(CONFIG) or "")
     if not name:
         return {}
@@ -47,9 +46,9 @@ def flintmq_settings(pytestconfig: pytest.Config) -> Sections:
 
 @pytest.fixture
 def flintmq(request: pytest.FixtureRequest, flintmq_settings: Sections) -> "Iterator[Broker]":
-    """A fresh broker: nobody else has its port, its queues or its users."""
+    """A new broker for this test only, with its own port, queues and users."""
     sections = dict(flintmq_settings)
-    # The nearest one last, for it has the last word.
+    # The nearest marker is applied last, so that it overrides the others.
     for marker in reversed(list(request.node.iter_markers(MARKER))):
         if marker.args:
             raise pytest.UsageError(f"@pytest.mark.{MARKER} takes sections by name, as in {MARKER}(limits={{...}})")
@@ -64,13 +63,13 @@ def flintmq(request: pytest.FixtureRequest, flintmq_settings: Sections) -> "Iter
 
 @pytest.fixture(scope="session")
 def flintmq_session(flintmq_settings: Sections) -> "Iterator[Broker]":
-    """One broker for all tests: what one leaves there, the next one finds."""
+    """One broker for all tests of a run; what a test leaves in it is visible to the next test."""
     yield from _running(flintmq_settings)
 
 
 @pytest.fixture
 def flintmq_url(flintmq: "Broker") -> str:
-    """The AMQP URL of this test's own broker."""
+    """The AMQP URL of this test's broker."""
     return flintmq.url
 
 
