@@ -203,7 +203,7 @@ def _user(entry: UserEntry, known: UserRecord | None, hasher: Hasher) -> list[_R
     elif entry.password is not None:
         password_hash, algorithm = hasher(known, entry.password)
     else:
-        raise ConfigurationError("a user has a password_hash or a password")
+        raise ConfigurationError("a user needs a password_hash or a password")
     user = UserRecord(entry.name, password_hash, parse_tags(entry.tags), algorithm)
     return [user, *_limits("user", entry.name, entry.limits)]
 

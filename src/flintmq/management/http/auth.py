@@ -110,7 +110,7 @@ def _address(connection: HTTPConnection, node: Node) -> str:
     address = connection.client.host if connection.client else ""
     if connection.url.scheme == "http" and not (is_loopback(address) or node.allows_clear_text):
         node.log.warning("login refused", peer=address, protocol="http", reason="in clear text from another machine")
-        raise NotAuthorised("Credentials are taken by HTTPS only, or where auth.allow_clear_text is set")
+        raise NotAuthorised("Credentials are accepted over HTTPS only, unless auth.allow_clear_text is set")
     return address
 
 

@@ -111,9 +111,9 @@ class Call:
                         raise BodyTooLarge(most)
                     parts.append(part)
         except TimeoutError as error:
-            raise HttpError(408, "request_timeout", "the body of the request did not come in time") from error
+            raise HttpError(408, "request_timeout", "the body of the request came too slowly") from error
         except ClientDisconnect as error:
-            raise BadRequest("the request was not sent to its end") from error
+            raise BadRequest("the request ended before its body was complete") from error
         # Time has passed, so the broker's clock is set again.
         self.node.now_ms()
         return b"".join(parts)

@@ -75,15 +75,15 @@ def admit(
     others = [connection for connection in connections if connection.login != UNAUTHENTICATED]
     own = [connection for connection in others if connection.login == login]
     if len(own) >= HTTP_USER_CONNECTIONS_MAX and not _close_idlest(own):
-        return f"user '{login}' has {len(own)} connections with requests that are not answered: ask again later"
+        return f"user '{login}' has {len(own)} connections with unanswered requests: try again later"
     if is_preferred:
         return ""
     others = [connection for connection in others if not connection.is_preferred]
     near = [] if is_shared else [connection for connection in others if connection.address == address]
     if len(near) >= HTTP_ADDRESS_CONNECTIONS_MAX and not _close_idlest(near):
-        return f"{address} has {len(near)} connections with requests that are not answered: ask again later"
+        return f"{address} has {len(near)} connections with unanswered requests: try again later"
     if len(others) >= HTTP_CONNECTIONS_MAX - HTTP_RESERVED_CONNECTIONS and not _close_idlest(others):
-        return f"{len(others)} connections have requests that are not answered: ask again later"
+        return f"{len(others)} connections have unanswered requests: try again later"
     return ""
 
 

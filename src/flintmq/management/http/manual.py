@@ -20,9 +20,9 @@ _PAGE: Final = """<!DOCTYPE html>
 </body>
 </html>
 """
-_API: Final = """<p>Requests carry a name and a password (Basic) or a token (Bearer); bodies are JSON. A slash in a
-name is written %2F. <a href="/api/openapi.json">/api/openapi.json</a> is the same as an OpenAPI document,
-with all bodies.</p>
+_API: Final = """<p>A request has a user name and a password (Basic) or a token (Bearer); bodies are JSON. A slash in a
+name is written %2F. <a href="/api/openapi.json">/api/openapi.json</a> is the same reference as an OpenAPI document,
+with the types of all bodies.</p>
 <table>
 <thead><tr><th align="left">Method</th><th align="left">Path</th><th align="left">What it does</th>
 <th align="left">Needs</th></tr></thead>
@@ -31,13 +31,12 @@ with all bodies.</p>
 </tbody>
 </table>"""
 _ROW: Final = "<tr><td>{}</td><td><code>{}</code></td><td>{}</td><td>{}</td></tr>"
-_CLI: Final = """<p>FlintMQ's own command line is <code>flintmq</code>, which is where the broker is installed:
+_CLI: Final = """<p>FlintMQ's command line is <code>flintmq</code>, which is installed together with the broker:
 <code>flintmq --help</code> lists its commands.</p>
-<p><code>rabbitmqadmin</code>, of either version, works with this broker's API; it is a program of RabbitMQ's, to be had
-where RabbitMQ is.</p>"""
+<p>Both versions of RabbitMQ's <code>rabbitmqadmin</code> work with this API, too; they come with RabbitMQ.</p>"""
 _NO_SCRIPT: Final = (
-    "rabbitmqadmin is a program of RabbitMQ's and is not here: one that you have works with this API, and the command "
-    "flintmq does the same"
+    "rabbitmqadmin is part of RabbitMQ and is not served here: a copy of it works with this API, "
+    "and so does the command flintmq"
 )
 
 
@@ -61,9 +60,9 @@ def routes(rows: Iterable[Route]) -> tuple[Route, ...]:
         raise Missing("not_found", _NO_SCRIPT)
 
     return (
-        Route("GET", "/api", about_api, Right.ANYBODY, "What this API can do, as a page."),
-        Route("GET", "/api/index.html", about_api, Right.ANYBODY, "The same."),
-        Route("GET", "/cli", about_cli, Right.ANYBODY, "Where a command line is to be had, as a page."),
-        Route("GET", "/cli/index.html", about_cli, Right.ANYBODY, "The same."),
-        Route("GET", "/cli/rabbitmqadmin", script, Right.ANYBODY, "RabbitMQ's script, which is not here."),
+        Route("GET", "/api", about_api, Right.ANYBODY, "Reference of this API, as a page."),
+        Route("GET", "/api/index.html", about_api, Right.ANYBODY, "Reference of this API, as a page."),
+        Route("GET", "/cli", about_cli, Right.ANYBODY, "How to get the command line, as a page."),
+        Route("GET", "/cli/index.html", about_cli, Right.ANYBODY, "How to get the command line, as a page."),
+        Route("GET", "/cli/rabbitmqadmin", script, Right.ANYBODY, "RabbitMQ's script: not available here."),
     )

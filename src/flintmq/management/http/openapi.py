@@ -20,13 +20,13 @@ _ERROR: Final = {
     "properties": {"error": {"type": "string"}, "reason": {"type": "string"}},
 }
 _PAGING: Final = {
-    "page": "The page to answer, from 1 on; without it everything is listed.",
-    "page_size": "How many objects a page has: 100 if not said, 500 at most.",
-    "name": "What the names on the pages have somewhere in them.",
-    "use_regex": "true: `name` is a pattern.",
+    "page": "The number of the page, from 1; without it, all objects are listed.",
+    "page_size": "Objects per page: 100 by default, at most 500.",
+    "name": "Lists only objects whose names contain this text; needs `page`.",
+    "use_regex": "true: `name` is a regular expression.",
     "sort": "The field to sort by.",
-    "sort_reverse": "true: backwards.",
-    "columns": "The fields to answer, with commas, and dots into objects.",
+    "sort_reverse": "true: descending order.",
+    "columns": "The fields to return, separated by commas; dots lead into nested objects.",
 }
 
 
@@ -110,4 +110,4 @@ def route(routes: Iterable[Route]) -> Route:
     async def get(call: Call) -> Response:
         return answer(document(rows, call.node.version))
 
-    return Route("GET", PATH, get, Right.USER, "What this API can do, as an OpenAPI document.", dict[str, Any])
+    return Route("GET", PATH, get, Right.USER, "Reference of this API, as an OpenAPI document.", dict[str, Any])

@@ -57,7 +57,7 @@ def position_after(token: str) -> PagePosition:
         return _BEGIN
     found = _PLACE.fullmatch(token)
     if found is None:
-        raise BadRequest(f"after '{token}' there is nothing: give what an answer said is next")
+        raise BadRequest(f"after is the value of next from an answer, not '{token}'")
     return int(found[1]), int(found[2])
 
 

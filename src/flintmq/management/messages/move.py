@@ -122,7 +122,7 @@ async def move_chosen(
 def _place_of(token: str) -> tuple[int, int, int]:
     found = _PLACE.fullmatch(token)
     if found is None:
-        raise BadRequest(f"after '{token}' there is nothing: give what an answer said is next")
+        raise BadRequest(f"after is the value of next from an answer, not '{token}'")
     part, after, end = map(int, found.groups())
     return part, after, end
 

@@ -18,10 +18,10 @@ class Selection:
 
     def __init__(self, search: str = "", positions: Iterable[int] | None = None) -> None:
         if len(search) > _SEARCH_MAX_CHARACTERS:
-            raise BadRequest(f"a search has {_SEARCH_MAX_CHARACTERS} characters at most")
+            raise BadRequest(f"a search has at most {_SEARCH_MAX_CHARACTERS} characters")
         self.positions = None if positions is None else frozenset(positions)
         if self.positions is not None and len(self.positions) > POSITIONS_MAX:
-            raise BadRequest(f"{POSITIONS_MAX} positions are chosen at once at most")
+            raise BadRequest(f"at most {POSITIONS_MAX} positions can be chosen at once")
         self._text = search.lower()
         self._bytes = self._text.encode(errors="surrogatepass")
         # An ASCII text is found without decoding the message.

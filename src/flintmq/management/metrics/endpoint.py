@@ -190,5 +190,5 @@ ROUTES: Final = (
 
 
 def open_to_all(routes: Iterable[Route]) -> tuple[Route, ...]:
-    """The same routes, but those of metrics need no login."""
+    """Copies of routes in which those of metrics need no login."""
     return tuple([replace(route, right=Right.ANYBODY) if route in ROUTES else route for route in routes])

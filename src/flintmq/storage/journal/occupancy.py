@@ -214,7 +214,7 @@ class Occupancy:
         self.emptying: Segment | None = None
         # Segments with a file, by number.
         self._files: dict[int, Segment] = {}
-        # The same segments, and removed ones that are the home of a live entry.
+        # These segments, and removed ones that are the home of a live entry.
         self._homes: dict[int, Segment] = {}
         # The segment of the last settlement is cached: settlements come in runs.
         self._recent = self.current

@@ -69,7 +69,7 @@ def test_the_page_about_the_command_line(api: Api) -> None:
         assert "rabbitmqadmin" in api.get(path, by=None).text
     status, error, reason = refused(api.get("/cli/rabbitmqadmin", by=None))
     assert (status, error) == (404, "not_found")
-    assert reason.startswith("rabbitmqadmin is a program of RabbitMQ's")
+    assert reason.startswith("rabbitmqadmin is part of RabbitMQ")
 
 
 def test_what_a_queue_holds_that_lasts(api: Api) -> None:

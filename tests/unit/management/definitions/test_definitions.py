@@ -243,7 +243,7 @@ POLICY = {"name": "p", "vhost": "v", "pattern": "", "definition": {"max-length":
             {"users": [{"name": "a", "password_hash": "x" * 97, "hashing_algorithm": "argon2id"}]},
             "users[0] ('a'): the password_hash is none of argon2id",
         ),
-        ({"users": [{"name": "a"}]}, "users[0] ('a'): a user has a password_hash or a password"),
+        ({"users": [{"name": "a"}]}, "users[0] ('a'): a user needs a password_hash or a password"),
         (
             {"users": [{"name": "a", "password_hash": "", "hashing_algorithm": "sha1"}]},
             "users[0] ('a'): hashing_algorithm 'sha1' is unknown",
