@@ -25,7 +25,7 @@ from urllib.parse import quote
 import uvloop
 
 from flintmq.app.node import Node
-from flintmq.app.surroundings import Surroundings, lasting, throwaway
+from flintmq.app.runtime_environment import RuntimeEnvironment, durable, ephemeral
 from flintmq.base.errors import ConfigurationError, FlintError, StorageError
 from flintmq.server.config import Settings, from_document
 
@@ -200,15 +200,15 @@ class Broker:
 
     # -- what both have -----------------------------------------------------------------------------------------
 
-    def _footing(self) -> tuple[Settings, Surroundings]:
+    def _footing(self) -> tuple[Settings, RuntimeEnvironment]:
         if self._is_kept:
-            return self._settings, lasting()
+            return self._settings, durable()
         if self._temporary is None:
             path = tempfile.mkdtemp(prefix="flintmq-")
             # Or when the program ends with its broker running, which is no reason to complain.
             self._temporary = weakref.finalize(self, _remove, path, os.getpid())
             self._settings = _in_directory(self._settings, Path(path))
-        return self._settings, throwaway()
+        return self._settings, ephemeral()
 
     def _check_not_running(self) -> None:
         if self._node is not None:
@@ -248,9 +248,9 @@ def _check_kept(node: Node) -> None:
 class _BrokerThread:
     """A thread with an event loop and a broker in it."""
 
-    def __init__(self, settings: Settings, surroundings: Surroundings) -> None:
+    def __init__(self, settings: Settings, environment: RuntimeEnvironment) -> None:
         self._settings = settings
-        self._surroundings = surroundings
+        self._environment = environment
         self._process = os.getpid()
         self._loop = uvloop.new_event_loop()
         self._stop = asyncio.Event()
@@ -287,7 +287,7 @@ class _BrokerThread:
             self._loop.close()
 
     async def _serve(self) -> None:
-        node = Node(self._settings, self._surroundings)
+        node = Node(self._settings, self._environment)
         await node.start()
         self._started.set_result(node)
         await self._stop.wait()

@@ -8,7 +8,7 @@ import httpx
 import pika
 import pytest
 
-from flintmq.app.surroundings import CODECS
+from flintmq.app.runtime_environment import CODECS
 from flintmq.base.limits import ARGUMENTS_MAX_BYTES, FRAME_MAX_BYTES
 from flintmq.broker.broker import Broker
 from flintmq.broker.message import Address, Message

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from flintmq.app.logins import has_scram, login_policy
-from flintmq.app.surroundings import HashPassword
+from flintmq.app.runtime_environment import HashPassword
 from flintmq.base.errors import ConfigurationError, FlintError
 from flintmq.broker.broker import Broker
 from flintmq.broker.ports import PermissionRecord, UserRecord, VHostRecord

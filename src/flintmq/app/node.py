@@ -21,7 +21,7 @@ from flintmq.app.logins import (
 from flintmq.app.offers import COMPATIBLE_VERSION, offer, offer_10
 from flintmq.app.recovering import recover, tell_damage
 from flintmq.app.reloaded import bound_assembling, reloaded_parts
-from flintmq.app.surroundings import Surroundings
+from flintmq.app.runtime_environment import RuntimeEnvironment
 from flintmq.base.addresses import networks
 from flintmq.base.errors import ConfigurationError
 from flintmq.broker.broker import Broker
@@ -66,11 +66,11 @@ class Node:
     `port` is where it listens, once it has started, and `http_port` where the API does. Started once, and stopped once.
     """
 
-    def __init__(self, settings: Settings, surroundings: Surroundings) -> None:
+    def __init__(self, settings: Settings, environment: RuntimeEnvironment) -> None:
         self.port = 0
         self.http_port = 0
         self._settings = settings
-        self._surroundings = surroundings
+        self._environment = environment
         self._loop = asyncio.get_running_loop()
         self._was_full = ""
         # The sync thread reports to it; nothing is staged, so nothing reported, before it is there.
@@ -84,7 +84,7 @@ class Node:
         self._http: HttpServer | None = None
         self._watching: list[asyncio.Task[None]] = []
         self._addresses = addresses(settings)
-        self._storage = surroundings.open_storage(settings, self._notify)
+        self._storage = environment.open_storage(settings, self._notify)
 
     @property
     def failure(self) -> str:
@@ -117,7 +117,7 @@ class Node:
         broker = Broker(storage, int.from_bytes(os.urandom(4)))
         broker.now_ms = time.time_ns() // 1_000_000
         broker.node = f"flintmq@{socket.gethostname()}"
-        recover(broker, settings, self._surroundings.hash_password)
+        recover(broker, settings, self._environment.hash_password)
         policy, tls = login_policy(settings), tls_of(settings.tls, settings.certificates)
 
         def learn(record: UserRecord, learned: Learned) -> None:
@@ -132,7 +132,7 @@ class Node:
             KNOWN_TO_ALL,
             learn,
             learns_scram=has_scram(policy),
-            rehashes=self._surroundings.hash_password is hash_unless_known,
+            rehashes=self._environment.hash_password is hash_unless_known,
             secret=secret,
             tokens=tokens_of(settings.oauth),
             places=Places(secret, broker.secrets.get(PLACES_SECRET, b""), keep),
@@ -142,12 +142,12 @@ class Node:
             offer(settings),
             logins,
             os.urandom,
-            self._surroundings.connection_max,
+            self._environment.connection_max,
             policy=policy,
             tls=tls,
             offer_10=offer_10(settings),
             audit=self._audit,
-            tidy=self._surroundings.tidy,
+            tidy=self._environment.collect_garbage,
             send_timeout_seconds=settings.limits.send_timeout_seconds,
         )
         self._server = server
@@ -176,7 +176,7 @@ class Node:
         self._watching = [self._loop.create_task(_watch_storage(storage))]
         if tls is not None:
             self._watching.append(self._loop.create_task(_watch_certificates(tls)))
-        self._reloaded = reloaded_parts(self._settings, broker, server, alarms, self._surroundings.hash_password)
+        self._reloaded = reloaded_parts(self._settings, broker, server, alarms, self._environment.hash_password)
         self._reloaded.append(Part(("log.audit_file",), self._prepare_audit, is_always=True))
         operation = Operation(
             broker.node,
@@ -185,10 +185,10 @@ class Node:
             server,
             logins,
             alarms,
-            self._surroundings.hash_password,
+            self._environment.hash_password,
             scram_keys if has_scram(policy) else lambda _: (),
             tls,
-            self._surroundings.connection_max,
+            self._environment.connection_max,
             storage.sync_seconds,
         )
         self._operation = operation

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from flintmq import __version__
 from flintmq.app.defining import add_default_user, define
-from flintmq.app.surroundings import CODECS
+from flintmq.app.runtime_environment import CODECS
 from flintmq.base.errors import ConfigurationError, StorageError
 from flintmq.broker.broker import Broker
 from flintmq.gateway.acts import Act

@@ -5,7 +5,7 @@ import time
 
 from flintmq.app.defining import define
 from flintmq.app.logins import LOGIN_SECRET
-from flintmq.app.surroundings import HashPassword
+from flintmq.app.runtime_environment import HashPassword
 from flintmq.broker.broker import Broker
 from flintmq.broker.queue.stream import StreamQueue
 from flintmq.server import logs

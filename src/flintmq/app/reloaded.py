@@ -5,7 +5,7 @@ from functools import partial
 
 from flintmq.app.defining import bring_in, document_in, given_by, hashed_passwords, user_records
 from flintmq.app.offers import offer, offer_10
-from flintmq.app.surroundings import HashPassword
+from flintmq.app.runtime_environment import HashPassword
 from flintmq.base.errors import ConfigurationError, FlintError
 from flintmq.base.limits import ASSEMBLING_DIVISOR, HALVES_USER_MAX_BYTES, TRANSACTION_MAX_BYTES
 from flintmq.broker.broker import Broker

@@ -14,7 +14,7 @@ from typing import Final
 import uvloop
 
 from flintmq.app.node import Node
-from flintmq.app.surroundings import lasting
+from flintmq.app.runtime_environment import durable
 from flintmq.server import logs, service_manager
 from flintmq.server.config import Settings
 from flintmq.server.reloading import Apply, Part, Reloading
@@ -47,8 +47,8 @@ async def _serve_until_signalled(settings: Settings, load: Callable[[], Settings
 async def serve(settings: Settings, signals: Signals, reloading: Reloading) -> int:
     """Run a broker in a process of its own until it is told to stop, and stop it cleanly."""
     _raise_open_files()
-    # Both young generations: what is kept is old then, and nobody looks through it again.
-    node = Node(settings, replace(lasting(), tidy=partial(gc.collect, 1)))
+    # Collect both young generations: surviving objects then belong to the old one, which is not examined again.
+    node = Node(settings, replace(durable(), collect_garbage=partial(gc.collect, 1)))
     await node.start()
     gc.collect()
     gc.freeze()

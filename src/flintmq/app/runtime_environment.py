@@ -1,4 +1,4 @@
-"""What differs between brokers by the process they run in: storage, sockets, how passwords are hashed."""
+"""The runtime environment of a broker: its storage, the number of sockets it may open, how passwords are hashed."""
 
 import resource
 from collections.abc import Callable
@@ -31,24 +31,24 @@ HashPassword = Callable[[UserRecord | None, str], tuple[str, str]]
 
 
 @dataclass(frozen=True)
-class Surroundings:
-    """What a broker has from the process that it runs in."""
+class RuntimeEnvironment:
+    """What the process provides to the broker that runs in it."""
 
     open_storage: OpenStorage
     connection_max: int
     hash_password: HashPassword
-    # Called while many connect; the garbage collector of a program that embeds a broker is the program's.
-    tidy: Callable[[], object] = lambda: None
+    # Called regularly while many clients connect. An embedded broker leaves the garbage collector to its program.
+    collect_garbage: Callable[[], object] = lambda: None
 
 
-def lasting() -> Surroundings:
-    """For a broker whose data is found again."""
-    return Surroundings(_durable_storage, _connections(), hash_unless_known)
+def durable() -> RuntimeEnvironment:
+    """Return the environment of a broker whose data outlives it."""
+    return RuntimeEnvironment(_durable_storage, _connections(), hash_unless_known)
 
 
-def throwaway() -> Surroundings:
-    """For a broker that ends with its data: it waits for no disk, and its passwords are quick to check."""
-    return Surroundings(_throwaway_storage, _connections(), salted_hash_unless_known)
+def ephemeral() -> RuntimeEnvironment:
+    """Return the environment of a broker whose data ends with it: no fsync, and quick password hashes."""
+    return RuntimeEnvironment(_ephemeral_storage, _connections(), salted_hash_unless_known)
 
 
 def _durable_storage(settings: Settings, notify: Callable[[], None]) -> NodeStorage:
@@ -62,7 +62,7 @@ def _durable_storage(settings: Settings, notify: Callable[[], None]) -> NodeStor
     )
 
 
-def _throwaway_storage(settings: Settings, notify: Callable[[], None]) -> NodeStorage:
+def _ephemeral_storage(settings: Settings, notify: Callable[[], None]) -> NodeStorage:
     return NodeStorage(
         settings.storage.directory,
         CODECS,
