@@ -15,7 +15,7 @@ from flintmq.server.config import Settings
 # What decides what strangers are told of users that do not exist.
 LOGIN_SECRET: Final = "login"  # noqa: S105 - its name
 # From where users have logged in.
-PLACES_SECRET: Final = "places"  # noqa: S105 - its name
+ORIGINS_SECRET: Final = "places"  # noqa: S105 - its name
 # Everybody knows this user's password, so it may log in from this machine only (RabbitMQ's rule, too).
 KNOWN_TO_ALL: Final = frozenset({"guest"})
 
@@ -53,7 +53,7 @@ def keep_learned(broker: Broker, record: UserRecord, learned: Learned) -> None:
         broker.put_user(record)
 
 
-def keep_places(broker: Broker, places: bytes) -> None:
+def keep_origins(broker: Broker, origins: bytes) -> None:
     """Somebody logged in from where nobody of that name had before."""
     if not broker.storage.failure:
-        broker.put_secret(PLACES_SECRET, places)
+        broker.put_secret(ORIGINS_SECRET, origins)

@@ -12,10 +12,10 @@ from flintmq import __version__, compiled
 from flintmq.app.logins import (
     KNOWN_TO_ALL,
     LOGIN_SECRET,
-    PLACES_SECRET,
+    ORIGINS_SECRET,
     has_scram,
     keep_learned,
-    keep_places,
+    keep_origins,
     login_policy,
 )
 from flintmq.app.offers import COMPATIBLE_VERSION, offer, offer_10
@@ -35,9 +35,9 @@ from flintmq.server.audit import AuditLog
 from flintmq.server.auth import Authenticator, Learned, hash_unless_known, scram_keys
 from flintmq.server.certificates import Tls, tls_of
 from flintmq.server.config import ManagementSettings, Settings, TracingSettings
+from flintmq.server.login_origins import LoginOrigins
 from flintmq.server.oauth.tokens import tokens_of
 from flintmq.server.operation import Listener, Operation
-from flintmq.server.places import Places
 from flintmq.server.reloading import Apply, Part
 from flintmq.storage.backup.hard_links import remove_abandoned
 from flintmq.storage.node import NodeStorage
@@ -123,8 +123,8 @@ class Node:
         def learn(record: UserRecord, learned: Learned) -> None:
             self._loop.call_soon_threadsafe(keep_learned, broker, record, learned)
 
-        def keep(places: bytes) -> None:
-            self._loop.call_soon_threadsafe(keep_places, broker, places)
+        def keep(origins: bytes) -> None:
+            self._loop.call_soon_threadsafe(keep_origins, broker, origins)
 
         secret = broker.secrets[LOGIN_SECRET]
         logins = Authenticator(
@@ -135,7 +135,7 @@ class Node:
             rehashes=self._environment.hash_password is hash_unless_known,
             secret=secret,
             tokens=tokens_of(settings.oauth),
-            places=Places(secret, broker.secrets.get(PLACES_SECRET, b""), keep),
+            origins=LoginOrigins(secret, broker.secrets.get(ORIGINS_SECRET, b""), keep),
         )
         server = AmqpServer(
             broker,

@@ -41,7 +41,7 @@ def reloaded_parts(
         def apply() -> None:
             server.amqp091.offer = offer(settings)
             server.amqp10.offer = offer_10(settings)
-            server.unread.seconds = settings.limits.send_timeout_seconds
+            server.send_timeout.seconds = settings.limits.send_timeout_seconds
             bound_assembling(server, alarms)
 
         return apply

@@ -31,14 +31,14 @@ from flintmq.protocol.sasl.scram import Keys
 from flintmq.protocol.sniff import Protocol as Spoken
 from flintmq.server import logs
 from flintmq.server.alarms import CHECK_SECONDS
-from flintmq.server.assembly import RoundRobin
 from flintmq.server.attempts import AMQP_091, AMQP_10, Attempts
 from flintmq.server.audit import AuditLog
 from flintmq.server.certificates import Tls
 from flintmq.server.connection import Connection
 from flintmq.server.peer import Peer
+from flintmq.server.reassembly import RoundRobin
+from flintmq.server.send_timeout import SendTimeout
 from flintmq.server.trickling import Tricklers
-from flintmq.server.unread import Unread
 
 # What a crowd brings is looked through by the garbage collector a little at a time: left to itself, it waits until
 # there are 50,000 objects, and takes 20 ms for them.
@@ -123,8 +123,8 @@ class AmqpServer(Host):
         self._open: dict[Connection, Peer] = {}
         self.tick_seconds = Histogram()
         self.tricklers = Tricklers(self._loop)
-        self.unread = Unread(self._loop, send_timeout_seconds)
-        self.turns = RoundRobin(self._loop, self.gateway.assembling, self._open.values)
+        self.send_timeout = SendTimeout(self._loop, send_timeout_seconds)
+        self.reassembly = RoundRobin(self._loop, self.gateway.assembling, self._open.values)
         # How often somebody came, or said what it speaks.
         self._steps = 0
         self._tidy = tidy
@@ -211,7 +211,7 @@ class AmqpServer(Host):
         self._peers.pop(peer.output, None)
         if peer.has_spoken:
             self.closed(peer)
-        self.turns.gone(peer)
+        self.reassembly.gone(peer)
         self._speakers_10.discard(peer.name)
         if not self._peers:
             self._deserted.set()
@@ -364,7 +364,7 @@ class AmqpServer(Host):
             elif peer.connection.engine.is_holding or (self._drained and not peer.connection.engine.is_paused):
                 # A publisher, and an alarm is on; or all of it was taken in that the end waits for.
                 peer.hold()
-            elif self.turns.must_wait(peer):
+            elif self.reassembly.must_wait(peer):
                 peer.hold()
             else:
                 peer.go_on_soon()
@@ -545,8 +545,8 @@ class AmqpServer(Host):
             peer.abort()
         self._logins.close()
         self.tricklers.close()
-        self.unread.close()
-        self.turns.close()
+        self.send_timeout.close()
+        self.reassembly.close()
         # The loop tells of lost connections in its next turn, and they take their queues with them.
         if self._peers:
             await self._deserted.wait()

@@ -23,9 +23,9 @@ from flintmq.broker.ports import UserRecord
 from flintmq.protocol.sasl import scram
 from flintmq.server import logs
 from flintmq.server.backoff import Backoff
+from flintmq.server.login_origins import LoginOrigins
 from flintmq.server.login_queue import Login, LoginQueue
 from flintmq.server.oauth.tokens import Tokens, UnknownKey
-from flintmq.server.places import Places
 
 log = logs.get_logger()
 
@@ -128,7 +128,7 @@ class Authenticator:
     `learn` is given what a user's password gave, from another thread: keys for SCRAM where it `learns_scram`, a hash of
     ours for one that is quicker to guess where it `rehashes`.
     `secret` decides what strangers are told of users that do not exist: the same at every start, or they could tell.
-    `places` are those from which users were let in before, where they do not wait for others' wrong passwords.
+    `origins` are those from which users were let in before, where they do not wait for others' wrong passwords.
     """
 
     def __init__(
@@ -141,7 +141,7 @@ class Authenticator:
         rehashes: bool = True,
         secret: bytes = b"",
         tokens: Tokens | None = None,
-        places: Places | None = None,
+        origins: LoginOrigins | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._users = users
@@ -155,9 +155,9 @@ class Authenticator:
         self._rehashes = rehashes
         self._tokens = tokens
         self._backoff = Backoff(clock)
-        self._places = places or Places(self._secret)
+        self._origins = origins or LoginOrigins(self._secret)
         self._remembered: dict[str, bytes] = {}
-        self._waiting = LoginQueue(self._backoff, self._places.of, self._users.__contains__, self._refuse, clock)
+        self._waiting = LoginQueue(self._backoff, self._origins.of, self._users.__contains__, self._refuse, clock)
         self._is_closed = False
         self._thread = Thread(target=self._run, name="flintmq-auth", daemon=True)
         self._thread.start()
@@ -194,16 +194,16 @@ class Authenticator:
         that, empty where nothing is. It is called once, from this or another thread.
         """
         login = Login(user, "", address, is_wanted, answer, proof=proof)
-        place = self._places.of(user, address)
-        if self._backoff.free_at(place) == 0:
-            self._backoff.take(place)
+        origin = self._origins.of(user, address)
+        if self._backoff.free_at(origin) == 0:
+            self._backoff.take(origin)
             self._decide(login)
         else:
             self._waiting.put(login)
 
     def failed(self, user: str, address: str) -> None:
         """Somebody there tried to be this user, and was wrong."""
-        self._backoff.failed(self._places.of(user, address))
+        self._backoff.failed(self._origins.of(user, address))
 
     def _run(self) -> None:
         while self._serve():
@@ -262,7 +262,7 @@ class Authenticator:
         except AuthenticationFailed as error:
             login.answer(error.text)
             return
-        why = self._place_refusal(bearer.user.name, login.address)
+        why = self._origin_refusal(bearer.user.name, login.address)
         login.answer(why, None if why else bearer)
 
     def _is_right(self, user: str, password: str) -> bool:
@@ -310,7 +310,7 @@ class Authenticator:
         """The verdict on who has shown to be this user."""
         why = self._verdict(user, True, address)
         if not why:
-            self._places.seen(user, address)
+            self._origins.seen(user, address)
         return why
 
     def _verdict(self, user: str, right: bool, address: str) -> str:
@@ -318,9 +318,9 @@ class Authenticator:
             return f"there is no user '{user}'"
         if not right:
             return f"wrong password for user '{user}'"
-        return self._place_refusal(user, address)
+        return self._origin_refusal(user, address)
 
-    def _place_refusal(self, user: str, address: str) -> str:
+    def _origin_refusal(self, user: str, address: str) -> str:
         if user in self._loopback_only and not is_loopback(address):
             return f"user '{user}' may only log in from this machine"
         return ""

@@ -42,6 +42,14 @@ class _Loaded:
     by_name: Mapping[str, ssl.SSLContext]
 
 
+@dataclass(frozen=True)
+class Expiry:
+    """The end of a certificate, as Unix time and as text."""
+
+    expires_ms: int
+    expires_on: str
+
+
 @final
 class Tls:
     """What a server needs for TLS, and where it finds a client's name in its certificate.
@@ -188,3 +196,16 @@ def _stamp(file: Path) -> _Stamp | None:
     except OSError:
         return None
     return status.st_mtime_ns, status.st_size, status.st_ino
+
+
+def expiries(file: Path) -> list[Expiry]:
+    """Return the end of each certificate in a PEM file. Raises ConfigurationError."""
+    # Imported here, because it takes as long to load as the rest of a broker and is seldom needed.
+    from cryptography.x509 import load_pem_x509_certificates  # noqa: PLC0415
+
+    try:
+        found = load_pem_x509_certificates(file.read_bytes())
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(f"tls.certificate {file} cannot be read: {error}") from error
+    ends = [certificate.not_valid_after_utc for certificate in found]
+    return [Expiry(int(end.timestamp() * 1000), end.isoformat(" ", "seconds")) for end in ends]

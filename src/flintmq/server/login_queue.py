@@ -1,11 +1,11 @@
-"""Logins that wait to be looked at.
+"""Logins that wait to be checked.
 
-From a place where somebody guesses they come in turns, with pauses between them. A turn looks at a few names, at one
-login of each: first at users who had no turn yet, then at other users, and last at names that are nobody's. So however
-many names somebody makes up or knows, a user who comes there with the right password is let in soon.
+Logins from an origin with many wrong passwords are checked in turns, with pauses between the turns. A turn checks one
+login of each of a few names: first of users who had no turn yet, then of other users, and last of names that no user
+has. So a user with the right password logs in soon, however many names an attacker makes up or knows.
 
-Nobody must learn from this which names are users. A right login is answered at once, and each that is refused after it
-had to wait is told so `_PATIENCE_SECONDS` after it came, whether it was looked at or not. Where no user waits, a turn
+The order must not tell which names are users. A right login is answered at once. A login that had to wait and is
+refused gets its answer `_PATIENCE_SECONDS` after it arrived, whether it was checked or not. If no user waits, a turn
 computes as much for the other names.
 """
 
@@ -19,19 +19,19 @@ from flintmq.base.limits import HANDSHAKE_SECONDS
 from flintmq.broker.access.bearer import Bearer
 from flintmq.server.backoff import TOO_MANY, Backoff
 
-# Nobody waits longer: a handshake is over two seconds later.
+# The longest wait of a login: a handshake times out two seconds later.
 _PATIENCE_SECONDS: Final = HANDSHAKE_SECONDS - 2
-# Logins that a turn looks at. A hash takes 25 ms, and pauses are of a second soon: a tenth of the thread's time.
+# Logins per turn. A hash takes 25 ms and pauses soon take a second, so turns use a tenth of the thread's time.
 _TURN_LOGINS: Final = 4
 
 
 @final
 class Login:
-    """One of a user with a password (`secret`) or, where it has a `proof`, by SCRAM; or of a token, which has
-    `answer_bearer` instead of `answer`.
+    """One login: with a password (`secret`), by SCRAM (`proof`), or with a token (`secret`, and `answer_bearer` instead
+    of `answer`).
 
-    A `proof` is called once, from any thread, and says what is wrong, empty where nothing is. `is_wanted` says whether
-    somebody still waits for the answer. `is_second_try`: keys were looked for because of its token.
+    `proof` is called once, from any thread, and returns why the proof is wrong, or "". `is_wanted` returns whether the
+    connection still waits for the answer. `is_second_try`: the issuer's keys were fetched again because of this token.
     """
 
     __slots__ = (
@@ -69,11 +69,11 @@ class Login:
         self.is_second_try = is_second_try
         self._answer = answer
         self._answer_bearer = answer_bearer
-        # Where it waits or waited, if it had to: until when, and why it is refused then.
+        # The line in which this login waits or waited, until when, and the reason with which it is refused then.
         self.line: _Line | None = None
         self.until = 0.0
         self.why = TOO_MANY
-        # Answered.
+        # Whether `answer` was called.
         self.is_over = False
 
     @property
@@ -81,13 +81,13 @@ class Login:
         return self._answer is None
 
     def again(self) -> "Login":
-        """A token's second try."""
+        """Return the second try of a login with a token."""
         return Login(
             self.user, self.secret, self.address, self.is_wanted, None, self._answer_bearer, is_second_try=True
         )
 
     def answer(self, why: str, bearer: Bearer | None = None) -> None:
-        """`why` it is refused, empty where it is accepted; who came with the token, if it was one."""
+        """Answer with the reason of the refusal, or "" and the bearer of the token, if the login was by token."""
         self.is_over = True
         if self._answer is not None:
             self._answer(why)
@@ -97,7 +97,7 @@ class Login:
 
 @final
 class _Line:
-    """Those of one place, by name."""
+    """Waiting logins of one origin, by user name."""
 
     def __init__(self, is_user: Callable[[str], bool]) -> None:
         self._is_user = is_user
@@ -109,7 +109,7 @@ class _Line:
         self._by_name.setdefault(login.user, deque()).append(login)
 
     def turn(self) -> list[Login]:
-        """Those whose turn it is; none where nobody waits any more."""
+        """Return the logins to check in this turn; an empty list when none waits any more."""
         chosen: list[Login] = []
         for name in sorted(self._by_name, key=self._rank):
             own = self._by_name.pop(name)
@@ -120,7 +120,7 @@ class _Line:
                 if self._is_user(name):
                     self._had_turn.add(name)
             if own:
-                # Behind all others of its rank.
+                # At the end of the dictionary: behind all other names of this rank.
                 self._by_name[name] = own
             if len(chosen) == _TURN_LOGINS:
                 break
@@ -132,7 +132,7 @@ class _Line:
         return 1 if name in self._had_turn else 0
 
     def drop_oldest(self, name: str) -> None:
-        """Those that are answered need no turn."""
+        """Remove the oldest logins with this name that were answered."""
         own = self._by_name.get(name)
         if own is None:
             return
@@ -144,41 +144,42 @@ class _Line:
 
 @final
 class LoginQueue:
-    """`place_of` says by user and address where a login comes from, `is_user` whether a name is one; `refuse` is told
-    of those that were wrong, or waited too long.
+    """`origin_of` returns the origin of a login by user and address, and `is_user` whether a user with this name
+    exists. `refuse` is called for logins that were wrong or waited too long.
 
-    `put` may be called from any thread, all else by one alone.
+    `put` may be called from any thread, all other methods by one thread only.
     """
 
     def __init__(
         self,
         backoff: Backoff,
-        place_of: Callable[[str, str], str],
+        origin_of: Callable[[str, str], str],
         is_user: Callable[[str], bool],
         refuse: Callable[[Login, str], None],
         clock: Callable[[], float],
     ) -> None:
         self._backoff = backoff
-        self._place_of = place_of
+        self._origin_of = origin_of
         self._is_user = is_user
         self._refuse = refuse
         self._clock = clock
-        # Those who wait are strangers, and may be many: what an executor keeps for each would be a sixth of their cost.
+        # A plain queue: unauthenticated peers may be many, and an executor's future would be a sixth of the cost of
+        # each.
         self._arriving: SimpleQueue[Login | None] = SimpleQueue()
         self._lines: dict[str, _Line] = {}
-        # When each of them goes on.
+        # When each line has its next turn.
         self._due: list[tuple[float, str]] = []
-        # Those whose turn it is.
+        # Logins of the current turn.
         self._chosen: deque[Login] = deque()
-        # All that had to wait, in the order they came.
+        # All logins that had to wait, in the order of their arrival.
         self._patient: deque[Login] = deque()
 
     def put(self, login: Login | None) -> None:
-        """None: the last one."""
+        """Add a login; None ends the queue."""
         self._arriving.put(login)
 
     def next(self) -> Login | None:
-        """Wait for the next one to be looked at; None at the end."""
+        """Wait for the next login to check; returns None at the end."""
         while True:
             if self._chosen:
                 return self._chosen.popleft()
@@ -199,7 +200,9 @@ class LoginQueue:
                 return login
 
     def refuse(self, login: Login, why: str) -> None:
-        """Refuse one that was looked at: if it had to wait, it is told when those are that are never looked at."""
+        """Refuse a login that was checked. If it had to wait, its answer is sent when a login that is never checked
+        gets it.
+        """
         if login.line is None:
             self._refuse(login, why)
         else:
@@ -213,29 +216,29 @@ class LoginQueue:
             login.line.drop_oldest(login.user)
 
     def _may_go(self, login: Login, now: float) -> bool:
-        """Whether it need not wait; else it is in its line."""
+        """Return whether the login can be checked now; if not, it is added to its line."""
         if login.is_by_token:
-            # Nobody guesses tokens.
+            # Tokens cannot be guessed.
             return True
-        place = self._place_of(login.user, login.address)
-        line = self._lines.get(place)
+        origin = self._origin_of(login.user, login.address)
+        line = self._lines.get(origin)
         if line is None:
-            free_at = self._backoff.free_at(place)
+            free_at = self._backoff.free_at(origin)
             if free_at == 0:
-                self._backoff.take(place)
+                self._backoff.take(origin)
                 return True
-            line = self._lines[place] = _Line(self._is_user)
-            heappush(self._due, (free_at, place))
+            line = self._lines[origin] = _Line(self._is_user)
+            heappush(self._due, (free_at, origin))
         login.until = now + _PATIENCE_SECONDS
         line.add(login)
         self._patient.append(login)
         return False
 
-    def _take_turn(self, place: str) -> None:
-        chosen = self._lines[place].turn()
+    def _take_turn(self, origin: str) -> None:
+        chosen = self._lines[origin].turn()
         if not chosen:
-            del self._lines[place]
+            del self._lines[origin]
             return
         self._chosen.extend(chosen)
-        self._backoff.take(place)
-        heappush(self._due, (self._backoff.free_at(place), place))
+        self._backoff.take(origin)
+        heappush(self._due, (self._backoff.free_at(origin), origin))

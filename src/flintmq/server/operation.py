@@ -22,8 +22,7 @@ from flintmq.server.alarms import Alarms
 from flintmq.server.amqp import AmqpServer
 from flintmq.server.attempts import HTTP, Attempts
 from flintmq.server.auth import Authenticator, salted_hash_unless_known
-from flintmq.server.certificates import Tls
-from flintmq.server.expiry import Expiry, expiries
+from flintmq.server.certificates import Expiry, Tls, expiries
 from flintmq.server.peer import Peer
 
 _DESCRIPTORS: Final = Path("/proc/self/fd")

@@ -300,7 +300,7 @@ class Peer(asyncio.Protocol):
             transport.writelines(chunks)
         self.output.backlog = transport.get_write_buffer_size()
         if self.output.backlog > 0:
-            self._server.unread.watch(self)
+            self._server.send_timeout.watch(self)
         engine = self.connection.engine
         now = self._loop.time()
         engine.sent(now)

@@ -16,7 +16,7 @@ from flintmq.protocol.sasl.scram import NAMES, parse_keys
 from flintmq.server import auth
 from flintmq.server.auth import Authenticator, Learned, hash_password, hash_unless_known, matches, scram_keys
 from flintmq.server.backoff import TOO_MANY
-from flintmq.server.places import Places
+from flintmq.server.login_origins import LoginOrigins
 
 HASH = hash_password("right")
 
@@ -209,16 +209,16 @@ def test_what_strangers_see_is_the_same_after_a_restart() -> None:
 class Attack:
     """Somebody at one address who tries wrong passwords, more than anybody looks at."""
 
-    def __init__(self, places: Places | None = None) -> None:
+    def __init__(self, origins: LoginOrigins | None = None) -> None:
         self.now = 1_000.0
         self.nudges = 0
         names = ("anna", "otto", "emma", *(f"user{number}" for number in range(20)))
         users = {name: User(UserRecord(name, HASH)) for name in names}
-        self.checker = Authenticator(users, frozenset(), places=places, clock=lambda: self.now)
+        self.checker = Authenticator(users, frozenset(), origins=origins, clock=lambda: self.now)
         self.answers: SimpleQueue[str] = SimpleQueue()
 
     def begin(self, *users: str) -> None:
-        """The first of them until its place is known for that, then each of them many times."""
+        """The first of them until its origin is known for that, then each of them many times."""
         for _ in range(11):
             assert "wrong" in verdict(self.checker, users[0], "wrong", "10.0.0.1")
         for number in range(200):
@@ -369,21 +369,21 @@ def test_who_proves_by_itself_waits_for_a_turn_as_well() -> None:
 def test_who_was_let_in_from_there_before_does_not_wait_after_a_restart() -> None:
     """The broker keeps where users have been, and their guessers' failures are no business of others there."""
     kept: list[bytes] = []
-    before = Attack(Places(b"secret", keep=kept.append))
+    before = Attack(LoginOrigins(b"secret", keep=kept.append))
     assert verdict(before.checker, "emma", "right", "10.0.0.1") == ""
     assert verdict(before.checker, "otto", "wrong", "10.0.0.1")
     assert len(kept) == 1
-    attack = Attack(Places(b"secret", kept[-1]))
+    attack = Attack(LoginOrigins(b"secret", kept[-1]))
     attack.begin("otto", "anna", "none")
     assert attack.prove("emma").get_nowait() == ""
     assert attack.come("emma").get(timeout=60) == ""
 
 
 def test_guesses_at_a_known_user_are_slowed_down_as_well() -> None:
-    """Its own place has its own pauses: a user who has been there is no easier to guess."""
-    places = Places(b"secret")
-    places.seen("otto", "10.0.0.1")
-    attack = Attack(places)
+    """Its own origin has its own pauses: a user who has been there is no easier to guess."""
+    origins = LoginOrigins(b"secret")
+    origins.seen("otto", "10.0.0.1")
+    attack = Attack(origins)
     attack.begin("otto")
     assert attack.prove("otto").empty()
     assert attack.prove("emma").get_nowait() == ""
@@ -392,13 +392,13 @@ def test_guesses_at_a_known_user_are_slowed_down_as_well() -> None:
 def test_places_have_a_bound() -> None:
     """The one known longest is forgotten; what is kept is no name and no address."""
     kept: list[bytes] = []
-    places = Places(b"secret", keep=kept.append)
+    origins = LoginOrigins(b"secret", keep=kept.append)
     for number in range(1_100):
-        places.seen(f"user{number}", "10.0.0.1")
+        origins.seen(f"user{number}", "10.0.0.1")
     assert len(kept[-1]) == 8 * 1_024
-    assert places.of("user0", "10.0.0.1") == "10.0.0.1"
-    assert places.of("user1099", "10.0.0.1") != "10.0.0.1"
-    assert places.of("user1099", "10.0.0.2") == "10.0.0.2"
+    assert origins.of("user0", "10.0.0.1") == "10.0.0.1"
+    assert origins.of("user1099", "10.0.0.1") != "10.0.0.1"
+    assert origins.of("user1099", "10.0.0.2") == "10.0.0.2"
     assert b"user" not in kept[-1]
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from flintmq.server.unread import Unread
+from flintmq.server.send_timeout import SendTimeout
 from tests.sim.loop import VirtualLoop
 
 SECONDS = 8.0
@@ -35,10 +35,10 @@ def loop() -> VirtualLoop:
 def test_who_reads_nothing_is_cut_off(loop: VirtualLoop) -> None:
     """Once, when the time is up, and not much later."""
     client = Client(loop, 0)
-    unread = Unread(loop, SECONDS)
+    timeout = SendTimeout(loop, SECONDS)
     for at in (100.0, 101.5, 107.5):
         loop.run(at)
-        unread.watch(client)
+        timeout.watch(client)
     loop.run(1000.0)
     assert len(client.cut) == 1
     assert 100.0 + SECONDS <= client.cut[0] <= 100.0 + SECONDS * 9 / 8
@@ -47,9 +47,9 @@ def test_who_reads_nothing_is_cut_off(loop: VirtualLoop) -> None:
 def test_who_reads_little_stays(loop: VirtualLoop) -> None:
     """A byte now and then is a slow reader; and for whom nothing waits any more nobody looks."""
     slow, quick = Client(loop, 1 / 7), Client(loop, 0)
-    unread = Unread(loop, SECONDS)
-    unread.watch(slow)
-    unread.watch(quick)
+    timeout = SendTimeout(loop, SECONDS)
+    timeout.watch(slow)
+    timeout.watch(quick)
     loop.run(105.0)
     quick.is_empty = True
     loop.run(1000.0)
@@ -59,8 +59,8 @@ def test_who_reads_little_stays(loop: VirtualLoop) -> None:
 def test_a_standstill_is_nobodys_fault(loop: VirtualLoop) -> None:
     """Where the broker itself did nothing for long, its clients have nearly all of their time still."""
     client = Client(loop, 0)
-    unread = Unread(loop, SECONDS)
-    unread.watch(client)
+    timeout = SendTimeout(loop, SECONDS)
+    timeout.watch(client)
     loop.stand_still(100.0)
     loop.run(205.0)
     assert not client.cut
@@ -71,11 +71,11 @@ def test_a_standstill_is_nobodys_fault(loop: VirtualLoop) -> None:
 def test_without_a_time_nobody_is_cut_off(loop: VirtualLoop) -> None:
     """A setting of 0 is for ever; another one that is taken up later counts for who waits by then."""
     client = Client(loop, 0)
-    unread = Unread(loop, 0)
-    unread.watch(client)
+    timeout = SendTimeout(loop, 0)
+    timeout.watch(client)
     loop.run(1000.0)
     assert not client.cut
-    unread.seconds = SECONDS
-    unread.watch(client)
+    timeout.seconds = SECONDS
+    timeout.watch(client)
     loop.run(1020.0)
     assert client.cut

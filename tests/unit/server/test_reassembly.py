@@ -3,7 +3,7 @@
 import pytest
 
 from flintmq.protocol.assembling import Assembling
-from flintmq.server.assembly import RoundRobin
+from flintmq.server.reassembly import RoundRobin
 from tests.sim.loop import VirtualLoop
 
 
@@ -24,7 +24,7 @@ class Connection:
         held = -self.assembled_bytes if ends else size
         self.assembled_bytes += held
         self._node.assembling.held += held
-        self.is_read = not self._node.turns.must_wait(self)
+        self.is_read = not self._node.reassembly.must_wait(self)
 
     def go_on(self) -> None:
         self.is_read = True
@@ -34,7 +34,7 @@ class Connection:
         self._node.assembling.held -= self.assembled_bytes
         self.assembled_bytes = 0
         self.is_read = False
-        self._node.turns.gone(self)
+        self._node.reassembly.gone(self)
 
 
 class Node:
@@ -43,7 +43,7 @@ class Node:
         self.assembling = Assembling()
         self.assembling.most = 1_000
         self.connections: list[Connection] = []
-        self.turns = RoundRobin(self.loop, self.assembling, lambda: self.connections)
+        self.reassembly = RoundRobin(self.loop, self.assembling, lambda: self.connections)
 
     def wait(self, seconds: float) -> None:
         self.loop.run(self.loop.time() + seconds)
@@ -128,5 +128,5 @@ def test_who_is_gone_leaves_its_turn(node: Node) -> None:
     """Its connection was lost, and the next one goes on."""
     *_, third, fourth, fifth = crowd(node, 5)
     node.assembling.held -= third.assembled_bytes
-    node.turns.gone(third)
+    node.reassembly.gone(third)
     assert (fourth.is_read, fifth.is_read) == (True, False)

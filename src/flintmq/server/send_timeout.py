@@ -22,7 +22,7 @@ class Reader(Protocol):
 
 
 @final
-class Unread:
+class SendTimeout:
     """Those for whom something waits. `seconds` is how long each may take nothing of it; 0 is for ever."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, seconds: float) -> None:
