@@ -12,9 +12,9 @@ from flintmq.protocol.sasl import scram
 from flintmq.server.auth import ALGORITHM, Learned
 from flintmq.server.config import Settings
 
-# What decides what strangers are told of users that do not exist.
+# The name of the secret that determines what unauthenticated peers are told about users that do not exist.
 LOGIN_SECRET: Final = "login"  # noqa: S105 - its name
-# From where users have logged in.
+# The name under which the known origins of logins are stored.
 ORIGINS_SECRET: Final = "places"  # noqa: S105 - its name
 # Everybody knows this user's password, so it may log in from this machine only (RabbitMQ's rule, too).
 KNOWN_TO_ALL: Final = frozenset({"guest"})

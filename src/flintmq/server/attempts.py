@@ -1,9 +1,10 @@
-"""How often somebody has tried to log in, by protocol and by address; and how often it was refused."""
+"""Login attempts: counts of accepted and refused logins by protocol and by address."""
 
 from dataclasses import dataclass
 from typing import Final, final
 
-# Addresses that are kept apart: strangers have many. The one that was first goes first.
+# The largest number of addresses with counts of their own, because unauthenticated peers may come from many. The oldest
+# is removed first.
 _SOURCES_MAX: Final = 1_000
 AMQP_091: Final = "amqp091"
 AMQP_10: Final = "amqp10"
@@ -12,7 +13,7 @@ HTTP: Final = "http"
 
 @dataclass
 class Tally:
-    """`address` is empty where those of all addresses are counted."""
+    """`address` is empty if the logins from all addresses are counted."""
 
     protocol: str
     address: str = ""

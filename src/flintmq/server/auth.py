@@ -126,9 +126,9 @@ class Authenticator:
     knows: a thousand clients that come back after a restart cannot wait for a thousand times argon2.
 
     `learn` is given what a user's password gave, from another thread: keys for SCRAM where it `learns_scram`, a hash of
-    ours for one that is quicker to guess where it `rehashes`.
-    `secret` decides what strangers are told of users that do not exist: the same at every start, or they could tell.
-    `origins` are those from which users were let in before, where they do not wait for others' wrong passwords.
+    ours for one that is quicker to guess where it `rehashes`. `secret` determines what unauthenticated peers are told
+    about users that do not exist. It stays the same over restarts, because a change would show which users do not
+    exist. `origins` are those from which users were let in before, where they do not wait for others' wrong passwords.
     """
 
     def __init__(
