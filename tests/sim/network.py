@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Final, final
 from zlib import crc32
 
+from flintmq.server.accepting import StreamProtocol
 from tests.sim.loop import VirtualLoop
 
 # What the kernels on the way take before a writer's own buffer fills.
@@ -21,7 +22,7 @@ class Link(asyncio.Transport):
         self,
         loop: VirtualLoop,
         chance: random.Random,
-        protocol: asyncio.Protocol,
+        protocol: StreamProtocol,
         received: Callable[[bytes], None],
         lost: Callable[[], None],
         port: int,

@@ -148,7 +148,7 @@ class Node:
 
     def _on_durable(self) -> None:
         if self._server is not None:
-            self._server.on_durable()
+            self._server.on_storage_progress()
 
     def serve(self) -> None:
         """Take connections. To be called within the loop."""
@@ -159,7 +159,7 @@ class Node:
             self.broker, offer, logins, self._random.randbytes, 1_000, self.clock_ms, offer_10=offer_10
         )
         # What the start itself has settled, and the definitions of a new node.
-        self._server.want_tick()
+        self._server.schedule.request()
 
     def connect(self, received: Callable[[bytes], None], lost: Callable[[], None], latency: float) -> Link:
         server = self._server

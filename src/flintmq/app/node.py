@@ -27,7 +27,7 @@ from flintmq.base.errors import ConfigurationError
 from flintmq.broker.broker import Broker
 from flintmq.broker.ports import UserRecord
 from flintmq.server import logs
-from flintmq.server.accepting import Accepting
+from flintmq.server.accepting import Accepting, StreamProtocol
 from flintmq.server.addresses import Address, addresses
 from flintmq.server.alarms import Alarms
 from flintmq.server.amqp import AmqpServer
@@ -72,7 +72,6 @@ class Node:
         self._settings = settings
         self._environment = environment
         self._loop = asyncio.get_running_loop()
-        self._was_full = ""
         # The sync thread reports to it; nothing is staged, so nothing reported, before it is there.
         self._server: AmqpServer | None = None
         self._accepting: list[Accepting] = []
@@ -147,7 +146,7 @@ class Node:
             tls=tls,
             offer_10=offer_10(settings),
             audit=self._audit,
-            tidy=self._environment.collect_garbage,
+            collect_garbage=self._environment.collect_garbage,
             send_timeout_seconds=settings.limits.send_timeout_seconds,
         )
         self._server = server
@@ -159,7 +158,7 @@ class Node:
             broker.page_out,
         )
         bound_assembling(server, alarms)
-        server.watch(alarms.check)
+        server.watch(alarms.check, lambda: storage.full)
         host = settings.listen.host
         self.port = await self._listen(server.protocol, self._addresses["amqp"])
         tls_port = 0 if tls is None else await self._listen(server.tls_protocol, self._addresses["amqp/ssl"])
@@ -229,7 +228,7 @@ class Node:
         log.info("listening", **{protocol: f"{protocol}://{address.host}:{number}"})
         return number
 
-    async def _listen(self, protocol: Callable[[], asyncio.Protocol], address: Address) -> int:
+    async def _listen(self, protocol: Callable[[], StreamProtocol], address: Address) -> int:
         accepting = Accepting(protocol)
         self._accepting.append(accepting)
         try:
@@ -241,16 +240,11 @@ class Node:
         return self._audit.reopen(settings.log.audit_file)
 
     def _notify(self) -> None:
-        self._loop.call_soon_threadsafe(self._on_durable)
+        self._loop.call_soon_threadsafe(self._on_storage_progress)
 
-    def _on_durable(self) -> None:
-        if self._server is None:
-            return
-        if self._storage.full != self._was_full:
-            # Publishers have to wait at once: what the reserve holds is less than they bring until the next look.
-            self._was_full = self._storage.full
-            self._server.look()
-        self._server.on_durable()
+    def _on_storage_progress(self) -> None:
+        if self._server is not None:
+            self._server.on_storage_progress()
 
     async def stop(self, patience_seconds: float = SHUTDOWN_SECONDS) -> None:
         """Close every connection, waiting that long at most for clients to agree, then write and sync everything."""
@@ -264,7 +258,7 @@ class Node:
             if self._operation is not None:
                 self._operation.close()
             if self._server is not None:
-                log.info("stopping", connections=self._server.connection_count)
+                log.info("stopping", connections=len(self._server.connections))
                 for each in self._accepting:
                     each.close()
                 await self._server.drain(_DRAIN_SECONDS)

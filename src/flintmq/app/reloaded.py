@@ -84,7 +84,7 @@ def reloaded_parts(
             except FlintError as error:
                 # As when they are imported at run time: what came before stays.
                 log.warning("definitions were not taken up as a whole", reason=str(error))
-            server.want_tick()
+            server.schedule.request()
 
         return apply
 

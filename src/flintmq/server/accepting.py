@@ -7,7 +7,7 @@ everybody who is in already, for a tenth of a second and more.
 import asyncio
 import socket
 from collections.abc import Callable
-from typing import Any, Final, final
+from typing import Any, Final, Protocol, cast, final
 
 from flintmq.server import logs
 
@@ -21,12 +21,28 @@ _RETRY_SECONDS: Final = 1.0
 log = logs.get_logger()
 
 
+class StreamProtocol(Protocol):
+    """The methods of `asyncio.Protocol`: event loops call them by name and do not ask for the class."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None: ...
+
+    def data_received(self, data: bytes) -> None: ...
+
+    def eof_received(self) -> bool | None: ...
+
+    def connection_lost(self, exc: Exception | None) -> None: ...
+
+    def pause_writing(self) -> None: ...
+
+    def resume_writing(self) -> None: ...
+
+
 @final
 class Accepting:
-    """All sockets of one name and port."""
+    """All sockets of one name and port. `protocol` makes the protocol of an accepted socket."""
 
-    def __init__(self, protocol: Callable[[], asyncio.Protocol]) -> None:
-        self._protocol = protocol
+    def __init__(self, protocol: Callable[[], StreamProtocol]) -> None:
+        self._protocol = cast(Callable[[], asyncio.Protocol], protocol)
         self._loop = asyncio.get_running_loop()
         self._sockets: list[socket.socket] = []
         self._welcomed: set[asyncio.Task[Any]] = set()

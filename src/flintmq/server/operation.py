@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, final
+from typing import Final, cast, final
 
 from structlog.typing import FilteringBoundLogger
 
@@ -23,7 +23,7 @@ from flintmq.server.amqp import AmqpServer
 from flintmq.server.attempts import HTTP, Attempts
 from flintmq.server.auth import Authenticator, salted_hash_unless_known
 from flintmq.server.certificates import Expiry, Tls, expiries
-from flintmq.server.peer import Peer
+from flintmq.server.peer import Connection, Peer
 
 _DESCRIPTORS: Final = Path("/proc/self/fd")
 _THREADS: Final = Path("/proc/self/task")
@@ -80,7 +80,7 @@ class Operation:
         self.log: FilteringBoundLogger = logs.get_logger()
         self.started_ms = time.time_ns() // 1_000_000
         self.listeners: list[Listener] = []
-        self.timings = {"tick": server.tick_seconds, "sync": sync_seconds}
+        self.timings = {"tick": server.tick.seconds, "sync": sync_seconds}
         self._server = server
         self._logins = logins
         self._alarms = alarms
@@ -98,14 +98,14 @@ class Operation:
 
     @property
     def attempts(self) -> Attempts:
-        return self._server.attempts
+        return self._server.host.attempts
 
     @property
     def sockets(self) -> list[Peer]:
-        return self._server.sockets
+        return list(self._server.connections.open.values())
 
     def socket_of(self, connection: object) -> Peer | None:
-        return self._server.socket_of(connection)
+        return self._server.connections.open.get(cast(Connection, connection))
 
     @property
     def alarms(self) -> list[Alarm]:
@@ -116,14 +116,14 @@ class Operation:
         return self._server.gateway.failure
 
     def now_ms(self) -> int:
-        self._server.now()
+        self._server.schedule.now()
         return self.broker.now_ms
 
     def audit(self, act: Act) -> None:
-        self._server.administered(act)
+        self._server.host.administered(act)
 
     def durable(self) -> "asyncio.Future[None]":
-        return self._server.durable()
+        return self._server.tick.futures.create()
 
     async def authenticate(self, user: str, password: str, address: str) -> str:
         verdict: asyncio.Future[str] = self._loop.create_future()
@@ -204,7 +204,7 @@ class Operation:
             "disk_free_limit": self._alarms.disk_min_bytes,
             "fd_used": len(list(_DESCRIPTORS.iterdir())),
             "fd_total": descriptors,
-            "sockets_used": self._server.connection_count,
+            "sockets_used": len(self._server.connections),
             "sockets_total": self._socket_max,
             "proc_used": len(list(_THREADS.iterdir())),
         }

@@ -1,7 +1,13 @@
-"""One socket: bytes between its transport and its connection's engine, timers, and when it is read from."""
+"""The peer: one socket, whose bytes go between its transport and its connection's engine, and its timers.
+
+It has the methods of `asyncio.Protocol` and not the class: event loops call them by name, and a compiled class has no
+interpreted base.
+"""
 
 import asyncio
 from typing import TYPE_CHECKING, Final, cast, final
+
+from mypy_extensions import i64
 
 from flintmq.base.addresses import is_loopback
 from flintmq.base.errors import ConnectionLost, FlintError, InternalError, ResourceError
@@ -12,74 +18,88 @@ from flintmq.base.limits import (
     READ_FIRST_SECONDS,
     TICK_READ_BYTES,
 )
+from flintmq.gateway.amqp091.connection import ServerConnection
+from flintmq.gateway.amqp10.connection import ServerConnection as ServerConnection10
 from flintmq.gateway.login import OPEN, Security
 from flintmq.protocol.output import Output
 from flintmq.protocol.sniff import TLS_HEADER, sniff
 from flintmq.protocol.sniff import Protocol as Spoken
 from flintmq.server import logs
-from flintmq.server.connection import Connection
+from flintmq.server.back_pressure import (
+    ALARM,
+    BEFORE_CLOSE,
+    NOT_TAKEN_IN,
+    OUTPUT,
+    REASSEMBLY,
+    TICK,
+    UNAUTHENTICATED,
+    WORK,
+    ReadGate,
+)
 from flintmq.server.tls import TlsTransport
 from flintmq.server.trickling import Reads
 
 if TYPE_CHECKING:
-    from flintmq.server.amqp import AmqpServer
+    from flintmq.server.connections import Connections
+
+# A connection of either protocol. Both have the same methods for a socket.
+Connection = ServerConnection | ServerConnection10
 
 log = logs.get_logger()
-# What somebody who was not let in may still send; more is no slip of a client but a flood.
+# The bytes that a refused client may still send. A client that sends more is flooding.
 _UNHEARD_MAX_BYTES: Final = 1024 * 1024
 
 
 @final
-class Peer(asyncio.Protocol):
-    """One socket and its connection."""
+class Peer:
+    """One socket and its connection. `begins_with_tls`: the socket belongs to a listener for TLS."""
 
-    def __init__(self, server: "AmqpServer", loop: asyncio.AbstractEventLoop, begins_with_tls: bool = False) -> None:
-        self.output = Output(server.outbox)
+    def __init__(self, connections: "Connections", begins_with_tls: bool = False) -> None:
+        self.output = Output(connections.outbox)
+        # When it is read from.
+        self.gate = ReadGate()
+        # Whether the transport has more output than it should.
         self.is_full = False
-        # The other end of `name`, once the connection is open: host:port, and [host]:port for IPv6.
+        # The peer's address and, once the connection is open, ours: host:port, and [host]:port for IPv6.
+        self.name = ""
         self.local = ""
         self.connected_ms = 0
         self.received_bytes = 0
         self.sent_bytes = 0
-        self._server = server
-        self._loop = loop
+        self._connections = connections
+        self._schedule = connections.schedule
+        self._loop = connections.loop
         self._transport: asyncio.Transport | None = None
-        self._name = ""
         self._address = ""
-        # What came while it could be one protocol or another.
+        # The first bytes, as long as they may belong to several protocols.
         self._first = b""
         self._connection: Connection | None = None
         self._begins_with_tls = begins_with_tls
         self._tls: TlsTransport | None = None
-        self._is_held = False
-        self._is_choked = False
         self._reads = Reads()
-        self._is_resting = False
-        # What waited to be sent when the timer was asked last.
+        # The bytes that waited to be sent when a timer ran last.
         self._unsent_bytes = 0
-        self._tick_bytes = 0
+        # Whether the engine was given something since the last tick, and how many bytes.
+        self._is_heard = False
+        self._tick_bytes: i64 = 0
         self._timer: asyncio.TimerHandle | None = None
         self._hangup: asyncio.TimerHandle | None = None
-        # All was said, and our half of the stream is shut: what still comes is not looked at.
+        # Whether our half of the stream is shut: input is discarded from then on, and its bytes are counted.
         self._has_said_all = False
-        self._unheard_bytes = 0
+        self._unheard_bytes: i64 = 0
         self._was_open = False
-        # Whether the log says why it ends.
-        self._is_told = False
+        # Whether the log has the reason why the connection ends.
+        self._is_logged = False
 
     @property
     def has_spoken(self) -> bool:
-        """Whether enough came to know the protocol by."""
+        """Whether the protocol is known."""
         return self._connection is not None
 
     @property
     def connection(self) -> Connection:
         assert self._connection is not None
         return self._connection
-
-    @property
-    def name(self) -> str:
-        return self._name
 
     @property
     def is_encrypted(self) -> bool:
@@ -90,23 +110,24 @@ class Peer(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports are asyncio's in all but their base class.
         stream = cast(asyncio.Transport, transport)
-        if self._server.is_full:
+        if self._connections.is_full:
             log.warning(
                 "connection refused: no more file descriptors", peer=_printable(stream.get_extra_info("peername"))
             )
             stream.abort()
             return
         self._transport = stream
+        self.gate.attach(stream)
         if self._begins_with_tls:
             self._begin_tls(stream)
         stream.set_write_buffer_limits(high=OUTPUT_LOW_WATER_BYTES, low=OUTPUT_LOW_WATER_BYTES // 4)
         address = stream.get_extra_info("peername")
-        self._name = _printable(address)
-        self.connected_ms = self._server.clock_ms()
+        self.name = _printable(address)
+        self.connected_ms = self._schedule.clock_ms()
         self._address = str(address[0]) if isinstance(address, tuple) and address else ""
-        self._server.add(self)
+        self._connections.add(self)
         self._hangup = self._loop.call_later(HANDSHAKE_SECONDS, self._handshake_timed_out)
-        log.debug("connection accepted", peer=self._name)
+        log.debug("connection accepted", peer=self.name)
 
     def data_received(self, data: bytes) -> None:
         self.received_bytes += len(data)
@@ -121,11 +142,11 @@ class Peer(asyncio.Protocol):
             try:
                 data = self._tls.receive(data)
             except ConnectionLost as error:
-                log.warning("connection refused", peer=self._name, reason=str(error))
-                self._is_told = True
+                log.warning("connection refused", peer=self.name, reason=str(error))
+                self._is_logged = True
                 if self._connection is not None:
                     self._lose(error)
-                    self._server.closed(self)
+                    self._connections.closed(self)
                 self._hang_up(self._tls)
                 return
             if not data:
@@ -142,7 +163,8 @@ class Peer(asyncio.Protocol):
             return
         self._first = b""
         transport = self._transport
-        if transport is not None and self._tls is None and self._server.tls is not None:
+        tls = self._connections.tls
+        if transport is not None and self._tls is None and tls is not None:
             if spoken is Spoken.TLS_HEADER:
                 if len(data) < len(TLS_HEADER):
                     self._first = data
@@ -160,57 +182,75 @@ class Peer(asyncio.Protocol):
                 self._begin_tls(transport)
                 self.data_received(data)
                 return
-            if self._server.tls.is_required and not is_loopback(self._address):
-                log.warning("connection refused", peer=self._name, reason='no TLS, and tls.verify is "required"')
-                self._is_told = True
+            if tls.is_required and not is_loopback(self._address):
+                log.warning("connection refused", peer=self.name, reason='no TLS, and tls.verify is "required"')
+                self._is_logged = True
                 # What would be taken instead (amqp-1.0 §2.2).
                 transport.write(TLS_HEADER)
                 self._hang_up(transport)
                 return
-        self._connection = self._server.connection(spoken, self.output, self._name, self._security())
+        self._connection = self._connections.begin(spoken, self.output, self.name, self._security())
         self._take(data)
 
     def _begin_tls(self, transport: asyncio.Transport) -> None:
-        assert self._server.tls is not None
-        self._tls = TlsTransport(transport, self._server.tls.context)
+        assert self._connections.tls is not None
+        self._tls = TlsTransport(transport, self._connections.tls.context)
         self._transport = self._tls
 
     def _security(self) -> Security:
         is_local = is_loopback(self._address)
-        if self._tls is None or self._server.tls is None:
+        tls = self._connections.tls
+        if self._tls is None or tls is None:
             return OPEN if is_local else Security()
-        return Security(True, self._server.tls.identity(self._tls.certificate), is_local)
+        return Security(True, tls.identity(self._tls.certificate), is_local)
 
     def _take(self, data: bytes) -> None:
+        """Give bytes to the engine; without any, it goes on with those that it has left."""
         try:
-            self._server.received(self, data)
+            now = self._schedule.now()
+            engine = self.connection.engine
+            if not self._is_heard:
+                self._is_heard = True
+                engine.refresh()
+                self._connections.heard.append(self)
+            engine.receive(data, now)
+            self._tick_bytes += len(data)
+            if self._tick_bytes >= TICK_READ_BYTES:
+                self.gate.add(TICK)
+            self._schedule.request()
         except Exception as error:
-            log.exception("internal error", peer=self._name)
+            log.exception("internal error", peer=self.name)
             self._fail(error)
 
     def _fail(self, error: Exception) -> None:
         """A fault of ours must cost one connection, not the node."""
         self.connection.fail(InternalError(f"{type(error).__name__} while reading; see the broker log"))
-        self._server.want_tick()
+        self._schedule.request()
 
-    def go_on(self) -> None:
-        """Take in what the engine left, which could not be taken before, and let the tick decide; else read on."""
-        if self.connection.engine.is_holding:
-            return
-        if self._transport is not None and self.connection.engine.is_paused:
-            self._tick_bytes = 0
+    def end_tick(self) -> None:
+        """The tick has run: read on, unless there is a reason not to."""
+        self._is_heard = False
+        self._tick_bytes = 0
+        self.gate.remove(TICK if self.connection.engine.is_paused else TICK | WORK)
+
+    def go_on(self, reasons: i64) -> None:
+        """Remove these reasons for back-pressure. If no other one remains, take in what the engine has left, or read
+        on.
+
+        The tick decides about reading when the engine has taken in what it had.
+        """
+        gate = self.gate
+        engine = self.connection.engine
+        if engine.is_holding:
+            gate.add(ALARM)
+        if gate.reasons & ~reasons & NOT_TAKEN_IN:
+            gate.remove(reasons)
+        elif engine.is_paused and self._transport is not None:
+            gate.add(WORK)
+            gate.remove(reasons & ~WORK)
             self._take(b"")
         else:
-            self.read_on()
-
-    def go_on_soon(self) -> None:
-        """The same, behind the other connections."""
-        if self.connection.engine.is_paused:
-            # What came meanwhile would only be gathered.
-            self.hold()
-            self._loop.call_soon(self.go_on)
-        else:
-            self.read_on()
+            gate.remove(reasons | WORK)
 
     def eof_received(self) -> None:
         return None
@@ -221,25 +261,26 @@ class Peer(asyncio.Protocol):
             return
         if self._connection is not None:
             self._lose(ConnectionLost(str(exc)) if exc else None)
-            if not self._is_told:
+            if not self._is_logged:
                 self._log_end(self._connection)
-        elif not self._is_told:
+        elif not self._is_logged:
             reason = str(exc) if exc else "the peer closed the socket before it said what it speaks"
-            log.warning("connection ended", peer=self._name, user="", reason=reason)
-        self._server.remove(self)
+            log.warning("connection ended", peer=self.name, user="", reason=reason)
+        self._connections.remove(self)
         for timer in (self._timer, self._hangup):
             if timer is not None:
                 timer.cancel()
         self._transport = None
-        self._server.want_tick()
+        self.gate.detach()
+        self._schedule.request()
 
     def _lose(self, reason: ConnectionLost | None) -> None:
         """The connection is over, whatever becomes of its socket."""
-        self._server.now()
+        self._schedule.now()
         try:
             self.connection.engine.lost(reason)
         except Exception as error:
-            log.exception("internal error", peer=self._name)
+            log.exception("internal error", peer=self.name)
             self._fail(error)
 
     def pause_writing(self) -> None:
@@ -247,11 +288,10 @@ class Peer(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         self.is_full = False
-        if self._is_choked:
-            self._is_choked = False
+        if self.gate.reasons & OUTPUT:
             self.output.backlog = self.unsent_bytes()
-            self.go_on()
-        self._server.want_tick()
+            self.go_on(OUTPUT)
+        self._schedule.request()
 
     # -- output -------------------------------------------------------------------------------------------------
 
@@ -260,32 +300,36 @@ class Peer(asyncio.Protocol):
 
     @property
     def assembled_bytes(self) -> int:
-        """What is held of messages that have begun to come and have not ended."""
+        """The bytes of incomplete messages and of an incomplete frame."""
         return 0 if self._connection is None else self._connection.engine.assembled_bytes
 
     @property
     def is_waiting_for_us(self) -> bool:
-        """Whether what the peer sends next cannot be taken in, for an alarm or for what it has not read."""
-        return self._is_choked or self.connection.engine.is_holding
+        """Whether the connection cannot go on because of an alarm or because the client does not read."""
+        return bool(self.gate.reasons & OUTPUT) or self.connection.engine.is_holding
+
+    def resume_reassembly(self) -> None:
+        """It is this connection's turn to complete its messages."""
+        self.go_on(REASSEMBLY)
 
     def end_assembly(self) -> None:
-        """The client could have gone on with messages that it has begun, and others wait for their memory."""
+        """Close the connection: its client sends nothing of a message that it has begun, and others need the memory."""
         self.connection.fail(
             ResourceError("a message was begun and not ended in time, while all that were begun take too much memory")
         )
-        self._server.want_tick()
+        self._schedule.request()
 
     @property
     def taken_bytes(self) -> int:
-        """How much the kernel has taken to send; -1 where nothing waits for that."""
+        """The bytes that the kernel has taken to send; -1 if no bytes wait to be taken."""
         unsent = self.unsent_bytes()
         return self.sent_bytes - unsent if unsent > 0 else -1
 
     def cut_off(self, seconds: float) -> None:
-        """The client reads nothing: what it holds is for others."""
+        """Close the connection of a client that has read nothing for so long, so that others get its messages."""
         self._lose(ConnectionLost(f"send timeout: the client has read nothing for {seconds:g} s"))
         self.abort()
-        self._server.want_tick()
+        self._schedule.request()
 
     def flush(self) -> None:
         chunks = self.output.take()
@@ -296,24 +340,26 @@ class Peer(asyncio.Protocol):
             self.sent_bytes += len(chunks[0])
             transport.write(chunks[0])
         elif chunks:
-            self.sent_bytes += sum(map(len, chunks))
+            for chunk in chunks:
+                self.sent_bytes += len(chunk)
             transport.writelines(chunks)
-        self.output.backlog = transport.get_write_buffer_size()
-        if self.output.backlog > 0:
-            self._server.send_timeout.watch(self)
+        unsent: i64 = transport.get_write_buffer_size()
+        self.output.backlog = unsent
+        if unsent > 0:
+            self._connections.send_timeout.watch(self)
         engine = self.connection.engine
         now = self._loop.time()
         engine.sent(now)
         if engine.is_closed:
-            self._server.closed(self)
+            self._connections.closed(self)
             self._hang_up(transport)
         elif engine.is_closing:
-            self._server.closed(self)
+            self._connections.closed(self)
             if self._was_open or self._hangup is None:
                 self._hang_up_in(CLOSE_WAIT_SECONDS)
-            if self._is_held:
-                # What the peer says to it stands behind what it sent before.
-                self._loop.call_soon(self.go_on)
+            if self.gate.reasons & BEFORE_CLOSE:
+                # The answer to our close stands behind everything else that the peer has sent.
+                self._loop.call_soon(self.go_on, BEFORE_CLOSE)
         elif engine.is_open and not self._was_open:
             self._opened()
 
@@ -338,7 +384,7 @@ class Peer(asyncio.Protocol):
         self._was_open = True
         if self._transport is not None:
             self.local = _printable(self._transport.get_extra_info("sockname"))
-        self._server.opened(self)
+        self._connections.opened(self)
         connection = self.connection
         if self._hangup is not None:
             self._hangup.cancel()
@@ -361,22 +407,23 @@ class Peer(asyncio.Protocol):
         """A process that stood still (stopped, suspended, moved) finds its timers due before it has read what came
         meanwhile. So the peer is judged in another turn of the loop, which reads first, and by the time it is now.
         """
-        self._timer = self._loop.call_later(READ_FIRST_SECONDS, self._judge, self._server.now())
+        self._timer = self._loop.call_later(READ_FIRST_SECONDS, self._judge, self._schedule.now())
 
     def _judge(self, now: float) -> None:
         """Let the engine do what was due at that time: all that came until then has been read."""
         engine = self.connection.engine
-        self._server.now()
+        self._schedule.now()
         unsent = self.unsent_bytes()
-        makes_progress = not self._is_choked or unsent < self._unsent_bytes
+        reasons = self.gate.reasons
+        makes_progress = reasons & OUTPUT == 0 or unsent < self._unsent_bytes
         self._unsent_bytes = unsent
-        if self._is_held and makes_progress:
-            # Silent because we do not read, not because the peer is gone.
+        if reasons and makes_progress:
+            # The silence comes from our not reading.
             engine.heard(now)
         try:
             engine.handle_timer(now)
         except Exception as error:
-            log.exception("internal error", peer=self._name)
+            log.exception("internal error", peer=self.name)
             self._fail(error)
         if engine.is_closed:
             self.abort()
@@ -386,8 +433,8 @@ class Peer(asyncio.Protocol):
 
     def _handshake_timed_out(self) -> None:
         if not self._has_said_all and (self._connection is None or not self._connection.engine.is_closing):
-            log.warning("handshake timed out", peer=self._name, seconds=HANDSHAKE_SECONDS)
-            self._is_told = True
+            log.warning("handshake timed out", peer=self.name, seconds=HANDSHAKE_SECONDS)
+            self._is_logged = True
         self.abort()
 
     def _hang_up_in(self, seconds: float) -> None:
@@ -408,55 +455,14 @@ class Peer(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
-    # -- flow ---------------------------------------------------------------------------------------------------
-
-    @property
-    def is_new_in_tick(self) -> bool:
-        """Whether nothing came since the tick ran."""
-        return self._tick_bytes == 0
-
-    def count(self, size: int) -> None:
-        """Bytes came in; once they are enough for a tick, the rest stays in the socket until it has run."""
-        if self._tick_bytes == 0:
-            self._server.heard(self)
-        self._tick_bytes += size
-        if self._tick_bytes >= TICK_READ_BYTES:
-            self.hold()
-
-    def hold(self) -> None:
-        """Stop reading until `read_on`."""
-        if not self._is_held and self._transport is not None and not self._transport.is_closing():
-            self._is_held = True
-            self._transport.pause_reading()
-
     def _rest(self) -> None:
-        if not self._is_resting and self._transport is not None and not self._transport.is_closing():
-            self._is_resting = True
-            self._transport.pause_reading()
-            self._server.tricklers.rest(self)
+        if self.gate.reasons & UNAUTHENTICATED == 0:
+            self.gate.add(UNAUTHENTICATED)
+            self._connections.tricklers.rest(self)
 
     def read_again(self) -> None:
-        """It trickled, and has rested."""
-        self._is_resting = False
-        if not self._is_held:
-            self._resume()
-
-    def _resume(self) -> None:
-        if self._transport is not None and not self._transport.is_closing():
-            self._transport.resume_reading()
-
-    def choke(self) -> None:
-        """Stop reading until the peer has read most of what waits for it."""
-        self._is_choked = True
-        self._tick_bytes = 0
-        self.hold()
-
-    def read_on(self) -> None:
-        self._tick_bytes = 0
-        if self._is_held:
-            self._is_held = False
-            if not self._is_resting:
-                self._resume()
+        """The rest of an unauthenticated peer is over."""
+        self.gate.remove(UNAUTHENTICATED)
 
     def _log_end(self, connection: Connection) -> None:
         reason = connection.closed

@@ -1,7 +1,7 @@
-"""Who goes on with messages that have begun, once these hold more memory than the node has for them.
+"""Reassembly in turns: when incomplete messages take more memory than the node has for them.
 
-Nobody is refused then: one connection after the other is read from until what it has begun has ended. Whoever could go
-on and sends nothing keeps others waiting for no good, and is closed.
+No connection is refused then. One connection after the other is read until its messages are complete. A connection that
+could go on and sends nothing is closed, because the others wait for its memory.
 """
 
 import asyncio
@@ -11,36 +11,37 @@ from typing import Final, Protocol, final
 
 from flintmq.protocol.assembling import Assembling
 
-_LOOK_SECONDS: Final = 1.0
-# How many looks a turn has, while others wait. Each sees as much as a connection sends in a second.
-_TURN_LOOKS: Final = 5
-# How many looks may find nothing new: looks, and no time, so that nobody pays for a standstill of the broker.
-_SILENT_LOOKS: Final = 10
+_CHECK_SECONDS: Final = 1.0
+# The length of a turn while others wait, in checks.
+_TURN_CHECKS: Final = 5
+# A connection is closed after so many checks without new bytes. Checks are counted and not seconds, so that no client
+# is closed because the broker stood still.
+_SILENT_CHECKS: Final = 10
 
 
 class Assembler(Protocol):
-    """One connection."""
+    """One connection with incomplete messages."""
 
     received_bytes: int
 
     @property
     def assembled_bytes(self) -> int:
-        """What is held of messages that it has begun and not ended."""
+        """The bytes of its incomplete messages."""
 
     @property
     def is_waiting_for_us(self) -> bool:
-        """Whether it cannot go on for another reason, such as an alarm."""
+        """Whether there is another reason for back-pressure, such as an alarm."""
 
-    def go_on(self) -> None:
-        """It may be read from again."""
+    def resume_reassembly(self) -> None:
+        """Its turn has come: read on."""
 
     def end_assembly(self) -> None:
-        """It could go on, and sends nothing."""
+        """Close it: it could go on, and sends nothing."""
 
 
 @final
 class RoundRobin:
-    """`assembling` is the node's account, `connections` are all there are."""
+    """`assembling` counts the bytes of the node; `connections` returns all open connections."""
 
     def __init__(
         self,
@@ -53,13 +54,13 @@ class RoundRobin:
         self._connections = connections
         self._waiting: OrderedDict[Assembler, None] = OrderedDict()
         self._at: Assembler | None = None
-        self._looks = 0
-        # What each had sent that could go on at the last look, and how many looks have found the same.
+        self._checks = 0
+        # For each connection that could go on: its received bytes at the last change, and the checks since then.
         self._silent: dict[Assembler, tuple[int, int]] = {}
         self._timer: asyncio.TimerHandle | None = None
 
     def must_wait(self, peer: Assembler) -> bool:
-        """Whether a connection, of which something came just now, is not to be read from before `go_on`."""
+        """Return whether a connection that has just been read must wait for its `resume_reassembly`."""
         if peer is self._at:
             if peer.assembled_bytes > 0:
                 return False
@@ -70,14 +71,14 @@ class RoundRobin:
             return False
         self._waiting[peer] = None
         if self._timer is None:
-            self._timer = self._loop.call_later(_LOOK_SECONDS, self._look)
+            self._timer = self._loop.call_later(_CHECK_SECONDS, self._check)
         if self._at is None:
-            # Behind what is being done: it is stopped first.
+            # Later, because the caller stops reading from this connection first.
             self._loop.call_soon(self._next)
         return True
 
     def gone(self, peer: Assembler) -> None:
-        """Its connection has ended, and what it held with it."""
+        """The connection has ended, and has released its bytes."""
         self._waiting.pop(peer, None)
         self._silent.pop(peer, None)
         if peer is self._at:
@@ -90,29 +91,29 @@ class RoundRobin:
         elif self._at is None and self._waiting:
             peer = self._waiting.popitem(last=False)[0]
             self._at = peer
-            self._looks = 0
-            peer.go_on()
+            self._checks = 0
+            peer.resume_reassembly()
 
     def _release(self) -> None:
-        """There is room again."""
+        """There is memory again: all go on."""
         waiting = self._waiting
         self._waiting = OrderedDict()
         self._at = None
         for peer in waiting:
-            peer.go_on()
+            peer.resume_reassembly()
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         self._timer = None
         if self._assembling.is_full:
             self._end_silent()
-            self._looks += 1
+            self._checks += 1
             at = self._at
-            if at is not None and (at.is_waiting_for_us or (self._looks >= _TURN_LOOKS and self._waiting)):
-                # It is held back as the others are when more of it comes.
+            if at is not None and (at.is_waiting_for_us or (self._checks >= _TURN_CHECKS and self._waiting)):
+                # The turn is over: with its next bytes the connection waits like the others.
                 self._at = None
         self._next()
         if self._waiting or self._at is not None:
-            self._timer = self._loop.call_later(_LOOK_SECONDS, self._look)
+            self._timer = self._loop.call_later(_CHECK_SECONDS, self._check)
         else:
             self._silent = {}
 
@@ -122,12 +123,12 @@ class RoundRobin:
         for peer in list(self._connections()):
             if peer.assembled_bytes == 0 or peer in self._waiting or peer.is_waiting_for_us:
                 continue
-            sent, looks = before.get(peer, (-1, 0))
-            looks = looks + 1 if sent == peer.received_bytes else 0
-            if looks >= _SILENT_LOOKS:
+            sent, checks = before.get(peer, (-1, 0))
+            checks = checks + 1 if sent == peer.received_bytes else 0
+            if checks >= _SILENT_CHECKS:
                 peer.end_assembly()
             else:
-                self._silent[peer] = (peer.received_bytes, looks)
+                self._silent[peer] = (peer.received_bytes, checks)
 
     def close(self) -> None:
         if self._timer is not None:

@@ -1,58 +1,58 @@
-"""A client that reads nothing of what it is sent is cut off in the end, however alive it says it is.
+"""The send timeout: a client that reads nothing of its output is disconnected, even if it sends heartbeats.
 
-It keeps messages from others and memory from everybody, and heartbeats only tell that somebody is there. What counts is
-whether the kernel takes bytes for it: a slow reader takes some, again and again.
+Such a client keeps messages from other consumers, and memory from all. The kernel takes bytes for a slow reader now and
+then, and none for a client that does not read.
 """
 
 import asyncio
 from typing import Final, Protocol, final
 
-# How often it is looked within the time that a client has. A process that stood still has looked once meanwhile, not
-# more often: nobody is cut off for what the broker did not do.
-_LOOKS: Final = 8
+# Checks per timeout. After a standstill of the process only one check is due, so no client is disconnected because the
+# broker stood still.
+_CHECKS: Final = 8
 
 
 class Reader(Protocol):
     @property
     def taken_bytes(self) -> int:
-        """How much the kernel has taken for it since it came; -1 where nothing waits to be taken."""
+        """The bytes that the kernel has taken for it; -1 if no bytes wait to be taken."""
 
     def cut_off(self, seconds: float) -> None:
-        """It has taken nothing for so long."""
+        """Disconnect it: the kernel has taken nothing for so long."""
 
 
 @final
 class SendTimeout:
-    """Those for whom something waits. `seconds` is how long each may take nothing of it; 0 is for ever."""
+    """Clients with unsent output. `seconds` is the timeout; 0 is for none. A change applies from the next check on."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, seconds: float) -> None:
         self.seconds = seconds
         self._loop = loop
-        # What each had taken at the look before, and how many looks have found the same.
+        # For each client: the bytes taken at the last change, and the checks since then.
         self._watched: dict[Reader, tuple[int, int]] = {}
         self._timer: asyncio.TimerHandle | None = None
 
     def watch(self, reader: Reader) -> None:
-        """Something waits for it. It is looked after until nothing does."""
+        """Check this client until it has no unsent output."""
         self._watched.setdefault(reader, (reader.taken_bytes, 0))
         if self._timer is None and self.seconds > 0:
-            self._timer = self._loop.call_later(self.seconds / _LOOKS, self._look)
+            self._timer = self._loop.call_later(self.seconds / _CHECKS, self._check)
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         self._timer = None
-        for reader, (before, looks) in list(self._watched.items()):
+        for reader, (before, checks) in list(self._watched.items()):
             taken = reader.taken_bytes
             if taken < 0:
                 del self._watched[reader]
             elif taken > before:
                 self._watched[reader] = (taken, 0)
-            elif looks + 1 < _LOOKS:
-                self._watched[reader] = (before, looks + 1)
+            elif checks + 1 < _CHECKS:
+                self._watched[reader] = (before, checks + 1)
             else:
                 del self._watched[reader]
                 reader.cut_off(self.seconds)
         if self._watched and self.seconds > 0:
-            self._timer = self._loop.call_later(self.seconds / _LOOKS, self._look)
+            self._timer = self._loop.call_later(self.seconds / _CHECKS, self._check)
 
     def close(self) -> None:
         if self._timer is not None:

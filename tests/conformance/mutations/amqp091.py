@@ -168,7 +168,7 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
     ),
     (
         "channel.close-ok.reporting",
-        "server/amqp.py",
+        "server/host.py",
         '        log.warning("channel closed", peer=peer, user=user, channel=channel, reason=error.reply_text)',
         "        pass",
     ),
@@ -666,7 +666,7 @@ MUTATIONS: Final[tuple[Mutation, ...]] = listed(
         "basic.reject.01",
         "server/peer.py",
         "    def pause_writing(self) -> None:\n        self.is_full = True",
-        "    def pause_writing(self) -> None:\n        self.is_full = True\n        self.hold()",
+        "    def pause_writing(self) -> None:\n        self.is_full = True\n        self.gate.add(OUTPUT)",
     ),
     (
         "basic.reject.02",

@@ -26,7 +26,7 @@ class Connection:
         self._node.assembling.held += held
         self.is_read = not self._node.reassembly.must_wait(self)
 
-    def go_on(self) -> None:
+    def resume_reassembly(self) -> None:
         self.is_read = True
 
     def end_assembly(self) -> None:

@@ -12,7 +12,8 @@ from flintmq.gateway.amqp091.service import Offer
 from flintmq.protocol.amqp091.connection import Login, Tuning
 from flintmq.protocol.role import Role
 from flintmq.protocol.sasl import plain
-from flintmq.server.amqp import AmqpServer, Logins
+from flintmq.server.amqp import AmqpServer
+from flintmq.server.host import Logins
 from flintmq.server.peer import Peer
 from flintmq.wire.amqp091.frames import HEARTBEAT_FRAME
 from tests.sim.loop import VirtualLoop

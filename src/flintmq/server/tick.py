@@ -1,0 +1,187 @@
+"""The tick: what the sockets brought is dispatched, committed and answered once, and then the sockets are read on."""
+
+import asyncio
+import time
+from typing import final
+
+from flintmq.base.errors import InternalError
+from flintmq.base.histogram import Histogram
+from flintmq.base.limits import (
+    JOURNAL_BACKLOG_HIGH_BYTES,
+    JOURNAL_BACKLOG_LOW_BYTES,
+    OUTPUT_CHOKE_BYTES,
+    OUTPUT_HIGH_WATER_BYTES,
+)
+from flintmq.gateway.gateway import Gateway
+from flintmq.protocol.output import Output
+from flintmq.server import logs
+from flintmq.server.back_pressure import ALARM, JOURNAL, OUTPUT, REASSEMBLY, SHUTDOWN, WORK
+from flintmq.server.connections import Connections
+from flintmq.server.durability import DurabilityFutures
+from flintmq.server.peer import Peer
+from flintmq.server.reassembly import RoundRobin
+from flintmq.server.schedule import TickSchedule
+
+log = logs.get_logger()
+
+
+@final
+class Tick:
+    """In one tick, queues are dispatched, the storage gets its batch, and each connection with output writes it."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        gateway: Gateway,
+        schedule: TickSchedule,
+        connections: Connections,
+        reassembly: RoundRobin,
+    ) -> None:
+        self.seconds = Histogram()
+        self.futures = DurabilityFutures(loop, gateway.broker.storage, schedule)
+        self._loop = loop
+        self._gateway = gateway
+        self._storage = gateway.broker.storage
+        self._schedule = schedule
+        self._connections = connections
+        self._outbox = connections.outbox
+        self._reassembly = reassembly
+        # Peers that are not read until the storage has caught up.
+        self._behind_journal: list[Peer] = []
+        # Set once no answer waits for the storage any more; from `drain` on, nothing more is read.
+        self._drained: asyncio.Event | None = None
+        self._was_fenced = False
+        self._is_closed = False
+        schedule.run = self.run
+
+    def run(self) -> None:
+        """Run a tick, and measure how long it takes."""
+        started = time.perf_counter()
+        if not self._is_closed:
+            self._run()
+        self.seconds.observe(time.perf_counter() - started)
+
+    def _run(self) -> None:
+        self._schedule.begin_tick()
+        self._resume_starved()
+        try:
+            more = self._gateway.end_tick()
+        except Exception:
+            # A fault of ours in one queue or channel does not stop the others.
+            log.exception("internal error in a tick")
+            more = self._gateway.broker.has_ready
+        else:
+            self.futures.end_tick(self._gateway.batch)
+        self._schedule.end_time()
+        self.flush()
+        self._read_on()
+        if more or self._has_room_for_starved():
+            self._schedule.request()
+        elif self._drained is not None and not self._gateway.is_waiting:
+            self._drained.set()
+        self._schedule.wake_when_due()
+
+    # -- output -------------------------------------------------------------------------------------------------
+
+    def flush(self) -> None:
+        """Write what each connection has for its client."""
+        waiting = self._outbox.waiting
+        self._outbox.waiting = []
+        for output in waiting:
+            peer = self._connections.peer_of(output)
+            if peer is None:
+                output.take()
+            else:
+                peer.flush()
+
+    def _resume_starved(self) -> None:
+        """Consumers that got nothing, because too much output waited, may get messages again once it was sent."""
+        starved = self._outbox.starved
+        if starved:
+            self._outbox.starved = [output for output in starved if not self._resume(output)]
+
+    def _resume(self, output: Output) -> bool:
+        """Return whether the output has room again, or has lost its peer."""
+        peer = self._connections.peer_of(output)
+        if peer is None:
+            return True
+        if not output.backlog_is(peer.unsent_bytes()):
+            return False
+        try:
+            peer.connection.resume()
+        except Exception as error:
+            log.exception("internal error")
+            peer.connection.fail(InternalError(f"{type(error).__name__} while delivering; see the broker log"))
+        return True
+
+    def _has_room_for_starved(self) -> bool:
+        for output in self._outbox.starved:
+            peer = self._connections.peer_of(output)
+            if peer is not None and not peer.is_full:
+                return True
+        return False
+
+    # -- input --------------------------------------------------------------------------------------------------
+
+    def _read_on(self) -> None:
+        """Read on from each peer that was heard in this tick, unless there is a reason for back-pressure."""
+        heard = self._connections.heard
+        if not heard:
+            return
+        self._connections.heard = []
+        is_behind = self._storage.backlog_bytes > JOURNAL_BACKLOG_HIGH_BYTES and not self._storage.failure
+        # While memory is low, waiting answers may take no more of it than waiting deliveries.
+        output_max = OUTPUT_HIGH_WATER_BYTES if self._gateway.alarm else OUTPUT_CHOKE_BYTES
+        for peer in heard:
+            engine = peer.connection.engine
+            if is_behind:
+                peer.gate.add(JOURNAL)
+                self._behind_journal.append(peer)
+            elif peer.unsent_bytes() > output_max:
+                peer.gate.add(OUTPUT)
+            elif engine.is_holding:
+                peer.gate.add(ALARM)
+            elif self._drained is not None and not engine.is_paused:
+                peer.gate.add(SHUTDOWN)
+            elif self._reassembly.must_wait(peer):
+                peer.gate.add(REASSEMBLY)
+            elif engine.is_paused:
+                # Other connections have their turn first.
+                peer.gate.add(WORK)
+                self._loop.call_soon(peer.go_on, WORK)
+            peer.end_tick()
+
+    # -- the storage --------------------------------------------------------------------------------------------
+
+    def on_durable(self) -> None:
+        """The storage has made progress, or has failed."""
+        storage = self._storage
+        if storage.failure and not self._was_fenced:
+            self._was_fenced = True
+            log.error("storage fenced", reason=storage.failure)
+        self._schedule.now()
+        self._gateway.on_durable()
+        self.futures.settle()
+        if self._behind_journal and (storage.backlog_bytes < JOURNAL_BACKLOG_LOW_BYTES or storage.failure):
+            behind = self._behind_journal
+            self._behind_journal = []
+            for peer in behind:
+                peer.go_on(JOURNAL)
+        self.flush()
+        self._schedule.request()
+
+    # -- the end ------------------------------------------------------------------------------------------------
+
+    def drain(self) -> asyncio.Event:
+        """Read nothing more. The event is set when all that was taken in is synced and answered."""
+        drained = asyncio.Event()
+        self._drained = drained
+        for peer in self._connections.peers:
+            peer.gate.add(SHUTDOWN)
+        self._schedule.request()
+        return drained
+
+    def close(self) -> None:
+        """Do nothing in ticks that are still scheduled."""
+        self._is_closed = True
+        self._schedule.close()
