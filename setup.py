@@ -17,7 +17,8 @@ from setuptools.command.build_ext import build_ext
 
 # Every module of these packages is compiled, all into one group: calls between them are C calls.
 COMPILED_PACKAGES = ("base", "wire", "protocol", "broker", "gateway")
-# What runs once per message in the client and in the storage; the rest of them waits for the network and the disk.
+# The modules of the client, the server and the storage that run once per message, per read or per tick. The rest of
+# these packages waits for the network and the disk.
 COMPILED_MODULES = (
     "client/amqp10/connection.py",
     "client/amqp10/coordinator.py",
@@ -33,6 +34,14 @@ COMPILED_MODULES = (
     "client/session.py",
     "client/tags.py",
     "client/waiting.py",
+    "server/back_pressure.py",
+    "server/connections.py",
+    "server/durability.py",
+    "server/peer.py",
+    "server/reassembly.py",
+    "server/schedule.py",
+    "server/send_timeout.py",
+    "server/tick.py",
     "storage/block.py",
     "storage/content.py",
     "storage/inspection/live_messages.py",
