@@ -24,7 +24,7 @@ from flintmq.server.peer import Peer
 from flintmq.server.reassembly import RoundRobin
 from flintmq.server.schedule import TickSchedule
 from flintmq.server.send_timeout import SendTimeout
-from flintmq.server.tick import Tick
+from flintmq.server.tick import ServerTick
 
 _OFFER_10: Final = amqp10.Offer("flintmq", {}, Tuning())
 
@@ -80,7 +80,7 @@ class AmqpServer:
         )
         self._reassembly = RoundRobin(loop, self.gateway.assembling, self.connections.open.values)
         self.connections.on_removed = self._reassembly.gone
-        self.tick = Tick(loop, self.gateway, self.schedule, self.connections, self._reassembly)
+        self.tick = ServerTick(loop, self.gateway, self.schedule, self.connections, self._reassembly)
         self._loop = loop
         self._storage = broker.storage
         # The numbers that the log has.

@@ -26,7 +26,7 @@ log = logs.get_logger()
 
 
 @final
-class Tick:
+class ServerTick:
     """In one tick, queues are dispatched, the storage gets its batch, and each connection with output writes it."""
 
     def __init__(
