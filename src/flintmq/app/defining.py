@@ -1,4 +1,4 @@
-"""What the settings define: virtual hosts, users, and a file of definitions."""
+"""Definitions in the settings: virtual hosts, users, and a file of definitions."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -99,7 +99,7 @@ def given_by(settings: Settings) -> tuple[object, ...]:
     try:
         data = file.read_bytes() if file is not None else b""
     except OSError:
-        # Who needs it says what is wrong.
+        # The import of the file reports the error.
         data = b""
     return settings.vhosts, settings.users, data
 

@@ -1,4 +1,4 @@
-"""Who may log in, and how."""
+"""The login policy of the settings, and what logins add to the definitions."""
 
 from dataclasses import replace
 from typing import Final

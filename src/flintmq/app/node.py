@@ -92,7 +92,7 @@ class Node:
 
     @property
     def reloaded(self) -> list[Part]:
-        """What it takes up, once it has started, of settings that are read again."""
+        """The parts that apply settings that are read again; empty before the start."""
         return self._reloaded
 
     async def start(self) -> None:
@@ -286,18 +286,18 @@ async def _watch_storage(storage: NodeStorage) -> None:
 
 
 async def _watch_certificates(tls: Tls) -> None:
-    """Whoever renews certificates need not tell the broker."""
+    """Reload certificates whose files have changed, so that renewing them needs no signal."""
     while True:
         await asyncio.sleep(_CERTIFICATES_LOOK_SECONDS)
         try:
             await asyncio.to_thread(tls.reload_if_changed)
         except Exception:
-            # Or the certificates there are would be shown until they are out of date, and nobody would know why.
+            # The task must go on, or the certificates would expire and the log would not tell why.
             log.exception("certificates were not looked at")
 
 
 def _url(settings: Settings, users: int, port: int) -> str:
-    """What a client may be given as it is, as long as the password is the one that everybody knows."""
+    """Return a URL to connect with, with the password if it is the default one that everybody knows."""
     default = settings.default_user
     is_known = default.name in KNOWN_TO_ALL and default.name == default.password and users == 1
     login = f"{default.name}:{default.password}" if is_known else "USER:PASSWORD"

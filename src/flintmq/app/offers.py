@@ -1,4 +1,4 @@
-"""What a broker says of itself, and what it agrees to, on each protocol."""
+"""The server properties and limits that clients of each protocol are offered."""
 
 import platform
 import socket

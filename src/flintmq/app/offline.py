@@ -1,4 +1,4 @@
-"""What is done with the data of a broker that does not run."""
+"""Operations on the data of a broker that does not run."""
 
 import os
 from collections.abc import Iterator
@@ -92,7 +92,7 @@ def size_of_journal(directory: Path) -> int:
 
 
 def manifest_of(backup: Path) -> Manifest:
-    """What a backup consists of. Raises FlintError."""
+    """Return the manifest of a backup. Raises FlintError."""
     return manifest.Manifest.load(backup)
 
 

@@ -21,7 +21,7 @@ def recover(broker: Broker, settings: Settings, hash_password: HashPassword) -> 
     storage = broker.storage
     definitions = storage.definitions.load()
     is_new = not definitions.vhosts and not definitions.users
-    # It may take minutes, in which nothing else is said.
+    # Recovery may take minutes without another log line.
     log.info("new data directory" if is_new else "recovering", data=str(settings.storage.directory.resolve()))
     count = broker.recover(definitions)
     if not is_new:
@@ -39,7 +39,7 @@ def recover(broker: Broker, settings: Settings, hash_password: HashPassword) -> 
 
 
 def _found(broker: Broker, messages: int) -> dict[str, int]:
-    """What was recovered, for the log: `messages` are those on queues, and `records` those in streams."""
+    """Return what was recovered, for the log: `messages` on queues, `records` in streams."""
     queues = [queue for vhost in broker.vhosts.values() for queue in vhost.queues.values()]
     streams = [queue for queue in queues if isinstance(queue, StreamQueue)]
     return {

@@ -1,4 +1,4 @@
-"""What a broker that runs takes up of settings that were read again."""
+"""Settings that a running broker applies when they are read again."""
 
 import asyncio
 from functools import partial
@@ -34,7 +34,7 @@ def bound_assembling(server: AmqpServer, alarms: Alarms) -> None:
 def reloaded_parts(
     started_with: Settings, broker: Broker, server: AmqpServer, alarms: Alarms, hash_password: HashPassword
 ) -> list[Part]:
-    """What a broker that runs takes up of settings that were read again."""
+    """Settings that a running broker applies when they are read again."""
     brought_in = given_by(started_with)
 
     async def prepare_limits(settings: Settings) -> Apply:
@@ -82,7 +82,7 @@ def reloaded_parts(
                     if remark is not None:
                         log.warning("no effect", what=remark)
             except FlintError as error:
-                # As when they are imported at run time: what came before stays.
+                # Like an import at run time: the definitions before the error stay.
                 log.warning("definitions were not taken up as a whole", reason=str(error))
             server.schedule.request()
 

@@ -22,7 +22,7 @@ from flintmq.storage.reserve import RESERVE_BYTES
 
 # By the number that storage keeps beside content.
 CODECS: Final[dict[int, ContentCodec]] = {CODEC_091.format: CODEC_091, CODEC_10.format: CODEC_10}
-# Where the system sets no limit, memory does.
+# Without a limit of the system, memory is the limit.
 _CONNECTIONS_UNLIMITED: Final = 1_000_000
 # Opens the storage that the settings name; the function is called, from any thread, when it has something to tell.
 OpenStorage = Callable[[Settings, Callable[[], None]], NodeStorage]
@@ -75,7 +75,7 @@ def _ephemeral_storage(settings: Settings, notify: Callable[[], None]) -> NodeSt
 
 
 def _pages_memory_max(settings: Settings) -> int:
-    # Or the alarm would come before the disk is used.
+    # At most half of the memory limit, or the alarm would come before pages go to the disk.
     return min(memory_bytes(settings.storage.queue_memory), memory_bytes(settings.alarms.memory_high_watermark) // 2)
 
 

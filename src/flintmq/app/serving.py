@@ -20,12 +20,12 @@ from flintmq.server.config import Settings
 from flintmq.server.reloading import Apply, Part, Reloading
 from flintmq.server.signals import Signals
 
-# Objects of messages come and go without cycles; the collector looks for the rare cycles elsewhere.
-# What connections bring is looked through as they come (server/amqp.py), which counts as a round of the second
-# generation: it must not lead to a look at everything each time fifty of these are over. What old
-# connections leave behind waits for that look: 8 KiB each, of some 30,000.
+# Objects of messages come and go without cycles; the collector looks for the rare cycles elsewhere. The objects of new
+# connections are collected as they come (server/connections.py), which counts as a round of the second generation: it
+# must not lead to a look at everything each time fifty of these are over. What old connections leave behind waits for
+# that look: 8 KiB each, of some 30,000.
 _GC_THRESHOLDS: Final = (50_000, 50, 1_000)
-# As many open files as there is room for from the start: half a megabyte.
+# The size of the table of open files from the start: half a megabyte.
 _FILES_IN_SIGHT: Final = 65_536
 
 

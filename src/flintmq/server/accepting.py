@@ -73,7 +73,7 @@ class Accepting:
         return number
 
     def close(self) -> None:
-        """Nobody else comes in."""
+        """Accept no more connections."""
         for each in self._sockets:
             self._loop.remove_reader(each.fileno())
             each.close()
@@ -82,7 +82,7 @@ class Accepting:
             task.cancel()
 
     def _await(self, listening: socket.socket) -> None:
-        # It may be closed by now.
+        # The socket may be closed by now.
         if listening in self._sockets:
             self._loop.add_reader(listening.fileno(), self._accept, listening)
 
@@ -107,7 +107,7 @@ class Accepting:
         try:
             await self._loop.connect_accepted_socket(self._protocol, connection)
         except OSError as error:
-            # It is gone already.
+            # The client has closed the connection already.
             log.debug("connection lost", reason=str(error))
             connection.close()
 
@@ -118,7 +118,7 @@ def _listen(made: socket.socket, address: Any) -> None:  # noqa: ANN401 - as the
         made.setblocking(False)
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if made.family == socket.AF_INET6:
-            # What comes by IPv4 has a socket of its own.
+            # IPv4 has a socket of its own.
             made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         made.bind(address)
         made.listen(_BACKLOG)

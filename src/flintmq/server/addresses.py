@@ -1,4 +1,4 @@
-"""Where a broker with these settings listens, and what is in the way of that."""
+"""The addresses on which a broker with these settings listens, and checks that it can."""
 
 import errno
 import socket
@@ -22,7 +22,7 @@ class Address:
     def try_out(self) -> None:
         """Raises FlintError where nobody could listen. Nobody can connect to us meanwhile."""
         try:
-            # As whoever listens then does it: on all addresses of a name, and beside connections that linger.
+            # With the options of the later listener: on all addresses of a name, and in spite of lingering connections.
             found = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
             for family, kind, protocol, _, address in dict.fromkeys(found):
                 _bind(family, kind, protocol, address)

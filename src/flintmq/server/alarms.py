@@ -16,19 +16,20 @@ from flintmq.server.config import AlarmSettings
 
 log = logs.get_logger()
 
-# How often the alarms are looked at. At 200 MB/s, a tenth of the default disk reserve is written in that time.
+# The interval between checks. At 200 MB/s, a tenth of the default disk reserve is written in this time.
 CHECK_SECONDS: Final = 0.1
-# From this part of what is allowed, queues are asked to put out of memory what they can.
+# From this part of the memory limit on, queues are asked to page out.
 _RELIEF_PART: Final = 0.75
-# That takes its time, and so does handing free memory back to the system: milliseconds per gigabyte.
+# The least time between two such requests. Paging out and returning memory to the system take milliseconds per
+# gigabyte.
 _RELIEF_SECONDS: Final = 2.0
 _STATM: Final = Path("/proc/self/statm")
-# What a container may use, by both generations of control groups.
+# Files with the memory limit of a container, of both generations of control groups.
 _CGROUP_LIMITS: Final = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 
 
 def used_memory() -> int:
-    """What this process keeps in memory, in bytes; 0 where the system does not say."""
+    """Return the resident memory of this process in bytes; 0 if the system does not tell."""
     try:
         pages = int(_STATM.read_bytes().split()[1])
     except OSError:
@@ -37,7 +38,7 @@ def used_memory() -> int:
 
 
 def whole_memory() -> int:
-    """What this machine, or this container, has."""
+    """Return the memory of this machine or container in bytes."""
     whole = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     for path in _CGROUP_LIMITS:
         try:
@@ -49,7 +50,7 @@ def whole_memory() -> int:
 
 
 def free_disk(directory: Path) -> int:
-    """What a process without privileges may still write there."""
+    """Return the bytes that a process without privileges can still write to this file system."""
     stat = os.statvfs(directory)
     return stat.f_bavail * stat.f_frsize
 
@@ -85,7 +86,7 @@ class Alarms:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.configure(settings)
-        # As they were when they were looked at last.
+        # The values of the last check.
         self.memory_bytes = 0
         self.disk_free_bytes = 0
         self._directory = directory
@@ -101,12 +102,12 @@ class Alarms:
         self._is_blind = False
 
     def configure(self, settings: AlarmSettings) -> None:
-        """The next check is by these."""
+        """Use these settings from the next check on."""
         self.memory_max_bytes = memory_bytes(settings.memory_high_watermark)
         self.disk_min_bytes = settings.disk_free_min_bytes
 
     def check(self) -> str:
-        """Why publishers have to wait, in RabbitMQ's words; empty when they need not."""
+        """Return why publishers have to wait, in RabbitMQ's words; empty if they need not."""
         memory = self._used_memory()
         is_much = memory > self.memory_max_bytes * _RELIEF_PART
         if is_much and self._clock() - self._relieved_at >= _RELIEF_SECONDS:
@@ -120,7 +121,7 @@ class Alarms:
         low = []
         if memory > self.memory_max_bytes:
             low.append("memory")
-        # What is free is not always ours to take: there are quotas.
+        # A quota can make the disk full for us while others have room.
         full = self._full()
         if full or disk < self.disk_min_bytes:
             low.append("disk")
@@ -142,7 +143,7 @@ class Alarms:
         return reason
 
     def _disk_left(self) -> int:
-        """What is free once all that is on its way to the disk is there."""
+        """Return the free bytes, less those that are on their way to the disk."""
         try:
             free = self._free_disk(self._directory)
         except OSError as error:

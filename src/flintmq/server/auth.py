@@ -49,7 +49,7 @@ def hash_password(password: str) -> str:
 
 
 def _hash_of_nothing() -> str:
-    """What no password has for its hash, and is as much work to check; to be had at once, where a hash takes 25 ms."""
+    """Return a hash that no password has and that takes as long to check as others, without the 25 ms of making one."""
     salt, digest = (b64encode(token_bytes(size)).decode().rstrip("=") for size in (_HASHER.salt_len, _HASHER.hash_len))
     return f"$argon2id$v=19$m={_HASHER.memory_cost},t={_HASHER.time_cost},p={_HASHER.parallelism}${salt}${digest}"
 
@@ -62,7 +62,10 @@ def hash_unless_known(user: UserRecord | None, password: str) -> tuple[str, str]
 
 
 def salted_hash_unless_known(user: UserRecord | None, password: str) -> tuple[str, str]:
-    """The same by a hash that is quick to check, and to guess: for users of brokers that do not last."""
+    """Return a salted SHA-256 of the password and its algorithm, or those the user has, if they are of this password.
+
+    The hash is quick to check, and quick to guess: it is for users of ephemeral brokers.
+    """
     if user is not None and matches(user, password):
         return user.password_hash, user.hashing_algorithm
     salt = token_bytes(_SALT_BYTES)
@@ -71,7 +74,7 @@ def salted_hash_unless_known(user: UserRecord | None, password: str) -> tuple[st
 
 
 def scram_keys(password: str) -> tuple[str, ...]:
-    """What a user needs to log in by SCRAM; nothing for a password that SCRAM cannot have."""
+    """Return the keys for logins by SCRAM; none for a password that SCRAM does not allow."""
     try:
         return tuple(
             str(scram.derive_keys(mechanism, password, token_bytes(_SCRAM_SALT_BYTES))) for mechanism in scram.NAMES
@@ -107,9 +110,9 @@ def _matches_salted(password_hash: str, password: str, digest: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Learned:
-    """What a user's password gave, once it was shown: a hash of ours in place of another one, and keys for SCRAM.
+    """The results of a right password: a hash of ours that replaces another one, and keys for SCRAM.
 
-    Empty where the user had them.
+    Each is empty if the user has it already.
     """
 
     password_hash: str = ""
@@ -146,7 +149,7 @@ class Authenticator:
     ) -> None:
         self._users = users
         self._loopback_only = loopback_only
-        # What an unknown user's password is compared with, so that the answer takes as long as for a known one.
+        # The record of unknown users, so that their answers take as long as those of known ones.
         self._nobody = UserRecord("", _hash_of_nothing())
         self._key = token_bytes(32)
         self._secret = secret or token_bytes(32)
@@ -179,7 +182,7 @@ class Authenticator:
     def check_token(
         self, token: str, address: str, is_wanted: Callable[[], bool], answer: Callable[[str, Bearer | None], None]
     ) -> None:
-        """The same for a token: `answer` gets why it is refused, or who came with it."""
+        """Check a token. `answer` gets the reason of the refusal, or "" and the bearer, from any thread."""
         self._waiting.put(Login("", token, address, is_wanted, None, answer))
 
     def check_proof(
@@ -190,8 +193,9 @@ class Authenticator:
         is_wanted: Callable[[], bool],
         answer: Callable[[str], None],
     ) -> None:
-        """The same for a client that has proved in a way of its own to be this user: `proof` says what is wrong with
-        that, empty where nothing is. It is called once, from this or another thread.
+        """Check the proof of a SCRAM client, and call `answer` with the reason of the refusal, or "", from any thread.
+
+        `proof` returns why the proof is wrong, or "". It is called once, from this or another thread.
         """
         login = Login(user, "", address, is_wanted, answer, proof=proof)
         origin = self._origins.of(user, address)
@@ -288,11 +292,13 @@ class Authenticator:
             self._learn(record, learned)
 
     def _digest(self, user: UserRecord, password: str) -> bytes:
-        """Of the hash, too: with another password, the one that was right before is not any more."""
+        """Return a digest of hash and password: a new password of the user makes the old one wrong."""
         return blake2b(f"{user.password_hash} {password}".encode(), key=self._key).digest()
 
     def scram_keys(self, user: str, mechanism: str) -> scram.Keys:
-        """Those of the user; for whoever has none, or is none, some that no password fits, the same each time."""
+        """Return the user's keys. For a user without keys, or an unknown one, they are keys that no password fits, with
+        the same salt each time.
+        """
         known = self._users.get(user)
         for text in known.record.scram if known else ():
             keys = scram.parse_keys(text)
@@ -326,7 +332,7 @@ class Authenticator:
         return ""
 
     def close(self) -> None:
-        """Nobody is answered any more: the event loop that answers go to may end."""
+        """Answer no login any more: the event loop that gets the answers may end."""
         self._is_closed = True
         self._waiting.put(None)
         self._thread.join()

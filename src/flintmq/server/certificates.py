@@ -17,13 +17,13 @@ from flintmq.server.logs import get_logger
 
 log = get_logger()
 
-# What `getpeercert` gives: names of all kinds, deeply nested.
+# The result of `getpeercert`: names of all kinds, deeply nested.
 Certificate = Mapping[str, Any] | None
 
 # TLS 1.2 with keys of the connection's own, and ciphers that authenticate; TLS 1.3 has no others.
 _CIPHERS: Final = "ECDHE+AESGCM:ECDHE+CHACHA20"
 _VERSIONS: Final = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
-# What `getpeercert` calls the kinds of names that a certificate may have beside its subject.
+# The names of `getpeercert` for the kinds of alternative names.
 _KINDS: Final = {"dns": "DNS", "uri": "URI", "email": "email", "ip": "IP Address"}
 
 # Changes of a file show in any of these.
@@ -32,11 +32,11 @@ _Stamp = tuple[int, int, int]
 
 @dataclass(frozen=True)
 class _Loaded:
-    """What was made of settings and files: contexts by the names that clients ask for, and for all others."""
+    """Contexts made from settings and files: by the names that clients ask for, and one for all others."""
 
     settings: TlsSettings
     others: tuple[CertificateSettings, ...]
-    # Of the files, as they were before they were read.
+    # The stamps of the files before they were read.
     stamps: Mapping[Path, _Stamp | None]
     usual: ssl.SSLContext
     by_name: Mapping[str, ssl.SSLContext]
@@ -52,7 +52,7 @@ class Expiry:
 
 @final
 class Tls:
-    """What a server needs for TLS, and where it finds a client's name in its certificate.
+    """The TLS context of a server, and the place of a client's name in its certificate.
 
     `context` is for all who connect, by whatever listener: it stays the same object. Raises ConfigurationError.
     """
@@ -71,7 +71,7 @@ class Tls:
 
     @property
     def files(self) -> list[Path]:
-        """Those with the certificates that are shown."""
+        """The files with the certificates that are shown."""
         settings = self.loaded.settings
         return [file for file in (settings.certificate, *(each.certificate for each in self.loaded.others)) if file]
 
@@ -102,18 +102,18 @@ class Tls:
         context = self.context
         context.minimum_version = _VERSIONS[settings.minimum_version]
         context.verify_mode = self.loaded.usual.verify_mode
-        # Nobody sees it, but OpenSSL wants to know which ciphers can be used.
+        # No client sees this certificate, but OpenSSL needs one to know which ciphers can be used.
         _load_pair(context, settings.certificate, settings.key, "tls.")
 
     def _choose(self, tls: ssl.SSLObject, name: str | None, _: ssl.SSLContext) -> None:
-        """Whoever asks for a name that is none of ours sees the usual certificate, and decides for itself."""
+        """Choose the context for the name that the client asks for; for an unknown name, the usual one."""
         wanted = (name or "").lower().rstrip(".")
         loaded = self.loaded
         by_name = loaded.by_name
         tls.context = by_name.get(wanted) or by_name.get(f"*.{wanted.partition('.')[2]}") or loaded.usual
 
     def identity(self, certificate: Certificate) -> str:
-        """Who a client's certificate says it is, as `getpeercert` gives it; empty where it says nothing."""
+        """Return the client's name in its certificate, as `getpeercert` gives it; empty if it has none."""
         settings = self.loaded.settings
         if not certificate or settings.verify == "none":
             return ""

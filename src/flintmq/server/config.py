@@ -288,7 +288,7 @@ _TYPES: Final[dict[str, Any]] = {
     for name, section in _SECTIONS.items()
     for setting, hint in get_type_hints(section, include_extras=True).items()
 }
-# What a broker that runs takes up when it reads its settings again; for all else it has to be started again.
+# The settings that a running broker applies when it reads them again; all others need a restart.
 RELOADED: Final = ({key for key in _TYPES if key.startswith(("alarms.", "limits.", "log.", "tls."))} - {"tls.port"}) | {
     "definitions.load",
     *_LISTS,
@@ -314,7 +314,7 @@ def load(file: Path | None, environment: Mapping[str, str], flags: Mapping[str, 
 
 
 def variables_in(environment: Mapping[str, str]) -> list[str]:
-    """Those that are settings of a broker."""
+    """Return the values that are settings of a broker."""
     return [name for name in environment if name in _VARIABLES]
 
 
@@ -361,7 +361,7 @@ def is_reloaded(key: str) -> bool:
 
 
 def changes(before: Settings, after: Settings) -> dict[str, str]:
-    """What is different, by key: the two values, or nothing where there may be passwords among them."""
+    """Return the differences by key: both values, or nothing for settings that may contain passwords."""
     found = {}
     for name in _SECTIONS:
         old, new = getattr(before, name), getattr(after, name)

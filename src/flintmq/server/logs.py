@@ -13,12 +13,12 @@ _TRACEBACKS: Final = structlog.processors.ExceptionRenderer(
     structlog.tracebacks.ExceptionDictTransformer(show_locals=False)
 )
 
-# What structlog has between a module that says something and `logging`.
+# The processors of structlog between a module and `logging`.
 _FRAMES: Final = 4
 
 
 def get_logger() -> structlog.typing.FilteringBoundLogger:
-    """What a module of the broker says things by. Until `configure`, they go to `logging`, as "flintmq"."""
+    """Return the logger of a module. Until `configure`, its lines go to the logger "flintmq" of `logging`."""
     return cast(structlog.typing.FilteringBoundLogger, _Voice())
 
 

@@ -40,7 +40,7 @@ class Listener:
 
 @dataclass(frozen=True)
 class Secret:
-    """What is kept of a password."""
+    """The stored form of a password."""
 
     hash: str
     algorithm: str

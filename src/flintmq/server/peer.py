@@ -108,7 +108,7 @@ class Peer:
     # -- asyncio ------------------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # uvloop's transports are asyncio's in all but their base class.
+        # uvloop's transports have the methods of asyncio's, and not the base class.
         stream = cast(asyncio.Transport, transport)
         if self._connections.is_full:
             log.warning(
@@ -185,7 +185,7 @@ class Peer:
             if tls.is_required and not is_loopback(self._address):
                 log.warning("connection refused", peer=self.name, reason='no TLS, and tls.verify is "required"')
                 self._is_logged = True
-                # What would be taken instead (amqp-1.0 §2.2).
+                # The header that the server accepts instead (amqp-1.0 §2.2).
                 transport.write(TLS_HEADER)
                 self._hang_up(transport)
                 return
@@ -257,7 +257,7 @@ class Peer:
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._transport is None:
-            # It was refused.
+            # The connection was refused when it was made.
             return
         if self._connection is not None:
             self._lose(ConnectionLost(str(exc)) if exc else None)
@@ -275,7 +275,7 @@ class Peer:
         self._schedule.request()
 
     def _lose(self, reason: ConnectionLost | None) -> None:
-        """The connection is over, whatever becomes of its socket."""
+        """End the connection, even if its socket stays open for a while."""
         self._schedule.now()
         try:
             self.connection.engine.lost(reason)
@@ -364,10 +364,10 @@ class Peer:
             self._opened()
 
     def _hang_up(self, transport: asyncio.Transport) -> None:
-        """Nothing more is to be said. Who was never let in reads why, and ends its side (amqp-1.0 part 2 §2.2); so
-        does every peer with TLS (part 5 §5.1).
+        """Close the socket after everything is sent. A peer that was refused, and each peer with TLS, gets time to read
+        the reason and to close its side (amqp-1.0 part 2 §2.2, part 5 §5.1).
 
-        To close a socket with something unread in it resets the connection, and what we said last may be lost with it.
+        Closing a socket that has unread input resets the connection, and the peer may lose our last bytes.
         """
         if (self._was_open and self._tls is None) or not transport.can_write_eof():
             transport.close()
@@ -377,7 +377,7 @@ class Peer:
             self._timer.cancel()
         transport.write_eof()
         self._unsent_bytes = self.unsent_bytes()
-        # There is a timer already for who was not let in.
+        # Without a login, the timer of the handshake still runs.
         self._hang_up_in(CLOSE_WAIT_SECONDS)
 
     def _opened(self) -> None:
@@ -404,13 +404,13 @@ class Peer:
             self._timer = self._loop.call_at(due, self._on_timer)
 
     def _on_timer(self) -> None:
-        """A process that stood still (stopped, suspended, moved) finds its timers due before it has read what came
-        meanwhile. So the peer is judged in another turn of the loop, which reads first, and by the time it is now.
+        """A heartbeat timer is due. Check the peer in a later turn of the event loop, which reads first, by the time of
+        now: after a standstill of the process (stopped, suspended, moved), timers are due before input is read.
         """
         self._timer = self._loop.call_later(READ_FIRST_SECONDS, self._judge, self._schedule.now())
 
     def _judge(self, now: float) -> None:
-        """Let the engine do what was due at that time: all that came until then has been read."""
+        """Let the engine handle its timers as of `now`: all input until then has been read."""
         engine = self.connection.engine
         self._schedule.now()
         unsent = self.unsent_bytes()
@@ -442,7 +442,7 @@ class Peer:
             self._hangup = self._loop.call_later(seconds, self._waited_for_the_peer)
 
     def _waited_for_the_peer(self) -> None:
-        """It has had its time; while it reads what we said, that is not cut off."""
+        """The peer had time to close its side. It gets more as long as it reads our last bytes."""
         self._hangup = None
         unsent = self.unsent_bytes()
         if self._has_said_all and 0 < unsent < self._unsent_bytes:

@@ -11,7 +11,7 @@ from flintmq.server.config import Settings
 
 log = logs.get_logger()
 
-# What makes a change come true, at once or in its time; it cannot fail any more.
+# Applies a change that was prepared, at once or in a coroutine; it cannot fail.
 Apply = Callable[[], Awaitable[None] | None]
 # Looks whether these settings can be had. Raises FlintError; nothing has changed by then.
 Prepare = Callable[[Settings], Awaitable[Apply]]

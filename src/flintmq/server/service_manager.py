@@ -1,4 +1,4 @@
-"""What systemd is told of a service that speaks to it: that it accepts, reads its settings again, or stops."""
+"""Notifications to systemd: the broker is ready, reloads its settings, or stops."""
 
 import os
 import socket
@@ -12,7 +12,7 @@ STOPPING: Final = "STOPPING=1"
 
 
 def tell(state: str, environment: Mapping[str, str] = os.environ) -> None:
-    """Nobody is told where nobody asked to be; who does not listen any more is no trouble of ours (sd_notify(3))."""
+    """Send a state to the service manager, if there is one. Errors are ignored (sd_notify(3))."""
     address = environment.get(_VARIABLE, "")
     if not address:
         return

@@ -1,4 +1,4 @@
-"""What the system tells a broker: to stop, to stop at once, to read its settings again."""
+"""Signals: stop, stop at once, read the settings again."""
 
 import asyncio
 import os

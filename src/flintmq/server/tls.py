@@ -13,7 +13,7 @@ from typing import Any, Final, final
 from flintmq.base.errors import ConnectionLost
 from flintmq.server.certificates import Certificate
 
-# What OpenSSL gives at once is a record, which has 16 KiB at most.
+# The size of a read. OpenSSL returns one record at a time, which has 16 KiB at most.
 _READ_BYTES: Final = 256 * 1024
 
 
@@ -58,7 +58,7 @@ class TlsTransport(asyncio.Transport):
         except ssl.SSLWantReadError:
             pass
         except ssl.SSLZeroReturnError:
-            # It sends nothing more, and will close the socket; what it sent before counts.
+            # The client sends nothing more and will close the socket. The bytes before count.
             self._is_over = True
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
