@@ -187,7 +187,7 @@ class AmqpServer:
         for peer in self.connections.peers:
             peer.abort()
         self.host.close()
-        self.connections.tricklers.close()
+        self.connections.throttle.close()
         self.send_timeout.close()
         self._reassembly.close()
         # The loop reports lost connections in its next turn, and their exclusive queues are deleted then.

@@ -15,7 +15,7 @@ from flintmq.server.certificates import Tls
 from flintmq.server.peer import Connection, Peer
 from flintmq.server.schedule import TickSchedule
 from flintmq.server.send_timeout import SendTimeout
-from flintmq.server.trickling import Tricklers
+from flintmq.server.unauthenticated import ReadThrottle
 
 # The garbage collector examines new objects after so many steps of new connections. By itself it would wait for 50,000
 # objects and examine all of them in one go, which takes 20 ms.
@@ -46,7 +46,7 @@ class Connections:
         self.schedule = schedule
         self.send_timeout = send_timeout
         self.tls = tls
-        self.tricklers = Tricklers(loop)
+        self.throttle = ReadThrottle(loop)
         self.outbox = Outbox()
         # Peers that have sent something since the last tick.
         self.heard: list[Peer] = []

@@ -37,7 +37,7 @@ from flintmq.server.back_pressure import (
     ReadGate,
 )
 from flintmq.server.tls import TlsTransport
-from flintmq.server.trickling import Reads
+from flintmq.server.unauthenticated import HandshakeReads
 
 if TYPE_CHECKING:
     from flintmq.server.connections import Connections
@@ -76,7 +76,7 @@ class Peer:
         self._connection: Connection | None = None
         self._begins_with_tls = begins_with_tls
         self._tls: TlsTransport | None = None
-        self._reads = Reads()
+        self._handshake_reads = HandshakeReads()
         # The bytes that waited to be sent when a timer ran last.
         self._unsent_bytes = 0
         # Whether the engine was given something since the last tick, and how many bytes.
@@ -136,7 +136,7 @@ class Peer:
             if self._unheard_bytes > _UNHEARD_MAX_BYTES:
                 self.abort()
             return
-        if not self._was_open and self._reads.trickle(len(data)):
+        if not self._was_open and self._handshake_reads.are_too_many(len(data)):
             self._rest()
         if self._tls is not None:
             try:
@@ -458,9 +458,9 @@ class Peer:
     def _rest(self) -> None:
         if self.gate.reasons & UNAUTHENTICATED == 0:
             self.gate.add(UNAUTHENTICATED)
-            self._connections.tricklers.rest(self)
+            self._connections.throttle.rest(self)
 
-    def read_again(self) -> None:
+    def end_rest(self) -> None:
         """The rest of an unauthenticated peer is over."""
         self.gate.remove(UNAUTHENTICATED)
 
