@@ -5,7 +5,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from flintmq.base.limits import OUTPUT_CHOKE_BYTES
+from flintmq.base.limits import OUTPUT_BACK_PRESSURE_BYTES
 from flintmq.wire.amqp091.frames import FRAME_BODY, FRAME_HEARTBEAT
 from flintmq.wire.amqp091.methods import (
     BasicAck,
@@ -63,7 +63,7 @@ def test_returns_that_nobody_reads(broker: BrokerProcess, bystander: Bystander, 
         bystander.is_served()
         time.sleep(1)
     assert sent < 4_000
-    assert resident_bytes(broker.process.pid) - before < 2 * OUTPUT_CHOKE_BYTES
+    assert resident_bytes(broker.process.pid) - before < 2 * OUTPUT_BACK_PRESSURE_BYTES
     for _ in range(4_000):
         assert attacker.expect(BasicReturn, 1).reply_code == 312
         assert attacker.read_content()[1] == body
@@ -81,7 +81,7 @@ def test_gets_that_nobody_reads(broker: BrokerProcess, bystander: Bystander, att
     give_back = BasicNack(delivery_tag=0, multiple=True, requeue=True)
     attacker.send_method(1, *[BasicGet(queue=queue), give_back] * 100)
     bystander.is_served()
-    assert resident_bytes(broker.process.pid) - before < 3 * OUTPUT_CHOKE_BYTES
+    assert resident_bytes(broker.process.pid) - before < 3 * OUTPUT_BACK_PRESSURE_BYTES
     for number in range(100):
         assert attacker.expect(BasicGetOk, 1).redelivered == (number > 0)
         assert attacker.read_content()[1] == body

@@ -82,7 +82,7 @@ OUTPUT_HIGH_WATER_BYTES: Final = 4 * 1024 * 1024
 OUTPUT_LOW_WATER_BYTES: Final = 1024 * 1024
 # Above this unsent output, a connection is not read from: it requests more data (returns, basic.get) without reading.
 # Deliveries alone stay below, so that a client that is busy sending can read them later.
-OUTPUT_CHOKE_BYTES: Final = 64 * 1024 * 1024
+OUTPUT_BACK_PRESSURE_BYTES: Final = 64 * 1024 * 1024
 # One queue may deliver so many messages before other queues get their turn: a few milliseconds of compiled work, and
 # more than one connection can send in a tick, so that a queue whose consumers keep up does not grow.
 DISPATCH_BURST_MESSAGES: Final = 16_384

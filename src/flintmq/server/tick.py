@@ -9,7 +9,7 @@ from flintmq.base.histogram import Histogram
 from flintmq.base.limits import (
     JOURNAL_BACKLOG_HIGH_BYTES,
     JOURNAL_BACKLOG_LOW_BYTES,
-    OUTPUT_CHOKE_BYTES,
+    OUTPUT_BACK_PRESSURE_BYTES,
     OUTPUT_HIGH_WATER_BYTES,
 )
 from flintmq.gateway.gateway import Gateway
@@ -131,7 +131,7 @@ class ServerTick:
         self._connections.heard = []
         is_behind = self._storage.backlog_bytes > JOURNAL_BACKLOG_HIGH_BYTES and not self._storage.failure
         # While memory is low, waiting answers may take no more of it than waiting deliveries.
-        output_max = OUTPUT_HIGH_WATER_BYTES if self._gateway.alarm else OUTPUT_CHOKE_BYTES
+        output_max = OUTPUT_HIGH_WATER_BYTES if self._gateway.alarm else OUTPUT_BACK_PRESSURE_BYTES
         for peer in heard:
             engine = peer.connection.engine
             if is_behind:

@@ -35,7 +35,7 @@ from flintmq.base.limits import (
     LOGIN_FRAME_MAX_BYTES,
     MESSAGE_MAX_BYTES,
     METHOD_WORK_UNITS,
-    OUTPUT_CHOKE_BYTES,
+    OUTPUT_BACK_PRESSURE_BYTES,
     TICK_WORK_UNITS,
 )
 from flintmq.base.work import WORK
@@ -383,7 +383,7 @@ class Connection:
                     self._open_channel(channel)
                 else:
                     channel.receive_method(method, data, start, stop)
-                    if self.output.backlog > OUTPUT_CHOKE_BYTES and self._is_server:
+                    if self.output.backlog > OUTPUT_BACK_PRESSURE_BYTES and self._is_server:
                         # A few bytes can ask for megabytes: the peer has to read some before it is heard again.
                         self._needed = 0
                         return pos

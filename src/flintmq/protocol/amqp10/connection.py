@@ -39,7 +39,7 @@ from flintmq.base.limits import (
     LOGIN_FRAME_MAX_BYTES,
     MESSAGE_MAX_BYTES,
     METHOD_WORK_UNITS,
-    OUTPUT_CHOKE_BYTES,
+    OUTPUT_BACK_PRESSURE_BYTES,
     PIPELINED_MAX_BYTES,
     SESSION_CHANNEL_MAX,
     TICK_WORK_UNITS,
@@ -388,7 +388,7 @@ class Connection:
                 self._next = stop
                 pos = stop
                 self._receive_frame(session, number, data, body, stop)
-                if self.output.backlog > OUTPUT_CHOKE_BYTES and self._is_server:
+                if self.output.backlog > OUTPUT_BACK_PRESSURE_BYTES and self._is_server:
                     # A few bytes can ask for megabytes: the peer has to read some before it is heard again.
                     self._needed = 0
                     return pos

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from flintmq.base.errors import AmqpError, ClosedByPeer, ConnectionLost, LocalProtocolError, NotFound, ResourceError
-from flintmq.base.limits import METHOD_WORK_UNITS, OUTPUT_CHOKE_BYTES, TICK_WORK_UNITS
+from flintmq.base.limits import METHOD_WORK_UNITS, OUTPUT_BACK_PRESSURE_BYTES, TICK_WORK_UNITS
 from flintmq.protocol.amqp091.connection import Tuning
 from flintmq.protocol.amqp091.states import State
 from flintmq.wire.amqp091 import spec
@@ -409,7 +409,7 @@ def test_a_server_hears_no_more_while_too_much_waits() -> None:
     for _ in range(3):
         mine.channel.send(BasicQos())
     server = pair.server
-    server.output.backlog = OUTPUT_CHOKE_BYTES + 1
+    server.output.backlog = OUTPUT_BACK_PRESSURE_BYTES + 1
     server.engine.receive(pair.client.sent(), 0.0)
     assert (len(theirs.methods), server.engine.is_paused) == (1, True)
     server.engine.receive(b"", 0.0)
