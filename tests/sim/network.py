@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Final, final
 from zlib import crc32
 
-from flintmq.server.accepting import StreamProtocol
+from flintmq.server.acceptor import StreamProtocol
 from tests.sim.loop import VirtualLoop
 
 # What the kernels on the way take before a writer's own buffer fills.

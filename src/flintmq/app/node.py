@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, final
 
 from flintmq import __version__, compiled
+from flintmq.app.live_settings import bound_assembling, reloaded_parts
 from flintmq.app.logins import (
     KNOWN_TO_ALL,
     LOGIN_SECRET,
@@ -19,15 +20,14 @@ from flintmq.app.logins import (
     login_policy,
 )
 from flintmq.app.offers import COMPATIBLE_VERSION, offer, offer_10
-from flintmq.app.recovering import recover, tell_damage
-from flintmq.app.reloaded import bound_assembling, reloaded_parts
+from flintmq.app.recovery import recover, tell_damage
 from flintmq.app.runtime_environment import RuntimeEnvironment
 from flintmq.base.addresses import networks
 from flintmq.base.errors import ConfigurationError
 from flintmq.broker.broker import Broker
 from flintmq.broker.ports import UserRecord
 from flintmq.server import logs
-from flintmq.server.accepting import Accepting, StreamProtocol
+from flintmq.server.acceptor import Acceptor, StreamProtocol
 from flintmq.server.addresses import Address, addresses
 from flintmq.server.alarms import Alarms
 from flintmq.server.amqp import AmqpServer
@@ -38,7 +38,7 @@ from flintmq.server.config import ManagementSettings, Settings, TracingSettings
 from flintmq.server.login_origins import LoginOrigins
 from flintmq.server.oauth.tokens import tokens_of
 from flintmq.server.operation import Listener, Operation
-from flintmq.server.reloading import Apply, Part
+from flintmq.server.reload import Apply, Part
 from flintmq.storage.backup.hard_links import remove_abandoned
 from flintmq.storage.node import NodeStorage
 
@@ -74,7 +74,7 @@ class Node:
         self._loop = asyncio.get_running_loop()
         # The sync thread reports to it; nothing is staged, so nothing reported, before it is there.
         self._server: AmqpServer | None = None
-        self._accepting: list[Accepting] = []
+        self._acceptors: list[Acceptor] = []
         self._sampling: asyncio.Task[None] | None = None
         self._reloaded: list[Part] = []
         self._exporting: SpanExport | None = None
@@ -229,10 +229,10 @@ class Node:
         return number
 
     async def _listen(self, protocol: Callable[[], StreamProtocol], address: Address) -> int:
-        accepting = Accepting(protocol)
-        self._accepting.append(accepting)
+        acceptor = Acceptor(protocol)
+        self._acceptors.append(acceptor)
         try:
-            return await accepting.listen(address.host, address.port)
+            return await acceptor.listen(address.host, address.port)
         except OSError as error:
             raise address.refused(error) from error
 
@@ -259,7 +259,7 @@ class Node:
                 self._operation.close()
             if self._server is not None:
                 log.info("stopping", connections=len(self._server.connections))
-                for each in self._accepting:
+                for each in self._acceptors:
                     each.close()
                 await self._server.drain(_DRAIN_SECONDS)
                 await self._server.close(patience_seconds)

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from flintmq import __version__
-from flintmq.app.defining import add_default_user, define
+from flintmq.app.definitions import add_default_user, define
 from flintmq.app.runtime_environment import CODECS
 from flintmq.base.errors import ConfigurationError, StorageError
 from flintmq.broker.broker import Broker

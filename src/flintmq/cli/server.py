@@ -49,7 +49,7 @@ def serve(
 
     settings = load()
 
-    from flintmq.app.serving import run
+    from flintmq.app.process import run
 
     raise typer.Exit(run(settings, load))
 

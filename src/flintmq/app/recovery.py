@@ -3,7 +3,7 @@
 import os
 import time
 
-from flintmq.app.defining import define
+from flintmq.app.definitions import define
 from flintmq.app.logins import LOGIN_SECRET
 from flintmq.app.runtime_environment import HashPassword
 from flintmq.broker.broker import Broker

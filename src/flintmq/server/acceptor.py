@@ -1,7 +1,7 @@
-"""Sockets that are listened on: so many connections are accepted in a turn of the event loop, and no more.
+"""The acceptor: listening sockets, from which only a few connections are accepted in a turn of the event loop.
 
-Event loops of their own accord accept all that wait, up to a thousand: a crowd that comes at once would hold up
-everybody who is in already, for a tenth of a second and more.
+Event loops by themselves accept all connections that wait, up to a thousand. A thousand new clients would then delay
+all others by a tenth of a second and more.
 """
 
 import asyncio
@@ -11,11 +11,11 @@ from typing import Any, Final, Protocol, cast, final
 
 from flintmq.server import logs
 
-# A quarter of a millisecond of work, with what is made for each.
+# A quarter of a millisecond of work, with the objects of each connection.
 ACCEPTED_PER_TURN: Final = 4
-# Connections that come wait in the kernel meanwhile, so many of them.
+# The number of connections that wait in the kernel meanwhile.
 _BACKLOG: Final = 1024
-# How long to wait for what a connection takes, and this process or this machine has no more of.
+# The wait after the process or the machine has run out of a resource that a connection needs.
 _RETRY_SECONDS: Final = 1.0
 
 log = logs.get_logger()
@@ -38,7 +38,7 @@ class StreamProtocol(Protocol):
 
 
 @final
-class Accepting:
+class Acceptor:
     """All sockets of one name and port. `protocol` makes the protocol of an accepted socket."""
 
     def __init__(self, protocol: Callable[[], StreamProtocol]) -> None:
@@ -87,7 +87,7 @@ class Accepting:
             self._loop.add_reader(listening.fileno(), self._accept, listening)
 
     def _accept(self, listening: socket.socket) -> None:
-        """Take in those who wait; the loop calls again in its next turn as long as there are any."""
+        """Accept waiting connections; the loop calls again in its next turn as long as there are any."""
         for _ in range(ACCEPTED_PER_TURN):
             try:
                 connection, _ = listening.accept()

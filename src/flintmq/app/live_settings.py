@@ -3,7 +3,7 @@
 import asyncio
 from functools import partial
 
-from flintmq.app.defining import bring_in, document_in, given_by, hashed_passwords, user_records
+from flintmq.app.definitions import bring_in, document_in, given_by, hashed_passwords, user_records
 from flintmq.app.offers import offer, offer_10
 from flintmq.app.runtime_environment import HashPassword
 from flintmq.base.errors import ConfigurationError, FlintError
@@ -15,7 +15,7 @@ from flintmq.server.alarms import Alarms
 from flintmq.server.amqp import AmqpServer
 from flintmq.server.certificates import tls_of
 from flintmq.server.config import Settings
-from flintmq.server.reloading import Apply, Part
+from flintmq.server.reload import Apply, Part
 
 log = logs.get_logger()
 

@@ -32,7 +32,7 @@ class Part:
         return key.startswith(self.begins)
 
 
-class Reloading:
+class SettingsReload:
     """`load` reads the settings from where they came from."""
 
     def __init__(self, settings: Settings, load: Callable[[], Settings]) -> None:

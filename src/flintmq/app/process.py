@@ -17,7 +17,7 @@ from flintmq.app.node import Node
 from flintmq.app.runtime_environment import durable
 from flintmq.server import logs, service_manager
 from flintmq.server.config import Settings
-from flintmq.server.reloading import Apply, Part, Reloading
+from flintmq.server.reload import Apply, Part, SettingsReload
 from flintmq.server.signals import Signals
 
 # Objects of messages come and go without cycles; the collector looks for the rare cycles elsewhere. The objects of new
@@ -41,10 +41,10 @@ def run(settings: Settings, load: Callable[[], Settings]) -> int:
 async def _serve_until_signalled(settings: Settings, load: Callable[[], Settings]) -> int:
     signals = Signals()
     signals.install(asyncio.get_running_loop())
-    return await serve(settings, signals, Reloading(settings, load))
+    return await serve(settings, signals, SettingsReload(settings, load))
 
 
-async def serve(settings: Settings, signals: Signals, reloading: Reloading) -> int:
+async def serve(settings: Settings, signals: Signals, reloading: SettingsReload) -> int:
     """Run a broker in a process of its own until it is told to stop, and stop it cleanly."""
     _raise_open_files()
     # Collect both young generations: surviving objects then belong to the old one, which is not examined again.

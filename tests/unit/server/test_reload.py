@@ -12,7 +12,7 @@ from flintmq.server.config import (
     Settings,
     UserSettings,
 )
-from flintmq.server.reloading import Apply, Part, Reloading
+from flintmq.server.reload import Apply, Part, SettingsReload
 
 
 def part(begins: str, applied: list[Settings], is_always: bool = False, fails: bool = False) -> Part:
@@ -24,8 +24,8 @@ def part(begins: str, applied: list[Settings], is_always: bool = False, fails: b
     return Part((begins,), prepare, is_always)
 
 
-def reloading(before: Settings, after: Settings, *parts: Part) -> Reloading:
-    made = Reloading(before, lambda: after)
+def reloading(before: Settings, after: Settings, *parts: Part) -> SettingsReload:
+    made = SettingsReload(before, lambda: after)
     for each in parts:
         made.add(each)
     return made
@@ -80,7 +80,7 @@ def test_a_file_that_is_wrong_ends_nothing() -> None:
     """The next order to read is obeyed, whatever became of the last one."""
     applied: list[Settings] = []
     environments = [{"FLINTMQ_WRONG": "1"}, {"FLINTMQ_LOG_LEVEL": "debug"}]
-    made = Reloading(Settings(), lambda: config.load(None, environments.pop(0), {}))
+    made = SettingsReload(Settings(), lambda: config.load(None, environments.pop(0), {}))
     made.add(part("log.", applied))
 
     async def told_twice() -> None:

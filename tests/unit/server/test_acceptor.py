@@ -1,4 +1,4 @@
-"""Accepting connections: a few in a turn of the event loop, whoever waits."""
+"""Accepting connections: a few in a turn of the event loop, however many wait."""
 
 import asyncio
 import errno
@@ -11,8 +11,8 @@ from typing import cast
 import pytest
 import uvloop
 
-from flintmq.server import accepting
-from flintmq.server.accepting import ACCEPTED_PER_TURN, Accepting
+from flintmq.server import acceptor
+from flintmq.server.acceptor import ACCEPTED_PER_TURN, Acceptor
 
 CROWD = 100
 # Broker processes have the one, programs that a broker is embedded in have any.
@@ -64,7 +64,7 @@ def test_a_crowd(new_loop: Callable[[], asyncio.AbstractEventLoop], came: list[G
     """Who comes with a crowd comes in by and by, and the loop turns between them."""
 
     async def crowd() -> None:
-        listener = Accepting(Guest)
+        listener = Acceptor(Guest)
         port = await listener.listen("127.0.0.1", 0)
         with ExitStack() as stack:
             clients = [stack.enter_context(socket.create_connection(("127.0.0.1", port))) for _ in range(CROWD)]
@@ -97,7 +97,7 @@ def test_nobody_comes_in_any_more(new_loop: Callable[[], asyncio.AbstractEventLo
     """Once it is closed, the port is free, and whoever was being let in is not."""
 
     async def close() -> None:
-        listener = Accepting(Guest)
+        listener = Acceptor(Guest)
         port = await listener.listen("127.0.0.1", 0)
         with socket.create_connection(("127.0.0.1", port)) as client:
             await until(lambda: bool(listener._welcomed))
@@ -106,10 +106,10 @@ def test_nobody_comes_in_any_more(new_loop: Callable[[], asyncio.AbstractEventLo
             client.settimeout(60)
             assert await asyncio.to_thread(client.recv, 1) == b""
         assert not came
-        again = Accepting(Guest)
+        again = Acceptor(Guest)
         assert await again.listen("127.0.0.1", port) == port
         with pytest.raises(OSError, match="in use"):
-            await Accepting(Guest).listen("127.0.0.1", port)
+            await Acceptor(Guest).listen("127.0.0.1", port)
         again.close()
 
     run(new_loop, close())
@@ -117,7 +117,7 @@ def test_nobody_comes_in_any_more(new_loop: Callable[[], asyncio.AbstractEventLo
 
 def test_no_more_files(monkeypatch: pytest.MonkeyPatch, came: list[Guest]) -> None:
     """Where a connection cannot be accepted the loop does not spin; they come in later."""
-    monkeypatch.setattr(accepting, "_RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(acceptor, "_RETRY_SECONDS", 0.01)
     refusals = [0]
 
     class Poor(socket.socket):
@@ -130,7 +130,7 @@ def test_no_more_files(monkeypatch: pytest.MonkeyPatch, came: list[Guest]) -> No
     monkeypatch.setattr(socket, "socket", Poor)
 
     async def come() -> None:
-        listener = Accepting(Guest)
+        listener = Acceptor(Guest)
         port = await listener.listen("127.0.0.1", 0)
         monkeypatch.undo()
         with socket.create_connection(("127.0.0.1", port)):
@@ -148,7 +148,7 @@ def test_all_addresses_of_a_name(came: list[Guest]) -> None:
     """A name may have addresses of several kinds."""
 
     async def come() -> None:
-        listener = Accepting(Guest)
+        listener = Acceptor(Guest)
         # One port only where there is one socket only.
         await listener.listen("", 0)
         for each in listener._sockets:
@@ -189,13 +189,13 @@ def test_a_system_without_a_kind_of_address(monkeypatch: pytest.MonkeyPatch) -> 
     async def listen() -> None:
         monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", addresses)
         monkeypatch.setattr(socket, "socket", NoSix)
-        listener = Accepting(Guest)
+        listener = Acceptor(Guest)
         await listener.listen("localhost", 0)
         assert [each.family for each in listener._sockets] == [socket.AF_INET]
         listener.close()
         monkeypatch.setattr(NoSix, "missing", (socket.AF_INET6, socket.AF_INET))
         with pytest.raises(OSError, match="Address family not supported"):
-            await Accepting(Guest).listen("localhost", 0)
+            await Acceptor(Guest).listen("localhost", 0)
         monkeypatch.undo()
 
     run(asyncio.new_event_loop, listen())
