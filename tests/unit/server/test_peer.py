@@ -1,11 +1,12 @@
-"""A peer is judged by its silence once all has been read that came before."""
+"""A peer is read unless there is a reason not to, and its silence counts only once all its input has been read."""
 
 import asyncio
 from typing import Any, cast
 
 import pytest
 
-from flintmq.base.errors import FlintError
+from flintmq.base.errors import ConnectionForced, FlintError
+from flintmq.base.limits import OUTPUT_BACK_PRESSURE_BYTES, TICK_READ_BYTES
 from flintmq.broker.broker import Broker
 from flintmq.broker.ports import PermissionRecord, UserRecord
 from flintmq.gateway.amqp091.service import Offer
@@ -13,6 +14,7 @@ from flintmq.protocol.amqp091.connection import Login, Tuning
 from flintmq.protocol.role import Role
 from flintmq.protocol.sasl import plain
 from flintmq.server.amqp import AmqpServer
+from flintmq.server.back_pressure import ALARM, JOURNAL, OUTPUT, TICK
 from flintmq.server.host import Logins
 from flintmq.server.peer import Peer
 from flintmq.wire.amqp091.frames import HEARTBEAT_FRAME
@@ -38,6 +40,8 @@ class Wire(asyncio.Transport):
         super().__init__()
         self._client = client
         self.is_over = False
+        self.is_read = True
+        self.unsent = 0
 
     def write(self, data: Any) -> None:  # noqa: ANN401 - bytes of some kind
         self._client.engine.receive(bytes(data), 0.0)
@@ -49,7 +53,13 @@ class Wire(asyncio.Transport):
         return ("127.0.0.1", 1) if name.endswith("name") else default
 
     def get_write_buffer_size(self) -> int:
-        return 0
+        return self.unsent
+
+    def pause_reading(self) -> None:
+        self.is_read = False
+
+    def resume_reading(self) -> None:
+        self.is_read = True
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         pass
@@ -116,3 +126,50 @@ def test_silence_ends_a_connection_after_a_standstill(loop: VirtualLoop, opened:
     loop.run(loop.time() + 1.0)
     assert "missed heartbeats" in str(closed(peer))
     assert wire.is_over
+
+
+def test_the_end_of_one_reason_leaves_the_others(loop: VirtualLoop, opened: tuple[Peer, Wire]) -> None:
+    """The end of an alarm does not resume a client that does not read its output; reading its output does."""
+    peer, wire = opened
+    peer.gate.add(ALARM)
+    peer.gate.add(OUTPUT)
+    peer.go_on(ALARM)
+    loop.run(loop.time())
+    assert not wire.is_read
+    peer.resume_writing()
+    loop.run(loop.time())
+    assert wire.is_read
+
+
+def test_unread_output_stops_reading(loop: VirtualLoop, opened: tuple[Peer, Wire]) -> None:
+    """The tick stops reading a client with too much output that it has not read, until it has."""
+    peer, wire = opened
+    wire.unsent = OUTPUT_BACK_PRESSURE_BYTES + 1
+    peer.data_received(HEARTBEAT_FRAME)
+    loop.run(loop.time())
+    assert peer.gate.reasons == OUTPUT
+    assert not wire.is_read
+    wire.unsent = 0
+    peer.resume_writing()
+    assert wire.is_read
+
+
+def test_one_tick_of_input(loop: VirtualLoop, opened: tuple[Peer, Wire]) -> None:
+    """A client that has sent as much as a tick takes in is read again when the tick has run."""
+    peer, wire = opened
+    peer.data_received(HEARTBEAT_FRAME * (TICK_READ_BYTES // len(HEARTBEAT_FRAME) + 1))
+    assert peer.gate.reasons == TICK
+    assert not wire.is_read
+    loop.run(loop.time())
+    assert wire.is_read
+
+
+def test_the_answer_to_a_close_is_read(loop: VirtualLoop, opened: tuple[Peer, Wire]) -> None:
+    """A connection that waits for close-ok is read, whatever stopped it before."""
+    peer, wire = opened
+    peer.gate.add(JOURNAL)
+    peer.connection.fail(ConnectionForced("test"))
+    loop.call_soon(peer.flush)
+    loop.run(loop.time())
+    assert wire.is_read
+    assert peer.gate.reasons == 0
