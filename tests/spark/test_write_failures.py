@@ -86,6 +86,6 @@ def test_a_full_queue_refuses(broker: BrokerProcess, queues: Queues) -> None:
 
 def test_no_broker(monkeypatch: pytest.MonkeyPatch, mode: str) -> None:
     """A task waits for a broker that restarts, and says in the end what to look at."""
-    monkeypatch.setattr("flintmq.spark.connecting.PATIENCE_SECONDS", 0.3)
+    monkeypatch.setattr("flintmq.spark.client.PATIENCE_SECONDS", 0.3)
     with pytest.raises(FlintError, match="is the broker running, and is the option url its address"):
         write("amqp://127.0.0.1:1/", mode, {"body": "x"}, exchange="amq.direct")

@@ -5,7 +5,7 @@ from hashlib import sha256
 from typing import Final
 
 import flintmq.client as fc
-from flintmq.spark.connecting import Connecting
+from flintmq.spark.client import ReconnectingClient
 from flintmq.spark.lake.datafile import Batch, DataFile
 from flintmq.spark.lake.options import Events, Place
 
@@ -19,12 +19,12 @@ def announce(events: Events, place: Place, batch: Batch) -> None:
     and a queue that deduplicates drops what comes again.
     """
     messages = [_event(events, place, batch, file) for file in batch.files]
-    with Connecting(events.endpoint, confirms=True, patient=True) as connecting:
+    with ReconnectingClient(events.endpoint, confirms=True, patient=True) as client:
         if batch.goes_on:
             name = f"lake.events.{_digest(place)}.{batch.query}"
-            connecting.call(lambda channel: _publish_once(channel, name, batch, messages))
+            client.call(lambda channel: _publish_once(channel, name, batch, messages))
         else:
-            connecting.call(lambda channel: channel.publish_batch(messages))
+            client.call(lambda channel: channel.publish_batch(messages))
 
 
 def _digest(place: Place) -> str:

@@ -20,7 +20,7 @@ from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTri
 from pyspark.sql.types import StructType
 
 from flintmq.base.errors import ConfigurationError, FlintError
-from flintmq.spark.failures import told
+from flintmq.spark.errors import user_errors
 from flintmq.spark.lake.formats import Snapshot, StoredFile, Table, open_table
 from flintmq.spark.lake.manifest import LakeDamaged, Manifest
 from flintmq.spark.lake.options import LakeFormat, LakeReadOptions, Place
@@ -56,7 +56,7 @@ class LakeBatchReader(DataSourceReader):
         self._schema = schema
 
     def partitions(self) -> list[InputPartition]:
-        with told():
+        with user_errors():
             files = lake_table(self._options.place).snapshot(None, self._options.partitions).files
         rows = sum(file.rows for file in files)
         parts = max(self._options.min_partitions, -(-rows // ROWS_PER_PARTITION))
@@ -133,7 +133,7 @@ class LakeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Raises ConfigurationError for a place among the rows of other partitions."""
         before, now = offset.get("partitions", ""), self._options.partitions.text
         if before != now:
-            with told():
+            with user_errors():
                 raise ConfigurationError(
                     f"the option partitions is {now!r}, and was {before!r} when this query began: set it to what it "
                     "was, or begin again with a new checkpoint location"
@@ -141,7 +141,7 @@ class LakeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _at(self, version: str | None) -> Snapshot:
         if self._snapshot is None or self._snapshot.version != version:
-            with told():
+            with user_errors():
                 self._snapshot = lake_table(self._options.place).snapshot(version, self._options.partitions)
             self._total = sum(file.rows for file in self._snapshot.files)
         return self._snapshot
@@ -151,7 +151,7 @@ def _read(partition: InputPartition, schema: StructType) -> Iterator[pa.RecordBa
     """What a task does, on an executor."""
     assert isinstance(partition, RowRange)
     arrow = to_arrow_schema(schema, timezone="UTC")
-    with told():
+    with user_errors():
         for piece in partition.pieces:
             yield from _read_piece(piece, arrow)
 

@@ -7,7 +7,7 @@ from pyspark.sql.types import StructType
 
 from flintmq.base.errors import ConfigurationError
 from flintmq.spark.catalog import is_table, keeping, of_user, plain, reading, writing
-from flintmq.spark.failures import told
+from flintmq.spark.errors import user_errors
 from flintmq.spark.lake.options import lake_read_options, lake_write_options
 from flintmq.spark.lake.reading import LakeBatchReader, LakeStreamReader, check_columns, lake_table
 from flintmq.spark.lake.writer import LakeBatchWriter, LakeStreamWriter
@@ -24,32 +24,32 @@ class LakeDataSource(DataSource):
         return "flintmq_lake"
 
     def schema(self) -> StructType:
-        with told():
+        with user_errors():
             options = of_user(self.options) if is_table(self.options) else self.options
             schema = lake_table(lake_read_options(options).place).schema()
             return keeping(schema, options) if is_table(self.options) else schema
 
     def reader(self, schema: StructType) -> LakeBatchReader:
-        with told():
+        with user_errors():
             options = lake_read_options(reading(self.options, schema, _SELECT))
             check_columns(schema, options.place)
             return LakeBatchReader(options, plain(schema))
 
     def streamReader(self, schema: StructType) -> LakeStreamReader:
-        with told():
+        with user_errors():
             options = lake_read_options(reading(self.options, schema, _SELECT))
             check_columns(schema, options.place)
             return LakeStreamReader(options, plain(schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> LakeBatchWriter:
-        with told():
+        with user_errors():
             if overwrite:
                 raise ConfigurationError('a lake is added to, and not overwritten: use mode("append"), or another path')
             return LakeBatchWriter(lake_write_options(writing(self.options, _INSERT)), schema)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> LakeStreamWriter:
         """With the output mode complete, every micro-batch adds the whole result again."""
-        with told():
+        with user_errors():
             options = lake_write_options(writing(self.options, _INSERT))
             if options.transactional_id:
                 raise ConfigurationError(

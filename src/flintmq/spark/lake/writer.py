@@ -19,7 +19,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from pyspark.sql.types import StructType
 
 from flintmq.base.errors import ConfigurationError, FlintError
-from flintmq.spark.failures import told
+from flintmq.spark.errors import user_errors
 from flintmq.spark.lake.datafile import Batch, DataFile
 from flintmq.spark.lake.events import announce
 from flintmq.spark.lake.files import TaskFiles
@@ -63,7 +63,7 @@ class Lake:
     def write(self, batches: Iterator[pa.RecordBatch]) -> list[DataFile]:
         """What a task does, on an executor."""
         files = TaskFiles(self._options, self._layout, self.attempt)
-        with told():
+        with user_errors():
             try:
                 for batch in batches:
                     files.add(batch)
@@ -75,7 +75,7 @@ class Lake:
     def commit(self, batch: Batch) -> None:
         """Raises FlintError; what was done by then is not done again."""
         if batch.files:
-            with told():
+            with user_errors():
                 self._commit(batch)
 
     def _commit(self, batch: Batch) -> None:
@@ -94,7 +94,7 @@ class Lake:
             table.commit(decided)
         events = self._options.events
         if events is not None:
-            with told(events.endpoint), _its_rows_are_in(batch, self._options.place.path):
+            with user_errors(events.endpoint), _its_rows_are_in(batch, self._options.place.path):
                 announce(events, self._options.place, replace(decided, goes_on=batch.goes_on))
 
     def _prepare(self, batch: Batch, table: Table) -> None:

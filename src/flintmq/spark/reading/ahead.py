@@ -3,14 +3,16 @@
 from collections.abc import Callable, Iterator
 
 import flintmq.client as fc
-from flintmq.spark.connecting import Connecting
+from flintmq.spark.client import ReconnectingClient
 
 
 class Ahead:
     """`begin` asks for chunks from an offset on. After a loss of connection that is done again."""
 
-    def __init__(self, connecting: Connecting, begin: Callable[[fc.Channel, int], Iterator[fc.StreamChunk]]) -> None:
-        self._connecting = connecting
+    def __init__(
+        self, client: ReconnectingClient, begin: Callable[[fc.Channel, int], Iterator[fc.StreamChunk]]
+    ) -> None:
+        self._client = client
         self._begin = begin
         self._channel: fc.Channel | None = None
         self._chunks: Iterator[fc.StreamChunk] = iter(())
@@ -27,7 +29,7 @@ class Ahead:
             return next(self._chunks, None)
 
         try:
-            chunk = self._connecting.call(take)
+            chunk = self._client.call(take)
         except fc.ChannelClosed:
             self._offset = -1
             raise

@@ -5,7 +5,7 @@ from typing import Final
 
 import flintmq.client as fc
 from flintmq.base.errors import FlintError, PreconditionFailed
-from flintmq.spark.connecting import Connecting
+from flintmq.spark.client import ReconnectingClient
 
 EVERYTHING: Final = 1 << 62
 
@@ -68,10 +68,10 @@ class Feed:
         """Where the next micro-batch ends: one of so many messages, and about so many bytes, at most."""
 
 
-def is_stream(connecting: Connecting, queue: str) -> bool:
+def is_stream(client: ReconnectingClient, queue: str) -> bool:
     """Raises FlintError, when there is no such queue for one."""
     try:
-        connecting.call(lambda channel: channel.stream_query(queue))
+        client.call(lambda channel: channel.stream_query(queue))
     except fc.ChannelClosed as error:
         if error.code == PreconditionFailed.code:
             return False

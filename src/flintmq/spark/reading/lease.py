@@ -11,8 +11,8 @@ from typing import Final, TypeVar
 import flintmq.client as fc
 from flintmq.base.errors import ConfigurationError, NotFound, PreconditionFailed
 from flintmq.base.limits import LEASE_EXTEND_MAX_BYTES, LEASE_EXTEND_MAX_MESSAGES
-from flintmq.spark.connecting import Connecting
-from flintmq.spark.failures import QueryFailed
+from flintmq.spark.client import ReconnectingClient
+from flintmq.spark.errors import QueryFailed
 from flintmq.spark.reading.ahead import Ahead
 from flintmq.spark.reading.feed import BatchUnread, DataLost, Feed
 from flintmq.spark.reading.options import EARLIEST, ReadOptions
@@ -30,8 +30,8 @@ T = TypeVar("T")
 
 
 class Lease(Feed):
-    def __init__(self, connecting: Connecting, options: ReadOptions, queue: str) -> None:
-        self._connecting = connecting
+    def __init__(self, client: ReconnectingClient, options: ReadOptions, queue: str) -> None:
+        self._client = client
         self._queue = queue
         self._name = options.consumer_name
         self._options = options
@@ -96,7 +96,7 @@ class Lease(Feed):
         """
         if start == end or end <= self._read_up_to or self._options.settle_unread or number != self.lease:
             return
-        if self._connecting.has(_CAPABILITY):
+        if self._client.has(_CAPABILITY):
             now = self._call(lambda channel: channel.lease_query(self._queue, self._name))
             if now.first < end and now.fetched <= start:
                 raise BatchUnread(
@@ -178,7 +178,7 @@ class Lease(Feed):
     def _open(self) -> fc.LeaseInfo:
         """From now on this query is the one that reads under its name."""
         timeout_ms = self._options.lease_timeout_ms
-        lease = self._connecting.call(lambda channel: channel.lease_open(self._queue, self._name, 0, timeout_ms))
+        lease = self._client.call(lambda channel: channel.lease_open(self._queue, self._name, 0, timeout_ms))
         self._epoch = lease.epoch
         if timeout_ms:
             self.close()
@@ -195,7 +195,7 @@ class Lease(Feed):
 
     def _call(self, operation: Callable[[fc.Channel], T]) -> T:
         try:
-            return self._connecting.call(operation)
+            return self._client.call(operation)
         except fc.ChannelClosed as error:
             if error.code == NotFound.code and "lease" in error.text:
                 raise DataLost(
@@ -229,7 +229,7 @@ class Lease(Feed):
         """
         size = self._options.fetch_bytes
         name = self._name
-        ahead = Ahead(self._connecting, lambda channel, at: channel.lease_chunks(self._queue, name, at, end, size))
+        ahead = Ahead(self._client, lambda channel, at: channel.lease_chunks(self._queue, name, at, end, size))
         offset = start
         while offset < end:
             chunk = ahead.chunk(offset)

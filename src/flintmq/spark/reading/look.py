@@ -9,7 +9,7 @@ from pyspark.sql.datasource import InputPartition
 
 import flintmq.client as fc
 from flintmq.base.errors import ConfigurationError
-from flintmq.spark.connecting import Connecting
+from flintmq.spark.client import ReconnectingClient
 from flintmq.spark.reading.options import ReadOptions
 from flintmq.wire.amqp091.chunk import REDELIVERED, push_record
 from flintmq.wire.amqp091.tables import encode_address
@@ -27,19 +27,19 @@ class Look(InputPartition):
     count: int
 
 
-def looks(connecting: Connecting, options: ReadOptions, queue: str, number: int) -> list[Look]:
+def looks(client: ReconnectingClient, options: ReadOptions, queue: str, number: int) -> list[Look]:
     """One partition at most: a queue has no places to begin at. Raises FlintError."""
     if queue in options.starting or queue in options.ending:
         raise ConfigurationError(
             f"'{queue}' is not a stream: a batch shows all that is on it, and has no offsets to start and to end at"
         )
-    count = connecting.call(lambda channel: channel.declare_queue(queue, passive=True)).message_count
+    count = client.call(lambda channel: channel.declare_queue(queue, passive=True)).message_count
     return [Look(queue, number, count)] if count else []
 
 
-def look(connecting: Connecting, part: Look, chunk_bytes: int) -> Iterator[bytes]:
+def look(client: ReconnectingClient, part: Look, chunk_bytes: int) -> Iterator[bytes]:
     """The messages as chunks (see wire/amqp091/chunk.py), whose offsets count from 0. Raises FlintError."""
-    batches = connecting.call(
+    batches = client.call(
         lambda channel: channel.consume(part.queue, no_ack=True, timeout=SILENCE_SECONDS, arguments={"x-browse": True})
     )
     w = BytesWriter()

@@ -12,9 +12,9 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from pyspark.sql.types import StructType
 
 from flintmq.base.errors import ConfigurationError
-from flintmq.spark.connecting import Connecting
-from flintmq.spark.failures import told
-from flintmq.spark.memory import keep_freed
+from flintmq.spark.client import ReconnectingClient
+from flintmq.spark.errors import user_errors
+from flintmq.spark.malloc import keep_freed_memory
 from flintmq.spark.reading.decode import ChunkDecoder
 from flintmq.spark.reading.feed import EVERYTHING, DataLost, Feed, is_stream
 from flintmq.spark.reading.lease import Lease
@@ -49,16 +49,19 @@ _TRIES: Final = 3
 def read_partition(options: ReadOptions, schema: StructType, partition: InputPartition) -> Iterator[pa.RecordBatch]:
     """What a task does, on an executor: a record batch for each chunk. Its connection ends with it."""
     assert isinstance(partition, (OffsetRange, Look))
-    keep_freed()
+    keep_freed_memory()
     queue = partition.queue
-    with told(options.endpoint, queue), Connecting(options.endpoint, confirms=False, patient=True) as connecting:
+    with (
+        user_errors(options.endpoint, queue),
+        ReconnectingClient(options.endpoint, confirms=False, patient=True) as client,
+    ):
         if isinstance(partition, Look):
             decoder = ChunkDecoder(schema, queue, partition.partition, knows_times=False)
-            chunks = look(connecting, partition, options.fetch_bytes)
+            chunks = look(client, partition, options.fetch_bytes)
         else:
             decoder = ChunkDecoder(schema, queue, partition.partition, partition.generation)
             kind = Lease if partition.is_leased else Stream
-            chunks = kind(connecting, options, queue).chunks(partition.start, partition.end)
+            chunks = kind(client, options, queue).chunks(partition.start, partition.end)
         for chunk in chunks:
             yield decoder.decode(chunk)
 
@@ -74,13 +77,13 @@ class BatchReader(DataSourceReader):
         options = self._options
         ranges: list[OffsetRange] = []
         found: list[InputPartition] = []
-        with Connecting(options.endpoint, confirms=False, patient=False) as connecting:
+        with ReconnectingClient(options.endpoint, confirms=False, patient=False) as client:
             for number, queue in enumerate(options.queues):
-                with told(options.endpoint, queue):
-                    if is_stream(connecting, queue):
-                        ranges.append(self._range(Stream(connecting, options, queue), queue, number))
+                with user_errors(options.endpoint, queue):
+                    if is_stream(client, queue):
+                        ranges.append(self._range(Stream(client, options, queue), queue, number))
                     else:
-                        found += looks(connecting, options, queue, number)
+                        found += looks(client, options, queue, number)
         found += split(ranges, options.min_partitions, options.max_messages_per_partition)
         # Spark puts a partition of its own in the place of none.
         return found or [OffsetRange(options.queues[0], 0, 0, 0)]
@@ -105,7 +108,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         self._options = options
         self._schema = schema
-        self._connecting: Connecting | None = None
+        self._client: ReconnectingClient | None = None
         self._known: dict[str, Feed] = {}
         self._initial: Place | None = None
         self._begun: tuple[dict[str, int], dict[str, int]] | None = None
@@ -119,7 +122,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def initialOffset(self) -> Place:
         """Spark asks again and again until there is a first batch: where "latest" is must not change meanwhile."""
         if self._initial is None:
-            with self._told():
+            with self._user_errors():
                 self._initial = place({queue: feed.start() for queue, feed in self._feeds().items()}, **self._numbers())
         return self._initial
 
@@ -128,13 +131,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable() if most is None else ReadMaxRows(most)
 
     def prepareForTriggerAvailableNow(self) -> None:
-        with self._told():
+        with self._user_errors():
             self._available_now = {queue: feed.end() for queue, feed in self._feeds().items()}
 
     def latestOffset(self, start: Place, limit: ReadLimit) -> Place:
         """Spark has what is before `start`: it asks for a batch once it has committed the one before."""
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else EVERYTHING
-        with self._told():
+        with self._user_errors():
             for _ in range(_TRIES - 1):
                 try:
                     found = self._next(start, most)
@@ -212,7 +215,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def reportLatestOffset(self) -> Place:
         """For Spark's progress."""
-        with self._told():
+        with self._user_errors():
             try:
                 return place({queue: feed.end() for queue, feed in self._feeds().items()}, **self._numbers())
             except DataLost:
@@ -227,7 +230,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: Place, end: Place) -> list[InputPartition]:
         options = self._options
-        with self._told():
+        with self._user_errors():
             offsets_of(end, options.queues)
             leases = leases_of(end)
             self._check_progress(start, end)
@@ -266,8 +269,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def stop(self) -> None:
         for feed in self._known.values():
             feed.close()
-        if self._connecting is not None:
-            self._connecting.close()
+        if self._client is not None:
+            self._client.close()
 
     def _numbers(self) -> Place:
         feeds = self._feeds()
@@ -275,21 +278,21 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         streams = {queue: feed.number for queue, feed in feeds.items() if feed.number and queue not in leases}
         return {"leases": leases, "streams": streams}
 
-    def _told(self) -> AbstractContextManager[None]:
-        return told(self._options.endpoint)
+    def _user_errors(self) -> AbstractContextManager[None]:
+        return user_errors(self._options.endpoint)
 
     def _feeds(self) -> dict[str, Feed]:
         """What each queue is, which is asked once."""
         options = self._options
-        if self._connecting is None:
-            self._connecting = Connecting(options.endpoint, confirms=False, patient=False)
+        if self._client is None:
+            self._client = ReconnectingClient(options.endpoint, confirms=False, patient=False)
         if not self._known:
-            self._known = {queue: feed_of(self._connecting, options, queue) for queue in options.queues}
+            self._known = {queue: feed_of(self._client, options, queue) for queue in options.queues}
         return self._known
 
 
-def feed_of(connecting: Connecting, options: ReadOptions, queue: str) -> Feed:
+def feed_of(client: ReconnectingClient, options: ReadOptions, queue: str) -> Feed:
     """Raises ConfigurationError for options that such a queue cannot follow."""
-    if is_stream(connecting, queue):
-        return Stream(connecting, options, queue)
-    return Lease(connecting, options, queue)
+    if is_stream(client, queue):
+        return Stream(client, options, queue)
+    return Lease(client, options, queue)

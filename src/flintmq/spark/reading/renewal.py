@@ -5,7 +5,7 @@ from typing import Final
 
 import flintmq.client as fc
 from flintmq.base.errors import FlintError
-from flintmq.spark.connecting import Connecting
+from flintmq.spark.client import ReconnectingClient
 from flintmq.spark.endpoint import Endpoint
 
 # Of a timeout, how many calls there are: one or two may come late.
@@ -30,10 +30,10 @@ class Renewal:
         self._closing.set()
 
     def _run(self) -> None:
-        with Connecting(self._endpoint, confirms=False, patient=False) as connecting:
+        with ReconnectingClient(self._endpoint, confirms=False, patient=False) as client:
             while not self._closing.wait(self._pause_seconds):
                 try:
-                    connecting.call(lambda channel: channel.lease_extend(self._queue, self._name, self._epoch, 0, 0))
+                    client.call(lambda channel: channel.lease_extend(self._queue, self._name, self._epoch, 0, 0))
                 except fc.ChannelClosed:
                     # The query itself is told why, when it calls.
                     return

@@ -4,15 +4,15 @@ from collections.abc import Iterator
 
 import flintmq.client as fc
 from flintmq.base.errors import ConfigurationError, PreconditionFailed
-from flintmq.spark.connecting import Connecting
+from flintmq.spark.client import ReconnectingClient
 from flintmq.spark.reading.ahead import Ahead
 from flintmq.spark.reading.feed import EVERYTHING, DataLost, Feed
 from flintmq.spark.reading.options import EARLIEST, LATEST, AtTime, Bound, ReadOptions
 
 
 class Stream(Feed):
-    def __init__(self, connecting: Connecting, options: ReadOptions, queue: str) -> None:
-        self._connecting = connecting
+    def __init__(self, client: ReconnectingClient, options: ReadOptions, queue: str) -> None:
+        self._client = client
         self._queue = queue
         self._options = options
         self._number = 0
@@ -23,7 +23,7 @@ class Stream(Feed):
 
     def bounds(self, timestamp_ms: int = 0) -> fc.StreamInfo:
         """First and next offset, and the first at or after a time. Raises FlintError."""
-        bounds = self._connecting.call(lambda channel: channel.stream_query(self._queue, timestamp_ms))
+        bounds = self._client.call(lambda channel: channel.stream_query(self._queue, timestamp_ms))
         self._number = bounds.number
         return bounds
 
@@ -89,14 +89,14 @@ class Stream(Feed):
         end = min(start + messages, self.end())
         if size == EVERYTHING or start == end:
             return end
-        return self._connecting.call(lambda channel: channel.stream_span(self._queue, start, end, size))
+        return self._client.call(lambda channel: channel.stream_span(self._queue, start, end, size))
 
     # -- messages -------------------------------------------------------------------------------------------------
 
     def chunks(self, start: int, end: int) -> Iterator[bytes]:
         """The messages of a range, as chunks (see wire/amqp091/chunk.py). Raises FlintError."""
         size = self._options.fetch_bytes
-        ahead = Ahead(self._connecting, lambda channel, at: channel.stream_chunks(self._queue, at, end, size))
+        ahead = Ahead(self._client, lambda channel, at: channel.stream_chunks(self._queue, at, end, size))
         offset = start
         while offset < end:
             chunk = _if_there(ahead, offset)

@@ -9,8 +9,8 @@ import pyarrow as pa
 from pyspark.sql.datasource import WriterCommitMessage
 
 import flintmq.client as fc
-from flintmq.spark.connecting import Connecting
-from flintmq.spark.failures import told
+from flintmq.spark.client import ReconnectingClient
+from flintmq.spark.errors import user_errors
 from flintmq.spark.writing.options import WriteOptions
 from flintmq.spark.writing.rows import RowEncoder
 
@@ -31,8 +31,8 @@ def publish(options: WriteOptions, encoder: RowEncoder, batches: Iterator[pa.Rec
     endpoint = options.endpoint
     # While the broker writes one part down, the next is on its way.
     step = max(options.batch_size // 2, 1)
-    with told(endpoint), Connecting(endpoint, confirms=True, patient=True) as connecting:
-        publisher = Publisher(connecting, encoder)
+    with user_errors(endpoint), ReconnectingClient(endpoint, confirms=True, patient=True) as client:
+        publisher = Publisher(client, encoder)
         for batch in batches:
             for start in range(0, batch.num_rows, step):
                 publisher.publish(batch.slice(start, step))
@@ -46,8 +46,8 @@ class Publisher:
     it goes again, and the one in hand too. What of them had been confirmed arrives twice then.
     """
 
-    def __init__(self, connecting: Connecting, encoder: RowEncoder) -> None:
-        self._connecting = connecting
+    def __init__(self, client: ReconnectingClient, encoder: RowEncoder) -> None:
+        self._client = client
         self._encoder = encoder
         self._channel: fc.Channel | None = None
         self._unconfirmed: pa.RecordBatch | None = None
@@ -56,7 +56,7 @@ class Publisher:
 
     def publish(self, part: pa.RecordBatch) -> None:
         """Raises FlintError."""
-        self._connecting.call(partial(self._publish, part))
+        self._client.call(partial(self._publish, part))
         self._unconfirmed = part
         assert self._channel is not None
         self._published = self._channel.published
@@ -64,7 +64,7 @@ class Publisher:
     def finish(self) -> None:
         """All is confirmed then. Raises FlintError."""
         if self._unconfirmed is not None:
-            self._connecting.call(self._finish)
+            self._client.call(self._finish)
 
     def _publish(self, part: pa.RecordBatch, channel: fc.Channel) -> None:
         self._go_on(channel)

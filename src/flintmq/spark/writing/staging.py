@@ -23,8 +23,8 @@ from pyspark.sql.datasource import WriterCommitMessage
 import flintmq.client as fc
 from flintmq.base.errors import ConfigurationError, FlintError, PreconditionFailed
 from flintmq.base.limits import STAGE_ATTEMPTS_MAX
-from flintmq.spark.connecting import Connecting
-from flintmq.spark.failures import told
+from flintmq.spark.client import ReconnectingClient
+from flintmq.spark.errors import user_errors
 from flintmq.spark.writing.options import WriteOptions
 from flintmq.spark.writing.publishing import CONFIRM_SECONDS
 from flintmq.spark.writing.rows import RowEncoder
@@ -63,9 +63,9 @@ def stage(
     options: WriteOptions, encoder: RowEncoder, batches: Iterator[pa.RecordBatch], batch: Batch, partition: int
 ) -> Staged:
     """What a task does, on an executor. Raises FlintError when the broker did not take or route a message."""
-    with _fenced(options), Connecting(options.endpoint, confirms=True, patient=True) as connecting:
+    with _fenced(options), ReconnectingClient(options.endpoint, confirms=True, patient=True) as client:
         # All tasks of a batch ask this, whoever is first: to the same owner, it is the same answer.
-        stage = connecting.call(lambda channel: channel.stage_open(options.transactional_id, batch.owner))
+        stage = client.call(lambda channel: channel.stage_open(options.transactional_id, batch.owner))
         staged = Staged(stage.epoch)
         if batch.number < stage.last_batch:
             raise ConfigurationError(
@@ -78,7 +78,7 @@ def stage(
             for _ in batches:
                 pass
             return staged
-        stager = _Stager(options, encoder, connecting, batch, staged)
+        stager = _Stager(options, encoder, client, batch, staged)
         for number, piece in enumerate(pieces(batches, options.batch_size)):
             stager.stage(place_of(partition, number), piece)
             staged.messages += sum(part.num_rows for part in piece)
@@ -92,11 +92,11 @@ class _Stager:
     """
 
     def __init__(
-        self, options: WriteOptions, encoder: RowEncoder, connecting: Connecting, batch: Batch, staged: Staged
+        self, options: WriteOptions, encoder: RowEncoder, client: ReconnectingClient, batch: Batch, staged: Staged
     ) -> None:
         self._options = options
         self._encoder = encoder
-        self._connecting = connecting
+        self._client = client
         self._batch = batch
         self._staged = staged
         self._channel: fc.Channel | None = None
@@ -104,13 +104,13 @@ class _Stager:
 
     def stage(self, place: int, piece: list[pa.RecordBatch]) -> None:
         """Raises FlintError."""
-        self._connecting.call(partial(self._stage, place, piece))
+        self._client.call(partial(self._stage, place, piece))
         self._last = place, piece
 
     def finish(self) -> None:
         """The broker has all of it then. Raises FlintError."""
         if self._last is not None:
-            self._connecting.call(self._finish)
+            self._client.call(self._finish)
 
     def _stage(self, place: int, piece: list[pa.RecordBatch], channel: fc.Channel) -> None:
         self._go_on(channel)
@@ -185,8 +185,8 @@ def commit(options: WriteOptions, messages: Sequence[WriterCommitMessage | None]
     # Who staged with an older epoch did so for nothing, and the broker says it.
     epoch = max(one.epoch for one in staged)
     ordered = dict(sorted(winners.items()))
-    with _fenced(options), Connecting(options.endpoint, confirms=False, patient=True) as connecting:
-        connecting.call(lambda channel: channel.stage_commit(options.transactional_id, epoch, batch_number, ordered))
+    with _fenced(options), ReconnectingClient(options.endpoint, confirms=False, patient=True) as client:
+        client.call(lambda channel: channel.stage_commit(options.transactional_id, epoch, batch_number, ordered))
 
 
 def abort(options: WriteOptions, messages: Sequence[WriterCommitMessage | None], batch_number: int) -> None:
@@ -195,8 +195,8 @@ def abort(options: WriteOptions, messages: Sequence[WriterCommitMessage | None],
     if not staged:
         return
     epoch = max(one.epoch for one in staged)
-    with suppress(FlintError), Connecting(options.endpoint, confirms=False, patient=False) as connecting:
-        connecting.call(lambda channel: channel.stage_abort(options.transactional_id, epoch, batch_number))
+    with suppress(FlintError), ReconnectingClient(options.endpoint, confirms=False, patient=False) as client:
+        client.call(lambda channel: channel.stage_abort(options.transactional_id, epoch, batch_number))
 
 
 def _staged(messages: Sequence[WriterCommitMessage | None]) -> list[Staged]:
@@ -206,7 +206,7 @@ def _staged(messages: Sequence[WriterCommitMessage | None]) -> list[Staged]:
 
 @contextmanager
 def _fenced(options: WriteOptions) -> Iterator[None]:
-    with told(options.endpoint):
+    with user_errors(options.endpoint):
         try:
             yield
         except fc.ChannelClosed as error:

@@ -10,7 +10,7 @@ OURS = """\
 Traceback (most recent call last):
   File "worker.py", line 2052, in main
     process()
-flintmq.spark.failures.QueryFailed: no queue 'orders' in vhost '/': declare it, or correct the name
+flintmq.spark.errors.QueryFailed: no queue 'orders' in vhost '/': declare it, or correct the name
 
 	at org.apache.spark.api.python.BasePythonRunner.handlePythonException(PythonRunner.scala:581)
 """

@@ -6,7 +6,7 @@ from typing import TypeVar, cast
 import pytest
 
 import flintmq.client as fc
-from flintmq.spark.connecting import Connecting
+from flintmq.spark.client import ReconnectingClient
 from flintmq.spark.reading.ahead import Ahead
 
 T = TypeVar("T")
@@ -42,14 +42,14 @@ def offsets(ahead: Ahead, start: int) -> list[int]:
 def test_one_after_the_other() -> None:
     """A range is asked for once, however many chunks it has."""
     link = Link()
-    assert offsets(Ahead(cast(Connecting, link), link.begin), 0) == [0, 2, 4, 6, 8]
+    assert offsets(Ahead(cast(ReconnectingClient, link), link.begin), 0) == [0, 2, 4, 6, 8]
     assert link.begun[:1] == [0]
 
 
 def test_a_new_connection() -> None:
     """On another channel, and from another offset, it is asked for again from there."""
     link = Link()
-    ahead = Ahead(cast(Connecting, link), link.begin)
+    ahead = Ahead(cast(ReconnectingClient, link), link.begin)
     assert ahead.chunk(0) is not None
     link.channel = object()
     assert offsets(ahead, 2) == [2, 4, 6, 8]
@@ -60,7 +60,7 @@ def test_a_new_connection() -> None:
 def test_a_refusal() -> None:
     """What the broker refused is asked anew by the next call."""
     link = Link()
-    ahead = Ahead(cast(Connecting, link), link.begin)
+    ahead = Ahead(cast(ReconnectingClient, link), link.begin)
     assert ahead.chunk(0) is not None
     link.fault = fc.ChannelClosed(406, "gone")
     with pytest.raises(fc.ChannelClosed):

@@ -7,8 +7,8 @@ import pytest
 
 import flintmq.client as fc
 from flintmq.base.errors import ConfigurationError
-from flintmq.spark.connecting import Connecting
-from flintmq.spark.failures import QueryFailed
+from flintmq.spark.client import ReconnectingClient
+from flintmq.spark.errors import QueryFailed
 from flintmq.spark.reading.feed import EVERYTHING, DataLost
 from flintmq.spark.reading.lease import BATCH_MAX_MESSAGES, Lease, lease_of
 from flintmq.spark.reading.options import stream_read_options
@@ -74,7 +74,7 @@ class Broker:
 
 def lease(broker: Broker, **options: str) -> Lease:
     given = {"url": "amqp://h/", "queue": "q", "consumerName": "c", **options}
-    return Lease(cast(Connecting, broker), stream_read_options(given), "q")
+    return Lease(cast(ReconnectingClient, broker), stream_read_options(given), "q")
 
 
 def test_a_batch() -> None:

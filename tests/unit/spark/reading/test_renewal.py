@@ -51,7 +51,7 @@ def until(holds: Callable[[], bool]) -> None:
 def test_calls(monkeypatch: pytest.MonkeyPatch, fault: Exception, goes_on: bool) -> None:
     """It calls several times in a timeout, also after a lost connection, but not for a lease that is another's."""
     broker = Broker(fault)
-    monkeypatch.setattr(renewal, "Connecting", lambda *_, **__: broker)
+    monkeypatch.setattr(renewal, "ReconnectingClient", lambda *_, **__: broker)
     made = Renewal(Endpoint("amqp://h/"), "q", "c", 7, 20)
     if goes_on:
         until(lambda: len(broker.asked) >= 3)

@@ -7,7 +7,7 @@ import pytest
 
 import flintmq.client as fc
 from flintmq.base.errors import ConfigurationError, FlintError
-from flintmq.spark.connecting import Connecting
+from flintmq.spark.client import ReconnectingClient
 from flintmq.spark.reading.feed import EVERYTHING, DataLost
 from flintmq.spark.reading.options import EARLIEST, batch_read_options
 from flintmq.spark.reading.stream import Stream
@@ -47,7 +47,7 @@ class Log:
 
 def stream(log: Log, **options: str) -> Stream:
     given = {"url": "amqp://h/", "queue": "q", **options}
-    return Stream(cast(Connecting, log), batch_read_options(given), "q")
+    return Stream(cast(ReconnectingClient, log), batch_read_options(given), "q")
 
 
 def read(log: Log, start: int, end: int, **options: str) -> list[int]:

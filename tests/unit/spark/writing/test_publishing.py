@@ -8,7 +8,7 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 
 import flintmq.client as fc
 from flintmq.base.errors import ConnectionLost
-from flintmq.spark.connecting import Connecting
+from flintmq.spark.client import ReconnectingClient
 from flintmq.spark.writing.options import write_options
 from flintmq.spark.writing.publishing import Publisher
 from flintmq.spark.writing.rows import Row, RowEncoder
@@ -65,7 +65,7 @@ def part(*bodies: bytes) -> pa.RecordBatch:
 def test_a_loss_repeats_what_was_not_confirmed() -> None:
     """The part before the one in hand, too, as long as nobody has heard of its confirms."""
     link = Link()
-    publisher = Publisher(cast(Connecting, link), ENCODER)
+    publisher = Publisher(cast(ReconnectingClient, link), ENCODER)
     publisher.publish(part(b"1", b"2"))
     publisher.publish(part(b"3"))
     link.channels[0].lost = True
@@ -77,7 +77,7 @@ def test_a_loss_repeats_what_was_not_confirmed() -> None:
 def test_a_loss_behind_the_confirms_repeats_nothing() -> None:
     """A task that waits long for its rows loses its connection: what was confirmed until then does not go again."""
     link = Link()
-    publisher = Publisher(cast(Connecting, link), ENCODER)
+    publisher = Publisher(cast(ReconnectingClient, link), ENCODER)
     publisher.publish(part(b"1", b"2"))
     link.channels[0].confirmed = 2
     link.channels[0].lost = True
@@ -90,7 +90,7 @@ def test_a_loss_behind_the_confirms_repeats_nothing() -> None:
 def test_a_loss_behind_a_refusal_repeats_what_was_refused() -> None:
     """It counts as confirmed, and nobody has been told: the broker has to say once more what it thinks of it."""
     link = Link()
-    publisher = Publisher(cast(Connecting, link), ENCODER)
+    publisher = Publisher(cast(ReconnectingClient, link), ENCODER)
     publisher.publish(part(b"1", b"refused"))
     link.channels[0].confirmed = 2
     link.channels[0].has_failures = True

@@ -111,7 +111,7 @@ class Channel:
 @pytest.fixture
 def broker(monkeypatch: pytest.MonkeyPatch) -> Broker:
     made = Broker()
-    monkeypatch.setattr(staging, "Connecting", lambda *_, **__: made)
+    monkeypatch.setattr(staging, "ReconnectingClient", lambda *_, **__: made)
     return made
 
 

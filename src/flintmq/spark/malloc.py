@@ -13,7 +13,7 @@ _KEPT_BYTES: Final = 64 * 1024 * 1024
 _OWN_PAGES_BYTES: Final = 32 * 1024 * 1024
 
 
-def keep_freed() -> None:
+def keep_freed_memory() -> None:
     """Have malloc keep what is freed. Given back, it comes again a page at a time, which costs a task more than a tenth
     of its time. Other C libraries than glibc do as they like.
     """

@@ -9,13 +9,13 @@ import pytest
 # As a task does: pieces that were received become a chunk, and both are freed.
 _WORK = """
 import resource
-from flintmq.spark.memory import keep_freed
+from flintmq.spark.malloc import keep_freed_memory
 
 def chunk():
     pieces = [b"x" * 1024 * 1024 for _ in range(12)]
     return len(b"".join(pieces))
 
-keep_freed()
+keep_freed_memory()
 chunk()
 before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 for _ in range(10):

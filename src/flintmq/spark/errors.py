@@ -19,7 +19,7 @@ class QueryFailed(FlintError):
 
 
 @contextmanager
-def told(endpoint: Endpoint | None = None, queue: str = "") -> Iterator[None]:
+def user_errors(endpoint: Endpoint | None = None, queue: str = "") -> Iterator[None]:
     """What fails within is told in the user's terms."""
     try:
         yield

@@ -17,7 +17,7 @@ _RETRY_MOST_SECONDS: Final = 2.0
 T = TypeVar("T")
 
 
-class Connecting:
+class ReconnectingClient:
     """One channel on one connection, made when it is first used.
 
     Whoever plans a query learns at once that the broker is not there; a task of a running one is `patient`.

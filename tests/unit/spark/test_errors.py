@@ -7,14 +7,14 @@ import pytest
 import flintmq.client as fc
 from flintmq.base.errors import ConfigurationError, ConnectionLost, FlintError
 from flintmq.spark.endpoint import Endpoint
-from flintmq.spark.failures import QueryFailed, told
+from flintmq.spark.errors import QueryFailed, user_errors
 
 HIDE = "SPARK_HIDE_TRACEBACK"
 URL = Endpoint(url="amqp://u:p@h:1/")
 
 
 def failed(error: FlintError, endpoint: Endpoint | None, queue: str = "") -> FlintError:
-    with pytest.raises(FlintError) as raised, told(endpoint, queue):
+    with pytest.raises(FlintError) as raised, user_errors(endpoint, queue):
         raise error
     assert raised.value.__suppress_context__ or raised.value is error
     return raised.value
@@ -83,6 +83,6 @@ def test_stacks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_faults_of_ours() -> None:
     """What nobody raised on purpose keeps its stack."""
-    with pytest.raises(ZeroDivisionError), told(Endpoint(url="x")):
+    with pytest.raises(ZeroDivisionError), user_errors(Endpoint(url="x")):
         raise ZeroDivisionError
     assert HIDE not in os.environ

@@ -7,7 +7,7 @@ import pytest
 
 import flintmq.client as fc
 from flintmq.base.errors import ConnectionLost
-from flintmq.spark.connecting import PATIENCE_SECONDS, Connecting
+from flintmq.spark.client import PATIENCE_SECONDS, ReconnectingClient
 from flintmq.spark.endpoint import Endpoint
 
 
@@ -55,14 +55,14 @@ def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return pauses
 
 
-def connecting(broker: Broker, patient: bool = True) -> Connecting:
-    return Connecting(cast(Endpoint, broker), confirms=False, patient=patient)
+def client_of(broker: Broker, patient: bool = True) -> ReconnectingClient:
+    return ReconnectingClient(cast(Endpoint, broker), confirms=False, patient=patient)
 
 
 def test_one_channel_serves_all_calls() -> None:
     """As long as nothing happens, there is one connection and one channel, closed at the end."""
     broker = Broker()
-    with connecting(broker) as link:
+    with client_of(broker) as link:
         assert [link.call(Operation()), link.call(Operation())] == [1, 1]
     assert (broker.connected, broker.closed) == (1, 1)
 
@@ -74,7 +74,7 @@ def test_one_channel_serves_all_calls() -> None:
 def test_a_broker_that_restarts(fault: Exception) -> None:
     """When the connection ends, the operation is repeated on a new one, also if that takes some attempts."""
     broker = Broker()
-    link = connecting(broker, patient=False)
+    link = client_of(broker, patient=False)
     link.call(Operation())
     broker.refusals = [fc.ConnectFailed("refused"), fc.ConnectFailed("refused")]
     assert link.call(Operation(fault)) == 2
@@ -84,7 +84,7 @@ def test_a_broker_that_restarts(fault: Exception) -> None:
 def test_patience_ends(slept: list[float]) -> None:
     """A broker that stays away is given up."""
     with pytest.raises(fc.ConnectFailed):
-        connecting(Broker(*[fc.ConnectFailed("refused")] * 1000)).call(Operation())
+        client_of(Broker(*[fc.ConnectFailed("refused")] * 1000)).call(Operation())
     assert 0.9 * PATIENCE_SECONDS < sum(slept) <= PATIENCE_SECONDS
 
 
@@ -98,13 +98,13 @@ def test_patience_begins_with_the_loss(slept: list[float]) -> None:
             raise fc.TimedOut("no answer")
         return cast(int, channel)
 
-    assert connecting(broker).call(long) == 2
+    assert client_of(broker).call(long) == 2
 
 
 def test_planning_does_not_wait(slept: list[float]) -> None:
     """Whoever has not reached the broker once, and is not patient, learns that at once."""
     with pytest.raises(fc.ConnectFailed):
-        connecting(Broker(fc.ConnectFailed("refused")), patient=False).call(Operation())
+        client_of(Broker(fc.ConnectFailed("refused")), patient=False).call(Operation())
     assert slept == []
 
 
@@ -114,14 +114,14 @@ def test_planning_does_not_wait(slept: list[float]) -> None:
 def test_a_broker_that_refuses(fault: Exception, slept: list[float]) -> None:
     """What will be refused again is not tried again."""
     with pytest.raises(fc.ConnectionClosed):
-        connecting(Broker(fault)).call(Operation())
+        client_of(Broker(fault)).call(Operation())
     assert slept == []
 
 
 def test_a_channel_that_was_closed() -> None:
     """The broker's refusal of an operation is the caller's; the next call has a new channel."""
     broker = Broker()
-    link = connecting(broker)
+    link = client_of(broker)
     with pytest.raises(fc.ChannelClosed):
         link.call(Operation(fc.ChannelClosed(404, "NOT_FOUND")))
     assert link.call(Operation()) == 2
