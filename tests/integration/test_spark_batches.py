@@ -15,8 +15,8 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 import flintmq.client as fc
 from flintmq.spark.columns import read_schema
 from flintmq.spark.errors import QueryFailed
-from flintmq.spark.reading.feed import BatchUnread
 from flintmq.spark.reading.options import stream_read_options
+from flintmq.spark.reading.queue_source import BatchUnread
 from flintmq.spark.reading.reader import StreamReader
 from tests.servers import BrokerProcess
 

@@ -19,7 +19,7 @@ from flintmq.spark.lake.manifest import Manifest
 from flintmq.spark.lake.options import LakeWriteOptions, lake_write_options
 from flintmq.spark.lake.source import LakeDataSource
 from flintmq.spark.lake.writer import LakeStreamWriter
-from flintmq.spark.reading.offsets import Place
+from flintmq.spark.reading.offsets import Offset
 from flintmq.spark.reading.options import stream_read_options
 from flintmq.spark.reading.reader import StreamReader
 from flintmq.spark.source import FlintMQDataSource
@@ -83,13 +83,13 @@ class DyingSource(FlintMQDataSource):
 
 
 class DyingReader(StreamReader):
-    def latestOffset(self, start: Place, limit: ReadLimit) -> Place:  # noqa: N802 - Spark's name
+    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802 - Spark's name
         end = super().latestOffset(start, limit)
         if end != start:
             passing(LEASED)
         return end
 
-    def partitions(self, start: Place, end: Place) -> list[InputPartition]:
+    def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
         found = super().partitions(start, end)
         passing(PLANNED)
         return found

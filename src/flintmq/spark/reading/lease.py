@@ -13,10 +13,10 @@ from flintmq.base.errors import ConfigurationError, NotFound, PreconditionFailed
 from flintmq.base.limits import LEASE_EXTEND_MAX_BYTES, LEASE_EXTEND_MAX_MESSAGES
 from flintmq.spark.client import ReconnectingClient
 from flintmq.spark.errors import QueryFailed
-from flintmq.spark.reading.ahead import Ahead
-from flintmq.spark.reading.feed import BatchUnread, DataLost, Feed
+from flintmq.spark.reading.lease_renewal import LeaseRenewal
 from flintmq.spark.reading.options import EARLIEST, ReadOptions
-from flintmq.spark.reading.renewal import Renewal
+from flintmq.spark.reading.prefetcher import Prefetcher
+from flintmq.spark.reading.queue_source import BatchUnread, DataLost, QueueSource
 
 # Of what is leased the broker keeps track message by message, and it is everybody's broker.
 BATCH_MAX_MESSAGES: Final = 1_000_000
@@ -29,7 +29,7 @@ _EPOCHS_BITS: Final = 32
 T = TypeVar("T")
 
 
-class Lease(Feed):
+class Lease(QueueSource):
     def __init__(self, client: ReconnectingClient, options: ReadOptions, queue: str) -> None:
         self._client = client
         self._queue = queue
@@ -37,7 +37,7 @@ class Lease(Feed):
         self._options = options
         # Of the lease this query has; 0 before it was opened.
         self._epoch = 0
-        self._renewal: Renewal | None = None
+        self._renewal: LeaseRenewal | None = None
         # Up to here, what Spark has committed was read by its tasks.
         self._read_up_to = -1
         self._check_options()
@@ -57,7 +57,7 @@ class Lease(Feed):
     # -- going on -------------------------------------------------------------------------------------------------
 
     def start(self) -> int:
-        return self._look().first
+        return self._info().first
 
     @property
     def lease(self) -> int:
@@ -73,15 +73,15 @@ class Lease(Feed):
         """What others had leased under the name goes back: their places are not for this query to go on with, and
         theirs is another lease from now on, so that both do not read by turns.
         """
-        if self._look().next == 0:
+        if self._info().next == 0:
             return 0
         self._call(lambda channel: channel.lease_release(self._queue, self._name, self._epoch))
         return self._open().first
 
-    def there(self, number: int, start: int, end: int) -> tuple[int, int]:
-        now = self._look()
+    def available(self, number: int, start: int, end: int) -> tuple[int, int]:
+        now = self._info()
         try:
-            self._check_is(number, start, now)
+            self._check_leased(number, start, now)
         except DataLost:
             if self._options.fail_on_data_loss:
                 raise
@@ -110,16 +110,16 @@ class Lease(Feed):
 
     def resume(self, offset: int, number: int) -> int:
         try:
-            now = self._look()
-            self._check_is(number, offset, now)
+            now = self._info()
+            self._check_leased(number, offset, now)
         except DataLost:
             if self._options.fail_on_data_loss:
                 raise
-            return self._anew(offset, number)
+            return self._begin_again(offset, number)
         self._settle(now.first, offset)
         return offset
 
-    def _anew(self, offset: int, number: int) -> int:
+    def _begin_again(self, offset: int, number: int) -> int:
         """Where to begin again, as far as it is allowed to lose messages.
 
         Where the broker's data are older than the checkpoint (a backup), the lease would give out positions a second
@@ -140,7 +140,7 @@ class Lease(Feed):
     def _settle_before(self, position: int) -> None:
         self._call(lambda channel: channel.lease_settle(self._queue, self._name, self._epoch, position))
 
-    def _check_is(self, number: int, offset: int, now: fc.LeaseInfo) -> None:
+    def _check_leased(self, number: int, offset: int, now: fc.LeaseInfo) -> None:
         if number != self.lease or offset > now.next:
             raise self._lost(
                 offset,
@@ -160,12 +160,12 @@ class Lease(Feed):
         )
 
     def end(self) -> int:
-        lease = self._look()
+        lease = self._info()
         return lease.next + lease.ready
 
     def extend(self, start: int, messages: int, size: int) -> int:
         wanted = start + min(messages, BATCH_MAX_MESSAGES)
-        lease = self._look()
+        lease = self._info()
         left = size
         while lease.next < wanted and lease.ready and left > 0:
             before = lease.next
@@ -182,10 +182,10 @@ class Lease(Feed):
         self._epoch = lease.epoch
         if timeout_ms:
             self.close()
-            self._renewal = Renewal(self._options.endpoint, self._queue, self._name, lease.epoch, timeout_ms)
+            self._renewal = LeaseRenewal(self._options.endpoint, self._queue, self._name, lease.epoch, timeout_ms)
         return lease
 
-    def _look(self) -> fc.LeaseInfo:
+    def _info(self) -> fc.LeaseInfo:
         if not self._epoch:
             self._open()
         return self._extend(0, 0)
@@ -229,10 +229,12 @@ class Lease(Feed):
         """
         size = self._options.fetch_bytes
         name = self._name
-        ahead = Ahead(self._client, lambda channel, at: channel.lease_chunks(self._queue, name, at, end, size))
+        prefetcher = Prefetcher(
+            self._client, lambda channel, at: channel.lease_chunks(self._queue, name, at, end, size)
+        )
         offset = start
         while offset < end:
-            chunk = ahead.chunk(offset)
+            chunk = prefetcher.chunk(offset)
             if chunk is None:
                 raise self._lost(offset, "has not come as far")
             offset = chunk.next_offset

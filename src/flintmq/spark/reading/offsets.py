@@ -15,7 +15,7 @@ from pyspark.sql.datasource import InputPartition
 
 from flintmq.base.errors import ConfigurationError
 
-Place = dict[str, dict[str, int]]
+Offset = dict[str, dict[str, int]]
 
 
 @dataclass
@@ -33,18 +33,18 @@ class OffsetRange(InputPartition):
     generation: int = 0
 
 
-def place(offsets: Mapping[str, int], **numbers: Mapping[str, int]) -> Place:
+def saved_offset(offsets: Mapping[str, int], **numbers: Mapping[str, int]) -> Offset:
     """`numbers` are of leases and of streams."""
     return {"offsets": dict(offsets), **{which: dict(found) for which, found in numbers.items() if found}}
 
 
-def batch_end(since: Mapping[str, int], offsets: Mapping[str, int], **numbers: Mapping[str, int]) -> Place:
-    return {**place(offsets, **numbers), "since": dict(since)}
+def batch_end(since: Mapping[str, int], offsets: Mapping[str, int], **numbers: Mapping[str, int]) -> Offset:
+    return {**saved_offset(offsets, **numbers), "since": dict(since)}
 
 
-def is_at(saved: Place, offsets: Mapping[str, int], **numbers: Mapping[str, int]) -> bool:
+def is_at(saved: Offset, offsets: Mapping[str, int], **numbers: Mapping[str, int]) -> bool:
     """Whether a place is that of these offsets, of these leases and streams: offsets of others only look like them."""
-    return {key: value for key, value in saved.items() if key != "since"} == place(offsets, **numbers)
+    return {key: value for key, value in saved.items() if key != "since"} == saved_offset(offsets, **numbers)
 
 
 def is_batch_end(saved: Mapping[str, Mapping[str, int]]) -> bool:
@@ -74,19 +74,19 @@ def offsets_of(saved: Mapping[str, Mapping[str, int]], queues: Iterable[str]) ->
     return dict(offsets)
 
 
-def batch_ranges(start: Place, end: Place) -> dict[str, tuple[int, int]]:
+def batch_ranges(start: Offset, end: Offset) -> dict[str, tuple[int, int]]:
     """First offset and end of a micro-batch in each queue; none when it is empty."""
     if start == end:
         return {}
     return _ranges(end, end.get("since", start["offsets"]))
 
 
-def ranges_before(saved: Place) -> dict[str, tuple[int, int]]:
+def ranges_before(saved: Offset) -> dict[str, tuple[int, int]]:
     """The same of the micro-batch that ends at this place, if it does."""
     return _ranges(saved, saved["since"]) if is_batch_end(saved) else {}
 
 
-def _ranges(end: Place, since: Mapping[str, int]) -> dict[str, tuple[int, int]]:
+def _ranges(end: Offset, since: Mapping[str, int]) -> dict[str, tuple[int, int]]:
     return {queue: (since.get(queue, stop), stop) for queue, stop in end["offsets"].items()}
 
 

@@ -15,13 +15,12 @@ from flintmq.base.errors import ConfigurationError
 from flintmq.spark.client import ReconnectingClient
 from flintmq.spark.errors import user_errors
 from flintmq.spark.malloc import keep_freed_memory
-from flintmq.spark.reading.decode import ChunkDecoder
-from flintmq.spark.reading.feed import EVERYTHING, DataLost, Feed, is_stream
+from flintmq.spark.reading.browse import BrowsePartition, browse, browse_partitions
+from flintmq.spark.reading.decoder import ChunkDecoder
 from flintmq.spark.reading.lease import Lease
-from flintmq.spark.reading.look import Look, look, looks
 from flintmq.spark.reading.offsets import (
+    Offset,
     OffsetRange,
-    Place,
     batch_end,
     batch_ranges,
     is_at,
@@ -29,15 +28,16 @@ from flintmq.spark.reading.offsets import (
     leases_of,
     numbers_of,
     offsets_of,
-    place,
     proportions,
     ranges_before,
+    saved_offset,
     shares,
     split,
 )
 from flintmq.spark.reading.options import EARLIEST, ReadOptions
+from flintmq.spark.reading.queue_source import EVERYTHING, DataLost, QueueSource, is_stream
 from flintmq.spark.reading.stream import Stream
-from flintmq.spark.reading.window import Window
+from flintmq.spark.reading.trigger import TriggerDelay
 
 # While there is nothing new, Spark asks some ninety times a second; each answer waits for a message this long at most.
 IDLE_SECONDS: Final = 0.5
@@ -48,16 +48,16 @@ _TRIES: Final = 3
 
 def read_partition(options: ReadOptions, schema: StructType, partition: InputPartition) -> Iterator[pa.RecordBatch]:
     """What a task does, on an executor: a record batch for each chunk. Its connection ends with it."""
-    assert isinstance(partition, (OffsetRange, Look))
+    assert isinstance(partition, (OffsetRange, BrowsePartition))
     keep_freed_memory()
     queue = partition.queue
     with (
         user_errors(options.endpoint, queue),
         ReconnectingClient(options.endpoint, confirms=False, patient=True) as client,
     ):
-        if isinstance(partition, Look):
+        if isinstance(partition, BrowsePartition):
             decoder = ChunkDecoder(schema, queue, partition.partition, knows_times=False)
-            chunks = look(client, partition, options.fetch_bytes)
+            chunks = browse(client, partition, options.fetch_bytes)
         else:
             decoder = ChunkDecoder(schema, queue, partition.partition, partition.generation)
             kind = Lease if partition.is_leased else Stream
@@ -83,7 +83,7 @@ class BatchReader(DataSourceReader):
                     if is_stream(client, queue):
                         ranges.append(self._range(Stream(client, options, queue), queue, number))
                     else:
-                        found += looks(client, options, queue, number)
+                        found += browse_partitions(client, options, queue, number)
         found += split(ranges, options.min_partitions, options.max_messages_per_partition)
         # Spark puts a partition of its own in the place of none.
         return found or [OffsetRange(options.queues[0], 0, 0, 0)]
@@ -109,21 +109,23 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = options
         self._schema = schema
         self._client: ReconnectingClient | None = None
-        self._known: dict[str, Feed] = {}
-        self._initial: Place | None = None
+        self._known: dict[str, QueueSource] = {}
+        self._initial: Offset | None = None
         self._begun: tuple[dict[str, int], dict[str, int]] | None = None
         # Where the batches end that Spark has planned last, and has committed.
-        self._planned: Place | None = None
-        self._committed: Place | None = None
-        self._window = Window(options.min_messages_per_trigger, options.max_trigger_delay_ms / 1000)
+        self._planned: Offset | None = None
+        self._committed: Offset | None = None
+        self._trigger_delay = TriggerDelay(options.min_messages_per_trigger, options.max_trigger_delay_ms / 1000)
         # Where a query that is to read what is there, and then end, ends.
         self._available_now: dict[str, int] | None = None
 
-    def initialOffset(self) -> Place:
+    def initialOffset(self) -> Offset:
         """Spark asks again and again until there is a first batch: where "latest" is must not change meanwhile."""
         if self._initial is None:
             with self._user_errors():
-                self._initial = place({queue: feed.start() for queue, feed in self._feeds().items()}, **self._numbers())
+                self._initial = saved_offset(
+                    {queue: source.start() for queue, source in self._sources().items()}, **self._numbers()
+                )
         return self._initial
 
     def getDefaultReadLimit(self) -> ReadLimit:
@@ -132,9 +134,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:
         with self._user_errors():
-            self._available_now = {queue: feed.end() for queue, feed in self._feeds().items()}
+            self._available_now = {queue: source.end() for queue, source in self._sources().items()}
 
-    def latestOffset(self, start: Place, limit: ReadLimit) -> Place:
+    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
         """Spark has what is before `start`: it asks for a batch once it has committed the one before."""
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else EVERYTHING
         with self._user_errors():
@@ -150,17 +152,17 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     return found
             return self._next(start, most) or start
 
-    def _next(self, start: Place, most: int) -> Place | None:
+    def _next(self, start: Offset, most: int) -> Offset | None:
         """Where the next batch ends; None when a queue was made anew meanwhile. Raises FlintError."""
-        feeds = self._feeds()
-        saved = offsets_of(start, feeds)
+        sources = self._sources()
+        saved = offsets_of(start, sources)
         numbers = numbers_of(start)
         for queue, (first, end) in ranges_before(start).items():
-            feeds[queue].check_read(numbers.get(queue, 0), first, end)
+            sources[queue].check_read(numbers.get(queue, 0), first, end)
         offsets, numbers = (saved, numbers) if is_batch_end(start) else self._begin(saved, numbers)
         since = {
-            queue: feed.resume(offsets[queue], numbers.get(queue, 0)) if queue in offsets else feed.start()
-            for queue, feed in feeds.items()
+            queue: source.resume(offsets[queue], numbers.get(queue, 0)) if queue in offsets else source.start()
+            for queue, source in sources.items()
         }
         before = self._numbers()
         found = self._wait_for_news(since)
@@ -175,12 +177,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _begin(self, saved: dict[str, int], numbers: dict[str, int]) -> tuple[dict[str, int], dict[str, int]]:
         """Where a query without a batch begins, and of which leases and streams that is: found once."""
         if self._begun is None:
-            feeds = self._feeds()
-            offsets = {queue: feeds[queue].begin(at, numbers.get(queue, 0)) for queue, at in saved.items()}
-            self._begun = offsets, {queue: feed.number for queue, feed in feeds.items()}
+            sources = self._sources()
+            offsets = {queue: sources[queue].begin(at, numbers.get(queue, 0)) for queue, at in saved.items()}
+            self._begun = offsets, {queue: source.number for queue, source in sources.items()}
             if self._available_now is not None:
                 # Positions of another lease count from 0 again.
-                anew = {queue: feed.end() for queue, feed in feeds.items() if feed.number != numbers.get(queue, 0)}
+                anew = {
+                    queue: source.end() for queue, source in sources.items() if source.number != numbers.get(queue, 0)
+                }
                 self._available_now |= anew
         return self._begun
 
@@ -189,46 +193,48 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         size = self._options.max_bytes_per_trigger
         sizes = dict.fromkeys(found, EVERYTHING) if size is None else proportions(found, size)
         return {
-            queue: feed.extend(since[queue], messages[queue], sizes[queue]) if messages[queue] else since[queue]
-            for queue, feed in self._feeds().items()
+            queue: source.extend(since[queue], messages[queue], sizes[queue]) if messages[queue] else since[queue]
+            for queue, source in self._sources().items()
         }
 
     def _wait_for_news(self, since: dict[str, int]) -> dict[str, int]:
         """How many messages each queue has: as soon as there is one, or when idling has lasted long enough."""
         deadline = time.monotonic() + IDLE_SECONDS
         while True:
-            ends = {queue: self._end(queue, feed) for queue, feed in self._feeds().items()}
+            ends = {queue: self._end(queue, source) for queue, source in self._sources().items()}
             found = {queue: max(end - since[queue], 0) for queue, end in ends.items()}
             if self._available_now is not None:
                 return found
             now = time.monotonic()
             if not any(found.values()):
-                self._window.nothing()
-            elif not self._window.holds_back(sum(found.values()), now):
+                self._trigger_delay.nothing()
+            elif not self._trigger_delay.holds_back(sum(found.values()), now):
                 return found
             if now >= deadline:
                 return dict.fromkeys(found, 0)
             time.sleep(IDLE_POLL_SECONDS)
 
-    def _end(self, queue: str, feed: Feed) -> int:
-        return feed.end() if self._available_now is None else self._available_now.get(queue, 0)
+    def _end(self, queue: str, source: QueueSource) -> int:
+        return source.end() if self._available_now is None else self._available_now.get(queue, 0)
 
-    def reportLatestOffset(self) -> Place:
+    def reportLatestOffset(self) -> Offset:
         """For Spark's progress."""
         with self._user_errors():
             try:
-                return place({queue: feed.end() for queue, feed in self._feeds().items()}, **self._numbers())
+                return saved_offset(
+                    {queue: source.end() for queue, source in self._sources().items()}, **self._numbers()
+                )
             except DataLost:
                 if self._options.fail_on_data_loss:
                     raise
                 # The next batch begins with what is there.
-                return place({})
+                return saved_offset({})
 
-    def commit(self, end: Place) -> None:
+    def commit(self, end: Offset) -> None:
         """Spark says so before it plans the batch behind this one."""
         self._committed = end
 
-    def partitions(self, start: Place, end: Place) -> list[InputPartition]:
+    def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
         options = self._options
         with self._user_errors():
             offsets_of(end, options.queues)
@@ -240,10 +246,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 for queue, (first, stop) in batch_ranges(start, end).items()
             ]
             # After a restart: the batch may be one that an earlier process planned.
-            there = [self._there(each) for each in ranges]
-            return [*split(there, options.min_partitions, options.max_messages_per_partition)]
+            available = [self._available(each) for each in ranges]
+            return [*split(available, options.min_partitions, options.max_messages_per_partition)]
 
-    def _check_progress(self, start: Place, end: Place) -> None:
+    def _check_progress(self, start: Offset, end: Offset) -> None:
         """Raises ConfigurationError where Spark plans a batch and has not said that it has the one before.
 
         It does so where it writes its checkpoint behind its work: what it asks for next is settled in a lease then, and
@@ -259,39 +265,39 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             )
         self._planned = end
 
-    def _there(self, planned: OffsetRange) -> OffsetRange:
-        start, end = self._feeds()[planned.queue].there(planned.generation, planned.start, planned.end)
+    def _available(self, planned: OffsetRange) -> OffsetRange:
+        start, end = self._sources()[planned.queue].available(planned.generation, planned.start, planned.end)
         return replace(planned, start=start, end=end)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return read_partition(self._options, self._schema, partition)
 
     def stop(self) -> None:
-        for feed in self._known.values():
-            feed.close()
+        for source in self._known.values():
+            source.close()
         if self._client is not None:
             self._client.close()
 
-    def _numbers(self) -> Place:
-        feeds = self._feeds()
-        leases = {queue: feed.lease for queue, feed in feeds.items() if feed.lease}
-        streams = {queue: feed.number for queue, feed in feeds.items() if feed.number and queue not in leases}
+    def _numbers(self) -> Offset:
+        sources = self._sources()
+        leases = {queue: source.lease for queue, source in sources.items() if source.lease}
+        streams = {queue: source.number for queue, source in sources.items() if source.number and queue not in leases}
         return {"leases": leases, "streams": streams}
 
     def _user_errors(self) -> AbstractContextManager[None]:
         return user_errors(self._options.endpoint)
 
-    def _feeds(self) -> dict[str, Feed]:
+    def _sources(self) -> dict[str, QueueSource]:
         """What each queue is, which is asked once."""
         options = self._options
         if self._client is None:
             self._client = ReconnectingClient(options.endpoint, confirms=False, patient=False)
         if not self._known:
-            self._known = {queue: feed_of(self._client, options, queue) for queue in options.queues}
+            self._known = {queue: queue_source(self._client, options, queue) for queue in options.queues}
         return self._known
 
 
-def feed_of(client: ReconnectingClient, options: ReadOptions, queue: str) -> Feed:
+def queue_source(client: ReconnectingClient, options: ReadOptions, queue: str) -> QueueSource:
     """Raises ConfigurationError for options that such a queue cannot follow."""
     if is_stream(client, queue):
         return Stream(client, options, queue)

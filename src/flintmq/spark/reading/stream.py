@@ -5,12 +5,12 @@ from collections.abc import Iterator
 import flintmq.client as fc
 from flintmq.base.errors import ConfigurationError, PreconditionFailed
 from flintmq.spark.client import ReconnectingClient
-from flintmq.spark.reading.ahead import Ahead
-from flintmq.spark.reading.feed import EVERYTHING, DataLost, Feed
 from flintmq.spark.reading.options import EARLIEST, LATEST, AtTime, Bound, ReadOptions
+from flintmq.spark.reading.prefetcher import Prefetcher
+from flintmq.spark.reading.queue_source import EVERYTHING, DataLost, QueueSource
 
 
-class Stream(Feed):
+class Stream(QueueSource):
     def __init__(self, client: ReconnectingClient, options: ReadOptions, queue: str) -> None:
         self._client = client
         self._queue = queue
@@ -67,7 +67,7 @@ class Stream(Feed):
             self._missing(offset, bounds.first_offset, bounds.first_offset - offset)
         return max(offset, bounds.first_offset)
 
-    def there(self, number: int, start: int, end: int) -> tuple[int, int]:
+    def available(self, number: int, start: int, end: int) -> tuple[int, int]:
         return (end, end) if self._is_another(number, start, self.bounds()) else (start, end)
 
     def _is_another(self, number: int, offset: int, bounds: fc.StreamInfo) -> bool:
@@ -96,10 +96,10 @@ class Stream(Feed):
     def chunks(self, start: int, end: int) -> Iterator[bytes]:
         """The messages of a range, as chunks (see wire/amqp091/chunk.py). Raises FlintError."""
         size = self._options.fetch_bytes
-        ahead = Ahead(self._client, lambda channel, at: channel.stream_chunks(self._queue, at, end, size))
+        prefetcher = Prefetcher(self._client, lambda channel, at: channel.stream_chunks(self._queue, at, end, size))
         offset = start
         while offset < end:
-            chunk = _if_there(ahead, offset)
+            chunk = _if_there(prefetcher, offset)
             if chunk is None:
                 following = self._behind_gap(offset, end)
                 self._missing(offset, following, following - offset)
@@ -126,10 +126,10 @@ class Stream(Feed):
             )
 
 
-def _if_there(ahead: Ahead, offset: int) -> fc.StreamChunk | None:
+def _if_there(prefetcher: Prefetcher, offset: int) -> fc.StreamChunk | None:
     """None when the broker does not have this offset any more."""
     try:
-        return ahead.chunk(offset)
+        return prefetcher.chunk(offset)
     except fc.ChannelClosed as error:
         if error.code == PreconditionFailed.code:
             return None

@@ -9,9 +9,9 @@ import flintmq.client as fc
 from flintmq.base.errors import ConfigurationError
 from flintmq.spark.client import ReconnectingClient
 from flintmq.spark.errors import QueryFailed
-from flintmq.spark.reading.feed import EVERYTHING, DataLost
 from flintmq.spark.reading.lease import BATCH_MAX_MESSAGES, Lease, lease_of
 from flintmq.spark.reading.options import stream_read_options
+from flintmq.spark.reading.queue_source import EVERYTHING, DataLost
 
 T = TypeVar("T")
 FIRST_EPOCH = 7 << 32
@@ -80,31 +80,31 @@ def lease(broker: Broker, **options: str) -> Lease:
 def test_a_batch() -> None:
     """Messages are leased call by call, up to the limit or as many as are ready; what Spark has is settled."""
     broker = Broker(ready=12)
-    feed = lease(broker)
-    assert (feed.start(), feed.end()) == (0, 12)
-    assert feed.extend(0, 7, EVERYTHING) == 7
-    assert feed.resume(7, feed.lease) == 7
+    source = lease(broker)
+    assert (source.start(), source.end()) == (0, 12)
+    assert source.extend(0, 7, EVERYTHING) == 7
+    assert source.resume(7, source.lease) == 7
     assert broker.first == 7
-    assert feed.extend(7, 100, EVERYTHING) == 12
-    assert feed.extend(12, 100, EVERYTHING) == 12
+    assert source.extend(7, 100, EVERYTHING) == 12
+    assert source.extend(12, 100, EVERYTHING) == 12
     assert [count for count, _ in broker.asked] == [7, 2, 100]
 
 
 def test_a_batch_that_was_leased_before() -> None:
     """What a driver leased before it died, and Spark does not know of, is the next batch: as far as the limit goes."""
     broker = Broker(first=3, next=9, ready=4)
-    feed = lease(broker)
-    assert feed.start() == 3
-    assert feed.extend(3, 4, EVERYTHING) == 7
+    source = lease(broker)
+    assert source.start() == 3
+    assert source.extend(3, 4, EVERYTHING) == 7
     assert broker.asked == []
-    assert feed.extend(3, 8, EVERYTHING) == 11
+    assert source.extend(3, 8, EVERYTHING) == 11
 
 
 def test_limits() -> None:
     """A batch has a million messages at most, and bytes are limited call by call."""
     broker = Broker(ready=5)
-    feed = lease(broker)
-    feed.extend(0, EVERYTHING, 1000)
+    source = lease(broker)
+    source.extend(0, EVERYTHING, 1000)
     assert broker.asked == [(16_384, 1000)]
     broker = Broker(next=BATCH_MAX_MESSAGES + 5)
     assert lease(broker).extend(0, EVERYTHING, EVERYTHING) == BATCH_MAX_MESSAGES
@@ -120,12 +120,12 @@ def test_bytes() -> None:
 def test_a_query_without_a_batch() -> None:
     """What others had under its name goes back to the queue, and is leased anew, so that they cannot go on with it."""
     broker = Broker(first=3, next=9, ready=4)
-    feed = lease(broker)
-    before = feed.number
-    assert feed.begin(feed.start(), before) == 0
-    assert (feed.number, feed.end()) == (before + 1, 10)
-    assert feed.begin(0, before + 1) == 0
-    assert feed.number == before + 1
+    source = lease(broker)
+    before = source.number
+    assert source.begin(source.start(), before) == 0
+    assert (source.number, source.end()) == (before + 1, 10)
+    assert source.begin(0, before + 1) == 0
+    assert source.number == before + 1
     with pytest.raises(DataLost, match="a query with a new checkpoint has begun with this name"):
         lease(broker).resume(9, before)
 
@@ -165,23 +165,23 @@ def test_messages() -> None:
 def test_a_lease_that_is_another(broker: Broker, offset: int, number: int, expected: str) -> None:
     """A place that the lease does not have is an error before anything is settled; or it goes on with what is there."""
     first = broker.first
-    for act in (lease(broker).resume, lambda offset, number: lease(broker).there(number, offset, 9)):
+    for act in (lease(broker).resume, lambda offset, number: lease(broker).available(number, offset, 9)):
         with pytest.raises(DataLost, match=expected):
             act(offset, number)
     assert broker.first == first
     lenient = lease(broker, failOnDataLoss="false")
     assert lenient.resume(offset, number) == first
     # Of a batch that was planned, what is left; of another lease's, nothing.
-    assert lenient.there(number, offset, 8) == ((5, 8) if number == lenient.number else (8, 8))
+    assert lenient.available(number, offset, 8) == ((5, 8) if number == lenient.number else (8, 8))
 
 
 def test_a_lease_that_is_younger_than_the_checkpoint() -> None:
     """Positions that the checkpoint has had are never those of other messages: a broker from a backup begins anew."""
-    feed = lease(Broker(first=0, next=2, ready=4), failOnDataLoss="false")
-    before = feed.number
-    assert feed.resume(3, before) == 0
-    assert feed.number != before
-    assert feed.extend(0, 100, EVERYTHING) == 6
+    source = lease(Broker(first=0, next=2, ready=4), failOnDataLoss="false")
+    before = source.number
+    assert source.resume(3, before) == 0
+    assert source.number != before
+    assert source.extend(0, 100, EVERYTHING) == 6
 
 
 @pytest.mark.parametrize(
@@ -197,21 +197,21 @@ def test_a_lease_that_is_younger_than_the_checkpoint() -> None:
 def test_what_ends_a_query(code: int, text: str, error: type[Exception], expected: str) -> None:
     """Whatever takes the lease from a running query is one error, which says what became of it."""
     broker = Broker(next=3)
-    feed = lease(broker)
-    feed.start()
+    source = lease(broker)
+    source.start()
     broker.fault = fc.ChannelClosed(code, text)
     with pytest.raises(error, match=expected):
-        feed.resume(0, feed.lease)
+        source.resume(0, source.lease)
 
 
 def test_going_on_after_a_timeout() -> None:
     """Where that was allowed, a query whose lease has timed out goes on with what is there."""
     broker = Broker(next=3)
-    feed = lease(broker, failOnDataLoss="false")
-    feed.start()
+    source = lease(broker, failOnDataLoss="false")
+    source.start()
     broker.fault = fc.ChannelClosed(406, "has timed out")
     broker.first = 3
-    assert feed.resume(1, feed.lease) == 3
+    assert source.resume(1, source.lease) == 3
 
 
 def test_epochs() -> None:

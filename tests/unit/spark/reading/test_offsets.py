@@ -12,8 +12,8 @@ from flintmq.spark.reading.offsets import (
     batch_end,
     batch_ranges,
     offsets_of,
-    place,
     proportions,
+    saved_offset,
     shares,
     split,
 )
@@ -26,13 +26,13 @@ def whole(start: int, end: int, queue: str = "q") -> OffsetRange:
 def test_a_batch_goes_on_where_the_last_one_ended() -> None:
     """The end of one micro-batch is the start of the next."""
     first = batch_end({"q": 5}, {"q": 10})
-    assert batch_ranges(place({"q": 5}), first) == {"q": (5, 10)}
+    assert batch_ranges(saved_offset({"q": 5}), first) == {"q": (5, 10)}
     assert batch_ranges(first, batch_end({"q": 10}, {"q": 30})) == {"q": (10, 30)}
 
 
 def test_a_failed_first_batch_keeps_its_start() -> None:
     """When Spark has forgotten where the first batch began, and asks anew, the batch is the same."""
-    assert batch_ranges(place({"q": 40}), batch_end({"q": 5}, {"q": 10})) == {"q": (5, 10)}
+    assert batch_ranges(saved_offset({"q": 40}), batch_end({"q": 5}, {"q": 10})) == {"q": (5, 10)}
 
 
 def test_an_empty_batch() -> None:
@@ -44,7 +44,7 @@ def test_an_empty_batch() -> None:
 
 def test_a_queue_that_was_added() -> None:
     """A batch's end has where each queue began, also one that its start does not know."""
-    start = place({"q": 5})
+    start = saved_offset({"q": 5})
     assert offsets_of(start, ["q", "r"]) == {"q": 5}
     assert batch_ranges(start, batch_end({"q": 5, "r": 0}, {"q": 5, "r": 3})) == {"q": (5, 5), "r": (0, 3)}
 
@@ -52,7 +52,7 @@ def test_a_queue_that_was_added() -> None:
 def test_another_queues_checkpoint() -> None:
     """A place in a queue that the query does not read is refused."""
     with pytest.raises(ConfigurationError, match="the checkpoint is of queue old, q and the option queue says q, new"):
-        offsets_of(place({"old": 3, "q": 1}), ["q", "new"])
+        offsets_of(saved_offset({"old": 3, "q": 1}), ["q", "new"])
 
 
 @pytest.mark.parametrize(

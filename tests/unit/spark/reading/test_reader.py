@@ -7,15 +7,15 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 from flintmq.base.errors import ConfigurationError
 from flintmq.spark.columns import MESSAGE, read_schema
-from flintmq.spark.reading.feed import EVERYTHING, DataLost, Feed
-from flintmq.spark.reading.offsets import OffsetRange, Place, batch_end, place
+from flintmq.spark.reading.offsets import Offset, OffsetRange, batch_end, saved_offset
 from flintmq.spark.reading.options import stream_read_options
+from flintmq.spark.reading.queue_source import EVERYTHING, DataLost, QueueSource
 from flintmq.spark.reading.reader import IDLE_SECONDS, StreamReader
 
 ALL = ReadAllAvailable()
 
 
-class Given(Feed):
+class Given(QueueSource):
     """A queue whose end is each of `ends`, one after the other, the last for ever."""
 
     def __init__(self, *ends: int, first: int = 0) -> None:
@@ -44,17 +44,17 @@ class Reader(StreamReader):
 
     def __init__(self, *ends: int, first: int = 0, **options: str) -> None:
         super().__init__(stream_read_options({"url": "amqp://h/", "queue": "q", **options}), read_schema(MESSAGE))
-        self.feeds: dict[str, Feed] = {"q": Given(*ends, first=first)} if ends else {}
+        self.sources: dict[str, QueueSource] = {"q": Given(*ends, first=first)} if ends else {}
 
-    def _feeds(self) -> dict[str, Feed]:
-        return self.feeds
-
-
-def at(offset: int) -> Place:
-    return place({"q": offset})
+    def _sources(self) -> dict[str, QueueSource]:
+        return self.sources
 
 
-def upto(since: int, offset: int) -> Place:
+def at(offset: int) -> Offset:
+    return saved_offset({"q": offset})
+
+
+def upto(since: int, offset: int) -> Offset:
     return batch_end({"q": since}, {"q": offset})
 
 
@@ -85,18 +85,18 @@ def test_the_limit_of_the_options() -> None:
     assert Reader(0).getDefaultReadLimit() == ALL
     for reader, size in ((Reader(30), EVERYTHING), (Reader(30, maxBytesPerTrigger="1000"), 1000)):
         reader.latestOffset(at(10), ALL)
-        feed = reader.feeds["q"]
-        assert isinstance(feed, Given)
-        assert feed.sizes == [size]
+        source = reader.sources["q"]
+        assert isinstance(source, Given)
+        assert source.sizes == [size]
 
 
 def test_what_spark_has(slept: list[float]) -> None:
     """A queue learns what Spark has by being asked for more, also when there is no more."""
-    feed = Given(10)
+    source = Given(10)
     reader = Reader()
-    reader.feeds = {"q": feed}
+    reader.sources = {"q": source}
     reader.latestOffset(upto(3, 10), ALL)
-    assert feed.resumed == [10]
+    assert source.resumed == [10]
 
 
 def test_nothing_new(slept: list[float]) -> None:
@@ -116,7 +116,7 @@ def test_a_queue_that_gives_nothing(slept: list[float]) -> None:
     for is_to_end, pause in ((False, IDLE_SECONDS), (True, 0)):
         slept.clear()
         reader = Reader()
-        reader.feeds = {"q": Paused(30)}
+        reader.sources = {"q": Paused(30)}
         if is_to_end:
             reader.prepareForTriggerAvailableNow()
         assert reader.latestOffset(at(10), ALL) == at(10)
@@ -157,19 +157,19 @@ class Losing(Given):
 def test_a_loss_while_it_waits(slept: list[float]) -> None:
     """Where losing messages is allowed, the query goes on with what is there; else it ends."""
     lenient = Reader(failOnDataLoss="false")
-    lenient.feeds = {"q": Losing(2)}
+    lenient.sources = {"q": Losing(2)}
     assert lenient.latestOffset(upto(3, 10), ALL) == upto(10, 30)
-    lenient.feeds = {"q": Losing(1)}
+    lenient.sources = {"q": Losing(1)}
     assert lenient.reportLatestOffset() == {"offsets": {}}
     strict = Reader()
-    strict.feeds = {"q": Losing(1)}
+    strict.sources = {"q": Losing(1)}
     with pytest.raises(DataLost, match="gone"):
         strict.latestOffset(upto(3, 10), ALL)
-    strict.feeds = {"q": Losing(1)}
+    strict.sources = {"q": Losing(1)}
     with pytest.raises(DataLost, match="gone"):
         strict.reportLatestOffset()
     for_good = Reader(failOnDataLoss="false")
-    for_good.feeds = {"q": Losing(9)}
+    for_good.sources = {"q": Losing(9)}
     with pytest.raises(DataLost, match="gone"):
         for_good.latestOffset(upto(3, 10), ALL)
 
@@ -194,7 +194,7 @@ def test_a_queue_that_is_made_anew_while_it_waits(slept: list[float]) -> None:
             return super().extend(start, messages, size)
 
     reader = Reader()
-    reader.feeds = {"q": Anew(30)}
+    reader.sources = {"q": Anew(30)}
     end = reader.latestOffset(batch_end({"q": 3}, {"q": 10}, streams={"q": 1}), ALL)
     assert end == batch_end({"q": 0}, {"q": 30}, streams={"q": 2})
 
@@ -240,16 +240,16 @@ def test_where_it_begins_stays() -> None:
     """Spark asks before each trigger until there is a batch: what comes meanwhile is not skipped by "latest"."""
     reader = Reader(20, first=20)
     assert reader.initialOffset() == at(20)
-    reader.feeds["q"] = Given(25, first=25)
+    reader.sources["q"] = Given(25, first=25)
     assert reader.initialOffset() == at(20)
 
 
 def test_several_queues() -> None:
     """A limit is shared out by what waits on each queue, and each has partitions of its own."""
     reader = Reader(queue="a,b,c", maxMessagesPerPartition="10")
-    reader.feeds = {"a": Given(40), "b": Given(5), "c": Given(17, first=7)}
+    reader.sources = {"a": Given(40), "b": Given(5), "c": Given(17, first=7)}
     start = reader.initialOffset()
-    assert start == place({"a": 0, "b": 0, "c": 7})
+    assert start == saved_offset({"a": 0, "b": 0, "c": 7})
     end = reader.latestOffset(start, ReadMaxRows(11))
     assert end == batch_end({"a": 0, "b": 0, "c": 7}, {"a": 8, "b": 1, "c": 9})
     assert reader.partitions(start, end) == [
@@ -262,8 +262,8 @@ def test_several_queues() -> None:
 def test_a_queue_that_was_added() -> None:
     """A query that gets one more queue reads it from where the options say."""
     reader = Reader(queue="a,b")
-    reader.feeds = {"a": Given(10), "b": Given(5, first=2)}
-    assert reader.latestOffset(place({"a": 3}), ALL) == batch_end({"a": 3, "b": 2}, {"a": 10, "b": 5})
+    reader.sources = {"a": Given(10), "b": Given(5, first=2)}
+    assert reader.latestOffset(saved_offset({"a": 3}), ALL) == batch_end({"a": 3, "b": 2}, {"a": 10, "b": 5})
 
 
 def test_partitions() -> None:

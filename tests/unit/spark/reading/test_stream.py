@@ -8,8 +8,8 @@ import pytest
 import flintmq.client as fc
 from flintmq.base.errors import ConfigurationError, FlintError
 from flintmq.spark.client import ReconnectingClient
-from flintmq.spark.reading.feed import EVERYTHING, DataLost
 from flintmq.spark.reading.options import EARLIEST, batch_read_options
+from flintmq.spark.reading.queue_source import EVERYTHING, DataLost
 from flintmq.spark.reading.stream import Stream
 
 T = TypeVar("T")
@@ -140,12 +140,12 @@ def test_going_on_without_what_is_gone() -> None:
 def test_a_stream_of_the_same_name() -> None:
     """One that was made anew is not gone on with, however long it is by now; nor is a batch of the one before read."""
     log = Log(0, 20)
-    feed = stream(log)
-    number = feed.number
-    assert (feed.resume(5, number), feed.resume(5, 0), feed.there(number, 5, 9)) == (5, 5, (5, 9))
+    source = stream(log)
+    number = source.number
+    assert (source.resume(5, number), source.resume(5, 0), source.available(number, 5, 9)) == (5, 5, (5, 9))
     log.number = 2
-    for act in (feed.resume, lambda offset, number: feed.there(number, offset, 9)):
+    for act in (source.resume, lambda offset, number: source.available(number, offset, 9)):
         with pytest.raises(DataLost, match="was deleted and made anew"):
             act(5, number)
     lenient = stream(log, failOnDataLoss="false")
-    assert (lenient.resume(5, number), lenient.there(number, 5, 9)) == (0, (9, 9))
+    assert (lenient.resume(5, number), lenient.available(number, 5, 9)) == (0, (9, 9))

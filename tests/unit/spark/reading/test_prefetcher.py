@@ -1,4 +1,4 @@
-"""Chunks asked for ahead: one after the other, and again where the connection was lost."""
+"""Chunks asked for in advance: one after the other, and again where the connection was lost."""
 
 from collections.abc import Callable, Iterator
 from typing import TypeVar, cast
@@ -7,7 +7,7 @@ import pytest
 
 import flintmq.client as fc
 from flintmq.spark.client import ReconnectingClient
-from flintmq.spark.reading.ahead import Ahead
+from flintmq.spark.reading.prefetcher import Prefetcher
 
 T = TypeVar("T")
 
@@ -31,9 +31,9 @@ class Link:
             yield fc.StreamChunk(start, start + 2, 2, b"")
 
 
-def offsets(ahead: Ahead, start: int) -> list[int]:
+def offsets(prefetcher: Prefetcher, start: int) -> list[int]:
     found = []
-    while (chunk := ahead.chunk(start)) is not None:
+    while (chunk := prefetcher.chunk(start)) is not None:
         found.append(chunk.first_offset)
         start = chunk.next_offset
     return found
@@ -42,28 +42,28 @@ def offsets(ahead: Ahead, start: int) -> list[int]:
 def test_one_after_the_other() -> None:
     """A range is asked for once, however many chunks it has."""
     link = Link()
-    assert offsets(Ahead(cast(ReconnectingClient, link), link.begin), 0) == [0, 2, 4, 6, 8]
+    assert offsets(Prefetcher(cast(ReconnectingClient, link), link.begin), 0) == [0, 2, 4, 6, 8]
     assert link.begun[:1] == [0]
 
 
 def test_a_new_connection() -> None:
     """On another channel, and from another offset, it is asked for again from there."""
     link = Link()
-    ahead = Ahead(cast(ReconnectingClient, link), link.begin)
-    assert ahead.chunk(0) is not None
+    prefetcher = Prefetcher(cast(ReconnectingClient, link), link.begin)
+    assert prefetcher.chunk(0) is not None
     link.channel = object()
-    assert offsets(ahead, 2) == [2, 4, 6, 8]
-    assert ahead.chunk(7) is not None
+    assert offsets(prefetcher, 2) == [2, 4, 6, 8]
+    assert prefetcher.chunk(7) is not None
     assert link.begun == [0, 2, 7]
 
 
 def test_a_refusal() -> None:
     """What the broker refused is asked anew by the next call."""
     link = Link()
-    ahead = Ahead(cast(ReconnectingClient, link), link.begin)
-    assert ahead.chunk(0) is not None
+    prefetcher = Prefetcher(cast(ReconnectingClient, link), link.begin)
+    assert prefetcher.chunk(0) is not None
     link.fault = fc.ChannelClosed(406, "gone")
     with pytest.raises(fc.ChannelClosed):
-        ahead.chunk(4)
+        prefetcher.chunk(4)
     link.fault = None
-    assert ahead.chunk(4) is not None
+    assert prefetcher.chunk(4) is not None

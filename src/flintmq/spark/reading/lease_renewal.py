@@ -12,7 +12,7 @@ from flintmq.spark.endpoint import Endpoint
 _CALLS: Final = 4
 
 
-class Renewal:
+class LeaseRenewal:
     """Calls from a thread of its own, on a connection of its own, until it is closed, or the lease is another's."""
 
     def __init__(self, endpoint: Endpoint, queue: str, name: str, epoch: int, timeout_ms: int) -> None:

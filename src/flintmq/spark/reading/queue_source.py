@@ -18,7 +18,7 @@ class BatchUnread(FlintError):
     """Spark has committed a batch whose messages no task has asked for: with it, they would be gone."""
 
 
-class Feed:
+class QueueSource:
     """One queue, as the driver sees it. All methods raise FlintError."""
 
     @property
@@ -55,7 +55,7 @@ class Feed:
         A stream keeps its messages, whatever Spark says.
         """
 
-    def there(self, number: int, start: int, end: int) -> tuple[int, int]:
+    def available(self, number: int, start: int, end: int) -> tuple[int, int]:
         """What can be read of a batch of this one. Raises DataLost where that is not all, unless that is allowed."""
         return start, end
 

@@ -6,7 +6,7 @@ import flintmq.client as fc
 from flintmq.spark.client import ReconnectingClient
 
 
-class Ahead:
+class Prefetcher:
     """`begin` asks for chunks from an offset on. After a loss of connection that is done again."""
 
     def __init__(

@@ -4,7 +4,7 @@ from typing import final
 
 
 @final
-class Window:
+class TriggerDelay:
     """Full with so many messages, or so long after the first of them was seen: what is first."""
 
     def __init__(self, messages: int, delay_seconds: float) -> None:

@@ -9,8 +9,8 @@ import pytest
 import flintmq.client as fc
 from flintmq.base.errors import ConnectionLost
 from flintmq.spark.endpoint import Endpoint
-from flintmq.spark.reading import renewal
-from flintmq.spark.reading.renewal import Renewal
+from flintmq.spark.reading import lease_renewal
+from flintmq.spark.reading.lease_renewal import LeaseRenewal
 
 T = TypeVar("T")
 
@@ -51,8 +51,8 @@ def until(holds: Callable[[], bool]) -> None:
 def test_calls(monkeypatch: pytest.MonkeyPatch, fault: Exception, goes_on: bool) -> None:
     """It calls several times in a timeout, also after a lost connection, but not for a lease that is another's."""
     broker = Broker(fault)
-    monkeypatch.setattr(renewal, "ReconnectingClient", lambda *_, **__: broker)
-    made = Renewal(Endpoint("amqp://h/"), "q", "c", 7, 20)
+    monkeypatch.setattr(lease_renewal, "ReconnectingClient", lambda *_, **__: broker)
+    made = LeaseRenewal(Endpoint("amqp://h/"), "q", "c", 7, 20)
     if goes_on:
         until(lambda: len(broker.asked) >= 3)
         made.close()

@@ -19,7 +19,7 @@ SILENCE_SECONDS: Final = 10.0
 
 
 @dataclass
-class Look(InputPartition):
+class BrowsePartition(InputPartition):
     """The first `count` messages of a queue."""
 
     queue: str
@@ -27,17 +27,19 @@ class Look(InputPartition):
     count: int
 
 
-def looks(client: ReconnectingClient, options: ReadOptions, queue: str, number: int) -> list[Look]:
+def browse_partitions(
+    client: ReconnectingClient, options: ReadOptions, queue: str, number: int
+) -> list[BrowsePartition]:
     """One partition at most: a queue has no places to begin at. Raises FlintError."""
     if queue in options.starting or queue in options.ending:
         raise ConfigurationError(
             f"'{queue}' is not a stream: a batch shows all that is on it, and has no offsets to start and to end at"
         )
     count = client.call(lambda channel: channel.declare_queue(queue, passive=True)).message_count
-    return [Look(queue, number, count)] if count else []
+    return [BrowsePartition(queue, number, count)] if count else []
 
 
-def look(client: ReconnectingClient, part: Look, chunk_bytes: int) -> Iterator[bytes]:
+def browse(client: ReconnectingClient, part: BrowsePartition, chunk_bytes: int) -> Iterator[bytes]:
     """The messages as chunks (see wire/amqp091/chunk.py), whose offsets count from 0. Raises FlintError."""
     batches = client.call(
         lambda channel: channel.consume(part.queue, no_ack=True, timeout=SILENCE_SECONDS, arguments={"x-browse": True})
